@@ -1,0 +1,39 @@
+# Every target works on a fresh machine with Python 3.11 (venv, pip), git and make.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# A Ray worker hands its niceness to the measuring process, which cannot lower it again.
+export RAY_worker_niceness := 0
+
+.DEFAULT_GOAL := help
+.PHONY: help setup sweep test check bench docs clean
+
+help: ## show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+
+setup: $(STAMP) ## make .venv with the command in .venv/bin/fleetrank
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[all,dev]'
+	@touch $@
+
+sweep: setup ## measure six models in three runtimes on this machine, write results/ and report.html
+	$(BIN)/fleetrank sweep run sweeps/quick.yaml
+	$(BIN)/fleetrank report build
+
+test: setup ## run the tests that need no special hardware
+	$(BIN)/pytest --numprocesses 2
+
+check: setup ## format, lint, types and the layers between packages
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: setup ## compare fleetrank with what a user would use instead, as ratios
+	$(BIN)/python benchmarks/fidelity.py
+
+clean: ## remove what was built and measured, .venv included
+	rm -rf $(VENV) artifacts results report.html

@@ -1,0 +1,1 @@
+"""Knows tables and statistics: from rows of measurements to conclusions with their doubts."""

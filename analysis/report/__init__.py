@@ -1,0 +1,1 @@
+"""The transfer-analysis report as one self-contained page."""

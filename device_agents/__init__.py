@@ -1,0 +1,1 @@
+"""Knows hardware and runtimes: measures one exported file on one device."""

@@ -1,0 +1,1 @@
+"""The agent of the CPU of this host."""

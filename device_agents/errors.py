@@ -1,0 +1,28 @@
+"""Errors of the agents, sorted by what the caller does about them."""
+
+
+class AgentError(Exception):
+    """Anything an agent reports; `message` says what happened and where, `remedy` what to do.
+
+    Both go to `Exception` by position, so that the error survives pickling between processes.
+    """
+
+    def __init__(self, message: str, remedy: str) -> None:
+        super().__init__(message, remedy)
+        self.message = message
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.remedy})"
+
+
+class TransientError(AgentError):
+    """May succeed when tried again: the device was busy, lost or out of a shared resource."""
+
+
+class PermanentError(AgentError):
+    """Fails the same way every time: a damaged file, an unsupported operator, a wrong option."""
+
+
+class MissingLibraryError(PermanentError):
+    """An optional library is not installed; `remedy` names the extra."""

@@ -1,0 +1,31 @@
+"""Device kinds by name; a member is imported only when asked for."""
+
+import importlib
+from collections.abc import Mapping
+
+from device_agents.agent import Agent
+from device_agents.errors import PermanentError
+from device_agents.types import OptionValue
+
+AGENTS: Mapping[str, str] = {
+    "cpu": "device_agents.cpu.agent:CpuAgent",
+    "simulated": "device_agents.simulated.agent:SimulatedAgent",
+}
+
+
+def create_agent(kind: str, options: Mapping[str, OptionValue]) -> Agent:
+    """Makes the agent of a device kind from the `options` of its device file.
+
+    Every agent class takes its options as one mapping and refuses a name it does not know.
+
+    Raises:
+        PermanentError: no such kind, or an option the kind does not have.
+    """
+    if kind not in AGENTS:
+        raise PermanentError(
+            f"there is no device kind {kind!r}", f"use one of: {', '.join(sorted(AGENTS))}"
+        )
+    module_name, class_name = AGENTS[kind].split(":")
+    factory = getattr(importlib.import_module(module_name), class_name)
+    agent: Agent = factory(options)
+    return agent

@@ -1,0 +1,1 @@
+"""What executes an exported file: ONNX Runtime, PyTorch, LiteRT, behind one contract."""

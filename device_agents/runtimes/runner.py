@@ -1,0 +1,68 @@
+"""The contract of a runtime inside the worker process; `registry.py` lists its members."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from device_agents.types import Execution, Options
+
+Array = NDArray[np.generic]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorSpec:
+    """One input of an artifact: `shape` with every free dimension already set to the batch."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+class LoadedModel(Protocol):
+    """An artifact made ready to run."""
+
+    @property
+    def inputs(self) -> Sequence[TensorSpec]:
+        """The inputs in the order `set_inputs` takes them."""
+        ...
+
+    @property
+    def settings(self) -> Options:
+        """What the runtime was really given, defaults included, sorted by name."""
+        ...
+
+    def set_inputs(self, arrays: Sequence[Array]) -> None:
+        """Puts the inputs into the runtime's memory; not timed."""
+        ...
+
+    def run(self) -> None:
+        """One inference, synchronised: returns when the output is ready to read."""
+        ...
+
+    def outputs(self) -> list[Array]:
+        """Copies of the last run's outputs; not timed."""
+        ...
+
+
+class Runner(Protocol):
+    """One runtime. Its module imports the library inside `load`, not at its top."""
+
+    option_names: frozenset[str]
+    """Options it knows; any other is refused by name."""
+    backends: frozenset[str]
+
+    def version(self) -> str:
+        """Version of the library, of the form the library itself prints."""
+        ...
+
+    def load(self, path: str, execution: Execution, *, is_trusted: bool) -> LoadedModel:
+        """Loads an artifact.
+
+        Raises:
+            PermanentError: damaged or hostile file, unknown option, unsupported operator.
+            MissingLibraryError: the runtime is not installed; the remedy names the extra.
+        """
+        ...

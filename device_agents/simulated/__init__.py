@@ -1,0 +1,1 @@
+"""The simulated agent: roofline latency with seeded noise, drift and faults."""

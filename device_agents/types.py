@@ -1,0 +1,251 @@
+"""What an agent is asked (`MeasureTask`) and what it saw (`Measurement`): two types, never mixed.
+
+All times are integer nanoseconds of a monotonic clock, all sizes bytes, all stamps UTC in
+ISO 8601. `None` means not known or not applicable; 0 is a reading.
+"""
+
+from dataclasses import dataclass, field
+
+from device_agents.vocabulary import (
+    ErrorKind,
+    Flag,
+    MemoryMetric,
+    Mode,
+    Origin,
+    Precision,
+    Runtime,
+    SampleKind,
+    Status,
+    Tier,
+)
+
+OptionValue = str | int | float | bool
+Options = tuple[tuple[str, OptionValue], ...]
+"""Runtime options that differ from the default, sorted by name; hashable, unlike a dict."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasurePolicy:
+    """When warming up and timing end; the defaults are the measuring protocol's.
+
+    Attributes:
+        min_warmup_runs: at least this many runs, and
+        min_warmup_s: at least this long, then
+        warmup_tolerance: until the means of both halves differ by no more than this share, or
+        max_warmup_s: this long.
+        min_runs: timed runs, unless `max_time_s` ends them first (flag `too_few`).
+        half_width: stop when the 95 % half-width of the median, as a share of it, is below this.
+        max_time_s: at most this long for the timed runs.
+        max_samples: at most this many timed runs.
+    """
+
+    min_warmup_runs: int = 10
+    min_warmup_s: float = 0.5
+    warmup_tolerance: float = 0.02
+    max_warmup_s: float = 10.0
+    min_runs: int = 100
+    half_width: float = 0.01
+    max_time_s: float = 20.0
+    max_samples: int = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    """How an artifact is to be executed: the device-independent part of a platform.
+
+    Attributes:
+        backend: execution provider or delegate: `cpu` for ONNX Runtime and PyTorch, `xnnpack` for
+            LiteRT.
+        affinity: CPU numbers the worker is pinned to; `None` leaves the choice to the system.
+        options: non-defaults only; which names a runtime knows is `Runner.option_names`.
+    """
+
+    runtime: Runtime
+    backend: str
+    mode: Mode = Mode.EAGER
+    precision: Precision = Precision.FP32
+    batch: int = 1
+    threads: int = 1
+    affinity: tuple[int, ...] | None = None
+    options: Options = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureTask:
+    """One repeat of one cell: what a worker needs, and nothing about networks or sweeps.
+
+    Attributes:
+        task_id: opaque to the agent; comes back in the measurement.
+        artifact_path: absolute path of the exported file on the device's host.
+        artifact_sha256: checked before the file is opened.
+        is_trusted: made by this workspace, so that a `.pt2` need not be scanned for pickles.
+        primer_path: a tiny artifact of the same runtime, loaded and run before the baseline of
+            memory is taken; `None` charges the runtime's lazy imports and pools to the model.
+        seed: of the random inputs.
+        timeout_s: the worker and its process group are killed after this long.
+        memory_limit_bytes: RLIMIT_DATA of the worker; `None` sets none.
+        model_hint: only the simulated agent reads it: (MACs, parameters) of the network.
+    """
+
+    task_id: str
+    artifact_path: str
+    artifact_sha256: str
+    execution: Execution
+    is_trusted: bool = False
+    primer_path: str | None = None
+    seed: int = 0
+    policy: MeasurePolicy = field(default_factory=MeasurePolicy)
+    timeout_s: float = 300.0
+    memory_limit_bytes: int | None = None
+    model_hint: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InferTask:
+    """Run an artifact once per given input and keep the outputs: what verification needs.
+
+    Attributes:
+        inputs_path: `.npz` with one array per model input, `input_0`, `input_1`, ...; the first
+            axis counts the cases, each case is run as a batch of one.
+        outputs_path: where the `.npz` with `output_0`, ... of shape (n_cases, ...) is written.
+    """
+
+    task_id: str
+    artifact_path: str
+    artifact_sha256: str
+    execution: Execution
+    inputs_path: str
+    outputs_path: str
+    is_trusted: bool = False
+    timeout_s: float = 300.0
+    memory_limit_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why an attempt gave no measurement.
+
+    Attributes:
+        stage: `start load prime first_inference warmup timed memory verify export`.
+        exit_code: of the worker; negative for a signal; `None` when it ended by itself.
+    """
+
+    kind: ErrorKind
+    message: str
+    remedy: str
+    is_transient: bool
+    stage: str | None = None
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """The state of device and host at one moment; absent facts are `None`.
+
+    Attributes:
+        busy_share: share of all cores' time spent by other processes over the window before
+            (or during) the repeat, 0 to 1.
+        steal_share: share of time the hypervisor gave to others, 0 to 1.
+        clock_mhz: mean current clock of the cores used.
+        temp_c: hottest CPU, GPU or battery sensor, whichever the agent names in its docs.
+    """
+
+    load_1min: float | None = None
+    busy_share: float | None = None
+    steal_share: float | None = None
+    clock_mhz: float | None = None
+    clock_max_mhz: float | None = None
+    governor: str | None = None
+    temp_c: float | None = None
+    available_memory_bytes: int | None = None
+    battery_percent: float | None = None
+    thermal_status: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerFacts:
+    """What the measuring process found itself to be.
+
+    Attributes:
+        settings: what the runtime was really given, defaults included (threads, spinning,
+            denormals, graph optimisation), sorted by name.
+        affinity: CPUs the process was allowed to use while timing.
+        involuntary_switches: context switches forced on the process during the timed runs.
+    """
+
+    runtime_version: str | None = None
+    python_version: str | None = None
+    settings: Options = ()
+    affinity: tuple[int, ...] | None = None
+    niceness: int | None = None
+    oom_score_adj: int | None = None
+    omp_num_threads: str | None = None
+    involuntary_switches: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """What one repeat gave: raw samples and the circumstances they were taken in.
+
+    Attributes:
+        samples_ns: synchronised wall clock, one number per inference in order; empty when the
+            tool gives none (see `sample_kind`) or the repeat failed early.
+        device_samples_ns: device clock beside it (CUDA events); `None` without a stream.
+        summary_latency_ns: the tool's median, only with a `sample_kind` that has no samples.
+        stop_reason: `half_width max_time max_samples interrupted`.
+        load_peak_memory_bytes: peak while loading and first inference, over the baseline.
+        run_peak_memory_bytes: peak while warming up and timing, over the same baseline.
+        raw_log: file name of the kept tool output, relative to the results folder.
+        origin: `simulated` and `virtual` mark rows that no real device made.
+    """
+
+    task_id: str
+    status: Status
+    origin: Origin
+    sample_kind: SampleKind = SampleKind.PER_INFERENCE
+    failure: Failure | None = None
+    load_ns: int | None = None
+    first_inference_ns: int | None = None
+    warmup_ns: int | None = None
+    warmup_runs: int | None = None
+    samples_ns: tuple[int, ...] = ()
+    device_samples_ns: tuple[int, ...] | None = None
+    summary_latency_ns: int | None = None
+    stop_reason: str | None = None
+    memory_metric: MemoryMetric | None = None
+    baseline_memory_bytes: int | None = None
+    load_peak_memory_bytes: int | None = None
+    run_peak_memory_bytes: int | None = None
+    energy_mj: float | None = None
+    conditions_before: Conditions | None = None
+    conditions_after: Conditions | None = None
+    worker: WorkerFacts | None = None
+    flags: tuple[Flag, ...] = ()
+    raw_log: str | None = None
+    started_utc: str | None = None
+    finished_utc: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceFacts:
+    """What a device is; stored with every row it makes.
+
+    Attributes:
+        device_model: two phones of one model are two devices, one device model.
+        physical_cores: `None` where the system does not tell.
+        extra: further facts for a person to read, sorted by name.
+    """
+
+    device_model: str
+    tier: Tier
+    origin: Origin
+    os: str
+    arch: str
+    cpu_model: str | None = None
+    logical_cores: int | None = None
+    physical_cores: int | None = None
+    memory_bytes: int | None = None
+    clock_max_mhz: float | None = None
+    governor: str | None = None
+    is_virtual_machine: bool | None = None
+    extra: Options = ()

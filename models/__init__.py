@@ -1,0 +1,1 @@
+"""Knows networks and files: cards, weights, cost, exports and their verification."""

@@ -1,0 +1,1 @@
+"""Exporters from a PyTorch network to a file that a runtime executes, behind one contract."""

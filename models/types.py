@@ -1,0 +1,154 @@
+"""What a network, its weights and its exported file are called and consist of."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Family(StrEnum):
+    """Architecture families of the study."""
+
+    STANDARD_CNN = "standard_cnn"
+    MOBILE_CNN = "mobile_cnn"
+    EFFICIENT_CNN = "efficient_cnn"
+    TRANSFORMER = "transformer"
+    HYBRID = "hybrid"
+
+
+class Format(StrEnum):
+    """Formats of exported files; each runs in the one runtime of `RUNTIME_OF_FORMAT`."""
+
+    ONNX = "onnx"
+    PT2 = "pt2"
+    TFLITE = "tflite"
+
+
+RUNTIME_OF_FORMAT = {Format.ONNX: "onnx", Format.PT2: "torch", Format.TFLITE: "tflite"}
+"""Runtime names as strings: their owner, `device_agents`, may not be imported here."""
+
+
+class Source(StrEnum):
+    """Where a network comes from."""
+
+    TORCHVISION = "torchvision"
+    TIMM = "timm"
+    ENTRY_POINT = "entry_point"
+    """`package.module:function` returning a `torch.nn.Module`; the user's code, needs trust."""
+    FILE = "file"
+    """A file the user exported: `.onnx`, `.tflite`, `.pt2`, Keras `.keras`, SavedModel folder."""
+
+
+class WeightsKind(StrEnum):
+    """Which weights a network gets."""
+
+    SEEDED = "seeded"
+    """Random, calibrated so that no layer's activations shrink to denormals or explode."""
+    PRETRAINED = "pretrained"
+    """Downloaded by the library's own loading code."""
+    CHECKPOINT = "checkpoint"
+    """A local state dict, read with `weights_only`."""
+    EMBEDDED = "embedded"
+    """Whatever the user's file holds."""
+
+
+class FlopsMethod(StrEnum):
+    """How FLOPs (2 x MACs) were found, which is also how far they can be trusted."""
+
+    COUNTED = "counted"
+    """Counted on the traced graph, fused attention switched off."""
+    FORMULA = "formula"
+    """Given by the card from a published figure."""
+    PARAMETERS = "parameters"
+    """Estimated from the number of parameters; only good for an order of size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCard:
+    """One network as data.
+
+    Attributes:
+        entry: the library's own name (`resnet18`), `package.module:function`, or a file path
+            (absolute after loading a card).
+        input_size: height and width in pixels of the RGB input; `None` for a file whose own
+            signature says it.
+        weights_tag: the exact pretrained tag that `accuracy_top1` belongs to.
+        accuracy_top1: ImageNet top-1 in per cent; `None` when not known.
+        accuracy_source: where the accuracy is published; `None` exactly when it is unknown.
+        has_attention: attention models are compared with CNNs in the FLOPs-shift test.
+        macs: multiply-accumulates of one inference; `None` means counted when exporting.
+        parameters: likewise.
+    """
+
+    name: str
+    family: Family
+    source: Source
+    entry: str
+    input_size: int | None = 224
+    weights_tag: str | None = None
+    accuracy_top1: float | None = None
+    accuracy_source: str | None = None
+    has_attention: bool = False
+    macs: int | None = None
+    parameters: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weights:
+    """Which weights, exactly.
+
+    Attributes:
+        seed: of seeded weights.
+        checkpoint_path: of a local state dict; only with `checkpoint`.
+        checkpoint_sha256: identity of that file; part of the cell key.
+    """
+
+    kind: WeightsKind = WeightsKind.SEEDED
+    seed: int = 0
+    checkpoint_path: str | None = None
+    checkpoint_sha256: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What one inference at batch 1 costs by arithmetic; `None` where it cannot be told."""
+
+    macs: int | None
+    parameters: int | None
+    method: FlopsMethod | None
+
+    @property
+    def flops(self) -> int | None:
+        """2 x MACs, the convention of the study."""
+        return None if self.macs is None else 2 * self.macs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportRequest:
+    """One file to be made; equal requests are one entry of the artifact cache."""
+
+    card: ModelCard
+    weights: Weights
+    format: Format
+    precision: str = "fp32"
+    batch: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact:
+    """An exported file in the cache.
+
+    Attributes:
+        path: absolute; the file's name is its sha256.
+        versions: of everything that had a part in the export, (name, version), sorted.
+        max_relative_error: max|a-b| / max|a| against the PyTorch output over 16 seeded inputs;
+            `None` when there was no PyTorch output to compare with (a user's file).
+        is_trusted: exported by this workspace, not brought by the user.
+    """
+
+    path: str
+    sha256: str
+    size_bytes: int
+    format: Format
+    cost: Cost
+    versions: tuple[tuple[str, str], ...]
+    max_relative_error: float | None
+    is_trusted: bool

@@ -1,0 +1,1 @@
+"""The conductor: plans sweeps, builds artifacts, dispatches tasks and stores what comes back."""

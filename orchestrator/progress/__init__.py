@@ -1,0 +1,1 @@
+"""Events of a running sweep and the subscribers that show them."""

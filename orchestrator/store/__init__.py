@@ -1,0 +1,1 @@
+"""Durable results: the journal, Parquet parts, provenance and resume."""
