@@ -1,0 +1,40 @@
+"""The contract of what carries tasks to devices: in this process, or through Ray."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, Self
+
+from device_agents.types import DeviceFacts, Failure, InferTask, Measurement, MeasureTask
+
+
+class Executor(Protocol):
+    """Carries tasks to devices and measurements back; decides nothing.
+
+    A context manager: entering connects, leaving ends every worker it started.
+    """
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *exc_info: object) -> None: ...
+
+    def facts(self) -> Mapping[str, DeviceFacts]:
+        """What each device of the sweep is, probed when entering, by device name."""
+        ...
+
+    def submit(self, device: str, task: MeasureTask) -> None:
+        """Starts a task on a device that has none running; returns at once."""
+        ...
+
+    def poll(self, timeout_s: float) -> Sequence[Measurement]:
+        """Waits at most `timeout_s` for measurements and returns those that arrived.
+
+        A host that dies gives a failed measurement of kind `device_lost` for what it was running.
+        """
+        ...
+
+    def infer(self, device: str, task: InferTask) -> Failure | None:
+        """Runs an artifact over stored inputs on a device's host, for verification; waits."""
+        ...
+
+    def interrupt(self) -> None:
+        """Ends running tasks now; each comes back as a failure of kind `interrupted`."""
+        ...

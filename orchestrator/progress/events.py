@@ -1,0 +1,91 @@
+"""What happens in a sweep, as frozen events; nothing but their subscribers prints."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepStarted:
+    """The plan is made; `n_done` repeats were finished by an earlier run of the same sweep."""
+
+    sweep_id: str
+    n_cells: int
+    n_repeats: int
+    n_done: int
+    n_skipped: int
+    estimate_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportStarted:
+    """A model is being exported."""
+
+    model: str
+    format: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportFinished:
+    """An artifact is ready, or `error` says why not."""
+
+    model: str
+    format: str
+    seconds: float
+    is_cached: bool
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepeatStarted:
+    """A device has been given one repeat."""
+
+    device: str
+    label: str
+    repeat: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepeatFinished:
+    """One attempt has been stored; `latency_p50_ns` is `None` when it failed."""
+
+    device: str
+    label: str
+    repeat: int
+    attempt: int
+    latency_p50_ns: float | None
+    flags: tuple[str, ...]
+    error: str | None
+    will_retry: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """Something a person should know that changes nothing by itself: `level` info or warning."""
+
+    level: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepFinished:
+    """The end, however it came: `n_failed` counts repeats without a valid measurement."""
+
+    sweep_id: str
+    n_ok: int
+    n_failed: int
+    n_left: int
+    seconds: float
+    is_interrupted: bool
+
+
+Event = (
+    SweepStarted
+    | ExportStarted
+    | ExportFinished
+    | RepeatStarted
+    | RepeatFinished
+    | Notice
+    | SweepFinished
+)
+Subscriber = Callable[[Event], None]
