@@ -1,0 +1,38 @@
+"""`fleetrank doctor`: is this machine fit for a sweep?"""
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli.context import current
+from orchestrator.doctor.finding import Finding, Level
+
+_MARK = {Level.OK: "ok     ", Level.WARNING: "warning", Level.ERROR: "error  "}
+_EXIT_ERROR = 4
+
+
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Check runtimes, exporters, disk, cores, governor, load, niceness, Ray, adb and GPU."""
+    from orchestrator.doctor.device_checks import check_devices  # noqa: PLC0415 - starts fast
+    from orchestrator.doctor.host_checks import check_host  # noqa: PLC0415
+    from orchestrator.doctor.software_checks import check_software  # noqa: PLC0415
+
+    findings = [*check_host(current().workspace.root), *check_software(), *check_devices()]
+    if as_json:
+        print(json.dumps([asdict(finding) for finding in findings], indent=2))
+    else:
+        _print_lines(findings)
+    if any(finding.level is Level.ERROR for finding in findings):
+        raise typer.Exit(_EXIT_ERROR)
+
+
+def _print_lines(findings: list[Finding]) -> None:
+    width = max(len(finding.check) for finding in findings)
+    for finding in findings:
+        print(f"{_MARK[finding.level]}  {finding.check:<{width}}  {finding.message}")
+        if finding.remedy is not None:
+            print(f"{'':9}{'':{width}}  -> {finding.remedy}")

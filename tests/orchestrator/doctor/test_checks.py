@@ -1,0 +1,66 @@
+from pathlib import Path
+
+import pytest
+
+from orchestrator.doctor.device_checks import judge_adb, judge_gpu
+from orchestrator.doctor.finding import Finding, Level
+from orchestrator.doctor.host_checks import (
+    MIN_FREE_DISK_BYTES,
+    check_host,
+    judge_cores,
+    judge_disk,
+    judge_governor,
+    judge_load,
+    judge_memory,
+    judge_niceness,
+)
+from orchestrator.doctor.software_checks import import_failures, judge_library, version_of
+
+
+@pytest.mark.parametrize(
+    ("finding", "level"),
+    [
+        (judge_disk(MIN_FREE_DISK_BYTES), Level.OK),
+        (judge_disk(MIN_FREE_DISK_BYTES - 1), Level.WARNING),
+        (judge_disk(MIN_FREE_DISK_BYTES // 2 - 1), Level.ERROR),
+        (judge_cores(2, 2), Level.OK),
+        (judge_cores(1, 2), Level.WARNING),
+        (judge_governor(None), Level.OK),
+        (judge_governor("performance"), Level.OK),
+        (judge_governor("powersave"), Level.WARNING),
+        (judge_load(0.05), Level.OK),
+        (judge_load(0.5), Level.WARNING),
+        (judge_niceness(0), Level.OK),
+        (judge_niceness(15), Level.WARNING),
+        (judge_memory(8 * 1024**3), Level.OK),
+        (judge_memory(1024**3), Level.WARNING),
+        (judge_adb(None), Level.OK),
+        (judge_gpu(None, has_driver_files=False), Level.OK),
+        (judge_gpu(None, has_driver_files=True), Level.WARNING),
+        (judge_gpu("NVIDIA H100, 580.1", has_driver_files=True), Level.OK),
+        (judge_library("runtime onnx", "onnx", "onnxruntime", "1.0", None), Level.OK),
+        (judge_library("runtime onnx", "onnx", "onnxruntime", None, None), Level.WARNING),
+        (judge_library("runtime onnx", "onnx", "onnxruntime", "1.0", "OSError"), Level.ERROR),
+    ],
+)
+def test_each_level_is_reached_at_its_threshold(finding: Finding, level: Level) -> None:
+    assert finding.level is level
+    assert (finding.remedy is None) == (level is Level.OK)
+
+
+def test_a_missing_runtime_names_the_extra_to_install() -> None:
+    finding = judge_library("runtime tflite", "tflite", "ai_edge_litert.interpreter", None, None)
+    assert "fleetrank[tflite]" in (finding.remedy or "")
+
+
+def test_a_module_that_fails_to_import_is_named_with_its_reason() -> None:
+    assert list(import_failures(["json", "no_such_module"])) == ["no_such_module"]
+
+
+def test_an_installed_library_has_a_version() -> None:
+    assert version_of("ray") is not None
+
+
+def test_this_host_can_be_read(tmp_path: Path) -> None:
+    checks = [finding.check for finding in check_host(tmp_path)]
+    assert checks == ["disk", "memory", "cores", "governor", "load", "niceness"]
