@@ -26,3 +26,7 @@ class NothingToDoError(OrchestratorError):
 
 class StoreError(OrchestratorError):
     """The results cannot be written or read: a full disk, a newer schema, a damaged journal."""
+
+
+class NewerSchemaError(StoreError):
+    """The results come from a newer fleetrank; nothing of them is read or changed."""

@@ -1,0 +1,170 @@
+"""The command `fleetrank`: finds the subcommand, hands it the shared options, gives exit codes."""
+
+import importlib
+import logging
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from analysis.errors import AnalysisError, NoDataError
+from device_agents.errors import AgentError, MissingLibraryError, PermanentError
+from models.errors import ModelError
+from orchestrator.cli.context import CliContext, set_current
+from orchestrator.errors import (
+    NewerSchemaError,
+    NothingToDoError,
+    OrchestratorError,
+    UsageError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A subcommand: where it is, and what the list of commands says about it."""
+
+    target: str
+    help: str
+
+
+COMMANDS: Mapping[str, Command] = {
+    "init": Command("orchestrator.cli.init_command:init", "Make a workspace."),
+    "doctor": Command(
+        "orchestrator.cli.doctor_command:doctor", "Say what is wrong with this machine."
+    ),
+    "models": Command("orchestrator.cli.models_command:app", "Models and their exported files."),
+    "devices": Command("orchestrator.cli.devices_command:app", "Registered devices."),
+    "sweep": Command("orchestrator.cli.sweep_command:app", "Plan, run and resume sweeps."),
+    "results": Command("orchestrator.cli.results_command:app", "Stored measurements."),
+    "report": Command("orchestrator.cli.report_command:app", "Tables and the report page."),
+    "query": Command("orchestrator.cli.query_command:query", "Ask the measurements in SQL."),
+}
+
+EXIT_UNEXPECTED, EXIT_USAGE, EXIT_NOTHING, EXIT_INTERRUPTED = 1, 2, 4, 130
+_EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
+    (UsageError, EXIT_USAGE),
+    (NewerSchemaError, EXIT_USAGE),
+    (NothingToDoError, EXIT_NOTHING),
+    (OrchestratorError, EXIT_UNEXPECTED),
+    (MissingLibraryError, EXIT_NOTHING),
+    (PermanentError, EXIT_USAGE),
+    (AgentError, EXIT_NOTHING),
+    (ModelError, EXIT_USAGE),
+    (NoDataError, EXIT_NOTHING),
+    (AnalysisError, EXIT_USAGE),
+)
+"""The first class that fits decides."""
+_LOG_LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
+
+
+def main() -> None:
+    """Runs the command line and ends the process with the exit code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command line and returns its exit code; prints errors as message and remedy."""
+    context = CliContext()
+    try:
+        context, rest = take_shared_options(arguments)
+        set_current(context)
+        logging.basicConfig(
+            level=_LOG_LEVELS[min(context.verbose, 2)], format="%(levelname)s %(name)s: %(message)s"
+        )
+        _build_app(rest)(rest, prog_name="fleetrank")
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except Exception as error:
+        if context.debug:
+            traceback.print_exc()
+        return _report(error)
+    return 0
+
+
+def take_shared_options(arguments: Sequence[str]) -> tuple[CliContext, list[str]]:
+    """Takes `--workspace DIR`, `-v` and `--debug` out, wherever they stand before a `--`.
+
+    Raises:
+        UsageError: `--workspace` without a folder.
+    """
+    context = CliContext()
+    rest: list[str] = []
+    waiting = iter(arguments)
+    for word in waiting:
+        if word == "--":
+            return context, [*rest, word, *waiting]
+        if word == "--workspace" or word.startswith("--workspace="):
+            folder = word.partition("=")[2] if "=" in word else next(waiting, "")
+            if not folder:
+                raise UsageError("--workspace is given without a folder", "give --workspace DIR")
+            context = replace(context, given_root=Path(folder))
+        elif word in {"-v", "-vv", "--verbose"}:
+            context = replace(context, verbose=context.verbose + max(1, word.count("v", 1, 3)))
+        elif word == "--debug":
+            context = replace(context, debug=True)
+        else:
+            rest.append(word)
+    return context, rest
+
+
+def _build_app(arguments: Sequence[str]) -> typer.Typer:
+    """The app with the one subcommand that is asked for; the others are only names."""
+    app = typer.Typer(
+        add_completion=False,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        epilog="Exit codes: 0 done, 1 unexpected, 2 bad usage or file, 3 failed cells, "
+        "4 nothing to do it with, 5 regression, 130 interrupted.",
+    )
+    app.callback()(_shared_options)
+    asked = next((word for word in arguments if not word.startswith("-")), None)
+    for name, command in COMMANDS.items():
+        if name != asked:
+            app.command(name, help=command.help)(_never_called)
+            continue
+        module, attribute = command.target.split(":")
+        found = getattr(importlib.import_module(module), attribute)
+        if isinstance(found, typer.Typer):
+            app.add_typer(found, name=name, help=command.help)
+        else:
+            app.command(name, help=command.help)(found)
+    return app
+
+
+def _shared_options(
+    workspace: Annotated[
+        Path | None, typer.Option(help="Work in this folder, not the one you are in.")
+    ] = None,
+    verbose: Annotated[
+        bool, typer.Option("-v", "--verbose", help="Say more; -vv says most.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Measure neural networks on unlike devices and learn which conclusions carry over.
+
+    The options here are valid before and after every command.
+    """
+    # `take_shared_options` has taken them out; they are declared to be shown by --help.
+
+
+def _never_called() -> None:
+    """Stands for a command that this call does not ask for."""
+
+
+def _report(error: Exception) -> int:
+    message = getattr(error, "message", None)
+    remedy = getattr(error, "remedy", None)
+    if message is None:
+        message = f"{type(error).__name__}: {error}"
+        remedy = "this is a defect of fleetrank; --debug shows where"
+    print(f"fleetrank: {message}", file=sys.stderr)
+    print(f"  -> {remedy}", file=sys.stderr)
+    codes = (code for kind, code in _EXIT_CODES if isinstance(error, kind))
+    return next(codes, EXIT_UNEXPECTED)

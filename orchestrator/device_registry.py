@@ -1,0 +1,101 @@
+"""Registered devices: one YAML file each in `devices/`, and this host's CPU without any file."""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field
+
+from orchestrator.errors import UsageError
+from orchestrator.host_identity import host_hash
+from orchestrator.sweep_spec import OptionSpec
+from orchestrator.workspace import Workspace
+from orchestrator.yaml_file import nearest, parse_file, read_yaml
+
+LOCAL_CPU = "local-cpu"
+"""The name that means this host's CPU on every host, so that a sweep file can be shared."""
+
+
+class DeviceFile(BaseModel):
+    """One registered device; `options` go to its agent."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Annotated[str, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,59}$")]
+    kind: str = Field(description="as in device_agents.registry: cpu, simulated")
+    options: dict[str, OptionSpec] = {}
+    labels: dict[str, str] = Field(default={}, description="for people")
+
+
+def local_cpu() -> DeviceFile:
+    """This host's CPU, under a name that differs from host to host."""
+    return DeviceFile(name=f"cpu-{host_hash()[:6]}", kind="cpu")
+
+
+def load_devices(workspace: Workspace) -> dict[str, DeviceFile]:
+    """All devices by name; `local-cpu` is a second name of this host's CPU.
+
+    Raises:
+        UsageError: a device file is wrong; names file, key and remedy.
+    """
+    own = local_cpu()
+    devices = {own.name: own}
+    for path in sorted(workspace.devices.glob("*.yaml")):
+        device = parse_file(path, DeviceFile, read_yaml(path))
+        if device.name != path.stem:
+            raise UsageError(
+                f"{path}: key 'name': '{device.name}' is not the name of the file",
+                f"rename the file to {device.name}.yaml or the device to {path.stem}",
+            )
+        devices[device.name] = device
+    if LOCAL_CPU not in devices:
+        devices[LOCAL_CPU] = devices[own.name]
+    return devices
+
+
+def find_device(devices: Mapping[str, DeviceFile], name: str) -> DeviceFile:
+    """Looks a device up.
+
+    Raises:
+        UsageError: no such device; the remedy names the nearest.
+    """
+    if name in devices:
+        return devices[name]
+    guess = nearest(name, devices)
+    raise UsageError(
+        f"there is no device '{name}'",
+        f"did you mean '{guess}'?" if guess else "`fleetrank devices list` shows all",
+    )
+
+
+def save_device(workspace: Workspace, device: DeviceFile) -> None:
+    """Writes the file of a new device.
+
+    Raises:
+        UsageError: there is one of that name already.
+    """
+    path = workspace.devices / f"{device.name}.yaml"
+    workspace.devices.mkdir(exist_ok=True)
+    text = yaml.safe_dump(device.model_dump(exclude_defaults=True), sort_keys=False)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise UsageError(
+            f"{path} exists", f"edit it, or `fleetrank devices remove {device.name}` first"
+        ) from error
+
+
+def remove_device(workspace: Workspace, name: str) -> None:
+    """Deletes a device's file; its measurements stay.
+
+    Raises:
+        UsageError: the device has no file.
+    """
+    device = find_device(load_devices(workspace), name)
+    path = workspace.devices / f"{device.name}.yaml"
+    if not path.is_file():
+        raise UsageError(
+            f"'{name}' is built in and has no file", "leave it out of the sweep instead"
+        )
+    path.unlink()

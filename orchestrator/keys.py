@@ -1,0 +1,68 @@
+"""Names of platforms and cells that stay the same from sweep to sweep and from host to host."""
+
+import functools
+import hashlib
+import json
+
+from device_agents.types import Execution
+from models.cards import card_sha256
+from models.types import ExportRequest, ModelCard
+
+_CELL_KEY_DIGITS = 16
+"""64 bits: a million cells collide with a chance of 3e-8."""
+
+
+def platform_key(device: str, execution: Execution) -> str:
+    """Readable name of a platform: `device/runtime/backend/mode/precision/bN/tN/affinity/options`.
+
+    Affinity is `a0,1`, or `afree` when left to the system; options are sorted JSON. Versions are
+    facts of a row and not part of it.
+    """
+    affinity = "free" if execution.affinity is None else affinity_text(execution.affinity)
+    return "/".join(
+        (
+            device,
+            execution.runtime.value,
+            execution.backend,
+            execution.mode.value,
+            execution.precision.value,
+            f"b{execution.batch}",
+            f"t{execution.threads}",
+            f"a{affinity}",
+            canonical_json(dict(execution.options)),
+        )
+    )
+
+
+def affinity_text(affinity: tuple[int, ...]) -> str:
+    """CPU numbers as the table stores them: `0,1`."""
+    return ",".join(str(cpu) for cpu in affinity)
+
+
+def canonical_json(value: object) -> str:
+    """JSON that is equal for equal values: sorted keys, no spaces, ASCII."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+@functools.lru_cache(maxsize=1024)
+def card_identity(card: ModelCard) -> str:
+    """The card's sha256, read once: a user's file may be large and is part of it."""
+    return card_sha256(card)
+
+
+def cell_key(request: ExportRequest, weights_id: str, platform: str) -> str:
+    """Names a cell before anything is exported.
+
+    Covers the model card, the weights, every option of the export and the platform; a change of
+    any gives another key. Exporter and runtime versions are facts of the row.
+    """
+    parts = {
+        "card": card_identity(request.card),
+        "weights": weights_id,
+        "format": request.format.value,
+        "precision": request.precision,
+        "batch": request.batch,
+        "platform": platform,
+    }
+    digest = hashlib.sha256(canonical_json(parts).encode()).hexdigest()
+    return digest[:_CELL_KEY_DIGITS]

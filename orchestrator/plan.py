@@ -1,0 +1,227 @@
+"""From a sweep specification to cells: pure, so that a plan can be shown, compared and resumed."""
+
+import fnmatch
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from device_agents.types import Execution, MeasurePolicy
+from device_agents.vocabulary import Mode, Runtime
+from models.cards import formats_of, weights_id
+from models.types import (
+    RUNTIME_OF_FORMAT,
+    ExportRequest,
+    Family,
+    ModelCard,
+    Source,
+    Weights,
+    WeightsKind,
+)
+from orchestrator.cells import Cell, Plan, SkippedCell
+from orchestrator.device_registry import DeviceFile, find_device
+from orchestrator.errors import UsageError
+from orchestrator.keys import cell_key, platform_key
+from orchestrator.sweep_spec import SweepSpec
+from orchestrator.yaml_file import nearest
+
+ALL = "all"
+WhyUnsupported = Callable[[str, Execution], str | None]
+"""(device name, execution) to the reason why the device cannot do it, or `None`."""
+
+_FORMAT_OF_RUNTIME = {runtime: format_ for format_, runtime in RUNTIME_OF_FORMAT.items()}
+_DEFAULT_BACKENDS = {Runtime.ONNX: "cpu", Runtime.TORCH: "cpu", Runtime.TFLITE: "xnnpack"}
+_START_S = 3.0
+"""A repeat's process, imports and load: 0.5 s for ONNX Runtime, 3 to 4 s for PyTorch (2 cores)."""
+
+
+def make_plan(
+    spec: SweepSpec,
+    cards: Mapping[str, ModelCard],
+    devices: Mapping[str, DeviceFile],
+    *,
+    why_unsupported: WhyUnsupported = lambda _device, _execution: None,
+) -> Plan:
+    """Expands a specification into cells and into the cells nothing can measure.
+
+    Raises:
+        UsageError: names an unknown model or device, the nearest known one, and the key.
+    """
+    models = _select_models(spec, cards)
+    _check_weights_of(spec, models)
+    cells: dict[str, Cell] = {}
+    skipped: dict[str, SkippedCell] = {}
+    for device, card in itertools.product(_select_devices(spec, devices), models):
+        for execution in executions(spec):
+            request = _request(spec, card, execution)
+            platform = platform_key(device.name, execution)
+            cell = Cell(
+                cell_key=cell_key(request, weights_id(card, request.weights), platform),
+                platform_key=platform,
+                device=device.name,
+                export=request,
+                execution=execution,
+            )
+            reason = _why_not_here(card, request) or why_unsupported(device.name, execution)
+            if reason is None:
+                cells[cell.cell_key] = cell
+            else:
+                skipped[cell.label] = SkippedCell(label=cell.label, reason=reason)
+    return Plan(
+        name=spec.name,
+        seed=spec.seed,
+        repeats=spec.repeats,
+        max_attempts=spec.limits.max_attempts,
+        timeout_s=spec.limits.timeout_s,
+        memory_limit_bytes=spec.limits.memory_limit_bytes,
+        policy=spec.measure.policy(),
+        cells=tuple(cells.values()),
+        skipped=tuple(skipped.values()),
+    )
+
+
+def executions(spec: SweepSpec) -> Iterator[Execution]:
+    """Every way of executing that the specification names, on any device."""
+    for runtime in dict.fromkeys(spec.runtimes):
+        options = tuple(sorted(spec.runtime_options.get(runtime, {}).items()))
+        for mode, backend, precision, batch, threads in itertools.product(
+            spec.modes.get(runtime, (Mode.EAGER,)),
+            spec.backends.get(runtime, (_DEFAULT_BACKENDS[runtime],)),
+            spec.precision,
+            spec.batch,
+            spec.threads,
+        ):
+            yield Execution(
+                runtime=runtime,
+                backend=backend,
+                mode=mode,
+                precision=precision,
+                batch=batch,
+                threads=threads,
+                affinity=_affinity(spec, threads),
+                options=options,
+            )
+
+
+def narrow(plan: Plan, pattern: str) -> Plan:
+    """Keeps the cells whose model or label matches a shell pattern, as `sweep run --only` does.
+
+    Raises:
+        UsageError: none matches.
+    """
+    cells = tuple(
+        cell
+        for cell in plan.cells
+        if any(
+            fnmatch.fnmatchcase(text, pattern)
+            for text in (cell.export.card.name, cell.platform_key, cell.label)
+        )
+    )
+    if not cells:
+        raise UsageError(
+            f"no cell matches '{pattern}'",
+            "give a model's name, or a pattern such as '*/onnx/*'; `sweep plan` lists the cells",
+        )
+    return replace(plan, cells=cells)
+
+
+def estimate_s(plan: Plan, history: Mapping[str, float]) -> float | None:
+    """Seconds the plan's repeats take, exports left out; `None` when it has no cells.
+
+    A cell measured before takes what it took (`history`: cell key to seconds of one repeat), any
+    other what the policy allows at most. Devices work side by side; the slowest one counts.
+    """
+    if not plan.cells:
+        return None
+    seconds_by_device: dict[str, float] = defaultdict(float)
+    longest_s = _longest_repeat_s(plan.policy)
+    for cell in plan.cells:
+        repeat_s = history.get(cell.cell_key, longest_s)
+        seconds_by_device[cell.device] += repeat_s * plan.repeats
+    return max(seconds_by_device.values())
+
+
+def _longest_repeat_s(policy: MeasurePolicy) -> float:
+    """Most warm-ups settle soon after their minimum; the timed part takes all it may."""
+    return _START_S + 2 * policy.min_warmup_s + policy.max_time_s
+
+
+def _select_models(spec: SweepSpec, cards: Mapping[str, ModelCard]) -> list[ModelCard]:
+    """The cards a specification names: by name, by family, or all; each once, in its order."""
+    selected: dict[str, ModelCard] = {}
+    families = set(Family)
+    for word in spec.models:
+        if word == ALL:
+            selected |= cards
+        elif word in cards:
+            selected[word] = cards[word]
+        elif word in families:
+            selected |= {name: card for name, card in cards.items() if card.family == word}
+        else:
+            raise _unknown(spec, "models", "model", word, [*cards, *families, ALL])
+    return list(selected.values())
+
+
+def _select_devices(spec: SweepSpec, devices: Mapping[str, DeviceFile]) -> list[DeviceFile]:
+    selected: dict[str, DeviceFile] = {}
+    for word in spec.devices:
+        if word == ALL:
+            selected |= {device.name: device for device in devices.values()}
+        else:
+            device = find_device(devices, word)
+            selected[device.name] = device
+    return list(selected.values())
+
+
+def _check_weights_of(spec: SweepSpec, models: Sequence[ModelCard]) -> None:
+    names = [card.name for card in models]
+    for word in spec.weights_of:
+        if word not in names:
+            raise _unknown(spec, "weights_of", "model of this sweep", word, names)
+
+
+def _unknown(spec: SweepSpec, key: str, what: str, word: str, choices: Sequence[str]) -> UsageError:
+    guess = nearest(word, choices)
+    return UsageError(
+        f"sweep '{spec.name}', key '{key}': there is no {what} '{word}'",
+        f"did you mean '{guess}'?" if guess else "`fleetrank models list` shows all",
+    )
+
+
+def _request(spec: SweepSpec, card: ModelCard, execution: Execution) -> ExportRequest:
+    return ExportRequest(
+        card=card,
+        weights=_weights(spec, card),
+        format=_FORMAT_OF_RUNTIME[execution.runtime.value],
+        precision=execution.precision.value,
+        batch=execution.batch,
+    )
+
+
+def _weights(spec: SweepSpec, card: ModelCard) -> Weights:
+    if card.source is Source.FILE:
+        return Weights(kind=WeightsKind.EMBEDDED)
+    choice = spec.weights_of.get(card.name, spec.weights)
+    return Weights(
+        kind=WeightsKind(choice.kind),
+        seed=choice.seed,
+        checkpoint_path=None if choice.path is None else str(choice.path),
+        checkpoint_sha256=choice.sha256,
+    )
+
+
+def _affinity(spec: SweepSpec, threads: int) -> tuple[int, ...] | None:
+    if spec.affinity == "free":
+        return None
+    if isinstance(spec.affinity, tuple):
+        return spec.affinity[:threads]
+    return tuple(range(threads))
+
+
+def _why_not_here(card: ModelCard, request: ExportRequest) -> str | None:
+    """A file the user exported runs in its own runtime only."""
+    formats = formats_of(card)
+    if request.format in formats:
+        return None
+    runtimes = ", ".join(RUNTIME_OF_FORMAT[format_] for format_ in formats)
+    return f"{card.name} is a file that runs in {runtimes} only"

@@ -1,0 +1,90 @@
+"""Where a result comes from: code, versions, host and command line."""
+
+import secrets
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+from orchestrator.host_identity import host_hash
+from orchestrator.translate import SweepFacts
+
+_GIT_TIMEOUT_S = 10.0
+_PACKAGES = (
+    "ai-edge-litert", "litert-torch", "numpy", "onnx", "onnxruntime", "onnxscript", "polars",
+    "ray", "tensorflow-cpu", "timm", "torch", "torchvision",
+)  # fmt: skip
+"""What has a part in exporting, measuring or storing."""
+
+
+def new_sweep_id(name: str, now: datetime | None = None) -> str:
+    """`<name>-<UTC stamp>-<4 hexadecimal digits>`: sorts by age and is not guessed twice."""
+    stamp = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%S")
+    return f"{name}-{stamp}-{secrets.token_hex(2)}"
+
+
+def sweep_facts(sweep_id: str, seed: int, folder: Path) -> SweepFacts:
+    """What every row of a sweep has in common, read from this host and the workspace."""
+    return SweepFacts(
+        sweep_id=sweep_id,
+        seed=seed,
+        fleetrank_version=package_versions(["fleetrank"]).get("fleetrank", "unknown"),
+        git_commit=git_commit(folder),
+        host_hash=host_hash(),
+    )
+
+
+def sweep_provenance(folder: Path) -> dict[str, object]:
+    """For the sweep's record: command line, versions, commit and host; JSON values only."""
+    return {
+        "command_line": command_line(),
+        "python_version": sys.version.split()[0],
+        "versions": package_versions(["fleetrank", *_PACKAGES]),
+        "git_commit": git_commit(folder),
+        "host": host_hash(),
+    }
+
+
+def git_commit(folder: Path) -> str | None:
+    """The commit that `folder` is checked out at, `-dirty` appended when files differ from it.
+
+    `None` outside git, without a commit, or where git is missing.
+    """
+    commit = _git(folder, "rev-parse", "HEAD")
+    if not commit:
+        return None
+    changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    return f"{commit}-dirty" if changes else commit
+
+
+def package_versions(names: Sequence[str] = _PACKAGES) -> dict[str, str]:
+    """Versions of those that are installed; imports none of them."""
+    versions = {}
+    for name in names:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def command_line() -> str:
+    """The command as it could be typed again."""
+    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    try:
+        answer = subprocess.run(
+            ["git", "-C", str(folder), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=_GIT_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return answer.stdout.strip() if answer.returncode == 0 else None

@@ -1,0 +1,158 @@
+"""The journal of a sweep: JSON lines, one per attempt, appended; the point of durability."""
+
+import json
+import logging
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from analysis.columns import ROW_KEY, SCHEMA_VERSION
+from orchestrator.errors import NewerSchemaError
+from orchestrator.keys import canonical_json
+from orchestrator.store.durable import store_error, sync_folder
+from orchestrator.translate import Row
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalProblem:
+    """A line that is no row; it stays in the file, and its number is 1-based."""
+
+    line: int
+    reason: str
+
+
+class Journal:
+    """Appends rows, and reads them back whatever happened to the file in between.
+
+    One process writes at a time (`store.lease`), any number may read. A context manager.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor: int | None = None
+        self._pending: list[bytes] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def append(self, row: Row) -> None:
+        """Adds a row: safe from a crash of this process at once, from a power cut after `flush`.
+
+        Raises:
+            StoreError: the disk is full; the row is kept in memory and goes out with the next
+                `append` or `flush` that succeeds.
+        """
+        self._pending.append(canonical_json(row).encode() + b"\n")
+        self._write_pending()
+
+    def flush(self) -> None:
+        """Syncs every row appended so far; one sync for many rows.
+
+        Raises:
+            StoreError: as `append`.
+        """
+        self._write_pending()
+        if self._descriptor is not None:
+            try:
+                os.fsync(self._descriptor)
+            except OSError as error:
+                raise store_error(self.path, error) from error
+
+    def close(self) -> None:
+        """Flushes and lets go of the file."""
+        if self._descriptor is None and not self._pending:
+            return
+        try:
+            self.flush()
+        finally:
+            if self._descriptor is not None:
+                os.close(self._descriptor)
+                self._descriptor = None
+
+    def rows(self) -> Iterator[Row]:
+        """Every row in order; a line that is no row is logged and passed over.
+
+        Raises:
+            NewerSchemaError: a row comes from a newer version of the table.
+        """
+        for item in self.scan():
+            if isinstance(item, JournalProblem):
+                _log.warning("%s, line %d: %s", self.path, item.line, item.reason)
+            else:
+                yield item
+
+    def problems(self) -> list[JournalProblem]:
+        """Every line that is no row."""
+        return [item for item in self.scan() if isinstance(item, JournalProblem)]
+
+    def scan(self) -> Iterator[Row | JournalProblem]:
+        """Every line in order, read or not."""
+        if not self.path.exists():
+            return
+        with self.path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield _parse(line, number, self.path)
+
+    def _write_pending(self) -> None:
+        while self._pending:
+            try:
+                self._write(self._pending[0])
+            except OSError as error:
+                raise store_error(self.path, error) from error
+            del self._pending[0]
+
+    def _write(self, line: bytes) -> None:
+        if self._descriptor is None:
+            self._descriptor = self._open()
+        start = os.lseek(self._descriptor, 0, os.SEEK_END)
+        try:
+            written = 0
+            while written < len(line):
+                written += os.write(self._descriptor, line[written:])
+        except OSError:
+            # Half a row would run into the next one.
+            os.ftruncate(self._descriptor, start)
+            raise
+
+    def _open(self) -> int:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        end = os.lseek(descriptor, 0, os.SEEK_END)
+        if end and os.pread(descriptor, 1, end - 1) != b"\n":
+            # The last writer died in the middle of a line: what it left gets a line of its own.
+            os.write(descriptor, b"\n")
+        sync_folder(self.path.parent)
+        return descriptor
+
+
+def _parse(line: bytes, number: int, path: Path) -> Row | JournalProblem:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        is_torn = not line.endswith(b"\n")
+        reason = "half a row, its writer died" if is_torn else "not JSON"
+        return JournalProblem(line=number, reason=reason)
+    if not isinstance(row, dict) or any(row.get(name) is None for name in ROW_KEY):
+        return JournalProblem(line=number, reason="not a row of the table")
+    version = row.get("schema_version")
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        raise NewerSchemaError(
+            f"{path}, line {number} has schema version {version}; this fleetrank knows "
+            f"{SCHEMA_VERSION}",
+            "use the newer fleetrank that wrote it",
+        )
+    return row

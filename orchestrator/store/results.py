@@ -1,0 +1,193 @@
+"""The results folder: journals, Parquet parts and the record of each sweep."""
+
+import json
+import re
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from analysis.columns import SCHEMA_VERSION
+from device_agents.vocabulary import Status
+from orchestrator.errors import NewerSchemaError, NothingToDoError, StoreError, UsageError
+from orchestrator.store.durable import replace_file
+from orchestrator.store.journal import Journal
+from orchestrator.store.lease import sweep_lease
+from orchestrator.yaml_file import nearest
+
+_SWEEP_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+RepeatKey = tuple[str, int]
+"""(cell key, 0-based repeat)."""
+Record = dict[str, object]
+"""What is known about a sweep as a whole; JSON values only."""
+
+
+class ResultStore:
+    """Everything measured in one workspace. Opening it writes nothing."""
+
+    def __init__(self, root: Path) -> None:
+        """Opens `<workspace>/results`, which need not exist yet.
+
+        Raises:
+            NewerSchemaError: the folder was written by a newer fleetrank.
+        """
+        self.root = root
+        _refuse_newer(root / "schema.json")
+
+    def create_sweep(self, sweep_id: str, record: Mapping[str, object]) -> None:
+        """Makes the record of a new sweep, and the folder's schema mark.
+
+        Raises:
+            StoreError: there is such a sweep already, or the disk is full.
+        """
+        if self.record_path(sweep_id).exists():
+            raise StoreError(f"there is a sweep {sweep_id} already", "resume it, or start anew")
+        schema = self.root / "schema.json"
+        if not schema.exists():
+            _write_json(schema, {"schema_version": SCHEMA_VERSION})
+        _write_json(self.record_path(sweep_id), {"sweep_id": sweep_id, **record})
+
+    def sweep_record(self, sweep_id: str) -> Record:
+        """What was written about a sweep.
+
+        Raises:
+            UsageError: no such sweep; the remedy names the nearest.
+            StoreError: its record is damaged.
+        """
+        path = self.record_path(sweep_id)
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            guess = nearest(sweep_id, self.sweep_ids())
+            raise UsageError(
+                f"there is no sweep '{sweep_id}'",
+                f"did you mean '{guess}'?" if guess else "`fleetrank sweep status` lists them",
+            ) from error
+        except (OSError, ValueError) as error:
+            raise StoreError(
+                f"{path} is damaged: {error}", "restore it; journal and Parquet files are whole"
+            ) from error
+        if not isinstance(record, dict):
+            raise StoreError(f"{path} is damaged: not a JSON object", "restore it")
+        return record
+
+    def update_record(self, sweep_id: str, changes: Mapping[str, object]) -> None:
+        """Changes single entries of a sweep's record; readers see the old or the new one."""
+        _write_json(self.record_path(sweep_id), {**self.sweep_record(sweep_id), **changes})
+
+    def sweep_ids(self) -> list[str]:
+        """All sweeps, oldest first."""
+        ids = [path.stem for path in (self.root / "sweeps").glob("*.json")]
+        return sorted(ids, key=_age)
+
+    def newest_sweep(self) -> str:
+        """The sweep started last.
+
+        Raises:
+            NothingToDoError: there is none.
+        """
+        ids = self.sweep_ids()
+        if not ids:
+            raise NothingToDoError(
+                f"{self.root} holds no sweep", "run one: `fleetrank sweep run sweeps/NAME.yaml`"
+            )
+        return ids[-1]
+
+    def open_journal(self, sweep_id: str) -> Journal:
+        """The journal of a sweep; the file is made with the first row."""
+        return Journal(self.root / "journal" / f"{_checked(sweep_id)}.jsonl")
+
+    def lease(self, sweep_id: str) -> AbstractContextManager[None]:
+        """Keeps a second driver from running the same sweep."""
+        return sweep_lease(self.root / "sweeps" / f"{_checked(sweep_id)}.lease")
+
+    def publish(self, sweep_id: str) -> int:
+        """Brings what the journal holds into Parquet; running it again changes nothing.
+
+        Returns:
+            How many parts were written.
+
+        Raises:
+            StoreError: the disk is full (the journal still has everything), or a row is damaged.
+        """
+        # Polars takes 0.2 s to import, which status and help need not wait for.
+        from orchestrator.store.parts import publish_parts  # noqa: PLC0415
+
+        return publish_parts(self.parts_folder(sweep_id), self.open_journal(sweep_id).rows())
+
+    def compact(self, sweep_id: str) -> int:
+        """Merges a sweep's parts into one and returns how many there were."""
+        from orchestrator.store.parts import compact_parts  # noqa: PLC0415 - as in publish
+
+        return compact_parts(self.parts_folder(sweep_id))
+
+    def finished(self, sweep_id: str) -> set[RepeatKey]:
+        """Repeats that need no further attempt: measured, or failed for good."""
+        return {
+            _repeat_key(row)
+            for row in self.open_journal(sweep_id).rows()
+            if row.get("status") == Status.OK or row.get("error_is_transient") is False
+        }
+
+    def attempts(self, sweep_id: str) -> dict[RepeatKey, int]:
+        """How many attempts each repeat has had; the next attempt's number."""
+        counts: dict[RepeatKey, int] = {}
+        for row in self.open_journal(sweep_id).rows():
+            key = _repeat_key(row)
+            counts[key] = max(counts.get(key, 0), int(str(row["attempt"])) + 1)
+        return counts
+
+    def parts_folder(self, sweep_id: str) -> Path:
+        """Where the Parquet parts of a sweep lie."""
+        return self.root / "measurements" / f"sweep_id={_checked(sweep_id)}"
+
+    def raw_folder(self, sweep_id: str) -> Path:
+        """Where kept tool output of a sweep lies."""
+        return self.root / "raw" / _checked(sweep_id)
+
+    def record_path(self, sweep_id: str) -> Path:
+        """The file of a sweep's record."""
+        return self.root / "sweeps" / f"{_checked(sweep_id)}.json"
+
+
+def _checked(sweep_id: str) -> str:
+    """An id typed by a person may not lead out of the folder."""
+    if not _SWEEP_ID.fullmatch(sweep_id):
+        raise UsageError(
+            f"'{sweep_id}' is not the id of a sweep", "`fleetrank sweep status` lists them"
+        )
+    return sweep_id
+
+
+def _age(sweep_id: str) -> tuple[str, str]:
+    """Ids end in `-<UTC stamp>-<4 hex>`, and stamps sort as text."""
+    return (sweep_id.split("-")[-2] if sweep_id.count("-") > 1 else "", sweep_id)
+
+
+def _repeat_key(row: Mapping[str, object]) -> RepeatKey:
+    return str(row["cell_key"]), int(str(row["repeat"]))
+
+
+def _write_json(path: Path, content: Mapping[str, object]) -> None:
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    replace_file(path, lambda aside: _write_text(aside, text))
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def _refuse_newer(path: Path) -> None:
+    if not path.exists():
+        return
+    try:
+        version = json.loads(path.read_text(encoding="utf-8"))["schema_version"]
+        is_newer = version > SCHEMA_VERSION
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(
+            f"{path} is damaged: {error}", f'write {{"schema_version": {SCHEMA_VERSION}}} into it'
+        ) from error
+    if is_newer:
+        raise NewerSchemaError(
+            f"{path.parent} has schema version {version}; this fleetrank knows {SCHEMA_VERSION}",
+            "use the newer fleetrank that wrote it, or another workspace",
+        )

@@ -1,0 +1,186 @@
+"""The sweep specification: what a person writes into `sweeps/*.yaml`."""
+
+import hashlib
+from pathlib import Path
+from typing import Annotated, Literal, Self, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, model_validator
+
+from device_agents.types import MeasurePolicy
+from device_agents.vocabulary import Mode, Precision, Runtime
+from orchestrator.errors import UsageError
+from orchestrator.yaml_file import parse_file, read_yaml
+
+T = TypeVar("T")
+
+
+def _as_list(value: object) -> object:
+    """A single value stands for a list of one."""
+    return [value] if isinstance(value, str | int | float) else value
+
+
+OneOrMany = Annotated[
+    tuple[T, ...],
+    Field(min_length=1),
+    BeforeValidator(_as_list, json_schema_input_type=T | list[T]),
+]
+Count = Annotated[int, Field(ge=1, strict=True)]
+Seed = Annotated[int, Field(ge=0, lt=2**32, strict=True)]
+Seconds = Annotated[float, Field(gt=0, strict=True, allow_inf_nan=False)]
+Share = Annotated[float, Field(gt=0, lt=1, strict=True)]
+OptionSpec = Annotated[bool, Field(strict=True)] | Annotated[int, Field(strict=True)] | float | str
+
+_DEFAULT = MeasurePolicy()
+
+
+class _Spec(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class MeasureSpec(_Spec):
+    """When warming up and timing end; fields as in `device_agents.types.MeasurePolicy`."""
+
+    min_warmup_runs: Count = _DEFAULT.min_warmup_runs
+    min_warmup_s: Annotated[float, Field(ge=0, strict=True)] = _DEFAULT.min_warmup_s
+    warmup_tolerance: Share = _DEFAULT.warmup_tolerance
+    max_warmup_s: Seconds = _DEFAULT.max_warmup_s
+    min_runs: Count = _DEFAULT.min_runs
+    half_width: Share = _DEFAULT.half_width
+    max_time_s: Seconds = _DEFAULT.max_time_s
+    max_samples: Count = _DEFAULT.max_samples
+
+    @model_validator(mode="after")
+    def _check_order(self) -> Self:
+        if self.min_warmup_s > self.max_warmup_s:
+            raise ValueError("min_warmup_s is above max_warmup_s")
+        if self.min_runs > self.max_samples:
+            raise ValueError("min_runs is above max_samples")
+        return self
+
+    def policy(self) -> MeasurePolicy:
+        """The same as what an agent takes."""
+        return MeasurePolicy(**self.model_dump())
+
+
+class LimitsSpec(_Spec):
+    """What one repeat may cost."""
+
+    timeout_s: Seconds = 300.0
+    memory_limit_bytes: Annotated[ByteSize, Field(ge=2**20)] | None = Field(
+        default=None, description="of one worker; a number, or text such as '2GiB'"
+    )
+    max_attempts: Annotated[int, Field(ge=1, le=20, strict=True)] = Field(
+        default=3, description="tries at one repeat when its failures are transient"
+    )
+
+
+class WeightsSpec(_Spec):
+    """Which weights a model gets, where a word alone does not say it."""
+
+    kind: Literal["seeded", "pretrained", "checkpoint"] = "seeded"
+    seed: Seed = Field(default=0, description="of seeded weights")
+    path: Path | None = Field(
+        default=None, description="of a state dict (kind checkpoint), relative to this file"
+    )
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = Field(
+        default=None, description="of that file; filled in when left out"
+    )
+
+    @model_validator(mode="after")
+    def _check_path(self) -> Self:
+        if (self.kind == "checkpoint") != (self.path is not None):
+            raise ValueError("'path' is needed with kind: checkpoint, and only then")
+        return self
+
+
+def _as_weights(value: object) -> object:
+    """`pretrained` stands for `{kind: pretrained}`."""
+    return {"kind": value} if isinstance(value, str) else value
+
+
+WeightsChoice = Annotated[
+    WeightsSpec, BeforeValidator(_as_weights, json_schema_input_type=str | WeightsSpec)
+]
+
+
+class SweepSpec(_Spec):
+    """One sweep: every combination of what its lists name."""
+
+    name: Annotated[str, Field(pattern="^[a-z0-9][a-z0-9_-]{0,39}$")] = Field(
+        description="begins the sweep's id: small letters, digits, '-' and '_'"
+    )
+    description: str = ""
+    models: OneOrMany[str] = Field(description="names of models or families, or 'all'")
+    runtimes: OneOrMany[Runtime] = tuple(Runtime)
+    devices: OneOrMany[str] = Field(
+        default=("local-cpu",), description="names of registered devices, or 'all'"
+    )
+    threads: OneOrMany[Count] = (1,)
+    batch: OneOrMany[Count] = (1,)
+    precision: OneOrMany[Precision] = (Precision.FP32,)
+    modes: dict[Runtime, OneOrMany[Mode]] = Field(
+        default={}, description="per runtime; eager where it is left out"
+    )
+    backends: dict[Runtime, OneOrMany[str]] = Field(
+        default={}, description="per runtime: execution provider or delegate"
+    )
+    runtime_options: dict[Runtime, dict[str, OptionSpec]] = Field(
+        default={}, description="per runtime: options that differ from its default"
+    )
+    affinity: (
+        Literal["first_cores", "free"]
+        | Annotated[tuple[Annotated[int, Field(ge=0, strict=True)], ...], Field(min_length=1)]
+    ) = Field(
+        default="first_cores",
+        description="pin to the first cores, as many as threads; the same from a list of core "
+        "numbers; or 'free'",
+    )
+    weights: WeightsChoice = Field(default=WeightsSpec(), description="of every model")
+    weights_of: dict[str, WeightsChoice] = Field(
+        default={}, description="of single models, by name"
+    )
+    repeats: Annotated[int, Field(ge=1, le=1000, strict=True)] = Field(
+        default=5, description="fresh processes per cell; below 5 there is no interval"
+    )
+    seed: Seed = 0
+    measure: MeasureSpec = MeasureSpec()
+    limits: LimitsSpec = LimitsSpec()
+
+
+def load_spec(path: Path) -> SweepSpec:
+    """Reads a sweep specification and looks up the checkpoints it names.
+
+    Raises:
+        UsageError: names the file, the key, the nearest valid key and the remedy.
+    """
+    spec = parse_file(path, SweepSpec, read_yaml(path))
+    return spec.model_copy(
+        update={
+            "weights": _resolve(spec.weights, path, "weights"),
+            "weights_of": {
+                model: _resolve(weights, path, f"weights_of.{model}")
+                for model, weights in spec.weights_of.items()
+            },
+        }
+    )
+
+
+def _resolve(weights: WeightsSpec, spec_path: Path, key: str) -> WeightsSpec:
+    """Makes a checkpoint's path absolute and takes its sha256, which planning needs."""
+    if weights.path is None:
+        return weights
+    checkpoint = (spec_path.parent / weights.path).resolve()
+    try:
+        with checkpoint.open("rb") as file:
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise UsageError(
+            f"{spec_path}: key '{key}.path': {checkpoint} cannot be read: {error.strerror}",
+            "give the path of a state dict, relative to the sweep file",
+        ) from error
+    if weights.sha256 not in {None, sha256}:
+        raise UsageError(
+            f"{spec_path}: key '{key}.sha256': {checkpoint} has the sha256 {sha256}",
+            "give the right file, or leave sha256 out",
+        )
+    return weights.model_copy(update={"path": checkpoint, "sha256": sha256})

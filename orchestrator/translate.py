@@ -1,0 +1,243 @@
+"""From what an agent saw to a row of the table; the summaries are filled here, once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+
+from analysis.columns import SCHEMA, SCHEMA_VERSION
+from device_agents.types import Conditions, DeviceFacts, Failure, Measurement, WorkerFacts
+from device_agents.vocabulary import Origin, Status
+from models.cards import weights_id
+from models.types import Artifact, Cost
+from orchestrator.cells import Cell, Repeat
+from orchestrator.keys import affinity_text, canonical_json, card_identity
+
+Row = dict[str, object]
+"""One row of `analysis.columns.SCHEMA`, as JSON can carry it: times are ISO 8601 text."""
+
+_CONDITIONS = (
+    "load_1min", "busy_share", "steal_share", "clock_mhz", "temp_c", "available_memory_bytes",
+    "battery_percent", "thermal_status",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepFacts:
+    """What every row of one sweep has in common.
+
+    Attributes:
+        git_commit: of the workspace; `None` outside git.
+        host_hash: of the host the driver runs on; names never enter a row.
+    """
+
+    sweep_id: str
+    seed: int
+    fleetrank_version: str
+    git_commit: str | None
+    host_hash: str
+
+
+def make_row(
+    *,
+    sweep: SweepFacts,
+    repeat: Repeat,
+    attempt: int,
+    measurement: Measurement,
+    facts: DeviceFacts | None,
+    artifact: Artifact | None,
+) -> Row:
+    """Makes the complete row of one attempt; what is not known is `None`.
+
+    `facts` is `None` when the device could not be probed, `artifact` when there was none.
+    """
+    cell = repeat.cell
+    row: Row = dict.fromkeys(SCHEMA)
+    row |= {
+        "sweep_id": sweep.sweep_id,
+        "cell_key": cell.cell_key,
+        "repeat": repeat.index,
+        "attempt": attempt,
+        "schema_version": SCHEMA_VERSION,
+        "fleetrank_version": sweep.fleetrank_version,
+        "git_commit": sweep.git_commit,
+        "seed": sweep.seed,
+        "device": cell.device,
+        "host": sweep.host_hash,
+        "origin": measurement.origin.value,
+        "platform_key": cell.platform_key,
+    }
+    row |= _model_columns(cell, artifact) | _platform_columns(cell) | _device_columns(facts)
+    row |= _outcome_columns(measurement) | _latency_columns(measurement)
+    row |= _condition_columns(measurement, facts) | _worker_columns(measurement.worker)
+    return row
+
+
+def failure_measurement(task_id: str, failure: Failure, origin: Origin) -> Measurement:
+    """The measurement of an attempt that never reached an agent, such as a failed export."""
+    now = datetime.now(UTC).isoformat()
+    return Measurement(
+        task_id=task_id,
+        status=Status.FAILED,
+        origin=origin,
+        failure=failure,
+        started_utc=now,
+        finished_utc=now,
+    )
+
+
+def summarise(samples_ns: Sequence[int]) -> dict[str, float | int | None]:
+    """Count, percentiles, mean and standard deviation (n - 1) of one process's samples.
+
+    Percentiles interpolate linearly (NumPy's default); everything is `None`
+    without samples, the deviation with fewer than two.
+    """
+    names = ("latency_p50_ns", "latency_p90_ns", "latency_p95_ns", "latency_p99_ns")
+    if not samples_ns:
+        return dict.fromkeys(("sample_count", *names, "latency_mean_ns", "latency_std_ns"))
+    samples = np.asarray(samples_ns, dtype=np.float64)
+    percentiles = np.percentile(samples, (50, 90, 95, 99)).tolist()
+    return {
+        "sample_count": len(samples_ns),
+        **dict(zip(names, percentiles, strict=True)),
+        "latency_mean_ns": float(samples.mean()),
+        "latency_std_ns": float(samples.std(ddof=1)) if len(samples) > 1 else None,
+    }
+
+
+def _model_columns(cell: Cell, artifact: Artifact | None) -> Row:
+    card, weights = cell.export.card, cell.export.weights
+    cost = (
+        artifact.cost if artifact else Cost(macs=card.macs, parameters=card.parameters, method=None)
+    )
+    columns: Row = {
+        "model": card.name,
+        "family": card.family.value,
+        "has_attention": card.has_attention,
+        "card_sha256": card_identity(card),
+        "weights_kind": weights.kind.value,
+        "weights_id": weights_id(card, weights),
+        "input_size": card.input_size,
+        "macs": cost.macs,
+        "flops": cost.flops,
+        "flops_method": cost.method.value if cost.method else None,
+        "parameters": cost.parameters,
+        "accuracy_top1": card.accuracy_top1,
+        "accuracy_source": card.accuracy_source,
+        "artifact_format": cell.export.format.value,
+    }
+    if artifact is not None:
+        columns |= {
+            "artifact_sha256": artifact.sha256,
+            "artifact_bytes": artifact.size_bytes,
+            "artifact_max_relative_error": artifact.max_relative_error,
+            "exporter_versions": canonical_json(dict(artifact.versions)),
+        }
+    return columns
+
+
+def _platform_columns(cell: Cell) -> Row:
+    execution = cell.execution
+    affinity = execution.affinity
+    return {
+        "runtime": execution.runtime.value,
+        "backend": execution.backend,
+        "mode": execution.mode.value,
+        "precision": execution.precision.value,
+        "batch": execution.batch,
+        "threads": execution.threads,
+        "affinity": None if affinity is None else affinity_text(affinity),
+        "options": canonical_json(dict(execution.options)),
+    }
+
+
+def _device_columns(facts: DeviceFacts | None) -> Row:
+    if facts is None:
+        return {}
+    return {
+        "device_model": facts.device_model,
+        "tier": facts.tier.value,
+        "os": facts.os,
+        "arch": facts.arch,
+        "cpu_model": facts.cpu_model,
+        "logical_cores": facts.logical_cores,
+        "physical_cores": facts.physical_cores,
+        "memory_bytes": facts.memory_bytes,
+        "is_virtual_machine": facts.is_virtual_machine,
+    }
+
+
+def _outcome_columns(measurement: Measurement) -> Row:
+    columns: Row = {
+        "status": measurement.status.value,
+        "flags": [flag.value for flag in measurement.flags],
+        "raw_log": measurement.raw_log,
+        "started_utc": measurement.started_utc,
+        "finished_utc": measurement.finished_utc,
+    }
+    if (failure := measurement.failure) is not None:
+        columns |= {
+            "error_kind": failure.kind.value,
+            "error_message": failure.message,
+            "error_remedy": failure.remedy,
+            "error_stage": failure.stage,
+            "error_is_transient": failure.is_transient,
+            "exit_code": failure.exit_code,
+        }
+    return columns
+
+
+def _latency_columns(measurement: Measurement) -> Row:
+    device_samples = measurement.device_samples_ns
+    columns: Row = {
+        "sample_kind": measurement.sample_kind.value,
+        "samples_ns": list(measurement.samples_ns) or None,
+        "device_samples_ns": None if device_samples is None else list(device_samples),
+        **summarise(measurement.samples_ns),
+        "load_ns": measurement.load_ns,
+        "first_inference_ns": measurement.first_inference_ns,
+        "warmup_ns": measurement.warmup_ns,
+        "warmup_runs": measurement.warmup_runs,
+        "stop_reason": measurement.stop_reason,
+        "memory_metric": measurement.memory_metric.value if measurement.memory_metric else None,
+        "baseline_memory_bytes": measurement.baseline_memory_bytes,
+        "load_peak_memory_bytes": measurement.load_peak_memory_bytes,
+        "peak_memory_bytes": measurement.run_peak_memory_bytes,
+        "energy_mj": measurement.energy_mj,
+    }
+    if not measurement.samples_ns and measurement.summary_latency_ns is not None:
+        columns["latency_p50_ns"] = float(measurement.summary_latency_ns)
+    return columns
+
+
+def _condition_columns(measurement: Measurement, facts: DeviceFacts | None) -> Row:
+    before, after = measurement.conditions_before, measurement.conditions_after
+    columns: Row = {
+        f"{name}_{when}": getattr(conditions, name)
+        for when, conditions in (("before", before), ("after", after))
+        if conditions is not None
+        for name in _CONDITIONS
+    }
+    for name in ("clock_max_mhz", "governor"):
+        columns[name] = _first_known(name, before, after, facts)
+    return columns
+
+
+def _first_known(name: str, *sources: Conditions | DeviceFacts | None) -> object:
+    values = (getattr(source, name) for source in sources if source is not None)
+    return next((value for value in values if value is not None), None)
+
+
+def _worker_columns(worker: WorkerFacts | None) -> Row:
+    if worker is None:
+        return {}
+    return {
+        "runtime_version": worker.runtime_version,
+        "python_version": worker.python_version,
+        "runtime_settings": canonical_json(dict(worker.settings)),
+        "niceness": worker.niceness,
+        "oom_score_adj": worker.oom_score_adj,
+        "omp_num_threads": worker.omp_num_threads,
+        "involuntary_switches": worker.involuntary_switches,
+    }

@@ -1,0 +1,129 @@
+"""Reading the YAML files a person writes: every error names file, key, nearest key and remedy."""
+
+import difflib
+import types
+from collections.abc import Hashable, Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, TypeVar, Union, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from orchestrator.errors import UsageError
+
+_MAX_BYTES = 1_000_000
+"""A file typed by a person is far smaller; a larger one is a mistake, or meant to fill memory."""
+
+FileT = TypeVar("FileT", bound=BaseModel)
+
+
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """Refuses a key given twice, which YAML's own loader answers by dropping the first."""
+
+    def construct_mapping(
+        self, node: yaml.MappingNode, deep: bool = False
+    ) -> dict[Hashable, object]:
+        """Builds a mapping after looking for repeated keys."""
+        seen: set[object] = set()
+        for key_node, _ in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                continue
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, Hashable) and key in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key!r} is given twice", key_node.start_mark
+                )
+            seen.add(key if isinstance(key, Hashable) else repr(key))
+        return super().construct_mapping(node, deep=deep)
+
+
+def nearest(word: str, choices: Iterable[str]) -> str | None:
+    """The choice that looks most like `word`, or `None` when none does."""
+    found = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.5)
+    return found[0] if found else None
+
+
+def read_yaml(path: Path) -> object:
+    """Reads one YAML document without running anything it asks for.
+
+    Raises:
+        UsageError: missing, unreadable, too large, not YAML, or with a key given twice.
+    """
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise UsageError(
+                f"{path} is larger than {_MAX_BYTES} bytes", "give a file written by a person"
+            )
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise UsageError(f"there is no file {path}", "check the path") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}", "give a text file in UTF-8") from error
+    try:
+        # A subclass of SafeLoader: builds plain values only.
+        return yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506
+    except yaml.YAMLError as error:
+        place = getattr(error, "problem_mark", None)
+        line = "" if place is None else f", line {place.line + 1}"
+        problem = getattr(error, "problem", None) or str(error)
+        raise UsageError(f"{path}{line}: {problem}", "mend the YAML at that line") from error
+    except RecursionError as error:
+        raise UsageError(f"{path} is nested too deeply", "write it flatter") from error
+
+
+def parse_file(path: Path, schema: type[FileT], content: object) -> FileT:
+    """Checks the content of a file against its schema.
+
+    Raises:
+        UsageError: names the file, each wrong key and the nearest valid one.
+    """
+    if not isinstance(content, dict):
+        raise UsageError(
+            f"{path} holds no keys and values", f"write `key: value` lines; keys: {_keys(schema)}"
+        )
+    try:
+        return schema.model_validate(content)
+    except ValidationError as error:
+        problems = [
+            _describe(schema, item["loc"], item["type"], item["msg"])
+            for item in error.errors(include_url=False, include_input=False)
+        ]
+        message = f"{path}: " + "; ".join(dict.fromkeys(text for text, _ in problems))
+        remedy = "; ".join(dict.fromkeys(text for _, text in problems))
+        raise UsageError(message, remedy) from error
+
+
+def _describe(
+    schema: type[BaseModel], place: Sequence[str | int], kind: str, text: str
+) -> tuple[str, str]:
+    """Message and remedy for one finding of Pydantic."""
+    key = ".".join(str(part) for part in place) or "the file"
+    if kind != "extra_forbidden":
+        return f"key '{key}': {text[:1].lower()}{text[1:]}", f"correct '{key}'"
+    owner = _owner(schema, place[:-1])
+    guess = nearest(str(place[-1]), owner.model_fields)
+    remedy = f"did you mean '{guess}'?" if guess else f"valid keys: {_keys(owner)}"
+    return f"unknown key '{key}'", remedy
+
+
+def _keys(schema: type[BaseModel]) -> str:
+    return ", ".join(sorted(schema.model_fields))
+
+
+def _owner(schema: type[BaseModel], place: Sequence[str | int]) -> type[BaseModel]:
+    """The schema that governs a nested place, as far as it can be followed."""
+    for part in place:
+        field = schema.model_fields.get(str(part))
+        inner = None if field is None else _schema_in(field.annotation)
+        schema = inner or schema
+    return schema
+
+
+def _schema_in(annotation: object) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    if get_origin(annotation) in {Annotated, Union, types.UnionType, dict, tuple, list}:
+        for argument in get_args(annotation):
+            if (found := _schema_in(argument)) is not None:
+                return found
+    return None
