@@ -1,16 +1,18 @@
 """Registered devices: one YAML file each in `devices/`, and this host's CPU without any file."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
+from models.names import nearest
 from orchestrator.errors import UsageError
 from orchestrator.host_identity import host_hash
 from orchestrator.sweep_spec import OptionSpec
 from orchestrator.workspace import Workspace
-from orchestrator.yaml_file import nearest, parse_file, read_yaml
+from orchestrator.yaml_file import parse_file
 
 LOCAL_CPU = "local-cpu"
 """The name that means this host's CPU on every host, so that a sweep file can be shared."""
@@ -41,7 +43,7 @@ def load_devices(workspace: Workspace) -> dict[str, DeviceFile]:
     own = local_cpu()
     devices = {own.name: own}
     for path in sorted(workspace.devices.glob("*.yaml")):
-        device = parse_file(path, DeviceFile, read_yaml(path))
+        device = parse_file(path, DeviceFile)
         if device.name != path.stem:
             raise UsageError(
                 f"{path}: key 'name': '{device.name}' is not the name of the file",
@@ -68,8 +70,8 @@ def find_device(devices: Mapping[str, DeviceFile], name: str) -> DeviceFile:
     )
 
 
-def save_device(workspace: Workspace, device: DeviceFile) -> None:
-    """Writes the file of a new device.
+def save_device(workspace: Workspace, device: DeviceFile) -> Path:
+    """Writes the file of a new device and returns its path.
 
     Raises:
         UsageError: there is one of that name already.
@@ -84,6 +86,7 @@ def save_device(workspace: Workspace, device: DeviceFile) -> None:
         raise UsageError(
             f"{path} exists", f"edit it, or `fleetrank devices remove {device.name}` first"
         ) from error
+    return path
 
 
 def remove_device(workspace: Workspace, name: str) -> None:

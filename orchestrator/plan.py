@@ -9,6 +9,7 @@ from dataclasses import replace
 from device_agents.types import Execution, MeasurePolicy
 from device_agents.vocabulary import Mode, Runtime
 from models.cards import formats_of, weights_id
+from models.names import nearest
 from models.types import (
     RUNTIME_OF_FORMAT,
     ExportRequest,
@@ -23,7 +24,6 @@ from orchestrator.device_registry import DeviceFile, find_device
 from orchestrator.errors import UsageError
 from orchestrator.keys import cell_key, platform_key
 from orchestrator.sweep_spec import SweepSpec
-from orchestrator.yaml_file import nearest
 
 ALL = "all"
 WhyUnsupported = Callable[[str, Execution], str | None]

@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, mo
 from device_agents.types import MeasurePolicy
 from device_agents.vocabulary import Mode, Precision, Runtime
 from orchestrator.errors import UsageError
-from orchestrator.yaml_file import parse_file, read_yaml
+from orchestrator.yaml_file import parse_file
 
 T = TypeVar("T")
 
@@ -153,7 +153,7 @@ def load_spec(path: Path) -> SweepSpec:
     Raises:
         UsageError: names the file, the key, the nearest valid key and the remedy.
     """
-    spec = parse_file(path, SweepSpec, read_yaml(path))
+    spec = parse_file(path, SweepSpec)
     return spec.model_copy(
         update={
             "weights": _resolve(spec.weights, path, "weights"),

@@ -1,14 +1,14 @@
 """Reading the YAML files a person writes: every error names file, key, nearest key and remedy."""
 
-import difflib
 import types
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Annotated, TypeVar, Union, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from models.names import nearest
 from orchestrator.errors import UsageError
 
 _MAX_BYTES = 1_000_000
@@ -35,12 +35,6 @@ class _UniqueKeyLoader(yaml.SafeLoader):
                 )
             seen.add(key if isinstance(key, Hashable) else repr(key))
         return super().construct_mapping(node, deep=deep)
-
-
-def nearest(word: str, choices: Iterable[str]) -> str | None:
-    """The choice that looks most like `word`, or `None` when none does."""
-    found = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.5)
-    return found[0] if found else None
 
 
 def read_yaml(path: Path) -> object:
@@ -71,11 +65,20 @@ def read_yaml(path: Path) -> object:
         raise UsageError(f"{path} is nested too deeply", "write it flatter") from error
 
 
-def parse_file(path: Path, schema: type[FileT], content: object) -> FileT:
-    """Checks the content of a file against its schema.
+def parse_file(path: Path, schema: type[FileT]) -> FileT:
+    """Reads a YAML file and checks it against its schema.
 
     Raises:
         UsageError: names the file, each wrong key and the nearest valid one.
+    """
+    return parse_content(str(path), schema, read_yaml(path))
+
+
+def parse_content(path: str, schema: type[FileT], content: object) -> FileT:
+    """Checks the content of the file that `path` names in messages.
+
+    Raises:
+        UsageError: as `parse_file`.
     """
     if not isinstance(content, dict):
         raise UsageError(

@@ -5,7 +5,7 @@ is what a crash left of a compaction: it holds nothing new and is removed.
 """
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,7 +79,7 @@ def compact_parts(folder: Path) -> int:
     parts = _settle(folder)
     if len(parts) < 2:
         return len(parts)
-    merged = pl.concat([pl.read_parquet(part.path) for part in parts])
+    merged = pl.concat([pl.read_parquet(part.path, hive_partitioning=False) for part in parts])
     if merged.height != parts[-1].end - parts[0].start:
         raise StoreError(
             f"the parts in {folder} do not follow each other",
@@ -88,6 +88,35 @@ def compact_parts(folder: Path) -> int:
     _write_part(folder, parts[0].start, merged)
     _settle(folder)
     return len(parts)
+
+
+def scan_parts(folders: Sequence[Path]) -> pl.LazyFrame:
+    """The rows of several sweeps, with exactly the declared columns; none is an empty table."""
+    paths = [path for folder in folders for path in sorted(folder.glob("part-*.parquet"))]
+    scans = [pl.scan_parquet(path, hive_partitioning=False) for path in paths]
+    # The empty table first: a column that an older part lacks becomes null.
+    empty = pl.LazyFrame(schema=SCHEMA)
+    return pl.concat([empty, *scans], how="diagonal_relaxed").select(*SCHEMA)
+
+
+def read_rows(folder: Path) -> Iterator[Row]:
+    """The published rows of one sweep, one part in memory at a time."""
+    for path in sorted(folder.glob("part-*.parquet")):
+        yield from pl.read_parquet(path, hive_partitioning=False).iter_rows(named=True)
+
+
+def repeat_seconds(folders: Sequence[Path]) -> dict[str, float]:
+    """How long one good repeat of each cell took on average, by cell key."""
+    took = (pl.col("finished_utc") - pl.col("started_utc")).dt.total_microseconds() / 1e6
+    rows = (
+        scan_parts(folders)
+        .filter(pl.col("status") == "ok")
+        .group_by("cell_key")
+        .agg(took.mean().alias("seconds"))
+        .drop_nulls()
+        .collect()
+    )
+    return dict(rows.iter_rows())
 
 
 def _first_unpublished(parts: list[Part]) -> int:
@@ -106,7 +135,7 @@ def _settle(folder: Path) -> list[Part]:
         if parts and start < parts[-1].end:
             path.unlink()
             continue
-        height = pl.scan_parquet(path).select(pl.len()).collect().item()
+        height = pl.scan_parquet(path, hive_partitioning=False).select(pl.len()).collect().item()
         parts.append(Part(path=path, start=start, end=start + height))
     return parts
 

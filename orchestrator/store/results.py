@@ -8,11 +8,11 @@ from pathlib import Path
 
 from analysis.columns import SCHEMA_VERSION
 from device_agents.vocabulary import Status
+from models.names import nearest
 from orchestrator.errors import NewerSchemaError, NothingToDoError, StoreError, UsageError
 from orchestrator.store.durable import replace_file
 from orchestrator.store.journal import Journal
 from orchestrator.store.lease import sweep_lease
-from orchestrator.yaml_file import nearest
 
 _SWEEP_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 RepeatKey = tuple[str, int]
@@ -135,6 +135,12 @@ class ResultStore:
             key = _repeat_key(row)
             counts[key] = max(counts.get(key, 0), int(str(row["attempt"])) + 1)
         return counts
+
+    def history(self) -> dict[str, float]:
+        """Seconds one good repeat took on average, by cell key, over all sweeps."""
+        from orchestrator.store.parts import repeat_seconds  # noqa: PLC0415 - as in publish
+
+        return repeat_seconds([self.parts_folder(sweep_id) for sweep_id in self.sweep_ids()])
 
     def parts_folder(self, sweep_id: str) -> Path:
         """Where the Parquet parts of a sweep lie."""

@@ -1,0 +1,102 @@
+"""`fleetrank devices`: what can be measured on."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+import yaml
+
+from device_agents.registry import create_agent
+from orchestrator.cli.context import current
+from orchestrator.cli.listing import print_table
+from orchestrator.device_registry import (
+    DeviceFile,
+    find_device,
+    load_devices,
+    remove_device,
+    save_device,
+)
+from orchestrator.errors import UsageError
+from orchestrator.yaml_file import parse_content
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Name = Annotated[str, typer.Argument(help="Name of the device.")]
+
+
+@app.command("list")
+def list_devices(as_json: AsJson = False) -> None:
+    """List the devices a sweep may name; `aliases` are further names."""
+    devices = load_devices(current().workspace)
+    unique = {device.name: device for device in devices.values()}
+    rows = [
+        {
+            "name": device.name,
+            "kind": device.kind,
+            "aliases": [
+                key for key, other in devices.items() if other == device and key != device.name
+            ],
+            "options": device.options if as_json else _pairs(device.options),
+            "labels": device.labels if as_json else _pairs(device.labels),
+        }
+        for device in unique.values()
+    ]
+    print_table(rows, as_json)
+
+
+@app.command()
+def show(name: Name, as_json: AsJson = False) -> None:
+    """Ask a device what it is."""
+    device = find_device(load_devices(current().workspace), name)
+    facts = asdict(create_agent(device.kind, device.options).probe())
+    facts["extra"] = dict(facts["extra"])
+    row: dict[str, object] = {"name": device.name, "kind": device.kind, **facts}
+    if as_json:
+        print_table([row], as_json=True)
+    else:
+        print_table([{"fact": key, "value": value} for key, value in row.items()], as_json=False)
+
+
+@app.command()
+def add(
+    name: Name,
+    kind: Annotated[str, typer.Option(help="cpu or simulated.")],
+    option: Annotated[
+        list[str] | None, typer.Option(help="KEY=VALUE for the agent; may be repeated.")
+    ] = None,
+    label: Annotated[
+        list[str] | None, typer.Option(help="KEY=VALUE for people; may be repeated.")
+    ] = None,
+) -> None:
+    """Register a device: writes devices/NAME.yaml."""
+    workspace = current().workspace
+    content = {
+        "name": name,
+        "kind": kind,
+        "options": {key: yaml.safe_load(value) for key, value in _split(option, "--option")},
+        "labels": dict(_split(label, "--label")),
+    }
+    device = parse_content(f"device '{name}'", DeviceFile, content)
+    # The agent refuses a kind or an option it does not know before the file is there.
+    create_agent(device.kind, device.options)
+    print(save_device(workspace, device))
+
+
+@app.command()
+def remove(name: Name) -> None:
+    """Delete a device's file; what was measured on it stays."""
+    remove_device(current().workspace, name)
+
+
+def _split(pairs: Sequence[str] | None, option: str) -> list[tuple[str, str]]:
+    split = [text.partition("=") for text in pairs or ()]
+    for key, equals, _ in split:
+        if not (key and equals):
+            raise UsageError(f"'{key}' after {option} is not KEY=VALUE", f"{option} tier=gpu")
+    return [(key, value) for key, _, value in split]
+
+
+def _pairs(values: object) -> list[str]:
+    return [f"{key}={value}" for key, value in values.items()] if isinstance(values, dict) else []

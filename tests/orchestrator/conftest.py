@@ -1,0 +1,108 @@
+"""A card, a cell and a row that tests of the orchestrator vary."""
+
+from collections.abc import Callable
+
+import pytest
+
+from device_agents.types import (
+    Conditions,
+    DeviceFacts,
+    Execution,
+    Measurement,
+    WorkerFacts,
+)
+from device_agents.vocabulary import Flag, MemoryMetric, Origin, Runtime, Status, Tier
+from models.types import (
+    Artifact,
+    Cost,
+    ExportRequest,
+    Family,
+    FlopsMethod,
+    Format,
+    ModelCard,
+    Source,
+    Weights,
+)
+from orchestrator.cells import Cell, Repeat
+from orchestrator.translate import Row, SweepFacts, make_row
+
+CARD = ModelCard(
+    name="resnet18",
+    family=Family.STANDARD_CNN,
+    source=Source.TORCHVISION,
+    entry="resnet18",
+    weights_tag="IMAGENET1K_V1",
+    accuracy_top1=69.758,
+    accuracy_source="torchvision",
+)
+EXECUTION = Execution(runtime=Runtime.ONNX, backend="cpu", threads=2, affinity=(0, 1))
+CELL = Cell(
+    cell_key="0123456789abcdef",
+    platform_key="box/onnx/cpu/eager/fp32/b1/t2/a0,1/{}",
+    device="box",
+    export=ExportRequest(card=CARD, weights=Weights(), format=Format.ONNX),
+    execution=EXECUTION,
+)
+ARTIFACT = Artifact(
+    path="/artifacts/aa.onnx",
+    sha256="aa",
+    size_bytes=44,
+    format=Format.ONNX,
+    cost=Cost(macs=10, parameters=5, method=FlopsMethod.COUNTED),
+    versions=(("onnx", "1.23.2"), ("torch", "2.13.0")),
+    max_relative_error=1e-6,
+    is_trusted=True,
+)
+FACTS = DeviceFacts(
+    device_model="Box 1",
+    tier=Tier.CPU,
+    origin=Origin.MEASURED,
+    os="Linux 6",
+    arch="x86_64",
+    cpu_model="Box CPU",
+    logical_cores=2,
+    governor="performance",
+    clock_max_mhz=3000.0,
+)
+MEASUREMENT = Measurement(
+    task_id="t",
+    status=Status.OK,
+    origin=Origin.MEASURED,
+    load_ns=7,
+    samples_ns=(10, 20, 30, 40),
+    memory_metric=MemoryMetric.VMHWM_GROWTH,
+    run_peak_memory_bytes=1000,
+    conditions_before=Conditions(load_1min=0.5),
+    worker=WorkerFacts(runtime_version="1.31", settings=(("threads", 2),), niceness=0),
+    flags=(Flag.DRIFT,),
+    started_utc="2026-01-02T03:04:05.000006+00:00",
+    finished_utc="2026-01-02T03:04:07.000006+00:00",
+)
+SWEEP = SweepFacts(
+    sweep_id="quick-20260102T030405-0a1b",
+    seed=0,
+    fleetrank_version="0.1.0",
+    git_commit=None,
+    host_hash="0123456789ab",
+)
+
+RowMaker = Callable[..., Row]
+
+
+@pytest.fixture
+def new_row() -> RowMaker:
+    """A complete row; keyword arguments replace columns."""
+    base = make_row(
+        sweep=SWEEP,
+        repeat=Repeat(cell=CELL, index=0),
+        attempt=0,
+        measurement=MEASUREMENT,
+        facts=FACTS,
+        artifact=ARTIFACT,
+    )
+
+    def build(**changes: object) -> Row:
+        assert set(changes) <= set(base)
+        return base | changes
+
+    return build

@@ -1,0 +1,38 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import UsageError
+from orchestrator.store.lease import sweep_lease
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from orchestrator.store.lease import sweep_lease
+with sweep_lease(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_second_driver_is_refused_until_the_first_is_dead(tmp_path: Path) -> None:
+    path = tmp_path / "sweeps" / "s.lease"
+    driver = subprocess.Popen([sys.executable, "-c", HOLD, path], stdout=subprocess.PIPE)
+    try:
+        assert driver.stdout is not None
+        assert driver.stdout.readline() == b"held\n"
+        with pytest.raises(UsageError, match=str(driver.pid)), sweep_lease(path):
+            pass
+    finally:
+        driver.kill()
+        driver.communicate()
+    with sweep_lease(path):
+        pass
+
+
+def test_a_lease_can_be_taken_again(tmp_path: Path) -> None:
+    for _ in range(2):
+        with sweep_lease(tmp_path / "s.lease"):
+            pass

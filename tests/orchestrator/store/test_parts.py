@@ -1,0 +1,131 @@
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from analysis.columns import SCHEMA
+from orchestrator.errors import StoreError
+from orchestrator.store import parts
+from orchestrator.store.parts import (
+    compact_parts,
+    publish_parts,
+    read_rows,
+    repeat_seconds,
+    scan_parts,
+    to_frame,
+)
+
+
+@pytest.fixture(autouse=True)
+def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "ROWS_PER_PART", 4)
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def _repeats(folder: Path) -> list[object]:
+    return [row["repeat"] for row in read_rows(folder)]
+
+
+def test_a_row_becomes_a_table_of_the_declared_columns(new_row) -> None:
+    frame = to_frame([new_row()])
+    assert dict(frame.schema) == SCHEMA
+    row = frame.row(0, named=True)
+    assert row["samples_ns"] == [10, 20, 30, 40]
+    assert row["started_utc"].isoformat() == "2026-01-02T03:04:05.000006+00:00"
+    assert row["steal_share_before"] is None
+
+
+def test_a_column_that_an_older_row_lacks_is_null(new_row) -> None:
+    row = new_row()
+    del row["energy_mj"], row["finished_utc"]
+    assert to_frame([row])["energy_mj"].to_list() == [None]
+
+
+def test_a_value_that_does_not_fit_its_column_is_an_error(new_row) -> None:
+    with pytest.raises(StoreError, match="does not fit"):
+        to_frame([new_row(load_ns="soon")])
+    with pytest.raises(StoreError, match="does not fit"):
+        to_frame([new_row(started_utc="soon")])
+
+
+def test_parts_hold_each_row_once_however_often_they_are_published(tmp_path, new_row) -> None:
+    for n_rows in (0, 1, 3, 4, 5, 9, 9):
+        publish_parts(tmp_path, iter([new_row(repeat=number) for number in range(n_rows)]))
+        assert _repeats(tmp_path) == list(range(n_rows))
+    assert _names(tmp_path) == [
+        "part-00000000.parquet",
+        "part-00000004.parquet",
+        "part-00000008.parquet",
+    ]
+
+
+def test_publishing_nothing_new_writes_nothing(tmp_path, new_row) -> None:
+    rows = [new_row(repeat=number) for number in range(6)]
+    assert publish_parts(tmp_path, iter(rows)) == 2
+    assert publish_parts(tmp_path, iter(rows)) == 0
+    assert publish_parts(tmp_path, iter([*rows, new_row(repeat=6)])) == 1
+
+
+def test_compaction_keeps_rows_and_order_and_publishing_goes_on_after_it(tmp_path, new_row) -> None:
+    rows = [new_row(repeat=number) for number in range(9)]
+    publish_parts(tmp_path, iter(rows))
+    assert compact_parts(tmp_path) == 3
+    assert compact_parts(tmp_path) == 1
+    assert _names(tmp_path) == ["part-00000000.parquet"]
+    assert _repeats(tmp_path) == list(range(9))
+    publish_parts(tmp_path, iter([*rows, new_row(repeat=9)]))
+    assert _repeats(tmp_path) == list(range(10))
+
+
+def test_what_a_crash_left_of_a_compaction_is_removed(tmp_path, new_row) -> None:
+    rows = [new_row(repeat=number) for number in range(9)]
+    publish_parts(tmp_path, iter(rows))
+    left_over = (tmp_path / "part-00000004.parquet").read_bytes()
+    compact_parts(tmp_path)
+    (tmp_path / "part-00000004.parquet").write_bytes(left_over)
+    publish_parts(tmp_path, iter(rows))
+    assert _repeats(tmp_path) == list(range(9))
+
+
+def test_a_part_that_is_missing_stops_the_compaction(tmp_path, new_row) -> None:
+    publish_parts(tmp_path, iter([new_row(repeat=number) for number in range(9)]))
+    (tmp_path / "part-00000004.parquet").unlink()
+    with pytest.raises(StoreError, match="do not follow"):
+        compact_parts(tmp_path)
+
+
+def test_readers_do_not_see_a_part_that_is_being_written(tmp_path, new_row, monkeypatch) -> None:
+    publish_parts(tmp_path, iter([new_row(repeat=0)]))
+    seen = []
+    write = pl.DataFrame.write_parquet
+
+    def write_and_look(frame: pl.DataFrame, path: Path, **options: object) -> None:
+        path.write_bytes(b"half a file")
+        seen.append(_repeats(tmp_path))
+        write(frame, path, **options)
+
+    monkeypatch.setattr(pl.DataFrame, "write_parquet", write_and_look)
+    publish_parts(tmp_path, iter([new_row(repeat=0), new_row(repeat=1)]))
+    assert seen == [[0]]
+    assert _repeats(tmp_path) == [0, 1]
+
+
+def test_history_is_the_mean_length_of_good_repeats(tmp_path, new_row) -> None:
+    late = "2026-01-02T03:04:11.000006+00:00"
+    publish_parts(
+        tmp_path,
+        iter(
+            [
+                new_row(),
+                new_row(repeat=1, finished_utc=late),
+                new_row(repeat=2, status="failed", finished_utc=late),
+                new_row(cell_key="other", finished_utc=None),
+            ]
+        ),
+    )
+    assert repeat_seconds([tmp_path]) == {"0123456789abcdef": 4.0}
+    assert repeat_seconds([tmp_path / "none"]) == {}
+    assert scan_parts([]).collect().is_empty()

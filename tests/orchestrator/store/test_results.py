@@ -1,0 +1,114 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from analysis.columns import SCHEMA_VERSION
+from orchestrator.errors import NewerSchemaError, NothingToDoError, StoreError, UsageError
+from orchestrator.store.parts import read_rows
+from orchestrator.store.results import ResultStore
+
+SWEEP_ID = "quick-20260102T030405-0a1b"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ResultStore:
+    store = ResultStore(tmp_path / "results")
+    store.create_sweep(SWEEP_ID, {"state": "running"})
+    return store
+
+
+def _append(store: ResultStore, *rows: dict[str, object]) -> None:
+    with store.open_journal(SWEEP_ID) as journal:
+        for row in rows:
+            journal.append(row)
+
+
+def test_a_record_is_kept_and_changed(store) -> None:
+    store.update_record(SWEEP_ID, {"state": "done", "n": 3})
+    assert ResultStore(store.root).sweep_record(SWEEP_ID) == {
+        "sweep_id": SWEEP_ID,
+        "state": "done",
+        "n": 3,
+    }
+    assert json.loads((store.root / "schema.json").read_text()) == {
+        "schema_version": SCHEMA_VERSION
+    }
+
+
+def test_a_sweep_is_not_created_twice(store) -> None:
+    with pytest.raises(StoreError, match="already"):
+        store.create_sweep(SWEEP_ID, {})
+
+
+def test_the_newest_sweep_is_the_one_started_last_whatever_its_name(store) -> None:
+    store.create_sweep("a-b-20270101T000000-0000", {})
+    store.create_sweep("zz-20250101T000000-0000", {})
+    assert store.newest_sweep() == "a-b-20270101T000000-0000"
+    assert store.sweep_ids()[0] == "zz-20250101T000000-0000"
+
+
+def test_no_sweep_at_all_is_nothing_to_do(tmp_path) -> None:
+    with pytest.raises(NothingToDoError):
+        ResultStore(tmp_path / "none").newest_sweep()
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_misspelt_sweep_is_answered_with_the_nearest(store) -> None:
+    with pytest.raises(UsageError) as caught:
+        store.sweep_record("quik-20260102T030405-0a1b")
+    assert SWEEP_ID in caught.value.remedy
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "", ".hidden", "a/b", "a\x00b", "a\n"])
+def test_an_id_does_not_lead_out_of_the_folder(store, name) -> None:
+    with pytest.raises(UsageError):
+        store.sweep_record(name)
+    with pytest.raises(UsageError):
+        store.parts_folder(name)
+
+
+def test_a_damaged_record_is_a_store_error(store) -> None:
+    store.record_path(SWEEP_ID).write_text("{", encoding="utf-8")
+    with pytest.raises(StoreError, match="damaged"):
+        store.sweep_record(SWEEP_ID)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (json.dumps({"schema_version": SCHEMA_VERSION + 1}), NewerSchemaError),
+        ("{", StoreError),
+        ("{}", StoreError),
+        ('{"schema_version": "x"}', StoreError),
+    ],
+)
+def test_results_of_a_newer_schema_or_a_damaged_mark_are_refused(tmp_path, text, kind) -> None:
+    (tmp_path / "schema.json").write_text(text, encoding="utf-8")
+    with pytest.raises(kind) as caught:
+        ResultStore(tmp_path)
+    assert str(tmp_path) in caught.value.message
+
+
+def test_measured_and_permanently_failed_repeats_are_finished(store, new_row) -> None:
+    failed = {"status": "failed", "error_kind": "crashed"}
+    _append(
+        store,
+        new_row(repeat=0),
+        new_row(repeat=1, **failed, error_is_transient=True),
+        new_row(repeat=2, **failed, error_is_transient=False),
+        new_row(repeat=3, **failed, error_is_transient=True),
+        new_row(repeat=3, attempt=1),
+    )
+    key = "0123456789abcdef"
+    assert store.finished(SWEEP_ID) == {(key, 0), (key, 2), (key, 3)}
+    assert store.attempts(SWEEP_ID) == {(key, 0): 1, (key, 1): 1, (key, 2): 1, (key, 3): 2}
+
+
+def test_publishing_makes_parquet_of_the_journal(store, new_row) -> None:
+    _append(store, new_row(), new_row(repeat=1))
+    assert store.publish(SWEEP_ID) == 1
+    assert store.publish(SWEEP_ID) == 0
+    assert [row["repeat"] for row in read_rows(store.parts_folder(SWEEP_ID))] == [0, 1]
+    assert store.compact(SWEEP_ID) == 1
+    assert store.history() == {"0123456789abcdef": 2.0}
