@@ -87,26 +87,33 @@ def parse_content(path: str, schema: type[FileT], content: object) -> FileT:
     try:
         return schema.model_validate(content)
     except ValidationError as error:
+        findings = error.errors(include_url=False, include_input=False)
+        missing = [str(item["loc"][-1]) for item in findings if item["type"] == "missing"]
         problems = [
-            _describe(schema, item["loc"], item["type"], item["msg"])
-            for item in error.errors(include_url=False, include_input=False)
+            _unknown_key(schema, item["loc"], missing)
+            if item["type"] == "extra_forbidden"
+            else _wrong_value(item["loc"], item["msg"])
+            for item in findings
         ]
         message = f"{path}: " + "; ".join(dict.fromkeys(text for text, _ in problems))
         remedy = "; ".join(dict.fromkeys(text for _, text in problems))
         raise UsageError(message, remedy) from error
 
 
-def _describe(
-    schema: type[BaseModel], place: Sequence[str | int], kind: str, text: str
-) -> tuple[str, str]:
-    """Message and remedy for one finding of Pydantic."""
+def _wrong_value(place: Sequence[str | int], text: str) -> tuple[str, str]:
     key = ".".join(str(part) for part in place) or "the file"
-    if kind != "extra_forbidden":
-        return f"key '{key}': {text[:1].lower()}{text[1:]}", f"correct '{key}'"
+    return f"key '{key}': {text[:1].lower()}{text[1:]}", f"correct '{key}'"
+
+
+def _unknown_key(
+    schema: type[BaseModel], place: Sequence[str | int], missing: Sequence[str]
+) -> tuple[str, str]:
+    """Message and remedy; a key that is needed and missing is the likeliest guess."""
     owner = _owner(schema, place[:-1])
-    guess = nearest(str(place[-1]), owner.model_fields)
+    word = str(place[-1])
+    guess = nearest(word, missing) or nearest(word, owner.model_fields)
     remedy = f"did you mean '{guess}'?" if guess else f"valid keys: {_keys(owner)}"
-    return f"unknown key '{key}'", remedy
+    return f"unknown key '{'.'.join(str(part) for part in place)}'", remedy
 
 
 def _keys(schema: type[BaseModel]) -> str:

@@ -90,16 +90,27 @@ RowMaker = Callable[..., Row]
 
 
 @pytest.fixture
-def new_row() -> RowMaker:
+def translate() -> RowMaker:
+    """Makes the row of a good repeat; keyword arguments replace arguments of `make_row`."""
+
+    def build(**changes: object) -> Row:
+        arguments = {
+            "sweep": SWEEP,
+            "repeat": Repeat(cell=CELL, index=0),
+            "attempt": 0,
+            "measurement": MEASUREMENT,
+            "facts": FACTS,
+            "artifact": ARTIFACT,
+        }
+        return make_row(**(arguments | changes))
+
+    return build
+
+
+@pytest.fixture
+def new_row(translate: RowMaker) -> RowMaker:
     """A complete row; keyword arguments replace columns."""
-    base = make_row(
-        sweep=SWEEP,
-        repeat=Repeat(cell=CELL, index=0),
-        attempt=0,
-        measurement=MEASUREMENT,
-        facts=FACTS,
-        artifact=ARTIFACT,
-    )
+    base = translate()
 
     def build(**changes: object) -> Row:
         assert set(changes) <= set(base)

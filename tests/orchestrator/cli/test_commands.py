@@ -1,0 +1,152 @@
+"""init, devices and results as a user calls them."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from orchestrator.cli.listing import print_table
+from orchestrator.cli.main import run
+from orchestrator.store.results import ResultStore
+from orchestrator.sweep_spec import load_spec
+from orchestrator.workspace import Workspace
+
+SWEEP_ID = "quick-20260102T030405-0a1b"
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch, capsys) -> Workspace:
+    assert run(["init", str(tmp_path / "w")]) == 0
+    capsys.readouterr()
+    monkeypatch.chdir(tmp_path / "w")
+    return Workspace.find()
+
+
+@pytest.fixture
+def stored(workspace: Workspace, new_row) -> ResultStore:
+    store = ResultStore(workspace.results)
+    store.create_sweep(SWEEP_ID, {"state": "done", "started_utc": "2026-01-02T03:04:05+00:00"})
+    with store.open_journal(SWEEP_ID) as journal:
+        journal.append(new_row())
+        journal.append(new_row(repeat=1))
+    store.publish(SWEEP_ID)
+    return store
+
+
+def _json(capsys) -> list[dict[str, object]]:
+    return json.loads(capsys.readouterr().out)
+
+
+def test_init_makes_a_workspace_with_a_valid_example(workspace) -> None:
+    assert load_spec(workspace.sweeps / "example.yaml").name == "example"
+    for name in ("README.md", ".gitignore", "devices", "cards"):
+        assert (workspace.root / name).exists()
+
+
+def test_init_keeps_what_is_there_and_refuses_a_workspace(tmp_path, capsys) -> None:
+    (tmp_path / "README.md").write_text("mine")
+    assert run(["init", str(tmp_path)]) == 0
+    assert (tmp_path / "README.md").read_text() == "mine"
+    assert run(["init", str(tmp_path)]) == 2
+    (tmp_path / "file").write_text("")
+    assert run(["init", str(tmp_path / "file")]) == 2
+
+
+def test_a_device_is_added_listed_shown_and_removed(workspace, capsys) -> None:
+    add = ["devices", "add", "gpu-1", "--kind", "simulated", "--option", "tier=gpu"]
+    assert run([*add, "--option", "noise=0.1", "--label", "rack=7"]) == 0
+    capsys.readouterr()
+    assert run(["devices", "list", "--json"]) == 0
+    local, added = _json(capsys)
+    assert local["aliases"] == ["local-cpu"]
+    assert added["options"] == {"tier": "gpu", "noise": 0.1}
+    assert added["labels"] == {"rack": "7"}
+    assert run(["devices", "show", "gpu-1", "--json"]) == 0
+    assert _json(capsys)[0]["tier"] == "gpu"
+    assert run(["devices", "show", "gpu-1"]) == 0
+    assert run(add) == 2
+    assert run(["devices", "remove", "gpu-1"]) == 0
+    assert run(["devices", "remove", "gpu-1"]) == 2
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["--kind", "toaster"],
+        ["--kind", "simulated", "--option", "tear=gpu"],
+        ["--kind", "simulated", "--option", "tier"],
+        ["--kind", "simulated", "--option", "=gpu"],
+        ["--kind", "simulated", "--option", "tier=[1]"],
+    ],
+)
+def test_a_device_that_cannot_be_is_not_written(workspace, wrong, capsys) -> None:
+    assert run(["devices", "add", "x", *wrong]) == 2
+    assert "->" in capsys.readouterr().err
+    assert list(workspace.devices.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["../x", "a b", ""])
+def test_a_devices_name_stays_in_its_folder(workspace, name) -> None:
+    assert run(["devices", "add", name, "--kind", "simulated"]) == 2
+    assert not (workspace.root / "x.yaml").exists()
+
+
+def test_sweeps_are_listed(stored, capsys) -> None:
+    assert run(["results", "list", "--json"]) == 0
+    assert [(row["sweep_id"], row["state"]) for row in _json(capsys)] == [(SWEEP_ID, "done")]
+
+
+def test_results_are_verified_and_a_fault_is_named(stored, new_row, capsys) -> None:
+    assert run(["results", "verify"]) == 0
+    with stored.open_journal(SWEEP_ID) as journal:
+        journal.append(new_row(repeat=2, latency_p50_ns=1.0))
+    assert run(["results", "compact"]) == 0
+    assert run(["results", "verify", SWEEP_ID]) == 1
+    err = capsys.readouterr().err
+    assert "repeat 2" in err
+    assert "latency_p50_ns" in err
+
+
+def test_results_are_exported_as_csv_json_and_parquet(stored, tmp_path, capsys) -> None:
+    assert run(["results", "export"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [row["repeat"] for row in rows] == ["0", "1"]
+    assert rows[0]["samples_ns"] == "10;20;30;40"
+    assert run(["results", "export", SWEEP_ID, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[1])["samples_ns"] == [10, 20, 30, 40]
+    out = tmp_path / "out.parquet"
+    assert run(["results", "export", "--format", "parquet", "--out", str(out)]) == 0
+    assert pl.read_parquet(out)["samples_ns"].to_list() == [[10, 20, 30, 40]] * 2
+    assert run(["results", "export", "--format", "parquet"]) == 2
+
+
+def test_without_results_there_is_nothing_to_do(workspace) -> None:
+    assert run(["results", "export"]) == 4
+    assert run(["results", "verify"]) == 4
+    assert run(["results", "list"]) == 0
+    ResultStore(workspace.results).create_sweep(SWEEP_ID, {})
+    assert run(["results", "export"]) == 4
+    assert run(["results", "verify", "no-such-sweep"]) == 2
+
+
+def test_results_of_a_newer_schema_are_refused(stored, capsys) -> None:
+    (stored.root / "schema.json").write_text('{"schema_version": 99}')
+    assert run(["results", "list"]) == 2
+    assert "newer fleetrank" in capsys.readouterr().err
+
+
+def test_a_table_lines_up_and_shows_no_control_characters(capsys) -> None:
+    rows = [{"name": "a\x1b[31m\nb", "n": None}, {"name": "long name", "n": [1, True]}]
+    print_table(rows, as_json=False)
+    assert capsys.readouterr().out.splitlines() == [
+        "name       n",
+        "a?[31m?b   -",
+        "long name  1, yes",
+    ]
+    print_table([], as_json=False)
+    assert capsys.readouterr().out == "(none)\n"
+    print_table(rows, as_json=True)
+    assert json.loads(capsys.readouterr().out) == rows

@@ -1,0 +1,165 @@
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from analysis.errors import AnalysisError, NoDataError, QueryError
+from device_agents.errors import MissingLibraryError, PermanentError, TransientError
+from models.errors import CardError, ExportError, UntrustedError
+from orchestrator.cli import main as cli
+from orchestrator.cli.context import current
+from orchestrator.cli.main import COMMANDS, run, take_shared_options
+from orchestrator.errors import (
+    NewerSchemaError,
+    NothingToDoError,
+    OrchestratorError,
+    StoreError,
+    UsageError,
+)
+
+HEAVY = ("ray", "torch", "tensorflow", "onnxruntime", "ai_edge_litert", "altair", "polars")
+HELP = """
+import json, sys
+from orchestrator.cli.main import run
+code = run(["--help"])
+print(json.dumps({"code": code, "loaded": sorted(sys.modules)}))
+"""
+
+
+def test_help_is_quick_and_loads_no_heavy_library() -> None:
+    shortest_s = float("inf")
+    for _ in range(5):
+        start = time.perf_counter()
+        answer = subprocess.run(
+            [sys.executable, "-c", HELP], capture_output=True, text=True, check=True
+        )
+        shortest_s = min(shortest_s, time.perf_counter() - start)
+        if shortest_s < 0.3:
+            break
+    last_line = json.loads(answer.stdout.splitlines()[-1])
+    assert last_line["code"] == 0
+    assert not {module.partition(".")[0] for module in last_line["loaded"]} & set(HEAVY)
+    assert all(name in answer.stdout for name in COMMANDS)
+    assert shortest_s < 0.3
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch):
+    """Makes `fleetrank init X` raise what the test wants."""
+
+    def install(error: BaseException) -> None:
+        def init(folder: str) -> None:
+            raise error
+
+        monkeypatch.setattr("orchestrator.cli.init_command.init", init)
+
+    return install
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        (UsageError, 2),
+        (NothingToDoError, 4),
+        (StoreError, 1),
+        (NewerSchemaError, 2),
+        (OrchestratorError, 1),
+        (TransientError, 4),
+        (PermanentError, 2),
+        (MissingLibraryError, 4),
+        (CardError, 2),
+        (ExportError, 2),
+        (UntrustedError, 2),
+        (NoDataError, 4),
+        (QueryError, 2),
+        (AnalysisError, 2),
+    ],
+)
+def test_each_error_has_its_exit_code_message_and_remedy(failing, capsys, kind, code) -> None:
+    failing(kind("what happened", "what to do"))
+    assert run(["init", "x"]) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == "fleetrank: what happened\n  -> what to do\n"
+
+
+def test_a_defect_is_unexpected_and_shows_its_place_only_with_debug(failing, capsys) -> None:
+    failing(ZeroDivisionError("oh"))
+    assert run(["init", "x"]) == 1
+    assert "Traceback" not in capsys.readouterr().err
+    assert run(["init", "x", "--debug"]) == 1
+    err = capsys.readouterr().err
+    assert "Traceback" in err
+    assert "ZeroDivisionError: oh" in err
+
+
+def test_an_interrupt_is_130(failing) -> None:
+    failing(KeyboardInterrupt())
+    assert run(["init", "x"]) == 130
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["swep"],
+        ["devices", "lst"],
+        ["init", "--no-such-option", "x"],
+        ["init"],
+        ["devices", "list", "--workspace"],
+        ["devices", "list", "--workspace", "/none"],
+    ],
+)
+def test_bad_usage_is_2(arguments, capsys) -> None:
+    assert run(arguments) == 2
+    assert capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--workspace", "W", "-v", "--debug", "devices", "list"],
+        ["devices", "--workspace", "W", "-v", "list", "--debug"],
+        ["devices", "list", "--workspace=W", "--debug", "--verbose"],
+    ],
+)
+def test_shared_options_are_taken_before_and_after_the_command(arguments) -> None:
+    context, rest = take_shared_options(arguments)
+    assert rest == ["devices", "list"]
+    assert (context.given_root, context.verbose, context.debug) == (Path("W"), 1, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "verbose"),
+    [(["x"], 0), (["-v", "x"], 1), (["-vv"], 2), (["-v", "-v"], 2), (["--verbose"], 1)],
+)
+def test_verbosity_counts(arguments, verbose) -> None:
+    assert take_shared_options(arguments)[0].verbose == verbose
+
+
+def test_after_two_dashes_nothing_is_an_option() -> None:
+    assert take_shared_options(["query", "--", "--debug"])[1] == ["query", "--", "--debug"]
+
+
+def test_a_command_sees_the_workspace_it_was_given(tmp_path, monkeypatch, capsys) -> None:
+    assert run(["init", str(tmp_path / "w")]) == 0
+    seen = []
+    monkeypatch.setattr(
+        "orchestrator.cli.init_command.init", lambda: seen.append(current().workspace.root)
+    )
+    assert run(["init", "--workspace", str(tmp_path / "w")]) == 0
+    assert seen == [tmp_path / "w"]
+
+
+def test_every_command_of_the_list_is_there() -> None:
+    for name in COMMANDS:
+        assert run([name, "--help"]) == 0, name
+
+
+def test_main_ends_the_process_with_the_code(monkeypatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["fleetrank", "swep"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2

@@ -1,0 +1,143 @@
+import hashlib
+from dataclasses import asdict
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from device_agents.types import MeasurePolicy
+from device_agents.vocabulary import Mode, Runtime
+from orchestrator.errors import UsageError
+from orchestrator.sweep_spec import MeasureSpec, SweepSpec, load_spec
+
+REPOSITORY = Path(__file__).parents[2]
+FULL = """
+name: full
+description: every key
+models: [resnet18, mobile_cnn]
+runtimes: [onnx, torch]
+devices: local-cpu
+threads: 2
+batch: [1, 4]
+precision: [fp32, fp16]
+modes: {torch: [eager, compile]}
+backends: {onnx: cpu}
+runtime_options: {onnx: {spinning: false, level: 3, name: x, share: 0.5}}
+affinity: [2, 3]
+weights: {kind: seeded, seed: 7}
+weights_of: {resnet18: pretrained}
+repeats: 3
+seed: 11
+measure: {max_time_s: 3, min_runs: 30, half_width: 0.02}
+limits: {timeout_s: 60, memory_limit_bytes: 2GiB, max_attempts: 2}
+"""
+
+
+def _file(folder: Path, text: str) -> Path:
+    path = folder / "x.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_short_specification_gets_the_protocol_as_default(tmp_path) -> None:
+    spec = load_spec(_file(tmp_path, "name: a\nmodels: all"))
+    assert spec.models == ("all",)
+    assert spec.runtimes == tuple(Runtime)
+    assert spec.devices == ("local-cpu",)
+    assert spec.repeats == 5
+    assert spec.affinity == "first_cores"
+    assert spec.measure.policy() == MeasurePolicy()
+
+
+def test_every_key_is_understood(tmp_path) -> None:
+    spec = load_spec(_file(tmp_path, FULL))
+    assert spec.devices == ("local-cpu",)
+    assert spec.threads == (2,)
+    assert spec.modes == {Runtime.TORCH: (Mode.EAGER, Mode.COMPILE)}
+    options = spec.runtime_options[Runtime.ONNX]
+    assert options == {"spinning": False, "level": 3, "name": "x", "share": 0.5}
+    assert [type(value) for value in options.values()] == [bool, int, str, float]
+    assert spec.affinity == (2, 3)
+    assert (spec.weights.kind, spec.weights.seed) == ("seeded", 7)
+    assert spec.weights_of["resnet18"].kind == "pretrained"
+    assert spec.limits.memory_limit_bytes == 2 * 1024**3
+    assert spec.measure.policy() == MeasurePolicy(max_time_s=3, min_runs=30, half_width=0.02)
+
+
+def test_the_schema_accepts_what_the_loader_accepts(tmp_path) -> None:
+    schema = SweepSpec.model_json_schema()
+    for text in (FULL, "name: a\nmodels: all"):
+        jsonschema.validate(yaml.safe_load(text), schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"name": "a", "models": "all", "modles": 1}, schema)
+
+
+@pytest.mark.parametrize(
+    ("line", "message", "remedy"),
+    [
+        ("reppeats: 3", "unknown key 'reppeats'", "did you mean 'repeats'?"),
+        ("measure: {max_time: 3}", "unknown key 'measure.max_time'", "max_time_s"),
+        ("limits: {timeout: 3}", "unknown key 'limits.timeout'", "timeout_s"),
+        ("runtimes: [onx]", "runtimes", "correct"),
+        ("precision: fp8", "precision", "correct"),
+        ("modes: {torch: [fast]}", "modes.torch", "correct"),
+        ("modes: {pytorch: [eager]}", "modes.pytorch", "correct"),
+        ("threads: 0", "threads", "correct"),
+        ("threads: [true]", "threads", "correct"),
+        ("threads: '2'", "threads", "correct"),
+        ("threads: []", "threads", "correct"),
+        ("threads: null", "threads", "correct"),
+        ("repeats: 0", "repeats", "correct"),
+        ("repeats: 2.5", "repeats", "correct"),
+        ("seed: -1", "seed", "correct"),
+        ("name: A b", "name", "correct"),
+        ("name: ../x", "name", "correct"),
+        ("affinity: last", "affinity", "correct"),
+        ("affinity: [-1]", "affinity", "correct"),
+        ("measure: {max_time_s: .inf}", "measure.max_time_s", "correct"),
+        ("measure: {max_time_s: .nan}", "measure.max_time_s", "correct"),
+        ("measure: {half_width: 0}", "measure.half_width", "correct"),
+        ("measure: {min_runs: 20, max_samples: 10}", "min_runs is above max_samples", "correct"),
+        ("limits: {memory_limit_bytes: many}", "limits.memory_limit_bytes", "correct"),
+        ("limits: {memory_limit_bytes: 10}", "limits.memory_limit_bytes", "correct"),
+        ("weights: best", "weights.kind", "correct"),
+        ("weights: checkpoint", "'path' is needed", "correct"),
+        ("weights: {path: x.pt}", "'path' is needed", "correct"),
+        ("weights: {kind: checkpoint, path: none.pt}", "none.pt cannot be read", "state dict"),
+    ],
+)
+def test_a_wrong_specification_names_file_key_and_remedy(tmp_path, line, message, remedy) -> None:
+    content = {"name": "a", "models": "all"} | yaml.safe_load(line)
+    path = _file(tmp_path, yaml.safe_dump(content))
+    with pytest.raises(UsageError) as caught:
+        load_spec(path)
+    assert str(path) in caught.value.message
+    assert message in caught.value.message
+    assert remedy in caught.value.remedy
+
+
+def test_a_misspelt_key_that_is_needed_is_guessed_first(tmp_path) -> None:
+    with pytest.raises(UsageError) as caught:
+        load_spec(_file(tmp_path, "name: a\nmodles: all"))
+    assert "did you mean 'models'?" in caught.value.remedy
+
+
+def test_a_checkpoint_is_found_beside_the_file_and_known_by_its_content(tmp_path) -> None:
+    (tmp_path / "w.pt").write_bytes(b"weights")
+    sha256 = hashlib.sha256(b"weights").hexdigest()
+    text = "name: a\nmodels: all\nweights_of: {x: {kind: checkpoint, path: w.pt%s}}"
+    for pinned in ("", f", sha256: {sha256}"):
+        weights = load_spec(_file(tmp_path, text % pinned)).weights_of["x"]
+        assert (weights.path, weights.sha256) == (tmp_path / "w.pt", sha256)
+    with pytest.raises(UsageError, match="has the sha256"):
+        load_spec(_file(tmp_path, text % f", sha256: {'a' * 64}"))
+
+
+def test_the_policy_in_a_file_has_the_fields_and_defaults_of_the_agents() -> None:
+    assert MeasureSpec().model_dump() == asdict(MeasurePolicy())
+
+
+@pytest.mark.parametrize("name", ["quick", "paper13"])
+def test_the_sweeps_of_the_repository_are_valid(name) -> None:
+    assert load_spec(REPOSITORY / "sweeps" / f"{name}.yaml").name == name

@@ -1,0 +1,116 @@
+import math
+import statistics
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analysis.columns import COLUMNS, SCHEMA, SCHEMA_VERSION
+from device_agents.types import Failure, Measurement
+from device_agents.vocabulary import ErrorKind, Origin, SampleKind, Status
+from orchestrator.store.parts import to_frame
+from orchestrator.translate import failure_measurement, summarise
+
+
+def test_a_row_has_exactly_the_columns_of_the_table(new_row) -> None:
+    assert list(new_row()) == list(SCHEMA)
+
+
+def test_what_was_seen_is_in_the_row(new_row) -> None:
+    row = new_row()
+    expected = {
+        "sweep_id": "quick-20260102T030405-0a1b",
+        "schema_version": SCHEMA_VERSION,
+        "git_commit": None,
+        "model": "resnet18",
+        "weights_kind": "seeded",
+        "weights_id": "seeded-0",
+        "macs": 10,
+        "flops": 20,
+        "flops_method": "counted",
+        "artifact_format": "onnx",
+        "exporter_versions": '{"onnx":"1.23.2","torch":"2.13.0"}',
+        "device_model": "Box 1",
+        "tier": "cpu",
+        "physical_cores": None,
+        "affinity": "0,1",
+        "options": "{}",
+        "status": "ok",
+        "error_kind": None,
+        "samples_ns": [10, 20, 30, 40],
+        "device_samples_ns": None,
+        "sample_count": 4,
+        "latency_p50_ns": 25.0,
+        "latency_mean_ns": 25.0,
+        "peak_memory_bytes": 1000,
+        "load_1min_before": 0.5,
+        "load_1min_after": None,
+        "governor": "performance",
+        "clock_max_mhz": 3000.0,
+        "runtime_settings": '{"threads":2}',
+        "flags": ["drift"],
+    }
+    assert {name: row[name] for name in expected} == expected
+
+
+def test_a_closed_column_holds_only_its_words(new_row) -> None:
+    row = new_row()
+    for column in COLUMNS:
+        if column.values is not None:
+            words = row[column.name] if isinstance(row[column.name], list) else [row[column.name]]
+            assert set(words) <= {*column.values, None}
+
+
+def test_a_failed_export_is_a_row_without_figures(translate) -> None:
+    failure = Failure(
+        kind=ErrorKind.EXPORT_FAILED,
+        message="no such operator",
+        remedy="use another",
+        is_transient=False,
+        stage="export",
+    )
+    measurement = failure_measurement("t", failure, Origin.MEASURED)
+    row = translate(attempt=2, measurement=measurement, facts=None, artifact=None)
+    assert list(row) == list(SCHEMA)
+    assert (row["status"], row["error_kind"], row["error_stage"]) == (
+        "failed",
+        "export_failed",
+        "export",
+    )
+    assert row["error_is_transient"] is False
+    figures = ("samples_ns", "sample_count", "latency_p50_ns", "artifact_sha256", "macs", "tier")
+    assert [row[name] for name in figures] == [None] * len(figures)
+    assert row["started_utc"] is not None
+    assert to_frame([row]).height == 1
+
+
+def test_a_tools_median_stands_where_there_are_no_samples(translate) -> None:
+    measurement = Measurement(
+        task_id="t",
+        status=Status.OK,
+        origin=Origin.MEASURED,
+        sample_kind=SampleKind.TOOL_SUMMARY,
+        summary_latency_ns=1234,
+    )
+    row = translate(measurement=measurement)
+    assert (row["samples_ns"], row["sample_count"]) == (None, None)
+    assert row["latency_p50_ns"] == 1234.0
+    assert row["latency_p95_ns"] is None
+
+
+def test_one_sample_has_no_standard_deviation() -> None:
+    assert summarise([5])["latency_std_ns"] is None
+    assert summarise([5])["latency_p99_ns"] == 5.0
+    assert set(summarise([]).values()) == {None}
+    assert summarise([]).keys() == summarise([5]).keys()
+
+
+@given(st.lists(st.integers(0, 10**12), min_size=2, max_size=50))
+def test_summaries_agree_with_pythons_statistics(samples) -> None:
+    summary = summarise(samples)
+    assert summary["sample_count"] == len(samples)
+    assert math.isclose(summary["latency_p50_ns"], statistics.median(samples))
+    assert math.isclose(summary["latency_mean_ns"], statistics.fmean(samples))
+    assert math.isclose(summary["latency_std_ns"], statistics.stdev(samples), rel_tol=1e-6)
+    cuts = statistics.quantiles(samples, n=100, method="inclusive")
+    for name, cut in (("latency_p90_ns", 89), ("latency_p95_ns", 94), ("latency_p99_ns", 98)):
+        assert math.isclose(summary[name], cuts[cut], rel_tol=1e-9)
