@@ -1,5 +1,6 @@
 """From what an agent saw to a row of the table; the summaries are filled here, once."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -71,7 +72,7 @@ def make_row(
     row |= _model_columns(cell, artifact) | _platform_columns(cell) | _device_columns(facts)
     row |= _outcome_columns(measurement) | _latency_columns(measurement)
     row |= _condition_columns(measurement, facts) | _worker_columns(measurement.worker)
-    return row
+    return {name: _storable(value) for name, value in row.items()}
 
 
 def failure_measurement(task_id: str, failure: Failure, origin: Origin) -> Measurement:
@@ -104,6 +105,16 @@ def summarise(samples_ns: Sequence[int]) -> dict[str, float | int | None]:
         "latency_mean_ns": float(samples.mean()),
         "latency_std_ns": float(samples.std(ddof=1)) if len(samples) > 1 else None,
     }
+
+
+def _storable(value: object) -> object:
+    """What JSON and Parquet can both hold: a figure that is no number is missing."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, str):
+        # Half a surrogate pair, as in a device's damaged output, is no UTF-8.
+        return value.encode("utf-8", "replace").decode()
+    return value
 
 
 def _model_columns(cell: Cell, artifact: Artifact | None) -> Row:

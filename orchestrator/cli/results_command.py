@@ -12,7 +12,7 @@ from orchestrator.cli.context import current
 from orchestrator.cli.listing import print_table
 from orchestrator.errors import NothingToDoError, StoreError, UsageError
 from orchestrator.store.durable import replace_file
-from orchestrator.store.parts import scan_parts
+from orchestrator.store.parts import scan_parts, to_parquet
 from orchestrator.store.results import ResultStore
 from orchestrator.store.verify import find_faults
 
@@ -81,10 +81,9 @@ def export(
     if out is None:
         if export_format is ExportFormat.PARQUET:
             raise UsageError("Parquet is no text", "name a file: --out FILE")
-        sys.stdout.write(_as_text(frame.collect(), export_format))
+        sys.stdout.write(_encode(frame.collect(), export_format).decode())
         return
-    # A reader of the file sees the old or the new one.
-    replace_file(out, lambda aside: _write(frame.collect(), export_format, aside))
+    replace_file(out, _encode(frame.collect(), export_format))
     print(out)
 
 
@@ -96,21 +95,16 @@ def _chosen(store: ResultStore, sweeps: list[str] | None) -> list[str]:
     return store.sweep_ids()
 
 
-def _write(frame: pl.DataFrame, export_format: ExportFormat, path: Path) -> None:
-    if export_format is ExportFormat.PARQUET:
-        frame.write_parquet(path, compression="zstd")
-    else:
-        path.write_text(_as_text(frame, export_format), encoding="utf-8")
-
-
-def _as_text(frame: pl.DataFrame, export_format: ExportFormat) -> str:
+def _encode(frame: pl.DataFrame, export_format: ExportFormat) -> bytes:
     if frame.is_empty():
         raise NothingToDoError(
             "no row has been published", "`fleetrank results compact` publishes a journal"
         )
+    if export_format is ExportFormat.PARQUET:
+        return to_parquet(frame)
     if export_format is ExportFormat.JSON:
-        return frame.write_ndjson()
+        return frame.write_ndjson().encode()
     # CSV has no lists: '1;2;3'.
     lists = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.List)]
     joined = [pl.col(name).cast(pl.List(pl.String)).list.join(";") for name in lists]
-    return frame.with_columns(joined).write_csv()
+    return frame.with_columns(joined).write_csv().encode()

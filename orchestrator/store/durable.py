@@ -1,8 +1,8 @@
 """Writing files so that a reader, a crash or a full disk never leaves half of one."""
 
+import contextlib
 import errno
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 from orchestrator.errors import StoreError
@@ -24,7 +24,7 @@ def store_error(path: Path, error: OSError) -> StoreError:
     )
 
 
-def replace_file(path: Path, write: Callable[[Path], None]) -> None:
+def replace_file(path: Path, content: bytes) -> None:
     """Writes a file aside, syncs it and renames it into place; the old one stays until then.
 
     Raises:
@@ -34,14 +34,20 @@ def replace_file(path: Path, write: Callable[[Path], None]) -> None:
     aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write(aside)
-        _sync(aside, os.O_RDONLY)
+        aside.write_bytes(content)
+        sync_file(aside)
         aside.replace(path)
         sync_folder(path.parent)
     except OSError as error:
         raise store_error(path, error) from error
     finally:
-        aside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            aside.unlink()
+
+
+def sync_file(path: Path) -> None:
+    """Makes a file's content survive a power cut."""
+    _sync(path, os.O_RDONLY)
 
 
 def sync_folder(folder: Path) -> None:

@@ -4,6 +4,7 @@ A part is named after the number of its first row. A part that begins before its
 is what a crash left of a compaction: it holds nothing new and is removed.
 """
 
+import io
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -77,6 +78,9 @@ def compact_parts(folder: Path) -> int:
         How many parts there were.
     """
     parts = _settle(folder)
+    for left_over in folder.glob(".part-*.tmp"):
+        # Of a writer that was killed; only one writes at a time.
+        left_over.unlink()
     if len(parts) < 2:
         return len(parts)
     merged = pl.concat([pl.read_parquet(part.path, hive_partitioning=False) for part in parts])
@@ -140,6 +144,15 @@ def _settle(folder: Path) -> list[Part]:
     return parts
 
 
+def to_parquet(frame: pl.DataFrame) -> bytes:
+    """The table as a Parquet file.
+
+    In memory, since Polars answers a full disk with an error that does not say so.
+    """
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer, compression="zstd")
+    return buffer.getvalue()
+
+
 def _write_part(folder: Path, start: int, frame: pl.DataFrame) -> None:
-    path = folder / f"part-{start:08d}.parquet"
-    replace_file(path, lambda aside: frame.write_parquet(aside, compression="zstd"))
+    replace_file(folder / f"part-{start:08d}.parquet", to_parquet(frame))

@@ -175,11 +175,7 @@ def _repeat_key(row: Mapping[str, object]) -> RepeatKey:
 
 def _write_json(path: Path, content: Mapping[str, object]) -> None:
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-    replace_file(path, lambda aside: _write_text(aside, text))
-
-
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
+    replace_file(path, text.encode())
 
 
 def _refuse_newer(path: Path) -> None:

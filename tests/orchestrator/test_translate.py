@@ -1,3 +1,4 @@
+import json
 import math
 import statistics
 
@@ -7,6 +8,7 @@ from hypothesis import strategies as st
 from analysis.columns import COLUMNS, SCHEMA, SCHEMA_VERSION
 from device_agents.types import Failure, Measurement
 from device_agents.vocabulary import ErrorKind, Origin, SampleKind, Status
+from orchestrator.keys import canonical_json
 from orchestrator.store.parts import to_frame
 from orchestrator.translate import failure_measurement, summarise
 
@@ -95,6 +97,22 @@ def test_a_tools_median_stands_where_there_are_no_samples(translate) -> None:
     assert (row["samples_ns"], row["sample_count"]) == (None, None)
     assert row["latency_p50_ns"] == 1234.0
     assert row["latency_p95_ns"] is None
+
+
+def test_what_cannot_be_stored_is_made_storable(translate) -> None:
+    failure = Failure(
+        kind=ErrorKind.CRASHED, message="bad \ud800 byte", remedy="", is_transient=True
+    )
+    measurement = Measurement(
+        task_id="t",
+        status=Status.FAILED,
+        origin=Origin.MEASURED,
+        failure=failure,
+        energy_mj=math.nan,
+    )
+    row = translate(measurement=measurement)
+    assert (row["energy_mj"], row["error_message"]) == (None, "bad ? byte")
+    assert to_frame([json.loads(canonical_json(row))]).height == 1
 
 
 def test_one_sample_has_no_standard_deviation() -> None:

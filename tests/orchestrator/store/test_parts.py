@@ -1,11 +1,10 @@
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 from analysis.columns import SCHEMA
 from orchestrator.errors import StoreError
-from orchestrator.store import parts
+from orchestrator.store import durable, parts
 from orchestrator.store.parts import (
     compact_parts,
     publish_parts,
@@ -72,6 +71,7 @@ def test_publishing_nothing_new_writes_nothing(tmp_path, new_row) -> None:
 def test_compaction_keeps_rows_and_order_and_publishing_goes_on_after_it(tmp_path, new_row) -> None:
     rows = [new_row(repeat=number) for number in range(9)]
     publish_parts(tmp_path, iter(rows))
+    (tmp_path / ".part-00000000.parquet.123.tmp").write_bytes(b"of a writer that was killed")
     assert compact_parts(tmp_path) == 3
     assert compact_parts(tmp_path) == 1
     assert _names(tmp_path) == ["part-00000000.parquet"]
@@ -100,17 +100,23 @@ def test_a_part_that_is_missing_stops_the_compaction(tmp_path, new_row) -> None:
 def test_readers_do_not_see_a_part_that_is_being_written(tmp_path, new_row, monkeypatch) -> None:
     publish_parts(tmp_path, iter([new_row(repeat=0)]))
     seen = []
-    write = pl.DataFrame.write_parquet
-
-    def write_and_look(frame: pl.DataFrame, path: Path, **options: object) -> None:
-        path.write_bytes(b"half a file")
-        seen.append(_repeats(tmp_path))
-        write(frame, path, **options)
-
-    monkeypatch.setattr(pl.DataFrame, "write_parquet", write_and_look)
+    monkeypatch.setattr(durable, "sync_file", lambda aside: seen.append(_repeats(tmp_path)))
     publish_parts(tmp_path, iter([new_row(repeat=0), new_row(repeat=1)]))
     assert seen == [[0]]
     assert _repeats(tmp_path) == [0, 1]
+
+
+def test_a_part_that_cannot_be_finished_changes_nothing(tmp_path, new_row, monkeypatch) -> None:
+    publish_parts(tmp_path, iter([new_row(repeat=0)]))
+
+    def fail(aside: Path) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(durable, "sync_file", fail)
+    with pytest.raises(StoreError, match="Input/output error"):
+        publish_parts(tmp_path, iter([new_row(repeat=0), new_row(repeat=1)]))
+    assert _names(tmp_path) == ["part-00000000.parquet"]
+    assert _repeats(tmp_path) == [0]
 
 
 def test_history_is_the_mean_length_of_good_repeats(tmp_path, new_row) -> None:
