@@ -1,0 +1,89 @@
+"""Reads stored measurements; lazy, so that samples stay on disk unless a caller asks for them."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from analysis.columns import SCHEMA, SCHEMA_VERSION
+from analysis.errors import AnalysisError, NoDataError
+
+DEFAULT_ORIGINS = ("measured", "imported")
+"""Rows that a real device made; virtual and simulated ones enter only when asked for."""
+
+
+def load_measurements(
+    results: Path, *, sweep: str | None = None, origins: Sequence[str] = DEFAULT_ORIGINS
+) -> pl.LazyFrame:
+    """Scans every attempt below `results`, failures included, as `analysis.columns.SCHEMA`.
+
+    A column that an older file lacks is null. `sweep` limits the scan to one sweep.
+
+    Raises:
+        NoDataError: there is no measurement, or no such sweep; measure or import first.
+        AnalysisError: a newer fleetrank wrote the folder; upgrade.
+    """
+    _refuse_newer_schema(results / "schema.json")
+    measurements = results / "measurements"
+    pattern = "sweep_id=*" if sweep is None else f"sweep_id={sweep}"
+    files = sorted(measurements.glob(f"{pattern}/part-*.parquet"))
+    if not files:
+        raise _no_data(measurements, sweep)
+    frame = pl.scan_parquet(
+        files,
+        schema=SCHEMA,
+        hive_partitioning=True,
+        hive_schema={"sweep_id": pl.String()},
+        missing_columns="insert",
+        extra_columns="ignore",
+    )
+    return frame.filter(pl.col("origin").is_in(list(origins)))
+
+
+def valid_attempts(frame: pl.LazyFrame) -> pl.LazyFrame:
+    """Keeps the last ok attempt of each (sweep, cell, repeat), from the newest sweep only.
+
+    Newest is decided for each model on each platform, by the first attempt's start; a sweep in
+    which every attempt failed does not hide an older one that worked. Applying it twice changes
+    nothing.
+    """
+    ok = frame.filter(pl.col("status") == "ok")
+    repeat = ("sweep_id", "cell_key", "repeat")
+    last = ok.filter(pl.col("attempt") == pl.col("attempt").max().over(repeat))
+    newest = (
+        last.group_by("platform_key", "model", "sweep_id")
+        .agg(pl.col("started_utc").min())
+        .sort("started_utc", "sweep_id", nulls_last=False)
+        .group_by("platform_key", "model", maintain_order=True)
+        .agg(pl.col("sweep_id").last())
+    )
+    return last.join(newest, on=["platform_key", "model", "sweep_id"], how="semi")
+
+
+def _refuse_newer_schema(path: Path) -> None:
+    """An absent file says nothing against the folder; a newer version does."""
+    if not path.exists():
+        return
+    try:
+        version = json.loads(path.read_text(encoding="utf-8"))["schema_version"]
+        is_newer = version > SCHEMA_VERSION
+    except (ValueError, KeyError, TypeError) as error:
+        raise AnalysisError(
+            f"{path} is not a schema record",
+            f'restore it, or write {{"schema_version": {SCHEMA_VERSION}}} into it',
+        ) from error
+    if is_newer:
+        raise AnalysisError(
+            f"{path.parent} has schema version {version}; this fleetrank reads {SCHEMA_VERSION}",
+            "upgrade fleetrank, or point --workspace at another folder",
+        )
+
+
+def _no_data(measurements: Path, sweep: str | None) -> NoDataError:
+    known = sorted(folder.name.partition("=")[2] for folder in measurements.glob("sweep_id=*"))
+    if sweep is None or not known:
+        return NoDataError(
+            f"no measurements in {measurements}", "run `fleetrank sweep run` or `results import`"
+        )
+    return NoDataError(f"no sweep '{sweep}' has measurements", f"known are {', '.join(known)}")

@@ -1,0 +1,110 @@
+"""The cells a table speaks of, and the notes it owes its reader about them."""
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from analysis.cells_table import MIN_REPEATS, cell_values
+from analysis.errors import NoDataError
+from analysis.tables import Selection
+
+_UNREAL = {"simulated": "no device made them", "virtual": "made on stand-in devices"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Selected cells, one row each as `cells_table.cell_values` gives them, with their notes."""
+
+    cells: pl.DataFrame
+    notes: tuple[str, ...]
+
+
+def select_attempts(frame: pl.LazyFrame, selection: Selection) -> pl.LazyFrame:
+    """Every attempt the selection covers, failures included.
+
+    Source, target and tiers say what to compare with what; they do not narrow here.
+    """
+    chosen = frame.filter(pl.col("origin").is_in(list(selection.origins)))
+    for name, wanted in (
+        ("sweep_id", selection.sweep),
+        ("runtime", selection.runtime),
+        ("precision", selection.precision),
+        ("family", selection.family),
+    ):
+        if wanted is not None:
+            chosen = chosen.filter(pl.col(name) == wanted)
+    if selection.model is not None:
+        chosen = chosen.filter(matches("model", selection.model))
+    return chosen
+
+
+def select_cells(frame: pl.LazyFrame, selection: Selection) -> Scope:
+    """Values of the selected cells and what every table says about them.
+
+    Raises:
+        NoDataError: nothing was measured there, or every attempt failed.
+    """
+    attempts = select_attempts(frame, selection)
+    cells = cell_values(attempts)
+    if cells.is_empty():
+        raise NoDataError(
+            "no successful measurement fits the selection",
+            "widen the selection, or see `fleetrank report show dropped`",
+        )
+    return Scope(cells=cells, notes=(*_banner(cells), _counts(cells), *_lost(attempts, cells)))
+
+
+def matches(column: str, pattern: str) -> pl.Expr:
+    """Whether a text equals the pattern, in which `*` stands for anything."""
+    if "*" not in pattern:
+        return pl.col(column) == pattern
+    parts = (pl.escape_regex(part) for part in pattern.split("*"))
+    return pl.col(column).str.contains(f"^{'.*'.join(parts)}$")
+
+
+def _banner(cells: pl.DataFrame) -> tuple[str, ...]:
+    counts = {name: int((cells["origin"] == name).sum()) for name in _UNREAL}
+    return tuple(
+        f"NOT MEASURED ON REAL DEVICES: {count} of {cells.height} rows are {name}, {_UNREAL[name]}."
+        for name, count in counts.items()
+        if count
+    )
+
+
+def _counts(cells: pl.DataFrame) -> str:
+    """What every figure states: how much stands behind it."""
+    seeds = ", ".join(str(seed) for seed in sorted(cells["seed"].drop_nulls().unique()))
+    repeats = sorted(cells["n_repeats"].unique())
+    text = (
+        f"{count_of(cells['model'].n_unique(), 'model')}, "
+        f"{count_of(cells['platform_key'].n_unique(), 'platform')}, "
+        f"{count_of(cells['device_model'].n_unique(), 'device model')}; "
+        f"seeds of the sweeps: {seeds or 'not recorded'}; "
+        f"repeats per cell: {'-'.join(str(n) for n in sorted({repeats[0], repeats[-1]}))}."
+    )
+    few = int((cells["n_repeats"] < MIN_REPEATS).sum())
+    if few:
+        text += (
+            f" {few} of {cells.height} rows have fewer than {MIN_REPEATS} repeats "
+            "and carry no interval."
+        )
+    return text
+
+
+def _lost(attempts: pl.LazyFrame, cells: pl.DataFrame) -> tuple[str, ...]:
+    """Cells without any valid attempt, and those kept under doubt."""
+    tried = attempts.select("model", "platform_key").unique().collect()
+    missing = tried.height - cells.select("model", "platform_key").unique().height
+    doubted = int((cells["flags"].list.len() > 0).sum())
+    notes = []
+    if missing:
+        noun = count_of(missing, "model on a platform", "models on platforms")
+        notes.append(f"Dropped: {noun} with failed attempts only (table `dropped`).")
+    if doubted:
+        notes.append(f"{doubted} of {cells.height} rows carry a flag and are kept (`quality`).")
+    return tuple(notes)
+
+
+def count_of(n: int, noun: str, plural: str | None = None) -> str:
+    """`1 model`, `2 models`."""
+    return f"{n} {noun}" if n == 1 else f"{n} {plural or noun + 's'}"

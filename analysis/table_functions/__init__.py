@@ -1,0 +1,1 @@
+"""One function per table: from stored attempts and a selection to a `Table`."""

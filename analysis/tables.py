@@ -1,0 +1,100 @@
+"""The tables a user can ask for by name.
+
+To add one: write a function `(frame, selection) -> Table` in `analysis/table_functions/` and add
+its name to `TABLES`. Start from `scope.select_cells`, which applies the selection and brings the
+notes that every table owes its reader.
+"""
+
+import difflib
+import importlib
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import polars as pl
+
+from analysis.errors import AnalysisError
+from analysis.load import DEFAULT_ORIGINS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """What to look at; `None` selects all.
+
+    Attributes:
+        sweep: id of one sweep; otherwise the newest of each model and platform.
+        source, target: a device, or a platform key in which `*` stands for anything.
+        model: its name, in which `*` stands for anything.
+        seed: of every random step: bootstrap, permutation, null.
+    """
+
+    sweep: str | None = None
+    source: str | None = None
+    target: str | None = None
+    source_tier: str | None = None
+    target_tier: str | None = None
+    runtime: str | None = None
+    precision: str | None = None
+    family: str | None = None
+    model: str | None = None
+    origins: tuple[str, ...] = DEFAULT_ORIGINS
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A titled frame with what a reader has to know; undefined is null, with its reason.
+
+    Raises:
+        ValueError: a figure is NaN or infinite; a table function forgot to say why.
+    """
+
+    title: str
+    frame: pl.DataFrame
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for column in self.frame.iter_columns():
+            if column.dtype.is_float() and not all(map(math.isfinite, column.drop_nulls())):
+                raise ValueError(f"column {column.name} of '{self.title}' holds NaN or infinity")
+
+
+TableFunction = Callable[[pl.LazyFrame, Selection], Table]
+
+TABLES: Mapping[str, str] = MappingProxyType(
+    {
+        "latency": "analysis.table_functions.performance:latency_table",
+        "memory": "analysis.table_functions.performance:memory_table",
+        "coldstart": "analysis.table_functions.performance:coldstart_table",
+        "frm": "analysis.table_functions.frm:frm_table",
+        "transfer": "analysis.table_functions.transfer:transfer_table",
+        "pareto": "analysis.table_functions.pareto:pareto_table",
+        "disagreement": "analysis.table_functions.disagreement:disagreement_table",
+        "shifts": "analysis.table_functions.disagreement:shifts_table",
+        "frameworks": "analysis.table_functions.transfer:frameworks_table",
+        "quality": "analysis.table_functions.quality:quality_table",
+        "dropped": "analysis.table_functions.quality:dropped_table",
+    }
+)
+
+
+def make_table(name: str, frame: pl.LazyFrame, selection: Selection) -> Table:
+    """Makes one table from every stored attempt, as `load.load_measurements` scans them.
+
+    Raises:
+        AnalysisError: there is no such table; the remedy names the nearest.
+        NoDataError: no row is left to answer with.
+        NotComparableError: rows differ in what the comparison needs equal.
+    """
+    return _resolve(name)(frame, selection)
+
+
+def _resolve(name: str) -> TableFunction:
+    if name not in TABLES:
+        near = difflib.get_close_matches(name, TABLES, n=1)
+        hint = f"did you mean '{near[0]}'? " if near else ""
+        raise AnalysisError(f"no table '{name}'", f"{hint}there are {', '.join(TABLES)}")
+    module, _, attribute = TABLES[name].partition(":")
+    function: TableFunction = getattr(importlib.import_module(module), attribute)
+    return function
