@@ -1,0 +1,1 @@
+"""Figures, each in two parts: `..._points` says what is shown, `draw_...` how."""

@@ -1,0 +1,56 @@
+"""Short names of platforms and an order of models that a reader can follow."""
+
+import polars as pl
+
+_PARTS = (
+    "device", "runtime", "backend", "mode", "precision", "batch", "threads", "affinity", "options",
+)  # fmt: skip
+_TIER_ORDER = {"gpu": 0, "cpu": 1, "edge": 2}
+"""From the devices a laboratory owns to those that are shipped to."""
+
+
+def platform_labels(cells: pl.DataFrame) -> dict[str, str]:
+    """Names platforms by the runtime and by what differs between them, best known tier first.
+
+    Takes rows of `cells_table.cell_values`; the order of the result is the order to show.
+    """
+    platforms = cells.unique("platform_key").sort(
+        pl.col("tier").replace_strict(_TIER_ORDER, default=len(_TIER_ORDER)), *_PARTS
+    )
+    varying = [
+        name for name in _PARTS if name == "runtime" or platforms[name].n_unique() > 1
+    ]  # fmt: skip
+    labels = {
+        str(row["platform_key"]): " · ".join(
+            _part(name, row[name]) for name in varying if row[name] is not None
+        )
+        for row in platforms.iter_rows(named=True)
+    }
+    has_twins = len(set(labels.values())) < len(labels)
+    return {key: key for key in labels} if has_twins else labels
+
+
+def models_by_latency(cells: pl.DataFrame) -> list[str]:
+    """Models from the fastest to the slowest, by the mean over platforms of log latency.
+
+    Each platform is centred first, so that a model missing on a slow one gains nothing.
+    """
+    log = pl.col("latency_ns").log()
+    ordered = (
+        cells.filter(pl.col("latency_ns") > 0)
+        .with_columns((log - log.mean().over("platform_key")).alias("log_ratio"))
+        .group_by("model")
+        .agg(pl.col("log_ratio").mean())
+        .sort("log_ratio", "model")
+    )
+    return [str(name) for name in ordered["model"]]
+
+
+def _part(name: str, value: object) -> str:
+    if name == "threads":
+        return f"{value} thread" if value == 1 else f"{value} threads"
+    if name == "batch":
+        return f"batch {value}"
+    if name == "affinity":
+        return f"CPUs {value}"
+    return str(value)
