@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Annotated
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from device_agents.registry import AGENTS
 from models.names import nearest
 from orchestrator.errors import UsageError
 from orchestrator.host_identity import host_hash
@@ -18,13 +19,21 @@ LOCAL_CPU = "local-cpu"
 """The name that means this host's CPU on every host, so that a sweep file can be shared."""
 
 
+def _known_kind(kind: str) -> str:
+    if kind not in AGENTS:
+        raise ValueError(f"there is no device kind '{kind}'; use one of {', '.join(AGENTS)}")
+    return kind
+
+
 class DeviceFile(BaseModel):
     """One registered device; `options` go to its agent."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Annotated[str, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,59}$")]
-    kind: str = Field(description="as in device_agents.registry: cpu, simulated")
+    kind: Annotated[str, AfterValidator(_known_kind)] = Field(
+        description="as in device_agents.registry: cpu, simulated"
+    )
     options: dict[str, OptionSpec] = {}
     labels: dict[str, str] = Field(default={}, description="for people")
 

@@ -219,9 +219,12 @@ def _affinity(spec: SweepSpec, threads: int) -> tuple[int, ...] | None:
 
 
 def _why_not_here(card: ModelCard, request: ExportRequest) -> str | None:
-    """A file the user exported runs in its own runtime only."""
+    """Why no device at all could measure this."""
     formats = formats_of(card)
-    if request.format in formats:
-        return None
-    runtimes = ", ".join(RUNTIME_OF_FORMAT[format_] for format_ in formats)
-    return f"{card.name} is a file that runs in {runtimes} only"
+    if request.format not in formats:
+        # A file the user exported runs in its own runtime only.
+        runtimes = ", ".join(RUNTIME_OF_FORMAT[format_] for format_ in formats)
+        return f"{card.name} is a file that runs in {runtimes} only"
+    if request.weights.kind is WeightsKind.PRETRAINED and card.weights_tag is None:
+        return f"{card.name} has no pretrained weights: its card names no weights_tag"
+    return None

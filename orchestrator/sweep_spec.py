@@ -1,10 +1,19 @@
 """The sweep specification: what a person writes into `sweeps/*.yaml`."""
 
 import hashlib
+import math
 from pathlib import Path
 from typing import Annotated, Literal, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ByteSize,
+    ConfigDict,
+    Field,
+    model_validator,
+)
 
 from device_agents.types import MeasurePolicy
 from device_agents.vocabulary import Mode, Precision, Runtime
@@ -19,17 +28,39 @@ def _as_list(value: object) -> object:
     return [value] if isinstance(value, str | int | float) else value
 
 
+def _not_empty(values: tuple[T, ...]) -> tuple[T, ...]:
+    if not values:
+        raise ValueError("give at least one")
+    return values
+
+
+def _option_value(value: object) -> object:
+    """Checked before the union of types, whose own message would list each of them."""
+    is_infinite = isinstance(value, float) and not math.isfinite(value)
+    if not isinstance(value, str | int | float) or is_infinite:
+        raise ValueError("give a number, true, false or text")
+    return value
+
+
+def _affinity(value: object) -> object:
+    is_cores = isinstance(value, list | tuple) and all(
+        type(core) is int and core >= 0 for core in value
+    )
+    if not (value in ("first_cores", "free") or (is_cores and value)):
+        raise ValueError("give first_cores, free, or a list of core numbers")
+    return value
+
+
 OneOrMany = Annotated[
     tuple[T, ...],
-    Field(min_length=1),
+    AfterValidator(_not_empty),
     BeforeValidator(_as_list, json_schema_input_type=T | list[T]),
 ]
+OptionSpec = Annotated[bool | int | float | str, BeforeValidator(_option_value)]
 Count = Annotated[int, Field(ge=1, strict=True)]
 Seed = Annotated[int, Field(ge=0, lt=2**32, strict=True)]
 Seconds = Annotated[float, Field(gt=0, strict=True, allow_inf_nan=False)]
 Share = Annotated[float, Field(gt=0, lt=1, strict=True)]
-OptionSpec = Annotated[bool, Field(strict=True)] | Annotated[int, Field(strict=True)] | float | str
-
 _DEFAULT = MeasurePolicy()
 
 
@@ -127,10 +158,9 @@ class SweepSpec(_Spec):
     runtime_options: dict[Runtime, dict[str, OptionSpec]] = Field(
         default={}, description="per runtime: options that differ from its default"
     )
-    affinity: (
-        Literal["first_cores", "free"]
-        | Annotated[tuple[Annotated[int, Field(ge=0, strict=True)], ...], Field(min_length=1)]
-    ) = Field(
+    affinity: Annotated[
+        Literal["first_cores", "free"] | tuple[int, ...], BeforeValidator(_affinity)
+    ] = Field(
         default="first_cores",
         description="pin to the first cores, as many as threads; the same from a list of core "
         "numbers; or 'free'",

@@ -14,6 +14,15 @@ from orchestrator.errors import UsageError
 _MAX_BYTES = 1_000_000
 """A file typed by a person is far smaller; a larger one is a mistake, or meant to fill memory."""
 
+_PLAINER = {
+    "missing": "is needed and missing",
+    "model_type": "needs `key: value` lines below it",
+    "dict_type": "needs `key: value` lines below it",
+    "tuple_type": "give a value or a list",
+    "list_type": "give a list",
+}
+"""What Pydantic says in words of Python, for those who write YAML."""
+
 FileT = TypeVar("FileT", bound=BaseModel)
 
 
@@ -92,7 +101,7 @@ def parse_content(path: str, schema: type[FileT], content: object) -> FileT:
         problems = [
             _unknown_key(schema, item["loc"], missing)
             if item["type"] == "extra_forbidden"
-            else _wrong_value(item["loc"], item["msg"])
+            else _wrong_value(item["loc"], item["type"], item["msg"])
             for item in findings
         ]
         message = f"{path}: " + "; ".join(dict.fromkeys(text for text, _ in problems))
@@ -100,8 +109,9 @@ def parse_content(path: str, schema: type[FileT], content: object) -> FileT:
         raise UsageError(message, remedy) from error
 
 
-def _wrong_value(place: Sequence[str | int], text: str) -> tuple[str, str]:
+def _wrong_value(place: Sequence[str | int], kind: str, text: str) -> tuple[str, str]:
     key = ".".join(str(part) for part in place) or "the file"
+    text = _PLAINER.get(kind, text.removeprefix("Value error, "))
     return f"key '{key}': {text[:1].lower()}{text[1:]}", f"correct '{key}'"
 
 

@@ -62,6 +62,7 @@ def test_an_unknown_device_is_answered_with_the_nearest(workspace) -> None:
     [
         ("name: other\nkind: cpu", "not the name of the file"),
         ("name: phone\nkin: cpu", "unknown key 'kin'"),
+        ("name: phone\nkind: toaster", "'kind': there is no device kind 'toaster'"),
         ("name: ../phone\nkind: cpu", "'name'"),
         ("name: phone\nkind: cpu\noptions: {a: [1]}", "options"),
     ],

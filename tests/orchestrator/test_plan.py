@@ -13,7 +13,7 @@ DEVICES = {"box": BOX, "local-cpu": BOX, "sim": DeviceFile(name="sim", kind="sim
 
 
 def _card(name: str, family: Family = Family.HYBRID) -> ModelCard:
-    return ModelCard(name=name, family=family, source=Source.TIMM, entry=name)
+    return ModelCard(name=name, family=family, source=Source.TIMM, entry=name, weights_tag="tag")
 
 
 CARDS = {
@@ -113,6 +113,15 @@ def test_a_users_file_is_skipped_in_other_runtimes_with_the_reason(tmp_path) -> 
     assert plan.cells[0].export.weights.kind is WeightsKind.EMBEDDED
     assert len(plan.skipped) == 2
     assert all("runs in onnx only" in skipped.reason for skipped in plan.skipped)
+
+
+def test_a_model_without_pretrained_weights_is_skipped_where_they_are_asked_for() -> None:
+    bare = replace(_card("bare"), weights_tag=None)
+    plan = make_plan(_spec(runtimes="onnx", weights="pretrained"), CARDS | {"bare": bare}, DEVICES)
+    assert len(plan.cells) == 3
+    assert [skipped.reason for skipped in plan.skipped] == [
+        "bare has no pretrained weights: its card names no weights_tag"
+    ]
 
 
 def test_what_a_device_cannot_do_is_skipped_with_its_reason() -> None:
