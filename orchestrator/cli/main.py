@@ -6,6 +6,7 @@ import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
@@ -138,6 +139,12 @@ def _build_app(arguments: Sequence[str]) -> typer.Typer:
     return app
 
 
+def _version(is_asked: bool) -> None:
+    if is_asked:
+        print(metadata.version("fleetrank"))
+        raise typer.Exit
+
+
 def _shared_options(
     workspace: Annotated[
         Path | None, typer.Option(help="Work in this folder, not the one you are in.")
@@ -146,6 +153,10 @@ def _shared_options(
         bool, typer.Option("-v", "--verbose", help="Say more; -vv says most.")
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_version, is_eager=True),
+    ] = False,
 ) -> None:
     """Measure neural networks on unlike devices and learn which conclusions carry over.
 

@@ -2,6 +2,7 @@ import json
 import subprocess
 import sys
 import time
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -156,6 +157,11 @@ def test_a_command_sees_the_workspace_it_was_given(tmp_path, monkeypatch, capsys
 def test_every_command_of_the_list_is_there() -> None:
     for name in COMMANDS:
         assert run([name, "--help"]) == 0, name
+
+
+def test_the_version_is_the_installed_one(capsys) -> None:
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out.strip() == metadata.version("fleetrank")
 
 
 def test_main_ends_the_process_with_the_code(monkeypatch) -> None:
