@@ -1,13 +1,24 @@
 """A workspace: the folder that holds a user's sweeps, devices, model cards, files and results."""
 
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Self
 
 from orchestrator.errors import UsageError
 
 _MARKER = "cluster.yaml"
-"""The one file every workspace has; git worktrees and Ray users both keep it at the root."""
+"""The one file every workspace has."""
+_FOLDERS = ("sweeps", "devices", "cards")
+_FILES = {
+    # Packaging passes over files whose name begins with a dot.
+    "gitignore": ".gitignore",
+    "README.md": "README.md",
+    "example.yaml": "sweeps/example.yaml",
+    # Last: what makes the folder a workspace.
+    "cluster.yaml": _MARKER,
+}
+"""Template to its place in a new workspace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +60,29 @@ class Workspace:
     def results(self) -> Path:
         """Folder of journals, Parquet files and sweep records."""
         return self.root / "results"
+
+    @classmethod
+    def init(cls, folder: Path) -> Self:
+        """Makes a workspace with an example sweep; files that are there stay as they are.
+
+        Raises:
+            UsageError: it is a workspace already, or cannot be written.
+        """
+        if (folder / _MARKER).exists():
+            raise UsageError(f"{folder} is a workspace already", "use it, or name another folder")
+        templates = resources.files("orchestrator").joinpath("templates")
+        try:
+            for name in _FOLDERS:
+                (folder / name).mkdir(parents=True, exist_ok=True)
+            for template, target in _FILES.items():
+                if not (folder / target).exists():
+                    text = templates.joinpath(template).read_text(encoding="utf-8")
+                    (folder / target).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise UsageError(
+                f"{folder} cannot be made a workspace: {error.strerror}", "name another folder"
+            ) from error
+        return cls.at(folder)
 
     @classmethod
     def find(cls, start: Path | None = None) -> Self:

@@ -2,13 +2,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.init_command import init_workspace
 from orchestrator.errors import UsageError
 from orchestrator.workspace import Workspace
 
 
 def test_a_workspace_is_found_from_a_folder_below_it(tmp_path: Path) -> None:
-    workspace = init_workspace(tmp_path / "w")
+    workspace = Workspace.init(tmp_path / "w")
     below = workspace.sweeps / "deep"
     below.mkdir()
     assert Workspace.find(below) == workspace

@@ -1,0 +1,82 @@
+"""A full disk, made with the system's own limit on the size of a file."""
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from orchestrator.errors import StoreError
+from orchestrator.store.parts import read_rows
+from orchestrator.store.results import ResultStore
+
+SWEEP_ID = "s-20260102T030405-0a1b"
+
+
+@contextmanager
+def no_room_beyond(size_bytes: int) -> Iterator[None]:
+    """Python ignores SIGXFSZ, so that a write beyond the limit fails like one to a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.fixture
+def store(tmp_path) -> ResultStore:
+    store = ResultStore(tmp_path / "results")
+    store.create_sweep(SWEEP_ID, {"state": "running"})
+    return store
+
+
+def test_nothing_appended_is_lost_when_the_disk_fills_up(store, new_row) -> None:
+    journal = store.open_journal(SWEEP_ID)
+    n_appended = 0
+
+    def append_until_full() -> None:
+        nonlocal n_appended
+        for repeat in range(1000):
+            n_appended = repeat + 1
+            journal.append(new_row(repeat=repeat))
+
+    with no_room_beyond(20_000):
+        with pytest.raises(StoreError, match="disk is full") as caught:
+            append_until_full()
+        assert "sweep resume" in caught.value.remedy
+        with pytest.raises(StoreError):
+            journal.flush()
+        assert len(list(store.open_journal(SWEEP_ID).rows())) == n_appended - 1
+    journal.close()
+    repeats = [row["repeat"] for row in store.open_journal(SWEEP_ID).rows()]
+    assert repeats == list(range(n_appended))
+    assert store.open_journal(SWEEP_ID).problems() == []
+
+
+def test_parts_and_records_stay_as_they_were_when_the_disk_is_full(store, new_row) -> None:
+    with store.open_journal(SWEEP_ID) as journal:
+        journal.append(new_row())
+    store.publish(SWEEP_ID)
+    with store.open_journal(SWEEP_ID) as journal:
+        journal.append(new_row(repeat=1))
+    with no_room_beyond(10):
+        with pytest.raises(StoreError, match="disk is full"):
+            store.publish(SWEEP_ID)
+        with pytest.raises(StoreError, match="disk is full"):
+            store.update_record(SWEEP_ID, {"state": "done"})
+    folder = store.parts_folder(SWEEP_ID)
+    assert [row["repeat"] for row in read_rows(folder)] == [0]
+    assert [path.name for path in folder.iterdir()] == ["part-00000000.parquet"]
+    assert store.sweep_record(SWEEP_ID)["state"] == "running"
+    store.publish(SWEEP_ID)
+    assert [row["repeat"] for row in read_rows(folder)] == [0, 1]
+
+
+def test_a_folder_that_cannot_be_made_is_a_store_error(tmp_path, new_row) -> None:
+    (tmp_path / "results").write_text("a file")
+    store = ResultStore(tmp_path / "results")
+    with pytest.raises(StoreError, match="cannot be written"):
+        store.create_sweep(SWEEP_ID, {})
+    with pytest.raises(StoreError, match="cannot be written"):
+        store.open_journal(SWEEP_ID).append(new_row())
