@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
 
 class Family(StrEnum):
@@ -76,6 +77,8 @@ class ModelCard:
         has_attention: attention models are compared with CNNs in the FLOPs-shift test.
         macs: multiply-accumulates of one inference; `None` means counted when exporting.
         parameters: likewise.
+        import_folder: put on the exporting child's import path for an entry point (the folder
+            above `cards/`); where a card lies is no part of what it describes.
     """
 
     name: str
@@ -89,6 +92,7 @@ class ModelCard:
     has_attention: bool = False
     macs: int | None = None
     parameters: int | None = None
+    import_folder: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +134,28 @@ class ExportRequest:
     format: Format
     precision: str = "fp32"
     batch: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedExport:
+    """A file just exported, not yet verified and not yet in the cache.
+
+    Attributes:
+        path: self-contained file in the staging folder.
+        versions: of everything that had a part in the export, (name, version), sorted.
+        inputs_path: `.npz` of seeded inputs, `input_0` of shape (n_cases, 3, height, width);
+            n_cases is 16, or the batch where that is larger: always a multiple of the batch
+            when the batch is a power of two.
+        reference_path: `.npz` of the PyTorch outputs, `output_0`, ... of shape (n_cases, ...).
+            Both are `None` when there is no PyTorch original to compare with (a user's file).
+    """
+
+    path: Path
+    format: Format
+    cost: Cost
+    versions: tuple[tuple[str, str], ...]
+    inputs_path: Path | None = None
+    reference_path: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

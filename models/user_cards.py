@@ -1,0 +1,102 @@
+"""The user's own `cards/*.toml`: a Pydantic model and errors that name the nearest key."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from models.errors import CardError
+from models.names import nearest
+from models.types import Family, ModelCard, Source
+
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$"
+_ENTRY_POINT = re.compile(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$")
+
+
+class UserCard(BaseModel):
+    """One network of the user's, as its card says it; `name` defaults to the file's name.
+
+    `macs` is a published figure, or `counted` (the default): counted when exporting.
+    `input_size` is the height and width of the RGB input; a file's own signature says it.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Annotated[str, Field(pattern=_NAME)]
+    family: Family
+    source: Source
+    entry: Annotated[str, Field(min_length=1)]
+    input_size: Annotated[int, Field(ge=1, le=4096)] | None = None
+    weights_tag: str | None = None
+    accuracy_top1: Annotated[float, Field(ge=0, le=100)] | None = None
+    accuracy_source: str | None = None
+    has_attention: bool = False
+    macs: Annotated[int, Field(ge=1)] | Literal["counted"] = "counted"
+    parameters: Annotated[int, Field(ge=0)] | Literal["counted"] = "counted"
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.accuracy_top1 is None) != (self.accuracy_source is None):
+            raise ValueError(
+                "give accuracy_top1 and accuracy_source together: a figure needs its source"
+            )
+        if self.source is Source.ENTRY_POINT and not _ENTRY_POINT.match(self.entry):
+            raise ValueError("entry of an entry point is written 'package.module:function'")
+        return self
+
+
+def load_user_card(path: Path) -> ModelCard:
+    """Reads one card; relative file paths start at the card's folder.
+
+    Raises:
+        CardError: unreadable, not TOML, or a rule broken; names file, key and remedy.
+    """
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise CardError(f"{path}: {error}", "write the card as TOML") from error
+    try:
+        card = UserCard.model_validate({"name": path.stem, **table})
+    except ValidationError as error:
+        raise _card_error(path, error) from error
+    return _to_model_card(card, path)
+
+
+def _to_model_card(card: UserCard, path: Path) -> ModelCard:
+    is_file = card.source is Source.FILE
+    return ModelCard(
+        name=card.name,
+        family=card.family,
+        source=card.source,
+        # resolve() keeps a symlinked model where the card says it is, absolute and normalised.
+        entry=str((path.parent / card.entry).resolve()) if is_file else card.entry,
+        input_size=card.input_size if is_file else card.input_size or 224,
+        weights_tag=card.weights_tag,
+        accuracy_top1=card.accuracy_top1,
+        accuracy_source=card.accuracy_source,
+        has_attention=card.has_attention,
+        macs=None if card.macs == "counted" else card.macs,
+        parameters=None if card.parameters == "counted" else card.parameters,
+        import_folder=str(path.resolve().parent.parent)
+        if card.source is Source.ENTRY_POINT
+        else None,
+    )
+
+
+def _card_error(path: Path, error: ValidationError) -> CardError:
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"][:1])
+    if first["type"] == "extra_forbidden":
+        guess = nearest(key, UserCard.model_fields)
+        remedy = f"did you mean {guess!r}?" if guess else _known_keys()
+        return CardError(f"{path}: unknown key {key!r}", remedy)
+    if first["type"] == "missing":
+        return CardError(f"{path}: key {key!r} is missing", f"add it; {_known_keys()}")
+    where = f"{path}: {key}" if key else str(path)
+    return CardError(f"{where}: {first['msg']}", "`fleetrank models show resnet18` prints a card")
+
+
+def _known_keys() -> str:
+    return f"a card has the keys: {', '.join(UserCard.model_fields)}"
