@@ -57,10 +57,12 @@ OneOrMany = Annotated[
     BeforeValidator(_as_list, json_schema_input_type=T | list[T]),
 ]
 OptionSpec = Annotated[bool | int | float | str, BeforeValidator(_option_value)]
-Count = Annotated[int, Field(ge=1, strict=True)]
+Count = Annotated[int, Field(ge=1, le=10**7, strict=True)]
+Threads = Annotated[int, Field(ge=1, le=4096, strict=True)]
 Seed = Annotated[int, Field(ge=0, lt=2**32, strict=True)]
 Seconds = Annotated[float, Field(gt=0, strict=True, allow_inf_nan=False)]
 Share = Annotated[float, Field(gt=0, lt=1, strict=True)]
+
 _DEFAULT = MeasurePolicy()
 
 
@@ -146,7 +148,7 @@ class SweepSpec(_Spec):
     devices: OneOrMany[str] = Field(
         default=("local-cpu",), description="names of registered devices, or 'all'"
     )
-    threads: OneOrMany[Count] = (1,)
+    threads: OneOrMany[Threads] = (1,)
     batch: OneOrMany[Count] = (1,)
     precision: OneOrMany[Precision] = (Precision.FP32,)
     modes: dict[Runtime, OneOrMany[Mode]] = Field(

@@ -72,6 +72,9 @@ def read_yaml(path: Path) -> object:
         raise UsageError(f"{path}{line}: {problem}", "mend the YAML at that line") from error
     except RecursionError as error:
         raise UsageError(f"{path} is nested too deeply", "write it flatter") from error
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        # PyYAML lets through what its conversions raise: a 13th month, `!!bool maybe`.
+        raise UsageError(f"{path}: {error}", "mend that value, or quote it") from error
 
 
 def parse_file(path: Path, schema: type[FileT]) -> FileT:

@@ -6,6 +6,7 @@ is what a crash left of a compaction: it holds nothing new and is removed.
 
 import io
 import itertools
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ from orchestrator.translate import Row
 
 ROWS_PER_PART = 2000
 """About 30 MB with 2,000 samples a row: quick to rewrite, few enough files for 10^5 rows."""
+
+_PARTS = f"part-{'[0-9]' * 8}.parquet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,22 +55,24 @@ def to_frame(rows: Iterable[Row]) -> pl.DataFrame:
 
 
 def publish_parts(folder: Path, rows: Iterator[Row]) -> int:
-    """Writes the rows that no full part holds yet; running it again changes nothing.
+    """Writes the rows that no part holds yet; running it again changes nothing.
 
     Returns:
         How many parts were written.
     """
     parts = _settle(folder)
-    start = _first_unpublished(parts)
-    published = parts[-1].end if parts else 0
+    published = {part.start: part.end for part in parts}
     n_written = 0
-    fresh = itertools.islice(rows, start, None)
-    while batch := list(itertools.islice(fresh, ROWS_PER_PART)):
-        end = start + len(batch)
-        if end > published:
-            _write_part(folder, start, to_frame(batch))
-            n_written += 1
-        start = end
+    at = 0
+    for start, end in _open_ranges(parts):
+        for _ in itertools.islice(rows, start - at):
+            pass
+        at = start
+        while batch := list(itertools.islice(rows, min(ROWS_PER_PART, end - at))):
+            if at + len(batch) > published.get(at, 0):
+                _write_part(folder, at, to_frame(batch))
+                n_written += 1
+            at += len(batch)
     return n_written
 
 
@@ -83,7 +88,7 @@ def compact_parts(folder: Path) -> int:
         left_over.unlink()
     if len(parts) < 2:
         return len(parts)
-    merged = pl.concat([pl.read_parquet(part.path, hive_partitioning=False) for part in parts])
+    merged = pl.concat([_read_part(part.path) for part in parts], how="diagonal_relaxed")
     if merged.height != parts[-1].end - parts[0].start:
         raise StoreError(
             f"the parts in {folder} do not follow each other",
@@ -96,7 +101,7 @@ def compact_parts(folder: Path) -> int:
 
 def scan_parts(folders: Sequence[Path]) -> pl.LazyFrame:
     """The rows of several sweeps, with exactly the declared columns; none is an empty table."""
-    paths = [path for folder in folders for path in sorted(folder.glob("part-*.parquet"))]
+    paths = [path for folder in folders for path in sorted(folder.glob(_PARTS))]
     scans = [pl.scan_parquet(path, hive_partitioning=False) for path in paths]
     # The empty table first: a column that an older part lacks becomes null.
     empty = pl.LazyFrame(schema=SCHEMA)
@@ -105,8 +110,8 @@ def scan_parts(folders: Sequence[Path]) -> pl.LazyFrame:
 
 def read_rows(folder: Path) -> Iterator[Row]:
     """The published rows of one sweep, one part in memory at a time."""
-    for path in sorted(folder.glob("part-*.parquet")):
-        yield from pl.read_parquet(path, hive_partitioning=False).iter_rows(named=True)
+    for path in sorted(folder.glob(_PARTS)):
+        yield from _read_part(path).iter_rows(named=True)
 
 
 def repeat_seconds(folders: Sequence[Path]) -> dict[str, float]:
@@ -123,25 +128,50 @@ def repeat_seconds(folders: Sequence[Path]) -> dict[str, float]:
     return dict(rows.iter_rows())
 
 
-def _first_unpublished(parts: list[Part]) -> int:
-    """The row to go on from: the start of the last part while that still has room."""
-    if not parts:
-        return 0
-    last = parts[-1]
-    return last.start if last.end - last.start < ROWS_PER_PART else last.end
+def _open_ranges(parts: list[Part]) -> Iterator[tuple[int, int]]:
+    """Row ranges to write: where a part is missing, then from the last part with room on."""
+    at = 0
+    for part in parts:
+        if part.start > at:
+            yield at, part.start
+        at = part.end
+    if parts and at - parts[-1].start < ROWS_PER_PART:
+        at = parts[-1].start
+    yield at, sys.maxsize
 
 
 def _settle(folder: Path) -> list[Part]:
     """The parts in order, after removing those that a merged one holds."""
     parts: list[Part] = []
-    for path in sorted(folder.glob("part-*.parquet")):
+    for path in sorted(folder.glob(_PARTS)):
         start = int(path.stem.removeprefix("part-"))
         if parts and start < parts[-1].end:
             path.unlink()
             continue
-        height = pl.scan_parquet(path, hive_partitioning=False).select(pl.len()).collect().item()
-        parts.append(Part(path=path, start=start, end=start + height))
+        parts.append(Part(path=path, start=start, end=start + _height(path)))
     return parts
+
+
+def _read_part(path: Path) -> pl.DataFrame:
+    try:
+        return pl.read_parquet(path, hive_partitioning=False)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise _damaged(path) from error
+
+
+def _height(path: Path) -> int:
+    try:
+        frame = pl.scan_parquet(path, hive_partitioning=False).select(pl.len()).collect()
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise _damaged(path) from error
+    return int(frame.item())
+
+
+def _damaged(path: Path) -> StoreError:
+    return StoreError(
+        f"{path} is damaged",
+        "delete it and run `fleetrank results compact`: the journal has every row",
+    )
 
 
 def to_parquet(frame: pl.DataFrame) -> bytes:

@@ -84,6 +84,7 @@ def test_the_schema_accepts_what_the_loader_accepts(tmp_path) -> None:
         ("modes: {torch: [fast]}", "modes.torch", "correct"),
         ("modes: {pytorch: [eager]}", "modes.pytorch", "correct"),
         ("threads: 0", "threads", "correct"),
+        ("threads: 99999999999999999999", "threads", "correct"),
         ("threads: [true]", "threads", "correct"),
         ("threads: '2'", "threads", "correct"),
         ("threads: []", "threads", "correct"),

@@ -45,6 +45,11 @@ def _file(folder: Path, text: str) -> Path:
         ("name: !!python/object/apply:os.system [id]", "could not determine", "line"),
         ("a: \x01", "not allowed", "line"),
         ("[" * 5000, "", ""),
+        ("name: 2020-13-01", "month", "quote"),
+        ("name: !!bool maybe", "maybe", "quote"),
+        ("name: !!timestamp x", "", "quote"),
+        ("name: !!int x", "", "quote"),
+        ("? [a]\n: b", "unhashable", "line"),
     ],
 )
 def test_a_wrong_file_is_answered_with_file_key_and_remedy(tmp_path, text, message, remedy) -> None:

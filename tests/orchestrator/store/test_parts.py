@@ -1,6 +1,8 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from analysis.columns import SCHEMA
 from orchestrator.errors import StoreError
@@ -95,6 +97,49 @@ def test_a_part_that_is_missing_stops_the_compaction(tmp_path, new_row) -> None:
     (tmp_path / "part-00000004.parquet").unlink()
     with pytest.raises(StoreError, match="do not follow"):
         compact_parts(tmp_path)
+
+
+def test_a_damaged_part_is_named_and_made_again_once_it_is_gone(tmp_path, new_row) -> None:
+    rows = [new_row(repeat=number) for number in range(9)]
+    publish_parts(tmp_path, iter(rows))
+    part = tmp_path / "part-00000004.parquet"
+    part.write_bytes(part.read_bytes()[:-9])
+    for read in (lambda: publish_parts(tmp_path, iter(rows)), lambda: _repeats(tmp_path)):
+        with pytest.raises(StoreError, match=r"00000004\.parquet is damaged"):
+            read()
+    part.unlink()
+    publish_parts(tmp_path, iter(rows))
+    assert _repeats(tmp_path) == list(range(9))
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    steps=st.lists(
+        st.one_of(st.integers(1, 6), st.sampled_from(["publish", "compact", "lose"])), max_size=8
+    ),
+    chance=st.randoms(use_true_random=False),
+)
+def test_whatever_happens_the_parts_become_the_journal_again(
+    tmp_path_factory, new_row, steps, chance
+) -> None:
+    folder = tmp_path_factory.mktemp("parts")
+    rows: list[dict[str, object]] = []
+    for step in [*steps, "publish"]:
+        if isinstance(step, int):
+            rows += [new_row(repeat=len(rows) + number) for number in range(step)]
+            continue
+        if step == "lose" and (paths := sorted(folder.iterdir())):
+            chance.choice(paths).unlink()
+        publish_parts(folder, iter(rows))
+        if step == "compact":
+            compact_parts(folder)
+    assert _repeats(folder) == list(range(len(rows)))
+
+
+def test_a_foreign_file_among_the_parts_is_left_alone(tmp_path, new_row) -> None:
+    (tmp_path / "part-old.parquet").write_bytes(b"")
+    publish_parts(tmp_path, iter([new_row()]))
+    assert _repeats(tmp_path) == [0]
 
 
 def test_readers_do_not_see_a_part_that_is_being_written(tmp_path, new_row, monkeypatch) -> None:
