@@ -12,7 +12,7 @@ from orchestrator.cli.context import current
 from orchestrator.cli.listing import print_table
 from orchestrator.errors import NothingToDoError, StoreError, UsageError
 from orchestrator.store.durable import replace_file
-from orchestrator.store.parts import scan_parts, to_parquet
+from orchestrator.store.parts import read_sweeps, to_parquet
 from orchestrator.store.results import ResultStore
 from orchestrator.store.verify import find_faults
 
@@ -77,13 +77,13 @@ def export(
 ) -> None:
     """Write every attempt of some sweeps as CSV, Parquet or JSON lines."""
     store = ResultStore(current().workspace.results)
-    frame = scan_parts([store.parts_folder(sweep_id) for sweep_id in _chosen(store, sweeps)])
+    frame = read_sweeps([store.parts_folder(sweep_id) for sweep_id in _chosen(store, sweeps)])
     if out is None:
         if export_format is ExportFormat.PARQUET:
             raise UsageError("Parquet is no text", "name a file: --out FILE")
-        sys.stdout.write(_encode(frame.collect(), export_format).decode())
+        sys.stdout.write(_encode(frame, export_format).decode())
         return
-    replace_file(out, _encode(frame.collect(), export_format))
+    replace_file(out, _encode(frame, export_format))
     print(out)
 
 

@@ -9,6 +9,7 @@ import itertools
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import polars as pl
@@ -22,6 +23,8 @@ ROWS_PER_PART = 2000
 """About 30 MB with 2,000 samples a row: quick to rewrite, few enough files for 10^5 rows."""
 
 _PARTS = f"part-{'[0-9]' * 8}.parquet"
+
+_STAMPS = [name for name, dtype in SCHEMA.items() if isinstance(dtype, pl.Datetime)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,19 +42,24 @@ def to_frame(rows: Iterable[Row]) -> pl.DataFrame:
     Raises:
         StoreError: a value does not fit its column.
     """
-    stamps = [name for name, dtype in SCHEMA.items() if isinstance(dtype, pl.Datetime)]
-    as_text = {name: pl.String() if name in stamps else dtype for name, dtype in SCHEMA.items()}
-    records = [{name: row.get(name) for name in SCHEMA} for row in rows]
     try:
-        frame = pl.DataFrame(records, schema=as_text)
-        return frame.with_columns(
-            pl.col(name).str.to_datetime(time_unit="us", time_zone="UTC") for name in stamps
-        )
-    except (pl.exceptions.PolarsError, TypeError, OverflowError) as error:
+        return pl.DataFrame([_typed(row) for row in rows], schema=SCHEMA)
+    except (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError) as error:
         raise StoreError(
             f"a journal row does not fit the table: {error}",
             "mend or delete that line of the journal; the other rows are kept",
         ) from error
+
+
+def _typed(row: Row) -> Row:
+    """The declared columns of a row, its times parsed: in text they come in several lengths."""
+    record = {name: row.get(name) for name in SCHEMA}
+    for name in _STAMPS:
+        if (text := record[name]) is not None:
+            stamp = datetime.fromisoformat(str(text))
+            # A time without a zone is UTC: nothing else is ever written.
+            record[name] = stamp if stamp.tzinfo else stamp.replace(tzinfo=UTC)
+    return record
 
 
 def publish_parts(folder: Path, rows: Iterator[Row]) -> int:
@@ -99,13 +107,13 @@ def compact_parts(folder: Path) -> int:
     return len(parts)
 
 
-def scan_parts(folders: Sequence[Path]) -> pl.LazyFrame:
-    """The rows of several sweeps, with exactly the declared columns; none is an empty table."""
-    paths = [path for folder in folders for path in sorted(folder.glob(_PARTS))]
-    scans = [pl.scan_parquet(path, hive_partitioning=False) for path in paths]
-    # The empty table first: a column that an older part lacks becomes null.
-    empty = pl.LazyFrame(schema=SCHEMA)
-    return pl.concat([empty, *scans], how="diagonal_relaxed").select(*SCHEMA)
+def read_sweeps(folders: Sequence[Path]) -> pl.DataFrame:
+    """The rows of several sweeps, with exactly the declared columns; none is an empty table.
+
+    Raises:
+        StoreError: a part is damaged.
+    """
+    return _collect(_scan(folders))
 
 
 def read_rows(folder: Path) -> Iterator[Row]:
@@ -117,15 +125,26 @@ def read_rows(folder: Path) -> Iterator[Row]:
 def repeat_seconds(folders: Sequence[Path]) -> dict[str, float]:
     """How long one good repeat of each cell took on average, by cell key."""
     took = (pl.col("finished_utc") - pl.col("started_utc")).dt.total_microseconds() / 1e6
-    rows = (
-        scan_parts(folders)
-        .filter(pl.col("status") == "ok")
-        .group_by("cell_key")
-        .agg(took.mean().alias("seconds"))
-        .drop_nulls()
-        .collect()
-    )
-    return dict(rows.iter_rows())
+    good = _scan(folders).filter(pl.col("status") == "ok")
+    means = good.group_by("cell_key").agg(took.mean()).drop_nulls()
+    return dict(_collect(means).iter_rows())
+
+
+def _scan(folders: Sequence[Path]) -> pl.LazyFrame:
+    paths = [path for folder in folders for path in sorted(folder.glob(_PARTS))]
+    scans = [pl.scan_parquet(path, hive_partitioning=False) for path in paths]
+    # The empty table first: a column that an older part lacks becomes null.
+    empty = pl.LazyFrame(schema=SCHEMA)
+    return pl.concat([empty, *scans], how="diagonal_relaxed").select(*SCHEMA)
+
+
+def _collect(frame: pl.LazyFrame) -> pl.DataFrame:
+    try:
+        return frame.collect()
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise StoreError(
+            f"a Parquet part is damaged: {error}", "`fleetrank results verify` names it"
+        ) from error
 
 
 def _open_ranges(parts: list[Part]) -> Iterator[tuple[int, int]]:
@@ -161,10 +180,10 @@ def _read_part(path: Path) -> pl.DataFrame:
 
 def _height(path: Path) -> int:
     try:
-        frame = pl.scan_parquet(path, hive_partitioning=False).select(pl.len()).collect()
+        scan = pl.scan_parquet(path, hive_partitioning=False)
+        return int(scan.select(pl.len()).collect().item())
     except (pl.exceptions.PolarsError, OSError) as error:
         raise _damaged(path) from error
-    return int(frame.item())
 
 
 def _damaged(path: Path) -> StoreError:

@@ -1,6 +1,7 @@
 """The results folder: journals, Parquet parts and the record of each sweep."""
 
 import json
+import logging
 import re
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -13,6 +14,8 @@ from orchestrator.errors import NewerSchemaError, NothingToDoError, StoreError, 
 from orchestrator.store.durable import replace_file
 from orchestrator.store.journal import Journal
 from orchestrator.store.lease import sweep_lease
+
+_log = logging.getLogger(__name__)
 
 _SWEEP_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 RepeatKey = tuple[str, int]
@@ -140,7 +143,12 @@ class ResultStore:
         """Seconds one good repeat took on average, by cell key, over all sweeps."""
         from orchestrator.store.parts import repeat_seconds  # noqa: PLC0415 - as in publish
 
-        return repeat_seconds([self.parts_folder(sweep_id) for sweep_id in self.sweep_ids()])
+        try:
+            return repeat_seconds([self.parts_folder(sweep_id) for sweep_id in self.sweep_ids()])
+        except StoreError as error:
+            # An estimate is not worth refusing a sweep for.
+            _log.warning("no estimate from earlier sweeps: %s", error)
+            return {}
 
     def parts_folder(self, sweep_id: str) -> Path:
         """Where the Parquet parts of a sweep lie."""

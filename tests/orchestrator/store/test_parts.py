@@ -11,8 +11,8 @@ from orchestrator.store.parts import (
     compact_parts,
     publish_parts,
     read_rows,
+    read_sweeps,
     repeat_seconds,
-    scan_parts,
     to_frame,
 )
 
@@ -179,4 +179,14 @@ def test_history_is_the_mean_length_of_good_repeats(tmp_path, new_row) -> None:
     )
     assert repeat_seconds([tmp_path]) == {"0123456789abcdef": 4.0}
     assert repeat_seconds([tmp_path / "none"]) == {}
-    assert scan_parts([]).collect().is_empty()
+
+
+def test_times_of_any_iso_length_are_utc(new_row) -> None:
+    texts = ["2026-01-02T03:04:05+00:00", "2026-01-02T05:04:05.5+02:00", "2026-01-02T03:04:05Z"]
+    frame = to_frame([new_row(started_utc=text) for text in [*texts, "2026-01-02T03:04:05"]])
+    seconds = frame["started_utc"].dt.epoch("ms").to_list()
+    assert [value - seconds[0] for value in seconds] == [0, 500, 0, 0]
+
+
+def test_no_sweep_is_an_empty_table() -> None:
+    assert dict(read_sweeps([]).schema) == SCHEMA

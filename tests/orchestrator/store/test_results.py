@@ -5,7 +5,7 @@ import pytest
 
 from analysis.columns import SCHEMA_VERSION
 from orchestrator.errors import NewerSchemaError, NothingToDoError, StoreError, UsageError
-from orchestrator.store.parts import read_rows
+from orchestrator.store.parts import read_rows, read_sweeps
 from orchestrator.store.results import ResultStore
 
 SWEEP_ID = "quick-20260102T030405-0a1b"
@@ -112,3 +112,13 @@ def test_publishing_makes_parquet_of_the_journal(store, new_row) -> None:
     assert [row["repeat"] for row in read_rows(store.parts_folder(SWEEP_ID))] == [0, 1]
     assert store.compact(SWEEP_ID) == 1
     assert store.history() == {"0123456789abcdef": 2.0}
+
+
+def test_a_damaged_part_costs_the_estimate_and_nothing_else(store, new_row) -> None:
+    _append(store, new_row())
+    store.publish(SWEEP_ID)
+    (part,) = store.parts_folder(SWEEP_ID).iterdir()
+    part.write_bytes(b"PAR1 damaged")
+    assert store.history() == {}
+    with pytest.raises(StoreError, match="damaged"):
+        read_sweeps([store.parts_folder(SWEEP_ID)])
