@@ -1,0 +1,124 @@
+"""How sure a rank correlation is: resampling of models, permutation, many pairs at once."""
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from analysis.ranking import Floats, average_ranks, block_size, correlation, require_finite
+
+MIN_MODELS_FOR_INTERVAL = 9
+"""Resamples of fewer models repeat so much that the interval's coverage is no longer known."""
+MAX_MODELS_FOR_EXACT = 8
+"""8! = 40,320 orders are still enumerated; beyond, permutations are drawn."""
+
+
+def resample_counts(n_models: int, draws: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    """How often each model is drawn in each resample, (draws, n_models); rows sum to n_models."""
+    return rng.multinomial(n_models, np.full(n_models, 1 / n_models), size=draws)
+
+
+def bootstrap_spearman(values: Floats, counts: npt.NDArray[np.int64]) -> Iterator[Floats]:
+    """Spearman's rho of (n_models, n_platforms) in every resample of `counts`.
+
+    Ranks are taken anew inside each resample, where a model drawn twice ties with itself. Yields
+    blocks (some draws, n_platforms, n_platforms); NaN where a resample is constant.
+    """
+    step = block_size(*values.shape)
+    for start in range(0, counts.shape[0], step):
+        some = counts[start : start + step]
+        yield _weighted_correlation(counted_ranks(values, some), some.astype(np.float64))
+
+
+def counted_ranks(values: Floats, counts: npt.NDArray[np.int64]) -> Floats:
+    """Average ranks of each model when it is present `counts` times.
+
+    From (n_models, n_platforms) and (draws, n_models) to (draws, n_models, n_platforms). Sorting
+    once per platform serves all draws: the rank follows from cumulative counts.
+    """
+    require_finite(values)
+    ranks = np.empty((*counts.shape, values.shape[1]))
+    for column in range(values.shape[1]):
+        order = np.argsort(values[:, column], kind="stable")
+        in_order = values[order, column]
+        is_first = np.append(True, in_order[1:] != in_order[:-1])
+        group = np.cumsum(is_first) - 1
+        totals = np.add.reduceat(counts[:, order], np.flatnonzero(is_first), axis=1)
+        before = np.cumsum(totals, axis=1) - totals
+        ranks[:, order, column] = (before + (totals + 1) / 2)[:, group]
+    return ranks
+
+
+def _weighted_correlation(ranks: Floats, weights: Floats) -> Floats:
+    """Pearson's correlation over models (draws, n, p), each counted `weights` (draws, n) times."""
+    total = weights.sum(axis=1)[:, None, None]
+    mean = (weights[:, :, None] * ranks).sum(axis=1, keepdims=True) / total
+    centred = np.sqrt(weights)[:, :, None] * (ranks - mean)
+    squares = (centred**2).sum(axis=1)
+    # A resample of one value leaves rounding dust; any real spread of ranks is far above it.
+    norm = np.where(squares > 1e-9, np.sqrt(squares), np.nan)
+    scaled = centred / norm[:, None, :]
+    clipped: Floats = np.clip(np.swapaxes(scaled, 1, 2) @ scaled, -1.0, 1.0)
+    return clipped
+
+
+def percentile_interval(draws: Floats, level: float = 0.95) -> tuple[Floats, Floats]:
+    """Percentile interval over the first axis of (draws, ...); undefined draws are left out.
+
+    NaN where no draw is defined. Source: Efron and Tibshirani 1993, chapter 13.
+    """
+    tail = (1 - level) / 2
+    undefined = np.isnan(draws)
+    if not undefined.any():
+        low, high = np.quantile(draws, [tail, 1 - tail], axis=0)
+        return low, high
+    nowhere = undefined.all(axis=0)
+    filled = np.where(nowhere, 0.0, draws)
+    low, high = np.nanquantile(filled, [tail, 1 - tail], axis=0)
+    return np.where(nowhere, np.nan, low), np.where(nowhere, np.nan, high)
+
+
+def permutation_p(values: Floats, draws: int, rng: np.random.Generator) -> Floats:
+    """Two-sided p of Spearman's rho between all columns of (n_models, n_platforms).
+
+    The models of one side are permuted against the other: all orders for up to 8 models, else
+    `draws` random ones with p = (b + 1) / (draws + 1). NaN where a column is constant.
+    Source: Phipson and Smyth 2010 for the added one.
+    """
+    n_models = values.shape[0]
+    ranks = average_ranks(values)
+    observed = correlation(ranks)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        centred = ranks - ranks.mean(axis=0)
+        scaled = centred / np.sqrt((centred**2).sum(axis=0))
+    # Equal rhos differ by rounding; two unequal rhos of n models by far more than this.
+    least = np.abs(observed) - 1e-9
+    is_exact = n_models <= MAX_MODELS_FOR_EXACT
+    hits = np.zeros_like(observed)
+    for order in _orders(n_models, draws, rng):
+        hits += np.abs(scaled.T @ scaled[order]) >= least
+    p = hits / math.factorial(n_models) if is_exact else (hits + 1) / (draws + 1)
+    # Permuting either side is the same test; drawn permutations make them differ by chance.
+    p = np.maximum(p, p.T)
+    return np.where(np.isnan(observed), np.nan, p)
+
+
+def _orders(n_models: int, draws: int, rng: np.random.Generator) -> Iterator[npt.NDArray[np.int64]]:
+    if n_models <= MAX_MODELS_FOR_EXACT:
+        for order in itertools.permutations(range(n_models)):
+            yield np.array(order)
+    else:
+        for _ in range(draws):
+            yield rng.permutation(n_models)
+
+
+def adjust_p(p_values: Sequence[float | None]) -> list[float | None]:
+    """Benjamini-Hochberg over all that are known; an unknown p stays `None`."""
+    known = [p for p in p_values if p is not None]
+    if not known:
+        return [None] * len(p_values)
+    adjusted = iter(stats.false_discovery_control(known, method="bh").tolist())
+    return [None if p is None else next(adjusted) for p in p_values]

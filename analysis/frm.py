@@ -1,0 +1,76 @@
+"""The compound measure FRM, and what its rank correlation is worth without any latency signal."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from analysis.ranking import Floats, average_ranks, block_size, correlation, require_finite
+
+NULL_DRAWS = 1000
+"""Latency permutations behind a null; p-values then reach down to 0.001."""
+MIN_NULL_DRAWS = 200
+"""Fewer leave the 95th percentile of the null to ten draws or less."""
+
+
+def ratios(values: Floats, reference: int | None = None) -> Floats:
+    """Each model's value over the geometric mean over models (first axis), same shape.
+
+    With `reference`, over that model's value instead.
+
+    Raises:
+        ValueError: a value is not above 0; take that model out.
+    """
+    logs = _logs(values)
+    base = logs.mean(axis=0) if reference is None else logs[reference]
+    over_base: Floats = np.exp(logs - base)
+    return over_base
+
+
+def frm(flops: Floats, latency: Floats, memory: Floats, reference: int | None = None) -> Floats:
+    """(ratio_flops x ratio_latency x ratio_memory)^(1/3) of (n_models, n_platforms) each.
+
+    `flops` is (n_models,). On one platform its ranks are those of the plain product.
+
+    Raises:
+        ValueError: a component is not above 0; take that model out.
+    """
+    product = ratios(flops, reference)[:, None] * ratios(latency, reference)
+    root: Floats = np.cbrt(product * ratios(memory, reference))
+    return root
+
+
+def null_spearman(
+    rest: Floats, latency: Floats, draws: int, rng: np.random.Generator
+) -> Iterator[Floats]:
+    """Spearman's rho of rest x latency when latency carries no information.
+
+    Latencies are permuted over the models, independently on every platform, while `rest` (FLOPs
+    x memory for FRM, ones for latency alone) stays. From (n_models, n_platforms) twice to blocks
+    (some draws, n_platforms, n_platforms), `draws` in all; NaN where a column is constant.
+    """
+    log_rest, log_latency = _logs(rest), _logs(latency)
+    step = block_size(*log_rest.shape)
+    for start in range(0, draws, step):
+        shape = (min(step, draws - start), *log_rest.shape)
+        permuted = rng.permuted(np.broadcast_to(log_latency, shape), axis=1)
+        yield correlation(average_ranks(log_rest + permuted))
+
+
+def headroom(rho: float, null: float) -> float | None:
+    """(rho - null) / (1 - null): the share of what the null leaves open; `None` at a null of 1."""
+    return None if null >= 1 else (rho - null) / (1 - null)
+
+
+def null_p(rho: Floats | float, null: Floats) -> Floats:
+    """One-sided p of `rho` (...) against null draws (draws, ...): (b + 1) / (draws + 1)."""
+    reached = (null >= rho - 1e-9).sum(axis=0)
+    p: Floats = (reached + 1) / (null.shape[0] + 1)
+    return np.where(np.isnan(rho), np.nan, p)
+
+
+def _logs(values: Floats) -> Floats:
+    require_finite(values)
+    if (values <= 0).any():
+        raise ValueError("a ratio needs values above 0: take out models that have none")
+    logs: Floats = np.log(values)
+    return logs

@@ -1,0 +1,130 @@
+"""Rank agreement averaged over many pairs, between two tiers of devices for example."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.bootstrap import (
+    MIN_MODELS_FOR_INTERVAL,
+    bootstrap_spearman,
+    percentile_interval,
+    resample_counts,
+)
+from analysis.frm import headroom, null_p
+from analysis.pairs import Block, Draws, Pair, block_rng, blocks, draws_for, null_draws
+from analysis.panel import Measure
+from analysis.ranking import MIN_MODELS, Floats, spearman_matrix
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeanFigures:
+    """A mean over pairs of platforms; `None` has its `reason`.
+
+    Attributes:
+        n_models: fewest models that any pair has in common.
+        n_pairs, n_clusters: pairs of platforms, and of device models, that have a rho.
+        low, high: 95 % percentile bootstrap; each resample of models serves all pairs.
+        std_over_pairs: spread of the clusters' means; no uncertainty of `rho`.
+        p_value: one-sided, against the null.
+    """
+
+    n_models: int
+    n_pairs: int
+    n_clusters: int = 0
+    rho: float | None = None
+    low: float | None = None
+    high: float | None = None
+    std_over_pairs: float | None = None
+    p_value: float | None = None
+    null_mean: float | None = None
+    null_p95: float | None = None
+    headroom: float | None = None
+    reason: str | None = None
+
+
+def mean_figures(
+    measure: Measure, pairs: Sequence[Pair], clusters: Sequence[str], seed: int
+) -> MeanFigures:
+    """Averages rho inside each cluster first, then over clusters.
+
+    `clusters` names the pair of device models behind each pair, so that a device model with many
+    units or settings counts once.
+    """
+    parts = list(blocks(np.isfinite(measure.values), pairs))
+    rho = _rhos(measure, parts, len(pairs))
+    fewest = min((part.models.size for part in parts), default=0)
+    if np.isnan(rho).all():
+        return MeanFigures(n_models=fewest, n_pairs=0, reason="no pair of platforms has a rho")
+    weights, spread, n_clusters = _weights(rho, clusters)
+    mean = float(np.nansum(weights * rho))
+    used = [part for part in parts if weights[part.where].any()]
+    fewest = min(part.models.size for part in used)
+    draws = draws_for(len({column for part in used for column in part.columns.tolist()}))
+    low, high = _interval(measure, used, weights, draws, seed)
+    null = sum(_weighted(null_draws(measure, part, draws, seed), part, weights) for part in used)
+    null_mean = float(np.mean(null))
+    return MeanFigures(
+        n_models=fewest,
+        n_pairs=int(np.isfinite(rho).sum()),
+        n_clusters=n_clusters,
+        rho=mean,
+        low=low,
+        high=high,
+        std_over_pairs=spread,
+        p_value=float(null_p(mean, np.asarray(null))),
+        null_mean=null_mean,
+        null_p95=float(np.quantile(null, 0.95)),
+        headroom=headroom(mean, null_mean),
+        reason=None if low is not None else _why_no_interval(fewest),
+    )
+
+
+def _rhos(measure: Measure, parts: Iterable[Block], n_pairs: int) -> Floats:
+    rho = np.full(n_pairs, np.nan)
+    for part in parts:
+        if part.models.size >= MIN_MODELS:
+            values = measure.values[np.ix_(part.models, part.columns)]
+            rho[part.where] = spearman_matrix(values)[part.source, part.target]
+    return rho
+
+
+def _weights(rho: Floats, clusters: Sequence[str]) -> tuple[Floats, float | None, int]:
+    """Each pair's share in the mean, the standard deviation over clusters, and their number."""
+    known = np.isfinite(rho)
+    names, member = np.unique(np.array(clusters)[known], return_inverse=True)
+    sizes = np.bincount(member)
+    weights = np.zeros(rho.size)
+    weights[known] = 1 / (sizes[member] * names.size)
+    means = np.bincount(member, weights=rho[known]) / sizes
+    spread = float(np.std(means, ddof=1)) if names.size > 1 else None
+    return weights, spread, names.size
+
+
+def _interval(
+    measure: Measure, parts: Sequence[Block], weights: Floats, draws: Draws, seed: int
+) -> tuple[float | None, float | None]:
+    if min(part.models.size for part in parts) < MIN_MODELS_FOR_INTERVAL:
+        return None, None
+    union = np.unique(np.concatenate([part.models for part in parts]))
+    rng = block_rng(measure, parts[0], seed, "joint bootstrap")
+    counts = resample_counts(union.size, draws.bootstrap, rng)
+    total = np.zeros(draws.bootstrap)
+    for part in parts:
+        values = measure.values[np.ix_(part.models, part.columns)]
+        mine = counts[:, np.searchsorted(union, part.models)]
+        rhos = (block[:, part.source, part.target] for block in bootstrap_spearman(values, mine))
+        total += _weighted(rhos, part, weights)
+    low, high = percentile_interval(total)
+    return float(low), float(high)
+
+
+def _weighted(rhos: Iterator[Floats], part: Block, weights: Floats) -> Floats:
+    """Sum over the block's pairs of weight x rho, (draws,); a pair without weight is left out."""
+    share = weights[part.where]
+    has_share = share > 0
+    return np.concatenate([some[:, has_share] @ share[has_share] for some in rhos])
+
+
+def _why_no_interval(fewest: int) -> str:
+    return f"no interval: {fewest} models in a pair, at least {MIN_MODELS_FOR_INTERVAL} needed"

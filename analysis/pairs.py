@@ -1,0 +1,192 @@
+"""How far a ranking on one platform is that on another: figures of many pairs at once."""
+
+import math
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.bootstrap import (
+    MIN_MODELS_FOR_INTERVAL,
+    bootstrap_spearman,
+    percentile_interval,
+    permutation_p,
+    resample_counts,
+)
+from analysis.frm import headroom, null_p, null_spearman
+from analysis.panel import Measure
+from analysis.ranking import (
+    MIN_MODELS,
+    Floats,
+    kendall_matrix,
+    spearman_matrix,
+)
+
+Pair = tuple[int, int]
+"""Column numbers of source and target."""
+
+_FEW_PLATFORMS = 50
+"""Up to here a pair costs little, and draws are many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draws:
+    """How many random draws stand behind the figures."""
+
+    bootstrap: int
+    permutation: int
+    null: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairFigures:
+    """Rank agreement over the models two platforms have in common; `None` has its `reason`.
+
+    Attributes:
+        low, high: 95 % percentile bootstrap over models; `None` below 9 of them.
+        p_value: latency alone: two-sided permutation test; FRM: one-sided against its null.
+        null_mean, null_p95: rho when latencies are permuted on every platform.
+        headroom: (rho - null_mean) / (1 - null_mean).
+    """
+
+    n_models: int
+    rho: float | None = None
+    tau_b: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p_value: float | None = None
+    null_mean: float | None = None
+    null_p95: float | None = None
+    headroom: float | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """Pairs that share the same common models.
+
+    Attributes:
+        where: positions of its pairs in the caller's sequence.
+        models: row numbers of the common models.
+        columns: platforms that occur; `source` and `target` count within them.
+    """
+
+    where: npt.NDArray[np.int64]
+    models: npt.NDArray[np.int64]
+    columns: npt.NDArray[np.int64]
+    source: npt.NDArray[np.int64]
+    target: npt.NDArray[np.int64]
+
+
+def draws_for(n_platforms: int) -> Draws:
+    """Many draws for few platforms; never fewer than 200 behind a null."""
+    if n_platforms <= _FEW_PLATFORMS:
+        return Draws(bootstrap=1000, permutation=9999, null=1000)
+    return Draws(bootstrap=400, permutation=999, null=200)
+
+
+def blocks(present: npt.NDArray[np.bool_], pairs: Sequence[Pair]) -> Iterator[Block]:
+    """Groups pairs by the models present (n_models, n_platforms) on both sides.
+
+    Ranks are taken inside the pair; where nothing is missing, one block holds all pairs and the
+    platforms are ranked once.
+    """
+    if not pairs:
+        return
+    sides = np.array(pairs, dtype=np.int64)
+    packed = np.packbits(present, axis=0)
+    common = (packed[:, sides[:, 0]] & packed[:, sides[:, 1]]).T
+    patterns, member = np.unique(common, axis=0, return_inverse=True)
+    for number, pattern in enumerate(patterns):
+        where = np.flatnonzero(member.reshape(-1) == number)
+        columns, inside = np.unique(sides[where], return_inverse=True)
+        inside = inside.reshape(-1, 2)
+        mask = np.unpackbits(pattern, count=present.shape[0]).astype(np.bool_)
+        yield Block(
+            where=where,
+            models=np.flatnonzero(mask),
+            columns=columns,
+            source=inside[:, 0],
+            target=inside[:, 1],
+        )
+
+
+def pair_figures(measure: Measure, pairs: Sequence[Pair], seed: int) -> list[PairFigures]:
+    """Figures of every pair, in the order given."""
+    values = measure.values
+    figures: list[PairFigures] = [PairFigures(n_models=0)] * len(pairs)
+    for block in blocks(np.isfinite(values), pairs):
+        for position, figure in zip(block.where, _block_figures(measure, block, seed), strict=True):
+            figures[position] = figure
+    return figures
+
+
+def _block_figures(measure: Measure, block: Block, seed: int) -> list[PairFigures]:
+    n_models = block.models.size
+    if n_models < MIN_MODELS:
+        reason = f"{n_models} models in common, at least {MIN_MODELS} needed"
+        return [PairFigures(n_models=n_models, reason=reason)] * block.where.size
+    values = measure.values[np.ix_(block.models, block.columns)]
+    at = (block.source, block.target)
+    rho, tau = spearman_matrix(values)[at], kendall_matrix(values)[at]
+    draws = draws_for(block.columns.size)
+    low, high = _intervals(values, block, draws, block_rng(measure, block, seed, "bootstrap"))
+    null = np.concatenate(list(null_draws(measure, block, draws, seed)))
+    if measure.name == "latency":
+        rng = block_rng(measure, block, seed, "permutation")
+        p = permutation_p(values, draws.permutation, rng)[at]
+    else:
+        p = null_p(rho, null)
+    means = null.mean(axis=0)
+    p95 = np.quantile(null, 0.95, axis=0)
+    rows = np.column_stack([rho, tau, low, high, p, means, p95]).tolist()
+    return [_figures(n_models, row) for row in rows]
+
+
+def _figures(n_models: int, row: Sequence[float]) -> PairFigures:
+    rho, tau, low, high, p, mean, p95 = (None if math.isnan(value) else value for value in row)
+    if rho is None:
+        return PairFigures(n_models=n_models, reason="all models are equal on one side")
+    reason = None
+    if low is None:
+        reason = f"no interval: {n_models} models, at least {MIN_MODELS_FOR_INTERVAL} needed"
+    return PairFigures(
+        n_models=n_models,
+        rho=rho,
+        tau_b=tau,
+        low=low,
+        high=high,
+        p_value=p,
+        null_mean=mean,
+        null_p95=p95,
+        headroom=None if mean is None else headroom(rho, mean),
+        reason=reason,
+    )
+
+
+def null_draws(measure: Measure, block: Block, draws: Draws, seed: int) -> Iterator[Floats]:
+    """Rho of the block's pairs with permuted latencies, in blocks (some draws, n_pairs)."""
+    grid = np.ix_(block.models, block.columns)
+    rng = block_rng(measure, block, seed, "null")
+    for rhos in null_spearman(measure.rest[grid], measure.latency[grid], draws.null, rng):
+        yield rhos[:, block.source, block.target]
+
+
+def block_rng(measure: Measure, block: Block, seed: int, purpose: str) -> np.random.Generator:
+    """A stream of its own for every purpose, so that no figure depends on how many came before."""
+    models = zlib.crc32(block.models.tobytes())
+    return np.random.default_rng([seed, models, zlib.crc32(f"{measure.name}/{purpose}".encode())])
+
+
+def _intervals(
+    values: Floats, block: Block, draws: Draws, rng: np.random.Generator
+) -> tuple[Floats, Floats]:
+    n_models = values.shape[0]
+    if n_models < MIN_MODELS_FOR_INTERVAL:
+        nothing = np.full(block.where.size, np.nan)
+        return nothing, nothing
+    counts = resample_counts(n_models, draws.bootstrap, rng)
+    picked = [rhos[:, block.source, block.target] for rhos in bootstrap_spearman(values, counts)]
+    return percentile_interval(np.concatenate(picked))

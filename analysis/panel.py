@@ -1,0 +1,142 @@
+"""From rows to arrays: models down, platforms across, both sorted by name."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from analysis.comparable import EQUAL_INSIDE_PLATFORM, comparable_cells
+from analysis.ranking import Floats
+from analysis.scope import select_cells
+from analysis.tables import Selection
+
+PLATFORM_FACTS = (
+    "device", "device_model", "tier", "runtime", "precision", "batch", "threads",
+    *EQUAL_INSIDE_PLATFORM,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """Measured values as arrays; NaN stands for missing and is masked before any statistic.
+
+    Attributes:
+        models: names, (n_models,).
+        platforms: one row per platform with `platform_key` and `PLATFORM_FACTS`.
+        latency, memory: (n_models, n_platforms).
+        flops, accuracy: (n_models,).
+        notes: what the reader of any table made from it has to know.
+    """
+
+    models: tuple[str, ...]
+    platforms: pl.DataFrame
+    latency: Floats
+    memory: Floats
+    flops: Floats
+    accuracy: Floats
+    notes: tuple[str, ...]
+
+    @property
+    def keys(self) -> list[str]:
+        """The platform keys in column order."""
+        return self.platforms["platform_key"].to_list()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """Something to rank models by: rest x latency, (n_models, n_platforms) each, NaN missing.
+
+    Attributes:
+        rest: what stays when latencies are permuted; ones for latency alone.
+    """
+
+    name: str
+    rest: Floats
+    latency: Floats
+
+    @property
+    def values(self) -> Floats:
+        """What ranks the models; logarithms, so that products neither overflow nor lose digits."""
+        values: Floats = np.log(self.rest) + np.log(self.latency)
+        return values
+
+
+def make_panel(frame: pl.LazyFrame, selection: Selection) -> Panel:
+    """Selected, comparable cells as arrays.
+
+    Raises:
+        NoDataError: nothing fits the selection.
+        NotComparableError: no platform holds comparable rows.
+    """
+    scope = select_cells(frame, selection)
+    cells, notes = comparable_cells(scope.cells)
+    models = cells["identity"].unique().sort()
+    platforms = (
+        cells.group_by("platform_key")
+        .agg(pl.col(name).drop_nulls().sort().first() for name in PLATFORM_FACTS)
+        .sort("platform_key")
+    )
+    row = _positions(models, cells["identity"])
+    column = _positions(platforms["platform_key"], cells["platform_key"])
+    return Panel(
+        models=tuple(models),
+        platforms=platforms,
+        latency=_matrix(cells, "latency_ns", row, column),
+        memory=_matrix(cells, "peak_memory_bytes", row, column),
+        flops=_per_model(cells, "flops", models),
+        accuracy=_per_model(cells, "accuracy_top1", models),
+        notes=(*scope.notes, *notes),
+    )
+
+
+def measures(panel: Panel) -> tuple[Measure, Measure]:
+    """Latency alone and FRM, in this order; a value of 0 or less has no ratio and is missing."""
+    latency = _positive(panel.latency)
+    rest = _positive(panel.memory) * _positive(panel.flops)[:, None]
+    return (
+        Measure(name="latency", rest=np.ones_like(latency), latency=latency),
+        Measure(name="frm", rest=rest, latency=latency),
+    )
+
+
+def incomplete_notes(panel: Panel) -> tuple[str, ...]:
+    """How many (model, platform) lack a component of FRM, by component."""
+    measured = np.isfinite(panel.latency)
+    lacking = {
+        "FLOPs above 0": np.isnan(_positive(panel.flops))[:, None] & measured,
+        "a peak memory above 0": np.isnan(_positive(panel.memory)) & measured,
+    }
+    return tuple(
+        f"Dropped from FRM: {int(mask.sum())} of {int(measured.sum())} values without {what}."
+        for what, mask in lacking.items()
+        if mask.any()
+    )
+
+
+def _positive(values: Floats) -> Floats:
+    return np.where(values > 0, values, np.nan)
+
+
+def _positions(names: pl.Series, values: pl.Series) -> npt.NDArray[np.int64]:
+    lookup = {name: position for position, name in enumerate(names)}
+    return np.array([lookup[value] for value in values], dtype=np.int64)
+
+
+def _matrix(
+    cells: pl.DataFrame,
+    name: str,
+    row: npt.NDArray[np.int64],
+    column: npt.NDArray[np.int64],
+) -> Floats:
+    matrix = np.full((row.max() + 1, column.max() + 1), np.nan)
+    matrix[row, column] = cells[name].cast(pl.Float64).to_numpy()
+    return matrix
+
+
+def _per_model(cells: pl.DataFrame, name: str, models: pl.Series) -> Floats:
+    known = cells.group_by("identity").agg(pl.col(name).drop_nulls().sort().first())
+    in_order = models.to_frame("identity").join(
+        known, on="identity", how="left", maintain_order="left"
+    )
+    return in_order[name].cast(pl.Float64).to_numpy().astype(np.float64)
