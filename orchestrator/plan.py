@@ -53,16 +53,8 @@ def make_plan(
     skipped: dict[str, SkippedCell] = {}
     for device, card in itertools.product(_select_devices(spec, devices), models):
         for execution in executions(spec):
-            request = _request(spec, card, execution)
-            platform = platform_key(device.name, execution)
-            cell = Cell(
-                cell_key=cell_key(request, weights_id(card, request.weights), platform),
-                platform_key=platform,
-                device=device.name,
-                export=request,
-                execution=execution,
-            )
-            reason = _why_not_here(card, request) or why_unsupported(device.name, execution)
+            cell = _cell(spec, card, device.name, execution)
+            reason = _why_not_here(card, cell.export) or why_unsupported(device.name, execution)
             if reason is None:
                 cells[cell.cell_key] = cell
             else:
@@ -185,6 +177,18 @@ def _unknown(spec: SweepSpec, key: str, what: str, word: str, choices: Sequence[
     return UsageError(
         f"sweep '{spec.name}', key '{key}': there is no {what} '{word}'",
         f"did you mean '{guess}'?" if guess else "`fleetrank models list` shows all",
+    )
+
+
+def _cell(spec: SweepSpec, card: ModelCard, device: str, execution: Execution) -> Cell:
+    request = _request(spec, card, execution)
+    platform = platform_key(device, execution)
+    return Cell(
+        cell_key=cell_key(request, weights_id(card, request.weights), platform),
+        platform_key=platform,
+        device=device,
+        export=request,
+        execution=execution,
     )
 
 

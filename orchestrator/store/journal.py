@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from analysis.columns import ROW_KEY, SCHEMA_VERSION
+from analysis.columns import ROW_KEY, SCHEMA, SCHEMA_VERSION
 from orchestrator.errors import NewerSchemaError
 from orchestrator.keys import canonical_json
 from orchestrator.store.durable import store_error, sync_folder
@@ -131,11 +131,15 @@ class Journal:
     def _open(self) -> int:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-        end = os.lseek(descriptor, 0, os.SEEK_END)
-        if end and os.pread(descriptor, 1, end - 1) != b"\n":
-            # The last writer died in the middle of a line: what it left gets a line of its own.
-            os.write(descriptor, b"\n")
-        sync_folder(self.path.parent)
+        try:
+            end = os.lseek(descriptor, 0, os.SEEK_END)
+            if end and os.pread(descriptor, 1, end - 1) != b"\n":
+                # The last writer died in the middle of a line: its half gets a line of its own.
+                os.write(descriptor, b"\n")
+            sync_folder(self.path.parent)
+        except OSError:
+            os.close(descriptor)
+            raise
         return descriptor
 
 
@@ -146,7 +150,7 @@ def _parse(line: bytes, number: int, path: Path) -> Row | JournalProblem:
         is_torn = not line.endswith(b"\n")
         reason = "half a row, its writer died" if is_torn else "not JSON"
         return JournalProblem(line=number, reason=reason)
-    if not isinstance(row, dict) or any(row.get(name) is None for name in ROW_KEY):
+    if not (isinstance(row, dict) and _has_key(row)):
         return JournalProblem(line=number, reason="not a row of the table")
     version = row.get("schema_version")
     if isinstance(version, int) and version > SCHEMA_VERSION:
@@ -156,3 +160,9 @@ def _parse(line: bytes, number: int, path: Path) -> Row | JournalProblem:
             "use the newer fleetrank that wrote it",
         )
     return row
+
+
+def _has_key(row: Row) -> bool:
+    return all(
+        type(row.get(name)) is (int if SCHEMA[name].is_integer() else str) for name in ROW_KEY
+    )

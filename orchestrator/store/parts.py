@@ -14,7 +14,7 @@ from pathlib import Path
 
 import polars as pl
 
-from analysis.columns import SCHEMA
+from analysis.columns import ROW_KEY, SCHEMA
 from orchestrator.errors import StoreError
 from orchestrator.store.durable import replace_file
 from orchestrator.translate import Row
@@ -25,6 +25,8 @@ ROWS_PER_PART = 2000
 _PARTS = f"part-{'[0-9]' * 8}.parquet"
 
 _STAMPS = [name for name, dtype in SCHEMA.items() if isinstance(dtype, pl.Datetime)]
+
+_DOES_NOT_FIT = (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,13 +44,23 @@ def to_frame(rows: Iterable[Row]) -> pl.DataFrame:
     Raises:
         StoreError: a value does not fit its column.
     """
+    records = list(rows)
     try:
-        return pl.DataFrame([_typed(row) for row in rows], schema=SCHEMA)
-    except (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError) as error:
+        return pl.DataFrame([_typed(row) for row in records], schema=SCHEMA)
+    except _DOES_NOT_FIT as error:
+        keys = [{name: row.get(name) for name in ROW_KEY} for row in records if not _fits(row)]
         raise StoreError(
-            f"a journal row does not fit the table: {error}",
-            "mend or delete that line of the journal; the other rows are kept",
+            f"rows of the journal do not fit the table: {keys}: {error}",
+            "mend or delete their lines in the journal; the other rows are kept",
         ) from error
+
+
+def _fits(row: Row) -> bool:
+    try:
+        pl.DataFrame([_typed(row)], schema=SCHEMA)
+    except _DOES_NOT_FIT:
+        return False
+    return True
 
 
 def _typed(row: Row) -> Row:

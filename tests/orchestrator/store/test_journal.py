@@ -64,7 +64,14 @@ def test_a_row_torn_anywhere_never_comes_back_changed(path, new_row, n_cut) -> N
 
 @pytest.mark.parametrize(
     "garbage",
-    [b"garbage\n", b"\xff\xfe\x00\n", b"[1, 2]\n", b'{"cell_key": null}\n', b"[" * 100_000 + b"\n"],
+    [
+        b"garbage\n",
+        b"\xff\xfe\x00\n",
+        b"[1, 2]\n",
+        b'{"cell_key": null}\n',
+        b'{"sweep_id":"s","cell_key":"c","repeat":"x","attempt":0}\n',
+        b"[" * 100_000 + b"\n",
+    ],
 )
 def test_a_foreign_line_is_reported_with_its_number_and_kept(path, new_row, garbage) -> None:
     with Journal(path) as journal:

@@ -46,10 +46,11 @@ def test_a_column_that_an_older_row_lacks_is_null(new_row) -> None:
 
 
 def test_a_value_that_does_not_fit_its_column_is_an_error(new_row) -> None:
-    with pytest.raises(StoreError, match="does not fit"):
-        to_frame([new_row(load_ns="soon")])
-    with pytest.raises(StoreError, match="does not fit"):
-        to_frame([new_row(started_utc="soon")])
+    for wrong in ({"load_ns": "soon"}, {"started_utc": "soon"}, {"load_ns": 2**70}):
+        with pytest.raises(StoreError, match="do not fit") as caught:
+            to_frame([new_row(), new_row(repeat=7, **wrong)])
+        assert "'repeat': 7" in caught.value.message
+        assert "'repeat': 0" not in caught.value.message
 
 
 def test_parts_hold_each_row_once_however_often_they_are_published(tmp_path, new_row) -> None:
