@@ -187,13 +187,18 @@ def _finish(
         f"Seed {selection.seed}: {draws.bootstrap} resamples, {draws.permutation} permutations, "
         f"{draws.null} draws of the null."
     )
-    hidden = () if is_listed else (
-        f"{count_of(len(pairs), 'pair')} of platforms are not listed (over {MAX_LISTED_PAIRS}): "
-        "narrow with --source or --target.",
-    )  # fmt: skip
+    hidden = () if is_listed else (unlisted(pairs),)
     frame = pl.DataFrame(rows, schema=_SCHEMA)
     notes = (*panel.notes, *incomplete_notes(panel), *hidden, note, *_MEANING, drawn)
     return Table(title=title, frame=frame, notes=notes)
+
+
+def unlisted(pairs: Sequence[Pair]) -> str:
+    """Says that there are too many pairs to list, and how to see some."""
+    return (
+        f"{count_of(len(pairs), 'pair')} of platforms are not listed (over {MAX_LISTED_PAIRS}): "
+        "narrow with --source or --target."
+    )
 
 
 def _pair_rows(panel: Panel, measure: Measure, pairs: Sequence[Pair], seed: int) -> list[Row]:
