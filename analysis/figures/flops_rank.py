@@ -96,8 +96,8 @@ def draw_flops_rank(panel: RankPanel) -> Spec:
     # Names at the right edge would be cut: there they stand to the left of their points.
     left = base.transform_filter(f"datum.is_shifted && datum.flops_rank > {panel.n * 0.6}")
     right = base.transform_filter(f"datum.is_shifted && datum.flops_rank <= {panel.n * 0.6}")
-    names = [
-        part.mark_text(align=align, dx=dx, baseline="middle").encode(text="model:N")
-        for part, align, dx in ((left, "right", -8), (right, "left", 8))
-    ]
+    names = (
+        left.mark_text(align="right", dx=-8, baseline="middle").encode(text="model:N"),
+        right.mark_text(align="left", dx=8, baseline="middle").encode(text="model:N"),
+    )
     return finish(alt.layer(band, dots, *names), height=_HEIGHT)

@@ -7,14 +7,15 @@ import polars as pl
 
 from analysis.figures.labels import models_by_latency, platform_labels
 from analysis.figures.theme import (
-    ROW_HEIGHT,
     Point,
     Spec,
     family_colour,
     family_shape,
     finish,
     inline,
+    log_ticks,
     row_scale,
+    rows_height,
 )
 
 NS_PER_MS = 1e6
@@ -121,7 +122,7 @@ def draw_latency(panel: LatencyPanel) -> Spec:
 
     rows = alt.Y("model:N", scale=row_scale(panel.models), title=None)
     scale = alt.Scale(type="log", domain=list(panel.domain_ms), nice=False)
-    axis = alt.Axis(tickCount=4, format="~g", labelOverlap=True)
+    axis = alt.Axis(values=log_ticks(*panel.domain_ms), format="~g", labelOverlap=True)
     base = alt.Chart(inline(panel.cells))
     single = alt.Chart(inline(panel.processes))
     ticks = single.mark_tick(thickness=1.5, height=9, opacity=0.45).encode(
@@ -146,4 +147,4 @@ def draw_latency(panel: LatencyPanel) -> Spec:
             alt.Tooltip("n:Q", title="repeats"),
         ],
     )
-    return finish(alt.layer(bars, ticks, dots), height=ROW_HEIGHT * len(panel.models))
+    return finish(alt.layer(bars, ticks, dots), height=rows_height(len(panel.models)))

@@ -7,7 +7,6 @@ import polars as pl
 
 from analysis.figures.labels import platform_labels
 from analysis.figures.theme import (
-    ROW_HEIGHT,
     Point,
     Spec,
     family_colour,
@@ -15,6 +14,7 @@ from analysis.figures.theme import (
     finish,
     inline,
     row_scale,
+    rows_height,
 )
 
 _BYTES_PER_MB = 1e6
@@ -105,4 +105,4 @@ def draw_memory(panel: MemoryPanel) -> Spec:
     span = base.mark_rule(opacity=0.4).encode(x=run, x2="load_mb:Q")
     loads = base.mark_point(size=30, strokeWidth=1.2).encode(x=alt.X("load_mb:Q", scale=scale))
     runs = base.mark_point(filled=True, size=52, opacity=1).encode(x=run, shape=family_shape())
-    return finish(alt.layer(span, loads, runs), height=ROW_HEIGHT * len(panel.models))
+    return finish(alt.layer(span, loads, runs), height=rows_height(len(panel.models)))

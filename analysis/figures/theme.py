@@ -4,6 +4,7 @@
 print need no second drawing.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -33,8 +34,10 @@ FAMILY_SHAPES: Mapping[str, str] = {
 """Colour is never the only mark of a family."""
 _TEXT = "currentColor"
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
-ROW_HEIGHT = 22
+ROW_HEIGHT = 20
 """Pixels per model: room for an 11 px label and a gap."""
+_AXIS_HEIGHT = 40
+_MIN_TICKS = 3
 
 
 def family_colour() -> "alt.Color":
@@ -51,6 +54,26 @@ def family_shape() -> "alt.Shape":
 
     scale = alt.Scale(domain=list(FAMILY_SHAPES), range=list(FAMILY_SHAPES.values()))
     return alt.Shape("family:N", scale=scale, legend=None)
+
+
+def rows_height(n_rows: int) -> int:
+    """Pixels of a chart of rows, axis and its title included."""
+    return ROW_HEIGHT * max(n_rows, 1) + _AXIS_HEIGHT
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Round values between two limits above 0: powers of ten, or 1-2-5 when those are few."""
+    exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for steps in ((1,), (1, 3), (1, 2, 5)):
+        ticks = [
+            value
+            for power in exponents
+            for step in steps
+            if low <= (value := step * 10.0**power) <= high
+        ]
+        if len(ticks) >= _MIN_TICKS:
+            break
+    return ticks
 
 
 def row_scale(names: Sequence[str]) -> "alt.Scale":

@@ -1,0 +1,190 @@
+"""The answer first: one sentence per question, with the numbers behind it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import polars as pl
+
+from analysis.report.html_table import number_text
+from analysis.scope import count_of
+from analysis.tables import Table
+
+_TIERS = {"gpu": "GPUs", "cpu": "CPUs", "edge": "edge devices"}
+_CARRIES, _MISLEADS = 0.9, 0.6
+"""Rank correlations from which an order may be trusted, and below which it misleads: at 0.9 two of
+13 models change places by about two ranks, at 0.6 every second one does. The page's own choice."""
+_MAX_HEADLINES = 4
+_P_LEVEL = 0.05
+
+
+class Level(StrEnum):
+    """How far to trust; the style sheet has a colour for each."""
+
+    GOOD = "good"
+    FAIR = "fair"
+    POOR = "poor"
+    OPEN = "open"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyFigure:
+    """One number with its name and what belongs to it."""
+
+    name: str
+    value: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headline:
+    """One answer."""
+
+    level: Level
+    kicker: str
+    sentence: str
+    figures: tuple[KeyFigure, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """One mean of the transfer tables: how far ranks agree between two groups of platforms."""
+
+    source: str
+    target: str
+    n_models: int
+    n_pairs: int
+    rho: float | None
+    low: float | None
+    high: float | None
+    null: float | None
+    p_value: float | None
+    reason: str | None
+
+
+def headlines(tables: Sequence[Table], why_none: str) -> list[Headline]:
+    """At most four answers: from tier to tier, or else from runtime to runtime on one device.
+
+    Args:
+        tables: those of `transfer` and `frameworks` that could be made, in this order.
+        why_none: the reason when there is none to tell of.
+    """
+    for table, level in ((table, level) for table in tables for level in ("tier", "runtimes")):
+        latency = _agreements(table, level, "latency")
+        frm = {(one.source, one.target): one for one in _agreements(table, level, "frm")}
+        if latency:
+            return [
+                _headline(one, frm.get((one.source, one.target)), level)
+                for one in latency[:_MAX_HEADLINES]
+            ]
+    return [
+        Headline(
+            level=Level.OPEN,
+            kicker="rank transfer",
+            sentence="Nothing here can say whether a ranking carries over.",
+            notes=(why_none,),
+        )
+    ]
+
+
+def _agreements(table: Table, level: str, measure: str) -> list[Agreement]:
+    rows = table.frame.filter((pl.col("level") == level) & (pl.col("measure") == measure))
+    return [
+        Agreement(
+            source=str(row["source"]),
+            target=str(row["target"]),
+            n_models=row["n_models"] or 0,
+            n_pairs=row["n_pairs"] or 0,
+            rho=row["rho"],
+            low=row["low"],
+            high=row["high"],
+            null=row["null_mean"],
+            p_value=row["p_value"],
+            reason=row["reason"],
+        )
+        for row in rows.iter_rows(named=True)
+    ]
+
+
+def _headline(latency: Agreement, frm: Agreement | None, level: str) -> Headline:
+    is_tier = level == "tier"
+    source, target = (
+        _TIERS.get(name, name) if is_tier else name for name in (latency.source, latency.target)
+    )
+    between = f"between {source} and {target}"
+    if source == target:
+        between = f"among {source}"
+    models = f"{count_of(latency.n_models, 'model')}, {count_of(latency.n_pairs, 'pair')}"
+    return Headline(
+        level=_level(latency),
+        kicker=f"{between}, {models} of platforms" + ("" if is_tier else " on one device"),
+        sentence=_sentence(latency, between),
+        figures=_figures(latency, frm),
+        notes=() if frm is None else _frm_notes(frm),
+    )
+
+
+def _level(one: Agreement) -> Level:
+    if one.rho is None or one.low is None or one.high is None:
+        return Level.OPEN
+    if one.low >= _CARRIES:
+        return Level.GOOD
+    return Level.POOR if one.high < _MISLEADS else Level.FAIR
+
+
+def _sentence(one: Agreement, between: str) -> str:
+    if one.rho is None:
+        return f"Whether latency ranks agree {between} cannot be told: {one.reason or 'no value'}."
+    rho = f"rho {one.rho:.2f}"
+    if one.low is None or one.high is None:
+        return (
+            f"Latency ranks agree with {rho} {between}, over {count_of(one.n_models, 'model')}: "
+            "too few for an interval, so a hint and no more."
+        )
+    interval = f"{one.low:.2f} to {one.high:.2f}"
+    texts = {
+        Level.GOOD: f"Latency ranks carry over {between}: {rho}, at least {one.low:.2f}.",
+        Level.POOR: f"Latency ranks do not carry over {between}: {rho}, at most {one.high:.2f}.",
+    }
+    if (level := _level(one)) in texts:
+        return texts[level]
+    if one.low >= _MISLEADS:
+        return f"Latency ranks carry over {between} in part: {rho}, interval {interval}."
+    return (
+        f"Latency ranks agree with {rho} {between}, but {count_of(one.n_models, 'model')} leave "
+        f"open whether they carry over: anything from {interval} fits."
+    )
+
+
+def _figures(latency: Agreement, frm: Agreement | None) -> tuple[KeyFigure, ...]:
+    figures = [KeyFigure(name="latency, rho", value=_rho(latency.rho), detail=_interval(latency))]
+    if frm is not None:
+        figures.append(KeyFigure(name="FRM, rho", value=_rho(frm.rho), detail=_interval(frm)))
+        figures.append(
+            KeyFigure(name="FRM without latency", value=_rho(frm.null), detail="its null, shuffled")
+        )
+    return tuple(figures)
+
+
+def _frm_notes(frm: Agreement) -> tuple[str, ...]:
+    if frm.rho is None or frm.null is None:
+        return (f"FRM: {frm.reason}.",) if frm.reason else ()
+    text = (
+        f"FRM's {frm.rho:.2f} is to be read against {frm.null:.2f}, which it reaches with shuffled "
+        "latencies: FLOPs are a third of it and the same on every platform."
+    )
+    if frm.p_value is not None:
+        more = "more than" if frm.p_value < _P_LEVEL else "no more than"
+        text += f" It agrees {more} that null explains (p = {number_text(frm.p_value)})."
+    return (text,)
+
+
+def _rho(value: float | None) -> str:
+    return "\N{EN DASH}" if value is None else f"{value:.2f}".replace("-", "\N{MINUS SIGN}")
+
+
+def _interval(one: Agreement) -> str:
+    if one.low is None or one.high is None:
+        return f"no interval at {count_of(one.n_models, 'model')}"
+    return f"95 % interval {_rho(one.low)} to {_rho(one.high)}"
