@@ -35,6 +35,10 @@ class Executor(Protocol):
         """Runs an artifact over stored inputs on a device's host, for verification; waits."""
         ...
 
+    def probe(self, device: str) -> Failure | None:
+        """Asks a device that was set aside whether it is well; `None` means it is. Waits."""
+        ...
+
     def interrupt(self) -> None:
         """Ends running tasks now; each comes back as a failure of kind `interrupted`."""
         ...

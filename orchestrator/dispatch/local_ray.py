@@ -1,0 +1,80 @@
+"""Starts the embedded Ray so that it neither disturbs nor distorts what is measured."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import orchestrator
+from orchestrator.errors import OrchestratorError
+
+NAMESPACE = "fleetrank"
+_OBJECT_STORE_BYTES = 100_000_000
+"""Ray takes 30 % of memory by default; what passes through here are small values."""
+_ENVIRONMENT = {
+    # A worker hands its niceness down to the measuring process, which cannot lower it again.
+    "RAY_worker_niceness": "0",
+    # Ray's memory monitor would end the actor for a model that a limit of our own catches.
+    "RAY_memory_monitor_refresh_ms": "0",
+    # Nothing is reported to anybody.
+    "RAY_USAGE_STATS_ENABLED": "0",
+    # Ray 2.60 announces a change of GPU variables on every start; no GPU is asked for here.
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+
+
+@contextlib.contextmanager
+def local_ray() -> Iterator[None]:
+    """A Ray of its own for the block: token authentication on, gone at the end.
+
+    Its processes die with this one, however this one ends.
+
+    Raises:
+        OrchestratorError: Ray is missing, does not start, or runs in this process already.
+    """
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    try:
+        import ray
+    except ImportError as error:
+        raise OrchestratorError(
+            "Ray is not installed", "pip install 'fleetrank[cluster]', or use --inline"
+        ) from error
+    if ray.is_initialized():
+        raise OrchestratorError("Ray runs in this process already", "call ray.shutdown() first")
+    try:
+        with _in_own_folder():
+            ray.init(
+                address="local",
+                # One prestarted process; devices are counted by us, not by Ray.
+                num_cpus=1,
+                object_store_memory=_OBJECT_STORE_BYTES,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level="error",
+                namespace=NAMESPACE,
+            )
+    except (ConnectionError, OSError, RuntimeError, ValueError) as error:
+        raise OrchestratorError(
+            f"Ray did not start: {error}",
+            "free memory and space in /tmp (logs: /tmp/ray/session_latest/logs), or use --inline",
+        ) from error
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+@contextlib.contextmanager
+def _in_own_folder() -> Iterator[None]:
+    """Ray puts the folder it is started in first on its workers' import path.
+
+    A workspace may hold a `models` package of its own; started from where our packages lie, ours
+    come first.
+    """
+    former = Path.cwd()
+    os.chdir(Path(orchestrator.__path__[0]).parent)
+    try:
+        yield
+    finally:
+        os.chdir(former)

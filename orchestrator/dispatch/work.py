@@ -1,0 +1,97 @@
+"""What a sweep gives its dispatcher: the plan, the files, and the tasks made of them."""
+
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from device_agents.types import Failure, MeasureTask
+from models.types import Artifact, ExportRequest, Format
+from orchestrator.cells import Cell, Plan, Repeat
+from orchestrator.dispatch.state import Attempt
+from orchestrator.dispatch.tally import Tally
+from orchestrator.translate import SweepFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DevicePlace:
+    """Where a device hangs, and whether measuring on it needs its whole host quiet."""
+
+    host: str
+    needs_quiet: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepWork:
+    """Everything a controller needs to know and nothing that changes.
+
+    Attributes:
+        artifacts: of every cell whose export succeeded.
+        failures: of every other cell.
+        primers: tiny files that warm a runtime up before memory is counted.
+        is_trusted: the user vouches for the files brought from outside.
+    """
+
+    sweep: SweepFacts
+    plan: Plan
+    places: Mapping[str, DevicePlace]
+    artifacts: Mapping[ExportRequest, Artifact]
+    failures: Mapping[ExportRequest, Failure]
+    primers: Mapping[Format, Artifact]
+    is_trusted: bool = False
+
+
+def task_of(work: SweepWork, attempt: Attempt) -> MeasureTask:
+    """The task of one attempt; only for cells that have an artifact."""
+    cell, plan = attempt.repeat.cell, work.plan
+    artifact = work.artifacts[cell.export]
+    primer = work.primers.get(cell.export.format)
+    cost = artifact.cost
+    has_cost = cost.macs is not None and cost.parameters is not None
+    return MeasureTask(
+        task_id=task_id_of(work, attempt),
+        artifact_path=artifact.path,
+        artifact_sha256=artifact.sha256,
+        execution=cell.execution,
+        is_trusted=artifact.is_trusted or work.is_trusted,
+        primer_path=None if primer is None else primer.path,
+        seed=_seed(plan.seed, attempt),
+        policy=plan.policy,
+        timeout_s=plan.timeout_s,
+        memory_limit_bytes=plan.memory_limit_bytes,
+        model_hint=(cost.macs or 0, cost.parameters or 0) if has_cost else None,
+    )
+
+
+def task_id_of(work: SweepWork, attempt: Attempt) -> str:
+    """The row's key as text."""
+    cell_key = attempt.repeat.cell.cell_key
+    return f"{work.sweep.sweep_id}/{cell_key}/{attempt.repeat.index}/{attempt.number}"
+
+
+def device_attempts(plan: Plan, device: str, tally: Tally) -> Iterator[Attempt]:
+    """What is left for one device, in the plan's order; lazy, one round of cells at a time."""
+    cells = tuple(cell for cell in plan.cells if cell.device == device)
+    for repeat in replace(plan, cells=cells).order():
+        key = (repeat.cell.cell_key, repeat.index)
+        if not tally.is_finished(key):
+            yield Attempt(repeat=repeat, number=tally.next_attempt(key))
+
+
+def failed_attempts(
+    plan: Plan, failures: Mapping[ExportRequest, Failure], tally: Tally
+) -> Iterator[tuple[Attempt, Failure]]:
+    """The attempts that end before they begin: nothing could be exported for their cell."""
+    cells: tuple[Cell, ...] = tuple(cell for cell in plan.cells if cell.export in failures)
+    for cell in cells:
+        for index in range(plan.repeats):
+            key = (cell.cell_key, index)
+            if not tally.is_finished(key):
+                repeat = Repeat(cell=cell, index=index)
+                attempt = Attempt(repeat=repeat, number=tally.next_attempt(key))
+                yield attempt, failures[cell.export]
+
+
+def _seed(sweep_seed: int, attempt: Attempt) -> int:
+    """Differs from attempt to attempt, is the same when the same attempt is made again."""
+    text = f"{sweep_seed}/{attempt.repeat.cell.cell_key}/{attempt.repeat.index}/{attempt.number}"
+    return zlib.crc32(text.encode())
