@@ -1,5 +1,6 @@
 """`fleetrank models`: networks, and the files exported from them."""
 
+import json
 from dataclasses import asdict
 from typing import Annotated
 
@@ -36,17 +37,28 @@ def list_models(as_json: AsJson = False) -> None:
 
 @app.command()
 def show(name: Name, as_json: AsJson = False) -> None:
-    """Show a model's card."""
+    """Print a model's card, as cards/NAME.toml may hold it."""
     card = find_card(_cards(), name)
-    row: dict[str, object] = {
-        **asdict(card),
-        "runtimes": _runtimes(card),
-        "card_sha256": card_sha256(card),
-    }
     if as_json:
-        print_table([row], as_json=True)
-    else:
-        print_table([{"field": key, "value": value} for key, value in row.items()], as_json=False)
+        identity = {"runtimes": _runtimes(card), "card_sha256": card_sha256(card)}
+        print(json.dumps(asdict(card) | identity, indent=2, ensure_ascii=False))
+        return
+    print(card_text(card))
+    print(f"# runs in {', '.join(_runtimes(card))}; sha256 of the card {card_sha256(card)}")
+
+
+def card_text(card: ModelCard) -> str:
+    """The card as TOML that `models.user_cards` reads back."""
+    fields = asdict(card)
+    # The folder is where a card lies, not what it says.
+    del fields["import_folder"]
+    # Text and numbers of TOML are those of JSON.
+    lines = (
+        f"{key} = {json.dumps(value, ensure_ascii=False)}"
+        for key, value in fields.items()
+        if value is not None
+    )
+    return "\n".join(lines)
 
 
 def _cards() -> dict[str, ModelCard]:

@@ -8,6 +8,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from models.cards import load_zoo
+from models.user_cards import load_user_card
 from orchestrator.cli.listing import print_table
 from orchestrator.cli.main import run
 from orchestrator.store.results import ResultStore
@@ -92,6 +94,40 @@ def test_a_device_that_cannot_be_is_not_written(workspace, wrong, capsys) -> Non
 def test_a_devices_name_stays_in_its_folder(workspace, name) -> None:
     assert run(["devices", "add", name, "--kind", "simulated"]) == 2
     assert not (workspace.root / "x.yaml").exists()
+
+
+def test_models_are_listed_with_those_of_the_workspace(workspace, capsys) -> None:
+    card = 'family = "hybrid"\nsource = "timm"\nentry = "tinynet_a"\n'
+    (workspace.cards / "mine.toml").write_text(card)
+    assert run(["models", "list", "--json"]) == 0
+    names = [row["name"] for row in _json(capsys)]
+    assert names[-1] == "mine"
+    assert len(names) == 14
+    assert run(["models", "list", "--workspace", "/none"]) == 2
+
+
+def test_models_are_listed_outside_a_workspace(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["models", "list", "--json"]) == 0
+    assert len(_json(capsys)) == 13
+
+
+def test_a_card_is_shown_as_a_user_may_write_it(workspace, tmp_path, capsys) -> None:
+    for name, card in load_zoo().items():
+        assert run(["models", "show", name]) == 0
+        text = capsys.readouterr().out
+        path = tmp_path / "card.toml"
+        path.write_text(text)
+        assert load_user_card(path) == card
+
+
+def test_a_card_is_shown_as_json_and_a_misspelt_one_is_guessed(workspace, capsys) -> None:
+    assert run(["models", "show", "resnet18", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["family"], shown["macs"]) == ("standard_cnn", None)
+    assert len(shown["card_sha256"]) == 64
+    assert run(["models", "show", "resnet81"]) == 2
+    assert "resnet18" in capsys.readouterr().err
 
 
 def test_sweeps_are_listed(stored, capsys) -> None:

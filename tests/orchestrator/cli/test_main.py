@@ -154,6 +154,22 @@ def test_a_command_sees_the_workspace_it_was_given(tmp_path, monkeypatch, capsys
     assert seen == [tmp_path / "w"]
 
 
+def test_a_workspace_with_its_own_packages_does_not_shadow_ours(tmp_path) -> None:
+    assert run(["init", str(tmp_path)]) == 0
+    for name in ("models", "orchestrator", "analysis", "device_agents", "yaml"):
+        (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / name / "__init__.py").write_text("raise SystemExit('shadowed')")
+    answer = subprocess.run(
+        [Path(sys.executable).with_name("fleetrank"), "devices", "list", "--json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.stderr == ""
+    assert json.loads(answer.stdout)[0]["kind"] == "cpu"
+
+
 def test_every_command_of_the_list_is_there() -> None:
     for name in COMMANDS:
         assert run([name, "--help"]) == 0, name
