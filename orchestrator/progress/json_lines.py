@@ -1,0 +1,20 @@
+"""Progress for programs: one JSON object a line."""
+
+import json
+from dataclasses import asdict
+from typing import TextIO
+
+from orchestrator.progress.events import Event
+
+
+class JsonLines:
+    """Writes each event as `{"event": "RepeatFinished", ...}`; fields as in `events`."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __call__(self, event: Event) -> None:
+        """Writes and flushes, so that a reader at the other end of a pipe is never behind."""
+        content = {"event": type(event).__name__, **asdict(event)}
+        self._stream.write(json.dumps(content) + "\n")
+        self._stream.flush()

@@ -1,0 +1,85 @@
+"""Events as sentences, and numbers as people read them."""
+
+from orchestrator.progress.events import (
+    Event,
+    ExportFinished,
+    ExportStarted,
+    Notice,
+    RepeatFinished,
+    RepeatStarted,
+    SweepFinished,
+    SweepStarted,
+)
+
+
+def sentence(event: Event) -> str | None:
+    """One line about an event; `None` for one that a log need not show."""
+    match event:
+        case SweepStarted():
+            return _started(event)
+        case ExportStarted() | RepeatStarted():
+            return None
+        case ExportFinished():
+            return _exported(event)
+        case RepeatFinished():
+            return _repeated(event)
+        case Notice():
+            return printable(f"{event.level}: {event.message}")
+        case SweepFinished():
+            return _finished(event)
+
+
+def duration(seconds: float) -> str:
+    """`42 s`, `3 min 05 s`, `2 h 10 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def milliseconds(latency_ns: float) -> str:
+    """Three digits or more, in milliseconds."""
+    return f"{latency_ns / 1e6:.3g} ms" if latency_ns < 1e9 else f"{latency_ns / 1e6:.0f} ms"
+
+
+def printable(text: str) -> str:
+    """Names and messages from files must not move the terminal's cursor or begin a line."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def _started(event: SweepStarted) -> str:
+    parts = [f"sweep {event.sweep_id}: {event.n_cells} cells, {event.n_repeats} repeats"]
+    if event.n_done:
+        parts.append(f"{event.n_done} done before")
+    if event.n_skipped:
+        parts.append(f"{event.n_skipped} cells skipped")
+    if event.estimate_s is not None:
+        parts.append(f"at most about {duration(event.estimate_s)} of measuring")
+    return ", ".join(parts)
+
+
+def _exported(event: ExportFinished) -> str | None:
+    name = f"{event.model} to {event.format}"
+    if event.error is not None:
+        return printable(f"export failed: {name}: {event.error}")
+    return None if event.is_cached else f"exported {name} in {duration(event.seconds)}"
+
+
+def _repeated(event: RepeatFinished) -> str:
+    name = f"{event.label}, repeat {event.repeat + 1}"
+    if event.attempt:
+        name += f", attempt {event.attempt + 1}"
+    if event.error is not None:
+        end = " (will be tried again)" if event.will_retry else ""
+        return printable(f"failed: {name}: {event.error}{end}")
+    latency = "-" if event.latency_p50_ns is None else milliseconds(event.latency_p50_ns)
+    flags = f" [{', '.join(event.flags)}]" if event.flags else ""
+    return printable(f"{latency:>9}  {name}{flags}")
+
+
+def _finished(event: SweepFinished) -> str:
+    state = "stopped" if event.is_interrupted else "finished"
+    counts = f"{event.n_ok} measured, {event.n_failed} failed, {event.n_left} left"
+    return f"sweep {event.sweep_id} {state} after {duration(event.seconds)}: {counts}"
