@@ -57,8 +57,10 @@ _EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (ModelError, EXIT_USAGE),
     (NoDataError, EXIT_NOTHING),
     (AnalysisError, EXIT_USAGE),
+    (ModuleNotFoundError, EXIT_NOTHING),
 )
 """The first class that fits decides."""
+_VERBOSITY = {"-v": 1, "--verbose": 1, "-vv": 2}
 _LOG_LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 
 
@@ -105,8 +107,8 @@ def take_shared_options(arguments: Sequence[str]) -> tuple[CliContext, list[str]
             if not folder:
                 raise UsageError("--workspace is given without a folder", "give --workspace DIR")
             context = replace(context, given_root=Path(folder))
-        elif word in {"-v", "-vv", "--verbose"}:
-            context = replace(context, verbose=context.verbose + max(1, word.count("v", 1, 3)))
+        elif word in _VERBOSITY:
+            context = replace(context, verbose=context.verbose + _VERBOSITY[word])
         elif word == "--debug":
             context = replace(context, debug=True)
         else:
@@ -175,6 +177,8 @@ def _report(error: Exception) -> int:
     if message is None:
         message = f"{type(error).__name__}: {error}"
         remedy = "this is a defect of fleetrank; --debug shows where"
+        if isinstance(error, ModuleNotFoundError):
+            remedy = "a library is not installed: pip install 'fleetrank[all]'"
     print(f"fleetrank: {message}", file=sys.stderr)
     print(f"  -> {remedy}", file=sys.stderr)
     codes = (code for kind, code in _EXIT_CODES if isinstance(error, kind))

@@ -97,6 +97,14 @@ def test_a_defect_is_unexpected_and_shows_its_place_only_with_debug(failing, cap
     assert "ZeroDivisionError: oh" in err
 
 
+def test_a_library_that_is_missing_is_named_with_what_installs_it(failing, capsys) -> None:
+    failing(ModuleNotFoundError("No module named 'ray'"))
+    assert run(["init", "x"]) == 4
+    err = capsys.readouterr().err
+    assert "'ray'" in err
+    assert "pip install" in err
+
+
 def test_an_interrupt_is_130(failing) -> None:
     failing(KeyboardInterrupt())
     assert run(["init", "x"]) == 130
