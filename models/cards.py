@@ -1,6 +1,7 @@
 """Model cards: the zoo's 13, the user's own, and the identity that cell keys are made of."""
 
 import functools
+import glob
 import hashlib
 import json
 import tomllib
@@ -147,7 +148,7 @@ def _json_sha256(value: object) -> str:
 def _tree_sha256(path: Path) -> str:
     try:
         parts = [
-            (file.relative_to(path).as_posix(), _known_file_sha256(file, *_stamp(file)))
+            (_name_in(path, file), _known_file_sha256(file, *_stamp(file)))
             for file in _files_of(path)
         ]
     except OSError as error:
@@ -175,6 +176,13 @@ def _files_of(path: Path) -> Iterator[Path]:
         yield from sorted(p for p in path.rglob("*") if p.is_file())
         return
     yield path
+    # What PyTorch and onnx call external data by default; other names are not looked for here.
+    yield from sorted(path.parent.glob(f"{glob.escape(path.name)}[._]data"))
+
+
+def _name_in(path: Path, file: Path) -> str:
+    """A folder's files by their place in it; a file by its ending, as its name does not matter."""
+    return file.relative_to(path).as_posix() if path.is_dir() else file.name[len(path.name) :]
 
 
 def _stamp(path: Path) -> tuple[int, int]:

@@ -1,0 +1,251 @@
+"""The artifact cache: exported files under their sha256, found again by what was asked for.
+
+```
+ROOT/files/SHA256.FORMAT   the exported files
+ROOT/index/REQUEST.json    one per request: which file, cost, versions, verification
+ROOT/staging/...           exports under way
+```
+Any number of threads and processes may use one folder: every write is made aside and renamed.
+"""
+
+import contextlib
+import errno
+import hashlib
+import json
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from models.cards import card_sha256, file_sha256, weights_id
+from models.errors import ExportError
+from models.export.messages import cost_from_fields
+from models.export.request import disk_full_error
+from models.primer import primer_request
+from models.types import Artifact, ExportRequest, Format, Source, StagedExport
+
+_LOG = logging.getLogger(__name__)
+_EXPORT_RECIPE = 1
+"""Raised when exporters or seeded weights change what they make: old files are not found then."""
+
+_STRAY_AFTER = timedelta(days=1)
+"""No export takes this long: what is older and belongs to no entry was left behind."""
+
+
+def request_key(request: ExportRequest) -> str:
+    """What the cache finds a request by; equal on every machine.
+
+    Raises:
+        CardError: the user's file cannot be read.
+    """
+    parts = (
+        card_sha256(request.card),
+        weights_id(request.card, request.weights),
+        request.format,
+        request.precision,
+        request.batch,
+        _EXPORT_RECIPE,
+    )
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+class ArtifactCache:
+    """Exported files in one folder."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root.resolve()
+        self._files = self._root / "files"
+        self._index = self._root / "index"
+        self._staging = self._root / "staging"
+
+    def find(self, request: ExportRequest) -> Artifact | None:
+        """The file for a request, its bytes checked; `None` when it has to be exported.
+
+        A damaged entry is removed with a warning, so that it is exported again.
+        """
+        entry = self._entry_path(request)
+        artifact = self._read_entry(entry)
+        if artifact is None:
+            return None
+        if not self._is_sound(artifact):
+            _LOG.warning("%s in the artifact cache is damaged; exporting again", artifact.path)
+            entry.unlink(missing_ok=True)
+            Path(artifact.path).unlink(missing_ok=True)
+            return None
+        with contextlib.suppress(OSError):  # a cache that may only be read is still a cache
+            os.utime(entry)
+        return artifact
+
+    def staging_dir(self, request: ExportRequest) -> Path:
+        """A fresh folder for one export; `commit` removes it.
+
+        Raises:
+            ExportError: the disk is full or the folder cannot be written.
+        """
+        with self._disk_errors():
+            self._staging.mkdir(parents=True, exist_ok=True)
+            prefix = f"{request.card.name}-{request.format}-"
+            return Path(tempfile.mkdtemp(prefix=prefix, dir=self._staging))
+
+    def commit(
+        self, request: ExportRequest, staged: StagedExport, max_relative_error: float | None
+    ) -> Artifact:
+        """Takes a staged file over; what readers see is all of it or nothing.
+
+        Raises:
+            ExportError: the disk is full or the folder cannot be written; nothing is half done.
+        """
+        with self._disk_errors():
+            self._files.mkdir(parents=True, exist_ok=True)
+            self._index.mkdir(parents=True, exist_ok=True)
+            sha256 = file_sha256(staged.path)
+            artifact = Artifact(
+                path=str(self._files / f"{sha256}.{staged.format}"),
+                sha256=sha256,
+                size_bytes=staged.path.stat().st_size,
+                format=staged.format,
+                cost=staged.cost,
+                versions=staged.versions,
+                max_relative_error=max_relative_error,
+                is_trusted=request.card.source is not Source.FILE,
+            )
+            _move_durably(staged.path, Path(artifact.path))
+            self._write_entry(request, artifact)
+        if staged.path.parent.parent == self._staging:
+            shutil.rmtree(staged.path.parent, ignore_errors=True)
+        return artifact
+
+    def entries(self) -> list[Artifact]:
+        """All artifacts, the least recently used first; damaged index entries are left out."""
+        found = [self._read_entry(path) for path in self._by_last_use()]
+        return [artifact for artifact in found if artifact is not None]
+
+    def prune(self, max_bytes: int) -> list[Path]:
+        """Removes the least recently used files until the rest fits; returns what it removed."""
+        entries = [(path, self._read_entry(path)) for path in self._by_last_use()]
+        sizes = {a.path: a.size_bytes for _, a in entries if a is not None}
+        total_bytes = sum(sizes.values())
+        last_use = {a.path: number for number, (_, a) in enumerate(entries) if a is not None}
+        removed: list[Path] = []
+        for name in sorted(last_use, key=last_use.__getitem__):
+            if total_bytes <= max_bytes:
+                break
+            for path, artifact in entries:
+                if artifact is not None and artifact.path == name:
+                    path.unlink(missing_ok=True)
+            Path(name).unlink(missing_ok=True)
+            total_bytes -= sizes[name]
+            removed.append(Path(name))
+        return removed + self._remove_strays(set(sizes))
+
+    def primer(self, format: Format) -> Artifact | None:  # noqa: A002 - the data class's word
+        """The tiny network that a worker runs before a model; `None` until it is exported."""
+        return self.find(primer_request(format))
+
+    def _entry_path(self, request: ExportRequest) -> Path:
+        return self._index / f"{request_key(request)}.json"
+
+    def _by_last_use(self) -> list[Path]:
+        stamps: list[tuple[int, Path]] = []
+        for path in self._index.glob("*.json"):
+            with contextlib.suppress(FileNotFoundError):  # another process pruned it
+                stamps.append((path.stat().st_mtime_ns, path))
+        return [path for _, path in sorted(stamps)]
+
+    def _read_entry(self, path: Path) -> Artifact | None:
+        try:
+            fields: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["artifact"]
+            return Artifact(
+                path=str(self._files / fields["file"]),
+                sha256=fields["sha256"],
+                size_bytes=fields["size_bytes"],
+                format=Format(fields["format"]),
+                cost=cost_from_fields(fields["cost"]),
+                versions=tuple((name, version) for name, version in fields["versions"]),
+                max_relative_error=fields["max_relative_error"],
+                is_trusted=fields["is_trusted"],
+            )
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            _LOG.warning("the entry %s of the artifact cache is damaged: %s", path, error)
+            return None
+
+    def _is_sound(self, artifact: Artifact) -> bool:
+        path = Path(artifact.path)
+        try:
+            is_inside = path.parent == self._files
+            return is_inside and file_sha256(path) == artifact.sha256
+        except OSError:
+            return False
+
+    def _write_entry(self, request: ExportRequest, artifact: Artifact) -> None:
+        fields = asdict(artifact)
+        # Only the name: a workspace that is moved keeps its cache.
+        fields["file"] = Path(fields.pop("path")).name
+        # The request is for people who look into the folder; nothing reads it back.
+        text = json.dumps({"artifact": fields, "request": asdict(request)}, indent=1)
+        path = self._entry_path(request)
+        aside = path.with_suffix(f".{os.getpid()}-{os.urandom(4).hex()}.tmp")
+        try:
+            aside.write_text(text, encoding="utf-8")
+            _sync(aside)
+            aside.replace(path)
+        finally:
+            aside.unlink(missing_ok=True)
+
+    def _remove_strays(self, known: set[str]) -> list[Path]:
+        """What a process left that ended in the middle, old enough that none is still at it."""
+        files = [path for path in self._files.glob("*") if str(path) not in known]
+        strays = [path for path in files + list(self._staging.glob("*")) if _is_old(path)]
+        for path in strays:
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+        return strays
+
+    @contextlib.contextmanager
+    def _disk_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                raise disk_full_error(self._root) from error
+            raise ExportError(
+                f"the artifact cache {self._root} cannot be written: {error}",
+                "make the folder writable",
+            ) from error
+
+
+def _is_old(path: Path) -> bool:
+    try:
+        changed = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    except FileNotFoundError:
+        return False
+    return datetime.now(UTC) - changed > _STRAY_AFTER
+
+
+def _move_durably(source: Path, target: Path) -> None:
+    """By renaming where both lie on one file system; the content reaches the disk first."""
+    aside = target.with_name(f".{target.name}.{os.getpid()}-{os.urandom(4).hex()}")
+    try:
+        shutil.move(source, aside)
+        _sync(aside)
+        aside.replace(target)
+        _sync(target.parent)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,43 @@
+"""`python -m models.export MODEL FORMAT --out DIR`, or without arguments as an exporting child."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from models.cards import find_card, load_cards
+from models.errors import ModelError
+from models.export import child
+from models.export.messages import staged_to_json
+from models.export.request import export_request
+from models.types import ExportRequest, Format, Weights
+
+
+def main(arguments: list[str]) -> int:
+    """Exports one model for a person; needs torch and the libraries of model and format only."""
+    parser = argparse.ArgumentParser(prog="python -m models.export", description=main.__doc__)
+    parser.add_argument("model")
+    parser.add_argument("format", choices=[str(format_) for format_ in Format])
+    parser.add_argument("--out", type=Path, required=True, help="folder for the file")
+    parser.add_argument("--seed", type=int, default=0, help="of the seeded weights")
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--cards", type=Path, help="folder of your own model cards")
+    parser.add_argument("--trust", action="store_true", help="run the code of entry points")
+    options = parser.parse_args(arguments)
+    try:
+        request = ExportRequest(
+            card=find_card(load_cards(options.cards), options.model),
+            weights=Weights(seed=options.seed),
+            format=Format(options.format),
+            batch=options.batch,
+        )
+        options.out.mkdir(parents=True, exist_ok=True)
+        staged = export_request(request, options.out.resolve(), is_trusted=options.trust)
+    except ModelError as error:
+        sys.stderr.write(f"{error.message}\n{error.remedy}\n")
+        return 2
+    sys.stdout.write(staged_to_json(staged) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]) if len(sys.argv) > 1 else child.main())

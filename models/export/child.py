@@ -1,0 +1,56 @@
+"""The exporting child: one request on standard input, one answer on standard output."""
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import sys
+from pathlib import Path
+
+from models.errors import ExportError, ModelError
+from models.export.messages import error_to_json, request_from_json, staged_to_json
+from models.export.request import export_request
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> int:
+    """Answers the order of `models.export.process`; 0 whenever there is an answer."""
+    answer_fd = _claim_stdout()
+    order = json.loads(sys.stdin.read())
+    _die_with(order["parent_pid"])
+    _limit_memory(order["memory_limit_bytes"])
+    request = request_from_json(order["request"])
+    try:
+        staged = export_request(request, Path(order["out_dir"]), is_trusted=order["is_trusted"])
+        answer = staged_to_json(staged)
+    except ModelError as error:
+        answer = error_to_json(error)
+    except Exception as error:  # the last line of defence: a reason is better than an exit code
+        reason = f"{type(error).__name__}: {error}"
+        answer = error_to_json(
+            ExportError(f"exporting {request.card.name} failed: {reason}", "see the reason")
+        )
+    with os.fdopen(answer_fd, "w") as stream:
+        stream.write(answer)
+    return 0
+
+
+def _claim_stdout() -> int:
+    """Keeps standard output for the answer; exporters print progress to what they think it is."""
+    answer_fd = os.dup(1)
+    os.dup2(2, 1)
+    return answer_fd
+
+
+def _die_with(parent_pid: int) -> None:
+    """Makes the kernel kill this process when its parent ends, however it ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent_pid:  # it ended before the signal was asked for
+        sys.exit(1)
+
+
+def _limit_memory(limit_bytes: int | None) -> None:
+    if limit_bytes is not None:
+        resource.setrlimit(resource.RLIMIT_DATA, (limit_bytes, limit_bytes))

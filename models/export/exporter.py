@@ -1,0 +1,55 @@
+"""The contract of an exporter, and the table of those there are."""
+
+import importlib
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from models.errors import ExportError
+from models.types import Format
+
+if TYPE_CHECKING:
+    import torch
+
+EXPORTERS: Mapping[Format, str] = {
+    Format.ONNX: "models.export.onnx_exporter:OnnxExporter",
+    Format.PT2: "models.export.pt2_exporter:Pt2Exporter",
+    Format.TFLITE: "models.export.tflite_exporter:TfliteExporter",
+}
+
+
+class Exporter(Protocol):
+    """Writes a network as one self-contained file of one format."""
+
+    libraries: tuple[str, ...]
+    """Distributions that have a part in the export; their versions are kept with the file."""
+    extra: str
+    """What to install when one is missing: `fleetrank[EXTRA]`."""
+
+    def export(self, network: "torch.nn.Module", image: "torch.Tensor", path: Path) -> None:
+        """Exports for inputs of exactly the shape of `image`, (batch, 3, height, width).
+
+        Raises whatever the library raises; the caller turns it into an `ExportError`.
+        """
+
+
+def create_exporter(format: Format) -> Exporter:  # noqa: A002 - the word of the data class
+    """The exporter of a format; its libraries are imported when it exports."""
+    module_name, _, class_name = EXPORTERS[format].partition(":")
+    exporter: Exporter = getattr(importlib.import_module(module_name), class_name)()
+    return exporter
+
+
+def library_versions(libraries: tuple[str, ...], extra: str) -> tuple[tuple[str, str], ...]:
+    """(name, version) of installed distributions, sorted by name.
+
+    Raises:
+        ExportError: one is not installed; the remedy names the extra.
+    """
+    try:
+        return tuple(sorted((name, metadata.version(name)) for name in libraries))
+    except metadata.PackageNotFoundError as error:
+        raise ExportError(
+            f"{error.name} is not installed", f"pip install 'fleetrank[{extra}]'"
+        ) from error

@@ -1,0 +1,81 @@
+"""What parent and exporting child say to each other, as JSON."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from models.errors import ExportError, ModelError, UntrustedError
+from models.types import (
+    Cost,
+    ExportRequest,
+    Family,
+    FlopsMethod,
+    Format,
+    ModelCard,
+    Source,
+    StagedExport,
+    Weights,
+    WeightsKind,
+)
+
+_ERRORS = {"ExportError": ExportError, "UntrustedError": UntrustedError}
+
+
+def request_to_json(request: ExportRequest) -> str:
+    """For the child's standard input and for the cache's index."""
+    return json.dumps(asdict(request), sort_keys=True)
+
+
+def request_from_json(text: str) -> ExportRequest:
+    """Inverse of `request_to_json`; both ends are the same version of fleetrank."""
+    fields: dict[str, Any] = json.loads(text)
+    card, weights = fields.pop("card"), fields.pop("weights")
+    card |= {"family": Family(card["family"]), "source": Source(card["source"])}
+    weights |= {"kind": WeightsKind(weights["kind"])}
+    fields |= {"format": Format(fields["format"])}
+    return ExportRequest(card=ModelCard(**card), weights=Weights(**weights), **fields)
+
+
+def cost_from_fields(fields: dict[str, Any]) -> Cost:
+    """From the JSON form of a cost."""
+    method = fields["method"]
+    return Cost(
+        macs=fields["macs"],
+        parameters=fields["parameters"],
+        method=None if method is None else FlopsMethod(method),
+    )
+
+
+def staged_to_json(staged: StagedExport) -> str:
+    """A success, as the child's answer."""
+    return json.dumps(asdict(staged), default=str)
+
+
+def error_to_json(error: ModelError) -> str:
+    """A failure, as the child's answer."""
+    name = "UntrustedError" if isinstance(error, UntrustedError) else "ExportError"
+    return json.dumps({"error": name, "message": error.message, "remedy": error.remedy})
+
+
+def staged_from_json(text: str) -> StagedExport:
+    """The child's answer.
+
+    Raises:
+        ExportError: the child's own, by class and text.
+        UntrustedError: likewise.
+        ValueError: not an answer at all.
+    """
+    fields: dict[str, Any] = json.loads(text)
+    if "error" in fields:
+        raise _ERRORS[fields["error"]](fields["message"], fields["remedy"])
+    paths = (fields["inputs_path"], fields["reference_path"])
+    inputs_path, reference_path = (None if path is None else Path(path) for path in paths)
+    return StagedExport(
+        path=Path(fields["path"]),
+        format=Format(fields["format"]),
+        cost=cost_from_fields(fields["cost"]),
+        versions=tuple((name, version) for name, version in fields["versions"]),
+        inputs_path=inputs_path,
+        reference_path=reference_path,
+    )

@@ -1,0 +1,118 @@
+"""From a card to a file still to be verified: build, count, run the original, export."""
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from models.cost import count_cost, stated_cost
+from models.errors import ExportError, ModelError
+from models.export.exporter import Exporter, create_exporter, library_versions
+from models.inputs import CASES, seeded_images
+from models.types import Cost, ExportRequest, Source, StagedExport
+from models.weights import network_with_weights
+
+if TYPE_CHECKING:
+    import torch
+
+_LOG = logging.getLogger(__name__)
+_SOURCE_LIBRARY = {Source.TORCHVISION: ("torchvision",), Source.TIMM: ("timm",)}
+
+
+def export_network(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -> StagedExport:
+    """Exports a network that has a PyTorch original, with inputs and outputs to verify it by.
+
+    Raises:
+        ExportError: a library is missing, or the network cannot be built, run or exported.
+        UntrustedError: an entry point without trust.
+    """
+    if request.precision != "fp32":
+        raise ExportError(f"precision {request.precision!r} cannot be exported yet", "use fp32")
+    card = request.card
+    exporter = create_exporter(request.format)
+    libraries = exporter.libraries + _SOURCE_LIBRARY.get(card.source, ())
+    versions = library_versions(libraries, exporter.extra)
+    network = network_with_weights(card, request.weights, is_trusted=is_trusted)
+    images = seeded_images(max(CASES, request.batch), card.input_size or 224)
+    cost = _counted_cost(network, images[:1])
+    inputs_path, reference_path = _write_reference(network, images, request.batch, out_dir)
+    path = out_dir / f"model.{request.format}"
+    # A copy: torch.export would store all the memory behind a slice.
+    _export(exporter, network, images[: request.batch].clone(), path, request)
+    return StagedExport(
+        path=path,
+        format=request.format,
+        cost=stated_cost(card, cost),
+        versions=versions,
+        inputs_path=inputs_path,
+        reference_path=reference_path,
+    )
+
+
+def _counted_cost(network: "torch.nn.Module", image: "torch.Tensor") -> Cost:
+    try:
+        return count_cost(network, image)
+    except Exception:  # a network of the user's may defeat the counter, and still run
+        _LOG.exception("MACs could not be counted")
+        parameters = sum(parameter.numel() for parameter in network.parameters())
+        return Cost(macs=None, parameters=parameters, method=None)
+
+
+def _write_reference(
+    network: "torch.nn.Module", images: "torch.Tensor", batch: int, out_dir: Path
+) -> tuple[Path, Path]:
+    import torch
+    from torch.utils import _pytree
+
+    with torch.inference_mode():
+        # In slices of the batch: a network may behave differently for another one.
+        slices = [
+            [leaf.numpy() for leaf in _pytree.tree_leaves(network(part)) if _is_tensor(leaf)]
+            for part in images.split(batch)
+        ]
+    outputs = [np.concatenate(arrays) for arrays in zip(*slices, strict=True)]
+    if not outputs:
+        raise ExportError("the network returns no tensor", "return a tensor or a tuple of tensors")
+    if not all(np.isfinite(output).all() for output in outputs):
+        raise ExportError(
+            "the network's own output is not finite", "check its weights and normalisation"
+        )
+    inputs_path, reference_path = out_dir / "inputs.npz", out_dir / "reference.npz"
+    np.savez(inputs_path, input_0=images.numpy())
+    named = {f"output_{number}": output for number, output in enumerate(outputs)}
+    # NumPy's stub takes every keyword for its flag `allow_pickle`.
+    np.savez(reference_path, **named)  # type: ignore[arg-type]
+    return inputs_path, reference_path
+
+
+def _is_tensor(leaf: object) -> bool:
+    import torch
+
+    return isinstance(leaf, torch.Tensor)
+
+
+def _export(
+    exporter: Exporter,
+    network: "torch.nn.Module",
+    images: "torch.Tensor",
+    path: Path,
+    request: ExportRequest,
+) -> None:
+    try:
+        exporter.export(network, images, path)
+    except (MemoryError, OSError, ModelError):
+        raise  # told apart by `export_request`: the machine's trouble, not the network's
+    except Exception as error:
+        raise ExportError(
+            f"{request.card.name} cannot be exported to {request.format}: {_reason(error)}",
+            "leave this model or this runtime out of the sweep, or replace the operator",
+        ) from error
+
+
+def _reason(error: BaseException) -> str:
+    """The line that says most: the deepest cause, without the library's own advice."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"

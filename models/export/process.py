@@ -1,0 +1,129 @@
+"""Runs one export in a child process that cannot take its parent along."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import IO
+
+from models.errors import ExportError
+from models.export.messages import request_to_json, staged_from_json
+from models.types import ExportRequest, Format, StagedExport
+
+_MIB = 1 << 20
+_PEAK_BYTES = {Format.ONNX: 1100 * _MIB, Format.PT2: 800 * _MIB, Format.TFLITE: 1500 * _MIB}
+"""Highest resident size seen over the 13 models of the study, rounded up."""
+_LAST_WORDS = 400
+
+
+def peak_memory_estimate_bytes(request: ExportRequest) -> int:
+    """How much memory an export may take; what decides how many run side by side."""
+    return _PEAK_BYTES[request.format]
+
+
+def export_in_child(
+    request: ExportRequest,
+    out_dir: Path,
+    *,
+    timeout_s: float,
+    memory_limit_bytes: int | None,
+    is_trusted: bool,
+) -> StagedExport:
+    """Exports in a fresh process and waits for it; may be called from several threads.
+
+    Args:
+        request: what to export.
+        out_dir: where the file, its inputs and reference outputs are written.
+        timeout_s: the child and all it started are killed after this long.
+        memory_limit_bytes: RLIMIT_DATA of the child; `None` sets none.
+        is_trusted: the user said that the model's own code may run.
+
+    Raises:
+        ExportError: it cannot be made, or the child crashed or took too long.
+        UntrustedError: it needs code that the user did not trust.
+    """
+    order = {
+        "request": request_to_json(request),
+        "out_dir": str(out_dir.resolve()),
+        "memory_limit_bytes": memory_limit_bytes,
+        "is_trusted": is_trusted,
+        "parent_pid": os.getpid(),
+    }
+    # Files, not pipes: nobody can block on them, and no grandchild can hold them open.
+    with (
+        tempfile.TemporaryFile() as question,
+        tempfile.TemporaryFile() as answer,
+        tempfile.TemporaryFile() as log,
+    ):
+        question.write(json.dumps(order).encode())
+        question.seek(0)
+        exit_code = _run(question, answer, log, timeout_s)
+        if exit_code is None:
+            raise ExportError(
+                f"exporting {request.card.name} to {request.format} took longer than "
+                f"{timeout_s:g} s and was stopped",
+                "raise the export's time limit, or leave this model or runtime out",
+            )
+        return _read(answer, log, exit_code, request)
+
+
+def _run(question: IO[bytes], answer: IO[bytes], log: IO[bytes], timeout_s: float) -> int | None:
+    """The child's exit code; `None` when it had to be killed for time."""
+    child = subprocess.Popen(
+        # -P: a workspace that has its own models/ folder does not shadow this package.
+        [sys.executable, "-P", "-m", "models.export"],
+        stdin=question,
+        stdout=answer,
+        stderr=log,
+        env=_environment(),
+        start_new_session=True,
+    )
+    try:
+        return child.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        # Also after a normal end: whatever it started and left behind goes too.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+
+
+def _environment() -> dict[str, str]:
+    """The child finds this very package, installed or not, and halves its thread pools."""
+    here = str(Path(__file__).resolve().parents[2])
+    inherited = os.environ.get("PYTHONPATH")
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, (here, inherited))),
+        "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // 2)),
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+    }
+
+
+def _read(
+    answer: IO[bytes], log: IO[bytes], exit_code: int, request: ExportRequest
+) -> StagedExport:
+    answer.seek(0)
+    text = answer.read().decode(errors="replace")
+    if exit_code == 0:
+        with contextlib.suppress(ValueError, KeyError):
+            return staged_from_json(text)
+    log.seek(0)
+    last_words = log.read().decode(errors="replace").strip()[-_LAST_WORDS:]
+    what = f"exporting {request.card.name} to {request.format}"
+    if exit_code < 0:
+        name = signal.Signals(-exit_code).name
+        raise ExportError(
+            f"{what} was ended by {name}: {last_words or 'no last words'}",
+            "out of memory is the usual cause: close other programs, raise the memory limit, or "
+            "export fewer models at once",
+        )
+    raise ExportError(
+        f"{what} ended with exit code {exit_code} and no answer: {last_words}",
+        "this is a defect of fleetrank or of the exporter's installation: run `fleetrank doctor`",
+    )

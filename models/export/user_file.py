@@ -1,0 +1,149 @@
+"""Takes over a file that the user exported: checked, made self-contained, never run."""
+
+import math
+import shutil
+import struct
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from models.cost import stated_cost
+from models.errors import ExportError, UntrustedError
+from models.export.exporter import library_versions
+from models.export.tensorflow_file import convert_to_tflite
+from models.export.tflite_file import check_buffers
+from models.types import Cost, ExportRequest, ModelCard, StagedExport
+
+if TYPE_CHECKING:
+    import onnx
+
+_TFLITE_IDENTIFIER = b"TFL3"
+
+
+def stage_file(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -> StagedExport:
+    """Copies or converts the file of a card into `out_dir`.
+
+    Raises:
+        ExportError: missing, damaged, of another format, or reaching outside its folder.
+        UntrustedError: a Keras model or SavedModel, whose conversion may run code.
+    """
+    card = request.card
+    source = Path(card.entry)
+    if not source.exists():
+        raise ExportError(f"{source} does not exist", f"correct 'entry' in the card of {card.name}")
+    path = out_dir / f"model.{request.format}"
+    cost: Cost | None = None
+    versions: tuple[tuple[str, str], ...] = ()
+    if source.suffix.lower() == ".onnx":
+        versions = library_versions(("onnx",), "onnx")
+        cost = _stage_onnx(source, path)
+    elif source.suffix.lower() == ".tflite":
+        _check_tflite(source.read_bytes(), source)
+        shutil.copyfile(source, path)
+    elif source.suffix.lower() == ".pt2":
+        _check_pt2(source)
+        shutil.copyfile(source, path)
+    else:
+        versions = _stage_tensorflow(card, source, path, is_trusted=is_trusted)
+    return StagedExport(
+        path=path, format=request.format, cost=stated_cost(card, cost), versions=versions
+    )
+
+
+def _stage_onnx(source: Path, path: Path) -> Cost:
+    import onnx
+
+    try:
+        model = onnx.load(str(source), load_external_data=False)
+    except Exception as error:  # protobuf's DecodeError is not importable without its private API
+        raise ExportError(
+            f"{source} is not an ONNX model: {error}", "export it again, or correct the path"
+        ) from error
+    if not model.graph.node:
+        raise ExportError(f"{source} holds no ONNX graph", "export it again, or correct the path")
+    _check_external_data(model, source)
+    try:
+        # Reads the external data and checks shapes against sizes; the copy holds all in one file.
+        model = onnx.load(str(source))
+        onnx.checker.check_model(model)
+    except Exception as error:
+        raise ExportError(
+            f"{source} is damaged: {_first_line(error)}", "export it again with its external data"
+        ) from error
+    onnx.save(model, str(path))
+    weights = (tensor for tensor in model.graph.initializer if tensor.data_type in _float_types())
+    parameters = sum(math.prod(tensor.dims) for tensor in weights)
+    return Cost(macs=None, parameters=parameters, method=None)
+
+
+def _check_external_data(model: "onnx.ModelProto", source: Path) -> None:
+    """Names what is wrong with weights outside the file; onnx itself guards its other tensors."""
+    folder = source.resolve().parent
+    for tensor in model.graph.initializer:
+        location = next((e.value for e in tensor.external_data if e.key == "location"), None)
+        if location is None:
+            continue
+        # resolve() also follows links that lead out of the folder.
+        target = (folder / location).resolve()
+        if not target.is_relative_to(folder):
+            raise ExportError(
+                f"{source}: external data {location!r} lies outside the model's folder",
+                "keep model and data in one folder; do not use a model that reads other files",
+            )
+        if not target.is_file():
+            raise ExportError(
+                f"{source}: external data {location!r} is missing", "copy it beside the model"
+            )
+
+
+def _check_tflite(data: bytes, source: Path) -> None:
+    """Static checks of a FlatBuffer; what they cannot see, the worker's runtime will."""
+    if len(data) < 8 or data[4:8] != _TFLITE_IDENTIFIER:
+        raise ExportError(f"{source} is not a TFLite model", "export it again, or correct the path")
+    try:
+        check_buffers(data)
+    except (struct.error, ValueError) as error:
+        raise ExportError(
+            f"{source} is damaged: it ends in the middle of its data", "copy or export it again"
+        ) from error
+
+
+def _check_pt2(source: Path) -> None:
+    try:
+        with zipfile.ZipFile(source) as archive:
+            damaged = archive.testzip()
+    except (zipfile.BadZipFile, OSError) as error:
+        raise ExportError(
+            f"{source} is not a .pt2 archive: {error}", "save it again with torch.export.save"
+        ) from error
+    if damaged is not None:
+        raise ExportError(
+            f"{source} is damaged: {damaged} does not match its checksum",
+            "copy it again, or save it again with torch.export.save",
+        )
+
+
+def _stage_tensorflow(
+    card: ModelCard, source: Path, path: Path, *, is_trusted: bool
+) -> tuple[tuple[str, str], ...]:
+    if not is_trusted:
+        raise UntrustedError(
+            f"{source} is a Keras model or SavedModel: converting it can run code from it",
+            "say --trust if you trust it",
+        )
+    versions = library_versions(("tensorflow-cpu",), "tensorflow")
+    if source.is_dir() and not (source / "saved_model.pb").is_file():
+        raise ExportError(f"{source} is not a SavedModel", f"correct the card of {card.name}")
+    convert_to_tflite(source, path)
+    return versions
+
+
+def _float_types() -> frozenset[int]:
+    import onnx
+
+    kinds = onnx.TensorProto
+    return frozenset((kinds.FLOAT, kinds.FLOAT16, kinds.BFLOAT16, kinds.DOUBLE))
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -1,0 +1,105 @@
+"""Does an exported file compute what the network it came from does? Compares arrays only."""
+
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from models.errors import ExportError
+
+Array = npt.NDArray[np.floating]
+TOLERANCE = 1e-3
+"""max|a-b| / max|a| in fp32: exporters reorder sums and fold constants, which costs about 1e-5."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """How far two sets of outputs lie apart.
+
+    Attributes:
+        max_relative_error: max|a-b| / max|a|, the largest over the outputs; `None` when shapes or
+            numbers forbid a comparison.
+        reason: why they are not equal; `None` when they are.
+    """
+
+    max_relative_error: float | None
+    is_equal: bool
+    reason: str | None = None
+
+
+def compare_outputs(
+    reference: Sequence[Array], candidate: Sequence[Array], tolerance: float = TOLERANCE
+) -> Comparison:
+    """Compares output by output, arrays of shape (n_cases, ...).
+
+    Equal means: same shapes, all finite, error within `tolerance`, and the same top-1 per case
+    unless the reference's two largest values lie within that tolerance of each other.
+    """
+    if len(reference) != len(candidate):
+        return _unlike(f"{len(candidate)} outputs instead of {len(reference)}")
+    worst = 0.0
+    for number, (expected, actual) in enumerate(zip(reference, candidate, strict=True)):
+        if expected.shape != actual.shape:
+            return _unlike(f"output {number} has shape {actual.shape}, not {expected.shape}")
+        if not (np.isfinite(expected).all() and np.isfinite(actual).all()):
+            return _unlike(f"output {number} holds values that are not finite")
+        worst = max(worst, _relative_error(expected, actual))
+    if worst > tolerance:
+        reason = f"relative error {worst:.2g} above {tolerance:g}"
+        return Comparison(max_relative_error=worst, is_equal=False, reason=reason)
+    changed = [
+        number
+        for number, (expected, actual) in enumerate(zip(reference, candidate, strict=True))
+        if not _has_same_top1(expected, actual, tolerance)
+    ]
+    if changed:
+        reason = f"output {changed[0]} names another class in at least one case"
+        return Comparison(max_relative_error=worst, is_equal=False, reason=reason)
+    return Comparison(max_relative_error=worst, is_equal=True)
+
+
+def compare_files(reference_path: Path, candidate_path: Path) -> Comparison:
+    """Compares two `.npz` files holding `output_0`, `output_1`, ...
+
+    Raises:
+        ExportError: one of them cannot be read.
+    """
+    return compare_outputs(_read_outputs(reference_path), _read_outputs(candidate_path))
+
+
+def _unlike(reason: str) -> Comparison:
+    return Comparison(max_relative_error=None, is_equal=False, reason=reason)
+
+
+def _relative_error(expected: Array, actual: Array) -> float:
+    if expected.size == 0:
+        return 0.0
+    # In double precision: the difference itself must not be rounded.
+    difference = float(np.max(np.abs(expected.astype(np.float64) - actual.astype(np.float64))))
+    scale = float(np.max(np.abs(expected)))
+    if scale == 0:
+        return 0.0 if difference == 0 else float("inf")
+    return difference / scale
+
+
+def _has_same_top1(expected: Array, actual: Array, tolerance: float) -> bool:
+    if expected.ndim != 2 or expected.shape[1] < 2:
+        return True  # not a row of class scores
+    cases = np.arange(len(expected))
+    chosen = actual.argmax(axis=1)
+    # How much the reference itself prefers its own choice; a tie may fall either way.
+    gap = expected.max(axis=1) - expected[cases, chosen]
+    return bool(np.all(gap <= tolerance * np.abs(expected).max()))
+
+
+def _read_outputs(path: Path) -> list[Array]:
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return [arrays[f"output_{number}"] for number in range(len(arrays.files))]
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError) as error:
+        raise ExportError(
+            f"cannot read the outputs in {path}: {error}", "export it again"
+        ) from error
