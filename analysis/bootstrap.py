@@ -1,7 +1,7 @@
 """How sure a rank correlation is: resampling of models, permutation, many pairs at once."""
 
+import functools
 import itertools
-import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -88,31 +88,39 @@ def permutation_p(values: Floats, draws: int, rng: np.random.Generator) -> Float
     `draws` random ones with p = (b + 1) / (draws + 1). NaN where a column is constant.
     Source: Phipson and Smyth 2010 for the added one.
     """
-    n_models = values.shape[0]
+    n_models, n_platforms = values.shape
     ranks = average_ranks(values)
     observed = correlation(ranks)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        centred = ranks - ranks.mean(axis=0)
-        scaled = centred / np.sqrt((centred**2).sum(axis=0))
     # Equal rhos differ by rounding; two unequal rhos of n models by far more than this.
     least = np.abs(observed) - 1e-9
     is_exact = n_models <= MAX_MODELS_FOR_EXACT
+    orders = _all_orders(n_models) if is_exact else _some_orders(n_models, draws, rng)
+    scaled = _unit_columns(ranks)
     hits = np.zeros_like(observed)
-    for order in _orders(n_models, draws, rng):
-        hits += np.abs(scaled.T @ scaled[order]) >= least
-    p = hits / math.factorial(n_models) if is_exact else (hits + 1) / (draws + 1)
+    step = block_size(n_models, n_platforms)
+    for start in range(0, len(orders), step):
+        permuted = scaled[orders[start : start + step]]
+        hits += (np.abs(scaled.T @ permuted) >= least).sum(axis=0)
+    p = hits / len(orders) if is_exact else (hits + 1) / (draws + 1)
     # Permuting either side is the same test; drawn permutations make them differ by chance.
     p = np.maximum(p, p.T)
     return np.where(np.isnan(observed), np.nan, p)
 
 
-def _orders(n_models: int, draws: int, rng: np.random.Generator) -> Iterator[npt.NDArray[np.int64]]:
-    if n_models <= MAX_MODELS_FOR_EXACT:
-        for order in itertools.permutations(range(n_models)):
-            yield np.array(order)
-    else:
-        for _ in range(draws):
-            yield rng.permutation(n_models)
+def _unit_columns(ranks: Floats) -> Floats:
+    centred = ranks - ranks.mean(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        scaled: Floats = centred / np.sqrt((centred**2).sum(axis=0))
+    return scaled
+
+
+@functools.lru_cache(maxsize=MAX_MODELS_FOR_EXACT)
+def _all_orders(n_models: int) -> npt.NDArray[np.int64]:
+    return np.array(list(itertools.permutations(range(n_models))))
+
+
+def _some_orders(n_models: int, draws: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    return rng.permuted(np.tile(np.arange(n_models), (draws, 1)), axis=1)
 
 
 def adjust_p(p_values: Sequence[float | None]) -> list[float | None]:

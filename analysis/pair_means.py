@@ -60,7 +60,7 @@ def mean_figures(
     mean = float(np.nansum(weights * rho))
     used = [part for part in parts if weights[part.where].any()]
     fewest = min(part.models.size for part in used)
-    draws = draws_for(len({column for part in used for column in part.columns.tolist()}))
+    draws = draws_for(pairs)
     low, high = _interval(measure, used, weights, draws, seed)
     null = sum(_weighted(null_draws(measure, part, draws, seed), part, weights) for part in used)
     null_mean = float(np.mean(null))

@@ -80,9 +80,9 @@ class Block:
     target: npt.NDArray[np.int64]
 
 
-def draws_for(n_platforms: int) -> Draws:
+def draws_for(pairs: Sequence[Pair]) -> Draws:
     """Many draws for few platforms; never fewer than 200 behind a null."""
-    if n_platforms <= _FEW_PLATFORMS:
+    if len({column for pair in pairs for column in pair}) <= _FEW_PLATFORMS:
         return Draws(bootstrap=1000, permutation=9999, null=1000)
     return Draws(bootstrap=400, permutation=999, null=200)
 
@@ -116,14 +116,16 @@ def blocks(present: npt.NDArray[np.bool_], pairs: Sequence[Pair]) -> Iterator[Bl
 def pair_figures(measure: Measure, pairs: Sequence[Pair], seed: int) -> list[PairFigures]:
     """Figures of every pair, in the order given."""
     values = measure.values
+    draws = draws_for(pairs)
     figures: list[PairFigures] = [PairFigures(n_models=0)] * len(pairs)
     for block in blocks(np.isfinite(values), pairs):
-        for position, figure in zip(block.where, _block_figures(measure, block, seed), strict=True):
+        found = _block_figures(measure, block, draws, seed)
+        for position, figure in zip(block.where, found, strict=True):
             figures[position] = figure
     return figures
 
 
-def _block_figures(measure: Measure, block: Block, seed: int) -> list[PairFigures]:
+def _block_figures(measure: Measure, block: Block, draws: Draws, seed: int) -> list[PairFigures]:
     n_models = block.models.size
     if n_models < MIN_MODELS:
         reason = f"{n_models} models in common, at least {MIN_MODELS} needed"
@@ -131,7 +133,6 @@ def _block_figures(measure: Measure, block: Block, seed: int) -> list[PairFigure
     values = measure.values[np.ix_(block.models, block.columns)]
     at = (block.source, block.target)
     rho, tau = spearman_matrix(values)[at], kendall_matrix(values)[at]
-    draws = draws_for(block.columns.size)
     low, high = _intervals(values, block, draws, block_rng(measure, block, seed, "bootstrap"))
     null = np.concatenate(list(null_draws(measure, block, draws, seed)))
     if measure.name == "latency":

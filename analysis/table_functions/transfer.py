@@ -182,7 +182,7 @@ def _finish(
     if is_listed:
         for measure in measures(panel):
             rows += _pair_rows(panel, measure, pairs, selection.seed)
-    draws = draws_for(len({column for pair in pairs for column in pair}))
+    draws = draws_for(pairs)
     drawn = (
         f"Seed {selection.seed}: {draws.bootstrap} resamples, {draws.permutation} permutations, "
         f"{draws.null} draws of the null."
