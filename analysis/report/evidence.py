@@ -7,10 +7,11 @@ from pathlib import Path
 
 import polars as pl
 
+from analysis.columns import ORIGINS
 from analysis.figures.labels import platform_labels
 from analysis.figures.latency import process_medians
 from analysis.load import load_measurements, valid_attempts
-from analysis.scope import select_cells
+from analysis.scope import select_attempts, select_cells
 from analysis.tables import Selection
 
 _NEVER_SHOWN = ("samples_ns", "device_samples_ns")
@@ -23,8 +24,9 @@ class Evidence:
     """Rows and values behind one page.
 
     Attributes:
-        attempts: every stored attempt of the chosen origins, without its samples; in memory, since
-            every table scans it anew.
+        attempts: every stored attempt of any origin, without its samples; in memory, since every
+            table scans it anew.
+        selected: those of them that the page speaks of.
         cells: as `cells_table.cell_values` gives them.
         processes: as `figures.latency.process_medians` gives them.
         names: platform key to its short name, in the order to show.
@@ -33,6 +35,7 @@ class Evidence:
     """
 
     attempts: pl.LazyFrame
+    selected: pl.LazyFrame
     cells: pl.DataFrame
     processes: pl.DataFrame
     names: dict[str, str]
@@ -47,15 +50,17 @@ def gather(results: Path, selection: Selection) -> Evidence:
     Raises:
         NoDataError: nothing was measured, or nothing with success.
     """
-    scan = load_measurements(results, sweep=selection.sweep, origins=selection.origins)
+    scan = load_measurements(results, sweep=selection.sweep, origins=ORIGINS)
     attempts = scan.with_columns(
         pl.lit(None, dtype=pl.List(pl.Int64)).alias(name) for name in _NEVER_SHOWN
     ).collect()
     scope = select_cells(attempts.lazy(), selection)
+    selected = select_attempts(attempts.lazy(), selection)
     return Evidence(
         attempts=attempts.lazy(),
+        selected=selected,
         cells=scope.cells,
-        processes=process_medians(valid_attempts(attempts.lazy())),
+        processes=process_medians(valid_attempts(selected)),
         names=platform_labels(scope.cells),
         said=scope.notes,
         records=tuple(_records(results, scope.cells)),

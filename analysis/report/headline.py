@@ -6,7 +6,6 @@ from enum import StrEnum
 
 import polars as pl
 
-from analysis.report.html_table import number_text
 from analysis.scope import count_of
 from analysis.tables import Table
 
@@ -16,6 +15,11 @@ _CARRIES, _MISLEADS = 0.9, 0.6
 13 models change places by about two ranks, at 0.6 every second one does. The page's own choice."""
 _MAX_HEADLINES = 4
 _P_LEVEL = 0.05
+READING = (
+    "Rho is Spearman's rank correlation over the models two platforms share: 1 is the same order, "
+    "0 none. FRM's null is what its rho reaches with shuffled latencies; FLOPs are a third of FRM "
+    "and the same on every platform, so only what lies above the null is transfer."
+)
 
 
 class Level(StrEnum):
@@ -44,7 +48,7 @@ class Headline:
     kicker: str
     sentence: str
     figures: tuple[KeyFigure, ...] = ()
-    notes: tuple[str, ...] = ()
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,16 +78,14 @@ def headlines(tables: Sequence[Table], why_none: str) -> list[Headline]:
         latency = _agreements(table, level, "latency")
         frm = {(one.source, one.target): one for one in _agreements(table, level, "frm")}
         if latency:
-            return [
-                _headline(one, frm.get((one.source, one.target)), level)
-                for one in latency[:_MAX_HEADLINES]
-            ]
+            first = sorted(latency, key=_interest)[:_MAX_HEADLINES]
+            return [_headline(one, frm.get((one.source, one.target)), level) for one in first]
     return [
         Headline(
             level=Level.OPEN,
             kicker="rank transfer",
             sentence="Nothing here can say whether a ranking carries over.",
-            notes=(why_none,),
+            note=why_none,
         )
     ]
 
@@ -107,6 +109,11 @@ def _agreements(table: Table, level: str, measure: str) -> list[Agreement]:
     ]
 
 
+def _interest(one: Agreement) -> tuple[bool, bool]:
+    """What is shipped to comes first, one's own tier last."""
+    return one.source == one.target, "edge" not in (one.source, one.target)
+
+
 def _headline(latency: Agreement, frm: Agreement | None, level: str) -> Headline:
     is_tier = level == "tier"
     source, target = (
@@ -121,7 +128,7 @@ def _headline(latency: Agreement, frm: Agreement | None, level: str) -> Headline
         kicker=f"{between}, {models} of platforms" + ("" if is_tier else " on one device"),
         sentence=_sentence(latency, between),
         figures=_figures(latency, frm),
-        notes=() if frm is None else _frm_notes(frm),
+        note=None if frm is None or frm.rho is not None else f"FRM: {frm.reason}.",
     )
 
 
@@ -162,22 +169,16 @@ def _figures(latency: Agreement, frm: Agreement | None) -> tuple[KeyFigure, ...]
     if frm is not None:
         figures.append(KeyFigure(name="FRM, rho", value=_rho(frm.rho), detail=_interval(frm)))
         figures.append(
-            KeyFigure(name="FRM without latency", value=_rho(frm.null), detail="its null, shuffled")
+            KeyFigure(name="FRM's null", value=_rho(frm.null), detail=_against_null(frm))
         )
     return tuple(figures)
 
 
-def _frm_notes(frm: Agreement) -> tuple[str, ...]:
-    if frm.rho is None or frm.null is None:
-        return (f"FRM: {frm.reason}.",) if frm.reason else ()
-    text = (
-        f"FRM's {frm.rho:.2f} is to be read against {frm.null:.2f}, which it reaches with shuffled "
-        "latencies: FLOPs are a third of it and the same on every platform."
-    )
-    if frm.p_value is not None:
-        more = "more than" if frm.p_value < _P_LEVEL else "no more than"
-        text += f" It agrees {more} that null explains (p = {number_text(frm.p_value)})."
-    return (text,)
+def _against_null(frm: Agreement) -> str:
+    if frm.p_value is None:
+        return "latencies shuffled"
+    verdict = "FRM beats it" if frm.p_value < _P_LEVEL else "FRM does not beat it"
+    return f"{verdict}, p = {frm.p_value:.2g}"
 
 
 def _rho(value: float | None) -> str:

@@ -62,7 +62,7 @@ def html_table(
         is_open: shown at once, not on demand.
         said: notes that the page has said elsewhere.
     """
-    frame = table.frame
+    frame = _worth_showing(table.frame)
     already = set(said)
     notes = [note for note in table.notes if note not in already]
     if frame.height > _MAX_ROWS:
@@ -80,6 +80,12 @@ def html_table(
         is_open=is_open,
         count=f"{frame.height} row" if frame.height == 1 else f"{frame.height} rows",
     )
+
+
+def _worth_showing(frame: pl.DataFrame) -> pl.DataFrame:
+    """Without hashes and without columns that say nothing; `report show` has them all."""
+    empty = [column.name for column in frame.iter_columns() if column.null_count() == len(column)]
+    return frame.drop([*empty, "cell_key"], strict=False) if frame.height else frame
 
 
 def heading(name: str) -> str:

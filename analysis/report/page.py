@@ -16,7 +16,7 @@ from analysis.figures.theme import FAMILY_COLOURS
 from analysis.load import DEFAULT_ORIGINS
 from analysis.report.embed import own_script, script_bundle, script_hash
 from analysis.report.evidence import Evidence, gather
-from analysis.report.headline import headlines
+from analysis.report.headline import READING, headlines
 from analysis.report.provenance import provenance_section
 from analysis.report.sections import (
     flops_section,
@@ -72,7 +72,7 @@ def build_report(
     return ReportFacts(
         path=out,
         size_bytes=len(html.encode()),
-        n_rows=evidence.attempts.select(pl.len()).collect().item(),
+        n_rows=evidence.selected.select(pl.len()).collect().item(),
         n_models=evidence.cells["model"].n_unique(),
         n_platforms=len(evidence.names),
     )
@@ -93,6 +93,7 @@ def render_page(evidence: Evidence, now: datetime) -> str:
         facts=_facts(evidence.cells, now),
         banner=_banner(evidence.cells),
         headlines=headlines(found.tables, " ".join(found.reasons)),
+        reading=READING,
         sections=(
             latency_section(evidence),
             transfer_section(evidence, found),

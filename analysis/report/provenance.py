@@ -45,7 +45,7 @@ def _sweeps(evidence: Evidence) -> pl.DataFrame:
     """The rows' own facts, and what the record adds where there is one."""
     used = pl.Series(list(dict.fromkeys(evidence.cells["sweep_id"])))
     spans = (
-        evidence.attempts.filter(pl.col("sweep_id").is_in(used.to_list()))
+        evidence.selected.filter(pl.col("sweep_id").is_in(used.to_list()))
         .group_by("sweep_id")
         .agg(
             pl.col("started_utc").min().alias("started"),
@@ -69,7 +69,7 @@ def _facts(evidence: Evidence, key: str, names: tuple[str, ...]) -> pl.DataFrame
     """One row per key that has a cell; facts that changed hold every value."""
     shown = evidence.cells[key].unique().to_list()
     facts = (
-        evidence.attempts.filter((pl.col("status") == "ok") & pl.col(key).is_in(shown))
+        evidence.selected.filter((pl.col("status") == "ok") & pl.col(key).is_in(shown))
         .group_by(key)
         .agg(*(_several(name) for name in names if name != key))
         .collect()

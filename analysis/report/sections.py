@@ -208,10 +208,27 @@ def quality_section(evidence: Evidence) -> Section:
             "reason, and enters no figure above.",
         ),
         tables=(
-            *_tables(evidence, "quality", "dropped", is_open=True),
+            html_table(_flags_by_platform(evidence.cells), evidence.names, is_open=True),
+            *_tables(evidence, "quality"),
+            *_tables(evidence, "dropped", is_open=True),
             *_skipped(evidence.records),
         ),
     )
+
+
+def _flags_by_platform(cells: pl.DataFrame) -> Table:
+    """How many models of each platform carry each flag; a flag nobody carries has no column."""
+    flags = sorted(cells["flags"].explode().drop_nulls().unique())
+    frame = (
+        cells.group_by("platform_key")
+        .agg(
+            pl.len().alias("models"),
+            (pl.col("flags").list.len() == 0).sum().alias("without_doubt"),
+            *(pl.col("flags").list.contains(flag).sum().alias(flag) for flag in flags),
+        )
+        .sort("platform_key")
+    )
+    return Table(title="Models under each flag, by platform", frame=frame)
 
 
 def _skipped(records: Sequence[Mapping[str, object]]) -> tuple[HtmlTable, ...]:
