@@ -1,12 +1,11 @@
 """Names of platforms and cells that stay the same from sweep to sweep and from host to host."""
 
-import functools
 import hashlib
 import json
 
 from device_agents.types import Execution
-from models.cards import card_sha256
-from models.types import ExportRequest, ModelCard
+from models.cache import request_key
+from models.types import ExportRequest
 
 _CELL_KEY_DIGITS = 16
 """64 bits: a million cells collide with a chance of 3e-8."""
@@ -44,25 +43,12 @@ def canonical_json(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-@functools.lru_cache(maxsize=1024)
-def card_identity(card: ModelCard) -> str:
-    """The card's sha256, read once: a user's file may be large and is part of it."""
-    return card_sha256(card)
-
-
-def cell_key(request: ExportRequest, weights_id: str, platform: str) -> str:
+def cell_key(request: ExportRequest, platform: str) -> str:
     """Names a cell before anything is exported.
 
-    Covers the model card, the weights, every option of the export and the platform; a change of
-    any gives another key. Exporter and runtime versions are facts of the row.
+    Covers what the artifact cache covers (model card, weights, every option and the recipe of the
+    export) and the platform; a change of any gives another key. Versions of exporters and
+    runtimes are facts of the row.
     """
-    parts = {
-        "card": card_identity(request.card),
-        "weights": weights_id,
-        "format": request.format.value,
-        "precision": request.precision,
-        "batch": request.batch,
-        "platform": platform,
-    }
-    digest = hashlib.sha256(canonical_json(parts).encode()).hexdigest()
-    return digest[:_CELL_KEY_DIGITS]
+    text = canonical_json([request_key(request), platform])
+    return hashlib.sha256(text.encode()).hexdigest()[:_CELL_KEY_DIGITS]

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from device_agents.types import Execution, MeasurePolicy
 from device_agents.vocabulary import Mode, Runtime
-from models.cards import formats_of, weights_id
+from models.cards import formats_of
 from models.names import nearest
 from models.types import (
     RUNTIME_OF_FORMAT,
@@ -30,7 +30,8 @@ WhyUnsupported = Callable[[str, Execution], str | None]
 """(device name, execution) to the reason why the device cannot do it, or `None`."""
 
 _FORMAT_OF_RUNTIME = {runtime: format_ for format_, runtime in RUNTIME_OF_FORMAT.items()}
-_DEFAULT_BACKENDS = {Runtime.ONNX: "cpu", Runtime.TORCH: "cpu", Runtime.TFLITE: "xnnpack"}
+DEFAULT_BACKENDS = {Runtime.ONNX: "cpu", Runtime.TORCH: "cpu", Runtime.TFLITE: "xnnpack"}
+"""What every host has; verification runs there too."""
 _START_S = 3.0
 """A repeat's process, imports and load: 0.5 s for ONNX Runtime, 3 to 4 s for PyTorch (2 cores)."""
 
@@ -78,7 +79,7 @@ def executions(spec: SweepSpec) -> Iterator[Execution]:
         options = tuple(sorted(spec.runtime_options.get(runtime, {}).items()))
         for mode, backend, precision, batch, threads in itertools.product(
             spec.modes.get(runtime, (Mode.EAGER,)),
-            spec.backends.get(runtime, (_DEFAULT_BACKENDS[runtime],)),
+            spec.backends.get(runtime, (DEFAULT_BACKENDS[runtime],)),
             spec.precision,
             spec.batch,
             spec.threads,
@@ -184,7 +185,7 @@ def _cell(spec: SweepSpec, card: ModelCard, device: str, execution: Execution) -
     request = _request(spec, card, execution)
     platform = platform_key(device, execution)
     return Cell(
-        cell_key=cell_key(request, weights_id(card, request.weights), platform),
+        cell_key=cell_key(request, platform),
         platform_key=platform,
         device=device,
         export=request,

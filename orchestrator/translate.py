@@ -1,5 +1,6 @@
 """From what an agent saw to a row of the table; the summaries are filled here, once."""
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,10 +11,10 @@ import numpy as np
 from analysis.columns import SCHEMA, SCHEMA_VERSION
 from device_agents.types import Conditions, DeviceFacts, Failure, Measurement, WorkerFacts
 from device_agents.vocabulary import Origin, Status
-from models.cards import weights_id
-from models.types import Artifact, Cost
+from models.cards import card_sha256, weights_id
+from models.types import Artifact, Cost, ModelCard
 from orchestrator.cells import Cell, Repeat
-from orchestrator.keys import affinity_text, canonical_json, card_identity
+from orchestrator.keys import affinity_text, canonical_json
 
 Row = dict[str, object]
 """One row of `analysis.columns.SCHEMA`, as JSON can carry it: times are ISO 8601 text."""
@@ -117,6 +118,12 @@ def _storable(value: object) -> object:
     return value
 
 
+@functools.lru_cache(maxsize=1024)
+def _card_identity(card: ModelCard) -> str:
+    """Asked for once: a user's file is part of it, and may be gone before the last row."""
+    return card_sha256(card)
+
+
 def _model_columns(cell: Cell, artifact: Artifact | None) -> Row:
     card, weights = cell.export.card, cell.export.weights
     cost = (
@@ -126,7 +133,7 @@ def _model_columns(cell: Cell, artifact: Artifact | None) -> Row:
         "model": card.name,
         "family": card.family.value,
         "has_attention": card.has_attention,
-        "card_sha256": card_identity(card),
+        "card_sha256": _card_identity(card),
         "weights_kind": weights.kind.value,
         "weights_id": weights_id(card, weights),
         "input_size": card.input_size,

@@ -2,19 +2,42 @@
 
 import json
 from dataclasses import asdict
+from enum import StrEnum
 from typing import Annotated
 
 import typer
+from pydantic import ByteSize, TypeAdapter, ValidationError
 
+from models.cache import ArtifactCache
 from models.cards import card_sha256, find_card, formats_of, load_cards
-from models.types import RUNTIME_OF_FORMAT, ModelCard
+from models.types import (
+    RUNTIME_OF_FORMAT,
+    Artifact,
+    ExportRequest,
+    ModelCard,
+    Source,
+    Weights,
+    WeightsKind,
+)
 from orchestrator.cli.context import current
 from orchestrator.cli.listing import print_table
+from orchestrator.errors import NothingToDoError, UsageError
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Names = Annotated[list[str] | None, typer.Argument(help="Models; all when left out.")]
 Name = Annotated[str, typer.Argument(help="Name of the model.")]
+
+
+class WeightsChoice(StrEnum):
+    """Weights that need no further words."""
+
+    SEEDED = "seeded"
+    PRETRAINED = "pretrained"
+
+
+WeightsOption = Annotated[WeightsChoice, typer.Option("--weights")]
 
 
 @app.command("list")
@@ -47,6 +70,35 @@ def show(name: Name, as_json: AsJson = False) -> None:
     print(f"# runs in {', '.join(_runtimes(card))}; sha256 of the card {card_sha256(card)}")
 
 
+@app.command()
+def verify(
+    names: Names = None, weights: WeightsOption = WeightsChoice.SEEDED, as_json: AsJson = False
+) -> None:
+    """Check the exported files' bytes, and how far each lies from PyTorch's output."""
+    cache = ArtifactCache(current().workspace.artifacts)
+    found = ((request, cache.find(request)) for request in _requests(names, weights))
+    rows = [_artifact_row(request, artifact) for request, artifact in found if artifact is not None]
+    if not rows:
+        raise NothingToDoError(
+            "nothing of this has been exported", "`fleetrank models export` does it"
+        )
+    print_table(rows, as_json)
+
+
+@app.command()
+def prune(
+    max_size: Annotated[str, typer.Option(help="What may stay, as in 2GB; 0 removes all.")],
+    as_json: AsJson = False,
+) -> None:
+    """Remove the exported files used longest ago, until the rest fits."""
+    try:
+        max_bytes = TypeAdapter(ByteSize).validate_python(max_size)
+    except ValidationError as error:
+        raise UsageError(f"'{max_size}' is not a size", "write it as 500MB or 2GiB") from error
+    removed = ArtifactCache(current().workspace.artifacts).prune(max_bytes)
+    print_table([{"removed": path.name} for path in removed], as_json)
+
+
 def card_text(card: ModelCard) -> str:
     """The card as TOML that `models.user_cards` reads back."""
     fields = asdict(card)
@@ -59,6 +111,33 @@ def card_text(card: ModelCard) -> str:
         if value is not None
     )
     return "\n".join(lines)
+
+
+def _artifact_row(request: ExportRequest, artifact: Artifact) -> dict[str, object]:
+    return {
+        "model": request.card.name,
+        "format": request.format.value,
+        "size_bytes": artifact.size_bytes,
+        "max_relative_error": artifact.max_relative_error,
+        "macs": artifact.cost.macs,
+        "sha256": artifact.sha256,
+    }
+
+
+def _requests(names: list[str] | None, weights: WeightsChoice) -> list[ExportRequest]:
+    """Every format of the models named, or of all."""
+    cards = _cards()
+    chosen = [find_card(cards, name) for name in names] if names else list(cards.values())
+    return [
+        ExportRequest(card=card, weights=_weights(card, weights), format=format_)
+        for card in chosen
+        for format_ in formats_of(card)
+    ]
+
+
+def _weights(card: ModelCard, weights: WeightsChoice) -> Weights:
+    is_file = card.source is Source.FILE
+    return Weights(kind=WeightsKind.EMBEDDED if is_file else WeightsKind(weights))
 
 
 def _cards() -> dict[str, ModelCard]:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from device_agents.types import Execution
 from device_agents.vocabulary import Mode, Precision, Runtime
-from models.cards import card_sha256, weights_id
+from models.cards import card_sha256
 from models.types import ExportRequest, Family, Format, ModelCard, Source, Weights, WeightsKind
 from orchestrator.keys import canonical_json, cell_key, platform_key
 
@@ -18,7 +18,7 @@ EXECUTION = Execution(runtime=Runtime.ONNX, backend="cpu", threads=2, affinity=(
 
 
 def _key(request: ExportRequest, platform: str = "p") -> str:
-    return cell_key(request, weights_id(request.card, request.weights), platform)
+    return cell_key(request, platform)
 
 
 def test_a_platform_reads_as_it_always_did() -> None:
@@ -81,6 +81,12 @@ def test_the_platform_is_part_of_a_cell() -> None:
     assert _key(REQUEST, "p") != _key(REQUEST, "q")
 
 
+def test_another_recipe_of_the_export_makes_other_cells(monkeypatch) -> None:
+    before = _key(REQUEST)
+    monkeypatch.setattr("models.cache._EXPORT_RECIPE", 999)
+    assert _key(REQUEST) != before
+
+
 def test_where_a_checkpoint_lies_is_not_part_of_a_cell() -> None:
     here = Weights(kind=WeightsKind.CHECKPOINT, checkpoint_sha256="00", checkpoint_path="/a")
     there = replace(here, checkpoint_path="/b")
@@ -90,7 +96,7 @@ def test_where_a_checkpoint_lies_is_not_part_of_a_cell() -> None:
 def test_a_cell_has_the_key_it_always_had() -> None:
     # Another key here makes every stored result a stranger to `sweep resume`: raise it on purpose.
     assert card_sha256(CARD) == "08ab9c50709c5e83d52368eec44b4ede784d44a044fccbe1fbb34feb99d458f1"
-    assert _key(REQUEST, platform_key("box", EXECUTION)) == "ca72a7543534ff09"
+    assert _key(REQUEST, platform_key("box", EXECUTION)) == "a943b9cc8a375bcc"
 
 
 @given(st.dictionaries(st.text(), st.integers() | st.text() | st.booleans()))

@@ -8,7 +8,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from models.cache import ArtifactCache
 from models.cards import load_zoo
+from models.types import Cost, ExportRequest, FlopsMethod, Format, StagedExport, Weights
 from models.user_cards import load_user_card
 from orchestrator.cli.listing import print_table
 from orchestrator.cli.main import run
@@ -186,3 +188,36 @@ def test_a_table_lines_up_and_shows_no_control_characters(capsys) -> None:
     assert capsys.readouterr().out == "(none)\n"
     print_table(rows, as_json=True)
     assert json.loads(capsys.readouterr().out) == rows
+
+
+def _export(workspace: Workspace, name: str) -> Path:
+    """Puts a file into the cache as an export would."""
+    cache = ArtifactCache(workspace.artifacts)
+    request = ExportRequest(card=load_zoo()[name], weights=Weights(), format=Format.ONNX)
+    path = cache.staging_dir(request) / "model.onnx"
+    path.write_bytes(name.encode() * 100)
+    cost = Cost(macs=7, parameters=3, method=FlopsMethod.COUNTED)
+    staged = StagedExport(path=path, format=Format.ONNX, cost=cost, versions=(("onnx", "1"),))
+    return Path(cache.commit(request, staged, 1e-6).path)
+
+
+def test_exported_files_are_verified_and_a_damaged_one_is_dropped(workspace, capsys) -> None:
+    assert run(["models", "verify"]) == 4
+    damaged = _export(workspace, "resnet18")
+    _export(workspace, "resnet50")
+    assert run(["models", "verify", "--json"]) == 0
+    assert [row["model"] for row in _json(capsys)] == ["resnet18", "resnet50"]
+    damaged.write_bytes(b"x")
+    assert run(["models", "verify", "--json"]) == 0
+    assert [(row["model"], row["macs"]) for row in _json(capsys)] == [("resnet50", 7)]
+    assert run(["models", "verify", "resnet18"]) == 4
+    assert run(["models", "verify", "resnet81"]) == 2
+
+
+def test_the_cache_is_pruned_to_a_size(workspace, capsys) -> None:
+    paths = [_export(workspace, name) for name in ("resnet18", "resnet50")]
+    assert run(["models", "prune", "--max-size", "1GB"]) == 0
+    assert all(path.exists() for path in paths)
+    assert run(["models", "prune", "--max-size", "0"]) == 0
+    assert not any(path.exists() for path in paths)
+    assert run(["models", "prune", "--max-size", "much"]) == 2
