@@ -26,3 +26,11 @@ class PermanentError(AgentError):
 
 class MissingLibraryError(PermanentError):
     """An optional library is not installed; `remedy` names the extra."""
+
+
+class BadArtifactError(PermanentError):
+    """The runtime refuses the file: damaged, hostile or of another format."""
+
+
+class UnsupportedError(PermanentError):
+    """The device or runtime cannot do what the task asks."""

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from device_agents.types import Execution, Options
+from device_agents.vocabulary import Mode
 
 Array = NDArray[np.generic]
 
@@ -53,6 +54,7 @@ class Runner(Protocol):
     option_names: frozenset[str]
     """Options it knows; any other is refused by name."""
     backends: frozenset[str]
+    modes: frozenset[Mode]
 
     def version(self) -> str:
         """Version of the library, of the form the library itself prints."""

@@ -1,0 +1,111 @@
+"""The CPU of this host: parsed from text, read from procfs and sysfs."""
+
+import os
+import platform
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from device_agents.conditions import ROOT, read_clock_max_mhz, read_governor
+from device_agents.types import DeviceFacts
+from device_agents.vocabulary import Origin, Tier
+
+_MODEL = re.compile(r"^(?:model name|Model|Hardware)\s*:\s*(.+?)\s*$", re.MULTILINE)
+_FLAGS = re.compile(r"^flags\s*:(.*)$", re.MULTILINE)
+_RANGE = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
+_MAX_CPU = 65_536
+"""Beyond any kernel's limit; a larger number is not a list of CPUs."""
+
+
+def parse_cpu_list(text: str) -> tuple[int, ...]:
+    """Reads the kernel's form `0-3,8` of a set of CPUs; what is not of that form is left out."""
+    cpus: set[int] = set()
+    for part in text.strip().split(","):
+        match = _RANGE.fullmatch(part.strip())
+        if match is None:
+            continue
+        first, last = int(match.group(1)), int(match.group(2) or match.group(1))
+        if last < _MAX_CPU:
+            cpus.update(range(first, last + 1))
+    return tuple(sorted(cpus))
+
+
+def parse_cpu_model(cpuinfo: str) -> str | None:
+    """The CPU's name in `/proc/cpuinfo`; many ARM systems have none."""
+    match = _MODEL.search(cpuinfo)
+    return match.group(1) if match else None
+
+
+def parse_is_virtual(cpuinfo: str) -> bool | None:
+    """Whether the CPU says that a hypervisor runs it; `None` off x86, which does not say."""
+    match = _FLAGS.search(cpuinfo)
+    return "hypervisor" in match.group(1).split() if match else None
+
+
+def one_per_core(siblings: Mapping[int, tuple[int, ...]], usable: Iterable[int]) -> tuple[int, ...]:
+    """One usable logical CPU of every physical core, the last core first.
+
+    The kernel and most daemons prefer low numbers, so measuring begins at the other end.
+
+    Args:
+        siblings: logical CPU to all logical CPUs of its core.
+        usable: logical CPUs this process may use.
+    """
+    chosen: list[int] = []
+    taken: set[int] = set()
+    for cpu in sorted(usable):
+        if cpu not in taken:
+            chosen.append(cpu)
+            taken.update(siblings.get(cpu, (cpu,)))
+    return tuple(reversed(chosen))
+
+
+def choose_cpus(threads: int, root: Path = ROOT) -> tuple[int, ...] | None:
+    """CPUs to pin `threads` threads to, each on a core of its own; `None` if there are too few."""
+    usable = os.sched_getaffinity(0)
+    cores = one_per_core(read_siblings(root), usable)
+    return tuple(sorted(cores[:threads])) if threads <= len(cores) else None
+
+
+def read_siblings(root: Path = ROOT) -> dict[int, tuple[int, ...]]:
+    """Logical CPU to the logical CPUs of its core; empty where the system does not tell."""
+    folders = (root / "sys/devices/system/cpu").glob("cpu[0-9]*/topology")
+    return {
+        int(folder.parent.name[3:]): parse_cpu_list(_read(folder / "thread_siblings_list"))
+        for folder in folders
+    }
+
+
+def read_facts(root: Path = ROOT) -> DeviceFacts:
+    """What this host's CPU is."""
+    cpuinfo = _read(root / "proc/cpuinfo")
+    model = parse_cpu_model(cpuinfo)
+    siblings = {cpus for cpus in read_siblings(root).values() if cpus}
+    return DeviceFacts(
+        device_model=model or f"{platform.machine()} CPU",
+        tier=Tier.CPU,
+        origin=Origin.MEASURED,
+        os=f"{platform.system()} {platform.release()}",
+        arch=platform.machine(),
+        cpu_model=model,
+        logical_cores=os.cpu_count(),
+        physical_cores=len(siblings) or None,
+        memory_bytes=_memory_bytes(),
+        clock_max_mhz=read_clock_max_mhz(root),
+        governor=read_governor(root),
+        is_virtual_machine=parse_is_virtual(cpuinfo),
+    )
+
+
+def _memory_bytes() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (OSError, ValueError):
+        return None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,89 @@
+"""Tasks carried out by a worker process on this host, every end of it turned into an answer."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from device_agents.agent import StopRequested, never_stop
+from device_agents.codec import from_json
+from device_agents.errors import PermanentError
+from device_agents.failures import (
+    End,
+    WorkerEnd,
+    bad_output,
+    failure_from_end,
+    failure_from_error,
+    interrupted,
+)
+from device_agents.process import run_worker
+from device_agents.protocol import InferReply, encode_request
+from device_agents.types import Failure, InferTask, Measurement, MeasureTask
+from device_agents.vocabulary import ErrorKind, Origin, Status
+
+
+def measure_in_worker(task: MeasureTask, stop_requested: StopRequested = never_stop) -> Measurement:
+    """Measures one repeat in a fresh worker; never raises for what the worker does."""
+    started = datetime.now(UTC).isoformat()
+    if stop_requested():
+        return _failed(task, interrupted(), started)
+    try:
+        end = run_worker(
+            encode_request(task), timeout_s=task.timeout_s, stop_requested=stop_requested
+        )
+    except OSError as error:
+        return _failed(task, _not_started(error), started)
+    return _read_measurement(task, end, started)
+
+
+def infer_in_worker(task: InferTask) -> Failure | None:
+    """Runs the artifact over stored inputs in a fresh worker; `None` means done."""
+    try:
+        end = run_worker(encode_request(task), timeout_s=task.timeout_s)
+    except OSError as error:
+        return _not_started(error)
+    if not _has_result(end):
+        return failure_from_end(end)
+    try:
+        return from_json(InferReply, end.stdout).failure
+    except PermanentError as error:
+        return bad_output(end, error.message)
+
+
+def _read_measurement(task: MeasureTask, end: WorkerEnd, started: str) -> Measurement:
+    if not _has_result(end):
+        return _failed(task, failure_from_end(end), started)
+    try:
+        measurement = from_json(Measurement, end.stdout)
+    except PermanentError as error:
+        return _failed(task, bad_output(end, error.message), started)
+    if measurement.task_id != task.task_id:
+        why = f"it answers task {measurement.task_id!r}, not {task.task_id!r}"
+        return _failed(task, bad_output(end, why), started)
+    if measurement.started_utc is None:
+        return replace(measurement, started_utc=started, finished_utc=datetime.now(UTC).isoformat())
+    return measurement
+
+
+def _has_result(end: WorkerEnd) -> bool:
+    return end.end is End.ITSELF and end.exit_code == 0 and end.stdout.strip() != ""
+
+
+def _failed(task: MeasureTask, failure: Failure, started: str) -> Measurement:
+    return Measurement(
+        task_id=task.task_id,
+        status=Status.FAILED,
+        origin=Origin.MEASURED,
+        failure=failure,
+        started_utc=started,
+        finished_utc=datetime.now(UTC).isoformat(),
+    )
+
+
+def _not_started(error: OSError) -> Failure:
+    """No process can be had: the host lacks memory, processes or descriptors for now."""
+    failure = failure_from_error(error, "start")
+    return replace(
+        failure,
+        kind=ErrorKind.DEVICE_LOST if failure.kind is ErrorKind.INTERNAL else failure.kind,
+        remedy="free memory and processes on this host",
+        is_transient=True,
+    )

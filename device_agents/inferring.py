@@ -1,0 +1,66 @@
+"""Runs an artifact over stored inputs inside the worker, for verification."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from device_agents.errors import BadArtifactError
+from device_agents.failures import failure_from_error
+from device_agents.measuring import Stage, check_artifact, run_once
+from device_agents.runtimes.registry import create_runner
+from device_agents.runtimes.runner import Array, LoadedModel, TensorSpec
+from device_agents.types import Failure, InferTask
+
+
+def infer(task: InferTask, enter: Stage) -> Failure | None:
+    """Writes the outputs of every case; whatever goes wrong is returned."""
+    enter("verify")
+    try:
+        check_artifact(task.artifact_path, task.artifact_sha256)
+        runner = create_runner(task.execution.runtime)
+        model = runner.load(task.artifact_path, task.execution, is_trusted=task.is_trusted)
+        outputs = _run_cases(model, _read_inputs(Path(task.inputs_path)))
+        _write_outputs(Path(task.outputs_path), outputs)
+    except Exception as error:  # the caller stores it as the reason
+        return failure_from_error(error, "verify")
+    return None
+
+
+def _read_inputs(path: Path) -> list[Array]:
+    with np.load(path, allow_pickle=False) as stored:
+        return [stored[f"input_{index}"] for index in range(len(stored.files))]
+
+
+def _write_outputs(path: Path, outputs: Sequence[Array]) -> None:
+    named = {f"output_{index}": output for index, output in enumerate(outputs)}
+    with path.open("wb") as file:
+        np.savez(file, allow_pickle=False, **named)
+
+
+def _run_cases(model: LoadedModel, inputs: Sequence[Array]) -> list[Array]:
+    """Runs case by case and stacks the outputs: arrays of shape (n_cases, ...)."""
+    if len(inputs) != len(model.inputs):
+        raise BadArtifactError(
+            f"the file takes {len(model.inputs)} inputs, {len(inputs)} are stored",
+            "export the model again",
+        )
+    rows: list[list[Array]] = []
+    for case in range(len(inputs[0])):
+        pairs = zip(model.inputs, inputs, strict=True)
+        model.set_inputs([_as_batch(spec, array[case : case + 1]) for spec, array in pairs])
+        run_once(model)
+        # A file made for a larger batch computes the same case in every place: keep the first.
+        rows.append([output[:1] for output in model.outputs()])
+    return [np.concatenate(column) for column in zip(*rows, strict=True)]
+
+
+def _as_batch(spec: TensorSpec, case: Array) -> Array:
+    batch = spec.shape[0] if spec.shape else 1
+    filled = np.repeat(case, batch, axis=0).astype(spec.dtype, copy=False)
+    if filled.shape != spec.shape:
+        raise BadArtifactError(
+            f"input {spec.name!r} has the shape {spec.shape}, the stored case {case.shape}",
+            "export the model again",
+        )
+    return np.ascontiguousarray(filled)

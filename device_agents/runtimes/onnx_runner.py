@@ -1,0 +1,140 @@
+"""ONNX Runtime with its CPU provider."""
+
+import importlib
+import importlib.metadata
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Protocol, cast
+
+from device_agents.errors import AgentError, BadArtifactError, UnsupportedError
+from device_agents.runtimes.options import boolean_option, missing_library
+from device_agents.runtimes.runner import Array, LoadedModel, TensorSpec
+from device_agents.types import Execution, Options
+from device_agents.vocabulary import Mode
+
+_DTYPES = {
+    "tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16",
+    "tensor(int64)": "int64", "tensor(int32)": "int32", "tensor(int16)": "int16",
+    "tensor(int8)": "int8", "tensor(uint64)": "uint64", "tensor(uint32)": "uint32",
+    "tensor(uint16)": "uint16", "tensor(uint8)": "uint8", "tensor(bool)": "bool",
+}  # fmt: skip
+_UNSUPPORTED_SIGNS = (
+    "NOT_IMPLEMENTED", "Could not find an implementation", "is not a registered function/op",
+    "No opset import for domain", "is under development",
+)  # fmt: skip
+"""How ONNX Runtime 1.22 to 1.31 words an operator it does not have."""
+
+
+class _Node(Protocol):
+    name: str
+    type: str
+    shape: list[int | str | None]
+
+
+class _Session(Protocol):
+    def get_inputs(self) -> list[_Node]: ...
+    def run(self, output_names: None, feed: dict[str, Array]) -> list[Array]: ...
+
+
+class OnnxModel:
+    """One session, its feed and its last outputs; see `LoadedModel`."""
+
+    def __init__(self, session: _Session, batch: int, settings: Options) -> None:
+        self._session = session
+        self._inputs = tuple(_spec(node, batch) for node in session.get_inputs())
+        self._settings = settings
+        self._feed: dict[str, Array] = {}
+        self._outputs: list[Array] = []
+
+    @property
+    def inputs(self) -> Sequence[TensorSpec]:
+        """See `LoadedModel`."""
+        return self._inputs
+
+    @property
+    def settings(self) -> Options:
+        """See `LoadedModel`."""
+        return self._settings
+
+    def set_inputs(self, arrays: Sequence[Array]) -> None:
+        """Keeps the arrays: the CPU provider reads them where they are."""
+        self._feed = {spec.name: array for spec, array in zip(self._inputs, arrays, strict=True)}
+
+    def run(self) -> None:
+        """See `LoadedModel`."""
+        self._outputs = self._session.run(None, self._feed)
+
+    def outputs(self) -> list[Array]:
+        """See `LoadedModel`."""
+        return [output.copy() for output in self._outputs]
+
+
+class OnnxRunner:
+    """Options: `spinning` (default true), `flush_denormals` (default false)."""
+
+    option_names = frozenset({"spinning", "flush_denormals"})
+    backends = frozenset({"cpu"})
+    modes = frozenset({Mode.EAGER})
+
+    def version(self) -> str:
+        """See `Runner`."""
+        return importlib.metadata.version("onnxruntime")
+
+    def load(self, path: str, execution: Execution, *, is_trusted: bool) -> LoadedModel:  # noqa: ARG002 - an ONNX file holds no code
+        """See `Runner`."""
+        try:
+            ort = importlib.import_module("onnxruntime")
+        except ImportError as error:
+            raise missing_library("onnxruntime", "onnx", error) from error
+        spinning = boolean_option(execution, "spinning", default=True)
+        flush = boolean_option(execution, "flush_denormals", default=False)
+        options = _session_options(ort, execution.threads, spinning=spinning, flush=flush)
+        try:
+            session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        except Exception as error:
+            raise _as_agent_error(error) from error
+        settings: Options = (
+            ("flush_denormals", flush),
+            ("graph_optimization", "all"),
+            ("inter_op_threads", 1),
+            ("intra_op_threads", execution.threads),
+            ("spinning", spinning),
+        )
+        return OnnxModel(cast(_Session, session), execution.batch, settings)
+
+
+def _session_options(ort: ModuleType, threads: int, *, spinning: bool, flush: bool) -> object:
+    options = ort.SessionOptions()
+    # Left at 0, the pool takes all cores and sets an affinity of its own.
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+    options.add_session_config_entry("session.intra_op.allow_spinning", str(int(spinning)))
+    options.add_session_config_entry("session.set_denormal_as_zero", str(int(flush)))
+    return options
+
+
+def _spec(node: _Node, batch: int) -> TensorSpec:
+    if node.type not in _DTYPES:
+        raise UnsupportedError(
+            f"input {node.name!r} has the type {node.type}", "use a model whose inputs are numbers"
+        )
+    shape = tuple(size if isinstance(size, int) and size > 0 else batch for size in node.shape)
+    return TensorSpec(name=node.name, shape=shape, dtype=_DTYPES[node.type])
+
+
+def _as_agent_error(error: Exception) -> AgentError | Exception:
+    """ONNX Runtime's exceptions have no common class; their module tells them from others."""
+    if not type(error).__module__.startswith("onnxruntime"):
+        return error
+    text = str(error)
+    if "bad_alloc" in text or "Failed to allocate memory" in text:
+        return MemoryError(text)
+    if any(sign in text for sign in _UNSUPPORTED_SIGNS):
+        return UnsupportedError(
+            f"ONNX Runtime cannot execute the file: {text}",
+            "export it with an older opset, or use a newer ONNX Runtime",
+        )
+    return BadArtifactError(
+        f"ONNX Runtime refuses the file: {text}", "export it again, or check where it comes from"
+    )

@@ -1,0 +1,40 @@
+"""Runtimes by name; a member and its library are imported only when asked for."""
+
+import importlib
+from collections.abc import Mapping
+
+from device_agents.runtimes.runner import Runner
+from device_agents.types import Execution
+from device_agents.vocabulary import Runtime
+
+RUNNERS: Mapping[Runtime, str] = {
+    Runtime.ONNX: "device_agents.runtimes.onnx_runner:OnnxRunner",
+    Runtime.TORCH: "device_agents.runtimes.torch_runner:TorchRunner",
+    Runtime.TFLITE: "device_agents.runtimes.tflite_runner:TfliteRunner",
+}
+
+
+def create_runner(runtime: Runtime) -> Runner:
+    """Makes the runner of a runtime; the library itself is imported when the runner loads."""
+    module_name, class_name = RUNNERS[runtime].split(":")
+    runner: Runner = getattr(importlib.import_module(module_name), class_name)()
+    return runner
+
+
+def why_unsupported(execution: Execution) -> str | None:
+    """Says what of this the runtime does not know by name, or `None`; loads no library."""
+    runner = create_runner(execution.runtime)
+    name = execution.runtime.value
+    if execution.backend not in runner.backends:
+        known = ", ".join(sorted(runner.backends))
+        return f"{name} has no backend {execution.backend!r} here; it has {known}"
+    if execution.mode not in runner.modes:
+        known = ", ".join(sorted(runner.modes))
+        return f"{name} has no mode {execution.mode.value!r}; it has {known}"
+    for option, _value in execution.options:
+        if option not in runner.option_names:
+            known = ", ".join(sorted(runner.option_names)) or "none"
+            return f"{name} has no option {option!r}; it has {known}"
+    if execution.threads < 1 or execution.batch < 1:
+        return "threads and batch are at least 1"
+    return None

@@ -1,0 +1,117 @@
+"""The timing loop. Clock and stop rule are given, so that tests run it on a clock of their own."""
+
+import gc
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol
+
+from device_agents.stability import halves_agree
+from device_agents.types import MeasurePolicy
+
+Clock = Callable[[], int]
+"""Monotonic nanoseconds: `time.perf_counter_ns`."""
+Step = Callable[[], None]
+"""One synchronised inference."""
+
+_NS_PER_S = 1_000_000_000
+
+
+class StopRule(Protocol):
+    """Decides when the timed runs are enough."""
+
+    def check_points(self) -> Iterator[int]:
+        """Increasing numbers of runs at which `is_enough` is asked; the last one ends the runs."""
+        ...
+
+    def is_enough(self, samples: Sequence[int]) -> bool:
+        """Whether these samples, in nanoseconds and in order, suffice."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmUp:
+    """How the warm-up went; `is_stable` is false when it ended by its time limit."""
+
+    ns: int
+    runs: int
+    is_stable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedRuns:
+    """The samples in order, and why there are no more: `half_width max_time max_samples`."""
+
+    samples_ns: tuple[int, ...]
+    stop_reason: str
+
+
+def warm_up(step: Step, clock: Clock, policy: MeasurePolicy) -> WarmUp:
+    """Runs until the two halves of the runs agree, within the policy's bounds.
+
+    The limit `max_warmup_s` is looked at after each run: one run longer than it is the last.
+    """
+    sums: list[int] = []
+    total = 0
+    begin = clock()
+    while True:
+        start = clock()
+        step()
+        end = clock()
+        total += end - start
+        sums.append(total)
+        elapsed_s = (end - begin) / _NS_PER_S
+        if elapsed_s >= policy.max_warmup_s:
+            break
+        if len(sums) < policy.min_warmup_runs or elapsed_s < policy.min_warmup_s:
+            continue
+        if halves_agree(sums, policy.warmup_tolerance):
+            break
+    is_stable = halves_agree(sums, policy.warmup_tolerance)
+    return WarmUp(ns=end - begin, runs=len(sums), is_stable=is_stable)
+
+
+def time_runs(step: Step, clock: Clock, rule: StopRule, *, max_time_s: float) -> TimedRuns:
+    """Times runs until the rule is satisfied, its last check point is reached, or time is over.
+
+    Storage for all samples is made beforehand and garbage collection is off; between the two
+    readings of the clock there is nothing but the step. At least one run is timed.
+    """
+    points = list(rule.check_points())
+    samples = array("q", bytes(8 * points[-1]))
+    with _collection_off():
+        deadline = clock() + int(max_time_s * _NS_PER_S)
+        for begin, end in pairwise([0, *points]):
+            count = _fill(samples, begin, end, (step, clock, deadline))
+            if count < end:
+                return TimedRuns(samples_ns=tuple(samples[:count]), stop_reason="max_time")
+            if rule.is_enough(samples[:count]):
+                return TimedRuns(samples_ns=tuple(samples[:count]), stop_reason="half_width")
+    return TimedRuns(samples_ns=tuple(samples), stop_reason="max_samples")
+
+
+def _fill(samples: "array[int]", begin: int, end: int, how: tuple[Step, Clock, int]) -> int:
+    """Times runs `begin` to `end`; returns how many samples there are when the deadline came."""
+    step, clock, deadline = how
+    for index in range(begin, end):
+        start = clock()
+        step()
+        stop = clock()
+        samples[index] = stop - start
+        if stop >= deadline:
+            return index + 1
+    return end
+
+
+@contextmanager
+def _collection_off() -> Iterator[None]:
+    was_enabled = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
