@@ -1,6 +1,7 @@
 """`fleetrank models`: networks, and the files exported from them."""
 
 import json
+import sys
 from dataclasses import asdict
 from enum import StrEnum
 from typing import Annotated
@@ -8,8 +9,10 @@ from typing import Annotated
 import typer
 from pydantic import ByteSize, TypeAdapter, ValidationError
 
+from device_agents.registry import create_agent
+from device_agents.vocabulary import Runtime
 from models.cache import ArtifactCache
-from models.cards import card_sha256, find_card, formats_of, load_cards
+from models.cards import card_sha256, find_card, formats_of, load_cards, runtime_of
 from models.types import (
     RUNTIME_OF_FORMAT,
     Artifact,
@@ -21,7 +24,12 @@ from models.types import (
 )
 from orchestrator.cli.context import current
 from orchestrator.cli.listing import print_table
+from orchestrator.dispatch.stop_switch import StopSwitch, listening
 from orchestrator.errors import NothingToDoError, UsageError
+from orchestrator.export_stage import ExportTools, build_artifacts
+from orchestrator.progress.plain import PlainLines
+
+_EXIT_FAILED, _EXIT_INTERRUPTED = 3, 130
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -68,6 +76,40 @@ def show(name: Name, as_json: AsJson = False) -> None:
         return
     print(card_text(card))
     print(f"# runs in {', '.join(_runtimes(card))}; sha256 of the card {card_sha256(card)}")
+
+
+@app.command()
+def export(
+    names: Names = None,
+    runtime: Annotated[
+        list[Runtime] | None, typer.Option(help="Only for this runtime; may be repeated.")
+    ] = None,
+    weights: WeightsOption = WeightsChoice.SEEDED,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Run the code that comes with a model.")
+    ] = False,
+) -> None:
+    """Export models and verify each file against PyTorch's output; what is cached is kept."""
+    workspace, switch = current().workspace, StopSwitch()
+    wanted = set(runtime or Runtime)
+    requests = [request for request in _requests(names, weights) if runtime_of(request) in wanted]
+    tools = ExportTools(
+        cache=ArtifactCache(workspace.artifacts),
+        infer=create_agent("cpu", {}).infer,
+        emit=PlainLines(sys.stderr),
+        switch=switch,
+        is_trusted=trust,
+    )
+    with listening(switch):
+        exports = build_artifacts(requests, tools)
+    for request, failure in exports.failures.items():
+        # The reason has been told while exporting.
+        print(f"  {request.card.name} as {request.format} -> {failure.remedy}", file=sys.stderr)
+    print_table([_artifact_row(*found) for found in exports.artifacts.items()], as_json=False)
+    if not exports.is_complete:
+        raise typer.Exit(_EXIT_INTERRUPTED)
+    if exports.failures:
+        raise typer.Exit(_EXIT_FAILED)
 
 
 @app.command()

@@ -221,3 +221,15 @@ def test_the_cache_is_pruned_to_a_size(workspace, capsys) -> None:
     assert run(["models", "prune", "--max-size", "0"]) == 0
     assert not any(path.exists() for path in paths)
     assert run(["models", "prune", "--max-size", "much"]) == 2
+
+
+@pytest.mark.export
+def test_a_file_that_is_no_model_fails_with_the_reason_and_exit_code_3(workspace, capsys) -> None:
+    (workspace.cards / "bad.onnx").write_text("this is a text file")
+    card = 'family = "hybrid"\nsource = "file"\nentry = "bad.onnx"\n'
+    (workspace.cards / "bad.toml").write_text(card)
+    assert run(["models", "export", "bad"]) == 3
+    err = capsys.readouterr().err
+    assert "bad.onnx is not an ONNX model" in err
+    assert "->" in err
+    assert run(["models", "export", "bed"]) == 2
