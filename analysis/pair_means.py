@@ -122,8 +122,9 @@ def _interval(
 def _weighted(rhos: Iterator[Floats], part: Block, weights: Floats) -> Floats:
     """Sum over the block's pairs of weight x rho, (draws,); a pair without weight is left out."""
     share = weights[part.where]
-    has_share = share > 0
-    return np.concatenate([some[:, has_share] @ share[has_share] for some in rhos])
+    if share.all():
+        return np.concatenate([some @ share for some in rhos])
+    return np.concatenate([some[:, share > 0] @ share[share > 0] for some in rhos])
 
 
 def _why_no_interval(fewest: int) -> str:

@@ -96,14 +96,11 @@ def blocks(present: npt.NDArray[np.bool_], pairs: Sequence[Pair]) -> Iterator[Bl
     if not pairs:
         return
     sides = np.array(pairs, dtype=np.int64)
-    packed = np.packbits(present, axis=0)
-    common = (packed[:, sides[:, 0]] & packed[:, sides[:, 1]]).T
-    patterns, member = np.unique(common, axis=0, return_inverse=True)
-    for number, pattern in enumerate(patterns):
-        where = np.flatnonzero(member.reshape(-1) == number)
+    patterns, member = _common_models(present, sides)
+    for number, mask in enumerate(patterns):
+        where = np.flatnonzero(member == number)
         columns, inside = np.unique(sides[where], return_inverse=True)
         inside = inside.reshape(-1, 2)
-        mask = np.unpackbits(pattern, count=present.shape[0]).astype(np.bool_)
         yield Block(
             where=where,
             models=np.flatnonzero(mask),
@@ -111,6 +108,21 @@ def blocks(present: npt.NDArray[np.bool_], pairs: Sequence[Pair]) -> Iterator[Bl
             source=inside[:, 0],
             target=inside[:, 1],
         )
+
+
+def _common_models(
+    present: npt.NDArray[np.bool_], sides: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
+    """The distinct sets of common models (n_sets, n_models) and which of them each pair has.
+
+    Platforms are grouped first: a million pairs come from few kinds of platform.
+    """
+    kinds, kind_of = np.unique(present.T, axis=0, return_inverse=True)
+    both = np.sort(kind_of.reshape(-1)[sides], axis=1)
+    codes, code_of = np.unique(both[:, 0] * len(kinds) + both[:, 1], return_inverse=True)
+    common = kinds[codes // len(kinds)] & kinds[codes % len(kinds)]
+    patterns, pattern_of = np.unique(common, axis=0, return_inverse=True)
+    return patterns, pattern_of.reshape(-1)[code_of.reshape(-1)]
 
 
 def pair_figures(measure: Measure, pairs: Sequence[Pair], seed: int) -> list[PairFigures]:

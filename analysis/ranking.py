@@ -41,9 +41,9 @@ def kendall_matrix(values: Floats) -> Floats:
     first, second = np.triu_indices(values.shape[0], k=1)
     # Counts stay exact in float32 up to 2^24 pairs of models.
     signs = np.sign(values[first] - values[second]).astype(np.float32)
-    untied = np.sqrt((signs != 0).sum(axis=0).astype(np.float64))
+    untied = (signs != 0).sum(axis=0).astype(np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
-        tau = (signs.T @ signs).astype(np.float64) / np.outer(untied, untied)
+        tau = (signs.T @ signs).astype(np.float64) / np.sqrt(np.outer(untied, untied))
     clipped: Floats = np.clip(tau, -1.0, 1.0)
     return clipped
 

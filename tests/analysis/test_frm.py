@@ -1,0 +1,99 @@
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy import stats
+
+from analysis.frm import frm, headroom, null_p, null_spearman, ratios
+
+positive = hnp.arrays(
+    np.float64, st.tuples(st.integers(1, 8), st.just(3)), elements=st.floats(1e-3, 1e6)
+)
+
+
+@given(positive)
+def test_ratio_is_over_scipys_geometric_mean(values: np.ndarray) -> None:
+    np.testing.assert_allclose(ratios(values), values / stats.gmean(values, axis=0), rtol=1e-9)
+
+
+@given(positive)
+def test_ranks_of_frm_are_those_of_the_plain_product(values: np.ndarray) -> None:
+    flops, latency, memory = values.T
+    compound = frm(flops, latency[:, None], memory[:, None])[:, 0]
+    product = np.log(flops) + np.log(latency) + np.log(memory)
+    for i, j in itertools.combinations(range(len(flops)), 2):
+        if product[i] < product[j] - 1e-9:
+            assert compound[i] < compound[j]
+
+
+def test_frm_by_hand() -> None:
+    # Geometric means: flops 2, latency 4, memory 8.
+    flops = np.array([1.0, 4])
+    latency, memory = np.array([[2.0], [8]]), np.array([[8.0], [8]])
+    expected = [(0.5 * 0.5 * 1) ** (1 / 3), (2 * 2 * 1) ** (1 / 3)]
+    np.testing.assert_allclose(frm(flops, latency, memory)[:, 0], expected)
+
+
+def test_reference_model_has_frm_of_one() -> None:
+    values = np.array([[3.0], [5], [7]])
+    assert frm(values[:, 0], values, values, reference=1)[1, 0] == pytest.approx(1)
+
+
+def test_zero_memory_is_refused() -> None:
+    with pytest.raises(ValueError, match="above 0"):
+        frm(np.ones(2), np.ones((2, 1)), np.array([[0.0], [1]]))
+
+
+def slow_null(rest: np.ndarray, latency: np.ndarray) -> list[float]:
+    """Every pair of orders of 4 models on two platforms."""
+    orders = [list(order) for order in itertools.permutations(range(len(latency)))]
+    return [
+        stats.spearmanr(rest[:, 0] * latency[first, 0], rest[:, 1] * latency[second, 1]).statistic
+        for first in orders
+        for second in orders
+    ]
+
+
+def test_null_equals_all_independent_permutations_on_both_platforms() -> None:
+    rest = np.array([[1.0, 1.1], [2, 2.3], [4, 4.2], [9, 8]])
+    latency = np.array([[1.0, 5], [3, 2], [2, 3], [8, 1]])
+    null = np.concatenate(list(null_spearman(rest, latency, 4000, np.random.default_rng(0))))
+    expected = slow_null(rest, latency)
+    assert null[:, 0, 1].mean() == pytest.approx(np.mean(expected), abs=0.02)
+    assert set(np.round(null[:, 0, 1], 9)) <= set(np.round(expected, 9))
+
+
+def test_null_of_latency_alone_is_zero_and_that_of_frm_far_above() -> None:
+    rng = np.random.default_rng(5)
+    flops = np.exp(rng.normal(size=13))
+    latency = np.exp(rng.normal(size=(13, 2)))
+    alone = np.concatenate(list(null_spearman(np.ones((13, 2)), latency, 2000, rng)))
+    rest = np.column_stack([flops**2, flops**2])
+    compound = np.concatenate(list(null_spearman(rest, latency, 2000, rng)))
+    assert alone[:, 0, 1].mean() == pytest.approx(0, abs=0.03)
+    assert compound[:, 0, 1].mean() > 0.5
+
+
+def test_null_depends_on_its_seed_only() -> None:
+    latency = np.exp(np.random.default_rng(5).normal(size=(6, 3)))
+    draws = [
+        np.concatenate(list(null_spearman(latency, latency, 50, np.random.default_rng(seed))))
+        for seed in (1, 1, 2)
+    ]
+    np.testing.assert_array_equal(draws[0], draws[1])
+    assert not np.array_equal(draws[0], draws[2])
+
+
+def test_headroom_and_its_limit() -> None:
+    assert headroom(0.95, 0.9) == pytest.approx(0.5)
+    assert headroom(0.8, 0.9) == pytest.approx(-1)
+    assert headroom(1.0, 1.0) is None
+
+
+def test_null_p_adds_one_and_counts_equal_draws() -> None:
+    null = np.array([0.1, 0.5, 0.9, 0.9])
+    assert null_p(0.9, null) == pytest.approx(3 / 5)
+    assert null_p(1.0, null) == pytest.approx(1 / 5)

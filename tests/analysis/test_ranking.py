@@ -1,0 +1,84 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy import stats
+
+from analysis.ranking import (
+    average_ranks,
+    kendall_matrix,
+    kendall_tau_b,
+    spearman,
+    spearman_matrix,
+    why_undefined,
+)
+
+# Few distinct values make ties and constant columns likely.
+matrices = hnp.arrays(
+    np.float64,
+    st.tuples(st.integers(2, 12), st.integers(1, 4)),
+    elements=st.integers(-3, 3).map(float) | st.floats(-1e6, 1e6),
+)
+
+
+def slow_ranks(column: np.ndarray) -> list[float]:
+    return [
+        sum(other < value for other in column) + (sum(other == value for other in column) + 1) / 2
+        for value in column
+    ]
+
+
+@given(matrices)
+def test_ranks_equal_counting_who_is_smaller(values: np.ndarray) -> None:
+    expected = np.column_stack([slow_ranks(column) for column in values.T])
+    np.testing.assert_array_equal(average_ranks(values), expected)
+
+
+@given(matrices)
+def test_matrices_equal_scipy_pair_by_pair(values: np.ndarray) -> None:
+    rho, tau = spearman_matrix(values), kendall_matrix(values)
+    for i in range(values.shape[1]):
+        for j in range(values.shape[1]):
+            x, y = values[:, i], values[:, j]
+            if np.ptp(x) == 0 or np.ptp(y) == 0:
+                assert np.isnan(rho[i, j])
+                assert np.isnan(tau[i, j])
+            else:
+                assert rho[i, j] == pytest.approx(stats.spearmanr(x, y).statistic, abs=1e-12)
+                assert tau[i, j] == pytest.approx(stats.kendalltau(x, y).statistic, abs=1e-12)
+
+
+@given(matrices, st.randoms())
+def test_order_of_models_does_not_matter(values: np.ndarray, random) -> None:
+    order = list(range(values.shape[0]))
+    random.shuffle(order)
+    np.testing.assert_allclose(spearman_matrix(values[order]), spearman_matrix(values), atol=1e-12)
+
+
+def test_four_models_give_none_and_five_give_a_figure() -> None:
+    four, five = np.arange(4.0), np.arange(5.0)
+    assert spearman(four, four) is None
+    assert why_undefined(four, four) == "4 models in common, at least 5 needed"
+    assert spearman(five, -five) == -1
+    assert kendall_tau_b(five, five) == 1
+
+
+def test_one_model_gives_none() -> None:
+    assert spearman(np.ones(1), np.ones(1)) is None
+
+
+def test_constant_side_gives_none_with_a_reason() -> None:
+    x = np.arange(6.0)
+    assert spearman(x, np.full(6, 0.1)) is None
+    assert kendall_tau_b(x, np.full(6, 0.1)) is None
+    assert why_undefined(x, np.full(6, 0.1)) == "all models are equal on one side"
+
+
+def test_nan_is_refused() -> None:
+    values = np.array([[1.0, 2], [np.nan, 3], [4, 5]])
+    for function in (average_ranks, spearman_matrix, kendall_matrix):
+        with pytest.raises(ValueError, match="NaN"):
+            function(values)
+    with pytest.raises(ValueError, match="NaN"):
+        spearman(values[:, 0], values[:, 1])
