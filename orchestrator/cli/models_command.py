@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from typing import Annotated
@@ -76,6 +77,9 @@ def show(name: Name, as_json: AsJson = False) -> None:
         return
     print(card_text(card))
     print(f"# runs in {', '.join(_runtimes(card))}; sha256 of the card {card_sha256(card)}")
+    cache = ArtifactCache(current().folder / "artifacts")
+    for row in _artifact_rows(cache, _requests([name], WeightsChoice.SEEDED)):
+        print("# exported: " + ", ".join(f"{key} {value}" for key, value in row.items()))
 
 
 @app.command()
@@ -118,13 +122,17 @@ def verify(
 ) -> None:
     """Check the exported files' bytes, and how far each lies from PyTorch's output."""
     cache = ArtifactCache(current().workspace.artifacts)
-    found = ((request, cache.find(request)) for request in _requests(names, weights))
-    rows = [_artifact_row(request, artifact) for request, artifact in found if artifact is not None]
-    if not rows:
-        raise NothingToDoError(
-            "nothing of this has been exported", "`fleetrank models export` does it"
-        )
+    before = {artifact.path for artifact in cache.entries()}
+    rows = _artifact_rows(cache, _requests(names, weights))
+    if not before:
+        raise NothingToDoError("nothing has been exported", "`fleetrank models export` does it")
     print_table(rows, as_json)
+    # Looking for a file removes it when its bytes are not those that were stored.
+    damaged = before - {artifact.path for artifact in cache.entries()}
+    if damaged:
+        print(f"{len(damaged)} damaged files were removed", file=sys.stderr)
+        print("  -> `fleetrank models export` makes them again", file=sys.stderr)
+        raise typer.Exit(_EXIT_FAILED)
 
 
 @app.command()
@@ -153,6 +161,14 @@ def card_text(card: ModelCard) -> str:
         if value is not None
     )
     return "\n".join(lines)
+
+
+def _artifact_rows(
+    cache: ArtifactCache, requests: Sequence[ExportRequest]
+) -> list[dict[str, object]]:
+    """Of those that have been exported."""
+    found = ((request, cache.find(request)) for request in requests)
+    return [_artifact_row(request, artifact) for request, artifact in found if artifact]
 
 
 def _artifact_row(request: ExportRequest, artifact: Artifact) -> dict[str, object]:

@@ -208,9 +208,11 @@ def test_exported_files_are_verified_and_a_damaged_one_is_dropped(workspace, cap
     assert run(["models", "verify", "--json"]) == 0
     assert [row["model"] for row in _json(capsys)] == ["resnet18", "resnet50"]
     damaged.write_bytes(b"x")
-    assert run(["models", "verify", "--json"]) == 0
+    assert run(["models", "verify", "--json"]) == 3
     assert [(row["model"], row["macs"]) for row in _json(capsys)] == [("resnet50", 7)]
-    assert run(["models", "verify", "resnet18"]) == 4
+    assert run(["models", "verify", "--json"]) == 0
+    assert run(["models", "show", "resnet50"]) == 0
+    assert "# exported: model resnet50, format onnx" in capsys.readouterr().out
     assert run(["models", "verify", "resnet81"]) == 2
 
 
