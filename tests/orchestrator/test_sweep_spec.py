@@ -1,4 +1,5 @@
 import hashlib
+import json
 from dataclasses import asdict
 from pathlib import Path
 
@@ -63,6 +64,15 @@ def test_every_key_is_understood(tmp_path) -> None:
     assert spec.weights_of["resnet18"].kind == "pretrained"
     assert spec.limits.memory_limit_bytes == 2 * 1024**3
     assert spec.measure.policy() == MeasurePolicy(max_time_s=3, min_runs=30, half_width=0.02)
+
+
+def test_a_specification_survives_the_record_of_its_sweep(tmp_path) -> None:
+    (tmp_path / "w.pt").write_bytes(b"weights")
+    checkpoint = FULL.replace("pretrained}", "{kind: checkpoint, path: w.pt}}")
+    for text in (FULL, checkpoint, "name: a\nmodels: all"):
+        spec = load_spec(_file(tmp_path, text))
+        record = json.loads(json.dumps(spec.model_dump(mode="json")))
+        assert SweepSpec.model_validate(record) == spec
 
 
 def test_the_schema_accepts_what_the_loader_accepts(tmp_path) -> None:
