@@ -12,6 +12,7 @@ from analysis.columns import SCHEMA, SCHEMA_VERSION
 from device_agents.types import Conditions, DeviceFacts, Failure, Measurement, WorkerFacts
 from device_agents.vocabulary import Origin, Status
 from models.cards import card_sha256, weights_id
+from models.errors import ModelError
 from models.types import Artifact, Cost, ModelCard
 from orchestrator.cells import Cell, Repeat
 from orchestrator.keys import affinity_text, canonical_json
@@ -119,9 +120,13 @@ def _storable(value: object) -> object:
 
 
 @functools.lru_cache(maxsize=1024)
-def _card_identity(card: ModelCard) -> str:
+def _card_identity(card: ModelCard) -> str | None:
     """Asked for once: a user's file is part of it, and may be gone before the last row."""
-    return card_sha256(card)
+    try:
+        return card_sha256(card)
+    except ModelError:
+        # A measurement is not given up for a file that was needed before it.
+        return None
 
 
 def _model_columns(cell: Cell, artifact: Artifact | None) -> Row:

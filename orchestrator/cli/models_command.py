@@ -92,6 +92,7 @@ def export(
     trust: Annotated[
         bool, typer.Option("--trust", help="Run the code that comes with a model.")
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Export models and verify each file against PyTorch's output; what is cached is kept."""
     workspace, switch = current().workspace, StopSwitch()
@@ -109,7 +110,7 @@ def export(
     for request, failure in exports.failures.items():
         # The reason has been told while exporting.
         print(f"  {request.card.name} as {request.format} -> {failure.remedy}", file=sys.stderr)
-    print_table([_artifact_row(*found) for found in exports.artifacts.items()], as_json=False)
+    print_table([_artifact_row(*found) for found in exports.artifacts.items()], as_json)
     if not exports.is_complete:
         raise typer.Exit(_EXIT_INTERRUPTED)
     if exports.failures:

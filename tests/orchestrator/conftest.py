@@ -1,6 +1,7 @@
 """A card, a cell and a row that tests of the orchestrator vary."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -117,3 +118,9 @@ def new_row(translate: RowMaker) -> RowMaker:
         return base | changes
 
     return build
+
+
+@pytest.fixture
+def new_cell() -> Callable[[ModelCard], Cell]:
+    """A cell of another model."""
+    return lambda card: replace(CELL, export=replace(CELL.export, card=card))

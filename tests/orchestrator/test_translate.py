@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from analysis.columns import COLUMNS, SCHEMA, SCHEMA_VERSION
 from device_agents.types import Failure, Measurement
 from device_agents.vocabulary import ErrorKind, Origin, SampleKind, Status
+from models.types import Family, ModelCard, Source
+from orchestrator.cells import Repeat
 from orchestrator.keys import canonical_json
 from orchestrator.store.parts import to_frame
 from orchestrator.translate import failure_measurement, summarise
@@ -113,6 +115,12 @@ def test_what_cannot_be_stored_is_made_storable(translate) -> None:
     row = translate(measurement=measurement)
     assert (row["energy_mj"], row["error_message"]) == (None, "bad ? byte")
     assert to_frame([json.loads(canonical_json(row))]).height == 1
+
+
+def test_a_users_file_that_is_gone_costs_no_row(translate, new_cell) -> None:
+    gone = ModelCard(name="m", family=Family.HYBRID, source=Source.FILE, entry="/none/m.onnx")
+    row = translate(repeat=Repeat(cell=new_cell(gone), index=0))
+    assert (row["model"], row["card_sha256"], row["latency_p50_ns"]) == ("m", None, 25.0)
 
 
 def test_one_sample_has_no_standard_deviation() -> None:
