@@ -7,7 +7,7 @@ from random import Random
 from time import perf_counter
 from typing import Protocol
 
-from device_agents.types import Measurement
+from device_agents.types import DeviceFacts, Measurement
 from device_agents.vocabulary import Origin
 from orchestrator.dispatch import retry
 from orchestrator.dispatch.assign import next_assignments
@@ -134,6 +134,8 @@ class Controller:
             host=place.host,
             needs_quiet=place.needs_quiet,
             fresh=next(self._queues[device], None),
+            # A device that did not answer at the start is asked again, as one set aside is.
+            probe_at_s=None if device in self._facts else self._ports.clock(),
         )
 
     def _is_over(self) -> bool:
@@ -157,20 +159,21 @@ class Controller:
         for lane in self._state.lanes:
             if lane.probe_at_s is None or lane.probe_at_s > now_s:
                 continue
-            failure = self._ports.executor.probe(lane.device)
+            answer = self._ports.executor.probe(lane.device)
             self._state = retry.probed(
                 self._state,
                 lane.device,
-                is_well=failure is None,
+                is_well=isinstance(answer, DeviceFacts),
                 rules=self._rules,
                 now_s=self._ports.clock(),
             )
-            if failure is None:
-                self._notice("info", f"{lane.device} is well again")
+            if isinstance(answer, DeviceFacts):
+                self._facts[lane.device] = answer
+                self._notice("info", f"{lane.device} answers again")
             elif self._state.lane(lane.device).is_given_up:
                 self._notice(
                     "warning",
-                    f"{lane.device} is given up: {failure.message}; "
+                    f"{lane.device} is given up: {answer.message}; "
                     "`fleetrank sweep resume` measures what is left",
                 )
 

@@ -38,19 +38,13 @@ class DeviceBench:
             self.probe(name)
         return dict(self._facts)
 
-    def probe(self, device: str) -> Failure | None:
-        """Asks a device what it is; `None` means that it is well."""
+    def probe(self, device: str) -> DeviceFacts | Failure:
+        """Asks a device what it is, or learns why it cannot tell."""
         try:
             self._facts[device] = self._agents[device].probe()
-        except AgentError as error:
-            return Failure(
-                kind=ErrorKind.DEVICE_LOST,
-                message=error.message,
-                remedy=error.remedy,
-                is_transient=isinstance(error, TransientError),
-                stage="start",
-            )
-        return None
+        except Exception as error:
+            return _failure_of(error)
+        return self._facts[device]
 
     def measure(self, device: str, task: MeasureTask) -> Measurement:
         """Measures one repeat; a defect of an agent becomes a failed measurement too."""

@@ -35,8 +35,8 @@ class Executor(Protocol):
         """Runs an artifact over stored inputs on a device's host, for verification; waits."""
         ...
 
-    def probe(self, device: str) -> Failure | None:
-        """Asks a device that was set aside whether it is well; `None` means it is. Waits."""
+    def probe(self, device: str) -> DeviceFacts | Failure:
+        """Asks a device that was set aside what it is, or learns why it cannot tell. Waits."""
         ...
 
     def interrupt(self) -> None:

@@ -29,8 +29,8 @@ class HostActor:
         """Probes every device of this host; one that does not answer is left out."""
         return await self._in_thread(self._bench.facts)
 
-    async def probe(self, device: str) -> Failure | None:
-        """Asks a device whether it is well."""
+    async def probe(self, device: str) -> DeviceFacts | Failure:
+        """Asks a device what it is."""
         return await self._in_thread(lambda: self._bench.probe(device))
 
     async def measure(self, device: str, task: MeasureTask) -> Measurement:

@@ -62,8 +62,8 @@ class InlineExecutor:
         """Runs an artifact over stored inputs, in the calling thread."""
         return self._entered().infer(device, task)
 
-    def probe(self, device: str) -> Failure | None:
-        """Asks a device whether it is well, in the calling thread."""
+    def probe(self, device: str) -> DeviceFacts | Failure:
+        """Asks a device what it is, in the calling thread."""
         return self._entered().probe(device)
 
     def interrupt(self) -> None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from device_agents.types import DeviceFacts, Failure, InferTask, Measurement, MeasureTask
 from device_agents.vocabulary import ErrorKind, Origin
@@ -19,6 +19,7 @@ from orchestrator.translate import failure_measurement
 if TYPE_CHECKING:
     import ray
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _ACTOR_NAME = "fleetrank-host"
@@ -103,11 +104,15 @@ class RayExecutor:
 
     def infer(self, device: str, task: InferTask) -> Failure | None:
         """Runs an artifact over stored inputs on the device's host; waits."""
-        return self._ask("infer", (device, task), task.timeout_s + _MARGIN_S)
+        reference = self._entered().infer.remote(device, task)
+        answer: Failure | None = self._wait_for(reference, task.timeout_s + _MARGIN_S)
+        return answer
 
-    def probe(self, device: str) -> Failure | None:
-        """Asks a device whether it is well; waits."""
-        return self._ask("probe", (device,), _PROBE_TIMEOUT_S)
+    def probe(self, device: str) -> DeviceFacts | Failure:
+        """Asks a device what it is; waits."""
+        reference = self._entered().probe.remote(device)
+        answer: DeviceFacts | Failure = self._wait_for(reference, _PROBE_TIMEOUT_S)
+        return answer
 
     def interrupt(self) -> None:
         """Ends running tasks now."""
@@ -155,12 +160,11 @@ class RayExecutor:
         origin = Origin.MEASURED if facts is None else facts.origin
         return failure_measurement(flight.task_id, _lost(message), origin)
 
-    def _ask(self, method: str, arguments: tuple[object, ...], timeout_s: float) -> Failure | None:
+    def _wait_for(self, reference: "ray.ObjectRef", timeout_s: float) -> T | Failure:
         import ray
 
-        call = getattr(self._entered(), method)
         try:
-            answer: Failure | None = ray.get(call.remote(*arguments), timeout=timeout_s)
+            answer: T = ray.get(reference, timeout=timeout_s)
         except ray.exceptions.RayError as error:
             return _lost(f"the host actor did not answer: {error}")
         return answer

@@ -1,0 +1,170 @@
+"""`fleetrank sweep`: plan, run, watch and resume sweeps."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli.context import current
+from orchestrator.cli.listing import print_table
+from orchestrator.progress.events import Subscriber
+from orchestrator.progress.wording import duration
+from orchestrator.sweep_spec import SweepSpec
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+EXIT_FAILED_CELLS, EXIT_INTERRUPTED = 3, 130
+
+
+class Progress(StrEnum):
+    """How a running sweep shows what it does."""
+
+    AUTO = "auto"
+    PLAIN = "plain"
+    JSONL = "jsonl"
+    NONE = "none"
+
+
+SpecPath = Annotated[
+    Path, typer.Argument(metavar="SPEC", help="A file, or the name of one in sweeps/.")
+]
+SweepId = Annotated[
+    str | None, typer.Argument(metavar="ID", help="The newest sweep when left out.")
+]
+Only = Annotated[
+    str | None,
+    typer.Option(metavar="GLOB", help="Only cells whose model or platform matches."),
+]
+Inline = Annotated[
+    bool, typer.Option("--inline", help="Without Ray, in this process; for debugging.")
+]
+Trust = Annotated[
+    bool, typer.Option("--trust", help="Let code that comes with a model run; make sure of it.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Display = Annotated[Progress, typer.Option(help="auto: live on a terminal, plain lines in a pipe.")]
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of sweep files, for editors."""
+    print(json.dumps(SweepSpec.model_json_schema(), indent=2))
+
+
+@app.command()
+def plan(spec: SpecPath, only: Only = None, as_json: AsJson = False) -> None:
+    """Show cells, files to build and the time it would take; do nothing."""
+    from orchestrator.cli.sweep_plan_text import print_plan  # noqa: PLC0415 - starts fast
+    from orchestrator.sweep_setup import plan_sweep, read_spec  # noqa: PLC0415
+
+    workspace = current().workspace
+    specification, _path = read_spec(workspace, spec)
+    print_plan(workspace, plan_sweep(workspace, specification, only), as_json=as_json)
+
+
+@app.command()
+def run(
+    spec: SpecPath,
+    only: Only = None,
+    inline: Inline = False,
+    trust: Trust = False,
+    progress: Display = Progress.AUTO,
+) -> None:
+    """Export, verify, measure and store everything the file names."""
+    from orchestrator.sweep_run import RunOptions, run_sweep  # noqa: PLC0415 - starts fast
+
+    with _display(progress) as subscribers:
+        options = RunOptions(is_inline=inline, is_trusted=trust, subscribers=subscribers)
+        outcome = run_sweep(current().workspace, spec, options, only=only)
+    _conclude(outcome.sweep_id, outcome.n_failed + outcome.n_left, outcome.is_interrupted, progress)
+
+
+@app.command()
+def resume(
+    sweep_id: SweepId = None,
+    inline: Inline = False,
+    trust: Trust = False,
+    progress: Display = Progress.AUTO,
+) -> None:
+    """Measure what a sweep has left; nothing finished is measured again."""
+    from orchestrator.sweep_run import RunOptions, resume_sweep  # noqa: PLC0415 - starts fast
+
+    with _display(progress) as subscribers:
+        options = RunOptions(is_inline=inline, is_trusted=trust, subscribers=subscribers)
+        outcome = resume_sweep(current().workspace, sweep_id, options)
+    _conclude(outcome.sweep_id, outcome.n_failed + outcome.n_left, outcome.is_interrupted, progress)
+
+
+@app.command()
+def status(sweep_id: SweepId = None, as_json: AsJson = False) -> None:
+    """Say how far a sweep is, from any terminal, while it runs or later."""
+    from orchestrator.store.results import ResultStore  # noqa: PLC0415 - starts fast
+    from orchestrator.sweep_status import read_status  # noqa: PLC0415
+
+    store = ResultStore(current().workspace.results)
+    found = read_status(store, sweep_id or store.newest_sweep())
+    if as_json:
+        print(json.dumps(found.as_json(), indent=2))
+        return
+    print(f"sweep     {found.sweep_id}")
+    print(f"state     {found.state}")
+    print(f"started   {found.started_utc or '-'}")
+    print(f"finished  {found.finished_utc or '-'}")
+    print(
+        f"repeats   {found.n_ok} measured, {found.n_failed} failed, {found.n_left} left "
+        f"of {found.n_repeats}"
+    )
+    if found.seconds_left is not None:
+        print(f"left      about {duration(found.seconds_left)}")
+    if found.failures:
+        print()
+        print_table(found.failures, as_json=False)
+    if found.state in {"interrupted", "stopped", "failed"}:
+        print(f"\ngo on with: fleetrank sweep resume {found.sweep_id}")
+
+
+@contextmanager
+def _display(progress: Progress) -> Iterator[list[Subscriber]]:
+    """The subscribers of a way of showing progress; the terminal is given back at the end."""
+    from rich.console import Console  # noqa: PLC0415 - starts fast
+
+    from orchestrator.progress.console import LiveConsole  # noqa: PLC0415
+    from orchestrator.progress.json_lines import JsonLines  # noqa: PLC0415
+    from orchestrator.progress.plain import PlainLines  # noqa: PLC0415
+
+    if progress is Progress.NONE:
+        yield []
+    elif progress is Progress.JSONL:
+        yield [JsonLines(sys.stdout)]
+    elif progress is Progress.AUTO and sys.stdout.isatty():
+        live = LiveConsole(Console())
+        try:
+            yield [live]
+        finally:
+            live.close()
+    else:
+        yield [PlainLines(sys.stdout)]
+
+
+def _conclude(sweep_id: str, n_missing: int, is_interrupted: bool, progress: Progress) -> None:
+    """Says where the results are and what to do next, and ends with the exit code."""
+    # Standard output belongs to the JSON lines when a program reads them.
+    stream = sys.stderr if progress is Progress.JSONL else sys.stdout
+    if progress is not Progress.NONE:
+        store_folder = current().workspace.results / "measurements" / f"sweep_id={sweep_id}"
+        print(f"results: {store_folder}", file=stream)
+        if n_missing:
+            print(f"details: fleetrank sweep status {sweep_id}", file=stream)
+        if is_interrupted:
+            print(f"go on:   fleetrank sweep resume {sweep_id}", file=stream)
+        else:
+            print("next:    fleetrank report build", file=stream)
+    if is_interrupted:
+        raise typer.Exit(EXIT_INTERRUPTED)
+    if n_missing:
+        raise typer.Exit(EXIT_FAILED_CELLS)

@@ -1,0 +1,266 @@
+"""Runs a sweep from its plan to its published rows, and resumes one that was cut short."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from time import perf_counter
+
+from models.cache import ArtifactCache
+from models.types import ExportRequest
+from orchestrator.cells import Plan
+from orchestrator.device_registry import local_cpu
+from orchestrator.dispatch.controller import Controller, Ports
+from orchestrator.dispatch.device_bench import DeviceSpec
+from orchestrator.dispatch.executor import Executor
+from orchestrator.dispatch.inline import InlineExecutor
+from orchestrator.dispatch.ray_executor import RayExecutor
+from orchestrator.dispatch.stop_switch import StopSwitch, listening
+from orchestrator.dispatch.tally import Tally
+from orchestrator.dispatch.work import SweepWork
+from orchestrator.errors import NothingToDoError, StoreError
+from orchestrator.export_stage import Exports, ExportTools, build_artifacts
+from orchestrator.plan import estimate_s
+from orchestrator.progress.events import Subscriber, SweepFinished, SweepStarted
+from orchestrator.progress.publisher import Publisher
+from orchestrator.provenance import new_sweep_id, sweep_facts, sweep_provenance
+from orchestrator.store.journal import Journal
+from orchestrator.store.results import ResultStore
+from orchestrator.sweep_setup import (
+    Setup,
+    count_repeats,
+    plan_sweep,
+    read_spec,
+    setup_of_record,
+    setup_record,
+)
+from orchestrator.translate import Row
+from orchestrator.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """How to run a sweep; none of it changes what is measured.
+
+    Attributes:
+        is_inline: agents run in this process instead of through Ray.
+        is_trusted: the user vouches for code that comes with models.
+        subscribers: are told what happens.
+    """
+
+    is_inline: bool = False
+    is_trusted: bool = False
+    subscribers: Sequence[Subscriber] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepOutcome:
+    """How far a sweep has come, earlier runs of it included."""
+
+    sweep_id: str
+    n_ok: int
+    n_failed: int
+    n_left: int
+    is_interrupted: bool
+
+
+def run_sweep(
+    workspace: Workspace, spec_path: Path, options: RunOptions, *, only: str | None = None
+) -> SweepOutcome:
+    """Starts a new sweep and runs it until it is done or somebody stops it.
+
+    Raises:
+        UsageError: a file is wrong.
+        NothingToDoError: no cell can be measured, or no device answers.
+        StoreError: the results cannot be written; what was stored before is kept.
+    """
+    spec, path = read_spec(workspace, spec_path)
+    setup = plan_sweep(workspace, spec, only)
+    store = ResultStore(workspace.results)
+    sweep_id = new_sweep_id(spec.name)
+    record = {
+        "state": "running",
+        "started_utc": _now(),
+        "finished_utc": None,
+        **setup_record(setup, path),
+        **sweep_provenance(workspace.root),
+    }
+    store.create_sweep(sweep_id, record)
+    return _Session(workspace, store, sweep_id, setup, options).run()
+
+
+def resume_sweep(workspace: Workspace, sweep_id: str | None, options: RunOptions) -> SweepOutcome:
+    """Measures what a sweep has left, by default of the newest; nothing finished is repeated.
+
+    Raises:
+        UsageError: no such sweep, it runs already, or its models have changed since.
+        NothingToDoError: there is no sweep.
+        StoreError: as `run_sweep`.
+    """
+    store = ResultStore(workspace.results)
+    sweep_id = sweep_id or store.newest_sweep()
+    setup = setup_of_record(workspace, sweep_id, store.sweep_record(sweep_id))
+    return _Session(workspace, store, sweep_id, setup, options).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _JournalSink:
+    """Rows go to the journal; publishing copies them to Parquet."""
+
+    store: ResultStore
+    journal: Journal
+    sweep_id: str
+
+    def append(self, row: Row) -> None:
+        self.journal.append(row)
+
+    def flush(self) -> None:
+        self.journal.flush()
+
+    def publish(self) -> None:
+        self.store.publish(self.sweep_id)
+
+
+class _Session:
+    """One run of one sweep."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        store: ResultStore,
+        sweep_id: str,
+        setup: Setup,
+        options: RunOptions,
+    ) -> None:
+        self._workspace = workspace
+        self._store = store
+        self._sweep_id = sweep_id
+        self._setup = setup
+        self._options = options
+        self._emit = Publisher(options.subscribers)
+        self._switch = StopSwitch()
+
+    def run(self) -> SweepOutcome:
+        """Holds the sweep's lease, runs, and leaves a true record whatever happens."""
+        started_s = perf_counter()
+        with (
+            self._store.lease(self._sweep_id),
+            self._store.open_journal(self._sweep_id) as journal,
+        ):
+            tally = Tally.of(journal.rows())
+            self._store.update_record(self._sweep_id, {"state": "running", "finished_utc": None})
+            self._announce(tally)
+            try:
+                if tally.n_finished < count_repeats(self._setup.plan):
+                    self._measure(journal, tally)
+                self._store.publish(self._sweep_id)
+            except BaseException:
+                self._close_record("failed", tally)
+                raise
+            outcome = self._outcome(tally)
+            self._close_record("interrupted" if outcome.is_interrupted else "finished", tally)
+        self._emit(
+            SweepFinished(
+                sweep_id=self._sweep_id,
+                n_ok=outcome.n_ok,
+                n_failed=outcome.n_failed,
+                n_left=outcome.n_left,
+                seconds=perf_counter() - started_s,
+                is_interrupted=outcome.is_interrupted,
+            )
+        )
+        return outcome
+
+    def _measure(self, journal: Journal, tally: Tally) -> None:
+        executor = _executor(self._setup.device_specs, is_inline=self._options.is_inline)
+        # Ray sets a handler of its own for SIGTERM when it starts; ours come after it.
+        with executor, listening(self._switch):
+            if not set(self._setup.devices) & set(executor.facts()):
+                raise NothingToDoError(
+                    f"no device answers: {', '.join(self._setup.devices)}",
+                    "see `fleetrank doctor` and `fleetrank devices show NAME`",
+                )
+            exports = self._export(executor, tally)
+            if not exports.is_complete:
+                return
+            sink = _JournalSink(self._store, journal, self._sweep_id)
+            ports = Ports(executor=executor, sink=sink, emit=self._emit, switch=self._switch)
+            Controller(self._work(exports), tally, ports).run()
+
+    def _export(self, executor: Executor, tally: Tally) -> Exports:
+        verifier = local_cpu().name
+        tools = ExportTools(
+            cache=ArtifactCache(self._workspace.artifacts),
+            infer=lambda task: executor.infer(verifier, task),
+            emit=self._emit,
+            switch=self._switch,
+            is_trusted=self._options.is_trusted,
+        )
+        return build_artifacts(_open_requests(self._setup.plan, tally), tools)
+
+    def _work(self, exports: Exports) -> SweepWork:
+        return SweepWork(
+            sweep=sweep_facts(self._sweep_id, self._setup.plan.seed, self._workspace.root),
+            plan=self._setup.plan,
+            places=self._setup.places,
+            artifacts=exports.artifacts,
+            failures=exports.failures,
+            primers=exports.primers,
+            is_trusted=self._options.is_trusted,
+        )
+
+    def _announce(self, tally: Tally) -> None:
+        plan = self._setup.plan
+        n_repeats = count_repeats(plan)
+        whole_s = estimate_s(plan, self._store.history())
+        share_left = 1 - tally.n_finished / n_repeats
+        self._emit(
+            SweepStarted(
+                sweep_id=self._sweep_id,
+                n_cells=len(plan.cells),
+                n_repeats=n_repeats,
+                n_done=tally.n_finished,
+                n_skipped=len(plan.skipped),
+                estimate_s=None if whole_s is None else whole_s * share_left,
+            )
+        )
+
+    def _outcome(self, tally: Tally) -> SweepOutcome:
+        n_repeats = count_repeats(self._setup.plan)
+        return SweepOutcome(
+            sweep_id=self._sweep_id,
+            n_ok=tally.n_ok,
+            n_failed=tally.n_failed,
+            n_left=n_repeats - tally.n_ok - tally.n_failed,
+            # Asked to stop after the last repeat had begun: then nothing was cut short.
+            is_interrupted=self._switch.is_stopping and tally.n_finished < n_repeats,
+        )
+
+    def _close_record(self, state: str, tally: Tally) -> None:
+        """On a full disk the old record stays, and says `running` with nobody holding the lease."""
+        changes = {
+            "state": state,
+            "finished_utc": _now(),
+            "n_ok": tally.n_ok,
+            "n_failed": tally.n_failed,
+            "n_left": count_repeats(self._setup.plan) - tally.n_ok - tally.n_failed,
+        }
+        with contextlib.suppress(StoreError):
+            self._store.update_record(self._sweep_id, changes)
+
+
+def _executor(specs: tuple[DeviceSpec, ...], *, is_inline: bool) -> Executor:
+    return InlineExecutor(specs) if is_inline else RayExecutor(specs)
+
+
+def _open_requests(plan: Plan, tally: Tally) -> Iterator[ExportRequest]:
+    """The files of cells that have something left; an export that failed for good is not redone."""
+    for cell in plan.cells:
+        keys = ((cell.cell_key, index) for index in range(plan.repeats))
+        if not all(tally.is_finished(key) for key in keys):
+            yield cell.export
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

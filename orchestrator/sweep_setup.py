@@ -1,0 +1,156 @@
+"""From a specification to what a sweep needs: the plan, the devices, and a record to resume by."""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from device_agents.registry import create_agent
+from device_agents.types import Execution, Options
+from models.cards import load_cards
+from orchestrator.cells import Plan
+from orchestrator.device_registry import DeviceFile, load_devices, local_cpu
+from orchestrator.dispatch.device_bench import DeviceSpec
+from orchestrator.dispatch.work import DevicePlace
+from orchestrator.errors import NothingToDoError, StoreError, UsageError
+from orchestrator.plan import make_plan, narrow
+from orchestrator.sweep_spec import SweepSpec, load_spec
+from orchestrator.workspace import Workspace
+
+LOCAL_HOST = "local"
+_QUIET_KINDS = frozenset({"cpu", "cuda"})
+"""Device kinds that share cores, caches and power with everything else on their host."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """A planned sweep.
+
+    Attributes:
+        devices: those the plan names, by name.
+        only: the pattern that narrowed the plan; part of the record.
+    """
+
+    spec: SweepSpec
+    plan: Plan
+    devices: Mapping[str, DeviceFile]
+    only: str | None
+
+    @property
+    def places(self) -> dict[str, DevicePlace]:
+        """Where each device hangs: all on this host, until there is a cluster."""
+        return {
+            name: DevicePlace(host=LOCAL_HOST, needs_quiet=device.kind in _QUIET_KINDS)
+            for name, device in self.devices.items()
+        }
+
+    @property
+    def device_specs(self) -> tuple[DeviceSpec, ...]:
+        """Of every device of the plan, and of this host's CPU, which verifies exported files."""
+        verifier = local_cpu()
+        devices = {verifier.name: verifier, **self.devices}
+        return tuple(
+            DeviceSpec(name=device.name, kind=device.kind, options=_options(device))
+            for device in devices.values()
+        )
+
+
+def plan_sweep(workspace: Workspace, spec: SweepSpec, only: str | None) -> Setup:
+    """Plans a sweep in a workspace; writes nothing.
+
+    Raises:
+        UsageError: the specification, a model card or a device file is wrong.
+        NothingToDoError: nothing can measure any of its cells.
+    """
+    devices = load_devices(workspace)
+    agents = {device.name: device for device in devices.values()}
+
+    def why_unsupported(name: str, execution: Execution) -> str | None:
+        device = agents[name]
+        return create_agent(device.kind, device.options).why_unsupported(execution)
+
+    plan = make_plan(spec, load_cards(workspace.cards), devices, why_unsupported=why_unsupported)
+    if not plan.cells:
+        reasons = "; ".join(dict.fromkeys(skipped.reason for skipped in plan.skipped))
+        raise NothingToDoError(
+            f"sweep '{spec.name}' has no cell that can be measured: {reasons}",
+            "change its runtimes, devices or models; `fleetrank sweep plan` shows the effect",
+        )
+    if only is not None:
+        plan = narrow(plan, only)
+    used = {name: agents[name] for name in dict.fromkeys(cell.device for cell in plan.cells)}
+    return Setup(spec=spec, plan=plan, devices=used, only=only)
+
+
+def setup_record(setup: Setup, spec_path: Path) -> dict[str, object]:
+    """What a sweep's record keeps of its plan; `setup_of_record` reads it back."""
+    plan = setup.plan
+    return {
+        "spec_path": str(spec_path),
+        "spec_text": spec_path.read_text(encoding="utf-8"),
+        "spec": setup.spec.model_dump(mode="json"),
+        "only": setup.only,
+        "plan": {
+            "n_cells": len(plan.cells),
+            "repeats": plan.repeats,
+            "models": sorted({cell.export.card.name for cell in plan.cells}),
+            "platforms": sorted({cell.platform_key for cell in plan.cells}),
+            "sha256": _plan_sha256(plan),
+        },
+        "skipped": [asdict(skipped) for skipped in plan.skipped],
+    }
+
+
+def setup_of_record(workspace: Workspace, sweep_id: str, record: Mapping[str, object]) -> Setup:
+    """Plans a recorded sweep again, and makes sure that it is still the same.
+
+    Raises:
+        StoreError: the record is damaged.
+        UsageError: a model card, a checkpoint or a device has changed since.
+    """
+    try:
+        spec = SweepSpec.model_validate(record["spec"])
+        plan_facts = record["plan"]
+        only = record["only"]
+        sha256 = plan_facts["sha256"] if isinstance(plan_facts, Mapping) else None
+    except (KeyError, ValidationError) as error:
+        raise StoreError(
+            f"the record of sweep {sweep_id} is damaged: {error}",
+            "start a new sweep; what was measured is kept",
+        ) from error
+    setup = plan_sweep(workspace, spec, only if isinstance(only, str) else None)
+    if _plan_sha256(setup.plan) != sha256:
+        raise UsageError(
+            f"sweep {sweep_id} cannot go on: a model card or a device has changed since it began",
+            "undo the change, or start a new sweep; what was measured is kept",
+        )
+    return setup
+
+
+def read_spec(workspace: Workspace, path: Path) -> tuple[SweepSpec, Path]:
+    """Reads a specification named by path, or by its bare name in the workspace's `sweeps/`."""
+    inside = workspace.sweeps / f"{path.name.removesuffix('.yaml')}.yaml"
+    found = inside if not path.exists() and path.parent == Path() and inside.exists() else path
+    return load_spec(found), found.resolve()
+
+
+def _plan_sha256(plan: Plan) -> str:
+    keys: Iterable[str] = sorted(cell.cell_key for cell in plan.cells)
+    return hashlib.sha256("\n".join(keys).encode()).hexdigest()
+
+
+def _options(device: DeviceFile) -> Options:
+    return tuple(sorted(device.options.items()))
+
+
+def count_repeats(plan: Plan) -> int:
+    """How many repeats a plan has."""
+    return len(plan.cells) * plan.repeats
+
+
+def distinct_requests(plan: Plan) -> Sequence[tuple[str, str]]:
+    """(model, format) of every file the plan needs, for people."""
+    requests = dict.fromkeys(cell.export for cell in plan.cells)
+    return [(request.card.name, request.format.value) for request in requests]
