@@ -5,6 +5,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from models.errors import ExportError, UntrustedError
+from models.memory import is_out_of_memory
 from models.names import nearest
 from models.torchvision_operators import import_torchvision
 from models.types import ModelCard, Source
@@ -73,6 +74,8 @@ def _from_entry_point(card: ModelCard, *, is_trusted: bool) -> "torch.nn.Module"
     try:
         network = getattr(importlib.import_module(module_name), function_name)()
     except Exception as error:  # whatever the user's code raises is the reason to show
+        if is_out_of_memory(error):
+            raise
         raise ExportError(
             f"entry point {card.entry} failed: {type(error).__name__}: {error}",
             "it must be importable from the workspace folder and callable without arguments",

@@ -72,7 +72,7 @@ class ArtifactCache:
         artifact = self._read_entry(entry)
         if artifact is None:
             return None
-        if not self._is_sound(artifact):
+        if not _is_sound(artifact):
             _LOG.warning("%s in the artifact cache is damaged; exporting again", artifact.path)
             entry.unlink(missing_ok=True)
             Path(artifact.path).unlink(missing_ok=True)
@@ -161,7 +161,8 @@ class ArtifactCache:
         try:
             fields: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["artifact"]
             return Artifact(
-                path=str(self._files / fields["file"]),
+                # The name alone: an entry that was tampered with cannot point out of the folder.
+                path=str(self._files / Path(fields["file"]).name),
                 sha256=fields["sha256"],
                 size_bytes=fields["size_bytes"],
                 format=Format(fields["format"]),
@@ -175,14 +176,6 @@ class ArtifactCache:
         except (OSError, ValueError, KeyError, TypeError) as error:
             _LOG.warning("the entry %s of the artifact cache is damaged: %s", path, error)
             return None
-
-    def _is_sound(self, artifact: Artifact) -> bool:
-        path = Path(artifact.path)
-        try:
-            is_inside = path.parent == self._files
-            return is_inside and file_sha256(path) == artifact.sha256
-        except OSError:
-            return False
 
     def _write_entry(self, request: ExportRequest, artifact: Artifact) -> None:
         fields = asdict(artifact)
@@ -221,6 +214,13 @@ class ArtifactCache:
                 f"the artifact cache {self._root} cannot be written: {error}",
                 "make the folder writable",
             ) from error
+
+
+def _is_sound(artifact: Artifact) -> bool:
+    try:
+        return file_sha256(Path(artifact.path)) == artifact.sha256
+    except OSError:
+        return False
 
 
 def _is_old(path: Path) -> bool:

@@ -8,7 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
-from models.errors import ExportError, ModelError
+from models.errors import ModelError
 from models.export.messages import error_to_json, request_from_json, staged_to_json
 from models.export.request import export_request
 
@@ -27,11 +27,6 @@ def main() -> int:
         answer = staged_to_json(staged)
     except ModelError as error:
         answer = error_to_json(error)
-    except Exception as error:  # the last line of defence: a reason is better than an exit code
-        reason = f"{type(error).__name__}: {error}"
-        answer = error_to_json(
-            ExportError(f"exporting {request.card.name} failed: {reason}", "see the reason")
-        )
     with os.fdopen(answer_fd, "w") as stream:
         stream.write(answer)
     return 0

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from models.cost import count_cost, stated_cost
-from models.errors import ExportError, ModelError
+from models.errors import ExportError
 from models.export.exporter import Exporter, create_exporter, library_versions
 from models.inputs import CASES, seeded_images
+from models.memory import is_out_of_memory
 from models.types import Cost, ExportRequest, Source, StagedExport
 from models.weights import network_with_weights
 
@@ -101,9 +102,9 @@ def _export(
 ) -> None:
     try:
         exporter.export(network, images, path)
-    except (MemoryError, OSError, ModelError):
-        raise  # told apart by `export_request`: the machine's trouble, not the network's
     except Exception as error:
+        if is_out_of_memory(error) or isinstance(error, OSError):
+            raise  # the machine's trouble, not the network's
         raise ExportError(
             f"{request.card.name} cannot be exported to {request.format}: {_reason(error)}",
             "leave this model or this runtime out of the sweep, or replace the operator",

@@ -4,13 +4,11 @@ import errno
 import os
 from pathlib import Path
 
-from models.errors import ExportError
+from models.errors import ExportError, ModelError
 from models.export.network_export import export_network
 from models.export.user_file import stage_file
+from models.memory import is_out_of_memory
 from models.types import ExportRequest, Source, StagedExport
-
-OUT_OF_MEMORY = ("can't allocate memory", "bad_alloc", "Cannot allocate memory")
-"""How PyTorch's allocator, C++ and the system say it in the text of other exceptions."""
 
 
 def export_request(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -> StagedExport:
@@ -25,26 +23,20 @@ def export_request(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -
         if request.card.source is Source.FILE:
             return stage_file(request, out_dir, is_trusted=is_trusted)
         return export_network(request, out_dir, is_trusted=is_trusted)
-    except MemoryError as error:
-        raise memory_error(request) from error
-    except OSError as error:
-        if error.errno == errno.ENOSPC:
+    except ModelError:
+        raise
+    except Exception as error:  # the boundary: every reason becomes one that can be stored
+        if is_out_of_memory(error):
+            raise ExportError(
+                f"exporting {request.card.name} to {request.format} ran out of memory",
+                "close other programs, raise the memory limit, or export fewer models at once",
+            ) from error
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             raise disk_full_error(out_dir) from error
-        raise ExportError(f"exporting {request.card.name}: {error}", "see the reason") from error
-    except RuntimeError as error:
-        if any(sign in str(error) for sign in OUT_OF_MEMORY):
-            raise memory_error(request) from error
         raise ExportError(
-            f"{request.card.name} does not run: {error}", "mend the network, or leave it out"
+            f"exporting {request.card.name} failed: {type(error).__name__}: {error}",
+            "mend the network, or leave it out of the sweep",
         ) from error
-
-
-def memory_error(request: ExportRequest) -> ExportError:
-    """The limit or the machine's memory was too small."""
-    return ExportError(
-        f"exporting {request.card.name} to {request.format} ran out of memory",
-        "close other programs, raise the memory limit, or export fewer models at once",
-    )
 
 
 def disk_full_error(folder: Path) -> ExportError:

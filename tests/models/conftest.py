@@ -1,0 +1,46 @@
+"""Cards and requests that several tests of the models use."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from models.types import ExportRequest, Family, Format, ModelCard, Source, Weights
+
+EntryPoint = Callable[..., ExportRequest]
+
+
+@pytest.fixture
+def entry_point(tmp_path: Path) -> EntryPoint:
+    """Writes a module into a workspace folder and returns the request that exports it."""
+
+    def make(source: str, format_: Format = Format.PT2) -> ExportRequest:
+        (tmp_path / "networks.py").write_text(source)
+        card = ModelCard(
+            name="mine",
+            family=Family.MOBILE_CNN,
+            source=Source.ENTRY_POINT,
+            entry="networks:make",
+            input_size=16,
+            import_folder=str(tmp_path),
+        )
+        return ExportRequest(card=card, weights=Weights(), format=format_)
+
+    return make
+
+
+@pytest.fixture
+def file_request() -> Callable[[Path, Format], ExportRequest]:
+    """The request that takes over a file of the user's."""
+
+    def make(path: Path, format_: Format) -> ExportRequest:
+        card = ModelCard(
+            name="mine",
+            family=Family.MOBILE_CNN,
+            source=Source.FILE,
+            entry=str(path),
+            input_size=None,
+        )
+        return ExportRequest(card=card, weights=Weights(), format=format_)
+
+    return make

@@ -1,0 +1,206 @@
+import shutil
+import struct
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from models.errors import ExportError, UntrustedError
+from models.export.user_file import stage_file
+from models.types import Cost, ExportRequest, FlopsMethod, Format
+
+TFLITE = Path(__file__).parent / "data" / "primer.tflite"
+FileRequest = Callable[[Path, Format], ExportRequest]
+
+
+@pytest.fixture
+def out_dir(tmp_path: Path) -> Path:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    return folder
+
+
+def write_onnx(path: Path, location: str | None = None) -> None:
+    weights = numpy_helper.from_array(np.ones((4, 4), dtype=np.float32), "w")
+    if location is not None:
+        weights.data_location = TensorProto.EXTERNAL
+        weights.external_data.add(key="location", value=location)
+        weights.ClearField("raw_data")
+    shape = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4])
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4])
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    graph = helper.make_graph([node], "g", [shape], [result], [weights])
+    opsets = [helper.make_opsetid("", 20)]
+    path.write_bytes(helper.make_model(graph, opset_imports=opsets).SerializeToString())
+
+
+def refused(request: ExportRequest, out_dir: Path) -> ExportError:
+    with pytest.raises(ExportError) as caught:
+        stage_file(request, out_dir, is_trusted=False)
+    assert caught.value.remedy
+    assert not list(out_dir.iterdir())
+    return caught.value
+
+
+def test_onnx_file_is_taken_over_with_its_parameters_counted(
+    tmp_path: Path, out_dir: Path, file_request: FileRequest
+) -> None:
+    write_onnx(tmp_path / "m.onnx")
+    staged = stage_file(file_request(tmp_path / "m.onnx", Format.ONNX), out_dir, is_trusted=False)
+    assert onnx.load(str(staged.path)).graph.node[0].op_type == "MatMul"
+    assert staged.cost == Cost(macs=16, parameters=16, method=FlopsMethod.PARAMETERS)
+    assert staged.reference_path is None
+
+
+def test_onnx_external_data_ends_up_in_the_one_file(
+    tmp_path: Path, out_dir: Path, file_request: FileRequest
+) -> None:
+    write_onnx(tmp_path / "m.onnx", "m.onnx.data")
+    np.full((4, 4), 7, dtype=np.float32).tofile(tmp_path / "m.onnx.data")
+    staged = stage_file(file_request(tmp_path / "m.onnx", Format.ONNX), out_dir, is_trusted=False)
+    (tmp_path / "m.onnx.data").unlink()
+    weights = onnx.load(str(staged.path)).graph.initializer[0]
+    assert numpy_helper.to_array(weights)[0, 0] == 7
+
+
+@pytest.mark.parametrize("location", ["../secret.bin", "/etc/hostname", "sub/../../secret.bin"])
+def test_onnx_external_data_outside_its_folder_is_refused(
+    tmp_path: Path, out_dir: Path, file_request: FileRequest, location: str
+) -> None:
+    (tmp_path / "secret.bin").write_bytes(bytes(64))
+    folder = tmp_path / "models"
+    (folder / "sub").mkdir(parents=True)
+    write_onnx(folder / "m.onnx", location)
+    error = refused(file_request(folder / "m.onnx", Format.ONNX), out_dir)
+    assert "outside the model's folder" in error.message
+    assert location in error.message
+
+
+def test_onnx_external_data_behind_a_link_is_refused(
+    tmp_path: Path, out_dir: Path, file_request: FileRequest
+) -> None:
+    (tmp_path / "secret.bin").write_bytes(bytes(64))
+    folder = tmp_path / "models"
+    folder.mkdir()
+    (folder / "weights.bin").symlink_to(tmp_path / "secret.bin")
+    write_onnx(folder / "m.onnx", "weights.bin")
+    error = refused(file_request(folder / "m.onnx", Format.ONNX), out_dir)
+    assert "outside the model's folder" in error.message
+
+
+def test_onnx_external_data_that_is_missing_is_named(
+    tmp_path: Path, out_dir: Path, file_request: FileRequest
+) -> None:
+    write_onnx(tmp_path / "m.onnx", "gone.bin")
+    assert (
+        "'gone.bin' is missing"
+        in refused(file_request(tmp_path / "m.onnx", Format.ONNX), out_dir).message
+    )
+
+
+def test_onnx_external_data_that_is_too_short_is_refused(
+    tmp_path: Path, out_dir: Path, file_request: FileRequest
+) -> None:
+    write_onnx(tmp_path / "m.onnx", "m.onnx.data")
+    (tmp_path / "m.onnx.data").write_bytes(bytes(8))
+    assert "damaged" in refused(file_request(tmp_path / "m.onnx", Format.ONNX), out_dir).message
+
+
+@pytest.mark.parametrize("content", ["this is a text file\n", ""])
+def test_text_file_is_no_onnx_model(
+    tmp_path: Path, out_dir: Path, file_request: FileRequest, content: str
+) -> None:
+    (tmp_path / "m.onnx").write_text(content)
+    error = refused(file_request(tmp_path / "m.onnx", Format.ONNX), out_dir)
+    assert "m.onnx" in error.message
+    assert "export it again" in error.remedy
+
+
+def test_missing_file_is_named(out_dir: Path, file_request: FileRequest) -> None:
+    error = refused(file_request(Path("/nowhere/m.onnx"), Format.ONNX), out_dir)
+    assert error.message == "/nowhere/m.onnx does not exist"
+
+
+def test_tflite_file_is_taken_over_unchanged(out_dir: Path, file_request: FileRequest) -> None:
+    staged = stage_file(file_request(TFLITE, Format.TFLITE), out_dir, is_trusted=False)
+    assert staged.path.read_bytes() == TFLITE.read_bytes()
+    assert staged.cost == Cost(macs=None, parameters=None, method=None)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_tflite_file_cut_short_is_refused(
+    tmp_path: Path, out_dir: Path, file_request: FileRequest, share: float
+) -> None:
+    content = TFLITE.read_bytes()
+    (tmp_path / "m.tflite").write_bytes(content[: int(len(content) * share)])
+    error = refused(file_request(tmp_path / "m.tflite", Format.TFLITE), out_dir)
+    assert "damaged" in error.message
+
+
+def test_tflite_file_with_wild_offsets_is_refused(
+    tmp_path: Path, out_dir: Path, file_request: FileRequest
+) -> None:
+    content = bytearray(TFLITE.read_bytes())
+    struct.pack_into("<I", content, 0, 0xFFFFFF00)
+    (tmp_path / "m.tflite").write_bytes(content)
+    assert "damaged" in refused(file_request(tmp_path / "m.tflite", Format.TFLITE), out_dir).message
+
+
+@pytest.mark.parametrize("content", [b"", b"text", b"a longer text file"])
+def test_text_file_is_no_tflite_model(
+    tmp_path: Path, out_dir: Path, file_request: FileRequest, content: bytes
+) -> None:
+    (tmp_path / "m.tflite").write_bytes(content)
+    error = refused(file_request(tmp_path / "m.tflite", Format.TFLITE), out_dir)
+    assert "is not a TFLite model" in error.message
+
+
+def write_archive(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("m/data/weights", bytes(range(200)))
+
+
+def test_pt2_archive_is_taken_over_unchanged_and_not_opened(
+    tmp_path: Path, out_dir: Path, file_request: FileRequest
+) -> None:
+    write_archive(tmp_path / "m.pt2")
+    staged = stage_file(file_request(tmp_path / "m.pt2", Format.PT2), out_dir, is_trusted=False)
+    assert staged.path.read_bytes() == (tmp_path / "m.pt2").read_bytes()
+
+
+def test_pt2_archive_with_a_changed_byte_is_refused(
+    tmp_path: Path, out_dir: Path, file_request: FileRequest
+) -> None:
+    write_archive(tmp_path / "m.pt2")
+    content = (tmp_path / "m.pt2").read_bytes()
+    (tmp_path / "m.pt2").write_bytes(content.replace(b"\x10\x11\x12", b"\x10\x99\x12", 1))
+    error = refused(file_request(tmp_path / "m.pt2", Format.PT2), out_dir)
+    assert "does not match its checksum" in error.message
+
+
+def test_pt2_file_that_is_no_archive_is_refused(
+    tmp_path: Path, out_dir: Path, file_request: FileRequest
+) -> None:
+    (tmp_path / "m.pt2").write_text("text")
+    assert "not a .pt2" in refused(file_request(tmp_path / "m.pt2", Format.PT2), out_dir).message
+
+
+def test_keras_file_needs_trust(tmp_path: Path, out_dir: Path, file_request: FileRequest) -> None:
+    (tmp_path / "m.keras").write_bytes(b"anything")
+    with pytest.raises(UntrustedError) as caught:
+        stage_file(file_request(tmp_path / "m.keras", Format.TFLITE), out_dir, is_trusted=False)
+    assert "--trust" in caught.value.remedy
+
+
+def test_saved_model_folder_needs_trust(
+    tmp_path: Path, out_dir: Path, file_request: FileRequest
+) -> None:
+    shutil.copytree(TFLITE.parent, tmp_path / "saved")
+    with pytest.raises(UntrustedError):
+        stage_file(file_request(tmp_path / "saved", Format.TFLITE), out_dir, is_trusted=False)
+    with pytest.raises(ExportError, match="not a SavedModel"):
+        stage_file(file_request(tmp_path / "saved", Format.TFLITE), out_dir, is_trusted=True)
