@@ -197,8 +197,8 @@ class Controller:
 
     def _collect(self) -> None:
         now_s = self._ports.clock()
-        next_s = next_moment_s(self._state.lanes)
-        wait_s = _POLL_S if next_s is None else min(_POLL_S, max(0.0, next_s - now_s))
+        next_s = next_moment_s(self._state.lanes, now_s)
+        wait_s = _POLL_S if next_s is None else min(_POLL_S, next_s - now_s)
         for measurement in self._ports.executor.poll(wait_s):
             self._finish(measurement)
 

@@ -120,13 +120,17 @@ def stopping(state: DispatchState) -> DispatchState:
     return replace(state, is_stopping=True)
 
 
-def next_moment_s(lanes: Iterable[Lane]) -> float | None:
-    """When the next back-off or probe is due; `None` when only a measurement can change things."""
+def next_moment_s(lanes: Iterable[Lane], now_s: float) -> float | None:
+    """When the next back-off or probe is due; `None` when only a measurement can change things.
+
+    A moment that is past is left out: what was due then waits for a busy host, and asking again
+    at once would spin beside a measurement.
+    """
     moments = [
         moment
         for lane in lanes
         if not lane.is_given_up
         for moment in (lane.probe_at_s, *(waiting.ready_s for waiting in lane.retries))
-        if moment is not None
+        if moment is not None and moment > now_s
     ]
     return min(moments, default=None)

@@ -1,0 +1,196 @@
+"""A plan of small cells, and an executor that answers as a test says."""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Self
+
+import pytest
+
+from device_agents.types import (
+    DeviceFacts,
+    Execution,
+    Failure,
+    InferTask,
+    Measurement,
+    MeasurePolicy,
+    MeasureTask,
+)
+from device_agents.vocabulary import ErrorKind, Origin, Runtime, Status, Tier
+from models.types import (
+    Artifact,
+    Cost,
+    ExportRequest,
+    Family,
+    FlopsMethod,
+    Format,
+    ModelCard,
+    Source,
+    Weights,
+)
+from orchestrator.cells import Cell, Plan
+from orchestrator.dispatch.work import DevicePlace, SweepWork
+from orchestrator.translate import SweepFacts
+
+Answer = Callable[[str, MeasureTask], Failure | None]
+
+
+def make_cell(device: str, number: int) -> Cell:
+    card = ModelCard(
+        name=f"model{number}",
+        family=Family.MOBILE_CNN,
+        source=Source.TORCHVISION,
+        entry="resnet18",
+    )
+    return Cell(
+        cell_key=f"{device}-{number}",
+        platform_key=f"{device}/onnx",
+        device=device,
+        export=ExportRequest(card=card, weights=Weights(), format=Format.ONNX),
+        execution=Execution(runtime=Runtime.ONNX, backend="cpu"),
+    )
+
+
+def make_artifact(number: int) -> Artifact:
+    return Artifact(
+        path=f"/artifacts/{number}.onnx",
+        sha256=str(number),
+        size_bytes=1,
+        format=Format.ONNX,
+        cost=Cost(macs=10, parameters=5, method=FlopsMethod.COUNTED),
+        versions=(),
+        max_relative_error=None,
+        is_trusted=True,
+    )
+
+
+@pytest.fixture
+def new_work() -> Callable[..., SweepWork]:
+    """Work for some devices with some models each; `broken` models have no artifact."""
+
+    def build(
+        devices: Mapping[str, bool],
+        *,
+        n_models: int = 2,
+        repeats: int = 2,
+        max_attempts: int = 3,
+        broken: Mapping[int, Failure] | None = None,
+    ) -> SweepWork:
+        broken = broken or {}
+        cells = tuple(make_cell(device, number) for device in devices for number in range(n_models))
+        requests = {cell.export: int(cell.export.card.name[5:]) for cell in cells}
+        return SweepWork(
+            sweep=SweepFacts(
+                sweep_id="s-20260101T000000-0000",
+                seed=0,
+                fleetrank_version="0",
+                git_commit=None,
+                host_hash="h",
+            ),
+            plan=Plan(
+                name="s",
+                seed=0,
+                repeats=repeats,
+                max_attempts=max_attempts,
+                timeout_s=10.0,
+                memory_limit_bytes=None,
+                policy=MeasurePolicy(),
+                cells=cells,
+            ),
+            places={
+                name: DevicePlace(host="local", needs_quiet=needs_quiet)
+                for name, needs_quiet in devices.items()
+            },
+            artifacts={r: make_artifact(n) for r, n in requests.items() if n not in broken},
+            failures={r: broken[n] for r, n in requests.items() if n in broken},
+            primers={},
+        )
+
+    return build
+
+
+class ScriptedExecutor:
+    """Answers every task at the next poll as `answer` says; time passes only in `poll`."""
+
+    def __init__(self, devices: Sequence[str], answer: Answer) -> None:
+        self.devices = list(devices)
+        self.answer = answer
+        self.now_s = 0.0
+        self.running: dict[str, MeasureTask] = {}
+        self.submitted: list[tuple[str, MeasureTask]] = []
+        self.most_at_once = 0
+        self.probes: deque[bool] = deque()
+        self.n_probes = 0
+        self.is_interrupted = False
+        self.on_poll: Callable[[], None] = lambda: None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None: ...
+
+    def clock(self) -> float:
+        return self.now_s
+
+    def facts(self) -> Mapping[str, DeviceFacts]:
+        return dict.fromkeys(self.devices, FACTS)
+
+    def submit(self, device: str, task: MeasureTask) -> None:
+        assert device not in self.running, "two tasks on one device"
+        self.running[device] = task
+        self.submitted.append((device, task))
+        self.most_at_once = max(self.most_at_once, len(self.running))
+
+    def poll(self, timeout_s: float) -> Sequence[Measurement]:
+        self.now_s += max(timeout_s, 0.01)
+        self.on_poll()
+        done = [
+            _measurement(task, _INTERRUPTED if self.is_interrupted else self.answer(device, task))
+            for device, task in self.running.items()
+        ]
+        self.running.clear()
+        return done
+
+    def infer(self, device: str, task: InferTask) -> Failure | None:
+        return None
+
+    def probe(self, device: str) -> DeviceFacts | Failure:
+        self.n_probes += 1
+        is_well = self.probes.popleft() if self.probes else True
+        return FACTS if is_well else make_failure(ErrorKind.DEVICE_LOST)
+
+    def interrupt(self) -> None:
+        self.is_interrupted = True
+
+
+FACTS = DeviceFacts(
+    device_model="Box", tier=Tier.CPU, origin=Origin.SIMULATED, os="Linux", arch="x86_64"
+)
+
+
+def make_failure(kind: ErrorKind, *, is_transient: bool = True) -> Failure:
+    return Failure(kind=kind, message=kind.value, remedy="none", is_transient=is_transient)
+
+
+_INTERRUPTED = make_failure(ErrorKind.INTERRUPTED)
+
+
+def _measurement(task: MeasureTask, failure: Failure | None) -> Measurement:
+    return Measurement(
+        task_id=task.task_id,
+        status=Status.OK if failure is None else Status.FAILED,
+        origin=Origin.SIMULATED,
+        failure=failure,
+        samples_ns=(1000, 2000, 3000) if failure is None else (),
+        started_utc="2026-01-01T00:00:00+00:00",
+        finished_utc="2026-01-01T00:00:01+00:00",
+    )
+
+
+@pytest.fixture
+def new_executor() -> Callable[[Sequence[str], Answer], ScriptedExecutor]:
+    return ScriptedExecutor
+
+
+@pytest.fixture
+def new_failure() -> Callable[..., Failure]:
+    return make_failure

@@ -1,0 +1,247 @@
+"""Assignment and retry over random orders of events: what may never happen, never does."""
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from device_agents.types import Execution, Failure
+from device_agents.vocabulary import ErrorKind, Runtime
+from models.types import ExportRequest, Family, Format, ModelCard, Source, Weights
+from orchestrator.cells import Cell, Repeat
+from orchestrator.dispatch.assign import next_assignments
+from orchestrator.dispatch.retry import RetryRules, delay_s, finished, probed
+from orchestrator.dispatch.state import (
+    Attempt,
+    DispatchState,
+    Lane,
+    Waiting,
+    next_moment_s,
+    started,
+    stopping,
+    with_lane,
+)
+
+RULES = RetryRules(max_attempts=3)
+CARD = ModelCard(name="m", family=Family.HYBRID, source=Source.TIMM, entry="m")
+
+
+def attempt(device: str, index: int) -> Attempt:
+    cell = Cell(
+        cell_key=device,
+        platform_key=device,
+        device=device,
+        export=ExportRequest(card=CARD, weights=Weights(), format=Format.ONNX),
+        execution=Execution(runtime=Runtime.ONNX, backend="cpu"),
+    )
+    return Attempt(repeat=Repeat(cell=cell, index=index), number=0)
+
+
+def failure(kind: ErrorKind, *, is_transient: bool) -> Failure:
+    return Failure(kind=kind, message="m", remedy="r", is_transient=is_transient)
+
+
+LOST = failure(ErrorKind.DEVICE_LOST, is_transient=True)
+BAD_FILE = failure(ErrorKind.BAD_ARTIFACT, is_transient=False)
+TIMED_OUT = failure(ErrorKind.TIMED_OUT, is_transient=False)
+OUTCOMES = (None, None, None, LOST, BAD_FILE, TIMED_OUT)
+
+
+@dataclass
+class World:
+    """What a controller would hold around the pure functions."""
+
+    state: DispatchState
+    left: dict[str, int]
+    now_s: float = 0.0
+    tries: Counter[tuple[str, int]] = field(default_factory=Counter)
+    ended: Counter[tuple[str, int]] = field(default_factory=Counter)
+
+    def refill(self, device: str) -> None:
+        lane = self.state.lane(device)
+        if lane.fresh is None and self.left[device]:
+            self.left[device] -= 1
+            lane = replace(lane, fresh=attempt(device, self.left[device]))
+            self.state = with_lane(self.state, lane)
+
+    def assign(self) -> int:
+        assignments = next_assignments(self.state, self.now_s)
+        for chosen in assignments:
+            assert self.state.lane(chosen.device).running is None
+            self.state = started(self.state, chosen.device, chosen.attempt)
+            self.tries[(chosen.device, chosen.attempt.repeat.index)] += 1
+            self.refill(chosen.device)
+        self.check()
+        return len(assignments)
+
+    def finish(self, device: str, outcome: Failure | None) -> None:
+        running = self.state.lane(device).running
+        assert running is not None
+        self.state, will_retry = finished(
+            self.state, device, outcome, rules=RULES, now_s=self.now_s, jitter=0.5
+        )
+        if not will_retry:
+            self.ended[(device, running.repeat.index)] += 1
+        self.check()
+
+    def probe(self, device: str, *, is_well: bool) -> None:
+        self.state = probed(self.state, device, is_well=is_well, rules=RULES, now_s=self.now_s)
+
+    def check(self) -> None:
+        for host in {lane.host for lane in self.state.lanes}:
+            busy = [x for x in self.state.lanes if x.host == host and x.running is not None]
+            assert len(busy) <= 1 or not any(lane.needs_quiet for lane in busy)
+        assert all(n <= RULES.max_attempts for n in self.tries.values())
+        assert all(n == 1 for n in self.ended.values())
+
+    def wait(self) -> None:
+        moment_s = next_moment_s(self.state.lanes, self.now_s)
+        assert moment_s is not None, "work is left, but nothing will ever happen"
+        self.now_s = moment_s
+
+
+lanes_strategy = st.lists(
+    st.tuples(st.sampled_from(["h1", "h2"]), st.booleans(), st.integers(0, 4)),
+    min_size=1,
+    max_size=5,
+)
+
+
+def new_world(lanes: list[tuple[str, bool, int]]) -> World:
+    names = [f"d{number}" for number in range(len(lanes))]
+    state = DispatchState(
+        lanes=tuple(
+            Lane(device=name, host=host, needs_quiet=needs_quiet)
+            for name, (host, needs_quiet, _) in zip(names, lanes, strict=True)
+        )
+    )
+    left = {name: n for name, (_, _, n) in zip(names, lanes, strict=True)}
+    world = World(state, dict(left))
+    for name in names:
+        world.refill(name)
+    return world
+
+
+@given(lanes_strategy, st.data())
+def test_every_repeat_ends_once_in_whatever_order_things_happen(
+    lanes: list[tuple[str, bool, int]], data: st.DataObject
+) -> None:
+    world = new_world(lanes)
+    for _step in range(2000):
+        if world.state.is_over:
+            break
+        for lane in world.state.lanes:
+            if lane.probe_at_s is not None and lane.probe_at_s <= world.now_s:
+                world.probe(lane.device, is_well=data.draw(st.booleans()))
+        n_assigned = world.assign()
+        running = [lane.device for lane in world.state.lanes if lane.running is not None]
+        if running:
+            # One of those that run comes back, so that slow and fast devices interleave.
+            world.finish(data.draw(st.sampled_from(running)), data.draw(st.sampled_from(OUTCOMES)))
+        elif not n_assigned and not world.state.is_over:
+            world.wait()
+    assert world.state.is_over
+    for name, (_, _, n) in zip(world.left, lanes, strict=True):
+        is_given_up = world.state.lane(name).is_given_up
+        n_ended = sum(1 for device, _ in world.ended if device == name)
+        assert n_ended == n or is_given_up
+
+
+@given(lanes_strategy, st.integers(0, 10))
+def test_nothing_starts_after_a_stop_and_what_runs_still_ends(
+    lanes: list[tuple[str, bool, int]], n_before: int
+) -> None:
+    world = new_world(lanes)
+    for _ in range(n_before):
+        world.assign()
+        for lane in world.state.lanes:
+            if lane.running is not None:
+                world.finish(lane.device, None)
+                break
+    world.assign()
+    world.state = stopping(world.state)
+    assert world.assign() == 0
+    for lane in world.state.lanes:
+        if lane.running is not None:
+            world.finish(lane.device, LOST)
+    assert world.assign() == 0
+    assert world.state.is_over
+
+
+def test_phones_do_not_starve_a_device_that_needs_quiet() -> None:
+    world = new_world([("h1", False, 4), ("h1", False, 4), ("h1", True, 1)])
+    world.assign()
+    world.finish("d0", None)
+    # d2 was never served and is next: d0 may not start again beside the still running d1.
+    assert world.assign() == 0
+    world.finish("d1", None)
+    assert [chosen.device for chosen in next_assignments(world.state, 0.0)] == ["d2"]
+
+
+def test_phones_of_one_host_run_side_by_side_and_a_cpu_alone() -> None:
+    phones = new_world([("h1", False, 1), ("h1", False, 1)])
+    cpus = new_world([("h1", True, 1), ("h1", True, 1)])
+    assert (phones.assign(), cpus.assign()) == (2, 1)
+
+
+def test_a_ready_retry_goes_before_new_work_and_an_unready_one_waits() -> None:
+    lane = Lane(
+        device="d",
+        host="h",
+        needs_quiet=True,
+        fresh=attempt("d", 1),
+        retries=(Waiting(attempt=attempt("d", 0), ready_s=5.0),),
+    )
+    assert lane.next_ready(4.9) == attempt("d", 1)
+    assert lane.next_ready(5.0) == attempt("d", 0)
+
+
+def test_a_retry_that_is_due_but_blocked_does_not_make_the_loop_spin() -> None:
+    lane = Lane(
+        device="d",
+        host="h",
+        needs_quiet=True,
+        retries=(Waiting(attempt=attempt("d", 0), ready_s=5.0),),
+    )
+    assert next_moment_s([lane], 4.0) == 5.0
+    assert next_moment_s([lane], 5.0) is None
+
+
+def test_back_off_doubles_spreads_and_is_bounded() -> None:
+    assert [delay_s(RULES, n, 0.5) for n in range(4)] == [0.5, 1.0, 2.0, 4.0]
+    assert delay_s(RULES, 0, 0.0) == pytest.approx(0.25)
+    assert delay_s(RULES, 10_000, 0.999) <= 1.5 * RULES.max_delay_s
+
+
+def test_three_failures_in_a_row_set_a_device_aside_and_an_answer_brings_it_back() -> None:
+    world = new_world([("h1", True, 5)])
+    for _ in range(3):
+        assert world.assign() == 1
+        world.finish("d0", TIMED_OUT)
+    assert world.assign() == 0
+    assert not world.state.is_over
+    world.probe("d0", is_well=True)
+    assert world.assign() == 1
+    world.finish("d0", TIMED_OUT)
+    assert world.assign() == 0, "one more failure after coming back is enough"
+
+
+def test_bad_files_are_not_held_against_the_device() -> None:
+    world = new_world([("h1", True, 5)])
+    for _ in range(5):
+        assert world.assign() == 1
+        world.finish("d0", BAD_FILE)
+    assert world.state.is_over
+
+
+def test_a_device_that_never_answers_is_given_up_and_the_sweep_ends() -> None:
+    world = new_world([("h1", True, 9)])
+    for _ in range(3):
+        world.assign()
+        world.finish("d0", TIMED_OUT)
+    for _ in range(RULES.max_probes):
+        assert not world.state.is_over
+        world.probe("d0", is_well=False)
+    assert world.state.is_over
