@@ -20,7 +20,7 @@ from device_agents.memory import growth_bytes, read_memory, reset_peak
 from device_agents.runtimes.registry import create_runner
 from device_agents.runtimes.runner import LoadedModel, Runner
 from device_agents.stability import HalfWidthRule
-from device_agents.timing import TimedRuns, WarmUp, time_runs, warm_up
+from device_agents.timing import TimedRuns, WarmUp, collection_off, time_runs, warm_up
 from device_agents.types import Conditions, Measurement, MeasureTask, WorkerFacts
 from device_agents.vocabulary import MemoryMetric, Mode, Origin, Status
 
@@ -124,7 +124,8 @@ def _measure(task: MeasureTask, inherited: Inherited, enter: Stage) -> Measureme
     check_artifact(task.artifact_path, task.artifact_sha256)
     _prime(runner, task, enter)
     loaded = _load(runner, task, enter)
-    ran = _run(loaded, task, enter)
+    with collection_off():
+        ran = _run(loaded, task, enter)
     facts = WorkerFacts(
         runtime_version=runner.version(),
         python_version=platform.python_version(),

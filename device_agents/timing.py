@@ -17,6 +17,8 @@ Step = Callable[[], None]
 """One synchronised inference."""
 
 _NS_PER_S = 1_000_000_000
+_MAX_SUMS = 1024
+"""Sums kept of the warm-up; a million short runs must not show in the model's memory."""
 
 
 class StopRule(Protocol):
@@ -54,23 +56,28 @@ def warm_up(step: Step, clock: Clock, policy: MeasurePolicy) -> WarmUp:
     The limit `max_warmup_s` is looked at after each run: one run longer than it is the last.
     """
     sums: list[int] = []
-    total = 0
+    runs = total = 0
+    stride = 1
     begin = clock()
     while True:
         start = clock()
         step()
         end = clock()
         total += end - start
-        sums.append(total)
+        runs += 1
+        if runs % stride == 0:
+            sums.append(total)
+        if len(sums) == _MAX_SUMS:
+            sums, stride = sums[1::2], 2 * stride
         elapsed_s = (end - begin) / _NS_PER_S
         if elapsed_s >= policy.max_warmup_s:
             break
-        if len(sums) < policy.min_warmup_runs or elapsed_s < policy.min_warmup_s:
+        if runs < policy.min_warmup_runs or elapsed_s < policy.min_warmup_s:
             continue
         if halves_agree(sums, policy.warmup_tolerance):
             break
     is_stable = halves_agree(sums, policy.warmup_tolerance)
-    return WarmUp(ns=end - begin, runs=len(sums), is_stable=is_stable)
+    return WarmUp(ns=end - begin, runs=runs, is_stable=is_stable)
 
 
 def time_runs(step: Step, clock: Clock, rule: StopRule, *, max_time_s: float) -> TimedRuns:
@@ -81,7 +88,7 @@ def time_runs(step: Step, clock: Clock, rule: StopRule, *, max_time_s: float) ->
     """
     points = list(rule.check_points())
     samples = array("q", bytes(8 * points[-1]))
-    with _collection_off():
+    with collection_off():
         deadline = clock() + int(max_time_s * _NS_PER_S)
         for begin, end in pairwise([0, *points]):
             count = _fill(samples, begin, end, (step, clock, deadline))
@@ -106,12 +113,17 @@ def _fill(samples: "array[int]", begin: int, end: int, how: tuple[Step, Clock, i
 
 
 @contextmanager
-def _collection_off() -> Iterator[None]:
-    was_enabled = gc.isenabled()
+def collection_off() -> Iterator[None]:
+    """Collects once, then keeps the garbage collector off; does nothing where it is off already.
+
+    Collecting cools the caches, so it belongs before the warm-up.
+    """
+    if not gc.isenabled():
+        yield
+        return
     gc.collect()
     gc.disable()
     try:
         yield
     finally:
-        if was_enabled:
-            gc.enable()
+        gc.enable()

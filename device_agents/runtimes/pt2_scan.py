@@ -1,0 +1,198 @@
+"""Refuses a `.pt2` that could run code, before PyTorch opens it.
+
+`torch.export.load` and the module it returns run code from the file in five ways: unpickling
+weights, constants and sample inputs; loading compiled libraries under `data/aotinductor`;
+resolving a node's target as any name below `torch`, `torch.os.system` included; evaluating
+symbolic sizes with `sympy.sympify`; executing `guards_code`. The last is switched off by the
+runner; the others are held here to what an exported network needs, and all else is refused.
+
+Source: torch 2.13, torch/export/pt2_archive/_package.py and torch/_export/serde/serialize.py.
+"""
+
+import io
+import json
+import pickletools
+import re
+import zipfile
+from pathlib import Path, PurePosixPath
+
+from device_agents.codec import Json
+from device_agents.errors import BadArtifactError
+
+MAX_TEXT_BYTES = 64 * 1024 * 1024
+"""Of one JSON or pickle inside the archive; the graph of a large network has 1 MB."""
+
+_GLOBALS = re.compile(
+    r"collections OrderedDict|torch\._utils _rebuild_(tensor_v2|parameter|parameter_with_state)|"
+    r"torch \w*Storage|torch (float|bfloat|int|uint|complex)\d+|torch (bool|Size|device)|"
+    r"torch\.serialization _get_layout|torch\.nn\.parameter Parameter"
+)
+"""What pickles of tensors name, and nothing that does more than build one."""
+_FORBIDDEN_OPCODES = frozenset({"INST", "OBJ", "STACK_GLOBAL", "EXT1", "EXT2", "EXT4"})
+_TENSOR_MEMBERS = re.compile(
+    r"data\.pkl|data/\d+|version|byteorder|\.format_version|\.storage_alignment|"
+    r"\.data/serialization_id"
+)
+"""Members of a file by `torch.save`; others would make `torch.load` take it for TorchScript."""
+_TARGET = re.compile(
+    r"torch\.ops\.(aten|prims|quantized|quantized_decomposed)\.(?!from_file\b|__)\w+\.(?!__)\w+|"
+    r"torch\.ops\.aten\.__(and|or|xor|lshift|rshift)__\.\w+|"
+    r"torch\.ops\.higher_order\.(cond|while_loop|wrap_with_set_grad_enabled|wrap_with_autocast)|"
+    r"_operator\.(add|sub|mul|floordiv|truediv|mod|pow|neg|pos|getitem|eq|ne|lt|le|gt|ge|and_|or_|"
+    r"not_|xor)|math\.[a-z]\w*|torch\.sym_[a-z]+|torch\._sym_[a-z]+",
+    re.ASCII,
+)
+_SYMBOL = re.compile(
+    r"[suzf]\d+|Max|Min|Mod|PythonMod|FloorDiv|CleanDiv|CeilDiv|ModularIndexing|Where|Eq|Ne|And|Or|"
+    r"Not|True|False|CeilToInt|FloorToInt|IntTrueDiv|FloatTrueDiv|TruncToInt|ToFloat|Pow|"
+    r"PowByNatural|Identity|int_oo|e\d+",
+    re.ASCII,
+)
+_EXPRESSION = re.compile(r"[\w\s+\-*/%(),<>=.]*", re.ASCII)
+_WORD = re.compile(r"[\w.\-+: ]*", re.ASCII)
+_FREE_TEXT = frozenset({"metadata", "guards_code", "in_spec", "out_spec"})
+"""Read by people, never executed, or (tree specifications) matched against registered types."""
+_EXECUTABLE = ("aotinductor", "custom_obj_", "opaque_obj_", ".so", ".dylib", ".cubin", ".py")
+
+
+def check_pt2(path: str) -> None:
+    """Refuses a file that holds anything but tensors and a graph of known operators.
+
+    Raises:
+        BadArtifactError: it does, or it is no archive at all.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            _check_archive(archive)
+    except (zipfile.BadZipFile, OSError, ValueError, EOFError, RuntimeError) as error:
+        raise BadArtifactError(
+            f"{Path(path).name} is not a readable .pt2 archive: {error}", "export the model again"
+        ) from error
+
+
+def check_pickle(data: bytes, where: str) -> None:
+    """Refuses a pickle that names anything but tensors; nothing of it is executed.
+
+    Raises:
+        BadArtifactError: it does, or it is no pickle.
+    """
+    try:
+        for opcode, argument, _position in pickletools.genops(data):
+            if opcode.name in _FORBIDDEN_OPCODES or (
+                opcode.name == "GLOBAL" and not _GLOBALS.fullmatch(str(argument))
+            ):
+                raise _refusal(where, f"a pickle that would call {argument or opcode.name}")
+    except (ValueError, IndexError, UnicodeDecodeError) as error:
+        raise _refusal(where, f"a damaged pickle ({error})") from error
+
+
+def check_model_json(text: str, where: str) -> None:
+    """Refuses a graph with operators, sizes or names that are not of the known forms.
+
+    Raises:
+        BadArtifactError: it has one; the message shows it.
+    """
+    try:
+        plain: Json = json.loads(text)
+        _walk(plain, "", where)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise _refusal(where, "a damaged graph") from error
+
+
+def _check_archive(archive: zipfile.ZipFile) -> None:
+    names = archive.namelist()
+    if len(set(names)) != len(names):
+        raise _refusal("the archive", "two members of one name")
+    for name in names:
+        if any(sign in name.lower() for sign in _EXECUTABLE):
+            raise _refusal(name, "compiled code or objects of Python classes")
+        inside = PurePosixPath(name)
+        if inside.suffix == ".pt":
+            _check_tensor_file(_read(archive, name), name)
+        elif inside.suffix == ".json":
+            _check_json_member(archive, name)
+        elif inside.suffix == ".pkl" or inside.parts[0].startswith("serialized_"):
+            raise _refusal(name, "a pickle of its own")
+
+
+def _check_json_member(archive: zipfile.ZipFile, name: str) -> None:
+    text = _read(archive, name).decode("utf-8", errors="strict")
+    if not name.endswith("_config.json"):
+        check_model_json(text, name)
+        return
+    for path_name in _pickled_payloads(json.loads(text)):
+        member = str(PurePosixPath(name).parent / path_name)
+        _check_tensor_file(_read(archive, member), member)
+
+
+def _pickled_payloads(config: Json) -> list[str]:
+    """Names of the members that PyTorch would unpickle, by the archive's own table."""
+    payloads = config.get("config") if isinstance(config, dict) else None
+    if not isinstance(payloads, dict):
+        raise _refusal("a table of weights", "no list of payloads")
+    found = []
+    for payload in payloads.values():
+        path_name = payload.get("path_name") if isinstance(payload, dict) else None
+        if not isinstance(payload, dict) or not isinstance(path_name, str):
+            raise _refusal("a table of weights", "a payload without a path")
+        if "/" in path_name or path_name.startswith("."):
+            raise _refusal("a table of weights", f"a path out of its folder: {path_name}")
+        if payload.get("use_pickle") is not False:
+            found.append(path_name)
+    return found
+
+
+def _check_tensor_file(data: bytes, where: str) -> None:
+    """A file by `torch.save`: an archive whose `data.pkl` names only tensors."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        for name in archive.namelist():
+            inside = name.partition("/")[2]
+            if not _TENSOR_MEMBERS.fullmatch(inside):
+                raise _refusal(where, f"{name} beside its tensors")
+            if inside == "data.pkl":
+                check_pickle(_read(archive, name), where)
+
+
+def _read(archive: zipfile.ZipFile, name: str) -> bytes:
+    try:
+        info = archive.getinfo(name)
+    except KeyError as error:
+        raise _refusal(name, "nothing: it is missing") from error
+    if name.endswith((".json", ".pkl")) and info.file_size > MAX_TEXT_BYTES:
+        raise _refusal(name, f"{info.file_size} bytes of text")
+    return archive.read(name)
+
+
+def _walk(plain: Json, key: str, where: str) -> None:
+    if isinstance(plain, dict):
+        for name, value in plain.items():
+            _check_text(name, "", where)
+            if name not in _FREE_TEXT or not isinstance(value, str | list | dict):
+                _walk(value, name, where)
+            elif name == "metadata" and not isinstance(value, dict):
+                raise _refusal(where, "metadata that is no object")
+    elif isinstance(plain, list):
+        for value in plain:
+            _walk(value, key, where)
+    elif isinstance(plain, str):
+        _check_text(plain, key, where)
+
+
+def _check_text(text: str, key: str, where: str) -> None:
+    if key == "target":
+        is_known = _TARGET.fullmatch(text) is not None
+    elif key == "expr_str" or not _WORD.fullmatch(text):
+        words = re.findall(r"[A-Za-z_]\w*", text, re.ASCII)
+        is_known = _EXPRESSION.fullmatch(text) is not None
+        is_known = is_known and all(_SYMBOL.fullmatch(word) for word in words)
+    else:
+        is_known = True
+    if not is_known:
+        raise _refusal(where, f"a graph with {key or 'name'} {text[:80]!r}")
+
+
+def _refusal(where: str, what: str) -> BadArtifactError:
+    return BadArtifactError(
+        f"{where} holds {what}, which could run code of whoever made the file",
+        "if you trust its maker, run again with --trust; otherwise export the model yourself",
+    )

@@ -1,0 +1,153 @@
+"""LiteRT's interpreter, with XNNPACK or its built-in kernels."""
+
+import importlib
+import importlib.metadata
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Protocol, TypedDict, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from device_agents.errors import AgentError, BadArtifactError, UnsupportedError
+from device_agents.runtimes.options import missing_library
+from device_agents.runtimes.runner import Array, LoadedModel, TensorSpec
+from device_agents.types import Execution, Options
+from device_agents.vocabulary import Mode
+
+_IDENTIFIER = b"TFL3"
+"""Bytes 4 to 8 of every TFLite file. Source: schema.fbs, file_identifier."""
+_UNSUPPORTED_SIGNS = ("unresolved custom op", "unresolved-ops", "Didn't find op for builtin")
+"""How LiteRT 2 words an operator it does not have."""
+
+
+class _Detail(TypedDict):
+    name: str
+    index: int
+    shape: NDArray[np.int32]
+    shape_signature: NDArray[np.int32]
+    dtype: type[np.generic]
+
+
+class _Interpreter(Protocol):
+    def get_input_details(self) -> list[_Detail]: ...
+    def get_output_details(self) -> list[_Detail]: ...
+    def resize_tensor_input(self, index: int, shape: Sequence[int]) -> None: ...
+    def allocate_tensors(self) -> None: ...
+    def set_tensor(self, index: int, value: Array) -> None: ...
+    def get_tensor(self, index: int) -> Array: ...
+    def invoke(self) -> None: ...
+
+
+class TfliteModel:
+    """One interpreter with its tensors allocated; see `LoadedModel`."""
+
+    def __init__(self, interpreter: _Interpreter, settings: Options) -> None:
+        self._interpreter = interpreter
+        self._settings = settings
+        details = interpreter.get_input_details()
+        self._input_indices = [detail["index"] for detail in details]
+        self._output_indices = [detail["index"] for detail in interpreter.get_output_details()]
+        self._inputs = tuple(_spec(detail) for detail in details)
+
+    @property
+    def inputs(self) -> Sequence[TensorSpec]:
+        """See `LoadedModel`."""
+        return self._inputs
+
+    @property
+    def settings(self) -> Options:
+        """See `LoadedModel`."""
+        return self._settings
+
+    def set_inputs(self, arrays: Sequence[Array]) -> None:
+        """Copies the arrays into the interpreter's arena."""
+        for index, array in zip(self._input_indices, arrays, strict=True):
+            self._interpreter.set_tensor(index, array)
+
+    def run(self) -> None:
+        """See `LoadedModel`."""
+        self._interpreter.invoke()
+
+    def outputs(self) -> list[Array]:
+        """See `LoadedModel`."""
+        return [self._interpreter.get_tensor(index) for index in self._output_indices]
+
+
+class TfliteRunner:
+    """Backends: `xnnpack` (LiteRT's default) and `builtin` (its own kernels). No options."""
+
+    option_names = frozenset[str]()
+    backends = frozenset({"xnnpack", "builtin"})
+    modes = frozenset({Mode.EAGER})
+
+    def version(self) -> str:
+        """See `Runner`."""
+        return importlib.metadata.version("ai-edge-litert")
+
+    def load(self, path: str, execution: Execution, *, is_trusted: bool) -> LoadedModel:  # noqa: ARG002 - a TFLite file holds no code
+        """See `Runner`."""
+        _check_identifier(path)
+        try:
+            library = importlib.import_module("ai_edge_litert.interpreter")
+        except ImportError as error:
+            raise missing_library("ai_edge_litert", "tflite", error) from error
+        try:
+            interpreter = _open(library, path, execution)
+            _set_batch(interpreter, execution.batch)
+            interpreter.allocate_tensors()
+        except (RuntimeError, ValueError) as error:
+            raise _as_agent_error(error) from error
+        settings: Options = (
+            # XNNPACK computes with denormals flushed to zero, and there is no switch for it.
+            ("flush_denormals", execution.backend == "xnnpack"),
+            ("threads", execution.threads),
+            ("xnnpack", execution.backend == "xnnpack"),
+        )
+        return TfliteModel(interpreter, settings)
+
+
+def _open(library: ModuleType, path: str, execution: Execution) -> _Interpreter:
+    kinds = library.OpResolverType
+    resolver = kinds.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    interpreter = library.Interpreter(
+        model_path=path,
+        num_threads=execution.threads,
+        experimental_op_resolver_type=kinds.AUTO if execution.backend == "xnnpack" else resolver,
+    )
+    return cast(_Interpreter, interpreter)
+
+
+def _set_batch(interpreter: _Interpreter, batch: int) -> None:
+    for detail in interpreter.get_input_details():
+        signature = [int(size) for size in detail["shape_signature"]]
+        if any(size < 0 for size in signature):
+            shape = [batch if size < 0 else size for size in signature]
+            interpreter.resize_tensor_input(detail["index"], shape)
+
+
+def _spec(detail: _Detail) -> TensorSpec:
+    shape = tuple(int(size) for size in detail["shape"])
+    return TensorSpec(name=detail["name"], shape=shape, dtype=np.dtype(detail["dtype"]).name)
+
+
+def _check_identifier(path: str) -> None:
+    with Path(path).open("rb") as file:
+        head = file.read(8)
+    if head[4:8] != _IDENTIFIER:
+        raise BadArtifactError(
+            f"{path} is not a TFLite file", "give a .tflite file, or export the model again"
+        )
+
+
+def _as_agent_error(error: Exception) -> AgentError:
+    text = str(error)
+    if any(sign in text for sign in _UNSUPPORTED_SIGNS):
+        return UnsupportedError(
+            f"LiteRT cannot execute the file: {text}",
+            "convert it with built-in operators only",
+        )
+    return BadArtifactError(
+        f"LiteRT refuses the file: {text}", "export it again, or check where it comes from"
+    )

@@ -1,0 +1,200 @@
+"""PyTorch on the CPU, running `.pt2` files by `torch.export`."""
+
+import importlib
+import importlib.metadata
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Protocol, cast
+
+from device_agents.errors import AgentError, BadArtifactError, UnsupportedError
+from device_agents.runtimes.options import boolean_option, missing_library
+from device_agents.runtimes.pt2_scan import check_pt2
+from device_agents.runtimes.runner import Array, LoadedModel, TensorSpec
+from device_agents.types import Execution, Options
+from device_agents.vocabulary import Mode
+
+
+class _Tensor(Protocol):
+    shape: Sequence[object]
+    dtype: object
+
+    def detach(self) -> "_Tensor": ...
+    def numpy(self) -> Array: ...
+
+
+class TorchModel:
+    """One module and its last output; see `LoadedModel`."""
+
+    def __init__(
+        self,
+        torch: ModuleType,
+        module: Callable[..., object],
+        program: object,
+        execution: Execution,
+    ) -> None:
+        self._torch = torch
+        self._module = module
+        self._inputs = _specs(program, execution.batch)
+        flush = boolean_option(execution, "flush_denormals", default=False)
+        self._settings: Options = (
+            ("flush_denormals", flush),
+            ("inter_op_threads", torch.get_num_interop_threads()),
+            ("intra_op_threads", torch.get_num_threads()),
+            ("mode", execution.mode.value),
+        )
+        self._arguments: tuple[object, ...] = ()
+        self._output: object = None
+
+    @property
+    def inputs(self) -> Sequence[TensorSpec]:
+        """See `LoadedModel`."""
+        return self._inputs
+
+    @property
+    def settings(self) -> Options:
+        """See `LoadedModel`."""
+        return self._settings
+
+    def set_inputs(self, arrays: Sequence[Array]) -> None:
+        """Wraps copies of the arrays: PyTorch warns of read-only memory."""
+        self._arguments = tuple(self._torch.from_numpy(array.copy()) for array in arrays)
+
+    def run(self) -> None:
+        """See `LoadedModel`; CPU operators are done when the call returns."""
+        with self._torch.inference_mode():
+            self._output = self._module(*self._arguments)
+
+    def outputs(self) -> list[Array]:
+        """See `LoadedModel`."""
+        return [tensor.detach().numpy().copy() for tensor in _tensors(self._output)]
+
+
+class TorchRunner:
+    """Modes `eager` and `compile`. Option: `flush_denormals` (default false)."""
+
+    option_names = frozenset({"flush_denormals"})
+    backends = frozenset({"cpu"})
+    modes = frozenset({Mode.EAGER, Mode.COMPILE})
+
+    def version(self) -> str:
+        """See `Runner`."""
+        return importlib.metadata.version("torch")
+
+    def load(self, path: str, execution: Execution, *, is_trusted: bool) -> LoadedModel:
+        """See `Runner`; a file that is not trusted is scanned before PyTorch sees it."""
+        if not is_trusted:
+            check_pt2(path)
+            # A second lock, should the scan have read the archive otherwise than PyTorch does.
+            os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
+        try:
+            torch = importlib.import_module("torch")
+            importlib.import_module("torch.export")
+        except ImportError as error:
+            raise missing_library("torch", "torch", error) from error
+        _configure(torch, execution)
+        with _no_foreign_pickles(is_active=not is_trusted):
+            program, module = _open(torch, path)
+        if execution.mode is Mode.COMPILE:
+            module = _compiled(torch, module)
+        return TorchModel(torch, module, program, execution)
+
+
+def _configure(torch: ModuleType, execution: Execution) -> None:
+    torch.set_num_threads(execution.threads)
+    # May be set once in a process, and the primer has done so when the model is loaded.
+    if torch.get_num_interop_threads() != 1:
+        torch.set_num_interop_threads(1)
+    flush = boolean_option(execution, "flush_denormals", default=False)
+    if not torch.set_flush_denormal(flush) and flush:
+        raise UnsupportedError(
+            "this CPU cannot flush denormals", "leave out the option flush_denormals"
+        )
+
+
+def _open(torch: ModuleType, path: str) -> tuple[object, Callable[..., object]]:
+    try:
+        program = torch.export.load(path)
+        # The guards are Python text from the file, and checking them would be timed as well.
+        return program, cast(Callable[..., object], program.module(check_guards=False))
+    except (AgentError, MemoryError):
+        raise
+    except Exception as error:  # a damaged file surfaces as anything from KeyError to zlib.error
+        text = f"{type(error).__name__}: {error}"
+        if "allocate memory" in text:
+            raise MemoryError(text) from error
+        raise BadArtifactError(
+            f"PyTorch refuses the file: {text}", "export it again with the PyTorch that runs it"
+        ) from error
+
+
+def _compiled(torch: ModuleType, module: Callable[..., object]) -> Callable[..., object]:
+    """Compiles at the first call, in which a missing C++ compiler shows itself."""
+    compiled = cast(Callable[..., object], torch.compile(module))
+
+    def run(*arguments: object) -> object:
+        try:
+            return compiled(*arguments)
+        except Exception as error:
+            if "Inductor" not in type(error).__name__:
+                raise
+            raise UnsupportedError(
+                f"torch.compile failed: {error}", "install a C++ compiler (g++), or use mode eager"
+            ) from error
+
+    return run
+
+
+def _specs(program: object, batch: int) -> tuple[TensorSpec, ...]:
+    """Inputs of the graph in order; symbolic sizes become the batch."""
+    signature = program.graph_signature  # type: ignore[attr-defined]
+    nodes = {node.name: node for node in program.graph.nodes}  # type: ignore[attr-defined]
+    specs = []
+    for name in signature.user_inputs:
+        tensor = nodes[name].meta["val"] if name in nodes else None
+        if tensor is None or not hasattr(tensor, "dtype"):
+            raise UnsupportedError(
+                f"input {name!r} is no tensor", "export the model with tensor inputs only"
+            )
+        shape = tuple(size if type(size) is int else batch for size in tensor.shape)
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        specs.append(TensorSpec(name=name, shape=shape, dtype=dtype))
+    return tuple(specs)
+
+
+def _tensors(output: object) -> list[_Tensor]:
+    """Tensors of an output in order, out of tuples, lists and dicts."""
+    if isinstance(output, dict):
+        return [tensor for value in output.values() for tensor in _tensors(value)]
+    if isinstance(output, tuple | list):
+        return [tensor for value in output for tensor in _tensors(value)]
+    return [cast(_Tensor, output)] if hasattr(output, "detach") else []
+
+
+_lock = {"is_active": False, "is_installed": False}
+
+
+@contextmanager
+def _no_foreign_pickles(*, is_active: bool) -> Iterator[None]:
+    """While active, every class or function a pickle asks for is refused by the interpreter.
+
+    The third lock: it does not depend on how the file is laid out.
+    """
+    if is_active and not _lock["is_installed"]:
+        sys.addaudithook(_refuse_pickle_globals)
+        _lock["is_installed"] = True
+    _lock["is_active"] = is_active
+    try:
+        yield
+    finally:
+        _lock["is_active"] = False
+
+
+def _refuse_pickle_globals(event: str, arguments: tuple[object, ...]) -> None:
+    if event == "pickle.find_class" and _lock["is_active"]:
+        raise BadArtifactError(
+            f"the file asks for {arguments[0]}.{arguments[1]} while it is loaded",
+            "if you trust its maker, run again with --trust",
+        )

@@ -1,0 +1,200 @@
+"""A device that exists only as numbers, for tests and for trying an analysis out.
+
+What it returns is a function of its options, the task and the seeds, and of nothing else.
+"""
+
+import platform
+import random
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from device_agents.agent import StopRequested, never_stop
+from device_agents.failures import interrupted
+from device_agents.flags import Seen, judge
+from device_agents.hosted import infer_in_worker
+from device_agents.simulated.options import SimulatedOptions, read_options
+from device_agents.simulated.roofline import Roofline, memory_bytes
+from device_agents.stability import HalfWidthRule
+from device_agents.types import (
+    DeviceFacts,
+    Execution,
+    Failure,
+    InferTask,
+    Measurement,
+    MeasureTask,
+    OptionValue,
+    WorkerFacts,
+)
+from device_agents.vocabulary import ErrorKind, MemoryMetric, Origin, Status, Tier
+
+_WITHIN = 0.2
+"""Noise of samples of one process beside that of processes: see the unit of replication."""
+_COLD_FACTOR = 3
+"""First inference beside later ones."""
+_POLL_S = 0.05
+_NS_PER_S = 1_000_000_000
+
+
+class SimulatedAgent:
+    """The `simulated` device kind; its options are those of `SimulatedOptions`.
+
+    Faults are drawn from the seeds and the task's id, so that another attempt, whose id differs,
+    may go well.
+    """
+
+    def __init__(self, options: Mapping[str, OptionValue]) -> None:
+        self._options = read_options(options)
+        self._roofline = Roofline(
+            peak_gflops=self._options.peak_gflops,
+            bandwidth_gbps=self._options.bandwidth_gbps,
+            overhead_us=self._options.overhead_us,
+        )
+
+    def probe(self) -> DeviceFacts:
+        """See `Agent`."""
+        return DeviceFacts(
+            device_model=self._options.device_model,
+            tier=Tier(self._options.tier),
+            origin=Origin.SIMULATED,
+            os="simulated",
+            arch="simulated",
+            extra=(
+                ("bandwidth_gbps", self._options.bandwidth_gbps),
+                ("overhead_us", self._options.overhead_us),
+                ("peak_gflops", self._options.peak_gflops),
+            ),
+        )
+
+    def why_unsupported(self, execution: Execution) -> str | None:
+        """See `Agent`; any runtime, backend and option will do, since none is run."""
+        if execution.threads < 1 or execution.batch < 1:
+            return "threads and batch are at least 1"
+        return None
+
+    def measure(self, task: MeasureTask, stop_requested: StopRequested = never_stop) -> Measurement:
+        """See `Agent`; nothing is run, and the artifact is not opened."""
+        started = datetime.now(UTC).isoformat()
+        rng = random.Random(f"{self._options!r}/{task.task_id}/{task.seed}")  # noqa: S311 - no secret
+        failure = _wait(self._options.duration_s, stop_requested) or _draw_fault(self._options, rng)
+        reason = self.why_unsupported(task.execution)
+        if reason is not None:
+            failure = _unsupported(reason, "change the cell's execution")
+        if failure is None and task.model_hint is None:
+            failure = _unsupported(
+                "a simulated device knows a model by its MACs and parameters, and has neither",
+                "give the model's card macs and parameters",
+            )
+        if failure is not None or task.model_hint is None:
+            return Measurement(
+                task_id=task.task_id,
+                status=Status.FAILED,
+                origin=Origin.SIMULATED,
+                failure=failure,
+                started_utc=started,
+                finished_utc=datetime.now(UTC).isoformat(),
+            )
+        return self._simulate(task, task.model_hint, rng, started)
+
+    def infer(self, task: InferTask) -> Failure | None:
+        """See `Agent`; the file itself is run by this host's CPU, which computes the same."""
+        return infer_in_worker(task)
+
+    def _simulate(
+        self, task: MeasureTask, hint: tuple[int, int], rng: random.Random, started: str
+    ) -> Measurement:
+        macs, parameters = hint
+        exact_ns = self._roofline.latency_ns(macs, parameters, task.execution)
+        process_ns = exact_ns * rng.lognormvariate(0.0, self._options.noise)
+        samples, reason = self._samples(task, process_ns, rng)
+        warmup_runs = max(task.policy.min_warmup_runs, 1)
+        memory = memory_bytes(macs, parameters, task.execution)
+        seen = Seen(
+            samples_ns=samples,
+            is_warmup_stable=True,
+            involuntary_switches=None,
+            niceness=None,
+            before=None,
+            after=None,
+        )
+        return Measurement(
+            task_id=task.task_id,
+            status=Status.OK,
+            origin=Origin.SIMULATED,
+            load_ns=round(parameters * 4 / self._options.bandwidth_gbps),
+            first_inference_ns=round(_COLD_FACTOR * process_ns),
+            warmup_ns=round(warmup_runs * process_ns),
+            warmup_runs=warmup_runs,
+            samples_ns=samples,
+            stop_reason=reason,
+            memory_metric=MemoryMetric.SIMULATED,
+            baseline_memory_bytes=0,
+            load_peak_memory_bytes=memory,
+            run_peak_memory_bytes=memory,
+            worker=WorkerFacts(
+                runtime_version="simulated", python_version=platform.python_version()
+            ),
+            flags=judge(seen, task.policy),
+            started_utc=started,
+            finished_utc=datetime.now(UTC).isoformat(),
+        )
+
+    def _samples(
+        self, task: MeasureTask, process_ns: float, rng: random.Random
+    ) -> tuple[tuple[int, ...], str]:
+        """Draws runs by the same stop rule as real ones, on the clock that they themselves make."""
+        rule = HalfWidthRule(policy=task.policy)
+        sigma = self._options.noise * _WITHIN
+        budget_ns = task.policy.max_time_s * _NS_PER_S
+        samples: list[int] = []
+        elapsed_ns = 0
+        for point in rule.check_points():
+            while len(samples) < point:
+                grown = 1 + self._options.drift * min(elapsed_ns / budget_ns, 1.0)
+                samples.append(max(round(process_ns * grown * rng.lognormvariate(0.0, sigma)), 1))
+                elapsed_ns += samples[-1]
+                if elapsed_ns >= budget_ns:
+                    return tuple(samples), "max_time"
+            if rule.is_enough(samples):
+                return tuple(samples), "half_width"
+        return tuple(samples), "max_samples"
+
+
+def _draw_fault(options: SimulatedOptions, rng: random.Random) -> Failure | None:
+    drawn = rng.random()
+    faults = (
+        (options.crash_rate, ErrorKind.CRASHED, False),
+        (options.timeout_rate, ErrorKind.TIMED_OUT, False),
+        (options.transient_rate, ErrorKind.DEVICE_LOST, True),
+    )
+    for rate, kind, is_transient in faults:
+        if drawn < rate:
+            return Failure(
+                kind=kind,
+                message=f"simulated fault: {kind.value}",
+                remedy="set the device's fault rates to 0",
+                is_transient=is_transient,
+                stage="timed",
+            )
+        drawn -= rate
+    return None
+
+
+def _wait(duration_s: float, stop_requested: StopRequested) -> Failure | None:
+    deadline_ns = time.perf_counter_ns() + int(duration_s * _NS_PER_S)
+    while not stop_requested():
+        left_s = (deadline_ns - time.perf_counter_ns()) / _NS_PER_S
+        if left_s <= 0:
+            return None
+        time.sleep(min(left_s, _POLL_S))
+    return interrupted()
+
+
+def _unsupported(message: str, remedy: str) -> Failure:
+    return Failure(
+        kind=ErrorKind.UNSUPPORTED,
+        message=message,
+        remedy=remedy,
+        is_transient=False,
+        stage="start",
+    )

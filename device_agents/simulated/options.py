@@ -1,0 +1,83 @@
+"""Options of a simulated device, checked by name, type and range."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from device_agents.errors import PermanentError
+from device_agents.types import OptionValue
+from device_agents.vocabulary import Tier
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedOptions:
+    """What a simulated device is like.
+
+    Attributes:
+        noise: relative sigma between processes; samples of one process have a fifth of it.
+        drift: relative growth of the latency from the first to the last sample.
+        crash_rate: share of tasks that end as a crash; likewise time-outs and transient losses.
+        duration_s: real time a repeat takes.
+    """
+
+    tier: str = "cpu"
+    peak_gflops: float = 100.0
+    bandwidth_gbps: float = 20.0
+    overhead_us: float = 50.0
+    noise: float = 0.0
+    drift: float = 0.0
+    seed: int = 0
+    device_model: str = "simulated"
+    crash_rate: float = 0.0
+    timeout_rate: float = 0.0
+    transient_rate: float = 0.0
+    duration_s: float = 0.0
+
+
+_RATES = ("crash_rate", "timeout_rate", "transient_rate")
+_POSITIVE = ("peak_gflops", "bandwidth_gbps")
+_NOT_NEGATIVE = ("overhead_us", "noise", "duration_s", *_RATES)
+
+
+def read_options(options: Mapping[str, OptionValue]) -> SimulatedOptions:
+    """Checks the options of a device file.
+
+    Raises:
+        PermanentError: an unknown name, a wrong type, or a value out of range.
+    """
+    known = {field.name: field for field in fields(SimulatedOptions)}
+    values: dict[str, OptionValue] = {}
+    for name, value in options.items():
+        if name not in known:
+            names = ", ".join(known)
+            raise PermanentError(
+                f"a simulated device has no option {name!r}", f"its options are: {names}"
+            )
+        values[name] = _typed(name, value, known[name].type)
+    read = SimulatedOptions(**values)  # type: ignore[arg-type]
+    _check_ranges(read)
+    return read
+
+
+def _typed(name: str, value: OptionValue, wanted: object) -> OptionValue:
+    if wanted is float and type(value) in (int, float):
+        return float(value)
+    if type(value) is not wanted:
+        raise PermanentError(
+            f"option {name} is {value!r}", f"give a {getattr(wanted, '__name__', wanted)}"
+        )
+    return value
+
+
+def _check_ranges(read: SimulatedOptions) -> None:
+    if read.tier not in list(Tier):
+        raise PermanentError(f"there is no tier {read.tier!r}", f"use one of: {', '.join(Tier)}")
+    for name in _POSITIVE:
+        if not getattr(read, name) > 0:
+            raise PermanentError(f"option {name} is {getattr(read, name)}", "give more than 0")
+    for name in _NOT_NEGATIVE:
+        if not getattr(read, name) >= 0:
+            raise PermanentError(f"option {name} is {getattr(read, name)}", "give at least 0")
+    if not read.drift > -1:
+        raise PermanentError(f"option drift is {read.drift}", "give more than -1")
+    if sum(getattr(read, name) for name in _RATES) > 1:
+        raise PermanentError("the rates of faults sum to more than 1", "lower them")
