@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from analysis.figures.labels import platform_labels
+from analysis.figures.labels import chosen_platforms
 from analysis.figures.theme import Point, Spec, family_colour, family_shape, finish, inline
 
 MIN_SHIFT = 2
@@ -32,11 +32,9 @@ def flops_rank_points(cells: pl.DataFrame, *, max_panels: int) -> list[RankPanel
         pl.len().over("platform_key").alias("n"),
     )
     ranked = known.filter(pl.col("n") > 1)
-    keys = set(ranked["platform_key"])
-    shown = [item for item in platform_labels(cells).items() if item[0] in keys]
     return [
         _panel(key, label, ranked.filter(pl.col("platform_key") == key))
-        for key, label in shown[:max_panels]
+        for key, label in chosen_platforms(ranked, max_panels).items()
     ]
 
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 import numpy as np
 import polars as pl
 
-from analysis.figures.labels import platform_labels
+from analysis.figures.labels import chosen_platforms
 from analysis.figures.theme import Point, Spec, finish, inline, log_ticks
 from analysis.pareto import FrontierOverlap, Mask, frontier, overlap
 
@@ -15,6 +15,8 @@ NS_PER_MS = 1e6
 _MIN_MODELS = 5
 """As for a rank correlation: fewer models make a frontier of nearly all of them."""
 _HEIGHT = 320
+_MAX_PLATFORMS = 24
+"""Of a fleet, the platforms among which pairs are looked for."""
 
 
 class Fate(StrEnum):
@@ -51,7 +53,7 @@ def frontier_points(cells: pl.DataFrame, *, max_panels: int) -> list[FrontierPan
     The first platform of `platform_labels` is the reference; when it stands for no more than one
     device, other devices come before other settings of the reference's own.
     """
-    labels = platform_labels(cells)
+    labels = chosen_platforms(cells, _MAX_PLATFORMS)
     known = cells.filter(pl.col("accuracy_top1").is_not_null() & (pl.col("latency_ns") > 0))
     device = dict(known.select("platform_key", "device").iter_rows())
     pairs = sorted(

@@ -30,6 +30,25 @@ def platform_labels(cells: pl.DataFrame) -> dict[str, str]:
     return {key: key for key in labels} if has_twins else labels
 
 
+def chosen_platforms(cells: pl.DataFrame, most: int) -> dict[str, str]:
+    """At most so many of `platform_labels`: an equal share of each tier, spread evenly in it."""
+    labels = platform_labels(cells)
+    if len(labels) <= most:
+        return labels
+    tier_of = dict(cells.select("platform_key", "tier").unique().iter_rows())
+    by_tier: dict[object, list[str]] = {}
+    for key in labels:
+        by_tier.setdefault(tier_of[key], []).append(key)
+    chosen: set[str] = set()
+    n_left = most
+    # Small tiers first: what they do not fill goes to the larger ones.
+    for number, keys in enumerate(sorted(by_tier.values(), key=len)):
+        n = min(len(keys), n_left // (len(by_tier) - number))
+        chosen.update(keys[index * len(keys) // n] for index in range(n))
+        n_left -= n
+    return {key: label for key, label in labels.items() if key in chosen}
+
+
 def models_by_latency(cells: pl.DataFrame) -> list[str]:
     """Models from the fastest to the slowest, by the mean over platforms of log latency.
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from analysis.figures.labels import models_by_latency, platform_labels
+from analysis.figures.labels import chosen_platforms, models_by_latency
 from analysis.figures.theme import (
     Point,
     Spec,
@@ -48,16 +48,19 @@ def process_medians(attempts: pl.LazyFrame) -> pl.DataFrame:
 def latency_points(
     cells: pl.DataFrame, processes: pl.DataFrame, *, max_panels: int
 ) -> list[LatencyPanel]:
-    """Panels for the first `max_panels` platforms, all with the same rows and the same scale."""
-    labels = dict(list(platform_labels(cells).items())[:max_panels])
+    """Panels for at most `max_panels` platforms, all with the same rows and the same scale."""
+    labels = chosen_platforms(cells, max_panels)
     shown = cells.filter(pl.col("platform_key").is_in(list(labels)) & (pl.col("latency_ns") > 0))
     models = models_by_latency(shown)
+    if shown.is_empty():
+        return []
     rows = shown.join(processes, on=["model", "platform_key"], how="left")
     domain = _domain(shown, processes)
+    measured = set(shown["platform_key"])
     return [
         _panel(key, label, models, rows.filter(pl.col("platform_key") == key), domain)
         for key, label in labels.items()
-        if key in set(shown["platform_key"])
+        if key in measured
     ]
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from analysis.figures.labels import platform_labels
+from analysis.figures.labels import chosen_platforms
 from analysis.figures.theme import (
     Point,
     Spec,
@@ -35,19 +35,14 @@ class MemoryPanel:
 def memory_points(cells: pl.DataFrame, *, max_panels: int) -> list[MemoryPanel]:
     """Panels of the platforms that report memory, rows ordered by the median peak over them."""
     known = cells.filter(pl.col("peak_memory_bytes") > 0)
-    labels = {
-        key: label
-        for key, label in platform_labels(cells).items()
-        if key in set(known["platform_key"])
-    }
-    keys = list(labels)[:max_panels]
-    shown = known.filter(pl.col("platform_key").is_in(keys))
+    labels = chosen_platforms(known, max_panels)
+    shown = known.filter(pl.col("platform_key").is_in(list(labels)))
     models = _by_memory(shown)
     peaks = (shown["peak_memory_bytes"].max(), shown["load_peak_memory_bytes"].max())
     largest = max((float(str(peak)) for peak in peaks if peak is not None), default=0.0)
     return [
         _panel(key, labels[key], models, shown.filter(pl.col("platform_key") == key), largest)
-        for key in keys
+        for key in labels
     ]
 
 

@@ -177,7 +177,7 @@ def _figures(latency: Agreement, frm: Agreement | None) -> tuple[KeyFigure, ...]
 def _against_null(frm: Agreement) -> str:
     if frm.p_value is None:
         return "latencies shuffled"
-    verdict = "FRM beats it" if frm.p_value < _P_LEVEL else "FRM does not beat it"
+    verdict = "beaten" if frm.p_value < _P_LEVEL else "not beaten"
     return f"{verdict}, p = {frm.p_value:.2g}"
 
 
@@ -187,5 +187,5 @@ def _rho(value: float | None) -> str:
 
 def _interval(one: Agreement) -> str:
     if one.low is None or one.high is None:
-        return f"no interval at {count_of(one.n_models, 'model')}"
-    return f"95 % interval {_rho(one.low)} to {_rho(one.high)}"
+        return "no interval"
+    return f"{_rho(one.low)} to {_rho(one.high)} (95 %)"

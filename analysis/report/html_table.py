@@ -89,8 +89,8 @@ def _worth_showing(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def heading(name: str) -> str:
-    """`latency_p50_ms` as `latency p50, ms`."""
-    words = name.split("_")
+    """`latency_p50_ms` as `latency p50, ms`; `platform_key` as `platform`."""
+    words = name.removeprefix("n_").removesuffix("_key").split("_")
     unit = _UNITS.get(words[-1]) if len(words) > 1 else None
     return f"{' '.join(words[:-1])}, {unit}" if unit else " ".join(words)
 
@@ -117,7 +117,7 @@ def _cell(value: object, names: Mapping[str, str]) -> HtmlCell:
 
 def _text(value: object) -> str:
     if isinstance(value, datetime):
-        return f"{value:%Y-%m-%d %H:%M:%S} UTC"
+        return f"{value:%Y-%m-%d %H:%M} UTC"
     if isinstance(value, list | tuple | pl.Series):
         return ", ".join(str(item) for item in value) or _MISSING
     return str(value)

@@ -17,6 +17,8 @@ _PLATFORM_FACTS = (
     "platform_key", "backend", "mode", "precision", "batch", "threads", "affinity",
     "runtime_version", "python_version",
 )  # fmt: skip
+_COMMIT = r"\b([0-9a-f]{12})[0-9a-f]{28}\b"
+"""Twelve digits name a commit in any repository that people use."""
 
 
 def provenance_section(evidence: Evidence) -> Section:
@@ -61,8 +63,9 @@ def _sweeps(evidence: Evidence) -> pl.DataFrame:
         {name: _text(by_id.get(sweep, {}), name) for name in ("command_line", "state")}
         for sweep in spans["sweep_id"]
     ]
+    short = pl.col("git_commit").str.replace_all(_COMMIT, "$1").alias("git_commit")
     columns = {"command_line": pl.String(), "state": pl.String()}
-    return spans.hstack(pl.DataFrame(extra, schema=columns))
+    return spans.with_columns(short).hstack(pl.DataFrame(extra, schema=columns))
 
 
 def _facts(evidence: Evidence, key: str, names: tuple[str, ...]) -> pl.DataFrame:

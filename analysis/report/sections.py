@@ -208,7 +208,7 @@ def quality_section(evidence: Evidence) -> Section:
             "reason, and enters no figure above.",
         ),
         tables=(
-            html_table(_flags_by_platform(evidence.cells), evidence.names, is_open=True),
+            html_table(_flags_by_platform(evidence), evidence.names, is_open=True),
             *_tables(evidence, "quality"),
             *_tables(evidence, "dropped", is_open=True),
             *_skipped(evidence.records),
@@ -216,8 +216,9 @@ def quality_section(evidence: Evidence) -> Section:
     )
 
 
-def _flags_by_platform(cells: pl.DataFrame) -> Table:
+def _flags_by_platform(evidence: Evidence) -> Table:
     """How many models of each platform carry each flag; a flag nobody carries has no column."""
+    cells, names = evidence.cells, evidence.names
     flags = sorted(cells["flags"].explode().drop_nulls().unique())
     frame = (
         cells.group_by("platform_key")
@@ -226,7 +227,7 @@ def _flags_by_platform(cells: pl.DataFrame) -> Table:
             (pl.col("flags").list.len() == 0).sum().alias("without_doubt"),
             *(pl.col("flags").list.contains(flag).sum().alias(flag) for flag in flags),
         )
-        .sort("platform_key")
+        .sort(pl.col("platform_key").replace_strict(list(names), range(len(names))))
     )
     return Table(title="Models under each flag, by platform", frame=frame)
 

@@ -1,11 +1,12 @@
 """How far ranks carry from each platform to each other: two matrices and their table."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import polars as pl
 
 from analysis.errors import AnalysisError
 from analysis.figures.heat_map import draw_heat_map, heat_points
+from analysis.figures.labels import chosen_platforms
 from analysis.report.evidence import Evidence
 from analysis.report.html_table import html_table
 from analysis.report.sections import Figure, Section, figure
@@ -13,6 +14,8 @@ from analysis.tables import Table, make_table
 
 MAX_PLATFORMS = 24
 """Rows of a matrix that still have room for their figures on a laptop."""
+MAX_COMPARED = 100
+"""4,950 pairs with their intervals take about a second; the time grows with the square."""
 _TITLES = {
     "latency": ("Latency", "Spearman's rho of the models' ranks"),
     "frm": ("FRM", "to be read against its null, shown on hover"),
@@ -30,17 +33,25 @@ class TransferTables:
 def transfer_tables(evidence: Evidence) -> TransferTables:
     """Makes both once: the headline and the section read the same figures."""
     tables, reasons = [], []
+    compared = list(chosen_platforms(evidence.cells, MAX_COMPARED))
+    attempts = evidence.attempts
+    if len(compared) < len(evidence.names):
+        attempts = attempts.filter(pl.col("platform_key").is_in(compared))
+        reasons.append(
+            f"Compared are {len(compared)} of {len(evidence.names)} platforms, an equal share of "
+            "each tier; `fleetrank report show transfer` takes all."
+        )
     for name in ("transfer", "frameworks"):
         try:
-            tables.append(make_table(name, evidence.attempts, evidence.selection))
+            tables.append(make_table(name, attempts, evidence.selection))
         except AnalysisError as error:
             reasons.append(str(error))
     return TransferTables(tables=tuple(tables), reasons=tuple(reasons))
 
 
 def transfer_section(evidence: Evidence, found: TransferTables) -> Section:
-    """Matrices of latency and FRM over the first platforms, and the tables behind them."""
-    keys = list(evidence.names)[:MAX_PLATFORMS]
+    """Matrices of latency and FRM over the chosen platforms, and the tables behind them."""
+    keys = list(chosen_platforms(evidence.cells, MAX_PLATFORMS))
     pairs = _pairs(evidence, found, keys)
     figures = [] if pairs is None else [_matrix(pairs, name, evidence, keys) for name in _TITLES]
     legend = (
@@ -63,13 +74,13 @@ def transfer_section(evidence: Evidence, found: TransferTables) -> Section:
 
 
 def _pairs(evidence: Evidence, found: TransferTables, keys: list[str]) -> pl.DataFrame | None:
-    """Rows of single pairs; a fleet's table has too many, so its first platforms are asked anew."""
+    """Rows of single pairs; a fleet's table has too many, so the drawn platforms are asked anew."""
     if len(keys) == len(evidence.names):
         transfer = next((t for t in found.tables if "pair" in t.frame["level"]), None)
     else:
         some = evidence.attempts.filter(pl.col("platform_key").is_in(keys))
         try:
-            transfer = make_table("transfer", some, replace(evidence.selection, sweep=None))
+            transfer = make_table("transfer", some, evidence.selection)
         except AnalysisError:
             transfer = None
     return None if transfer is None else transfer.frame.filter(pl.col("level") == "pair")
