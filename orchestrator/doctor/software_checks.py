@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import dataclass
 from importlib import metadata
 
 from orchestrator.doctor.finding import Finding, ok, warning
@@ -10,87 +11,109 @@ from orchestrator.doctor.finding import error as failed
 
 _IMPORT_TIMEOUT_S = 120
 
-RUNTIMES = {"onnx": "onnxruntime", "torch": "torch", "tflite": "ai_edge_litert.interpreter"}
-EXPORTERS = {"onnx": "onnxscript", "torch": "timm", "tflite": "litert_torch"}
-DISTRIBUTIONS = {
-    "onnxruntime": "onnxruntime",
-    "torch": "torch",
-    "ai_edge_litert.interpreter": "ai-edge-litert",
-    "onnxscript": "onnxscript",
-    "timm": "timm",
-    "litert_torch": "litert-torch",
-    "ray": "ray",
-}
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Library:
+    """What to look for: `target` is a module, or a function (`module:name`) that imports it."""
+
+    check: str
+    extra: str
+    distribution: str
+    target: str
+
+
+LIBRARIES = (
+    Library(check="runtime onnx", extra="onnx", distribution="onnxruntime", target="onnxruntime"),
+    Library(check="runtime torch", extra="torch", distribution="torch", target="torch"),
+    Library(
+        check="runtime tflite",
+        extra="tflite",
+        distribution="ai-edge-litert",
+        target="ai_edge_litert.interpreter",
+    ),
+    Library(check="exporter onnx", extra="onnx", distribution="onnxscript", target="onnxscript"),
+    # Before timm, which imports torchvision and fails where its operators do not fit torch.
+    Library(
+        check="networks torchvision",
+        extra="torch",
+        distribution="torchvision",
+        target="models.torchvision_operators:import_torchvision",
+    ),
+    Library(check="networks timm", extra="torch", distribution="timm", target="timm"),
+    Library(
+        check="exporter tflite",
+        extra="tflite",
+        distribution="litert-torch",
+        target="litert_torch",
+    ),
+    Library(check="ray", extra="cluster", distribution="ray", target="ray"),
+)
 
 _IMPORT_ALL = """
 import importlib, json, sys
 failed = {}
-for name in json.load(sys.stdin):
+for target in json.load(sys.stdin):
+    name, _, function = target.partition(":")
     try:
-        importlib.import_module(name)
+        module = importlib.import_module(name)
+        if function:
+            getattr(module, function)()
     except Exception as exception:
-        failed[name] = f"{type(exception).__name__}: {exception}"
+        failed[target] = f"{type(exception).__name__}: {exception}"
 print("\\n" + json.dumps(failed))
 """
 
 
-def version_of(module: str) -> str | None:
-    """Version of the distribution that holds a module; `None` when it is not installed."""
+def version_of(distribution: str) -> str | None:
+    """Version of a distribution; `None` when it is not installed."""
     try:
-        return metadata.version(DISTRIBUTIONS[module])
+        return metadata.version(distribution)
     except metadata.PackageNotFoundError:
         return None
 
 
-def import_failures(modules: list[str]) -> dict[str, str]:
-    """Imports modules in a fresh process and returns the reasons of those that failed.
+def import_failures(targets: list[str]) -> dict[str, str]:
+    """Imports in a fresh process, in order, and returns the reasons of those that failed.
 
     A library that takes the process down with it is blamed on all of them.
     """
     try:
         child = subprocess.run(
             [sys.executable, "-P", "-c", _IMPORT_ALL],
-            input=json.dumps(modules),
+            input=json.dumps(targets),
             capture_output=True,
             text=True,
             timeout=_IMPORT_TIMEOUT_S,
             check=True,
         )
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as exception:
-        return dict.fromkeys(modules, str(exception))
+        return dict.fromkeys(targets, str(exception))
     failures: dict[str, str] = json.loads(child.stdout.splitlines()[-1])
     return failures
 
 
-def judge_library(
-    check: str, extra: str, module: str, version: str | None, failure: str | None
-) -> Finding:
+def judge_library(library: Library, version: str | None, failure: str | None) -> Finding:
     """Judges one library; without it a sweep leaves its cells out, so it is a warning."""
     if version is None:
         return warning(
-            check,
-            f"{module} is not installed: {extra} cells are not possible",
-            f"pip install 'fleetrank[{extra}]'",
+            library.check,
+            f"{library.distribution} is not installed: what needs it is left out",
+            f"pip install 'fleetrank[{library.extra}]'",
         )
     if failure is not None:
         return failed(
-            check,
-            f"{module} {version} does not load: {failure}",
-            f"reinstall it: pip install --force-reinstall 'fleetrank[{extra}]'",
+            library.check,
+            f"{library.distribution} {version} does not load: {failure}",
+            f"reinstall it: pip install --force-reinstall 'fleetrank[{library.extra}]'",
         )
-    return ok(check, f"{module} {version}")
+    return ok(library.check, f"{library.distribution} {version}")
 
 
 def check_software() -> list[Finding]:
     """Looks for every runtime, exporter and Ray, and imports those that are installed."""
-    wanted = [
-        *((f"runtime {extra}", extra, module) for extra, module in RUNTIMES.items()),
-        *((f"exporter {extra}", extra, module) for extra, module in EXPORTERS.items()),
-        ("ray", "cluster", "ray"),
-    ]
-    versions = {module: version_of(module) for _, _, module in wanted}
-    failures = import_failures([module for module, version in versions.items() if version])
+    versions = {library: version_of(library.distribution) for library in LIBRARIES}
+    failures = import_failures([library.target for library in LIBRARIES if versions[library]])
     return [
-        judge_library(check, extra, module, versions[module], failures.get(module))
-        for check, extra, module in wanted
+        judge_library(library, version, failures.get(library.target))
+        for library, version in versions.items()
     ]

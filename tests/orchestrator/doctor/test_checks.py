@@ -14,7 +14,13 @@ from orchestrator.doctor.host_checks import (
     judge_memory,
     judge_niceness,
 )
-from orchestrator.doctor.software_checks import import_failures, judge_library, version_of
+from orchestrator.doctor.software_checks import (
+    LIBRARIES,
+    check_software,
+    import_failures,
+    judge_library,
+    version_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -38,9 +44,9 @@ from orchestrator.doctor.software_checks import import_failures, judge_library, 
         (judge_gpu(None, has_driver_files=False), Level.OK),
         (judge_gpu(None, has_driver_files=True), Level.WARNING),
         (judge_gpu("NVIDIA H100, 580.1", has_driver_files=True), Level.OK),
-        (judge_library("runtime onnx", "onnx", "onnxruntime", "1.0", None), Level.OK),
-        (judge_library("runtime onnx", "onnx", "onnxruntime", None, None), Level.WARNING),
-        (judge_library("runtime onnx", "onnx", "onnxruntime", "1.0", "OSError"), Level.ERROR),
+        (judge_library(LIBRARIES[0], "1.0", None), Level.OK),
+        (judge_library(LIBRARIES[0], None, None), Level.WARNING),
+        (judge_library(LIBRARIES[0], "1.0", "OSError"), Level.ERROR),
     ],
 )
 def test_each_level_is_reached_at_its_threshold(finding: Finding, level: Level) -> None:
@@ -49,7 +55,7 @@ def test_each_level_is_reached_at_its_threshold(finding: Finding, level: Level) 
 
 
 def test_a_missing_runtime_names_the_extra_to_install() -> None:
-    finding = judge_library("runtime tflite", "tflite", "ai_edge_litert.interpreter", None, None)
+    finding = judge_library(LIBRARIES[2], None, None)
     assert "fleetrank[tflite]" in (finding.remedy or "")
 
 
@@ -64,3 +70,7 @@ def test_an_installed_library_has_a_version() -> None:
 def test_this_host_can_be_read(tmp_path: Path) -> None:
     checks = [finding.check for finding in check_host(tmp_path)]
     assert checks == ["disk", "memory", "cores", "governor", "load", "niceness"]
+
+
+def test_every_library_of_this_installation_loads() -> None:
+    assert [finding for finding in check_software() if finding.level is Level.ERROR] == []
