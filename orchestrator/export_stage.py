@@ -60,13 +60,20 @@ class Exports:
     is_complete: bool
 
 
-def build_artifacts(requests: Iterable[ExportRequest], tools: ExportTools) -> Exports:
+def build_artifacts(
+    requests: Iterable[ExportRequest], primed: Iterable[Format], tools: ExportTools
+) -> Exports:
     """Finds or makes the file of each distinct request, side by side as memory allows.
 
     Measuring begins after it returns, so that no export disturbs a measurement.
+
+    Args:
+        requests: files to measure; equal ones are made once.
+        primed: formats that need a primer, too.
+        tools: what to act through.
     """
     wanted = tuple(dict.fromkeys(requests))
-    primers = {primer_request(format_): format_ for format_ in {r.format for r in wanted}}
+    primers = {primer_request(format_): format_ for format_ in sorted(set(primed))}
     results, is_complete = _run_all((*primers, *wanted), tools)
     artifacts = {r: found for r, found in results.items() if isinstance(found, Artifact)}
     failures = {r: found for r, found in results.items() if isinstance(found, Failure)}

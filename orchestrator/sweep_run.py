@@ -1,15 +1,14 @@
 """Runs a sweep from its plan to its published rows, and resumes one that was cut short."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
 
 from models.cache import ArtifactCache
-from models.types import ExportRequest
-from orchestrator.cells import Plan
+from orchestrator.cells import Cell, Plan
 from orchestrator.device_registry import local_cpu
 from orchestrator.dispatch.controller import Controller, Ports
 from orchestrator.dispatch.device_bench import DeviceSpec
@@ -197,7 +196,12 @@ class _Session:
             switch=self._switch,
             is_trusted=self._options.is_trusted,
         )
-        return build_artifacts(_open_requests(self._setup.plan, tally), tools)
+        cells = _open_cells(self._setup.plan, tally)
+        # Only a worker on this host has lazy imports that a primer would take off the model.
+        primed = {
+            cell.export.format for cell in cells if self._setup.places[cell.device].needs_quiet
+        }
+        return build_artifacts([cell.export for cell in cells], primed, tools)
 
     def _work(self, exports: Exports) -> SweepWork:
         return SweepWork(
@@ -254,12 +258,13 @@ def _executor(specs: tuple[DeviceSpec, ...], *, is_inline: bool) -> Executor:
     return InlineExecutor(specs) if is_inline else RayExecutor(specs)
 
 
-def _open_requests(plan: Plan, tally: Tally) -> Iterator[ExportRequest]:
-    """The files of cells that have something left; an export that failed for good is not redone."""
-    for cell in plan.cells:
-        keys = ((cell.cell_key, index) for index in range(plan.repeats))
-        if not all(tally.is_finished(key) for key in keys):
-            yield cell.export
+def _open_cells(plan: Plan, tally: Tally) -> list[Cell]:
+    """Cells that have something left; an export that failed for good is not tried again."""
+    return [
+        cell
+        for cell in plan.cells
+        if not all(tally.is_finished((cell.cell_key, index)) for index in range(plan.repeats))
+    ]
 
 
 def _now() -> str:

@@ -1,6 +1,7 @@
 """What runs on each host under Ray: an async actor that owns the host's devices."""
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -21,6 +22,8 @@ class HostActor:
     """
 
     def __init__(self, specs: tuple[DeviceSpec, ...]) -> None:
+        # Ray sets it to 1 for every worker of its own; ours shall find what a shell gives.
+        os.environ.pop("OMP_NUM_THREADS", None)
         self._bench = DeviceBench(specs)
         # A worker dies with the thread that started it; the pool keeps its threads to the end.
         self._pool = ThreadPoolExecutor(max_workers=len(specs) + _SPARE_THREADS)

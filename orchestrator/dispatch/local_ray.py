@@ -14,6 +14,8 @@ _OBJECT_STORE_BYTES = 100_000_000
 _ENVIRONMENT = {
     # A worker hands its niceness down to the measuring process, which cannot lower it again.
     "RAY_worker_niceness": "0",
+    # The same for the kernel's choice of what to end first when memory is short (default 1000).
+    "RAY_worker_oom_score_adjustment": "0",
     # Ray's memory monitor would end the actor for a model that a limit of our own catches.
     "RAY_memory_monitor_refresh_ms": "0",
     # Nothing is reported to anybody.

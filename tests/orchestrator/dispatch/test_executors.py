@@ -1,0 +1,196 @@
+"""One contract for both executors, and what only Ray can get wrong."""
+
+import contextlib
+import hashlib
+import os
+import signal
+import statistics
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import psutil
+import pytest
+
+from device_agents.types import (
+    DeviceFacts,
+    Execution,
+    Failure,
+    Measurement,
+    MeasurePolicy,
+    MeasureTask,
+)
+from device_agents.vocabulary import ErrorKind, Origin, Runtime, Status
+from orchestrator.dispatch.device_bench import DeviceSpec
+from orchestrator.dispatch.executor import Executor
+from orchestrator.dispatch.inline import InlineExecutor
+from orchestrator.dispatch.ray_executor import RayExecutor
+
+EXECUTORS = ["inline", pytest.param("ray", marks=pytest.mark.ray)]
+SPECS = (
+    DeviceSpec(name="quick", kind="simulated"),
+    DeviceSpec(name="slow", kind="simulated", options=(("duration_s", 30.0),)),
+)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Ray keeps its token under HOME; tests write nothing there."""
+    folder = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(folder))
+        yield folder
+
+
+def open_executor(kind: str, specs: tuple[DeviceSpec, ...]) -> Executor:
+    if kind == "inline":
+        return InlineExecutor(specs)
+    return RayExecutor(specs)
+
+
+@pytest.fixture(scope="class", params=EXECUTORS)
+def executor(request: pytest.FixtureRequest, home: Path) -> Iterator[Executor]:
+    with open_executor(request.param, SPECS) as opened:
+        yield opened
+
+
+def task(name: str, **changes: object) -> MeasureTask:
+    fields: dict[str, object] = {
+        "task_id": name,
+        "artifact_path": "/nowhere.onnx",
+        "artifact_sha256": "0",
+        "execution": Execution(runtime=Runtime.ONNX, backend="cpu"),
+        "model_hint": (10_000_000, 1_000_000),
+        "timeout_s": 60.0,
+    }
+    return MeasureTask(**(fields | changes))
+
+
+def wait_for(executor: Executor, count: int, limit_s: float = 60.0) -> dict[str, Measurement]:
+    arrived: dict[str, Measurement] = {}
+    end_s = time.perf_counter() + limit_s
+    while len(arrived) < count and time.perf_counter() < end_s:
+        arrived |= {found.task_id: found for found in executor.poll(0.2)}
+    assert len(arrived) == count
+    return arrived
+
+
+class TestContract:
+    """What both kinds of executor promise."""
+
+    def test_facts_name_every_device(self, executor: Executor) -> None:
+        facts: Mapping[str, DeviceFacts] = executor.facts()
+        assert set(facts) == {"quick", "slow"}
+        assert facts["quick"].origin is Origin.SIMULATED
+
+    def test_a_measurement_comes_back_under_its_task_id(self, executor: Executor) -> None:
+        executor.submit("quick", task("t1"))
+        found = wait_for(executor, 1)["t1"]
+        assert found.status is Status.OK
+        assert found.samples_ns
+
+    def test_polling_with_nothing_under_way_waits(self, executor: Executor) -> None:
+        started_s = time.perf_counter()
+        assert list(executor.poll(0.2)) == []
+        assert time.perf_counter() - started_s >= 0.19
+
+    def test_interrupting_ends_what_runs_and_nothing_later(self, executor: Executor) -> None:
+        executor.submit("slow", task("t2"))
+        time.sleep(0.5)
+        executor.interrupt()
+        found = wait_for(executor, 1, limit_s=20)["t2"]
+        assert found.failure is not None
+        assert found.failure.kind is ErrorKind.INTERRUPTED
+        executor.submit("quick", task("t3"))
+        assert wait_for(executor, 1)["t3"].status is Status.OK
+
+    def test_a_probe_tells_what_a_device_is(self, executor: Executor) -> None:
+        assert isinstance(executor.probe("quick"), DeviceFacts)
+
+    def test_a_defect_of_an_agent_is_a_failed_measurement(self, executor: Executor) -> None:
+        executor.submit("no such device", task("t4"))
+        found = wait_for(executor, 1)["t4"]
+        assert isinstance(found.failure, Failure)
+        assert found.failure.kind is ErrorKind.INTERNAL
+
+
+@pytest.mark.ray
+def test_an_actor_that_dies_loses_the_measurement_and_comes_back(home: Path) -> None:
+    with open_executor("ray", SPECS) as executor:
+        executor.submit("slow", task("t5"))
+        time.sleep(1.0)
+        os.kill(_actor_process().pid, signal.SIGKILL)
+        found = wait_for(executor, 1)["t5"]
+        assert found.failure is not None
+        assert found.failure.kind is ErrorKind.DEVICE_LOST
+        assert found.failure.is_transient
+        assert found.origin is Origin.SIMULATED
+        # Whoever tries again right away may still find the actor restarting.
+        end_s = time.perf_counter() + 60
+        status = Status.FAILED
+        while status is Status.FAILED and time.perf_counter() < end_s:
+            executor.submit("quick", task("t6"))
+            status = wait_for(executor, 1)["t6"].status
+        assert status is Status.OK
+
+
+@pytest.mark.ray
+def test_a_workspace_with_its_own_models_package_does_not_shadow_ours(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("models", "device_agents", "orchestrator"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise RuntimeError('shadowed')\n")
+    monkeypatch.chdir(tmp_path)
+    with open_executor("ray", SPECS) as executor:
+        assert Path.cwd() == tmp_path
+        executor.submit("quick", task("t7"))
+        assert wait_for(executor, 1)["t7"].status is Status.OK
+
+
+@pytest.mark.ray
+def test_leaving_takes_every_process_along(home: Path) -> None:
+    with open_executor("ray", SPECS) as executor:
+        executor.submit("slow", task("t8"))
+        time.sleep(0.5)
+        children = psutil.Process().children(recursive=True)
+        assert any("raylet" in child.name() for child in children)
+    _gone, alive = psutil.wait_procs(children, timeout=15)
+    assert alive == []
+
+
+@pytest.mark.ray
+def test_a_cell_measured_through_ray_and_inline_agrees(onnx_file: Path, home: Path) -> None:
+    onnx_task = task(
+        "t9",
+        artifact_path=str(onnx_file),
+        artifact_sha256=hashlib.sha256(onnx_file.read_bytes()).hexdigest(),
+        policy=MeasurePolicy(min_warmup_s=0.1, min_runs=30, max_time_s=1.0),
+        execution=Execution(runtime=Runtime.ONNX, backend="cpu", affinity=(0,)),
+        is_trusted=True,
+    )
+    specs = (DeviceSpec(name="cpu", kind="cpu"),)
+    found = []
+    for kind in ("inline", "ray"):
+        with open_executor(kind, specs) as executor:
+            executor.submit("cpu", onnx_task)
+            found.append(wait_for(executor, 1)["t9"])
+            assert found[-1].status is Status.OK, found[-1].failure
+    inline, ray = (measurement.worker for measurement in found)
+    assert inline is not None
+    assert ray is not None
+    for name in ("settings", "affinity", "niceness", "oom_score_adj", "omp_num_threads"):
+        assert getattr(ray, name) == getattr(inline, name), name
+    assert ray.runtime_version == inline.runtime_version
+    assert (ray.niceness, ray.omp_num_threads) == (os.nice(0), None)
+    medians = [statistics.median(measurement.samples_ns) for measurement in found]
+    # The machine is shared; agreement within a factor shows that nothing systematic is wrong.
+    assert max(medians) < 3 * min(medians)
+
+
+def _actor_process() -> psutil.Process:
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if any("HostActor" in word for word in child.cmdline()):
+                return child
+    raise AssertionError("no host actor")
