@@ -1,5 +1,6 @@
 """The page: one HTML file that opens without a network and carries its own evidence."""
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -150,4 +151,5 @@ def _write(out: Path, html: str) -> None:
             f"{out} cannot be written: {error.strerror or error}", "name another file with --out"
         ) from error
     finally:
-        aside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            aside.unlink()

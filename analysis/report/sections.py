@@ -58,7 +58,8 @@ def figure(name: str, title: str, caption: str, description: str, spec: Spec) ->
         caption=caption,
         description=description,
         height=int(str(spec["height"])),
-        spec_json=json_block(spec),
+        # Vega names the element anew once it has drawn.
+        spec_json=json_block({**spec, "description": description}),
     )
 
 

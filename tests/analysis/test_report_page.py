@@ -1,0 +1,241 @@
+"""The page as text: what stands on it, in which order, and that names stay names."""
+
+import json
+import re
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+from pathlib import Path
+
+import polars as pl
+import pytest
+from fleet_rows import (
+    HOSTILE_DEVICE,
+    HOSTILE_MODEL,
+    NETS,
+    PLACES,
+    SWEEP,
+    Place,
+    hostile_results,
+    write_results,
+)
+
+from analysis.errors import AnalysisError, NoDataError
+from analysis.report.embed import json_block, own_script
+from analysis.report.evidence import gather
+from analysis.report.page import build_report, render_page
+from analysis.tables import Selection
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+MAX_BYTES = 5_000_000
+
+
+class Page(HTMLParser):
+    """What a browser would make of the page, as far as these tests ask."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self.text = ""
+        self._inside = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._inside = tag
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._inside == "script":
+            self.scripts[-1] += data
+        elif self._inside != "style":
+            self.text += data
+
+    def ids(self, tag: str) -> list[str | None]:
+        return [attrs["id"] for name, attrs in self.tags if name == tag and "id" in attrs]
+
+    def specs(self) -> list[dict[str, object]]:
+        return [json.loads(script) for script in self.scripts[:-2]]
+
+
+def _page(results: Path, **selection: object) -> Page:
+    return Page(render_page(gather(results, Selection(**selection)), NOW))  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_results(tmp_path_factory.mktemp("page") / "results")
+
+
+@pytest.fixture(scope="module")
+def page(fleet: Path) -> Page:
+    return _page(fleet)
+
+
+def test_the_answer_comes_first_and_provenance_last(page: Page) -> None:
+    assert page.ids("section") == [
+        "trust", "latency", "transfer", "frontier", "flops", "memory", "quality", "provenance",
+    ]  # fmt: skip
+
+
+def test_tier_pairs_are_answered_with_interval_and_null(page: Page) -> None:
+    assert "between GPUs and edge devices" in page.text
+    assert re.search(r"0\.\d\d to \d\.\d\d \(95 %\)", page.text)
+    assert "FRM's null" in page.text
+    assert "Not measured on real devices" not in page.text
+
+
+def test_nothing_is_fetched(page: Page) -> None:
+    loading = [(tag, attrs) for tag, attrs in page.tags if {"src", "srcset"} & set(attrs)]
+    assert loading == []
+    assert [tag for tag, _ in page.tags if tag in {"link", "iframe", "object", "img"}] == []
+    assert all(
+        str(attrs["href"]).startswith("#") for tag, attrs in page.tags if tag == "a"
+    )  # fmt: skip
+
+
+def test_scripts_of_the_charts_are_embedded_once(page: Page) -> None:
+    assert sum("vegaEmbed" in script and len(script) > 100_000 for script in page.scripts) == 1
+    policy = next(
+        str(attrs["content"])
+        for tag, attrs in page.tags
+        if attrs.get("http-equiv") == "Content-Security-Policy"
+    )
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe-eval" not in policy
+
+
+def test_every_chart_is_described_and_every_table_captioned(page: Page) -> None:
+    charts = [attrs for _, attrs in page.tags if attrs.get("class") == "chart"]
+    assert len(charts) == len(page.specs()) == 24
+    assert all(chart["role"] == "img" and chart["aria-label"] for chart in charts)
+    names = [tag for tag, _ in page.tags]
+    assert names.count("caption") == names.count("table") > 8
+
+
+def test_raw_samples_stay_out(page: Page) -> None:
+    assert "samples_ns" not in "".join(page.scripts[:-2])
+    assert sum(len(script) for script in page.scripts[:-2]) < 300_000
+
+
+def test_what_was_dropped_skipped_and_run_is_said(page: Page) -> None:
+    assert "no result within 120 s" in page.text
+    assert "an ONNX file runs in onnx only" in page.text
+    assert "fleetrank sweep run sweeps/paper13.yaml" in page.text
+    assert "0123456789ab" in page.text
+    assert "onnxruntime" in page.text
+    assert SWEEP in page.text
+
+
+def test_hostile_names_are_text_in_html_and_in_specifications(tmp_path: Path) -> None:
+    html = render_page(gather(hostile_results(tmp_path / "r"), Selection()), NOW)
+    page = Page(html)
+    assert HOSTILE_MODEL in page.text
+    assert HOSTILE_DEVICE in page.text
+    assert not [tag for tag, _ in page.tags if tag == "img"]
+    assert "<script>alert" not in html
+    assert html.count("</script>") == len(page.scripts)
+    models = {str(point.get("model")) for spec in page.specs() for point in _points(spec)}
+    assert HOSTILE_MODEL in models
+
+
+def _points(spec: dict[str, object]) -> list[dict[str, object]]:
+    """Altair keeps the data of all layers in one place."""
+    datasets = spec["datasets"]
+    assert isinstance(datasets, dict)
+    return [point for points in datasets.values() for point in points]
+
+
+def test_two_repeats_carry_no_interval_and_the_page_says_so(tmp_path: Path) -> None:
+    places = [
+        Place(device="cpu-1", tier="cpu", runtime=runtime, gflops=50)
+        for runtime in ("onnx", "torch")
+    ]
+    page = _page(write_results(tmp_path / "r", nets=NETS[3:9], places=places, repeats=2))
+    assert "2 repeats carry no interval" in page.text
+    assert "too few for an interval" in page.text
+    assert "between onnx and torch" in page.text
+
+
+def test_one_repeat_of_one_model_on_one_platform_still_makes_a_page(tmp_path: Path) -> None:
+    page = _page(write_results(tmp_path / "r", nets=NETS[:1], places=PLACES[:1], repeats=1))
+    assert "Nothing here can say whether a ranking carries over" in page.text
+    assert "1 repeat carries no interval" in page.text
+    assert "No pair of platforms can be compared" in page.text
+
+
+def test_simulated_rows_enter_only_when_asked_and_under_a_banner(tmp_path: Path) -> None:
+    place = Place(device="sim", tier="edge", runtime="onnx", gflops=9, origin="simulated")
+    folder = write_results(tmp_path / "r", places=[*PLACES[:2], place])
+    real = _page(folder)
+    assert "Not measured on real devices" not in real.text
+    assert re.search(r"\d+ attempts of origin simulated were not asked for", real.text)
+    both = _page(folder, origins=("measured", "simulated"))
+    assert "Not measured on real devices" in both.text
+    assert "13 of 39 values are simulated" in both.text
+
+
+def test_only_simulated_rows_are_no_result_unless_asked(tmp_path: Path) -> None:
+    place = Place(device="sim", tier="edge", runtime="onnx", gflops=9, origin="simulated")
+    folder = write_results(tmp_path / "r", places=[place])
+    with pytest.raises(NoDataError):
+        build_report(folder, tmp_path / "x.html")
+    assert not (tmp_path / "x.html").exists()
+
+
+def test_missing_accuracy_memory_and_record_leave_a_page(tmp_path: Path) -> None:
+    folder = write_results(tmp_path / "r", n_samples=5)
+    part = next((folder / "measurements").rglob("*.parquet"))
+    frame = pl.read_parquet(part)
+    blank = ("accuracy_top1", "peak_memory_bytes", "load_peak_memory_bytes", "flops", "started_utc")
+    frame.with_columns(pl.lit(None, dtype=frame[name].dtype).alias(name) for name in blank).write_parquet(part)  # fmt: skip # noqa: E501
+    (folder / "sweeps" / f"{SWEEP}.json").write_text("[1")
+    page = _page(folder)
+    assert "No platform reports memory" in page.text
+    assert "No two platforms share five models with a known accuracy" in page.text
+    assert "time not recorded" in page.text
+
+
+def test_build_writes_one_small_file_and_says_what_it_holds(fleet: Path, tmp_path: Path) -> None:
+    facts = build_report(fleet, tmp_path / "deep" / "report.html")
+    assert [path.name for path in facts.path.parent.iterdir()] == ["report.html"]
+    assert facts.size_bytes == facts.path.stat().st_size < MAX_BYTES
+    assert (facts.n_models, facts.n_platforms) == (13, 6)
+
+
+def test_a_page_that_cannot_be_written_says_so(fleet: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(AnalysisError, match="cannot be written") as raised:
+        build_report(fleet, tmp_path / "file" / "report.html")
+    assert "--out" in raised.value.remedy
+
+
+def test_a_fleet_of_hundreds_is_drawn_and_compared_in_part(tmp_path: Path) -> None:
+    places = [
+        Place(device=f"phone-{number}", tier="edge", runtime="onnx", gflops=9)
+        for number in range(120)
+    ]
+    html = render_page(
+        gather(write_results(tmp_path / "r", places=places, repeats=1, n_samples=2), Selection()),
+        NOW,
+    )
+    page = Page(html)
+    assert "12 of 120 platforms are drawn" in page.text
+    assert "Compared are 100 of 120 platforms" in page.text
+    assert len(html) < MAX_BYTES
+
+
+def test_json_cannot_end_its_block() -> None:
+    value = {"a": "</script><!-- & -->"}
+    block = str(json_block(value))
+    assert not set("<>&") & set(block)
+    assert json.loads(block) == value
+
+
+def test_a_script_that_would_end_its_own_block_is_refused() -> None:
+    with pytest.raises(ValueError, match="ends its own block"):
+        own_script("let a = '</SCRIPT>'")

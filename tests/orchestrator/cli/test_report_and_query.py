@@ -1,0 +1,159 @@
+"""`report` and `query` as they are typed."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from fleet_rows import PLACES, Place, write_results
+
+from orchestrator.cli.main import run
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("workspace")
+    (root / "cluster.yaml").touch()
+    simulated = Place(device="sim", tier="edge", runtime="onnx", gflops=9, origin="simulated")
+    write_results(root / "results", places=[*PLACES, simulated], n_samples=5)
+    return root
+
+
+def _run(workspace: Path, *words: str) -> int:
+    return run([*words, "--workspace", str(workspace)])
+
+
+def test_build_prints_the_path_of_the_page(
+    workspace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "page.html"
+    assert _run(workspace, "report", "build", "--out", str(out)) == 0
+    assert capsys.readouterr().out.strip() == str(out)
+    assert "Not measured" not in out.read_text()
+
+
+@pytest.mark.parametrize("words", [("report", "build"), ("report", "show", "latency")])
+def test_no_result_is_exit_code_4_with_the_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    (tmp_path / "cluster.yaml").touch()
+    assert _run(tmp_path, *words) == 4
+    assert "fleetrank sweep run" in capsys.readouterr().err
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_an_unknown_sweep_is_exit_code_4_and_names_the_known(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _run(workspace, "report", "build", "--sweep", "nope") == 4
+    assert "paper13-" in capsys.readouterr().err
+
+
+def test_show_prints_json_for_programs(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("report", "show", "latency", "--model", "res*", "--runtime", "onnx", "--json")
+    assert _run(workspace, *words) == 0
+    answer = json.loads(capsys.readouterr().out)
+    rows = answer["rows"] if isinstance(answer, dict) else answer
+    assert len(rows) == 6
+    assert {row["model"] for row in rows} == {"resnet18", "resnet50"}
+
+
+@pytest.mark.parametrize(
+    ("form", "mark"),
+    [("table", "-----"), ("csv", "model,platform_key"), ("markdown", "| ---"), ("latex", "\\")],
+)
+def test_show_prints_every_format(
+    workspace: Path, capsys: pytest.CaptureFixture[str], form: str, mark: str
+) -> None:
+    assert _run(workspace, "report", "show", "latency", "--format", form) == 0
+    assert mark in capsys.readouterr().out
+
+
+def test_selectors_narrow_pairs(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("report", "show", "transfer", "--source-tier", "gpu", "--target", "pixel-7")
+    assert _run(workspace, *words, "--format", "csv") == 0
+    text = capsys.readouterr().out
+    rows = list(csv.DictReader(line for line in io.StringIO(text) if not line.startswith("#")))
+    assert {row["source"].split("/")[0] for row in rows if row["level"] == "pair"} == {"rtx-4090"}
+    assert {row["target"].split("/")[0] for row in rows if row["level"] == "pair"} == {"pixel-7"}
+
+
+def test_simulated_rows_enter_when_asked(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _run(workspace, "report", "show", "latency") == 0
+    assert "sim/" not in capsys.readouterr().out
+    assert _run(workspace, "report", "show", "latency", "--include-simulated") == 0
+    answer = capsys.readouterr().out
+    assert "sim/" in answer
+    assert "NOT MEASURED ON REAL DEVICES" in answer
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("show", "latncy"), "latency"),
+        (("show", "latency", "--runtime", "onx"), "onnx, torch or tflite"),
+        (("show", "latency", "--family", "cnn"), "standard_cnn"),
+        (("show", "latency", "--source-tier", "phone"), "edge"),
+        (("show", "latency", "--format", "yaml"), "markdown"),
+    ],
+)
+def test_a_misspelt_word_is_exit_code_2_with_the_known_ones(
+    workspace: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], hint: str
+) -> None:
+    assert _run(workspace, "report", *words) == 2
+    assert hint.split(",", maxsplit=1)[0] in capsys.readouterr().err
+
+
+def test_query_prints_rows_and_says_when_there_are_more(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("query", "SELECT model FROM models ORDER BY model", "--max-rows", "2")
+    assert _run(workspace, *words) == 0
+    answer = capsys.readouterr()
+    assert answer.out.split() == ["model", "convnext_tiny", "deit_tiny"]
+    assert "the first 2 rows" in answer.err
+    assert _run(workspace, *words, "--json") == 0
+    assert json.loads(capsys.readouterr().out) == [
+        {"model": "convnext_tiny"}, {"model": "deit_tiny"},
+    ]  # fmt: skip
+
+
+def test_query_prints_lists_as_json_in_csv(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sql = "SELECT model, [1, 2] AS l, NULL AS n FROM models LIMIT 1"
+    assert _run(workspace, "query", sql, "--format", "csv") == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert rows[0]["l"] == "[1, 2]"
+    assert rows[0]["n"] == ""
+
+
+def test_query_lists_its_columns_without_any_result(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _run(tmp_path, "query", "--tables", "--json") == 0
+    columns = json.loads(capsys.readouterr().out)
+    assert {"view", "column", "dtype", "doc"} == set(columns[0])
+    assert "latency_p50_ns" in {column["column"] for column in columns}
+
+
+@pytest.mark.parametrize(
+    "sql", ["DROP VIEW models", "SELECT * FROM read_csv('/etc/passwd')", "SELEC 1"]
+)
+def test_query_refuses_with_exit_code_2_and_a_remedy(
+    workspace: Path, capsys: pytest.CaptureFixture[str], sql: str
+) -> None:
+    assert _run(workspace, "query", sql) == 2
+    answer = capsys.readouterr()
+    assert answer.out == ""
+    assert "query --tables" in answer.err
+
+
+def test_query_without_sql_is_bad_usage(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _run(workspace, "query") == 2
+    assert "--tables" in capsys.readouterr().err
