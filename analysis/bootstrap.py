@@ -8,7 +8,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from analysis.ranking import Floats, average_ranks, block_size, correlation, require_finite
+from analysis.ranking import (
+    Floats,
+    average_ranks,
+    block_size,
+    products,
+    require_finite,
+    unit_columns,
+)
 
 MIN_MODELS_FOR_INTERVAL = 9
 """Resamples of fewer models repeat so much that the interval's coverage is no longer known."""
@@ -21,16 +28,17 @@ def resample_counts(n_models: int, draws: int, rng: np.random.Generator) -> npt.
     return rng.multinomial(n_models, np.full(n_models, 1 / n_models), size=draws)
 
 
-def bootstrap_spearman(values: Floats, counts: npt.NDArray[np.int64]) -> Iterator[Floats]:
-    """Spearman's rho of (n_models, n_platforms) in every resample of `counts`.
+def resampled_units(values: Floats, counts: npt.NDArray[np.int64]) -> Iterator[Floats]:
+    """Unit columns of the ranks of (n_models, n_platforms) in every resample of `counts`.
 
     Ranks are taken anew inside each resample, where a model drawn twice ties with itself. Yields
-    blocks (some draws, n_platforms, n_platforms); NaN where a resample is constant.
+    blocks (some draws, n_models, n_platforms) whose products are Spearman's rho, see
+    `ranking.unit_columns`; NaN where a resample is constant.
     """
     step = block_size(*values.shape)
     for start in range(0, counts.shape[0], step):
         some = counts[start : start + step]
-        yield _weighted_correlation(counted_ranks(values, some), some.astype(np.float64))
+        yield _weighted_units(counted_ranks(values, some), some.astype(np.float64))
 
 
 def counted_ranks(values: Floats, counts: npt.NDArray[np.int64]) -> Floats:
@@ -52,17 +60,16 @@ def counted_ranks(values: Floats, counts: npt.NDArray[np.int64]) -> Floats:
     return ranks
 
 
-def _weighted_correlation(ranks: Floats, weights: Floats) -> Floats:
-    """Pearson's correlation over models (draws, n, p), each counted `weights` (draws, n) times."""
+def _weighted_units(ranks: Floats, weights: Floats) -> Floats:
+    """Unit columns over models (draws, n, p), each counted `weights` (draws, n) times."""
     total = weights.sum(axis=1)[:, None, None]
     mean = (weights[:, :, None] * ranks).sum(axis=1, keepdims=True) / total
     centred = np.sqrt(weights)[:, :, None] * (ranks - mean)
     squares = (centred**2).sum(axis=1)
     # A resample of one value leaves rounding dust; any real spread of ranks is far above it.
     norm = np.where(squares > 1e-9, np.sqrt(squares), np.nan)
-    scaled = centred / norm[:, None, :]
-    clipped: Floats = np.clip(np.swapaxes(scaled, 1, 2) @ scaled, -1.0, 1.0)
-    return clipped
+    units: Floats = centred / norm[:, None, :]
+    return units
 
 
 def percentile_interval(draws: Floats, level: float = 0.95) -> tuple[Floats, Floats]:
@@ -90,28 +97,21 @@ def permutation_p(values: Floats, draws: int, rng: np.random.Generator) -> Float
     """
     n_models, n_platforms = values.shape
     ranks = average_ranks(values)
-    observed = correlation(ranks)
+    units = unit_columns(ranks)
+    observed = products(units)
     # Equal rhos differ by rounding; two unequal rhos of n models by far more than this.
     least = np.abs(observed) - 1e-9
     is_exact = n_models <= MAX_MODELS_FOR_EXACT
     orders = _all_orders(n_models) if is_exact else _some_orders(n_models, draws, rng)
-    scaled = _unit_columns(ranks)
     hits = np.zeros_like(observed)
     step = block_size(n_models, n_platforms)
     for start in range(0, len(orders), step):
-        permuted = scaled[orders[start : start + step]]
-        hits += (np.abs(scaled.T @ permuted) >= least).sum(axis=0)
+        permuted = units[orders[start : start + step]]
+        hits += (np.abs(units.T @ permuted) >= least).sum(axis=0)
     p = hits / len(orders) if is_exact else (hits + 1) / (draws + 1)
     # Permuting either side is the same test; drawn permutations make them differ by chance.
     p = np.maximum(p, p.T)
     return np.where(np.isnan(observed), np.nan, p)
-
-
-def _unit_columns(ranks: Floats) -> Floats:
-    centred = ranks - ranks.mean(axis=0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        scaled: Floats = centred / np.sqrt((centred**2).sum(axis=0))
-    return scaled
 
 
 @functools.lru_cache(maxsize=MAX_MODELS_FOR_EXACT)

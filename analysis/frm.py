@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from analysis.ranking import Floats, average_ranks, block_size, correlation, require_finite
+from analysis.ranking import Floats, average_ranks, block_size, require_finite, unit_columns
 
 NULL_DRAWS = 1000
 """Latency permutations behind a null; p-values then reach down to 0.001."""
@@ -39,21 +39,21 @@ def frm(flops: Floats, latency: Floats, memory: Floats, reference: int | None = 
     return root
 
 
-def null_spearman(
+def null_units(
     rest: Floats, latency: Floats, draws: int, rng: np.random.Generator
 ) -> Iterator[Floats]:
-    """Spearman's rho of rest x latency when latency carries no information.
+    """Unit columns of the ranks of rest x latency when latency carries no information.
 
     Latencies are permuted over the models, independently on every platform, while `rest` (FLOPs
     x memory for FRM, ones for latency alone) stays. From (n_models, n_platforms) twice to blocks
-    (some draws, n_platforms, n_platforms), `draws` in all; NaN where a column is constant.
+    (some draws, n_models, n_platforms), `draws` in all; see `ranking.unit_columns`.
     """
     log_rest, log_latency = _logs(rest), _logs(latency)
     step = block_size(*log_rest.shape)
     for start in range(0, draws, step):
         shape = (min(step, draws - start), *log_rest.shape)
         permuted = rng.permuted(np.broadcast_to(log_latency, shape), axis=1)
-        yield correlation(average_ranks(log_rest + permuted))
+        yield unit_columns(average_ranks(log_rest + permuted))
 
 
 def headroom(rho: float, null: float) -> float | None:

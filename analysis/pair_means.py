@@ -1,15 +1,15 @@
 """Rank agreement averaged over many pairs, between two tiers of devices for example."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from analysis.bootstrap import (
     MIN_MODELS_FOR_INTERVAL,
-    bootstrap_spearman,
     percentile_interval,
     resample_counts,
+    resampled_units,
 )
 from analysis.frm import headroom, null_p
 from analysis.pairs import Block, Draws, Pair, block_rng, blocks, draws_for, null_draws
@@ -62,7 +62,7 @@ def mean_figures(
     fewest = min(part.models.size for part in used)
     draws = draws_for(pairs)
     low, high = _interval(measure, used, weights, draws, seed)
-    null = sum(_weighted(null_draws(measure, part, draws, seed), part, weights) for part in used)
+    null = sum(_mean_rho(null_draws(measure, part, draws, seed), part, weights) for part in used)
     null_mean = float(np.mean(null))
     return MeanFigures(
         n_models=fewest,
@@ -113,18 +113,32 @@ def _interval(
     for part in parts:
         values = measure.values[np.ix_(part.models, part.columns)]
         mine = counts[:, np.searchsorted(union, part.models)]
-        rhos = (block[:, part.source, part.target] for block in bootstrap_spearman(values, mine))
-        total += _weighted(rhos, part, weights)
+        total += _mean_rho(resampled_units(values, mine), part, weights)
     low, high = percentile_interval(total)
     return float(low), float(high)
 
 
-def _weighted(rhos: Iterator[Floats], part: Block, weights: Floats) -> Floats:
-    """Sum over the block's pairs of weight x rho, (draws,); a pair without weight is left out."""
-    share = weights[part.where]
-    if share.all():
-        return np.concatenate([some @ share for some in rhos])
-    return np.concatenate([some[:, share > 0] @ share[share > 0] for some in rhos])
+def _mean_rho(units: Iterable[Floats], part: Block, weights: Floats) -> Floats:
+    """Sum over the block's pairs of weight x rho in every draw, (draws,).
+
+    A platform without weight is left out: its column may be constant, hence undefined.
+    """
+    size = part.columns.size
+    share = np.zeros((size, size))
+    np.add.at(share, (part.source, part.target), weights[part.where] / 2)
+    share += share.T
+    used = np.flatnonzero(share.any(axis=0))
+    # Units of one device model weigh the same: their columns are summed, not multiplied singly.
+    rows = share[np.ix_(used, used)]
+    _, first, member = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    joint = rows[np.ix_(first, first)]
+    is_member = (member.reshape(-1, 1) == np.arange(first.size)).astype(np.float64)
+    sums = []
+    for some in units:
+        # One product of two matrices per block: many small ones wait for BLAS's threads instead.
+        flat = some[:, :, used].reshape(-1, used.size) @ is_member
+        sums.append(((flat @ joint) * flat).reshape(some.shape[0], -1).sum(axis=1))
+    return np.concatenate(sums)
 
 
 def _why_no_interval(fewest: int) -> str:

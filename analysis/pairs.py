@@ -2,7 +2,7 @@
 
 import math
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,17 +10,18 @@ import numpy.typing as npt
 
 from analysis.bootstrap import (
     MIN_MODELS_FOR_INTERVAL,
-    bootstrap_spearman,
     percentile_interval,
     permutation_p,
     resample_counts,
+    resampled_units,
 )
-from analysis.frm import headroom, null_p, null_spearman
+from analysis.frm import headroom, null_p, null_units
 from analysis.panel import Measure
 from analysis.ranking import (
     MIN_MODELS,
     Floats,
     kendall_matrix,
+    products,
     spearman_matrix,
 )
 
@@ -146,7 +147,7 @@ def _block_figures(measure: Measure, block: Block, draws: Draws, seed: int) -> l
     at = (block.source, block.target)
     rho, tau = spearman_matrix(values)[at], kendall_matrix(values)[at]
     low, high = _intervals(values, block, draws, block_rng(measure, block, seed, "bootstrap"))
-    null = np.concatenate(list(null_draws(measure, block, draws, seed)))
+    null = _picked(null_draws(measure, block, draws, seed), block)
     if measure.name == "latency":
         rng = block_rng(measure, block, seed, "permutation")
         p = permutation_p(values, draws.permutation, rng)[at]
@@ -180,11 +181,15 @@ def _figures(n_models: int, row: Sequence[float]) -> PairFigures:
 
 
 def null_draws(measure: Measure, block: Block, draws: Draws, seed: int) -> Iterator[Floats]:
-    """Rho of the block's pairs with permuted latencies, in blocks (some draws, n_pairs)."""
+    """Unit columns of the block's platforms with permuted latencies; see `frm.null_units`."""
     grid = np.ix_(block.models, block.columns)
     rng = block_rng(measure, block, seed, "null")
-    for rhos in null_spearman(measure.rest[grid], measure.latency[grid], draws.null, rng):
-        yield rhos[:, block.source, block.target]
+    return null_units(measure.rest[grid], measure.latency[grid], draws.null, rng)
+
+
+def _picked(units: Iterable[Floats], block: Block) -> Floats:
+    """Rho of the block's pairs in every draw, (draws, n_pairs)."""
+    return np.concatenate([products(some)[:, block.source, block.target] for some in units])
 
 
 def block_rng(measure: Measure, block: Block, seed: int, purpose: str) -> np.random.Generator:
@@ -201,5 +206,4 @@ def _intervals(
         nothing = np.full(block.where.size, np.nan)
         return nothing, nothing
     counts = resample_counts(n_models, draws.bootstrap, rng)
-    picked = [rhos[:, block.source, block.target] for rhos in bootstrap_spearman(values, counts)]
-    return percentile_interval(np.concatenate(picked))
+    return percentile_interval(_picked(resampled_units(values, counts), block))

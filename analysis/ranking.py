@@ -28,7 +28,7 @@ def spearman_matrix(values: Floats) -> Floats:
 
     NaN where a column is constant; (n_platforms, n_platforms).
     """
-    return correlation(average_ranks(values))
+    return products(unit_columns(average_ranks(values)))
 
 
 def kendall_matrix(values: Floats) -> Floats:
@@ -67,15 +67,23 @@ def why_undefined(x: Floats, y: Floats) -> str | None:
     return None
 
 
-def correlation(columns: Floats) -> Floats:
-    """Pearson's correlation of the columns of (..., n, p) as (..., p, p); NaN if constant."""
+def unit_columns(columns: Floats) -> Floats:
+    """Columns of (..., n, p), centred and of length 1; NaN if constant.
+
+    The product of two is their Pearson correlation, so that a mean over many pairs needs no
+    matrix of all pairs.
+    """
     centred = columns - columns.mean(axis=-2, keepdims=True)
     norm = np.sqrt((centred**2).sum(axis=-2))
     # A constant column leaves rounding dust instead of 0 when its mean is not exact.
-    norm[np.ptp(columns, axis=-2) == 0] = 0.0
-    with np.errstate(invalid="ignore", divide="ignore"):
-        scaled = centred / norm[..., None, :]
-    clipped: Floats = np.clip(np.swapaxes(scaled, -1, -2) @ scaled, -1.0, 1.0)
+    norm[np.ptp(columns, axis=-2) == 0] = np.nan
+    units: Floats = centred / norm[..., None, :]
+    return units
+
+
+def products(units: Floats) -> Floats:
+    """Correlations (..., p, p) of unit columns (..., n, p)."""
+    clipped: Floats = np.clip(np.swapaxes(units, -1, -2) @ units, -1.0, 1.0)
     return clipped
 
 

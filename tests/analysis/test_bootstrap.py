@@ -9,13 +9,13 @@ from scipy import stats
 
 from analysis.bootstrap import (
     adjust_p,
-    bootstrap_spearman,
     counted_ranks,
     percentile_interval,
     permutation_p,
     resample_counts,
+    resampled_units,
 )
-from analysis.ranking import average_ranks
+from analysis.ranking import average_ranks, products
 
 small = hnp.arrays(
     np.float64,
@@ -36,7 +36,7 @@ def test_counted_ranks_equal_ranking_the_resample_itself(values: np.ndarray, see
 @given(small, st.integers(0, 2**32 - 1))
 def test_bootstrap_equals_scipy_on_each_resample(values: np.ndarray, seed: int) -> None:
     counts = resample_counts(values.shape[0], 4, np.random.default_rng(seed))
-    rhos = np.concatenate(list(bootstrap_spearman(values, counts)))
+    rhos = np.concatenate([products(some) for some in resampled_units(values, counts)])
     for draw, count in enumerate(counts):
         repeated = np.repeat(values, count, axis=0)
         x, y = repeated[:, 0], repeated[:, -1]

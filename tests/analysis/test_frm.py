@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from analysis.frm import frm, headroom, null_p, null_spearman, ratios
+from analysis.frm import frm, headroom, null_p, null_units, ratios
+from analysis.ranking import products
 
 positive = hnp.arrays(
     np.float64, st.tuples(st.integers(1, 8), st.just(3)), elements=st.floats(1e-3, 1e6)
@@ -47,6 +48,12 @@ def test_zero_memory_is_refused() -> None:
         frm(np.ones(2), np.ones((2, 1)), np.array([[0.0], [1]]))
 
 
+def null_rhos(
+    rest: np.ndarray, latency: np.ndarray, draws: int, rng: np.random.Generator
+) -> np.ndarray:
+    return np.concatenate([products(some) for some in null_units(rest, latency, draws, rng)])
+
+
 def slow_null(rest: np.ndarray, latency: np.ndarray) -> list[float]:
     """Every pair of orders of 4 models on two platforms."""
     orders = [list(order) for order in itertools.permutations(range(len(latency)))]
@@ -60,7 +67,7 @@ def slow_null(rest: np.ndarray, latency: np.ndarray) -> list[float]:
 def test_null_equals_all_independent_permutations_on_both_platforms() -> None:
     rest = np.array([[1.0, 1.1], [2, 2.3], [4, 4.2], [9, 8]])
     latency = np.array([[1.0, 5], [3, 2], [2, 3], [8, 1]])
-    null = np.concatenate(list(null_spearman(rest, latency, 4000, np.random.default_rng(0))))
+    null = null_rhos(rest, latency, 4000, np.random.default_rng(0))
     expected = slow_null(rest, latency)
     assert null[:, 0, 1].mean() == pytest.approx(np.mean(expected), abs=0.02)
     assert set(np.round(null[:, 0, 1], 9)) <= set(np.round(expected, 9))
@@ -70,19 +77,16 @@ def test_null_of_latency_alone_is_zero_and_that_of_frm_far_above() -> None:
     rng = np.random.default_rng(5)
     flops = np.exp(rng.normal(size=13))
     latency = np.exp(rng.normal(size=(13, 2)))
-    alone = np.concatenate(list(null_spearman(np.ones((13, 2)), latency, 2000, rng)))
+    alone = null_rhos(np.ones((13, 2)), latency, 2000, rng)
     rest = np.column_stack([flops**2, flops**2])
-    compound = np.concatenate(list(null_spearman(rest, latency, 2000, rng)))
+    compound = null_rhos(rest, latency, 2000, rng)
     assert alone[:, 0, 1].mean() == pytest.approx(0, abs=0.03)
     assert compound[:, 0, 1].mean() > 0.5
 
 
 def test_null_depends_on_its_seed_only() -> None:
     latency = np.exp(np.random.default_rng(5).normal(size=(6, 3)))
-    draws = [
-        np.concatenate(list(null_spearman(latency, latency, 50, np.random.default_rng(seed))))
-        for seed in (1, 1, 2)
-    ]
+    draws = [null_rhos(latency, latency, 50, np.random.default_rng(seed)) for seed in (1, 1, 2)]
     np.testing.assert_array_equal(draws[0], draws[1])
     assert not np.array_equal(draws[0], draws[2])
 
