@@ -49,6 +49,7 @@ def run_query(
     Raises:
         QueryError: not one SELECT, wrong SQL, or over a limit; the message says which.
         NoDataError: the folder holds no measurement.
+        AnalysisError: a newer fleetrank wrote the folder.
     """
     with duckdb.connect(":memory:", config=dict(_SETTINGS)) as connection:
         register_views(connection, results)

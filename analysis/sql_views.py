@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from analysis.columns import COLUMNS, SCHEMA
-from analysis.errors import NoDataError
+from analysis.load import load_measurements
 
 if TYPE_CHECKING:
     import duckdb
@@ -49,8 +49,9 @@ def register_views(connection: "duckdb.DuckDBPyConnection", results: Path) -> No
 
     Raises:
         NoDataError: there is no Parquet file.
+        AnalysisError: a newer fleetrank wrote the folder.
     """
-    connection.register("measurements", _dataset(results / "measurements"))
+    connection.register("measurements", _dataset(results))
     connection.register("sweep_records", _sweep_records(results / "sweeps"))
     connection.execute(f"CREATE VIEW devices AS {_newest_facts('device', _DEVICE_FACTS)}")
     connection.execute(f"CREATE VIEW models AS {_newest_facts('model', _MODEL_FACTS)}")
@@ -127,12 +128,10 @@ def _newest_facts(key: str, facts: tuple[str, ...]) -> str:
     )
 
 
-def _dataset(folder: Path) -> ds.Dataset:
-    files = sorted(str(path) for path in folder.glob("sweep_id=*/*.parquet"))
-    if not files:
-        raise NoDataError(
-            f"no measurement in {folder}", "measure something: `fleetrank sweep run SPEC`"
-        )
+def _dataset(results: Path) -> ds.Dataset:
+    # Only for its refusals: a folder that is empty or from a newer fleetrank.
+    load_measurements(results)
+    files = sorted(str(path) for path in results.glob("measurements/sweep_id=*/part-*.parquet"))
     # Columns that an older file lacks come out as null.
     return ds.dataset(files, format="parquet", schema=_arrow_schema())
 

@@ -67,6 +67,7 @@ def html_table(
     notes = [note for note in table.notes if note not in already]
     if frame.height > _MAX_ROWS:
         notes.append(f"The first {_MAX_ROWS} of {frame.height} rows; `report show` prints all.")
+    is_number = [dtype.is_numeric() for dtype in frame.dtypes]
     return HtmlTable(
         caption=table.title,
         heads=tuple(
@@ -74,7 +75,8 @@ def html_table(
             for name, dtype in frame.schema.items()
         ),
         rows=tuple(
-            tuple(_cell(value, names) for value in row) for row in frame.head(_MAX_ROWS).iter_rows()
+            tuple(_cell(*pair, names=names) for pair in zip(row, is_number, strict=True))
+            for row in frame.head(_MAX_ROWS).iter_rows()
         ),
         notes=tuple(notes),
         is_open=is_open,
@@ -103,9 +105,9 @@ def number_text(value: float) -> str:
     return f"{value:.{_DIGITS}g}"
 
 
-def _cell(value: object, names: Mapping[str, str]) -> HtmlCell:
+def _cell(value: object, is_number: bool, names: Mapping[str, str]) -> HtmlCell:
     if isinstance(value, bool | None):
-        return HtmlCell(text={None: _MISSING, True: "yes", False: "no"}[value])
+        return HtmlCell(text={None: _MISSING, True: "yes", False: "no"}[value], is_number=is_number)
     if isinstance(value, int):
         return HtmlCell(text=f"{value:,}".replace("-", "\N{MINUS SIGN}"), is_number=True)
     if isinstance(value, float):

@@ -7,7 +7,7 @@ import pytest
 from fleet_rows import NETS, PLACES, SWEEP, hostile_results, write_results
 
 from analysis.columns import COLUMNS
-from analysis.errors import NoDataError, QueryError
+from analysis.errors import AnalysisError, NoDataError, QueryError
 from analysis.query import run_query
 from analysis.sql_views import described_views
 
@@ -185,3 +185,11 @@ def test_an_empty_folder_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(NoDataError, match="no measurement") as raised:
         run_query(tmp_path, "SELECT 1")
     assert "sweep run" in raised.value.remedy
+
+
+def test_a_folder_from_a_newer_schema_is_refused(tmp_path: Path) -> None:
+    folder = write_results(tmp_path / "results", repeats=1, n_samples=2)
+    (folder / "schema.json").write_text('{"schema_version": 99}')
+    with pytest.raises(AnalysisError, match="99") as raised:
+        run_query(folder, "FROM measurements")
+    assert "upgrade" in raised.value.remedy

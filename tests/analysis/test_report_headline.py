@@ -1,0 +1,112 @@
+"""The sentences on top of the page say no more than the numbers behind them carry."""
+
+import polars as pl
+import pytest
+
+from analysis.report.headline import Level, headlines
+from analysis.report.html_table import heading, html_table, number_text
+from analysis.tables import Table
+
+_SCHEMA = {
+    "level": pl.String, "measure": pl.String, "source": pl.String, "target": pl.String,
+    "n_models": pl.Int64, "n_pairs": pl.Int64, "rho": pl.Float64, "low": pl.Float64,
+    "high": pl.Float64, "null_mean": pl.Float64, "p_value": pl.Float64, "reason": pl.String,
+}  # fmt: skip
+
+
+def _table(*rows: dict[str, object]) -> Table:
+    default = {
+        "level": "tier", "measure": "latency", "source": "gpu", "target": "edge",
+        "n_models": 13, "n_pairs": 4, "rho": 0.8, "low": 0.7, "high": 0.9,
+        "null_mean": 0.0, "p_value": 0.001, "reason": None,
+    }  # fmt: skip
+    return Table(title="t", frame=pl.DataFrame([default | row for row in rows], schema=_SCHEMA))
+
+
+@pytest.mark.parametrize(
+    ("rho", "low", "high", "level", "words"),
+    [
+        (0.97, 0.92, 0.99, Level.GOOD, "carry over between GPUs and edge devices: rho 0.97"),
+        (0.30, 0.01, 0.55, Level.POOR, "do not carry over"),
+        (0.85, 0.70, 0.94, Level.FAIR, "in part"),
+        (0.72, 0.30, 0.95, Level.FAIR, "13 models leave open whether they carry over"),
+        (0.95, None, None, Level.OPEN, "too few for an interval"),
+        (None, None, None, Level.OPEN, "cannot be told"),
+    ],
+)
+def test_the_sentence_follows_the_interval_and_not_the_point(
+    rho: float | None, low: float | None, high: float | None, level: Level, words: str
+) -> None:
+    (line,) = headlines([_table({"rho": rho, "low": low, "high": high})], "")
+    assert line.level is level
+    assert words in line.sentence
+
+
+def test_a_reason_stands_where_there_is_no_value() -> None:
+    row = {"rho": None, "low": None, "high": None, "reason": "4 models in common"}
+    (line,) = headlines([_table(row)], "")
+    assert "4 models in common" in line.sentence
+
+
+@pytest.mark.parametrize(("p", "verdict"), [(0.004, "beaten, p = 0.004"), (0.3, "not beaten")])
+def test_frm_stands_beside_latency_with_its_null(p: float, verdict: str) -> None:
+    frm = {"measure": "frm", "rho": 0.95, "null_mean": 0.93, "p_value": p}
+    (line,) = headlines([_table({}, frm)], "")
+    assert [figure.value for figure in line.figures] == ["0.80", "0.95", "0.93"]
+    assert verdict in line.figures[2].detail
+
+
+def test_the_devices_one_ships_to_come_first_and_one_s_own_tier_last() -> None:
+    pairs = [("gpu", "gpu"), ("gpu", "cpu"), ("cpu", "edge"), ("gpu", "edge"), ("edge", "edge")]
+    table = _table(*({"source": source, "target": target} for source, target in pairs))
+    lines = headlines([table], "")
+    assert [line.kicker.split(",")[0] for line in lines] == [
+        "between CPUs and edge devices",
+        "between GPUs and edge devices",
+        "between GPUs and CPUs",
+        "among edge devices",
+    ]
+
+
+def test_runtimes_answer_when_there_is_one_device() -> None:
+    empty = _table({"level": "pair"})
+    runtimes = _table({"level": "runtimes", "source": "onnx", "target": "torch"})
+    (line,) = headlines([empty, runtimes], "")
+    assert "between onnx and torch" in line.sentence
+    assert line.kicker.endswith("on one device")
+
+
+def test_without_any_pair_the_page_says_why() -> None:
+    (line,) = headlines([], "only one platform was measured")
+    assert line.level is Level.OPEN
+    assert line.note == "only one platform was measured"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0"), (68.4412, "68.44"), (12345.6, "12,346"), (-0.5, "\N{MINUS SIGN}0.5"),
+     (0.00012, "0.00012"), (3e9, "3e+09")],
+)  # fmt: skip
+def test_numbers_have_four_digits_and_no_noise(value: float, text: str) -> None:
+    assert number_text(value) == text
+
+
+def test_headings_put_the_unit_last() -> None:
+    assert heading("latency_p50_ms") == "latency p50, ms"
+    assert heading("peak_memory_mib") == "peak memory, MiB"
+    assert heading("platform_key") == "platform"
+    assert heading("n_repeats") == "repeats"
+
+
+def test_tables_show_missing_as_a_dash_and_keys_by_their_short_names() -> None:
+    frame = pl.DataFrame({"platform_key": ["a/onnx", "b"], "x_ms": [1.5, None], "cell_key": "k"})
+    table = html_table(Table(title="t", frame=frame), {"a/onnx": "onnx"})
+    assert [head.text for head in table.heads] == ["platform", "x, ms"]
+    assert (table.rows[0][0].text, table.rows[0][0].hint) == ("onnx", "a/onnx")
+    assert table.rows[1][1].text == "\N{EN DASH}"
+
+
+def test_a_long_table_is_cut_with_a_note() -> None:
+    table = html_table(Table(title="t", frame=pl.DataFrame({"x": range(1000)})), {})
+    assert len(table.rows) == 400
+    assert "400 of 1000" in table.notes[0]
