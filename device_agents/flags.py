@@ -5,7 +5,7 @@ A flag drops nothing; the analysis decides and says how many it dropped.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median, quantiles
+from statistics import fmean, median, quantiles
 
 from device_agents.types import Conditions, MeasurePolicy
 from device_agents.vocabulary import Flag
@@ -18,7 +18,7 @@ MAD_SCALE = 1.4826
 MAX_OUTLIER_SHARE = 0.05
 """A normal sample has 0.3 % beyond 3 sigma; 5 % beyond means another regime, not noise."""
 MAX_DRIFT = 0.02
-"""Between medians of the first and last third: the tolerance of the warm-up, kept to the end."""
+"""Between first and last third: the tolerance of the warm-up, kept to the end."""
 MAX_SWITCHES_PER_RUN = 0.1
 """One forced context switch in 10 runs puts preemption inside the 90th percentile."""
 MIN_CLOCK_RATIO = 0.85
@@ -85,12 +85,21 @@ def has_outliers(samples: Sequence[int]) -> bool:
 
 
 def has_drift(samples: Sequence[int]) -> bool:
-    """Whether the medians of the first and the last third differ."""
+    """Whether the first and the last third differ, each without its lowest and highest quarter.
+
+    The mean of all samples would follow one spike, and the median jumps between the two modes
+    of a latency that has two.
+    """
     if len(samples) < MIN_SAMPLES_TO_JUDGE:
         return False
     third = len(samples) // 3
-    first, last = median(samples[:third]), median(samples[-third:])
+    first, last = _midmean(samples[:third]), _midmean(samples[-third:])
     return abs(first - last) > MAX_DRIFT * min(first, last)
+
+
+def _midmean(samples: Sequence[int]) -> float:
+    quarter = len(samples) // 4
+    return fmean(sorted(samples)[quarter : len(samples) - quarter])
 
 
 def _is_preempted(seen: Seen) -> bool:

@@ -1,5 +1,6 @@
 """Tasks carried out by a worker process on this host, every end of it turned into an answer."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -14,20 +15,28 @@ from device_agents.failures import (
     failure_from_error,
     interrupted,
 )
-from device_agents.process import run_worker
+from device_agents.process import WORKER, run_worker
 from device_agents.protocol import InferReply, encode_request
 from device_agents.types import Failure, InferTask, Measurement, MeasureTask
 from device_agents.vocabulary import ErrorKind, Origin, Status
 
 
-def measure_in_worker(task: MeasureTask, stop_requested: StopRequested = never_stop) -> Measurement:
+def measure_in_worker(
+    task: MeasureTask,
+    stop_requested: StopRequested = never_stop,
+    *,
+    command: Sequence[str] = WORKER,
+) -> Measurement:
     """Measures one repeat in a fresh worker; never raises for what the worker does."""
     started = datetime.now(UTC).isoformat()
     if stop_requested():
         return _failed(task, interrupted(), started)
     try:
         end = run_worker(
-            encode_request(task), timeout_s=task.timeout_s, stop_requested=stop_requested
+            encode_request(task),
+            timeout_s=task.timeout_s,
+            stop_requested=stop_requested,
+            command=command,
         )
     except OSError as error:
         return _failed(task, _not_started(error), started)

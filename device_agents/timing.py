@@ -51,33 +51,47 @@ class TimedRuns:
 
 
 def warm_up(step: Step, clock: Clock, policy: MeasurePolicy) -> WarmUp:
-    """Runs until the two halves of the runs agree, within the policy's bounds.
+    """Runs until the two halves of the latest window of runs agree, within the policy's bounds.
 
-    The limit `max_warmup_s` is looked at after each run: one run longer than it is the last.
+    A window is judged once it has the least number of runs and the least length; when it has
+    twice both and its halves still differ, a new one begins, so that one slow start or one spike
+    does not spoil the average for the next thousand runs. The limit `max_warmup_s` is looked at
+    after each run: one run longer than it is the last.
     """
-    sums: list[int] = []
-    runs = total = 0
-    stride = 1
-    begin = clock()
+    runs = 0
+    begin = window_begin = clock()
+    window = _Window()
     while True:
         start = clock()
         step()
         end = clock()
-        total += end - start
         runs += 1
-        if runs % stride == 0:
-            sums.append(total)
-        if len(sums) == _MAX_SUMS:
-            sums, stride = sums[1::2], 2 * stride
-        elapsed_s = (end - begin) / _NS_PER_S
-        if elapsed_s >= policy.max_warmup_s:
-            break
-        if runs < policy.min_warmup_runs or elapsed_s < policy.min_warmup_s:
-            continue
-        if halves_agree(sums, policy.warmup_tolerance):
-            break
-    is_stable = halves_agree(sums, policy.warmup_tolerance)
-    return WarmUp(ns=end - begin, runs=runs, is_stable=is_stable)
+        window.add(end - start)
+        length_s = (end - window_begin) / _NS_PER_S
+        is_long_enough = window.runs >= policy.min_warmup_runs and length_s >= policy.min_warmup_s
+        is_stable = is_long_enough and halves_agree(window.sums, policy.warmup_tolerance)
+        if is_stable or end - begin >= policy.max_warmup_s * _NS_PER_S:
+            return WarmUp(ns=end - begin, runs=runs, is_stable=is_stable)
+        if window.runs >= 2 * policy.min_warmup_runs and length_s >= 2 * policy.min_warmup_s:
+            window, window_begin = _Window(), end
+
+
+class _Window:
+    """Sums of run times, thinned out so that a million short runs take no more memory."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self.sums: list[int] = []
+        self._total_ns = 0
+        self._stride = 1
+
+    def add(self, ns: int) -> None:
+        self.runs += 1
+        self._total_ns += ns
+        if self.runs % self._stride == 0:
+            self.sums.append(self._total_ns)
+        if len(self.sums) == _MAX_SUMS:
+            self.sums, self._stride = self.sums[1::2], 2 * self._stride
 
 
 def time_runs(step: Step, clock: Clock, rule: StopRule, *, max_time_s: float) -> TimedRuns:

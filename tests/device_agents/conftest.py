@@ -1,0 +1,144 @@
+"""Tiny real artifacts in three formats, made once per session."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from device_agents.types import Execution, MeasurePolicy, MeasureTask
+from device_agents.vocabulary import Runtime
+
+QUICK = MeasurePolicy(
+    min_warmup_runs=2, min_warmup_s=0.0, max_warmup_s=0.05, min_runs=8, max_time_s=2.0,
+    half_width=0.5,
+)  # fmt: skip
+BACKENDS = {Runtime.ONNX: "cpu", Runtime.TORCH: "cpu", Runtime.TFLITE: "xnnpack"}
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def make_task(path: Path, runtime: Runtime, **changes: object) -> MeasureTask:
+    fields: dict[str, object] = {
+        "task_id": "task-1",
+        "artifact_path": str(path),
+        "artifact_sha256": sha256(path),
+        "execution": Execution(runtime=runtime, backend=BACKENDS[runtime]),
+        "policy": QUICK,
+        "timeout_s": 60.0,
+        "model_hint": (1_000_000, 1_000),
+    }
+    return MeasureTask(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="session")
+def onnx_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A 3 x 3 convolution with a free batch."""
+    onnx = pytest.importorskip("onnx")
+    helper, numpy_helper = onnx.helper, onnx.numpy_helper
+    weights = np.random.default_rng(0).standard_normal((4, 3, 3, 3), dtype=np.float32)
+    graph = helper.make_graph(
+        [helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])],
+        "tiny",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["batch", 3, 16, 16])],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["batch", 4, 16, 16])],
+        [numpy_helper.from_array(weights, "w")],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    path = tmp_path_factory.mktemp("onnx") / "tiny.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), str(path))
+    return path
+
+
+@pytest.fixture(scope="session")
+def pt2_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3, padding=1), torch.nn.ReLU()).eval()
+    path = tmp_path_factory.mktemp("pt2") / "tiny.pt2"
+    torch.export.save(torch.export.export(model, (torch.zeros(1, 3, 16, 16),)), path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def tflite_file() -> Path:
+    """Recorded, because converting takes seconds and a heavy library; see tests/data."""
+    return Path(__file__).parent / "data" / "tiny.tflite"
+
+
+@pytest.fixture(scope="session")
+def artifacts(onnx_file: Path, pt2_file: Path, tflite_file: Path) -> dict[Runtime, Path]:
+    return {Runtime.ONNX: onnx_file, Runtime.TORCH: pt2_file, Runtime.TFLITE: tflite_file}
+
+
+@pytest.fixture(scope="session")
+def looping_onnx(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Returns only after 2^62 rounds of a loop."""
+    return _save_loop(tmp_path_factory.mktemp("loop") / "loop.onnx")
+
+
+@pytest.fixture(scope="session")
+def huge_onnx(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Needs 8 GB for its one output."""
+    onnx = pytest.importorskip("onnx")
+    helper, numpy_helper = onnx.helper, onnx.numpy_helper
+    shape = numpy_helper.from_array(np.array([2, 1024, 1024, 1024], dtype=np.int64), "shape")
+    graph = helper.make_graph(
+        [helper.make_node("Expand", ["x", "shape"], ["y"])],
+        "huge",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1])],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)],
+        [shape],
+    )
+    path = tmp_path_factory.mktemp("huge") / "huge.onnx"
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), str(path))
+    return path
+
+
+def _save_loop(path: Path) -> Path:
+    onnx = pytest.importorskip("onnx")
+    helper, numpy_helper = onnx.helper, onnx.numpy_helper
+    body = helper.make_graph(
+        [
+            helper.make_node("Identity", ["going"], ["going_out"]),
+            helper.make_node("Add", ["value", "value"], ["value_out"]),
+        ],
+        "body",
+        [
+            helper.make_tensor_value_info("round", onnx.TensorProto.INT64, []),
+            helper.make_tensor_value_info("going", onnx.TensorProto.BOOL, []),
+            helper.make_tensor_value_info("value", onnx.TensorProto.FLOAT, [1]),
+        ],
+        [
+            helper.make_tensor_value_info("going_out", onnx.TensorProto.BOOL, []),
+            helper.make_tensor_value_info("value_out", onnx.TensorProto.FLOAT, [1]),
+        ],
+    )
+    graph = helper.make_graph(
+        [helper.make_node("Loop", ["rounds", "yes", "x"], ["y"], body=body)],
+        "loop",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1])],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1])],
+        [
+            numpy_helper.from_array(np.array(2**62, dtype=np.int64), "rounds"),
+            numpy_helper.from_array(np.array(True), "yes"),
+        ],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), str(path))
+    return path
+
+
+MakeTask = Callable[..., MeasureTask]
+
+
+@pytest.fixture
+def task_of(artifacts: dict[Runtime, Path]) -> MakeTask:
+    def make(runtime: Runtime, **changes: object) -> MeasureTask:
+        return make_task(artifacts[runtime], runtime, **changes)
+
+    return make
