@@ -6,11 +6,11 @@ import torch
 
 from models.build import build_network
 from models.cards import file_sha256, load_zoo
-from models.cost import count_cost
+from models.cost import count_cost, stated_cost
 from models.errors import ExportError, UntrustedError
 from models.inputs import seeded_images
 from models.torchvision_operators import import_torchvision
-from models.types import FlopsMethod, ModelCard, Source, Weights, WeightsKind
+from models.types import Cost, FlopsMethod, ModelCard, Source, Weights, WeightsKind
 from models.weights import calibrate, load_checkpoint, network_with_weights
 
 PUBLISHED_GMACS = {
@@ -140,6 +140,20 @@ def test_fused_attention_is_counted() -> None:
     products = 2 * 16 * 16 * 8
     softmax = 2 * 16 * 16 * 2.5
     assert macs == projections + products + softmax
+
+
+def test_stated_macs_go_before_counted_ones_and_parameters_are_the_last_resort() -> None:
+    card = load_zoo()["resnet18"]
+    counted = Cost(macs=100, parameters=10, method=FlopsMethod.COUNTED)
+    uncounted = Cost(macs=None, parameters=10, method=None)
+    assert stated_cost(card, counted) == counted
+    assert stated_cost(replace(card, macs=7), counted) == Cost(
+        macs=7, parameters=10, method=FlopsMethod.FORMULA
+    )
+    assert stated_cost(card, uncounted) == Cost(
+        macs=10, parameters=10, method=FlopsMethod.PARAMETERS
+    )
+    assert stated_cost(card, None).flops is None
 
 
 def test_unknown_network_gets_the_nearest_name() -> None:

@@ -1,0 +1,107 @@
+"""Real exports; what runs the files is tested where they are run."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from models.cache import ArtifactCache
+from models.cards import load_zoo
+from models.export.process import export_in_child
+from models.primer import primer_request
+from models.types import (
+    Cost,
+    ExportRequest,
+    Family,
+    FlopsMethod,
+    Format,
+    ModelCard,
+    Source,
+    StagedExport,
+    Weights,
+)
+
+ROOT = Path(__file__).parents[2]
+
+
+def export(request: ExportRequest, out_dir: Path, *, is_trusted: bool = False) -> StagedExport:
+    return export_in_child(
+        request, out_dir, timeout_s=300, memory_limit_bytes=None, is_trusted=is_trusted
+    )
+
+
+@pytest.mark.export
+@pytest.mark.parametrize("format_", list(Format))
+def test_primer_exports_to_every_format_without_trust(tmp_path: Path, format_: Format) -> None:
+    cache = ArtifactCache(tmp_path)
+    request = primer_request(format_)
+    staged = export(request, cache.staging_dir(request))
+    assert staged.cost == Cost(macs=42_416, parameters=314, method=FlopsMethod.COUNTED)
+    assert "torch" in dict(staged.versions)
+    assert staged.inputs_path is not None
+    assert staged.reference_path is not None
+    with np.load(staged.inputs_path, allow_pickle=False) as arrays:
+        assert arrays["input_0"].shape == (16, 3, 16, 16)
+    with np.load(staged.reference_path, allow_pickle=False) as arrays:
+        assert arrays["output_0"].shape == (16, 10)
+    committed = cache.commit(request, staged, 0.0)
+    assert cache.primer(format_) == committed
+
+
+@pytest.mark.export
+def test_onnx_of_a_zoo_network_is_one_self_contained_file_with_its_batch(tmp_path: Path) -> None:
+    card = load_zoo()["squeezenet1_1"]
+    request = ExportRequest(card=card, weights=Weights(), format=Format.ONNX, batch=2)
+    staged = export(request, tmp_path)
+    model = onnx.load(str(staged.path), load_external_data=False)
+    assert not any(tensor.external_data for tensor in model.graph.initializer)
+    dims = model.graph.input[0].type.tensor_type.shape.dim
+    assert [dim.dim_value for dim in dims] == [2, 3, 224, 224]
+    assert "torchvision" in dict(staged.versions)
+
+
+@pytest.mark.export
+def test_keras_model_and_saved_model_become_tflite_when_trusted(tmp_path: Path) -> None:
+    make = (
+        "import sys, keras\n"
+        "net = keras.Sequential([keras.Input((8, 8, 3)), keras.layers.Conv2D(4, 3)])\n"
+        "net.save(sys.argv[1] + '/m.keras')\n"
+        "net.export(sys.argv[1] + '/saved', verbose=False)\n"
+    )
+    subprocess.run([sys.executable, "-c", make, str(tmp_path)], check=True, capture_output=True)
+    for name in ("m.keras", "saved"):
+        card = ModelCard(
+            name="mine", family=Family.HYBRID, source=Source.FILE, entry=str(tmp_path / name)
+        )
+        request = ExportRequest(card=card, weights=Weights(), format=Format.TFLITE)
+        staged = export(request, tmp_path, is_trusted=True)
+        assert staged.path.read_bytes()[4:8] == b"TFL3"
+        assert "tensorflow-cpu" in dict(staged.versions)
+
+
+@pytest.mark.export
+def test_person_exports_without_pydantic_and_without_installing_fleetrank(tmp_path: Path) -> None:
+    blocked = tmp_path / "blocked"
+    blocked.mkdir()
+    (blocked / "pydantic.py").write_text("raise ImportError('not on this machine')")
+    command = [sys.executable, "-m", "models.export", "squeezenet1_1", "pt2", "--out", "out"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(blocked), str(ROOT)))}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout.splitlines()[-1])
+    assert answer["path"] == str(tmp_path / "out" / "model.pt2")
+    assert answer["cost"]["parameters"] == 1_235_496
+
+
+def test_person_who_misspells_a_model_gets_the_nearest(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "models.export", "resnet81", "pt2", "--out", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == ["there is no model 'resnet81'", "did you mean 'resnet18'?"]
