@@ -99,10 +99,9 @@ def heading(name: str) -> str:
 
 def number_text(value: float) -> str:
     """Four significant digits, no exponent in the range that people read."""
-    if value == 0 or 1e-3 <= abs(value) < 1e6:
-        text = f"{value:.{_DIGITS}g}" if abs(value) < 10**_DIGITS else f"{value:,.0f}"
-        return text.replace("-", "\N{MINUS SIGN}")
-    return f"{value:.{_DIGITS}g}"
+    is_grouped = 10**_DIGITS <= abs(value) < 1e6
+    text = f"{value:,.0f}" if is_grouped else f"{value:.{_DIGITS}g}"
+    return text.replace("-", "\N{MINUS SIGN}", 1) if value < 0 else text
 
 
 def _cell(value: object, is_number: bool, names: Mapping[str, str]) -> HtmlCell:

@@ -132,10 +132,16 @@ def _brightness(page: "playwright.Page", selector: str, name: str) -> float:
     return sum(channels) / 3
 
 
-def test_a_print_has_every_table_open(browser: "playwright.Browser", report: Path) -> None:
+def test_a_print_has_every_table_open_and_fits_the_paper(
+    browser: "playwright.Browser", report: Path
+) -> None:
     page = browser.new_page()
     page.goto(report.as_uri())
     page.wait_for_function(READY)
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     assert page.locator("details:not([open])").count() == 0
+    page.emulate_media(media="print")
+    # The width of A4 at 96 dots per inch: a wider page would be printed smaller.
+    page.set_viewport_size({"width": 794, "height": 1123})
+    assert page.evaluate("document.documentElement.scrollWidth") == 794
     page.close()
