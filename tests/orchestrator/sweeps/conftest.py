@@ -1,0 +1,192 @@
+"""Workspaces with tiny models and simulated devices, and the real command in a process."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from orchestrator.store.results import ResultStore
+
+_COMMAND = "from orchestrator.cli.main import main; main()"
+SIMULATED = """name: {name}
+kind: simulated
+options: {{duration_s: {duration_s}}}
+"""
+CARD = """family = "mobile_cnn"
+source = "file"
+entry = "{file}"
+macs = 1000000
+parameters = 1000
+"""
+SPEC = """name: t
+models: [{models}]
+runtimes: [onnx]
+devices: [{devices}]
+repeats: {repeats}
+measure: {{min_warmup_s: 0.0, min_runs: 20, max_time_s: 0.5}}
+limits: {{timeout_s: {timeout_s}, max_attempts: 2{memory}}}
+"""
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A workspace, and `fleetrank` run in it as a user does."""
+
+    root: Path
+    home: Path
+
+    def add_model(self, name: str, file: Path) -> None:
+        (self.root / "cards" / f"{name}.toml").write_text(CARD.format(file=file))
+
+    def add_device(self, name: str, duration_s: float = 0.0) -> None:
+        text = SIMULATED.format(name=name, duration_s=duration_s)
+        (self.root / "devices" / f"{name}.yaml").write_text(text)
+
+    def write_spec(
+        self,
+        models: Sequence[str],
+        devices: Sequence[str],
+        *,
+        repeats: int = 2,
+        timeout_s: float = 60.0,
+        memory: str | None = None,
+    ) -> Path:
+        path = self.root / "sweeps" / "t.yaml"
+        text = SPEC.format(
+            models=", ".join(models),
+            devices=", ".join(devices),
+            repeats=repeats,
+            timeout_s=timeout_s,
+            memory=f", memory_limit_bytes: {memory}" if memory else "",
+        )
+        path.write_text(text)
+        return path
+
+    def start(self, *arguments: str, setup: Callable[[], None] | None = None) -> subprocess.Popen:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-c", _COMMAND, *arguments],
+            cwd=self.root,
+            env=os.environ | {"HOME": str(self.home), "PYTHONWARNINGS": ""},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=setup,  # noqa: PLW1509 - the tests have no threads
+            start_new_session=True,
+        )
+
+    def run(
+        self, *arguments: str, setup: Callable[[], None] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        process = self.start(*arguments, setup=setup)
+        out, error = process.communicate(timeout=180)
+        return subprocess.CompletedProcess(arguments, process.returncode, out, error)
+
+    @property
+    def store(self) -> ResultStore:
+        return ResultStore(self.root / "results")
+
+    def rows(self) -> list[dict[str, object]]:
+        store = self.store
+        return list(store.open_journal(store.newest_sweep()).rows())
+
+    def record(self) -> dict[str, object]:
+        return self.store.sweep_record(self.store.newest_sweep())
+
+
+@pytest.fixture
+def folder(tmp_path: Path, onnx_file: Path) -> Folder:
+    """Four models, two simulated devices, and packages that would shadow ours."""
+    root = tmp_path / "ws"
+    for name in ("cards", "devices", "sweeps", "models", "device_agents"):
+        (root / name).mkdir(parents=True)
+    for name in ("models", "device_agents"):
+        (root / name / "__init__.py").write_text("raise RuntimeError('shadowed')\n")
+    (root / "cluster.yaml").write_text("cluster_name: t\n")
+    found = Folder(root, tmp_path)
+    for number in range(4):
+        found.add_model(f"m{number}", onnx_file)
+    found.add_device("sim-a")
+    found.add_device("sim-b")
+    return found
+
+
+def events(output: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in output.splitlines()]
+
+
+@pytest.fixture
+def parse_events() -> Callable[[str], list[dict[str, object]]]:
+    return events
+
+
+def save_onnx(path: Path, nodes: list, inputs: list, outputs: list, values: list) -> Path:
+    import onnx  # noqa: PLC0415 - most tests need none
+
+    graph = onnx.helper.make_graph(nodes, "g", inputs, outputs, values)
+    opsets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("nowhere", 1)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8), str(path))
+    return path
+
+
+@pytest.fixture
+def foreign_onnx(tmp_path: Path) -> Path:
+    """Uses an operator that nobody has."""
+    from onnx import TensorProto, helper  # noqa: PLC0415
+
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "xy"]
+    node = helper.make_node("Teleport", ["x"], ["y"], domain="nowhere")
+    return save_onnx(tmp_path / "foreign.onnx", [node], ends[:1], ends[1:], [])
+
+
+@pytest.fixture
+def huge_onnx(tmp_path: Path) -> Path:
+    """Needs 8 GB for its one output."""
+    from onnx import TensorProto, helper, numpy_helper  # noqa: PLC0415
+
+    shape = numpy_helper.from_array(np.array([2, 1024, 1024, 1024], dtype=np.int64), "shape")
+    ends = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [1]),
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, None),
+    ]
+    node = helper.make_node("Expand", ["x", "shape"], ["y"])
+    return save_onnx(tmp_path / "huge.onnx", [node], ends[:1], ends[1:], [shape])
+
+
+@pytest.fixture
+def looping_onnx(tmp_path: Path) -> Path:
+    """Returns after 2^62 rounds of a loop."""
+    from onnx import TensorProto, helper, numpy_helper  # noqa: PLC0415
+
+    def end(name: str, kind: int, shape: list[int]):
+        return helper.make_tensor_value_info(name, kind, shape)
+
+    body = helper.make_graph(
+        [
+            helper.make_node("Identity", ["going"], ["going_out"]),
+            helper.make_node("Add", ["value", "value"], ["value_out"]),
+        ],
+        "body",
+        [
+            end("round", TensorProto.INT64, []),
+            end("going", TensorProto.BOOL, []),
+            end("value", TensorProto.FLOAT, [1]),
+        ],
+        [end("going_out", TensorProto.BOOL, []), end("value_out", TensorProto.FLOAT, [1])],
+    )
+    values = [
+        numpy_helper.from_array(np.array(2**62, dtype=np.int64), "rounds"),
+        numpy_helper.from_array(np.array(True), "yes"),
+    ]
+    return save_onnx(
+        tmp_path / "loop.onnx",
+        [helper.make_node("Loop", ["rounds", "yes", "x"], ["y"], body=body)],
+        [end("x", TensorProto.FLOAT, [1])],
+        [end("y", TensorProto.FLOAT, [1])],
+        values,
+    )

@@ -1,0 +1,157 @@
+"""Whole sweeps through the real command, on simulated devices."""
+
+import json
+import resource
+
+import polars as pl
+
+ALL = ("m0", "m1", "m2", "m3")
+
+
+def test_a_sweep_measures_everything_and_says_where_it_is(folder) -> None:
+    folder.write_spec(ALL, ["sim-a", "sim-b"])
+    done = folder.run("sweep", "run", "t", "--inline")
+    assert done.returncode == 0, done.stderr
+    rows = folder.rows()
+    assert len({(row["cell_key"], row["repeat"]) for row in rows}) == len(rows) == 16
+    assert {row["status"] for row in rows} == {"ok"}
+    parts = str(folder.root / "results/measurements/*/part-*.parquet")
+    assert pl.read_parquet(parts, hive_partitioning=False).height == 16
+    record = folder.record()
+    assert (record["state"], record["n_ok"], record["n_left"]) == ("finished", 16, 0)
+    assert "results/measurements/sweep_id=t-" in done.stdout
+    assert "fleetrank report build" in done.stdout
+    assert "16 measured, 0 failed, 0 left" in done.stdout
+
+
+def test_a_second_sweep_exports_nothing(folder, parse_events) -> None:
+    folder.write_spec(ALL, ["sim-a"], repeats=1)
+    arguments = ("sweep", "run", "t", "--inline", "--progress", "jsonl")
+    exported = []
+    for _ in range(2):
+        happened = parse_events(folder.run(*arguments).stdout)
+        exported.append([e["is_cached"] for e in happened if e["event"] == "ExportFinished"])
+    # The four cards name one file, but a card is part of what is asked for.
+    assert exported == [[False] * 4, [True] * 4]
+
+
+def test_a_plan_is_shown_and_nothing_is_done(folder) -> None:
+    folder.write_spec(ALL, ["sim-a", "sim-b"])
+    done = folder.run("sweep", "plan", "t")
+    assert done.returncode == 0, done.stderr
+    assert "8 cells x 2 repeats = 16 processes" in done.stdout
+    assert "files: 0 ready, 4 to build" in done.stdout
+    assert not (folder.root / "results").exists()
+    assert not (folder.root / "artifacts").exists()
+    listed = json.loads(folder.run("sweep", "plan", "t", "--json").stdout)
+    assert len(listed) == 8
+
+
+def test_only_narrows_and_a_resume_remembers_it(folder) -> None:
+    folder.write_spec(ALL, ["sim-a", "sim-b"], repeats=1)
+    assert folder.run("sweep", "run", "t", "--inline", "--only", "m1").returncode == 0
+    again = folder.run("sweep", "resume", "--inline")
+    assert again.returncode == 0, again.stderr
+    assert [row["model"] for row in folder.rows()] == ["m1", "m1"]
+
+
+def test_resuming_a_finished_sweep_starts_nothing(folder) -> None:
+    folder.write_spec(["m0"], ["sim-a"], repeats=1)
+    folder.run("sweep", "run", "t", "--inline")
+    # Without --inline: were there anything to do, Ray would start.
+    again = folder.run("sweep", "resume")
+    assert again.returncode == 0, again.stderr
+    assert "1 done before" in again.stdout
+    assert len(folder.rows()) == 1
+
+
+def test_a_resume_refuses_a_sweep_whose_models_have_changed(folder) -> None:
+    folder.write_spec(["m0"], ["sim-a"], repeats=1)
+    folder.run("sweep", "run", "t", "--inline")
+    card = folder.root / "cards/m0.toml"
+    card.write_text(card.read_text().replace("macs = 1000000", "macs = 2000000"))
+    refused = folder.run("sweep", "resume", "--inline")
+    assert refused.returncode == 2
+    assert "has changed since" in refused.stderr
+
+
+def test_a_broken_model_is_a_stored_failure_and_the_others_are_measured(folder) -> None:
+    text = folder.root / "text.onnx"
+    text.write_text("this is no network")
+    folder.add_model("broken", text)
+    folder.write_spec(["m0", "broken"], ["sim-a", "sim-b"])
+    done = folder.run("sweep", "run", "t", "--inline")
+    assert done.returncode == 3, done.stderr
+    outcome = {(row["model"], row["status"], row["error_kind"]) for row in folder.rows()}
+    assert outcome == {("m0", "ok", None), ("broken", "failed", "export_failed")}
+    assert all(row["error_remedy"] for row in folder.rows() if row["status"] == "failed")
+    assert len(folder.rows()) == 8
+    again = folder.run("sweep", "resume", "--inline")
+    assert again.returncode == 3
+    assert len(folder.rows()) == 8, "a failure for good is not tried again"
+
+
+def test_status_lists_failures_with_their_remedy(folder) -> None:
+    text = folder.root / "text.onnx"
+    text.write_text("this is no network")
+    folder.add_model("broken", text)
+    folder.write_spec(["broken"], ["sim-a"], repeats=1)
+    folder.run("sweep", "run", "t", "--inline")
+    found = json.loads(folder.run("sweep", "status", "--json").stdout)
+    assert (found["state"], found["n_failed"], found["n_left"]) == ("finished", 1, 0)
+    assert found["failures"][0]["error"] == "export_failed"
+    assert found["failures"][0]["remedy"]
+
+
+def test_a_full_disk_ends_the_sweep_with_a_remedy_and_a_resume_completes_it(folder) -> None:
+    folder.write_spec(ALL, ["sim-a", "sim-b"], repeats=10)
+
+    def no_room() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
+
+    full = folder.run("sweep", "run", "t", "--inline", setup=no_room)
+    assert full.returncode == 1, full.stdout + full.stderr
+    assert "disk is full" in full.stderr
+    assert "sweep resume" in full.stderr
+    kept = [(row["cell_key"], row["repeat"]) for row in folder.rows()]
+    assert 0 < len(kept) < 80
+    resumed = folder.run("sweep", "resume", "--inline")
+    assert resumed.returncode == 0, resumed.stderr
+    keys = [(row["cell_key"], row["repeat"]) for row in folder.rows()]
+    assert keys[: len(kept)] == kept
+    assert len(set(keys)) == len(keys) == 80
+
+
+def test_results_of_a_newer_version_are_refused_before_anything_is_done(folder) -> None:
+    folder.write_spec(["m0"], ["sim-a"])
+    (folder.root / "results").mkdir()
+    (folder.root / "results/schema.json").write_text('{"schema_version": 99}')
+    refused = folder.run("sweep", "run", "t", "--inline")
+    assert refused.returncode == 2
+    assert "schema version 99" in refused.stderr
+    assert not (folder.root / "results/sweeps").exists()
+
+
+def test_a_misspelt_key_names_file_key_and_remedy(folder) -> None:
+    path = folder.write_spec(["m0"], ["sim-a"])
+    path.write_text(path.read_text().replace("repeats:", "repaets:"))
+    refused = folder.run("sweep", "run", "t", "--inline")
+    assert refused.returncode == 2
+    assert "t.yaml" in refused.stderr
+    assert "repaets" in refused.stderr
+    assert "repeats" in refused.stderr
+
+
+def test_two_drivers_cannot_run_one_sweep(folder) -> None:
+    folder.write_spec(["m0"], ["sim-a"], repeats=1)
+    folder.run("sweep", "run", "t", "--inline")
+    with folder.store.lease(folder.store.newest_sweep()):
+        refused = folder.run("sweep", "resume", "--inline")
+        status = json.loads(folder.run("sweep", "status", "--json").stdout)
+    assert refused.returncode == 2
+    assert status["state"] == "running"
+
+
+def test_the_schema_of_sweep_files_is_printed(folder) -> None:
+    schema = json.loads(folder.run("sweep", "schema").stdout)
+    assert "models" in schema["properties"]

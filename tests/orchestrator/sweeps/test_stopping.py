@@ -1,0 +1,146 @@
+"""Ctrl-C, SIGTERM and kill -9: nothing finished is lost, nothing is measured twice."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+import psutil
+import pytest
+
+MODES = ["--inline", pytest.param("", marks=pytest.mark.ray)]
+
+
+def start(folder, mode: str, command: str = "run") -> subprocess.Popen:
+    arguments = ["sweep", command, *(["t"] if command == "run" else []), "--progress", "jsonl"]
+    return folder.start(*arguments, *([mode] if mode else []))
+
+
+def wait_for_repeats(process: subprocess.Popen, count: int, event: str = "RepeatFinished") -> None:
+    """Reads the progress until so many repeats have finished (or started)."""
+    while count:
+        line = process.stdout.readline()
+        assert line, process.stderr.read()
+        count -= json.loads(line)["event"] == event
+
+
+def ended(process: subprocess.Popen, limit_s: float = 60) -> tuple[int, str]:
+    _out, error = process.communicate(timeout=limit_s)
+    return process.returncode, error
+
+
+def ok_repeats(folder) -> Counter:
+    return Counter(
+        (row["cell_key"], row["repeat"]) for row in folder.rows() if row["status"] == "ok"
+    )
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_kill_9_of_the_driver_then_resume_gives_the_same_set(folder, mode: str) -> None:
+    folder.add_device("sim-a", duration_s=0.15)
+    folder.write_spec(["m0", "m1", "m2", "m3"], ["sim-a"], repeats=5)
+    process = start(folder, mode)
+    wait_for_repeats(process, 6)
+    family = psutil.Process(process.pid).children(recursive=True)
+    os.kill(process.pid, signal.SIGKILL)
+    ended(process)
+    assert psutil.wait_procs(family, timeout=20)[1] == [], "processes outlive their driver"
+    before = ok_repeats(folder)
+    assert 6 <= sum(before.values()) < 20
+    status = json.loads(folder.run("sweep", "status", "--json").stdout)
+    assert (status["state"], status["n_ok"]) == ("stopped", sum(before.values()))
+
+    code, error = ended(start(folder, mode, "resume"))
+    assert code == 0, error
+    after = ok_repeats(folder)
+    assert len(after) == 20, "none is missing"
+    assert set(after.values()) == {1}, "none is measured twice"
+    assert folder.record()["state"] == "finished"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_ctrl_c_once_stores_the_running_repeat_and_stops(folder, mode: str) -> None:
+    folder.add_device("sim-a", duration_s=1.0)
+    folder.write_spec(["m0", "m1", "m2"], ["sim-a"], repeats=3)
+    process = start(folder, mode)
+    wait_for_repeats(process, 2, "RepeatStarted")
+    # To the whole group, as a terminal does.
+    os.killpg(process.pid, signal.SIGINT)
+    code, error = ended(process)
+    assert code == 130, error
+    assert "Traceback" not in error
+    assert [row["status"] for row in folder.rows()] == ["ok", "ok"]
+    assert folder.record()["state"] == "interrupted"
+    assert "sweep resume" in error
+    parts = list((folder.root / "results/measurements").rglob("part-*.parquet"))
+    assert parts, "what was measured is published"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_ctrl_c_twice_stops_now_and_the_repeat_is_measured_again(folder, mode: str) -> None:
+    folder.add_device("sim-a", duration_s=60.0)
+    folder.write_spec(["m0"], ["sim-a"], repeats=1)
+    process = start(folder, mode)
+    wait_for_repeats(process, 1, "RepeatStarted")
+    os.killpg(process.pid, signal.SIGINT)
+    time.sleep(1.0)
+    os.killpg(process.pid, signal.SIGINT)
+    code, error = ended(process, limit_s=20)
+    assert code == 130, error
+    assert [row["error_kind"] for row in folder.rows()] == ["interrupted"]
+    folder.add_device("sim-a")
+    assert folder.run("sweep", "resume", "--inline").returncode == 0
+    assert [row["attempt"] for row in folder.rows()] == [0, 1]
+
+
+def test_sigterm_stops_now(folder) -> None:
+    folder.add_device("sim-a", duration_s=60.0)
+    folder.write_spec(["m0"], ["sim-a"], repeats=1)
+    process = start(folder, "--inline")
+    wait_for_repeats(process, 1, "RepeatStarted")
+    process.terminate()
+    code, error = ended(process, limit_s=20)
+    assert code == 130, error
+
+
+def test_a_reader_that_goes_away_does_not_end_the_sweep(folder) -> None:
+    folder.add_device("sim-a", duration_s=0.1)
+    folder.write_spec(["m0", "m1"], ["sim-a"], repeats=3)
+    process = start(folder, "--inline")
+    wait_for_repeats(process, 1)
+    process.stdout.close()
+    process.wait(timeout=60)
+    assert len(folder.rows()) == 6
+    assert folder.record()["state"] == "finished"
+
+
+@pytest.mark.export
+def test_hostile_models_on_the_real_cpu_harm_only_themselves(
+    folder, onnx_file: Path, looping_onnx: Path, huge_onnx: Path, foreign_onnx: Path
+) -> None:
+    models = {"never": looping_onnx, "huge": huge_onnx, "foreign": foreign_onnx}
+    for name, file in models.items():
+        folder.add_model(name, file)
+    folder.write_spec(["m0", *models], ["local-cpu"], repeats=1, timeout_s=8.0, memory="1500MiB")
+    done = folder.run("sweep", "run", "t", "--inline")
+    assert done.returncode == 3, done.stdout + done.stderr
+    last = {str(row["model"]): row for row in folder.rows()}
+    kinds = {name: row["error_kind"] for name, row in last.items()}
+    assert kinds["m0"] is None
+    assert kinds["never"] == "timed_out"
+    assert kinds["huge"] == "out_of_memory"
+    assert kinds["foreign"] in {"export_failed", "bad_artifact", "unsupported"}
+    assert all(row["error_remedy"] for row in last.values() if row["status"] == "failed")
+    children = [p for p in psutil.process_iter(["cmdline"]) if _is_worker(p, folder.root)]
+    assert children == []
+
+
+def _is_worker(process: psutil.Process, root: Path) -> bool:
+    words = process.info["cmdline"] or []
+    try:
+        return "device_agents.worker" in words and process.cwd().startswith(str(root))
+    except psutil.Error:
+        return False
