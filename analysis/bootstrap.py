@@ -62,7 +62,8 @@ def counted_ranks(values: Floats, counts: npt.NDArray[np.int64]) -> Floats:
 
 def _weighted_units(ranks: Floats, weights: Floats) -> Floats:
     """Unit columns over models (draws, n, p), each counted `weights` (draws, n) times."""
-    total = weights.sum(axis=1)[:, None, None]
+    # A resample may hold none of the models of a pair; its ranks have no spread, hence no unit.
+    total = np.maximum(weights.sum(axis=1), 1.0)[:, None, None]
     mean = (weights[:, :, None] * ranks).sum(axis=1, keepdims=True) / total
     centred = np.sqrt(weights)[:, :, None] * (ranks - mean)
     squares = (centred**2).sum(axis=1)

@@ -20,6 +20,9 @@ from analysis.tables import Selection, Table
 MAX_LISTED_PAIRS = 5000
 """More pairs than this nobody reads; means over tiers are given all the same."""
 
+_NAMED = 20
+"""Platforms an error message lists."""
+
 _SCHEMA = {
     "level": pl.String,
     "measure": pl.String,
@@ -53,7 +56,9 @@ _MEANING = (
     "= (rho - null_mean) / (1 - null_mean).",
     "low to high: 95 % percentile bootstrap over models, from 9 models on.",
     "p_value: of a pair's latency two-sided by permutation (exact up to 8 models), otherwise "
-    "one-sided against the null; p_adjusted: Benjamini-Hochberg over the pairs listed.",
+    "one-sided against the null; p_adjusted: Benjamini-Hochberg over the listed pairs of a "
+    "measure. For means over pairs with unlike common models null_p95 and p_value are upper "
+    "bounds.",
 )
 
 
@@ -110,9 +115,10 @@ def select_pairs(panel: Panel, selection: Selection) -> list[Pair]:
         }
         pairs = sorted(unordered.values())
     if not pairs:
+        known = ", ".join([*panel.keys[:_NAMED], *(["..."] if len(panel.keys) > _NAMED else [])])
         raise NoDataError(
             "no two platforms to compare fit the selection",
-            f"measured are {', '.join(panel.keys)}; " + " ".join(panel.notes),
+            f"measured are {known}; " + " ".join(panel.notes),
         )
     return pairs
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
+from analysis.bootstrap import resampled_units
 from analysis.frm import null_units
 from analysis.pair_means import mean_figures
 from analysis.pairs import blocks, draws_for, null_draws, pair_figures
@@ -178,3 +179,24 @@ def test_null_refuses_nan() -> None:
     values[0, 0] = np.nan
     with pytest.raises(ValueError, match="NaN"):
         list(null_units(np.ones_like(values), values, 1, np.random.default_rng(0)))
+
+
+def test_missing_models_make_the_null_of_a_mean_no_narrower() -> None:
+    values = random_values(13, 6)
+    pairs = list(itertools.combinations(range(6), 2))
+    clusters = [str(pair) for pair in pairs]
+    complete = mean_figures(latency_measure(values), pairs, clusters, seed=0)
+    values[range(6), range(6)] = np.nan
+    missing = mean_figures(latency_measure(values), pairs, clusters, seed=0)
+    assert complete.null_p95 is not None
+    assert missing.null_p95 is not None
+    assert missing.null_p95 >= complete.null_p95
+    assert missing.null_mean == pytest.approx(0, abs=0.05)
+
+
+def test_a_resample_without_any_common_model_is_left_out() -> None:
+    values = random_values(5, 2)
+    counts = np.array([[0, 0, 0, 0, 0], [1, 1, 1, 1, 1]])
+    units = np.concatenate(list(resampled_units(values, counts)))
+    assert np.isnan(units[0]).all()
+    assert np.isfinite(units[1]).all()
