@@ -71,8 +71,8 @@ def latency_section(evidence: Evidence) -> Section:
             f"latency-{number}",
             panel.label,
             "",
-            f"Latency on {panel.label}: {len(panel.cells)} models from "
-            f"{_extreme(panel.cells, 'ms', min)} to {_extreme(panel.cells, 'ms', max)} ms.",
+            f"Latency on {panel.label}: {len(panel.cells)} models "
+            f"{_range_text(panel.cells, 'ms', 'ms')}.",
             draw_latency(panel),
         )
         for number, panel in enumerate(panels, start=1)
@@ -112,8 +112,7 @@ def memory_section(evidence: Evidence) -> Section:
             panel.label,
             f"counted as {panel.metric}",
             f"Peak memory on {panel.label}, counted as {panel.metric}: {len(panel.cells)} models "
-            f"from {_extreme(panel.cells, 'run_mb', min)} to "
-            f"{_extreme(panel.cells, 'run_mb', max)} MB while running.",
+            f"{_range_text(panel.cells, 'run_mb', 'MB')} while running.",
             draw_memory(panel),
         )
         for number, panel in enumerate(panels, start=1)
@@ -268,8 +267,6 @@ def _left_out(cells: pl.DataFrame, n_shown: int) -> tuple[str, ...]:
     return () if n <= n_shown else (f"{n_shown} of {n} platforms are drawn; the table has all.",)
 
 
-def _extreme(points: Sequence[Mapping[str, object]], name: str, choose: object) -> str:
+def _range_text(points: Sequence[Mapping[str, object]], name: str, unit: str) -> str:
     values = [float(str(point[name])) for point in points if point[name] is not None]
-    if not values:
-        return "unknown"
-    return f"{(min(values) if choose is min else max(values)):g}"
+    return f"from {min(values):g} to {max(values):g} {unit}" if values else "without a value"

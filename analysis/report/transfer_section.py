@@ -9,7 +9,7 @@ from analysis.figures.heat_map import draw_heat_map, heat_points
 from analysis.figures.labels import chosen_platforms
 from analysis.report.evidence import Evidence
 from analysis.report.html_table import html_table
-from analysis.report.sections import Figure, Section, figure
+from analysis.report.sections import Figure, Section, figure, table_of
 from analysis.tables import Table, make_table
 
 MAX_PLATFORMS = 24
@@ -65,8 +65,9 @@ def transfer_section(evidence: Evidence, found: TransferTables) -> Section:
         title="How far do ranks carry from platform to platform?",
         lead=(legend if figures else "No pair of platforms can be compared.",),
         figures=tuple(figures),
-        tables=tuple(
-            html_table(table, evidence.names, said=evidence.said) for table in found.tables
+        tables=(
+            *(html_table(table, evidence.names, said=evidence.said) for table in found.tables),
+            table_of(evidence, "frm"),
         ),
         notes=(*found.reasons, *((cut,) if len(keys) < len(evidence.names) else ())),
         layout="wide" if len(keys) <= 12 else "full",
