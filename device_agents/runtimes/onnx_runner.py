@@ -20,6 +20,7 @@ _DTYPES = {
 }  # fmt: skip
 _UNSUPPORTED_SIGNS = (
     "NOT_IMPLEMENTED", "Could not find an implementation", "is not a registered function/op",
+    "No Op registered for",
     "No opset import for domain", "is under development",
 )  # fmt: skip
 """How ONNX Runtime 1.22 to 1.31 words an operator it does not have."""

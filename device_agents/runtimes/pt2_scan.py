@@ -144,6 +144,8 @@ def _pickled_payloads(config: Json) -> list[str]:
 
 def _check_tensor_file(data: bytes, where: str) -> None:
     """A file by `torch.save`: an archive whose `data.pkl` names only tensors."""
+    if not zipfile.is_zipfile(io.BytesIO(data)):
+        raise _refusal(where, "a bare pickle")
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         for name in archive.namelist():
             inside = name.partition("/")[2]

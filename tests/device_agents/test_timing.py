@@ -96,13 +96,13 @@ def test_the_loop_costs_less_than_a_microsecond_per_run() -> None:
         pass
 
     def once() -> float:
-        start = time.perf_counter_ns()
-        rule = EnoughAt([100_000], 1)
+        rule = EnoughAt([10_000], 1)
+        start = time.process_time_ns()
         time_runs(nothing, time.perf_counter_ns, rule, max_time_s=60)
-        return (time.perf_counter_ns() - start) / 100_000
+        return (time.process_time_ns() - start) / 10_000
 
-    # The least of several: a busy machine can only add to what the loop itself costs.
-    assert min(once() for _ in range(7)) < 1_000
+    # CPU time and the least of several: a busy machine only adds to what the loop itself costs.
+    assert min(once() for _ in range(20)) < 1_000
 
 
 def policy(**changes: float) -> MeasurePolicy:

@@ -1,0 +1,321 @@
+"""Damaged, hostile and odd files, each through a real worker: a clear failure, nothing executed."""
+
+import io
+import json
+import pickle  # noqa: TID251 - makes the hostile files; reads nothing
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from device_agents.errors import BadArtifactError
+from device_agents.hosted import infer_in_worker, measure_in_worker
+from device_agents.runtimes.pt2_scan import check_model_json, check_pickle, check_pt2
+from device_agents.types import Execution, InferTask, MeasureTask, Options
+from device_agents.vocabulary import ErrorKind, Mode, Runtime, Status
+from tests.device_agents.conftest import MakeTask, make_task, sha256
+
+Rewrite = Callable[[str, bytes], bytes | None]
+
+
+class Hostile:
+    """Touches a file when it is unpickled."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (Path.touch, (self.marker,))
+
+
+def rewrite(
+    source: Path, target: Path, change: Rewrite, extra: dict[str, bytes] | None = None
+) -> Path:
+    """Copies an archive member by member; `change` returns what to write, or None to leave out."""
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
+        for name in old.namelist():
+            data = change(name, old.read(name))
+            if data is not None:
+                new.writestr(name, data)
+        for name, data in (extra or {}).items():
+            new.writestr(f"{old.namelist()[0].split('/')[0]}/{name}", data)
+    return target
+
+
+def kind_of(task: MeasureTask) -> tuple[ErrorKind, str]:
+    seen = measure_in_worker(task)
+    assert seen.status is Status.FAILED
+    assert seen.failure is not None
+    assert not seen.failure.is_transient
+    assert seen.failure.remedy
+    return seen.failure.kind, seen.failure.message
+
+
+@pytest.mark.parametrize("runtime", list(Runtime))
+@pytest.mark.parametrize("data", [b"this is a text file\n", b""], ids=["text", "empty"])
+def test_a_file_of_another_kind_is_refused(runtime: Runtime, data: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(data)
+    assert kind_of(make_task(file, runtime))[0] is ErrorKind.BAD_ARTIFACT
+
+
+@pytest.mark.parametrize("runtime", list(Runtime))
+def test_a_file_cut_in_half_is_refused(
+    runtime: Runtime, artifacts: dict[Runtime, Path], tmp_path: Path
+) -> None:
+    whole = artifacts[runtime].read_bytes()
+    file = tmp_path / f"half{artifacts[runtime].suffix}"
+    file.write_bytes(whole[: len(whole) // 2])
+    kind, _message = kind_of(make_task(file, runtime, is_trusted=True))
+    # LiteRT does not verify the whole file and may die of it; that ends one worker, no more.
+    assert kind in {ErrorKind.BAD_ARTIFACT, ErrorKind.CRASHED}
+
+
+@pytest.mark.parametrize("runtime", list(Runtime))
+def test_a_file_that_changed_since_it_was_made_is_not_opened(
+    runtime: Runtime, task_of: MakeTask, artifacts: dict[Runtime, Path], tmp_path: Path
+) -> None:
+    data = bytearray(artifacts[runtime].read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    file = tmp_path / "changed"
+    file.write_bytes(data)
+    kind, message = kind_of(replace(task_of(runtime), artifact_path=str(file)))
+    assert kind is ErrorKind.BAD_ARTIFACT
+    assert "has changed" in message
+
+
+def test_a_pt2_with_a_changed_byte_is_refused_by_its_checksum(
+    pt2_file: Path, tmp_path: Path
+) -> None:
+    data = bytearray(pt2_file.read_bytes())
+    place = data.find(b"torch.ops.aten.conv2d")
+    data[place] ^= 0x01
+    file = tmp_path / "changed.pt2"
+    file.write_bytes(data)
+    assert kind_of(make_task(file, Runtime.TORCH))[0] is ErrorKind.BAD_ARTIFACT
+
+
+def test_a_missing_file_is_refused(tmp_path: Path, task_of: MakeTask) -> None:
+    task = replace(task_of(Runtime.ONNX), artifact_path=str(tmp_path / "none.onnx"))
+    assert kind_of(task)[0] is ErrorKind.BAD_ARTIFACT
+
+
+def hostile_weights(marker: Path, source: Path, target: Path) -> Path:
+    """The table of weights says that one is pickled, and it is."""
+
+    def change(name: str, data: bytes) -> bytes:
+        if name.endswith("weights_config.json"):
+            config = json.loads(data)
+            next(iter(config["config"].values()))["use_pickle"] = True
+            return json.dumps(config).encode()
+        return pickle.dumps(Hostile(marker)) if name.endswith("/weight_0") else data
+
+    return rewrite(source, target, change)
+
+
+def hostile_inputs(marker: Path, source: Path, target: Path) -> Path:
+    """The sample inputs are a file by torch.save with a pickle that calls something."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as inner:
+        inner.writestr("archive/data.pkl", pickle.dumps(Hostile(marker), protocol=2))
+        inner.writestr("archive/version", "3\n")
+        inner.writestr("archive/byteorder", "little")
+    return rewrite(source, target, lambda n, d: buffer.getvalue() if n.endswith(".pt") else d)
+
+
+def hostile_constant(marker: Path, source: Path, target: Path) -> Path:
+    """A constant that is an object of a Python class."""
+    extra = {"data/constants/opaque_obj_0": pickle.dumps(Hostile(marker))}
+    return rewrite(source, target, lambda _n, d: d, extra)
+
+
+def hostile_target(marker: Path, source: Path, target: Path) -> Path:
+    """A node that calls a function of the operating system, which PyTorch resolves."""
+
+    def change(name: str, data: bytes) -> bytes:
+        return data.replace(b"torch.ops.aten.relu.default", b"torch.os.system")
+
+    return rewrite(source, target, change)
+
+
+def hostile_size(marker: Path, source: Path, target: Path) -> Path:
+    """A size that is an expression with a call in it, which sympy evaluates."""
+
+    def change(name: str, data: bytes) -> bytes:
+        expression = {"as_expr": {"expr_str": f"open({str(marker)!r}, 'w')", "hint": None}}
+        old = b'"sizes": [{"as_int": 1}'
+        return data.replace(old, b'"sizes": [' + json.dumps(expression).encode())
+
+    return rewrite(source, target, change)
+
+
+def hostile_library(marker: Path, source: Path, target: Path) -> Path:
+    """A compiled library, which PyTorch loads."""
+    extra = {"data/aotinductor/model/model.so": b"\x7fELF"}
+    return rewrite(source, target, lambda _n, d: d, extra)
+
+
+HOSTILE = [
+    hostile_weights, hostile_inputs, hostile_constant, hostile_target, hostile_size,
+    hostile_library,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("make", HOSTILE)
+def test_a_hostile_pt2_is_refused_and_executes_nothing(
+    make: Callable[[Path, Path, Path], Path], pt2_file: Path, tmp_path: Path
+) -> None:
+    marker = tmp_path / "marker"
+    file = make(marker, pt2_file, tmp_path / "hostile.pt2")
+    assert file.read_bytes() != pt2_file.read_bytes()
+    with pytest.raises(BadArtifactError, match="--trust"):
+        check_pt2(str(file))
+    kind, _message = kind_of(make_task(file, Runtime.TORCH))
+    assert kind is ErrorKind.BAD_ARTIFACT
+    assert not marker.exists()
+
+
+def test_the_hostile_pickle_is_a_real_one(pt2_file: Path, tmp_path: Path) -> None:
+    """Without this, the test above would pass on a file that harms nobody."""
+    marker = tmp_path / "marker"
+    file = hostile_weights(marker, pt2_file, tmp_path / "hostile.pt2")
+    measure_in_worker(make_task(file, Runtime.TORCH, is_trusted=True))
+    assert marker.exists()
+
+
+def test_the_scan_lets_an_honest_file_through(pt2_file: Path) -> None:
+    check_pt2(str(pt2_file))
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_no_protocol_hides_a_call(protocol: int, tmp_path: Path) -> None:
+    with pytest.raises(BadArtifactError):
+        check_pickle(pickle.dumps(Hostile(tmp_path), protocol=protocol), "here")
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "torch.os.system", "torch.ops.load_library", "torch.hub.load", "math.__loader__.x",
+        "torch.ops.aten.from_file.default", "torch.ops.aten.__class__.mro",
+        "_operator.methodcaller", "#my:op", "torch.ops.mine.op.default",
+        "torch.sym_not.__globals__",
+    ],
+)  # fmt: skip
+def test_a_target_that_is_no_operator_is_refused(target: str) -> None:
+    with pytest.raises(BadArtifactError):
+        check_model_json(json.dumps({"nodes": [{"target": target}]}), "here")
+
+
+@pytest.mark.parametrize("expression", ["s0", "Max(1, s0) + 2*s77//4", "8*FloorDiv(u0, 2)"])
+def test_a_size_of_symbols_is_let_through(expression: str) -> None:
+    check_model_json(json.dumps({"expr_str": expression}), "here")
+
+
+@pytest.mark.parametrize("expression", ["exec('1')", "s0.__class__", "x", "[1][0]", "lambda: 1"])
+def test_any_other_expression_is_refused(expression: str) -> None:
+    with pytest.raises(BadArtifactError):
+        check_model_json(json.dumps({"expr_str": expression}), "here")
+
+
+def test_external_data_outside_the_folder_is_not_read(onnx_file: Path, tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    secret = tmp_path / "secret"
+    secret.write_bytes(np.zeros(4 * 3 * 3 * 3, dtype=np.float32).tobytes())
+    model = onnx.load(str(onnx_file))
+    weights = model.graph.initializer[0]
+    weights.ClearField("raw_data")
+    weights.data_location = onnx.TensorProto.EXTERNAL
+    weights.external_data.add(key="location", value="../secret")
+    folder = tmp_path / "inside"
+    folder.mkdir()
+    (folder / "model.onnx").write_bytes(model.SerializeToString())
+    assert kind_of(make_task(folder / "model.onnx", Runtime.ONNX))[0] is ErrorKind.BAD_ARTIFACT
+
+
+def test_an_unknown_operator_is_unsupported(onnx_file: Path, tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    model = onnx.load(str(onnx_file))
+    model.graph.node[0].op_type = "Teleport"
+    file = tmp_path / "teleport.onnx"
+    file.write_bytes(model.SerializeToString())
+    kind, message = kind_of(make_task(file, Runtime.ONNX))
+    assert kind is ErrorKind.UNSUPPORTED
+    assert "Teleport" in message
+
+
+@pytest.mark.parametrize(
+    ("runtime", "options"),
+    [
+        (Runtime.ONNX, (("flush_denormals", True), ("spinning", False))),
+        (Runtime.TORCH, (("flush_denormals", True),)),
+    ],
+)
+def test_options_are_given_to_the_runtime_and_recorded(
+    runtime: Runtime, options: Options, task_of: MakeTask
+) -> None:
+    task = task_of(runtime)
+    seen = measure_in_worker(replace(task, execution=replace(task.execution, options=options)))
+    assert seen.status is Status.OK, seen.failure
+    assert seen.worker is not None
+    assert set(options) <= set(seen.worker.settings)
+
+
+def test_an_option_of_the_wrong_type_is_unsupported(task_of: MakeTask) -> None:
+    task = task_of(Runtime.ONNX)
+    execution = replace(task.execution, options=(("spinning", "no"),))
+    assert kind_of(replace(task, execution=execution))[0] is ErrorKind.UNSUPPORTED
+
+
+def test_compiling_without_a_compiler_says_so(
+    task_of: MakeTask, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    task = task_of(Runtime.TORCH, is_trusted=True)
+    kind, message = kind_of(replace(task, execution=replace(task.execution, mode=Mode.COMPILE)))
+    assert kind is ErrorKind.UNSUPPORTED, message
+
+
+def test_a_free_batch_is_set_to_the_task_s(onnx_file: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "in.npz", input_0=np.ones((2, 3, 16, 16), dtype=np.float32))
+    task = InferTask(
+        task_id="v",
+        artifact_path=str(onnx_file),
+        artifact_sha256=sha256(onnx_file),
+        execution=Execution(runtime=Runtime.ONNX, backend="cpu", batch=5),
+        inputs_path=str(tmp_path / "in.npz"),
+        outputs_path=str(tmp_path / "out.npz"),
+    )
+    assert infer_in_worker(task) is None
+    with np.load(tmp_path / "out.npz") as stored:
+        assert stored["output_0"].shape == (2, 4, 16, 16)
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        {"input_0": np.zeros((1, 3, 8, 8))},
+        {"input_0": np.zeros((1, 3, 16, 16)), "input_1": np.zeros(1)},
+    ],
+    ids=["shape", "count"],
+)  # fmt: skip
+def test_inputs_that_do_not_fit_are_a_failure(
+    stored: dict[str, np.ndarray], onnx_file: Path, tmp_path: Path
+) -> None:
+    np.savez(tmp_path / "in.npz", **stored)  # type: ignore[arg-type]
+    task = InferTask(
+        task_id="v",
+        artifact_path=str(onnx_file),
+        artifact_sha256=sha256(onnx_file),
+        execution=Execution(runtime=Runtime.ONNX, backend="cpu"),
+        inputs_path=str(tmp_path / "in.npz"),
+        outputs_path=str(tmp_path / "out.npz"),
+    )
+    failure = infer_in_worker(task)
+    assert failure is not None
+    assert failure.kind is ErrorKind.BAD_ARTIFACT
