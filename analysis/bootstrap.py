@@ -105,7 +105,7 @@ def permutation_p(values: Floats, draws: int, rng: np.random.Generator) -> Float
     is_exact = n_models <= MAX_MODELS_FOR_EXACT
     orders = _all_orders(n_models) if is_exact else _some_orders(n_models, draws, rng)
     hits = np.zeros_like(observed)
-    step = block_size(n_models, n_platforms)
+    step = block_size(max(n_models, n_platforms), n_platforms)
     for start in range(0, len(orders), step):
         permuted = units[orders[start : start + step]]
         hits += (np.abs(units.T @ permuted) >= least).sum(axis=0)

@@ -20,8 +20,8 @@ from analysis.panel import Measure
 from analysis.ranking import (
     MIN_MODELS,
     Floats,
+    block_size,
     kendall_matrix,
-    products,
     spearman_matrix,
 )
 
@@ -189,7 +189,14 @@ def null_draws(measure: Measure, block: Block, draws: Draws, seed: int) -> Itera
 
 def _picked(units: Iterable[Floats], block: Block) -> Floats:
     """Rho of the block's pairs in every draw, (draws, n_pairs)."""
-    return np.concatenate([products(some)[:, block.source, block.target] for some in units])
+    step = block_size(block.models.size, block.where.size)
+    rhos = [
+        np.einsum("dmp,dmp->dp", chunk[:, :, block.source], chunk[:, :, block.target])
+        for some in units
+        for chunk in (some[start : start + step] for start in range(0, some.shape[0], step))
+    ]
+    clipped: Floats = np.clip(np.concatenate(rhos), -1.0, 1.0)
+    return clipped
 
 
 def block_rng(measure: Measure, block: Block, seed: int, purpose: str) -> np.random.Generator:

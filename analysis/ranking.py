@@ -87,9 +87,9 @@ def products(units: Floats) -> Floats:
     return clipped
 
 
-def block_size(n_models: int, n_platforms: int) -> int:
-    """How many draws of such a matrix to hold at a time: 16 MB of ranks or of correlations."""
-    return max(1, 2_000_000 // max(1, n_platforms * max(n_models, n_platforms)))
+def block_size(n_rows: int, n_columns: int) -> int:
+    """How many draws of such a matrix to hold at a time: 16 MB."""
+    return max(1, 2_000_000 // max(1, n_rows * n_columns))
 
 
 def require_finite(values: Floats) -> None:
