@@ -5,20 +5,20 @@ import hashlib
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from device_agents.conditions import CpuTime, read_conditions, read_cpu_time, shares
-from device_agents.errors import AgentError, BadArtifactError
+from device_agents.errors import AgentError, BadArtifactError, UnsupportedError
 from device_agents.failures import failure_from_error, is_memory_error
 from device_agents.flags import Seen, judge
 from device_agents.inputs import make_inputs
 from device_agents.isolation import Inherited, involuntary_switches, usable_cpus
 from device_agents.memory import growth_bytes, read_memory, reset_peak
 from device_agents.runtimes.registry import create_runner
-from device_agents.runtimes.runner import LoadedModel, Runner
+from device_agents.runtimes.runner import LoadedModel, Runner, TensorSpec
 from device_agents.stability import HalfWidthRule
 from device_agents.timing import TimedRuns, WarmUp, collection_off, time_runs, warm_up
 from device_agents.types import Conditions, Measurement, MeasureTask, WorkerFacts
@@ -96,6 +96,21 @@ def check_artifact(path: str, sha256: str) -> None:
         )
 
 
+def check_batch(inputs: Sequence[TensorSpec], batch: int) -> None:
+    """Refuses a file of fixed size whose batch is not the one the row would claim.
+
+    Raises:
+        UnsupportedError: no input has this batch as its first size; for a batch of one, where
+            inputs without a batch axis are legal, only images tell.
+    """
+    first_sizes = [spec.shape[0] for spec in inputs if len(spec.shape) >= (1 if batch > 1 else 4)]
+    if (batch > 1 or first_sizes) and batch not in first_sizes:
+        raise UnsupportedError(
+            f"the file is made for other batches than {batch}: its inputs begin with {first_sizes}",
+            "export it with this batch or with a free one",
+        )
+
+
 def run_once(model: LoadedModel) -> None:
     """One inference whose failure is the artifact's.
 
@@ -159,6 +174,7 @@ def _load(runner: Runner, task: MeasureTask, enter: Stage) -> _Loaded:
     start = time.perf_counter_ns()
     model = runner.load(task.artifact_path, task.execution, is_trusted=task.is_trusted)
     load_ns = time.perf_counter_ns() - start
+    check_batch(model.inputs, task.execution.batch)
     enter("first_inference")
     model.set_inputs(make_inputs(model.inputs, task.seed))
     start = time.perf_counter_ns()

@@ -45,9 +45,14 @@ _TARGET = re.compile(
 _SYMBOL = re.compile(
     r"[suzf]\d+|Max|Min|Mod|PythonMod|FloorDiv|CleanDiv|CeilDiv|ModularIndexing|Where|Eq|Ne|And|Or|"
     r"Not|True|False|CeilToInt|FloorToInt|IntTrueDiv|FloatTrueDiv|TruncToInt|ToFloat|Pow|"
-    r"PowByNatural|Identity|int_oo|e\d+",
+    r"PowByNatural|Identity|int_oo|e\d+|Integer|Rational|Add|Mul|Equality|Unequality|LessThan|"
+    r"StrictLessThan|GreaterThan|StrictGreaterThan",
     re.ASCII,
 )
+_DECLARED = re.compile(
+    r"Symbol\('([suzf]\d+)'(?:, (?:positive|nonnegative|integer|real)=(?:True|False))*\)", re.ASCII
+)
+"""A symbol with its assumptions, as sympy's `srepr` writes it."""
 _EXPRESSION = re.compile(r"[\w\s+\-*/%(),<>=.]*", re.ASCII)
 _WORD = re.compile(r"[\w.\-+: ]*", re.ASCII)
 _FREE_TEXT = frozenset({"metadata", "guards_code", "in_spec", "out_spec"})
@@ -184,6 +189,7 @@ def _check_text(text: str, key: str, where: str) -> None:
     if key == "target":
         is_known = _TARGET.fullmatch(text) is not None
     elif key == "expr_str" or not _WORD.fullmatch(text):
+        text = _DECLARED.sub(r"\1", text)
         words = re.findall(r"[A-Za-z_]\w*", text, re.ASCII)
         is_known = _EXPRESSION.fullmatch(text) is not None
         is_known = is_known and all(_SYMBOL.fullmatch(word) for word in words)

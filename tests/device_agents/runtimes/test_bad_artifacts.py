@@ -210,12 +210,22 @@ def test_a_target_that_is_no_operator_is_refused(target: str) -> None:
         check_model_json(json.dumps({"nodes": [{"target": target}]}), "here")
 
 
-@pytest.mark.parametrize("expression", ["s0", "Max(1, s0) + 2*s77//4", "8*FloorDiv(u0, 2)"])
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "s0",
+        "Symbol('s77', positive=True, integer=True)",
+        "Max(1, s0) + 2*s77//4",
+        "8*FloorDiv(u0, 2)",
+    ],
+)
 def test_a_size_of_symbols_is_let_through(expression: str) -> None:
     check_model_json(json.dumps({"expr_str": expression}), "here")
 
 
-@pytest.mark.parametrize("expression", ["exec('1')", "s0.__class__", "x", "[1][0]", "lambda: 1"])
+@pytest.mark.parametrize(
+    "expression", ["exec('1')", "s0.__class__", "x", "Symbol('x')", "[1][0]", "lambda: 1"]
+)
 def test_any_other_expression_is_refused(expression: str) -> None:
     with pytest.raises(BadArtifactError):
         check_model_json(json.dumps({"expr_str": expression}), "here")
@@ -262,6 +272,16 @@ def test_options_are_given_to_the_runtime_and_recorded(
     assert seen.status is Status.OK, seen.failure
     assert seen.worker is not None
     assert set(options) <= set(seen.worker.settings)
+
+
+@pytest.mark.parametrize("runtime", [Runtime.TORCH, Runtime.TFLITE])
+def test_a_file_of_another_batch_is_not_measured_under_a_false_name(
+    runtime: Runtime, task_of: MakeTask
+) -> None:
+    task = task_of(runtime)
+    kind, message = kind_of(replace(task, execution=replace(task.execution, batch=2)))
+    assert kind is ErrorKind.UNSUPPORTED
+    assert "batch" in message
 
 
 def test_an_option_of_the_wrong_type_is_unsupported(task_of: MakeTask) -> None:
