@@ -24,7 +24,7 @@ from typing import Any
 
 from models.cards import card_sha256, file_sha256, weights_id
 from models.errors import ExportError
-from models.export.messages import cost_from_fields
+from models.export.messages import cost_of
 from models.export.request import disk_full_error
 from models.primer import primer_request
 from models.types import Artifact, ExportRequest, Format, Source, StagedExport
@@ -166,7 +166,7 @@ class ArtifactCache:
                 sha256=fields["sha256"],
                 size_bytes=fields["size_bytes"],
                 format=Format(fields["format"]),
-                cost=cost_from_fields(fields["cost"]),
+                cost=cost_of(**fields["cost"]),
                 versions=tuple((name, version) for name, version in fields["versions"]),
                 max_relative_error=fields["max_relative_error"],
                 is_trusted=fields["is_trusted"],

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from models.errors import CardError
+from models.file_formats import FORMATS_OF_SUFFIX
 from models.names import nearest
 from models.types import (
     RUNTIME_OF_FORMAT,
@@ -23,15 +24,6 @@ from models.types import (
 )
 
 ZOO_PATH = Path(__file__).with_name("zoo.toml")
-
-FORMATS_OF_SUFFIX: Mapping[str, Format] = {
-    ".onnx": Format.ONNX,
-    ".pt2": Format.PT2,
-    ".tflite": Format.TFLITE,
-    ".keras": Format.TFLITE,
-    ".h5": Format.TFLITE,
-}
-"""A user's file runs in its own runtime only; Keras goes through TensorFlow's converter."""
 
 _CHUNK_BYTES = 1 << 20
 _WHERE_NOT_WHAT = ("import_folder",)

@@ -144,8 +144,7 @@ class StagedExport:
         path: self-contained file in the staging folder.
         versions: of everything that had a part in the export, (name, version), sorted.
         inputs_path: `.npz` of seeded inputs, `input_0` of shape (n_cases, 3, height, width);
-            n_cases is 16, or the batch where that is larger: always a multiple of the batch
-            when the batch is a power of two.
+            n_cases is 16, or the next multiple of the batch.
         reference_path: `.npz` of the PyTorch outputs, `output_0`, ... of shape (n_cases, ...).
             Both are `None` when there is no PyTorch original to compare with (a user's file).
     """

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from models.errors import CardError
+from models.file_formats import FORMATS_OF_SUFFIX
 from models.names import nearest
 from models.types import Family, ModelCard, Source
 
@@ -61,7 +62,17 @@ def load_user_card(path: Path) -> ModelCard:
         card = UserCard.model_validate({"name": path.stem, **table})
     except ValidationError as error:
         raise _card_error(path, error) from error
-    return _to_model_card(card, path)
+    model_card = _to_model_card(card, path)
+    if card.source is Source.FILE and not _has_known_format(Path(model_card.entry)):
+        raise CardError(
+            f"{path}: {model_card.entry} is of no format that fleetrank measures",
+            f"give a file ending in {', '.join(FORMATS_OF_SUFFIX)}, or a SavedModel folder",
+        )
+    return model_card
+
+
+def _has_known_format(entry: Path) -> bool:
+    return entry.suffix.lower() in FORMATS_OF_SUFFIX or entry.is_dir()
 
 
 def _to_model_card(card: UserCard, path: Path) -> ModelCard:

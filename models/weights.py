@@ -87,7 +87,7 @@ def calibrate(network: "torch.nn.Module", images: "torch.Tensor") -> None:
     with torch.no_grad():
         _wake_silent_scales(network)
         _fit_normalisation(network, images)
-        std = float(_first_tensor(network(images)).std())
+        std = float(_first_tensor(network(images[:4])).std())
         last = _last_linear_map(network, images[:1])
         for parameter in () if last is None or std == 0 else last.parameters(recurse=False):
             parameter.mul_(OUTPUT_STD / std)

@@ -37,12 +37,11 @@ def request_from_json(text: str) -> ExportRequest:
     return ExportRequest(card=ModelCard(**card), weights=Weights(**weights), **fields)
 
 
-def cost_from_fields(fields: dict[str, Any]) -> Cost:
-    """From the JSON form of a cost."""
-    method = fields["method"]
+def cost_of(*, macs: int | None, parameters: int | None, method: str | None) -> Cost:
+    """A cost from the fields of its JSON form."""
     return Cost(
-        macs=fields["macs"],
-        parameters=fields["parameters"],
+        macs=macs,
+        parameters=parameters,
         method=None if method is None else FlopsMethod(method),
     )
 
@@ -74,7 +73,7 @@ def staged_from_json(text: str) -> StagedExport:
     return StagedExport(
         path=Path(fields["path"]),
         format=Format(fields["format"]),
-        cost=cost_from_fields(fields["cost"]),
+        cost=cost_of(**fields["cost"]),
         versions=tuple((name, version) for name, version in fields["versions"]),
         inputs_path=inputs_path,
         reference_path=reference_path,

@@ -1,6 +1,7 @@
 """From a card to a file still to be verified: build, count, run the original, export."""
 
 import logging
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,8 @@ def export_network(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -
     libraries = exporter.libraries + _SOURCE_LIBRARY.get(card.source, ())
     versions = library_versions(libraries, exporter.extra)
     network = network_with_weights(card, request.weights, is_trusted=is_trusted)
-    images = seeded_images(max(CASES, request.batch), card.input_size or 224)
+    cases = request.batch * math.ceil(CASES / request.batch)
+    images = seeded_images(cases, card.input_size or 224)
     cost = _counted_cost(network, images[:1])
     inputs_path, reference_path = _write_reference(network, images, request.batch, out_dir)
     path = out_dir / f"model.{request.format}"

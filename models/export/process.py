@@ -111,7 +111,7 @@ def _read(
     answer.seek(0)
     text = answer.read().decode(errors="replace")
     if exit_code == 0:
-        with contextlib.suppress(ValueError, KeyError):
+        with contextlib.suppress(ValueError, KeyError, TypeError):
             return staged_from_json(text)
     log.seek(0)
     last_words = log.read().decode(errors="replace").strip()[-_LAST_WORDS:]
