@@ -106,7 +106,7 @@ def export(
         is_trusted=trust,
     )
     with listening(switch):
-        exports = build_artifacts(requests, tools)
+        exports = build_artifacts(requests, (), tools)
     for request, failure in exports.failures.items():
         # The reason has been told while exporting.
         print(f"  {request.card.name} as {request.format} -> {failure.remedy}", file=sys.stderr)
