@@ -152,7 +152,7 @@ def huge_onnx(tmp_path: Path) -> Path:
     shape = numpy_helper.from_array(np.array([2, 1024, 1024, 1024], dtype=np.int64), "shape")
     ends = [
         helper.make_tensor_value_info("x", TensorProto.FLOAT, [1]),
-        helper.make_tensor_value_info("y", TensorProto.FLOAT, None),
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 1024, 1024, 1024]),
     ]
     node = helper.make_node("Expand", ["x", "shape"], ["y"])
     return save_onnx(tmp_path / "huge.onnx", [node], ends[:1], ends[1:], [shape])

@@ -14,6 +14,11 @@ import pytest
 MODES = ["--inline", pytest.param("", marks=pytest.mark.ray)]
 
 
+RAY_AGENTS = {"ray::DashboardAgent", "ray::RuntimeEnvAgent"}
+"""Idle helpers of a raylet: when that is killed they tell a server which is gone, too, and end 60 s
+later (a constant of Ray 2.60); they hold no device and no worker."""
+
+
 def start(folder, mode: str, command: str = "run") -> subprocess.Popen:
     arguments = ["sweep", command, *(["t"] if command == "run" else []), "--progress", "jsonl"]
     return folder.start(*arguments, *([mode] if mode else []))
@@ -44,7 +49,11 @@ def test_kill_9_of_the_driver_then_resume_gives_the_same_set(folder, mode: str) 
     folder.write_spec(["m0", "m1", "m2", "m3"], ["sim-a"], repeats=5)
     process = start(folder, mode)
     wait_for_repeats(process, 6)
-    family = psutil.Process(process.pid).children(recursive=True)
+    family = [
+        child
+        for child in psutil.Process(process.pid).children(recursive=True)
+        if child.name() not in RAY_AGENTS
+    ]
     os.kill(process.pid, signal.SIGKILL)
     ended(process)
     assert psutil.wait_procs(family, timeout=20)[1] == [], "processes outlive their driver"
@@ -113,6 +122,7 @@ def test_a_reader_that_goes_away_does_not_end_the_sweep(folder) -> None:
     wait_for_repeats(process, 1)
     process.stdout.close()
     process.wait(timeout=60)
+    process.stderr.close()
     assert len(folder.rows()) == 6
     assert folder.record()["state"] == "finished"
 

@@ -1,0 +1,141 @@
+"""What people and programs are shown while a sweep runs."""
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from orchestrator.progress.console import LiveConsole, View, render, updated
+from orchestrator.progress.events import (
+    Event,
+    ExportFinished,
+    ExportStarted,
+    Notice,
+    RepeatFinished,
+    RepeatStarted,
+    SweepFinished,
+    SweepStarted,
+)
+from orchestrator.progress.json_lines import JsonLines
+from orchestrator.progress.plain import PlainLines
+from orchestrator.progress.publisher import Publisher
+from orchestrator.progress.wording import duration
+
+STARTED = SweepStarted(
+    sweep_id="s-1", n_cells=2, n_repeats=4, n_done=1, n_skipped=0, estimate_s=60.0
+)
+BEGUN = RepeatStarted(device="box", label="resnet18 on box", repeat=0, attempt=0)
+FINISHED = SweepFinished(
+    sweep_id="s-1", n_ok=3, n_failed=1, n_left=0, seconds=61.0, is_interrupted=False
+)
+
+
+def ended(error: str | None = None, *, will_retry: bool = False) -> RepeatFinished:
+    return RepeatFinished(
+        device="box",
+        label="resnet18 on box",
+        repeat=0,
+        attempt=0,
+        latency_p50_ns=None if error else 12_345_678.0,
+        flags=("drift",),
+        error=error,
+        will_retry=will_retry,
+    )
+
+
+HAPPENED: list[Event] = [
+    STARTED,
+    ExportStarted(model="resnet18", format="onnx"),
+    ExportFinished(model="resnet18", format="onnx", seconds=2.0, is_cached=False, error=None),
+    BEGUN,
+    ended("lost\x1b[2J\nforged line", will_retry=True),
+    BEGUN,
+    ended(),
+    Notice(level="warning", message="the disk is nearly full"),
+    FINISHED,
+]
+
+
+def test_a_failing_subscriber_is_left_out_and_the_others_go_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    seen: list[Event] = []
+
+    def fail(event: Event) -> None:
+        raise BrokenPipeError
+
+    publish = Publisher([fail, seen.append])
+    for event in HAPPENED:
+        publish(event)
+    assert seen == HAPPENED
+    assert len(caplog.records) == 1
+
+
+def test_json_lines_carry_every_field() -> None:
+    stream = io.StringIO()
+    for event in HAPPENED:
+        JsonLines(stream)(event)
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [line["event"] for line in lines] == [type(event).__name__ for event in HAPPENED]
+    assert lines[6]["latency_p50_ns"] == 12_345_678.0
+    assert lines[6]["flags"] == ["drift"]
+
+
+def test_plain_lines_count_repeats_and_not_attempts() -> None:
+    stream = io.StringIO()
+    plain = PlainLines(stream)
+    for event in HAPPENED:
+        plain(event)
+    text = stream.getvalue()
+    assert "[1/4] failed" in text
+    assert "[2/4]   12.3 ms  resnet18 on box, repeat 1 [drift]" in text
+    assert "3 measured, 1 failed, 0 left" in text
+
+
+def test_a_message_from_a_device_cannot_move_the_cursor_or_forge_a_line() -> None:
+    stream = io.StringIO()
+    PlainLines(stream)(ended("lost\x1b[2J\nforged line"))
+    assert "\x1b" not in stream.getvalue()
+    assert len(stream.getvalue().splitlines()) == 1
+
+
+def test_the_view_counts_and_estimates_what_is_left() -> None:
+    view = View()
+    for second, event in enumerate([STARTED, BEGUN, ended(), BEGUN, ended("lost")]):
+        view = updated(view, event, float(second))
+    assert (view.n_done, view.n_failed) == (1, 1)
+    # Two repeats in ten seconds, one of four is left.
+    assert view.eta_s(11.0) == pytest.approx(5.0)
+    assert dict(view.devices)["box"].running is None
+    assert View().eta_s(5.0) is None
+
+
+def test_the_table_shows_what_runs_and_hides_most_of_a_fleet() -> None:
+    view = updated(View(), STARTED, 0.0)
+    for number in range(50):
+        begun = RepeatStarted(device=f"d{number}", label="m", repeat=0, attempt=0)
+        view = updated(view, begun, 1.0)
+    stream = io.StringIO()
+    Console(file=stream, width=100).print(render(view, 2.0))
+    assert "and 30 more devices" in stream.getvalue()
+    assert "1 of 4 repeats done" in stream.getvalue()
+
+
+def test_the_live_console_keeps_failures_and_gives_the_terminal_back() -> None:
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=120)
+    live = LiveConsole(console)
+    for event in HAPPENED:
+        live(event)
+    assert "failed: resnet18 on box" in stream.getvalue()
+    assert "\x1b[?25h" in stream.getvalue(), "the cursor is shown again"
+    live.close()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.4, "0 s"), (59.6, "1 min 00 s"), (185.0, "3 min 05 s"), (7800.0, "2 h 10 min")],
+)
+def test_durations_read_as_people_say_them(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
