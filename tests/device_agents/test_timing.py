@@ -102,7 +102,12 @@ def test_the_loop_costs_less_than_a_microsecond_per_run() -> None:
         return (time.process_time_ns() - start) / 10_000
 
     # CPU time and the least of several: a busy machine only adds to what the loop itself costs.
-    assert min(once() for _ in range(20)) < 1_000
+    # With the collector off before, its one collection, which is no part of a run, is left out.
+    gc.disable()
+    try:
+        assert min(once() for _ in range(20)) < 1_000
+    finally:
+        gc.enable()
 
 
 def policy(**changes: float) -> MeasurePolicy:
