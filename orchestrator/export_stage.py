@@ -2,6 +2,7 @@
 
 import os
 import queue
+import shutil
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -179,18 +180,23 @@ def _export(request: ExportRequest, tools: ExportTools) -> _Result:
     tools.emit(ExportStarted(model=request.card.name, format=request.format))
     # The primer is our own code under the name of an entry point.
     is_primer = request == primer_request(request.format)
-    staged = export_in_child(
-        request,
-        tools.cache.staging_dir(request),
-        timeout_s=_TIMEOUT_S,
-        # More than the machine has would only make it swap until the time limit.
-        memory_limit_bytes=psutil.virtual_memory().total,
-        is_trusted=tools.is_trusted or is_primer,
-    )
-    verdict = _verify(request, staged, tools)
-    if isinstance(verdict, Failure):
-        return verdict
-    return tools.cache.commit(request, staged, verdict)
+    out_dir = tools.cache.staging_dir(request)
+    try:
+        staged = export_in_child(
+            request,
+            out_dir,
+            timeout_s=_TIMEOUT_S,
+            # More than the machine has would only make it swap until the time limit.
+            memory_limit_bytes=psutil.virtual_memory().total,
+            is_trusted=tools.is_trusted or is_primer,
+        )
+        verdict = _verify(request, staged, tools)
+        if isinstance(verdict, Failure):
+            return verdict
+        return tools.cache.commit(request, staged, verdict)
+    finally:
+        # What failed is of no use, and a full disk wants it gone.
+        shutil.rmtree(out_dir, ignore_errors=True)
 
 
 def _verify(
