@@ -154,8 +154,10 @@ class _Session:
                 if tally.n_finished < count_repeats(self._setup.plan):
                     self._measure(journal, tally)
                 self._store.publish(self._sweep_id)
-            except BaseException:
-                self._close_record("failed", tally)
+            except BaseException as error:
+                # Ctrl-C while Ray starts or ends, when nobody listens for it yet or any more.
+                is_interrupt = isinstance(error, KeyboardInterrupt)
+                self._close_record("interrupted" if is_interrupt else "failed", tally)
                 raise
             outcome = self._outcome(tally)
             self._close_record("interrupted" if outcome.is_interrupted else "finished", tally)

@@ -1,7 +1,7 @@
 """From a specification to what a sweep needs: the plan, the devices, and a record to resume by."""
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -148,9 +148,3 @@ def _options(device: DeviceFile) -> Options:
 def count_repeats(plan: Plan) -> int:
     """How many repeats a plan has."""
     return len(plan.cells) * plan.repeats
-
-
-def distinct_requests(plan: Plan) -> Sequence[tuple[str, str]]:
-    """(model, format) of every file the plan needs, for people."""
-    requests = dict.fromkeys(cell.export for cell in plan.cells)
-    return [(request.card.name, request.format.value) for request in requests]
