@@ -22,7 +22,6 @@ from pathlib import Path
 from random import Random
 
 import numpy as np
-from models.cache import ArtifactCache
 from scipy.stats import quantile_test
 
 from device_agents.inputs import make_inputs
@@ -32,6 +31,7 @@ from device_agents.stability import HalfWidthRule
 from device_agents.timing import time_runs
 from device_agents.types import Execution, MeasurePolicy, MeasureTask
 from device_agents.vocabulary import Runtime
+from models.cache import ArtifactCache
 from models.cards import load_cards
 from models.types import ExportRequest, Format, Weights
 

@@ -50,8 +50,8 @@ def _answer(task: MeasureTask | InferTask, inherited: Inherited) -> Measurement 
         limit_memory(task.memory_limit_bytes)
         pin(task.execution.affinity)
         # Only now: NumPy and the runtimes size their thread pools when they are imported.
-        from device_agents.inferring import infer  # noqa: PLC0415
-        from device_agents.measuring import measure  # noqa: PLC0415
+        from device_agents.inferring import infer
+        from device_agents.measuring import measure
     except (OSError, ValueError, ImportError, MemoryError) as error:
         failure = failure_from_error(error, "start")
         if isinstance(task, InferTask):

@@ -46,7 +46,7 @@ def load_cards(folder: Path | None) -> dict[str, ModelCard]:
     if folder is None or not folder.is_dir():
         return cards
     # Imported here: needs pydantic, which a bare GPU host that only exports lacks.
-    from models.user_cards import load_user_card  # noqa: PLC0415
+    from models.user_cards import load_user_card
 
     for path in sorted(folder.glob("*.toml")):
         card = load_user_card(path)

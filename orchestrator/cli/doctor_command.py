@@ -17,9 +17,9 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check runtimes, exporters, disk, cores, governor, load, niceness, Ray, adb and GPU."""
-    from orchestrator.doctor.device_checks import check_devices  # noqa: PLC0415 - starts fast
-    from orchestrator.doctor.host_checks import check_host  # noqa: PLC0415
-    from orchestrator.doctor.software_checks import check_software  # noqa: PLC0415
+    from orchestrator.doctor.device_checks import check_devices
+    from orchestrator.doctor.host_checks import check_host
+    from orchestrator.doctor.software_checks import check_software
 
     findings = [*check_host(current().workspace.root), *check_software(), *check_devices()]
     if as_json:

@@ -51,13 +51,13 @@ def query(
 
 
 def _print_columns(form: QueryFormat) -> None:
-    from analysis.sql_views import described_views  # noqa: PLC0415 - starts fast
+    from analysis.sql_views import described_views
 
     _print_rows([asdict(column) for column in described_views()], form)
 
 
 def _print_answer(sql: str, form: QueryFormat, timeout_s: float, max_rows: int) -> None:
-    from analysis.query import run_query  # noqa: PLC0415 - starts fast
+    from analysis.query import run_query
 
     results = current().workspace.results
     # One row more than is printed tells whether there are more.
@@ -75,8 +75,8 @@ def _print_rows(rows: list[dict[str, object]], form: QueryFormat) -> None:
 
 
 def _print_csv(rows: list[dict[str, object]]) -> None:
-    import csv  # noqa: PLC0415 - starts fast
-    import json  # noqa: PLC0415
+    import csv
+    import json
 
     if not rows:
         return

@@ -56,7 +56,7 @@ def build(
             f"the page needs {', '.join(missing)}, which is not installed",
             "pip install 'fleetrank[report]'",
         )
-    from analysis.report.page import build_report  # noqa: PLC0415 - starts fast
+    from analysis.report.page import build_report
 
     workspace = current().workspace
     path = out or workspace.root / _PAGE
@@ -87,9 +87,9 @@ def show(
     seed: Seed = 0,
 ) -> None:
     """Print one table: a person's, a program's, or ready for a paper."""
-    from analysis.formats import render  # noqa: PLC0415 - starts fast
-    from analysis.load import load_measurements  # noqa: PLC0415
-    from analysis.tables import Selection, make_table  # noqa: PLC0415
+    from analysis.formats import render
+    from analysis.load import load_measurements
+    from analysis.tables import Selection, make_table
 
     _check_words(
         {
@@ -125,7 +125,7 @@ def _origins(include_simulated: bool) -> tuple[str, ...]:
 
 def _check_words(given: dict[str, str | None]) -> None:
     """A misspelt word would select nothing and blame the results."""
-    from analysis.columns import FAMILIES, PRECISIONS, RUNTIMES, TIERS  # noqa: PLC0415 - starts fast
+    from analysis.columns import FAMILIES, PRECISIONS, RUNTIMES, TIERS
 
     known = {
         "--source-tier": TIERS,

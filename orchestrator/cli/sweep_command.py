@@ -59,8 +59,8 @@ def schema() -> None:
 @app.command()
 def plan(spec: SpecPath, only: Only = None, as_json: AsJson = False) -> None:
     """Show cells, files to build and the time it would take; do nothing."""
-    from orchestrator.cli.sweep_plan_text import print_plan  # noqa: PLC0415 - starts fast
-    from orchestrator.sweep_setup import plan_sweep, read_spec  # noqa: PLC0415
+    from orchestrator.cli.sweep_plan_text import print_plan
+    from orchestrator.sweep_setup import plan_sweep, read_spec
 
     workspace = current().workspace
     specification, _path = read_spec(workspace, spec)
@@ -76,7 +76,7 @@ def run(
     progress: Display = Progress.AUTO,
 ) -> None:
     """Export, verify, measure and store everything the file names."""
-    from orchestrator.sweep_run import RunOptions, run_sweep  # noqa: PLC0415 - starts fast
+    from orchestrator.sweep_run import RunOptions, run_sweep
 
     with _display(progress) as subscribers:
         options = RunOptions(is_inline=inline, is_trusted=trust, subscribers=subscribers)
@@ -92,7 +92,7 @@ def resume(
     progress: Display = Progress.AUTO,
 ) -> None:
     """Measure what a sweep has left; nothing finished is measured again."""
-    from orchestrator.sweep_run import RunOptions, resume_sweep  # noqa: PLC0415 - starts fast
+    from orchestrator.sweep_run import RunOptions, resume_sweep
 
     with _display(progress) as subscribers:
         options = RunOptions(is_inline=inline, is_trusted=trust, subscribers=subscribers)
@@ -103,8 +103,8 @@ def resume(
 @app.command()
 def status(sweep_id: SweepId = None, as_json: AsJson = False) -> None:
     """Say how far a sweep is, from any terminal, while it runs or later."""
-    from orchestrator.store.results import ResultStore  # noqa: PLC0415 - starts fast
-    from orchestrator.sweep_status import read_status  # noqa: PLC0415
+    from orchestrator.store.results import ResultStore
+    from orchestrator.sweep_status import read_status
 
     store = ResultStore(current().workspace.results)
     found = read_status(store, sweep_id or store.newest_sweep())
@@ -131,11 +131,11 @@ def status(sweep_id: SweepId = None, as_json: AsJson = False) -> None:
 @contextmanager
 def _display(progress: Progress) -> Iterator[list[Subscriber]]:
     """The subscribers of a way of showing progress; the terminal is given back at the end."""
-    from rich.console import Console  # noqa: PLC0415 - starts fast
+    from rich.console import Console
 
-    from orchestrator.progress.console import LiveConsole  # noqa: PLC0415
-    from orchestrator.progress.json_lines import JsonLines  # noqa: PLC0415
-    from orchestrator.progress.plain import PlainLines  # noqa: PLC0415
+    from orchestrator.progress.console import LiveConsole
+    from orchestrator.progress.json_lines import JsonLines
+    from orchestrator.progress.plain import PlainLines
 
     if progress is Progress.NONE:
         yield []

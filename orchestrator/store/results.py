@@ -113,13 +113,13 @@ class ResultStore:
             StoreError: the disk is full (the journal still has everything), or a row is damaged.
         """
         # Polars takes 0.2 s to import, which status and help need not wait for.
-        from orchestrator.store.parts import publish_parts  # noqa: PLC0415
+        from orchestrator.store.parts import publish_parts
 
         return publish_parts(self.parts_folder(sweep_id), self.open_journal(sweep_id).rows())
 
     def compact(self, sweep_id: str) -> int:
         """Merges a sweep's parts into one and returns how many there were."""
-        from orchestrator.store.parts import compact_parts  # noqa: PLC0415 - as in publish
+        from orchestrator.store.parts import compact_parts
 
         return compact_parts(self.parts_folder(sweep_id))
 
@@ -141,7 +141,7 @@ class ResultStore:
 
     def history(self) -> dict[str, float]:
         """Seconds one good repeat took on average, by cell key, over all sweeps."""
-        from orchestrator.store.parts import repeat_seconds  # noqa: PLC0415 - as in publish
+        from orchestrator.store.parts import repeat_seconds
 
         try:
             return repeat_seconds([self.parts_folder(sweep_id) for sweep_id in self.sweep_ids()])

@@ -85,7 +85,7 @@ def output_std_without_denormals(network: torch.nn.Module, images: torch.Tensor)
 
 def test_torchvision_accuracies_are_those_of_the_weights_themselves() -> None:
     import_torchvision()
-    from torchvision.models import get_model_weights  # noqa: PLC0415 - must come after
+    from torchvision.models import get_model_weights
 
     for card in load_zoo().values():
         if card.source is Source.TORCHVISION:
@@ -95,7 +95,7 @@ def test_torchvision_accuracies_are_those_of_the_weights_themselves() -> None:
 
 def test_timm_weights_tags_exist() -> None:
     import_torchvision()
-    import timm  # noqa: PLC0415 - must come after
+    import timm
 
     for card in load_zoo().values():
         if card.source is Source.TIMM:

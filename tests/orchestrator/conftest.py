@@ -131,8 +131,8 @@ def new_cell() -> Callable[[ModelCard], Cell]:
 @pytest.fixture(scope="session")
 def onnx_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A 3 x 3 convolution over 16 x 16 pixels: exported, verified and measured in no time."""
-    import onnx  # noqa: PLC0415 - most tests need none
-    from onnx import TensorProto, helper, numpy_helper  # noqa: PLC0415
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
 
     weights = np.random.default_rng(0).standard_normal((4, 3, 3, 3), dtype=np.float32)
     graph = helper.make_graph(

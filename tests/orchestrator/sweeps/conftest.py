@@ -126,7 +126,7 @@ def parse_events() -> Callable[[str], list[dict[str, object]]]:
 
 
 def save_onnx(path: Path, nodes: list, inputs: list, outputs: list, values: list) -> Path:
-    import onnx  # noqa: PLC0415 - most tests need none
+    import onnx
 
     graph = onnx.helper.make_graph(nodes, "g", inputs, outputs, values)
     opsets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("nowhere", 1)]
@@ -137,7 +137,7 @@ def save_onnx(path: Path, nodes: list, inputs: list, outputs: list, values: list
 @pytest.fixture
 def foreign_onnx(tmp_path: Path) -> Path:
     """Uses an operator that nobody has."""
-    from onnx import TensorProto, helper  # noqa: PLC0415
+    from onnx import TensorProto, helper
 
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "xy"]
     node = helper.make_node("Teleport", ["x"], ["y"], domain="nowhere")
@@ -147,7 +147,7 @@ def foreign_onnx(tmp_path: Path) -> Path:
 @pytest.fixture
 def huge_onnx(tmp_path: Path) -> Path:
     """Needs 8 GB for its one output."""
-    from onnx import TensorProto, helper, numpy_helper  # noqa: PLC0415
+    from onnx import TensorProto, helper, numpy_helper
 
     shape = numpy_helper.from_array(np.array([2, 1024, 1024, 1024], dtype=np.int64), "shape")
     ends = [
@@ -161,7 +161,7 @@ def huge_onnx(tmp_path: Path) -> Path:
 @pytest.fixture
 def looping_onnx(tmp_path: Path) -> Path:
     """Returns after 2^62 rounds of a loop."""
-    from onnx import TensorProto, helper, numpy_helper  # noqa: PLC0415
+    from onnx import TensorProto, helper, numpy_helper
 
     def end(name: str, kind: int, shape: list[int]):
         return helper.make_tensor_value_info(name, kind, shape)
