@@ -5,6 +5,8 @@ import polars as pl
 _PARTS = (
     "device", "runtime", "backend", "mode", "precision", "batch", "threads", "affinity", "options",
 )  # fmt: skip
+_FOLLOWS = {"backend": "runtime", "affinity": "threads"}
+"""Left out where the second tells the first: the usual delegate, the first cores."""
 _TIER_ORDER = {"gpu": 0, "cpu": 1, "edge": 2}
 """From the devices a laboratory owns to those that are shipped to."""
 
@@ -18,7 +20,7 @@ def platform_labels(cells: pl.DataFrame) -> dict[str, str]:
         pl.col("tier").replace_strict(_TIER_ORDER, default=len(_TIER_ORDER)), *_PARTS
     )
     varying = [
-        name for name in _PARTS if name == "runtime" or platforms[name].n_unique() > 1
+        name for name in _PARTS if name == "runtime" or _tells_something(platforms, name)
     ]  # fmt: skip
     labels = {
         str(row["platform_key"]): " · ".join(
@@ -63,6 +65,13 @@ def models_by_latency(cells: pl.DataFrame) -> list[str]:
         .sort("log_ratio", "model")
     )
     return [str(name) for name in ordered["model"]]
+
+
+def _tells_something(platforms: pl.DataFrame, name: str) -> bool:
+    owner = _FOLLOWS.get(name)
+    n_owners = 1 if owner is None else platforms[owner].n_unique()
+    names = [name] if owner is None else [owner, name]
+    return platforms.select(names).n_unique() > n_owners
 
 
 def _part(name: str, value: object) -> str:

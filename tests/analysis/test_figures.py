@@ -48,6 +48,20 @@ def test_one_device_is_named_by_runtime_and_threads(tmp_path: Path) -> None:
     assert list(labels.values()) == ["onnx · 1 thread", "onnx · 2 threads"]
 
 
+def test_cores_are_named_only_where_the_threads_do_not_tell_them(tmp_path: Path) -> None:
+    places = [replace(PLACES[0], threads=threads) for threads in (1, 2)]
+    cells = _cells(tmp_path, list(NETS[:2]), places)
+    told = cells.with_columns(
+        affinity=pl.when(pl.col("threads") == 1).then(pl.lit("0")).otherwise(pl.lit("0,1"))
+    )
+    assert list(platform_labels(told).values()) == ["onnx · 1 thread", "onnx · 2 threads"]
+    other = told.with_columns(
+        affinity=pl.lit("1"), platform_key=pl.concat_str("platform_key", pl.lit("/other"))
+    )
+    labels = platform_labels(pl.concat([told, other])).values()
+    assert "onnx · 1 thread · CPUs 0" in labels
+
+
 def test_a_few_of_many_platforms_are_an_equal_share_of_each_tier(tmp_path: Path) -> None:
     places = [Place(device=f"phone-{n}", tier="edge", runtime="onnx", gflops=9) for n in range(20)]
     places += [Place(device=f"gpu-{n}", tier="gpu", runtime="onnx", gflops=900) for n in range(3)]
