@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 export RAY_worker_niceness := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup sweep test check bench docs clean
+.PHONY: help setup sweep test check bench clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -33,6 +33,7 @@ check: setup ## format, lint, types and the layers between packages
 	$(BIN)/lint-imports
 
 bench: setup ## compare fleetrank with what a user would use instead, as ratios
+	$(BIN)/python benchmarks/report.py
 	$(BIN)/python benchmarks/fidelity.py
 
 clean: ## remove what was built and measured, .venv included
