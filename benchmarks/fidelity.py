@@ -6,7 +6,7 @@ the block medians F/A, and A/B, which is what chance does to a ratio. For TFLite
 `litert-benchmark` alternate with fleetrank's workers. Printed: the median of 20 ratios with its
 95 % interval by order statistics, and the loop's own time per run with an empty step.
 
-Run on a quiet host: `make bench`. Takes about ten minutes. Exported models are taken from the
+Run on a quiet host: `make bench`. Takes about six minutes. Exported models are taken from the
 artifact cache of this workspace, or made.
 """
 
@@ -39,8 +39,8 @@ MODELS = ("mobilenet_v2", "squeezenet1_1", "resnet18", "deit_tiny")
 RUNTIMES = {"onnx": "onnx", "torch": "pt2", "tflite": "tflite"}
 PAIRS = 20
 TOOL_PAIRS = 6
-BLOCK_S = 0.4
-"""Some 10 runs of the slowest model, yet both blocks of a pair see the same load."""
+BLOCK_S = 0.2
+"""Some 8 runs of the slowest model, yet both blocks of a pair see the same load."""
 EMPTY_RUNS = 200_000
 TOLERANCE = 0.03
 
