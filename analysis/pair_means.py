@@ -115,7 +115,8 @@ def _interval(
         values = measure.values[np.ix_(part.models, part.columns)]
         mine = counts[:, np.searchsorted(union, part.models)]
         total += _mean_rho(resampled_units(values, mine), part, weights)
-    low, high = percentile_interval(total)
+    # A mean of correlations of 1 may lie above it by rounding.
+    low, high = np.clip(percentile_interval(total), -1.0, 1.0)
     return float(low), float(high)
 
 
