@@ -167,6 +167,7 @@ _WORKER = (
     _column("runtime_version", _STR, "version of the runtime library"),
     _column("python_version", _STR, "of the worker"),
     _column("runtime_settings", _STR, "JSON object of what the runtime was really given"),
+    _column("worker_affinity", _STR, "CPUs the worker could use while timing, '0,1'"),
     _column("niceness", _INT, "of the worker"),
     _column("oom_score_adj", _INT, "of the worker"),
     _column("omp_num_threads", _STR, "OMP_NUM_THREADS the worker saw"),

@@ -83,7 +83,5 @@ def _refuse_newer_schema(path: Path) -> None:
 def _no_data(measurements: Path, sweep: str | None) -> NoDataError:
     known = sorted(folder.name.partition("=")[2] for folder in measurements.glob("sweep_id=*"))
     if sweep is None or not known:
-        return NoDataError(
-            f"no measurements in {measurements}", "run `fleetrank sweep run` or `results import`"
-        )
+        return NoDataError(f"no measurements in {measurements}", "run `fleetrank sweep run`")
     return NoDataError(f"no sweep '{sweep}' has measurements", f"known are {', '.join(known)}")

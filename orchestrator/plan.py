@@ -5,6 +5,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from device_agents.types import Execution, MeasurePolicy
 from device_agents.vocabulary import Mode, Runtime
@@ -41,19 +42,25 @@ def make_plan(
     cards: Mapping[str, ModelCard],
     devices: Mapping[str, DeviceFile],
     *,
+    cpus: Mapping[str, Sequence[int]] = MappingProxyType({}),
     why_unsupported: WhyUnsupported = lambda _device, _execution: None,
 ) -> Plan:
     """Expands a specification into cells and into the cells nothing can measure.
 
+    `cpus` has, by device name, one logical CPU of each core in the order to fill them; a device
+    that is not in it counts its CPUs from 0.
+
     Raises:
-        UsageError: names an unknown model or device, the nearest known one, and the key.
+        UsageError: names an unknown model or device, the nearest known one, and the key; or the
+            list of CPUs in the specification does not fit its threads.
     """
     models = _select_models(spec, cards)
     _check_weights_of(spec, models)
+    _check_affinity(spec)
     cells: dict[str, Cell] = {}
     skipped: dict[str, SkippedCell] = {}
     for device, card in itertools.product(_select_devices(spec, devices), models):
-        for execution in executions(spec):
+        for execution in executions(spec, cpus.get(device.name)):
             cell = _cell(spec, card, device.name, execution)
             reason = _why_not_here(card, cell.export) or why_unsupported(device.name, execution)
             if reason is None:
@@ -73,8 +80,8 @@ def make_plan(
     )
 
 
-def executions(spec: SweepSpec) -> Iterator[Execution]:
-    """Every way of executing that the specification names, on any device."""
+def executions(spec: SweepSpec, cpus: Sequence[int] | None = None) -> Iterator[Execution]:
+    """Every way of executing that the specification names, on a device with these CPUs."""
     for runtime in dict.fromkeys(spec.runtimes):
         options = tuple(sorted(spec.runtime_options.get(runtime, {}).items()))
         for mode, backend, precision, batch, threads in itertools.product(
@@ -91,7 +98,7 @@ def executions(spec: SweepSpec) -> Iterator[Execution]:
                 precision=precision,
                 batch=batch,
                 threads=threads,
-                affinity=_affinity(spec, threads),
+                affinity=_affinity(spec, threads, cpus),
                 options=options,
             )
 
@@ -215,12 +222,31 @@ def _weights(spec: SweepSpec, card: ModelCard) -> Weights:
     )
 
 
-def _affinity(spec: SweepSpec, threads: int) -> tuple[int, ...] | None:
+def _affinity(spec: SweepSpec, threads: int, cpus: Sequence[int] | None) -> tuple[int, ...] | None:
     if spec.affinity == "free":
         return None
     if isinstance(spec.affinity, tuple):
         return spec.affinity[:threads]
-    return tuple(range(threads))
+    if cpus is None:
+        return tuple(range(threads))
+    # With fewer cores than threads (hyper-threading) any pinning would be a worse guess.
+    return tuple(cpus[:threads]) if threads <= len(cpus) else None
+
+
+def _check_affinity(spec: SweepSpec) -> None:
+    if not isinstance(spec.affinity, tuple):
+        return
+    most = max(spec.threads)
+    if len(set(spec.affinity)) != len(spec.affinity):
+        problem = "a CPU is named twice"
+    elif len(spec.affinity) < most:
+        problem = f"{len(spec.affinity)} CPUs are too few for {most} threads"
+    else:
+        return
+    raise UsageError(
+        f"sweep '{spec.name}', key 'affinity': {problem}",
+        f"name at least {most} different CPUs, or leave it out for one CPU of each core",
+    )
 
 
 def _why_not_here(card: ModelCard, request: ExportRequest) -> str | None:

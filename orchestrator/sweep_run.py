@@ -148,7 +148,10 @@ class _Session:
             self._store.open_journal(self._sweep_id) as journal,
         ):
             tally = Tally.of(journal.rows())
-            self._store.update_record(self._sweep_id, {"state": "running", "finished_utc": None})
+            self._store.update_record(
+                self._sweep_id,
+                {"state": "running", "run_started_utc": _now(), "finished_utc": None},
+            )
             self._announce(tally)
             try:
                 if tally.n_finished < count_repeats(self._setup.plan):

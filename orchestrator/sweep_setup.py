@@ -7,21 +7,23 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from device_agents.cpu import topology
 from device_agents.registry import create_agent
-from device_agents.types import Execution, Options
+from device_agents.types import Execution
 from models.cards import load_cards
 from orchestrator.cells import Plan
 from orchestrator.device_registry import DeviceFile, load_devices, local_cpu
 from orchestrator.dispatch.device_bench import DeviceSpec
 from orchestrator.dispatch.work import DevicePlace
 from orchestrator.errors import NothingToDoError, StoreError, UsageError
+from orchestrator.keys import canonical_json
 from orchestrator.plan import make_plan, narrow
 from orchestrator.sweep_spec import SweepSpec, load_spec
 from orchestrator.workspace import Workspace
 
 LOCAL_HOST = "local"
-_QUIET_KINDS = frozenset({"cpu", "cuda"})
-"""Device kinds that share cores, caches and power with everything else on their host."""
+_HOST_CPU = "cpu"
+"""The device kind that shares cores, caches and power with everything else on its host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +44,7 @@ class Setup:
     def places(self) -> dict[str, DevicePlace]:
         """Where each device hangs: all on this host, until there is a cluster."""
         return {
-            name: DevicePlace(host=LOCAL_HOST, needs_quiet=device.kind in _QUIET_KINDS)
+            name: DevicePlace(host=LOCAL_HOST, needs_quiet=device.kind == _HOST_CPU)
             for name, device in self.devices.items()
         }
 
@@ -51,10 +53,7 @@ class Setup:
         """Of every device of the plan, and of this host's CPU, which verifies exported files."""
         verifier = local_cpu()
         devices = {verifier.name: verifier, **self.devices}
-        return tuple(
-            DeviceSpec(name=device.name, kind=device.kind, options=_options(device))
-            for device in devices.values()
-        )
+        return tuple(_device_spec(device) for device in devices.values())
 
 
 def plan_sweep(workspace: Workspace, spec: SweepSpec, only: str | None) -> Setup:
@@ -71,7 +70,13 @@ def plan_sweep(workspace: Workspace, spec: SweepSpec, only: str | None) -> Setup
         device = agents[name]
         return create_agent(device.kind, device.options).why_unsupported(execution)
 
-    plan = make_plan(spec, load_cards(workspace.cards), devices, why_unsupported=why_unsupported)
+    plan = make_plan(
+        spec,
+        load_cards(workspace.cards),
+        devices,
+        cpus=_cpus(devices.values()),
+        why_unsupported=why_unsupported,
+    )
     if not plan.cells:
         reasons = "; ".join(dict.fromkeys(skipped.reason for skipped in plan.skipped))
         raise NothingToDoError(
@@ -97,7 +102,7 @@ def setup_record(setup: Setup, spec_path: Path) -> dict[str, object]:
             "repeats": plan.repeats,
             "models": sorted({cell.export.card.name for cell in plan.cells}),
             "platforms": sorted({cell.platform_key for cell in plan.cells}),
-            "sha256": _plan_sha256(plan),
+            "sha256": _plan_sha256(setup),
         },
         "skipped": [asdict(skipped) for skipped in plan.skipped],
     }
@@ -121,7 +126,7 @@ def setup_of_record(workspace: Workspace, sweep_id: str, record: Mapping[str, ob
             "start a new sweep; what was measured is kept",
         ) from error
     setup = plan_sweep(workspace, spec, only if isinstance(only, str) else None)
-    if _plan_sha256(setup.plan) != sha256:
+    if _plan_sha256(setup) != sha256:
         raise UsageError(
             f"sweep {sweep_id} cannot go on: a model card or a device has changed since it began",
             "undo the change, or start a new sweep; what was measured is kept",
@@ -136,13 +141,23 @@ def read_spec(workspace: Workspace, path: Path) -> tuple[SweepSpec, Path]:
     return load_spec(found), found.resolve()
 
 
-def _plan_sha256(plan: Plan) -> str:
-    keys: Iterable[str] = sorted(cell.cell_key for cell in plan.cells)
-    return hashlib.sha256("\n".join(keys).encode()).hexdigest()
+def _plan_sha256(setup: Setup) -> str:
+    """Of the cells, and of the devices: a cell's key has only a device's name."""
+    keys = sorted(cell.cell_key for cell in setup.plan.cells)
+    specs = [asdict(_device_spec(setup.devices[name])) for name in sorted(setup.devices)]
+    return hashlib.sha256(canonical_json([keys, specs]).encode()).hexdigest()
 
 
-def _options(device: DeviceFile) -> Options:
-    return tuple(sorted(device.options.items()))
+def _device_spec(device: DeviceFile) -> DeviceSpec:
+    options = tuple(sorted(device.options.items()))
+    return DeviceSpec(name=device.name, kind=device.kind, options=options)
+
+
+def _cpus(devices: Iterable[DeviceFile]) -> dict[str, tuple[int, ...]]:
+    """The CPUs to pin to, of the devices that are this host's CPU."""
+    return {
+        device.name: topology.cpus_one_per_core() for device in devices if device.kind == _HOST_CPU
+    }
 
 
 def count_repeats(plan: Plan) -> int:

@@ -164,8 +164,8 @@ class SweepSpec(_Spec):
         Literal["first_cores", "free"] | tuple[int, ...], BeforeValidator(_affinity)
     ] = Field(
         default="first_cores",
-        description="pin to the first cores, as many as threads; the same from a list of core "
-        "numbers; or 'free'",
+        description="pin each thread to a core of its own; or a list of CPU numbers, as many as "
+        "the most threads; or 'free'",
     )
     weights: WeightsChoice = Field(default=WeightsSpec(), description="of every model")
     weights_of: dict[str, WeightsChoice] = Field(

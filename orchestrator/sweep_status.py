@@ -19,7 +19,7 @@ class SweepStatus:
 
     Attributes:
         state: `running finished interrupted failed`, or `stopped`: its driver died.
-        seconds_left: from the pace of this sweep so far; `None` when it does not run.
+        seconds_left: from the pace of the current run; `None` when it does not run.
         failures: the last attempts that failed, for people.
     """
 
@@ -68,7 +68,7 @@ def read_status(store: ResultStore, sweep_id: str) -> SweepStatus:
         n_ok=tally.n_ok,
         n_failed=tally.n_failed,
         n_left=n_left,
-        seconds_left=_seconds_left(started, n_left) if is_running else None,
+        seconds_left=_seconds_left(_of_run(started, record), n_left) if is_running else None,
         failures=tuple(failures),
     )
 
@@ -93,8 +93,17 @@ def _state(record: Mapping[str, object], *, is_running: bool) -> str:
     return "stopped" if state == "running" else state
 
 
+def _of_run(started: list[datetime], record: Mapping[str, object]) -> list[datetime]:
+    """Starts of the current run's attempts; the pause before a resume is no part of its pace."""
+    run_started = record.get("run_started_utc")
+    if not isinstance(run_started, str):
+        return started
+    since = datetime.fromisoformat(run_started)
+    return [stamp for stamp in started if stamp >= since]
+
+
 def _seconds_left(started: list[datetime], n_left: int) -> float | None:
-    """At the pace since the first attempt; `None` before the second."""
+    """At the pace since the first of these attempts; `None` before the second."""
     if len(started) < 2:
         return None
     elapsed_s = (datetime.now(UTC) - min(started)).total_seconds()

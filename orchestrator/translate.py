@@ -162,7 +162,6 @@ def _model_columns(cell: Cell, artifact: Artifact | None) -> Row:
 
 def _platform_columns(cell: Cell) -> Row:
     execution = cell.execution
-    affinity = execution.affinity
     return {
         "runtime": execution.runtime.value,
         "backend": execution.backend,
@@ -170,9 +169,13 @@ def _platform_columns(cell: Cell) -> Row:
         "precision": execution.precision.value,
         "batch": execution.batch,
         "threads": execution.threads,
-        "affinity": None if affinity is None else affinity_text(affinity),
+        "affinity": _cpu_numbers(execution.affinity),
         "options": canonical_json(dict(execution.options)),
     }
+
+
+def _cpu_numbers(cpus: tuple[int, ...] | None) -> str | None:
+    return None if cpus is None else affinity_text(cpus)
 
 
 def _device_columns(facts: DeviceFacts | None) -> Row:
@@ -259,6 +262,7 @@ def _worker_columns(worker: WorkerFacts | None) -> Row:
         "runtime_version": worker.runtime_version,
         "python_version": worker.python_version,
         "runtime_settings": canonical_json(dict(worker.settings)),
+        "worker_affinity": _cpu_numbers(worker.affinity),
         "niceness": worker.niceness,
         "oom_score_adj": worker.oom_score_adj,
         "omp_num_threads": worker.omp_num_threads,

@@ -32,11 +32,6 @@ class Workspace:
     root: Path
 
     @property
-    def cluster_file(self) -> Path:
-        """Ray's cluster-launcher file."""
-        return self.root / _MARKER
-
-    @property
     def sweeps(self) -> Path:
         """Folder of sweep specifications, `*.yaml`."""
         return self.root / "sweeps"

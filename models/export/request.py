@@ -43,7 +43,7 @@ def disk_full_error(folder: Path) -> ExportError:
     """The disk is full."""
     return ExportError(
         f"the disk of {folder} is full",
-        "free some space, or bound the artifact cache with `fleetrank models prune`",
+        "free some space, or bound the artifact cache with `fleetrank models prune --max-size 2GB`",
     )
 
 

@@ -23,7 +23,9 @@ def judge_disk(free_bytes: int) -> Finding:
     message = f"{free_bytes / _GIB:.1f} GiB free"
     if free_bytes >= MIN_FREE_DISK_BYTES:
         return ok("disk", message)
-    remedy = "free some space, or bound the artifact cache with `fleetrank models prune`"
+    remedy = (
+        "free some space, or bound the artifact cache with `fleetrank models prune --max-size 2GB`"
+    )
     if free_bytes >= MIN_FREE_DISK_BYTES // 2:
         return warning("disk", message, remedy)
     return failed("disk", message, remedy)

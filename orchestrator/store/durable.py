@@ -15,8 +15,8 @@ def store_error(path: Path, error: OSError) -> StoreError:
     if error.errno in _FULL:
         return StoreError(
             f"{path} cannot be written: the disk is full",
-            "free some space (`fleetrank models prune` empties the artifact cache), then "
-            "`fleetrank sweep resume`: what was measured is kept",
+            "free some space (`fleetrank models prune --max-size 2GB` bounds the artifact cache), "
+            "then `fleetrank sweep resume`: what was measured is kept",
         )
     return StoreError(
         f"{path} cannot be written: {error.strerror or error}",

@@ -7,8 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from time import monotonic, sleep
+from typing import IO
 
 from orchestrator.errors import UsageError
+
+_PATIENCE_S = 1.0
+"""`sweep status` holds the lock for an instant; a driver holds it for the whole sweep."""
+_PAUSE_S = 0.02
 
 
 @contextmanager
@@ -24,16 +30,28 @@ def sweep_lease(path: Path) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     # Not inherited by children (Python opens with O_CLOEXEC), which may outlive the driver.
     with path.open("a+", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+        if not _is_locked(file):
             file.seek(0)
             raise UsageError(
                 f"{path.stem} is being run by another process: {file.read().strip()}",
                 "wait for it, or end that process and run `fleetrank sweep resume`",
-            ) from error
+            )
         file.truncate(0)
         started_utc = datetime.now(UTC).isoformat(timespec="seconds")
         file.write(json.dumps({"pid": os.getpid(), "started_utc": started_utc}))
         file.flush()
         yield
+
+
+def _is_locked(file: IO[str]) -> bool:
+    """Takes the lock, waiting out whoever only looks; false when another driver keeps it."""
+    deadline_s = monotonic() + _PATIENCE_S
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if monotonic() >= deadline_s:
+                return False
+            sleep(_PAUSE_S)
+        else:
+            return True

@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from analysis.columns import SCHEMA_VERSION
-from device_agents.vocabulary import Status
 from models.names import nearest
 from orchestrator.errors import NewerSchemaError, NothingToDoError, StoreError, UsageError
 from orchestrator.store.durable import replace_file
@@ -18,8 +17,6 @@ from orchestrator.store.lease import sweep_lease
 _log = logging.getLogger(__name__)
 
 _SWEEP_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-RepeatKey = tuple[str, int]
-"""(cell key, 0-based repeat)."""
 Record = dict[str, object]
 """What is known about a sweep as a whole; JSON values only."""
 
@@ -123,22 +120,6 @@ class ResultStore:
 
         return compact_parts(self.parts_folder(sweep_id))
 
-    def finished(self, sweep_id: str) -> set[RepeatKey]:
-        """Repeats that need no further attempt: measured, or failed for good."""
-        return {
-            _repeat_key(row)
-            for row in self.open_journal(sweep_id).rows()
-            if row.get("status") == Status.OK or row.get("error_is_transient") is False
-        }
-
-    def attempts(self, sweep_id: str) -> dict[RepeatKey, int]:
-        """How many attempts each repeat has had; the next attempt's number."""
-        counts: dict[RepeatKey, int] = {}
-        for row in self.open_journal(sweep_id).rows():
-            key = _repeat_key(row)
-            counts[key] = max(counts.get(key, 0), int(str(row["attempt"])) + 1)
-        return counts
-
     def history(self) -> dict[str, float]:
         """Seconds one good repeat took on average, by cell key, over all sweeps."""
         from orchestrator.store.parts import repeat_seconds
@@ -153,10 +134,6 @@ class ResultStore:
     def parts_folder(self, sweep_id: str) -> Path:
         """Where the Parquet parts of a sweep lie."""
         return self.root / "measurements" / f"sweep_id={_checked(sweep_id)}"
-
-    def raw_folder(self, sweep_id: str) -> Path:
-        """Where kept tool output of a sweep lies."""
-        return self.root / "raw" / _checked(sweep_id)
 
     def record_path(self, sweep_id: str) -> Path:
         """The file of a sweep's record."""
@@ -175,10 +152,6 @@ def _checked(sweep_id: str) -> str:
 def _age(sweep_id: str) -> tuple[str, str]:
     """Ids end in `-<UTC stamp>-<4 hex>`, and stamps sort as text."""
     return (sweep_id.split("-")[-2] if sweep_id.count("-") > 1 else "", sweep_id)
-
-
-def _repeat_key(row: Mapping[str, object]) -> RepeatKey:
-    return str(row["cell_key"]), int(str(row["repeat"]))
 
 
 def _write_json(path: Path, content: Mapping[str, object]) -> None:

@@ -81,12 +81,34 @@ def test_each_runtime_gets_its_own_format_backend_modes_and_options() -> None:
     [
         ("first_cores", [(0,), (0, 1, 2)]),
         ("free", [None, None]),
-        ([4, 5], [(4,), (4, 5)]),
+        ([4, 6, 5], [(4,), (4, 6, 5)]),
     ],
 )
 def test_affinity_follows_the_threads(affinity, expected) -> None:
     plan = _plan(models="one", runtimes="onnx", threads=[1, 3], affinity=affinity)
     assert [cell.execution.affinity for cell in plan.cells] == expected
+
+
+@pytest.mark.parametrize(
+    ("cpus", "expected"),
+    [
+        ((0, 1), [(0,), (0, 1)]),
+        ((0, 2), [(0,), (0, 2)]),
+        ((3, 5), [(3,), (3, 5)]),
+        ((7,), [(7,), None]),
+    ],
+)
+def test_each_thread_gets_a_core_of_its_own_where_the_device_has_them(cpus, expected) -> None:
+    spec = _spec(models="one", runtimes="onnx", threads=[1, 2], devices=["box", "sim"])
+    plan = make_plan(spec, CARDS, DEVICES, cpus={"box": cpus})
+    seen = [cell.execution.affinity for cell in plan.cells]
+    assert seen == [*expected, (0,), (0, 1)]
+
+
+@pytest.mark.parametrize(("affinity", "why"), [([4], "too few for 2"), ([4, 4], "twice")])
+def test_a_list_of_cpus_that_does_not_fit_the_threads_is_refused(affinity, why) -> None:
+    with pytest.raises(UsageError, match=f"key 'affinity'.*{why}"):
+        _plan(threads=[1, 2], affinity=affinity)
 
 
 def test_weights_are_seeded_unless_a_model_has_its_own() -> None:

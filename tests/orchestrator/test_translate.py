@@ -37,6 +37,7 @@ def test_what_was_seen_is_in_the_row(new_row) -> None:
         "tier": "cpu",
         "physical_cores": None,
         "affinity": "0,1",
+        "worker_affinity": "0,2",
         "options": "{}",
         "status": "ok",
         "error_kind": None,

@@ -31,7 +31,6 @@ def test_places_of_a_workspace_lie_in_it(tmp_path: Path) -> None:
         workspace.cards,
         workspace.artifacts,
         workspace.results,
-        workspace.cluster_file,
     )
-    assert len(set(places)) == 6
+    assert len(set(places)) == 5
     assert all(place.parent == tmp_path for place in places)

@@ -1,6 +1,8 @@
+import fcntl
 import subprocess
 import sys
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
@@ -36,3 +38,14 @@ def test_a_lease_can_be_taken_again(tmp_path: Path) -> None:
     for _ in range(2):
         with sweep_lease(tmp_path / "s.lease"):
             pass
+
+
+def test_somebody_who_only_looks_does_not_keep_a_driver_out(tmp_path: Path) -> None:
+    path = tmp_path / "s.lease"
+    looking = path.open("w+b")
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    timer = Timer(0.2, looking.close)
+    timer.start()
+    with sweep_lease(path):
+        assert looking.closed
+    timer.join()

@@ -90,21 +90,6 @@ def test_results_of_a_newer_schema_or_a_damaged_mark_are_refused(tmp_path, text,
     assert str(tmp_path) in caught.value.message
 
 
-def test_measured_and_permanently_failed_repeats_are_finished(store, new_row) -> None:
-    failed = {"status": "failed", "error_kind": "crashed"}
-    _append(
-        store,
-        new_row(repeat=0),
-        new_row(repeat=1, **failed, error_is_transient=True),
-        new_row(repeat=2, **failed, error_is_transient=False),
-        new_row(repeat=3, **failed, error_is_transient=True),
-        new_row(repeat=3, attempt=1),
-    )
-    key = "0123456789abcdef"
-    assert store.finished(SWEEP_ID) == {(key, 0), (key, 2), (key, 3)}
-    assert store.attempts(SWEEP_ID) == {(key, 0): 1, (key, 1): 1, (key, 2): 1, (key, 3): 2}
-
-
 def test_publishing_makes_parquet_of_the_journal(store, new_row) -> None:
     _append(store, new_row(), new_row(repeat=1))
     assert store.publish(SWEEP_ID) == 1

@@ -75,6 +75,15 @@ def test_a_resume_refuses_a_sweep_whose_models_have_changed(folder) -> None:
     assert "has changed since" in refused.stderr
 
 
+def test_a_resume_refuses_a_sweep_whose_device_has_changed(folder) -> None:
+    folder.write_spec(["m0"], ["sim-a"], repeats=1)
+    folder.run("sweep", "run", "t", "--inline")
+    folder.add_device("sim-a", duration_s=0.25)
+    refused = folder.run("sweep", "resume", "--inline")
+    assert refused.returncode == 2
+    assert "has changed since" in refused.stderr
+
+
 def test_a_broken_model_is_a_stored_failure_and_the_others_are_measured(folder) -> None:
     text = folder.root / "text.onnx"
     text.write_text("this is no network")
