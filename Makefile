@@ -36,5 +36,5 @@ bench: setup ## compare fleetrank with what a user would use instead, as ratios
 	$(BIN)/python benchmarks/report.py
 	$(BIN)/python benchmarks/fidelity.py
 
-clean: ## remove what was built and measured, .venv included
-	rm -rf $(VENV) artifacts results report.html
+clean: ## remove what was built, .venv included; results/ stays, it cannot be made again
+	rm -rf $(VENV) artifacts report.html

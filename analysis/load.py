@@ -8,6 +8,7 @@ import polars as pl
 
 from analysis.columns import SCHEMA, SCHEMA_VERSION
 from analysis.errors import AnalysisError, NoDataError
+from analysis.part_files import part_files
 
 DEFAULT_ORIGINS = ("measured", "imported")
 """Rows that a real device made; virtual and simulated ones enter only when asked for."""
@@ -24,14 +25,8 @@ def load_measurements(
         NoDataError: there is no measurement, or no such sweep; measure or import first.
         AnalysisError: a newer fleetrank wrote the folder; upgrade.
     """
-    _refuse_newer_schema(results / "schema.json")
-    measurements = results / "measurements"
-    pattern = "sweep_id=*" if sweep is None else f"sweep_id={sweep}"
-    files = sorted(measurements.glob(f"{pattern}/part-*.parquet"))
-    if not files:
-        raise _no_data(measurements, sweep)
     frame = pl.scan_parquet(
-        files,
+        stored_parts(results, sweep=sweep),
         schema=SCHEMA,
         hive_partitioning=True,
         hive_schema={"sweep_id": pl.String()},
@@ -39,6 +34,22 @@ def load_measurements(
         extra_columns="ignore",
     )
     return frame.filter(pl.col("origin").is_in(list(origins)))
+
+
+def stored_parts(results: Path, *, sweep: str | None = None) -> list[Path]:
+    """The Parquet files that hold each row once, of all sweeps or of one.
+
+    Raises:
+        NoDataError: there is no measurement, or no such sweep; measure or import first.
+        AnalysisError: a newer fleetrank wrote the folder; upgrade.
+    """
+    _refuse_newer_schema(results / "schema.json")
+    measurements = results / "measurements"
+    # Compared as text: an id that a person types is neither a pattern nor a path.
+    chosen = (f for f in _sweep_folders(measurements) if sweep is None or _sweep_of(f) == sweep)
+    if files := [path for folder in chosen for path in part_files(folder)]:
+        return files
+    raise _no_data(measurements, sweep)
 
 
 def valid_attempts(frame: pl.LazyFrame) -> pl.LazyFrame:
@@ -81,7 +92,15 @@ def _refuse_newer_schema(path: Path) -> None:
 
 
 def _no_data(measurements: Path, sweep: str | None) -> NoDataError:
-    known = sorted(folder.name.partition("=")[2] for folder in measurements.glob("sweep_id=*"))
+    known = [_sweep_of(folder) for folder in _sweep_folders(measurements)]
     if sweep is None or not known:
         return NoDataError(f"no measurements in {measurements}", "run `fleetrank sweep run`")
     return NoDataError(f"no sweep '{sweep}' has measurements", f"known are {', '.join(known)}")
+
+
+def _sweep_folders(measurements: Path) -> list[Path]:
+    return sorted(measurements.glob("sweep_id=*"))
+
+
+def _sweep_of(folder: Path) -> str:
+    return folder.name.partition("=")[2]

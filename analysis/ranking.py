@@ -1,10 +1,8 @@
 """Agreement of rankings, on arrays: smaller is better, ranks average over ties.
 
 A matrix holds one column per platform over the same models; what is missing is taken out before,
-so NaN is refused. Undefined is NaN in a matrix result and `None` in a single one.
+so NaN is refused. What is undefined is NaN in the result.
 """
-
-from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -48,25 +46,6 @@ def kendall_matrix(values: Floats) -> Floats:
     return clipped
 
 
-def spearman(x: Floats, y: Floats) -> float | None:
-    """Spearman's rho of two series (n,); `None` where `why_undefined` has a reason."""
-    return _single(spearman_matrix, x, y)
-
-
-def kendall_tau_b(x: Floats, y: Floats) -> float | None:
-    """Kendall's tau-b of two series (n,); `None` where `why_undefined` has a reason."""
-    return _single(kendall_matrix, x, y)
-
-
-def why_undefined(x: Floats, y: Floats) -> str | None:
-    """The reason why two series (n,) have no rank correlation, or `None` when they have one."""
-    if x.shape[0] < MIN_MODELS:
-        return f"{x.shape[0]} models in common, at least {MIN_MODELS} needed"
-    if np.ptp(x) == 0 or np.ptp(y) == 0:
-        return "all models are equal on one side"
-    return None
-
-
 def unit_columns(columns: Floats) -> Floats:
     """Columns of (..., n, p), centred and of length 1; NaN if constant.
 
@@ -100,11 +79,3 @@ def require_finite(values: Floats) -> None:
     """
     if not np.isfinite(values).all():
         raise ValueError("values hold NaN or infinity: take out missing models first")
-
-
-def _single(matrix: Callable[[Floats], Floats], x: Floats, y: Floats) -> float | None:
-    values = np.column_stack([x, y]).astype(np.float64)
-    require_finite(values)
-    if why_undefined(values[:, 0], values[:, 1]) is not None:
-        return None
-    return float(matrix(values)[0, 1])

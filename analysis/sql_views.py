@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from analysis.columns import COLUMNS, SCHEMA
-from analysis.load import load_measurements
+from analysis.load import stored_parts
 
 if TYPE_CHECKING:
     import duckdb
@@ -129,9 +129,7 @@ def _newest_facts(key: str, facts: tuple[str, ...]) -> str:
 
 
 def _dataset(results: Path) -> ds.Dataset:
-    # Only for its refusals: a folder that is empty or from a newer fleetrank.
-    load_measurements(results)
-    files = sorted(str(path) for path in results.glob("measurements/sweep_id=*/part-*.parquet"))
+    files = [str(path) for path in stored_parts(results)]
     # Columns that an older file lacks come out as null.
     return ds.dataset(files, format="parquet", schema=_arrow_schema())
 

@@ -26,7 +26,6 @@ from models.cards import card_sha256, file_sha256, weights_id
 from models.errors import ExportError
 from models.export.messages import cost_of
 from models.export.request import disk_full_error
-from models.primer import primer_request
 from models.types import Artifact, ExportRequest, Format, Source, StagedExport
 
 _LOG = logging.getLogger(__name__)
@@ -142,10 +141,6 @@ class ArtifactCache:
             total_bytes -= sizes[name]
             removed.append(Path(name))
         return removed + self._remove_strays(set(sizes))
-
-    def primer(self, format: Format) -> Artifact | None:  # noqa: A002 - the data class's word
-        """The tiny network that a worker runs before a model; `None` until it is exported."""
-        return self.find(primer_request(format))
 
     def _entry_path(self, request: ExportRequest) -> Path:
         return self._index / f"{request_key(request)}.json"

@@ -1,7 +1,6 @@
 """Model cards: the zoo's 13, the user's own, and the identity that cell keys are made of."""
 
 import functools
-import glob
 import hashlib
 import json
 import tomllib
@@ -168,8 +167,13 @@ def _files_of(path: Path) -> Iterator[Path]:
         yield from sorted(p for p in path.rglob("*") if p.is_file())
         return
     yield path
-    # What PyTorch and onnx call external data by default; other names are not looked for here.
-    yield from sorted(path.parent.glob(f"{glob.escape(path.name)}[._]data"))
+    beside = (path.with_name(name) for name in external_data_names(path))
+    yield from (file for file in beside if file.is_file())
+
+
+def external_data_names(path: Path) -> tuple[str, str]:
+    """What PyTorch and onnx call the external data of a file; no other counts for its identity."""
+    return f"{path.name}.data", f"{path.name}_data"
 
 
 def _name_in(path: Path, file: Path) -> str:

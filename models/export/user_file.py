@@ -4,9 +4,11 @@ import math
 import shutil
 import struct
 import zipfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from models.cards import external_data_names
 from models.cost import stated_cost
 from models.errors import ExportError, UntrustedError
 from models.export.exporter import library_versions
@@ -16,6 +18,7 @@ from models.types import Cost, ExportRequest, ModelCard, StagedExport
 
 if TYPE_CHECKING:
     import onnx
+    from google.protobuf.message import Message
 
 _TFLITE_IDENTIFIER = b"TFL3"
 
@@ -63,12 +66,18 @@ def _stage_onnx(source: Path, path: Path) -> Cost:
         raise ExportError(f"{source} holds no ONNX graph", "export it again, or correct the path")
     _check_external_data(model, source)
     try:
-        # Reads the external data and checks shapes against sizes; the copy holds all in one file.
+        # Reads the external data, so that the copy holds all in one file.
         model = onnx.load(str(source))
-        onnx.checker.check_model(model)
     except Exception as error:
         raise ExportError(
             f"{source} is damaged: {_first_line(error)}", "export it again with its external data"
+        ) from error
+    try:
+        onnx.checker.check_model(model)
+    except Exception as error:
+        raise ExportError(
+            f"onnx.checker refuses {source}: {_first_line(error)}",
+            "correct what it names, or export the model again",
         ) from error
     onnx.save(model, str(path))
     weights = (tensor for tensor in model.graph.initializer if tensor.data_type in _float_types())
@@ -77,12 +86,9 @@ def _stage_onnx(source: Path, path: Path) -> Cost:
 
 
 def _check_external_data(model: "onnx.ModelProto", source: Path) -> None:
-    """Names what is wrong with weights outside the file; onnx itself guards its other tensors."""
+    """Names what is wrong with weights outside the file."""
     folder = source.resolve().parent
-    for tensor in model.graph.initializer:
-        location = next((e.value for e in tensor.external_data if e.key == "location"), None)
-        if location is None:
-            continue
+    for location in sorted(set(_external_locations(model))):
         # resolve() also follows links that lead out of the folder.
         target = (folder / location).resolve()
         if not target.is_relative_to(folder):
@@ -90,10 +96,30 @@ def _check_external_data(model: "onnx.ModelProto", source: Path) -> None:
                 f"{source}: external data {location!r} lies outside the model's folder",
                 "keep model and data in one folder; do not use a model that reads other files",
             )
+        if location not in external_data_names(source):
+            name, _ = external_data_names(source)
+            raise ExportError(
+                f"{source}: external data {location!r} has a name that fleetrank does not watch "
+                "for changes",
+                f"save the model as one file, or with its data in {name}: onnx.save(onnx.load(...),"
+                f" ..., save_as_external_data=True, location={name!r})",
+            )
         if not target.is_file():
             raise ExportError(
                 f"{source}: external data {location!r} is missing", "copy it beside the model"
             )
+
+
+def _external_locations(message: "Message") -> Iterator[str]:
+    """Of all tensors below: initializers, and those in attributes, subgraphs and functions."""
+    for field, value in message.ListFields():
+        if field.message_type is None:
+            continue
+        if field.name == "external_data":
+            yield from (entry.value for entry in value if entry.key == "location")
+            continue
+        for part in value if isinstance(value, Sequence) else (value,):
+            yield from _external_locations(part)
 
 
 def _check_tflite(data: bytes, source: Path) -> None:

@@ -15,14 +15,13 @@ from pathlib import Path
 import polars as pl
 
 from analysis.columns import ROW_KEY, SCHEMA
+from analysis.part_files import PARTS, first_row, part_files
 from orchestrator.errors import StoreError
 from orchestrator.store.durable import replace_file
 from orchestrator.translate import Row
 
 ROWS_PER_PART = 2000
 """About 30 MB with 2,000 samples a row: quick to rewrite, few enough files for 10^5 rows."""
-
-_PARTS = f"part-{'[0-9]' * 8}.parquet"
 
 _STAMPS = [name for name, dtype in SCHEMA.items() if isinstance(dtype, pl.Datetime)]
 
@@ -130,7 +129,7 @@ def read_sweeps(folders: Sequence[Path]) -> pl.DataFrame:
 
 def read_rows(folder: Path) -> Iterator[Row]:
     """The published rows of one sweep, one part in memory at a time."""
-    for path in sorted(folder.glob(_PARTS)):
+    for path in sorted(folder.glob(PARTS)):
         yield from _read_part(path).iter_rows(named=True)
 
 
@@ -143,7 +142,7 @@ def repeat_seconds(folders: Sequence[Path]) -> dict[str, float]:
 
 
 def _scan(folders: Sequence[Path]) -> pl.LazyFrame:
-    paths = [path for folder in folders for path in sorted(folder.glob(_PARTS))]
+    paths = [path for folder in folders for path in part_files(folder)]
     scans = [pl.scan_parquet(path, hive_partitioning=False) for path in paths]
     # The empty table first: a column that an older part lacks becomes null.
     empty = pl.LazyFrame(schema=SCHEMA)
@@ -174,8 +173,8 @@ def _open_ranges(parts: list[Part]) -> Iterator[tuple[int, int]]:
 def _settle(folder: Path) -> list[Part]:
     """The parts in order, after removing those that a merged one holds."""
     parts: list[Part] = []
-    for path in sorted(folder.glob(_PARTS)):
-        start = int(path.stem.removeprefix("part-"))
+    for path in sorted(folder.glob(PARTS)):
+        start = first_row(path)
         if parts and start < parts[-1].end:
             path.unlink()
             continue

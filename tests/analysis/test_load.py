@@ -15,7 +15,7 @@ def results(tmp_path: Path, make_attempts) -> Path:
         folder = tmp_path / "measurements" / f"sweep_id={sweep}"
         folder.mkdir(parents=True)
         rows = make_attempts([{"origin": origin, "samples_ns": [1, 2]}]).collect()
-        rows.drop("sweep_id").write_parquet(folder / "part-0.parquet")
+        rows.drop("sweep_id").write_parquet(folder / "part-00000000.parquet")
     return tmp_path
 
 
@@ -31,7 +31,7 @@ def test_simulated_rows_enter_when_asked_for(results: Path) -> None:
 
 
 def test_column_an_older_file_lacks_is_null(results: Path) -> None:
-    part = results / "measurements" / "sweep_id=s1" / "part-0.parquet"
+    part = results / "measurements" / "sweep_id=s1" / "part-00000000.parquet"
     pl.read_parquet(part).drop("energy_mj").write_parquet(part)
     assert load_measurements(results).collect()["energy_mj"].to_list() == [None]
 
@@ -44,6 +44,49 @@ def test_one_sweep_is_scanned_alone(results: Path) -> None:
 def test_unknown_sweep_is_told_with_those_known(results: Path) -> None:
     with pytest.raises(NoDataError, match=r"no sweep 'other'.*known are s1, s2"):
         load_measurements(results, sweep="other")
+
+
+@pytest.mark.parametrize("sweep", ["s*", "?1", "[s]1", "..", "s1/../sweep_id=s1", ""])
+def test_sweep_is_neither_a_pattern_nor_a_path(results: Path, sweep: str) -> None:
+    with pytest.raises(NoDataError, match="known are s1, s2"):
+        load_measurements(results, sweep=sweep)
+
+
+def write_parts(folder: Path, frame: pl.DataFrame, ranges: list[tuple[int, int]]) -> None:
+    folder.mkdir(parents=True)
+    for start, end in ranges:
+        frame[start:end].drop("sweep_id").write_parquet(folder / f"part-{start:08d}.parquet")
+
+
+@pytest.mark.parametrize(
+    "ranges",
+    [
+        [(0, 2), (2, 4), (4, 5)],
+        [(0, 5), (2, 4), (4, 5)],  # merged, the old parts not removed yet
+        [(0, 5), (4, 5)],
+        [(0, 2), (2, 5), (4, 5)],
+    ],
+)
+def test_rows_of_a_part_that_another_one_covers_are_read_once(
+    tmp_path: Path, make_attempts, ranges: list[tuple[int, int]]
+) -> None:
+    frame = make_attempts([{"repeat": n} for n in range(5)]).collect()
+    write_parts(tmp_path / "measurements" / "sweep_id=s1", frame, ranges)
+    assert load_measurements(tmp_path).collect()["repeat"].to_list() == [0, 1, 2, 3, 4]
+
+
+def test_parts_of_two_sweeps_do_not_cover_each_other(tmp_path: Path, make_attempts) -> None:
+    frame = make_attempts([{"repeat": n} for n in range(4)]).collect()
+    for sweep, ranges in (("s1", [(0, 4)]), ("s2", [(0, 2), (2, 4)])):
+        write_parts(tmp_path / "measurements" / f"sweep_id={sweep}", frame, ranges)
+    assert load_measurements(tmp_path).collect().height == 8
+
+
+def test_damaged_part_is_told_by_its_reader(results: Path) -> None:
+    folder = results / "measurements" / "sweep_id=s1"
+    (folder / "part-00000001.parquet").write_bytes(b"PAR1")
+    with pytest.raises(pl.exceptions.PolarsError):
+        load_measurements(results).collect()
 
 
 def test_empty_folder_is_told(tmp_path: Path) -> None:

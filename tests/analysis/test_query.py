@@ -42,6 +42,16 @@ def test_measurements_hold_every_attempt_with_the_table_s_columns(results: Path)
     assert frame.height > n_ok.item()
 
 
+def test_rows_of_a_merge_under_way_are_seen_once(tmp_path: Path) -> None:
+    folder = write_results(tmp_path / "results", repeats=1, n_samples=2)
+    [part] = folder.glob("measurements/*/part-*.parquet")
+    count = "SELECT count(*) AS n FROM measurements"
+    n_rows = run_query(folder, count).item()
+    frame = pl.read_parquet(part, hive_partitioning=False)
+    frame[7:].write_parquet(part.with_name("part-00000007.parquet"))
+    assert run_query(folder, count).item() == n_rows
+
+
 def test_views_count_devices_models_and_sweeps(results: Path) -> None:
     assert run_query(results, "FROM devices").height == 3
     models = run_query(results, "SELECT model, flops FROM models ORDER BY flops DESC")

@@ -172,7 +172,3 @@ def test_prune_clears_what_a_killed_process_left_long_ago(tmp_path: Path) -> Non
     assert set(cache.prune(1000)) == {old, stale}
     assert fresh.exists()
     assert cache.find(REQUEST) is not None
-
-
-def test_primer_is_missing_until_exported(tmp_path: Path) -> None:
-    assert ArtifactCache(tmp_path).primer(Format.ONNX) is None

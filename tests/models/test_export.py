@@ -50,7 +50,7 @@ def test_primer_exports_to_every_format_without_trust(tmp_path: Path, format_: F
     with np.load(staged.reference_path, allow_pickle=False) as arrays:
         assert arrays["output_0"].shape == (16, 10)
     committed = cache.commit(request, staged, 0.0)
-    assert cache.primer(format_) == committed
+    assert cache.find(request) == committed
 
 
 @pytest.mark.export

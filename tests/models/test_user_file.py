@@ -95,11 +95,51 @@ def test_onnx_external_data_behind_a_link_is_refused(
 def test_onnx_external_data_that_is_missing_is_named(
     tmp_path: Path, out_dir: Path, file_request: FileRequest
 ) -> None:
-    write_onnx(tmp_path / "m.onnx", "gone.bin")
+    write_onnx(tmp_path / "m.onnx", "m.onnx.data")
     assert (
-        "'gone.bin' is missing"
+        "'m.onnx.data' is missing"
         in refused(file_request(tmp_path / "m.onnx", Format.ONNX), out_dir).message
     )
+
+
+def test_onnx_external_data_under_a_name_outside_its_identity_is_refused(
+    tmp_path: Path, out_dir: Path, file_request: FileRequest
+) -> None:
+    write_onnx(tmp_path / "m.onnx", "weights.bin")
+    (tmp_path / "weights.bin").write_bytes(bytes(64))
+    error = refused(file_request(tmp_path / "m.onnx", Format.ONNX), out_dir)
+    assert "'weights.bin'" in error.message
+    assert "m.onnx.data" in error.remedy
+
+
+def test_onnx_external_data_of_a_constant_is_looked_at_too(
+    tmp_path: Path, out_dir: Path, file_request: FileRequest
+) -> None:
+    (tmp_path / "weights.bin").write_bytes(bytes(64))
+    write_onnx(tmp_path / "m.onnx")
+    model = onnx.load(str(tmp_path / "m.onnx"))
+    tensor = TensorProto(
+        name="w", dims=[4, 4], data_type=TensorProto.FLOAT, data_location=TensorProto.EXTERNAL
+    )
+    tensor.external_data.add(key="location", value="weights.bin")
+    model.graph.ClearField("initializer")
+    model.graph.node.insert(0, helper.make_node("Constant", [], ["w"], value=tensor))
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    error = refused(file_request(tmp_path / "m.onnx", Format.ONNX), out_dir)
+    assert "'weights.bin'" in error.message
+
+
+def test_onnx_file_that_the_checker_refuses_is_not_called_damaged(
+    tmp_path: Path, out_dir: Path, file_request: FileRequest
+) -> None:
+    write_onnx(tmp_path / "m.onnx")
+    model = onnx.load(str(tmp_path / "m.onnx"))
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    error = refused(file_request(tmp_path / "m.onnx", Format.ONNX), out_dir)
+    assert error.message.startswith("onnx.checker refuses")
+    assert "shape" in error.message
+    assert "external data" not in error.remedy
 
 
 def test_onnx_external_data_that_is_too_short_is_refused(
@@ -107,7 +147,7 @@ def test_onnx_external_data_that_is_too_short_is_refused(
 ) -> None:
     write_onnx(tmp_path / "m.onnx", "m.onnx.data")
     (tmp_path / "m.onnx.data").write_bytes(bytes(8))
-    assert "damaged" in refused(file_request(tmp_path / "m.onnx", Format.ONNX), out_dir).message
+    assert "too small" in refused(file_request(tmp_path / "m.onnx", Format.ONNX), out_dir).message
 
 
 @pytest.mark.parametrize("content", ["this is a text file\n", ""])

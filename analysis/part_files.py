@@ -1,0 +1,34 @@
+"""Which Parquet files of a sweep hold its rows; a part is named after its first row's number."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+PARTS = f"part-{'[0-9]' * 8}.parquet"
+
+
+def part_files(folder: Path) -> list[Path]:
+    """The parts of one sweep in order, without those whose rows an earlier part holds.
+
+    While parts are merged, and after a crash in the middle of it, the merged part lies beside
+    those it was made from. Only footers are read.
+    """
+    kept: list[Path] = []
+    for path in sorted(folder.glob(PARTS)):
+        if not kept or first_row(path) >= first_row(kept[-1]) + _height(kept[-1]):
+            kept.append(path)
+    return kept
+
+
+def first_row(path: Path) -> int:
+    """The number of a part's first row in its sweep."""
+    return int(path.stem.removeprefix("part-"))
+
+
+def _height(path: Path) -> int:
+    """Rows of a part; a damaged one covers no other, and whoever reads it says what is wrong."""
+    try:
+        return int(pq.read_metadata(path).num_rows)
+    except (pa.ArrowException, OSError):
+        return 0
