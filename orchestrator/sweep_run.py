@@ -163,7 +163,7 @@ class _Session:
                 self._close_record("interrupted" if is_interrupt else "failed", tally)
                 raise
             outcome = self._outcome(tally)
-            self._close_record("interrupted" if outcome.is_interrupted else "finished", tally)
+            self._close_record(_state_of(outcome), tally)
         self._emit(
             SweepFinished(
                 sweep_id=self._sweep_id,
@@ -263,8 +263,15 @@ def _executor(specs: tuple[DeviceSpec, ...], *, is_inline: bool) -> Executor:
     return InlineExecutor(specs) if is_inline else RayExecutor(specs)
 
 
+def _state_of(outcome: SweepOutcome) -> str:
+    """What is left after a regular end belongs to a device that was given up."""
+    if outcome.is_interrupted:
+        return "interrupted"
+    return "stopped" if outcome.n_left else "finished"
+
+
 def _open_cells(plan: Plan, tally: Tally) -> list[Cell]:
-    """Cells that have something left; an export that failed for good is not tried again."""
+    """Cells that have something left; an export that failed is tried again."""
     return [
         cell
         for cell in plan.cells

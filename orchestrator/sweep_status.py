@@ -18,7 +18,8 @@ class SweepStatus:
     """What `fleetrank sweep status` shows.
 
     Attributes:
-        state: `running finished interrupted failed`, or `stopped`: its driver died.
+        state: `running finished interrupted failed`, or `stopped`: its driver died,
+            or a device was given up.
         seconds_left: from the pace of the current run; `None` when it does not run.
         failures: the last attempts that failed, for people.
     """

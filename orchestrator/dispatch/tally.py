@@ -4,10 +4,12 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Self
 
-from device_agents.vocabulary import Status
+from device_agents.vocabulary import ErrorKind, Status
 
 RepeatKey = tuple[str, int]
 """(cell key, 0-based repeat)."""
+
+_NO_FILE = frozenset({ErrorKind.EXPORT_FAILED, ErrorKind.VERIFICATION_FAILED})
 
 
 class Standing(Enum):
@@ -73,4 +75,6 @@ class Tally:
 def _standing(row: Mapping[str, object]) -> Standing:
     if row.get("status") == Status.OK:
         return Standing.OK
-    return Standing.FAILED if row.get("error_is_transient") is False else Standing.MAY_RETRY
+    # Without a file nothing was measured: by then the disk may have room, or the file be trusted.
+    may_pass = row.get("error_is_transient") is not False or row.get("error_kind") in _NO_FILE
+    return Standing.MAY_RETRY if may_pass else Standing.FAILED

@@ -46,6 +46,12 @@ LIBRARIES = (
         distribution="litert-torch",
         target="litert_torch",
     ),
+    Library(
+        check="converter keras",
+        extra="tensorflow",
+        distribution="tensorflow-cpu",
+        target="tensorflow",
+    ),
     Library(check="ray", extra="cluster", distribution="ray", target="ray"),
 )
 

@@ -2,8 +2,10 @@
 
 import json
 import resource
+from collections import Counter
 
 import polars as pl
+import pytest
 
 ALL = ("m0", "m1", "m2", "m3")
 
@@ -97,7 +99,28 @@ def test_a_broken_model_is_a_stored_failure_and_the_others_are_measured(folder) 
     assert len(folder.rows()) == 8
     again = folder.run("sweep", "resume", "--inline")
     assert again.returncode == 3
-    assert len(folder.rows()) == 8, "a failure for good is not tried again"
+    models = Counter(row["model"] for row in folder.rows())
+    assert models == {"m0": 4, "broken": 8}, "nothing was measured, so the file is tried again"
+
+
+@pytest.mark.export
+def test_what_could_not_be_exported_is_measured_when_a_resume_can(folder) -> None:
+    source = "import torch\n\n\ndef make():\n    return torch.nn.Conv2d(3, 4, 3)\n"
+    (folder.root / "my_nets.py").write_text(source)
+    card = 'family = "mobile_cnn"\nsource = "entry_point"\nentry = "my_nets:make"\n'
+    (folder.root / "cards/mine.toml").write_text(card + "input_size = 16\n")
+    folder.write_spec(["m0", "mine"], ["sim-a"], repeats=1)
+    refused = folder.run("sweep", "run", "t", "--inline")
+    assert refused.returncode == 3, refused.stderr
+    assert [row["error_kind"] for row in folder.rows() if row["model"] == "mine"] == [
+        "export_failed"
+    ]
+    trusted = folder.run("sweep", "resume", "--inline", "--trust")
+    assert trusted.returncode == 0, trusted.stdout + trusted.stderr
+    assert Counter(row["model"] for row in folder.rows() if row["status"] == "ok") == {
+        "m0": 1,
+        "mine": 1,
+    }
 
 
 def test_status_lists_failures_with_their_remedy(folder) -> None:
