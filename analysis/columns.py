@@ -138,7 +138,7 @@ _LATENCY = (
     _column("first_inference_ns", _INT, "the first inference after loading"),
     _column("warmup_ns", _INT, "length of the warm-up"),
     _column("warmup_runs", _INT, "inferences in the warm-up"),
-    _column("stop_reason", _STR, "half_width, max_time, max_samples or interrupted"),
+    _column("stop_reason", _STR, "half_width, max_time or max_samples"),
 )
 _MEMORY = (
     _column("memory_metric", _STR, "what the memory figures count", MEMORY_METRICS),

@@ -38,7 +38,7 @@ class Agent(Protocol):
         ...
 
     def measure(self, task: MeasureTask, stop_requested: StopRequested = never_stop) -> Measurement:
-        """Measures one repeat in a fresh process.
+        """Measures one repeat, in a fresh process where anything is really executed.
 
         Every expected failure (crash, time-out, garbage, refusal) comes back as a measurement
         with status `failed`; nothing is raised for it.

@@ -20,6 +20,8 @@ POLL_S = 0.1
 """How often the parent wakes: rare enough not to disturb, soon enough for Ctrl-C."""
 MAX_STDOUT_BYTES = 16 * 1024 * 1024
 """Ten thousand samples take 0.2 MB; more than this is no result."""
+CHUNK_BYTES = 1024 * 1024
+"""The most a pipe holds, so that one read takes all that an ended worker has left."""
 MAX_STDERR_BYTES = 64 * 1024
 """Only the end is kept."""
 
@@ -119,18 +121,17 @@ def _drain(selector: selectors.BaseSelector, received: _Received, timeout_s: flo
         time.sleep(min(timeout_s, 0.005))  # both closed: the process is about to be reaped
         return
     for key, _events in selector.select(timeout_s):
-        while chunk := _read(key.fd):
+        chunk = _read(key.fd)  # one: a writer that never pauses must not hold the parent here
+        if chunk:
             received.take(key.data, chunk)
-            if len(received.stdout) > MAX_STDOUT_BYTES:
-                return
-        if chunk == b"":
+        elif chunk is not None:
             selector.unregister(key.fileobj)
 
 
 def _read(file_descriptor: int) -> bytes | None:
     """A chunk, empty at the end of the pipe, `None` when there is nothing for now."""
     try:
-        return os.read(file_descriptor, 65_536)
+        return os.read(file_descriptor, CHUNK_BYTES)
     except BlockingIOError:
         return None
 

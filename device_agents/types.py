@@ -77,14 +77,14 @@ class MeasureTask:
     Attributes:
         task_id: opaque to the agent; comes back in the measurement.
         artifact_path: absolute path of the exported file on the device's host.
-        artifact_sha256: checked before the file is opened.
+        artifact_sha256: checked by whoever opens the file; the simulated agent opens none.
         is_trusted: made by this workspace, so that a `.pt2` need not be scanned for pickles.
         primer_path: a tiny artifact of the same runtime, loaded and run before the baseline of
             memory is taken; `None` charges the runtime's lazy imports and pools to the model.
         seed: of the random inputs.
         timeout_s: the worker and its process group are killed after this long.
         memory_limit_bytes: RLIMIT_DATA of the worker; `None` sets none.
-        model_hint: only the simulated agent reads it: (MACs, parameters) of the network.
+        macs_and_parameters: only the simulated agent reads it: (MACs, parameters) of the network.
     """
 
     task_id: str
@@ -97,7 +97,7 @@ class MeasureTask:
     policy: MeasurePolicy = field(default_factory=MeasurePolicy)
     timeout_s: float = 300.0
     memory_limit_bytes: int | None = None
-    model_hint: tuple[int, int] | None = None
+    macs_and_parameters: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +126,7 @@ class Failure:
     """Why an attempt gave no measurement.
 
     Attributes:
-        stage: `start load prime first_inference warmup timed memory verify export`.
+        stage: `start load prime first_inference warmup timed verify export`.
         exit_code: of the worker; negative for a signal; `None` when it ended by itself.
     """
 
@@ -192,7 +192,7 @@ class Measurement:
             tool gives none (see `sample_kind`) or the repeat failed early.
         device_samples_ns: device clock beside it (CUDA events); `None` without a stream.
         summary_latency_ns: the tool's median, only with a `sample_kind` that has no samples.
-        stop_reason: `half_width max_time max_samples interrupted`.
+        stop_reason: `half_width max_time max_samples`.
         load_peak_memory_bytes: peak while loading and first inference, over the baseline.
         run_peak_memory_bytes: peak while warming up and timing, over the same baseline.
         raw_log: file name of the kept tool output, relative to the results folder.

@@ -2,10 +2,9 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 
 from device_agents.agent import StopRequested, never_stop
-from device_agents.cpu.topology import choose_cpus, read_facts
+from device_agents.cpu.topology import read_facts
 from device_agents.errors import PermanentError
 from device_agents.hosted import infer_in_worker, measure_in_worker
 from device_agents.runtimes.registry import why_unsupported
@@ -21,20 +20,14 @@ from device_agents.types import (
 
 
 class CpuAgent:
-    """The `cpu` device kind.
+    """The `cpu` device kind, which has no options.
 
-    Options: `pin` (default true) pins a task without an affinity of its own to one logical CPU
-    per thread, each on its own core; false leaves the choice to the system.
+    A task without an affinity runs where the system puts it.
     """
 
     def __init__(self, options: Mapping[str, OptionValue]) -> None:
         for name in options:
-            if name != "pin":
-                raise PermanentError(f"a cpu device has no option {name!r}", "its option is: pin")
-        pin = options.get("pin", True)
-        if not isinstance(pin, bool):
-            raise PermanentError(f"pin is {pin!r}", "set pin to true or false")
-        self._pin = pin
+            raise PermanentError(f"a cpu device has no option {name!r}", "leave it out")
 
     def probe(self) -> DeviceFacts:
         """See `Agent`."""
@@ -52,15 +45,8 @@ class CpuAgent:
 
     def measure(self, task: MeasureTask, stop_requested: StopRequested = never_stop) -> Measurement:
         """See `Agent`."""
-        return measure_in_worker(self._pinned(task), stop_requested)
+        return measure_in_worker(task, stop_requested)
 
     def infer(self, task: InferTask) -> Failure | None:
         """See `Agent`."""
         return infer_in_worker(task)
-
-    def _pinned(self, task: MeasureTask) -> MeasureTask:
-        if not self._pin or task.execution.affinity is not None:
-            return task
-        # With fewer cores than threads (hyper-threading) any pinning would be a worse guess.
-        affinity = choose_cpus(task.execution.threads)
-        return replace(task, execution=replace(task.execution, affinity=affinity))

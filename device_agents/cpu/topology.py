@@ -42,29 +42,30 @@ def parse_is_virtual(cpuinfo: str) -> bool | None:
     return "hypervisor" in match.group(1).split() if match else None
 
 
-def one_per_core(siblings: Mapping[int, tuple[int, ...]], usable: Iterable[int]) -> tuple[int, ...]:
-    """One usable logical CPU of every physical core, the last core first.
-
-    The kernel and most daemons prefer low numbers, so measuring begins at the other end.
+def order_by_core(
+    siblings: Mapping[int, tuple[int, ...]], usable: Iterable[int]
+) -> tuple[int, ...]:
+    """The usable CPUs: the first of each physical core, ascending, then their SMT siblings.
 
     Args:
-        siblings: logical CPU to all logical CPUs of its core.
+        siblings: logical CPU to all logical CPUs of its core; one left out is its own core.
         usable: logical CPUs this process may use.
     """
-    chosen: list[int] = []
+    first: list[int] = []
+    rest: list[int] = []
     taken: set[int] = set()
     for cpu in sorted(usable):
-        if cpu not in taken:
-            chosen.append(cpu)
-            taken.update(siblings.get(cpu, (cpu,)))
-    return tuple(reversed(chosen))
+        (rest if cpu in taken else first).append(cpu)
+        taken.update(siblings.get(cpu, (cpu,)))
+    return (*first, *rest)
 
 
-def choose_cpus(threads: int, root: Path = ROOT) -> tuple[int, ...] | None:
-    """CPUs to pin `threads` threads to, each on a core of its own; `None` if there are too few."""
-    usable = os.sched_getaffinity(0)
-    cores = one_per_core(read_siblings(root), usable)
-    return tuple(sorted(cores[:threads])) if threads <= len(cores) else None
+def cpus_one_per_core(root: Path = ROOT) -> tuple[int, ...]:
+    """The CPUs this process may use, so that the first n are on n cores where there are n.
+
+    Ascending where the system does not tell which CPUs share a core.
+    """
+    return order_by_core(read_siblings(root), os.sched_getaffinity(0))
 
 
 def read_siblings(root: Path = ROOT) -> dict[int, tuple[int, ...]]:

@@ -55,8 +55,23 @@ _DECLARED = re.compile(
 """A symbol with its assumptions, as sympy's `srepr` writes it."""
 _EXPRESSION = re.compile(r"[\w\s+\-*/%(),<>=.]*", re.ASCII)
 _WORD = re.compile(r"[\w.\-+: ]*", re.ASCII)
-_FREE_TEXT = frozenset({"metadata", "guards_code", "in_spec", "out_spec"})
-"""Read by people, never executed, or (tree specifications) matched against registered types."""
+_FREE_TEXT = frozenset({"metadata", "guards_code"})
+"""Read by people, never executed."""
+_TREE_SPECS = frozenset({"in_spec", "out_spec"})
+_TREE_TYPES = frozenset(
+    {"builtins.tuple", "builtins.list", "builtins.dict", "builtins.NoneType",
+     "collections.OrderedDict"}
+)  # fmt: skip
+"""Containers whose description names no module to import, unlike a `defaultdict`'s."""
+_GRAPH = re.compile(r"models/[^/]+\.json")
+_TABLE = re.compile(r"data/(weights|constants)/[^/]+_config\.json")
+_SAMPLES = re.compile(r"data/sample_inputs/[^/]+\.pt")
+_PLAIN = re.compile(
+    r"data/weights/weight_\d+|data/constants/tensor_\d+|extra/.+|archive_format|archive_version|"
+    r"byteorder|version|\.data/(version|serialization_id)|\.format_version|\.storage_alignment",
+    re.ASCII,
+)
+"""Members that PyTorch takes as bytes or text, unless a table says that one is pickled."""
 _EXECUTABLE = ("aotinductor", "custom_obj_", "opaque_obj_", ".so", ".dylib", ".cubin", ".py")
 
 
@@ -106,25 +121,31 @@ def check_model_json(text: str, where: str) -> None:
 
 def _check_archive(archive: zipfile.ZipFile) -> None:
     names = archive.namelist()
-    if len(set(names)) != len(names):
+    # PyTorch's reader finds members whatever their case.
+    if len({name.lower() for name in names}) != len(names):
         raise _refusal("the archive", "two members of one name")
+    if len({name.partition("/")[0] for name in names}) > 1:
+        raise _refusal("the archive", "more than one folder at its top")
     for name in names:
         if any(sign in name.lower() for sign in _EXECUTABLE):
             raise _refusal(name, "compiled code or objects of Python classes")
-        inside = PurePosixPath(name)
-        if inside.suffix == ".pt":
-            _check_tensor_file(_read(archive, name), name)
-        elif inside.suffix == ".json":
-            _check_json_member(archive, name)
-        elif inside.suffix == ".pkl" or inside.parts[0].startswith("serialized_"):
-            raise _refusal(name, "a pickle of its own")
+        _check_member(archive, name, name.partition("/")[2])
 
 
-def _check_json_member(archive: zipfile.ZipFile, name: str) -> None:
-    text = _read(archive, name).decode("utf-8", errors="strict")
-    if not name.endswith("_config.json"):
-        check_model_json(text, name)
-        return
+def _check_member(archive: zipfile.ZipFile, name: str, inside: str) -> None:
+    """By its path, as PyTorch decides: it loads all under `models/` whatever the ending."""
+    if _GRAPH.fullmatch(inside):
+        check_model_json(_read(archive, name).decode("utf-8"), name)
+    elif _TABLE.fullmatch(inside):
+        _check_table(archive, name)
+    elif _SAMPLES.fullmatch(inside):
+        _check_tensor_file(_read(archive, name), name)
+    elif not _PLAIN.fullmatch(inside):
+        raise _refusal(name, "a member that an exported network does not have")
+
+
+def _check_table(archive: zipfile.ZipFile, name: str) -> None:
+    text = _read(archive, name).decode("utf-8")
     for path_name in _pickled_payloads(json.loads(text)):
         member = str(PurePosixPath(name).parent / path_name)
         _check_tensor_file(_read(archive, member), member)
@@ -174,7 +195,9 @@ def _walk(plain: Json, key: str, where: str) -> None:
     if isinstance(plain, dict):
         for name, value in plain.items():
             _check_text(name, "", where)
-            if name not in _FREE_TEXT or not isinstance(value, str | list | dict):
+            if name in _TREE_SPECS and value is not None:
+                _check_tree_spec(value, where)
+            elif name not in _FREE_TEXT or not isinstance(value, str | list | dict):
                 _walk(value, name, where)
             elif name == "metadata" and not isinstance(value, dict):
                 raise _refusal(where, "metadata that is no object")
@@ -183,6 +206,27 @@ def _walk(plain: Json, key: str, where: str) -> None:
             _walk(value, key, where)
     elif isinstance(plain, str):
         _check_text(plain, key, where)
+
+
+def _check_tree_spec(text: Json, where: str) -> None:
+    spec: Json = json.loads(text) if isinstance(text, str) else None
+    if not (isinstance(spec, list) and len(spec) == 2 and _is_plain_tree(spec[1])):
+        raise _refusal(where, f"a tree specification {str(text)[:80]!r}")
+
+
+def _is_plain_tree(node: Json) -> bool:
+    """A leaf or a builtin container, with at most a list of keys as its context."""
+    if not isinstance(node, dict):
+        return False
+    kind, context, children = node.get("type"), node.get("context"), node.get("children_spec")
+    if kind is not None and not (isinstance(kind, str) and kind in _TREE_TYPES):
+        return False
+    keys: Json = json.loads(context) if isinstance(context, str) else context
+    if isinstance(keys, list):
+        has_plain_keys = all(isinstance(key, str | int) for key in keys)
+    else:
+        has_plain_keys = keys is None
+    return has_plain_keys and isinstance(children, list) and all(map(_is_plain_tree, children))
 
 
 def _check_text(text: str, key: str, where: str) -> None:

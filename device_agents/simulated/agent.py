@@ -80,12 +80,12 @@ class SimulatedAgent:
         reason = self.why_unsupported(task.execution)
         if reason is not None:
             failure = _unsupported(reason, "change the cell's execution")
-        if failure is None and task.model_hint is None:
+        if failure is None and task.macs_and_parameters is None:
             failure = _unsupported(
                 "a simulated device knows a model by its MACs and parameters, and has neither",
                 "give the model's card macs and parameters",
             )
-        if failure is not None or task.model_hint is None:
+        if failure is not None or task.macs_and_parameters is None:
             return Measurement(
                 task_id=task.task_id,
                 status=Status.FAILED,
@@ -94,7 +94,7 @@ class SimulatedAgent:
                 started_utc=started,
                 finished_utc=datetime.now(UTC).isoformat(),
             )
-        return self._simulate(task, task.model_hint, rng, started)
+        return self._simulate(task, task.macs_and_parameters, rng, started)
 
     def infer(self, task: InferTask) -> Failure | None:
         """See `Agent`; the file itself is run by this host's CPU, which computes the same."""

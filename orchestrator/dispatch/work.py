@@ -58,7 +58,7 @@ def task_of(work: SweepWork, attempt: Attempt) -> MeasureTask:
         policy=plan.policy,
         timeout_s=plan.timeout_s,
         memory_limit_bytes=plan.memory_limit_bytes,
-        model_hint=(cost.macs or 0, cost.parameters or 0) if has_cost else None,
+        macs_and_parameters=(cost.macs or 0, cost.parameters or 0) if has_cost else None,
     )
 
 

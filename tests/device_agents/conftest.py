@@ -29,7 +29,7 @@ def make_task(path: Path, runtime: Runtime, **changes: object) -> MeasureTask:
         "execution": Execution(runtime=runtime, backend=BACKENDS[runtime]),
         "policy": QUICK,
         "timeout_s": 60.0,
-        "model_hint": (1_000_000, 1_000),
+        "macs_and_parameters": (1_000_000, 1_000),
     }
     return MeasureTask(**{**fields, **changes})  # type: ignore[arg-type]
 

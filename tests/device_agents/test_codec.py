@@ -74,7 +74,7 @@ def changed(**changes: object) -> str:
         (changed(seed=1.0), r"MeasureTask\.seed"),
         (changed(is_trusted=1), r"MeasureTask\.is_trusted"),
         (changed(timeout_s=None), r"MeasureTask\.timeout_s"),
-        (changed(model_hint=[1]), r"model_hint"),
+        (changed(macs_and_parameters=[1]), r"macs_and_parameters"),
         (changed(execution={}), "runtime"),
         (changed(execution=None), "execution"),
         ("[]", "MeasureTask"),

@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from device_agents.cpu.agent import CpuAgent
 from device_agents.cpu.topology import (
-    choose_cpus,
-    one_per_core,
+    cpus_one_per_core,
+    order_by_core,
     parse_cpu_list,
     parse_cpu_model,
     parse_is_virtual,
     read_facts,
 )
 from device_agents.errors import PermanentError
-from device_agents.types import Execution
+from device_agents.types import Execution, MeasureTask
 from device_agents.vocabulary import Mode, Runtime
 
 ONNX = Execution(runtime=Runtime.ONNX, backend="cpu")
@@ -43,16 +43,25 @@ def test_any_text_gives_a_sorted_set_of_cpus(text: str) -> None:
     assert list(cpus) == sorted(set(cpus))
 
 
-def test_one_hyperthread_of_each_core_is_chosen_from_the_far_end() -> None:
-    siblings = {0: (0, 2), 2: (0, 2), 1: (1, 3), 3: (1, 3)}
-    assert one_per_core(siblings, {0, 1, 2, 3}) == (1, 0)
-    assert one_per_core(siblings, {2, 3}) == (3, 2)
-    assert one_per_core({}, {0, 1}) == (1, 0)
+def test_one_hyperthread_of_each_core_comes_first() -> None:
+    siblings = {0: (0, 1), 1: (0, 1), 2: (2, 3), 3: (2, 3)}
+    assert order_by_core(siblings, {0, 1, 2, 3}) == (0, 2, 1, 3)
+    assert order_by_core(siblings, {1, 2, 3}) == (1, 2, 3)
+    assert order_by_core({}, {1, 0}) == (0, 1)
 
 
-def test_more_threads_than_cores_are_not_pinned(tmp_path: Path) -> None:
-    assert choose_cpus(10_000, tmp_path) is None
-    assert choose_cpus(1, tmp_path) == (max(os.sched_getaffinity(0)),)
+def test_cpus_are_ascending_where_the_system_tells_nothing(tmp_path: Path) -> None:
+    assert cpus_one_per_core(tmp_path) == tuple(sorted(os.sched_getaffinity(0)))
+
+
+def test_a_task_without_an_affinity_is_left_to_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[MeasureTask] = []
+    monkeypatch.setattr(
+        "device_agents.cpu.agent.measure_in_worker", lambda t, _stop: asked.append(t)
+    )
+    task = MeasureTask(task_id="t", artifact_path="/a", artifact_sha256="", execution=ONNX)
+    CpuAgent({}).measure(task)
+    assert asked == [task]
 
 
 def test_cpuinfo_of_x86_and_arm() -> None:
@@ -87,6 +96,6 @@ def test_what_the_host_or_runtime_lacks_is_named(changes: dict[str, object], nam
     assert named in reason
 
 
-def test_pin_is_yes_or_no() -> None:
+def test_a_cpu_device_has_no_options() -> None:
     with pytest.raises(PermanentError, match="pin"):
-        CpuAgent({"pin": "maybe"})
+        CpuAgent({"pin": True})

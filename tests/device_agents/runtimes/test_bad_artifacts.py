@@ -158,7 +158,36 @@ def hostile_library(marker: Path, source: Path, target: Path) -> Path:
     return rewrite(source, target, lambda _n, d: d, extra)
 
 
+def with_graph_named(name: str, more: dict[str, object]) -> Callable[[Path, Path, Path], Path]:
+    """A second graph with a hostile size, under a name that PyTorch loads all the same."""
+
+    def make(marker: Path, source: Path, target: Path) -> Path:
+        graph = {"expr_str": f"open({str(marker)!r}, 'w')", **more}
+        extra = {f"models/{name}": json.dumps(graph).encode()}
+        return rewrite(source, target, lambda _n, d: d, extra)
+
+    return make
+
+
+def hostile_tree(marker: Path, source: Path, target: Path) -> Path:
+    """A tree specification that names a module, which PyTorch imports."""
+    context = {
+        "default_factory_module": "antigravity",
+        "default_factory_name": "fly",
+        "dict_context": [],
+    }
+    node = {
+        "type": "collections.defaultdict",
+        "context": json.dumps(context),
+        "children_spec": [],
+    }
+    extra = {"models/tree.json": json.dumps({"in_spec": json.dumps([1, node])}).encode()}
+    return rewrite(source, target, lambda _n, d: d, extra)
+
+
 HOSTILE = [
+    with_graph_named("evil.JSON", {}), with_graph_named("evil.abcd", {}),
+    with_graph_named("x_config.json", {"config": {}}), hostile_tree,
     hostile_weights, hostile_inputs, hostile_constant, hostile_target, hostile_size,
     hostile_library,
 ]  # fmt: skip

@@ -15,7 +15,7 @@ def task(task_id: str = "t", **changes: object) -> MeasureTask:
         "artifact_path": "/nowhere",
         "artifact_sha256": "",
         "execution": Execution(runtime=Runtime.ONNX, backend="cpu"),
-        "model_hint": (500_000_000, 1_000_000),
+        "macs_and_parameters": (500_000_000, 1_000_000),
     }
     return MeasureTask(**{**fields, **changes})  # type: ignore[arg-type]
 
@@ -82,7 +82,7 @@ def test_faults_come_at_their_rate(rate: str, kind: ErrorKind, is_transient: boo
 
 
 def test_a_model_without_cost_is_unsupported() -> None:
-    seen = SimulatedAgent({}).measure(task(model_hint=None))
+    seen = SimulatedAgent({}).measure(task(macs_and_parameters=None))
     assert seen.status is Status.FAILED
     assert seen.failure is not None
     assert seen.failure.kind is ErrorKind.UNSUPPORTED

@@ -60,7 +60,7 @@ def task(name: str, **changes: object) -> MeasureTask:
         "artifact_path": "/nowhere.onnx",
         "artifact_sha256": "0",
         "execution": Execution(runtime=Runtime.ONNX, backend="cpu"),
-        "model_hint": (10_000_000, 1_000_000),
+        "macs_and_parameters": (10_000_000, 1_000_000),
         "timeout_s": 60.0,
     }
     return MeasureTask(**(fields | changes))
