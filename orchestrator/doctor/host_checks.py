@@ -6,16 +6,15 @@ from pathlib import Path
 
 import psutil
 
+from device_agents.conditions import read_governor
+from device_agents.flags import MAX_BUSY_SHARE
 from orchestrator.doctor.finding import Finding, ok, warning
 from orchestrator.doctor.finding import error as failed
 
 _GIB = 1024**3
 MIN_FREE_DISK_BYTES = 2 * _GIB
 """13 models in three formats take 0.9 GiB; half of this is the least to finish a sweep with."""
-MAX_BUSY_SHARE = 0.10
-"""Beside one other busy core of two, 2-thread latencies grew 2 to 100 times."""
 _BUSY_WINDOW_S = 1.0
-_GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 
 
 def judge_disk(free_bytes: int) -> Finding:
@@ -86,12 +85,11 @@ def judge_memory(available_bytes: int) -> Finding:
 
 def check_host(workspace: Path) -> list[Finding]:
     """Reads this host and judges it; takes about a second to sample the load."""
-    governor = _GOVERNOR.read_text().strip() if _GOVERNOR.exists() else None
     return [
         judge_disk(shutil.disk_usage(workspace).free),
         judge_memory(psutil.virtual_memory().available),
         judge_cores(len(os.sched_getaffinity(0)), os.cpu_count() or 1),
-        judge_governor(governor),
+        judge_governor(read_governor()),
         judge_load(psutil.cpu_percent(interval=_BUSY_WINDOW_S) / 100),
         judge_niceness(os.nice(0)),
     ]
