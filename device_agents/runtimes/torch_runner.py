@@ -63,7 +63,11 @@ class TorchModel:
         self._arguments = tuple(self._torch.from_numpy(array.copy()) for array in arrays)
 
     def run(self) -> None:
-        """See `LoadedModel`; CPU operators are done when the call returns."""
+        """See `LoadedModel`; CPU operators are done when the call returns.
+
+        The last output goes first, as in a loop that does not keep it.
+        """
+        self._output = None
         with self._torch.inference_mode():
             self._output = self._module(*self._arguments)
 
