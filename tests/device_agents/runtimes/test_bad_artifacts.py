@@ -215,6 +215,15 @@ def test_the_hostile_pickle_is_a_real_one(pt2_file: Path, tmp_path: Path) -> Non
     assert marker.exists()
 
 
+def test_a_file_is_scanned_before_the_clock_of_loading_starts(
+    pt2_file: Path, tmp_path: Path
+) -> None:
+    file = hostile_weights(tmp_path / "marker", pt2_file, tmp_path / "hostile.pt2")
+    failure = measure_in_worker(make_task(file, Runtime.TORCH, primer_path=str(pt2_file))).failure
+    assert failure is not None
+    assert failure.stage == "start"
+
+
 def test_the_scan_lets_an_honest_file_through(pt2_file: Path) -> None:
     check_pt2(str(pt2_file))
 
