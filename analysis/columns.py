@@ -162,7 +162,7 @@ _CONDITIONS = tuple(
         ("clock_cap_mhz", _FLOAT, "highest clock the cores were allowed"),
         ("is_charging", _BOOL, "whether the battery was charging or full on a charger"),
         ("is_screen_on", _BOOL, "whether the phone was awake"),
-        ("canary_ns", _INT, "median of the canary model last measured on the device"),
+        ("canary_ns", _INT, "median of the canary model, where it was run"),
     )
 )
 _WORKER = (

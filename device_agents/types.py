@@ -71,6 +71,24 @@ class Execution:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Canary:
+    """A small model of known latency, run beside a repeat to see whether the device is itself.
+
+    Attributes:
+        reference_ns: what it took when the device was registered; `None` while registering.
+        runs_before: run it before the repeat is measured.
+        runs_after: and after it, as the last repeat of a device's share does.
+    """
+
+    runtime: Runtime
+    artifact_path: str
+    artifact_sha256: str
+    reference_ns: int | None
+    runs_before: bool
+    runs_after: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureTask:
     """One repeat of one cell: what a worker needs, and nothing about networks or sweeps.
 
@@ -85,6 +103,7 @@ class MeasureTask:
         timeout_s: the worker and its process group are killed after this long.
         memory_limit_bytes: RLIMIT_DATA of the worker; `None` sets none.
         macs_and_parameters: only the simulated agent reads it: (MACs, parameters) of the network.
+        canary: to be run beside the repeat; only phones have one.
     """
 
     task_id: str
@@ -98,6 +117,7 @@ class MeasureTask:
     timeout_s: float = 300.0
     memory_limit_bytes: int | None = None
     macs_and_parameters: tuple[int, int] | None = None
+    canary: Canary | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +170,7 @@ class Conditions:
         clock_cap_mhz: the highest clock the cores are allowed now, below `clock_max_mhz` where
             heat or a battery saver lowers it.
         temp_c: hottest CPU, GPU or battery sensor, whichever the agent names in its docs.
-        canary_ns: median of the canary model last measured on the device.
+        canary_ns: median of the canary at this moment; `None` when it was not run.
     """
 
     load_1min: float | None = None
@@ -202,7 +222,8 @@ class Measurement:
         stop_reason: `half_width max_time max_samples`.
         load_peak_memory_bytes: peak while loading and first inference, over the baseline.
         run_peak_memory_bytes: peak while warming up and timing, over the same baseline.
-        raw_log: file name of the kept tool output, relative to the results folder.
+        raw_log: all that an external tool wrote, for better parsers to come; `None` where
+            fleetrank's own worker measured.
         origin: `simulated` and `virtual` mark rows that no real device made.
     """
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -15,6 +15,8 @@ from orchestrator.sweep_spec import OptionSpec
 from orchestrator.workspace import Workspace
 from orchestrator.yaml_file import parse_file
 
+HOST_CPU = "cpu"
+"""The device kind that shares cores, caches and power with everything else on its host."""
 LOCAL_CPU = "local-cpu"
 """The name that means this host's CPU on every host, so that a sweep file can be shared."""
 
@@ -23,6 +25,37 @@ def _known_kind(kind: str) -> str:
     if kind not in AGENTS:
         raise ValueError(f"there is no device kind '{kind}'; use one of {', '.join(AGENTS)}")
     return kind
+
+
+class Registration(BaseModel):
+    """What registering a phone found out; `devices check` says what has changed since.
+
+    Attributes:
+        facts: of the probe, for people and for `devices check`.
+        clusters: CPUs of one maximum clock, fastest cluster first.
+        virtual: the mode of a virtual phone, `None` for a real one.
+        canary_latency_ns: medians of the canary's two runs: the phone's own repeatability.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    registered_utc: str
+    facts: dict[str, bool | int | float | str | None] = {}
+    clusters: tuple[tuple[int, ...], ...] = ()
+    virtual: Literal["real", "canned"] | None = None
+    canary_latency_ns: tuple[int, ...] = ()
+
+    @property
+    def canary_reference_ns(self) -> int | None:
+        """What the canary of a cell is compared with: the mean of both runs."""
+        runs = self.canary_latency_ns
+        return round(sum(runs) / len(runs)) if runs else None
+
+    @property
+    def canary_spread(self) -> float | None:
+        """Difference of the canary's runs as a share of their mean."""
+        runs = self.canary_latency_ns
+        return (max(runs) - min(runs)) * len(runs) / sum(runs) if len(runs) > 1 else None
 
 
 class DeviceFile(BaseModel):
@@ -36,11 +69,20 @@ class DeviceFile(BaseModel):
     )
     options: dict[str, OptionSpec] = {}
     labels: dict[str, str] = Field(default={}, description="for people")
+    registration: Registration | None = Field(
+        default=None, description="what `devices add --adb` found out; written by it alone"
+    )
+
+    @property
+    def needs_quiet(self) -> bool:
+        """Whether measuring on it needs its whole host quiet: it computes on the host's cores."""
+        is_host = self.registration is not None and self.registration.virtual == "real"
+        return is_host or self.kind == HOST_CPU
 
 
 def local_cpu() -> DeviceFile:
     """This host's CPU, under a name that differs from host to host."""
-    return DeviceFile(name=f"cpu-{host_hash()[:6]}", kind="cpu")
+    return DeviceFile(name=f"cpu-{host_hash()[:6]}", kind=HOST_CPU)
 
 
 def load_devices(workspace: Workspace) -> dict[str, DeviceFile]:

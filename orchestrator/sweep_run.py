@@ -8,6 +8,7 @@ from pathlib import Path
 from time import perf_counter
 
 from models.cache import ArtifactCache
+from models.canary import canary_request
 from orchestrator.cells import Cell, Plan
 from orchestrator.device_registry import local_cpu
 from orchestrator.dispatch.controller import Controller, Ports
@@ -17,7 +18,7 @@ from orchestrator.dispatch.inline import InlineExecutor
 from orchestrator.dispatch.ray_executor import RayExecutor
 from orchestrator.dispatch.stop_switch import StopSwitch, listening
 from orchestrator.dispatch.tally import Tally
-from orchestrator.dispatch.work import SweepWork
+from orchestrator.dispatch.work import SweepWork, canaries_of
 from orchestrator.errors import NothingToDoError, StoreError
 from orchestrator.export_stage import Exports, ExportTools, build_artifacts
 from orchestrator.plan import estimate_s
@@ -25,6 +26,7 @@ from orchestrator.progress.events import Subscriber, SweepFinished, SweepStarted
 from orchestrator.progress.publisher import Publisher
 from orchestrator.provenance import new_sweep_id, sweep_facts, sweep_provenance
 from orchestrator.store.journal import Journal
+from orchestrator.store.raw_logs import set_aside
 from orchestrator.store.results import ResultStore
 from orchestrator.sweep_setup import (
     Setup,
@@ -112,7 +114,7 @@ class _JournalSink:
     sweep_id: str
 
     def append(self, row: Row) -> None:
-        self.journal.append(row)
+        self.journal.append(set_aside(self.store.root, row))
 
     def flush(self) -> None:
         self.journal.flush()
@@ -206,7 +208,10 @@ class _Session:
         primed = {
             cell.export.format for cell in cells if self._setup.places[cell.device].needs_quiet
         }
-        return build_artifacts([cell.export for cell in cells], primed, tools)
+        requests = [cell.export for cell in cells]
+        if self._setup.canary_references:
+            requests.append(canary_request())
+        return build_artifacts(requests, primed, tools)
 
     def _work(self, exports: Exports) -> SweepWork:
         return SweepWork(
@@ -216,6 +221,9 @@ class _Session:
             artifacts=exports.artifacts,
             failures=exports.failures,
             primers=exports.primers,
+            canaries=canaries_of(
+                self._setup.canary_references, exports.artifacts.get(canary_request())
+            ),
             is_trusted=self._options.is_trusted,
         )
 

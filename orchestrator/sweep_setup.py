@@ -1,7 +1,7 @@
 """From a specification to what a sweep needs: the plan, the devices, and a record to resume by."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -12,18 +12,17 @@ from device_agents.registry import create_agent
 from device_agents.types import Execution
 from models.cards import load_cards
 from orchestrator.cells import Plan
-from orchestrator.device_registry import DeviceFile, load_devices, local_cpu
+from orchestrator.device_registry import HOST_CPU, DeviceFile, load_devices, local_cpu
 from orchestrator.dispatch.device_bench import DeviceSpec
 from orchestrator.dispatch.work import DevicePlace
 from orchestrator.errors import NothingToDoError, StoreError, UsageError
 from orchestrator.keys import canonical_json
+from orchestrator.pinning import DeviceCores
 from orchestrator.plan import make_plan, narrow
 from orchestrator.sweep_spec import SweepSpec, load_spec
 from orchestrator.workspace import Workspace
 
 LOCAL_HOST = "local"
-_HOST_CPU = "cpu"
-"""The device kind that shares cores, caches and power with everything else on its host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +43,19 @@ class Setup:
     def places(self) -> dict[str, DevicePlace]:
         """Where each device hangs: all on this host, until there is a cluster."""
         return {
-            name: DevicePlace(host=LOCAL_HOST, needs_quiet=device.kind == _HOST_CPU)
+            name: DevicePlace(host=LOCAL_HOST, needs_quiet=device.needs_quiet)
             for name, device in self.devices.items()
         }
+
+    @property
+    def canary_references(self) -> dict[str, int]:
+        """What the canary took when each phone was registered, in nanoseconds, by device."""
+        references = {
+            name: device.registration.canary_reference_ns
+            for name, device in self.devices.items()
+            if device.registration is not None
+        }
+        return {name: ns for name, ns in references.items() if ns is not None}
 
     @property
     def device_specs(self) -> tuple[DeviceSpec, ...]:
@@ -74,7 +83,7 @@ def plan_sweep(workspace: Workspace, spec: SweepSpec, only: str | None) -> Setup
         spec,
         load_cards(workspace.cards),
         devices,
-        cpus=_cpus(devices.values()),
+        cores={device.name: _cores(device) for device in devices.values()},
         why_unsupported=why_unsupported,
     )
     if not plan.cells:
@@ -153,11 +162,11 @@ def _device_spec(device: DeviceFile) -> DeviceSpec:
     return DeviceSpec(name=device.name, kind=device.kind, options=options)
 
 
-def _cpus(devices: Iterable[DeviceFile]) -> dict[str, tuple[int, ...]]:
-    """The CPUs to pin to, of the devices that are this host's CPU."""
-    return {
-        device.name: topology.cpus_one_per_core() for device in devices if device.kind == _HOST_CPU
-    }
+def _cores(device: DeviceFile) -> DeviceCores:
+    if device.kind == HOST_CPU:
+        return DeviceCores(one_per_core=topology.cpus_one_per_core())
+    registration = device.registration
+    return DeviceCores(clusters=() if registration is None else registration.clusters)
 
 
 def count_repeats(plan: Plan) -> int:

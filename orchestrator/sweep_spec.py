@@ -107,6 +107,19 @@ class LimitsSpec(_Spec):
     )
 
 
+class PhonesSpec(_Spec):
+    """What concerns phones alone."""
+
+    clusters: OneOrMany[Literal["auto", "big", "middle", "little"]] = Field(
+        default=("auto",),
+        description="cores a repeat is pinned to with affinity: first_cores; auto is the fastest "
+        "cluster with a core for every thread",
+    )
+    canary_every: Annotated[int, Field(ge=1, le=10_000, strict=True)] = Field(
+        default=10, description="repeats between two runs of the canary model"
+    )
+
+
 class WeightsSpec(_Spec):
     """Which weights a model gets, where a word alone does not say it."""
 
@@ -177,6 +190,7 @@ class SweepSpec(_Spec):
     seed: Seed = 0
     measure: MeasureSpec = MeasureSpec()
     limits: LimitsSpec = LimitsSpec()
+    phones: PhonesSpec = PhonesSpec()
 
 
 def load_spec(path: Path) -> SweepSpec:

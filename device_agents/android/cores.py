@@ -68,8 +68,8 @@ def parse_cores(text: str) -> tuple[Core, ...]:
 
 
 def clusters_of(cores: Sequence[Core]) -> tuple[Cluster, ...]:
-    """Groups cores of equal highest clock, slowest first; cores that do not tell theirs last."""
-    known = sorted({core.max_khz for core in cores if core.max_khz is not None})
+    """Groups cores of equal highest clock, fastest first; cores that do not tell theirs last."""
+    known = sorted({core.max_khz for core in cores if core.max_khz is not None}, reverse=True)
     clocks: list[int | None] = [*known]
     if any(core.max_khz is None for core in cores):
         clocks.append(None)

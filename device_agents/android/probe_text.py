@@ -73,7 +73,7 @@ class PhoneFacts:
 
     @property
     def clusters(self) -> tuple[Cluster, ...]:
-        """Cores by their highest clock, slowest first."""
+        """Cores by their highest clock, fastest first."""
         return clusters_of(self.cores)
 
     @property

@@ -22,8 +22,8 @@ class PhoneRules:
         poll_s: between two looks; each wakes the phone for some tenths of a second.
         max_drift: between first and last third of the samples; five times the flag's threshold,
             since the row is measured again for it.
-        min_canary_tolerance: by which the canary may be off at the least; three times what the
-            phone's own repeatability is worth where that is more.
+        min_canary_tolerance: by which the canary may be off at the least; more on a phone whose
+            runs at registration differed.
     """
 
     min_battery_percent: float = 30.0

@@ -12,21 +12,21 @@ from device_agents.android.readiness import PhoneRules
 from device_agents.flags import drift_share
 from device_agents.vocabulary import Flag
 
-REPEATABILITY_SIGMAS = 3.0
-"""A canary beyond three standard deviations of the phone's own repeatability is not chance."""
+NOISE_FACTOR = 3.0
+"""A canary three times as far off as its runs at registration were from each other is no chance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Canary:
+class CanaryReading:
     """The canary model as just measured, against its registration.
 
     Attributes:
         ratio: its median now over its median at registration.
-        repeatability: coefficient of variation of its process medians at registration.
+        spread: difference of its medians at registration as a share of their mean.
     """
 
     ratio: float
-    repeatability: float | None = None
+    spread: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ def judge_validity(
     rules: PhoneRules,
     *,
     samples_ns: Sequence[int] = (),
-    canary: Canary | None = None,
+    canary: CanaryReading | None = None,
 ) -> Validity:
     """Judges one repeat; what is not known speaks neither for nor against it.
 
@@ -78,9 +78,9 @@ def judge_validity(
     )
 
 
-def is_canary_off(canary: Canary, rules: PhoneRules) -> bool:
+def is_canary_off(canary: CanaryReading, rules: PhoneRules) -> bool:
     """Whether the canary is further off, slower or faster, than the phone's noise explains."""
-    noise = REPEATABILITY_SIGMAS * (canary.repeatability or 0.0)
+    noise = NOISE_FACTOR * (canary.spread or 0.0)
     return abs(canary.ratio - 1) > max(rules.min_canary_tolerance, noise)
 
 

@@ -25,6 +25,7 @@ from orchestrator.dispatch.stop_switch import StopSwitch
 from orchestrator.dispatch.tally import Tally
 from orchestrator.dispatch.work import (
     SweepWork,
+    canary_of,
     device_attempts,
     failed_attempts,
     task_id_of,
@@ -180,12 +181,13 @@ class Controller:
     def _assign(self) -> None:
         for assignment in next_assignments(self._state, self._ports.clock()):
             device, attempt = assignment.device, assignment.attempt
-            self._ports.executor.submit(device, task_of(self._work, attempt))
             self._state = started(self._state, device, attempt)
             lane = self._state.lane(device)
             if lane.fresh is None:
                 lane = replace(lane, fresh=next(self._queues[device], None))
                 self._state = with_lane(self._state, lane)
+            canary = canary_of(self._work, lane)
+            self._ports.executor.submit(device, task_of(self._work, attempt, canary))
             self._ports.emit(
                 RepeatStarted(
                     device=device,

@@ -5,6 +5,7 @@ import pytest
 from models.types import Family, Format, ModelCard, Source, WeightsKind
 from orchestrator.device_registry import DeviceFile
 from orchestrator.errors import UsageError
+from orchestrator.pinning import DeviceCores
 from orchestrator.plan import estimate_s, make_plan, narrow
 from orchestrator.sweep_spec import SweepSpec
 
@@ -100,7 +101,7 @@ def test_affinity_follows_the_threads(affinity, expected) -> None:
 )
 def test_each_thread_gets_a_core_of_its_own_where_the_device_has_them(cpus, expected) -> None:
     spec = _spec(models="one", runtimes="onnx", threads=[1, 2], devices=["box", "sim"])
-    plan = make_plan(spec, CARDS, DEVICES, cpus={"box": cpus})
+    plan = make_plan(spec, CARDS, DEVICES, cores={"box": DeviceCores(one_per_core=cpus)})
     seen = [cell.execution.affinity for cell in plan.cells]
     assert seen == [*expected, (0,), (0, 1)]
 

@@ -18,8 +18,8 @@ TEXT = """0 1803000 1803000 300000 schedutil
 
 def test_clusters_are_cores_of_one_highest_clock() -> None:
     assert clusters_of(parse_cores(TEXT)) == (
-        Cluster(cores=(0, 1), max_mhz=1803.0),
         Cluster(cores=(2,), max_mhz=2802.0),
+        Cluster(cores=(0, 1), max_mhz=1803.0),
         Cluster(cores=(3,), max_mhz=None),
     )
 

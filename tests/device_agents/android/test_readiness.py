@@ -13,7 +13,7 @@ from device_agents.android.cooling import wait_until_ready
 from device_agents.android.cores import Core
 from device_agents.android.dumpsys import Battery, Thermal
 from device_agents.android.readiness import PhoneRules, Verdict, judge_readiness
-from device_agents.android.validity import Canary, judge_validity
+from device_agents.android.validity import CanaryReading, judge_validity
 from device_agents.errors import StoppedError, UnfitConditionsError
 from device_agents.vocabulary import Flag
 
@@ -113,7 +113,7 @@ def test_the_user_can_end_the_wait() -> None:
 
 def test_a_repeat_under_equal_conditions_counts() -> None:
     steady = [100, 101] * 30
-    found = judge_validity(COOL, COOL, RULES, samples_ns=steady, canary=Canary(ratio=1.02))
+    found = judge_validity(COOL, COOL, RULES, samples_ns=steady, canary=CanaryReading(ratio=1.02))
     assert (found.is_valid, found.flags) == (True, ())
     assert judge_validity(BLIND, BLIND, RULES).is_valid
 
@@ -147,8 +147,8 @@ def test_a_drift_over_the_run_makes_it_invalid() -> None:
 
 
 def test_the_canary_is_judged_by_the_phones_own_noise() -> None:
-    def is_valid(ratio: float, repeatability: float | None) -> bool:
-        canary = Canary(ratio=ratio, repeatability=repeatability)
+    def is_valid(ratio: float, spread: float | None) -> bool:
+        canary = CanaryReading(ratio=ratio, spread=spread)
         return judge_validity(COOL, COOL, RULES, canary=canary).is_valid
 
     assert not is_valid(1.11, None)

@@ -1,6 +1,7 @@
 """The loop: what it stores, when it stops, and what a full disk does to it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -9,6 +10,7 @@ from device_agents.vocabulary import ErrorKind
 from orchestrator.dispatch.controller import Controller, Ports
 from orchestrator.dispatch.stop_switch import StopSwitch
 from orchestrator.dispatch.tally import Tally
+from orchestrator.dispatch.work import canaries_of
 from orchestrator.errors import StoreError
 from orchestrator.progress.events import Event, Notice, RepeatFinished
 from orchestrator.translate import Row
@@ -245,3 +247,19 @@ def test_a_device_that_never_answers_leaves_its_cells_for_a_resume(
     assert {row["device"] for row in bench.sink.rows} == {"b"}
     assert len(bench.sink.rows) == 4
     assert any(isinstance(event, Notice) and "given up" in event.message for event in bench.events)
+
+
+def test_the_canary_runs_at_the_start_every_k_repeats_and_at_the_end(
+    new_work: Callable, new_executor: Callable
+) -> None:
+    work = new_work({"phone": False, "box": True}, n_models=4, repeats=2)
+    canary = canaries_of({"phone": 5_000_000}, next(iter(work.artifacts.values())))
+    work = replace(work, canaries=canary, plan=replace(work.plan, canary_every=3))
+    bench = Bench(work, new_executor(["phone", "box"], always_well))
+    bench.controller.run()
+    seen: dict[str, list[str]] = {"phone": [], "box": []}
+    for device, task in bench.executor.submitted:
+        runs = task.canary
+        when = ("b" if runs.runs_before else "") + ("a" if runs.runs_after else "") if runs else ""
+        seen[device].append(when)
+    assert seen == {"phone": ["b", "", "", "b", "", "", "b", "a"], "box": [""] * 8}
