@@ -126,7 +126,10 @@ class AdbServer:
 
     def devices(self) -> tuple[SeenDevice, ...]:
         """All devices the server sees now, in any state."""
-        return parse_devices(self._ask("host:devices-l"))
+        try:
+            return parse_devices(self._ask("host:devices-l"))
+        except RefusedRequestError as error:
+            raise error_of_refusal("", str(error)) from error
 
     def mdns_services(self) -> tuple[MdnsService, ...]:
         """Phones that announce themselves; empty where this adb cannot look (before 30)."""
@@ -142,7 +145,10 @@ class AdbServer:
             PermanentError: the phone does not accept this computer's key.
             TransientError: it cannot be reached; the remedy says what to look at.
         """
-        text = self._ask(f"host:connect:{address}", CONNECT_TIMEOUT_S)
+        try:
+            text = self._ask(f"host:connect:{address}", CONNECT_TIMEOUT_S)
+        except RefusedRequestError as error:
+            text = str(error)
         if not is_connected(text):
             raise error_of_refusal(address, text)
 

@@ -84,8 +84,8 @@ REMEDIES: dict[DeviceState, str] = {
     DeviceState.SIDELOAD: "restart the phone into Android",
     DeviceState.RESCUE: "restart the phone into Android",
     DeviceState.HOST: "this is a computer, not a phone; leave it out",
-    DeviceState.ABSENT: "plug the phone in, switch on USB debugging in its developer options, and "
-    "look with `fleetrank devices discover`",
+    DeviceState.ABSENT: "plug the phone in, or check its address, switch on USB debugging in its "
+    "developer options, and look with `fleetrank devices discover`",
     DeviceState.UNKNOWN: "restart the phone and look with `fleetrank devices discover`",
 }
 """What a person does about each state."""
@@ -116,6 +116,8 @@ _REFUSALS: tuple[tuple[str, DeviceState], ...] = (
     ("offline", DeviceState.OFFLINE),
     ("not found", DeviceState.ABSENT),
     ("no devices", DeviceState.ABSENT),
+    ("failed to connect", DeviceState.ABSENT),
+    ("unable to connect", DeviceState.ABSENT),
 )
 """The first part that adb's refusal contains says the state; a serial may contain any of them,
 so it is cut out of the text before."""

@@ -81,7 +81,7 @@ class Phone:
                 connection.request(f"shell,v2,raw:{command}")
                 return read_packets(connection)
             mark = secrets.token_hex(MARK_BYTES)
-            connection.request(f"shell:{command}; code=$?; echo; echo {mark} $code")
+            connection.request(f"shell:{command} 2>&1; code=$?; echo; echo {mark} $code")
             return read_marked(connection, mark)
 
     def push(self, local: Path, remote: str, timeout_s: float, *, mode: int = 0o644) -> None:

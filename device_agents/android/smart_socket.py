@@ -52,6 +52,8 @@ class SmartSocket:
         self._stop_requested = stop_requested
         self._socket = socket.create_connection((HOST, port), timeout=max(timeout_s, POLL_S))
         self._socket.settimeout(POLL_S)
+        # Requests are small and each waits for its answer: none is held back for a fuller packet.
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def __enter__(self) -> "SmartSocket":
         return self
