@@ -36,15 +36,12 @@ class Phone:
         """Touches nothing; the first call finds out whether the phone is there."""
         self.server = server
         self.serial = serial
-        self._has_exit_codes: bool | None = None
 
     def has_exit_codes(self) -> bool:
         """Whether the phone's shell tells exit codes (shell v2); the others get a marker line."""
-        if self._has_exit_codes is None:
-            with self._errors(), self.server.open(ASK_TIMEOUT_S) as connection:
-                connection.request(f"host-serial:{self.serial}:features")
-                self._has_exit_codes = "shell_v2" in connection.read_block().split(",")
-        return self._has_exit_codes
+        with self._errors(), self.server.open(ASK_TIMEOUT_S) as connection:
+            connection.request(f"host-serial:{self.serial}:features")
+            return "shell_v2" in connection.read_block().split(",")
 
     def shell(
         self,
