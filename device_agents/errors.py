@@ -34,3 +34,19 @@ class BadArtifactError(PermanentError):
 
 class UnsupportedError(PermanentError):
     """The device or runtime cannot do what the task asks."""
+
+
+class BadOutputError(PermanentError):
+    """A program ended well and wrote something that is not a result: half of one, or garbage."""
+
+
+class CrashedError(PermanentError):
+    """A program ended by a signal, or said that it failed and not why."""
+
+
+class KilledError(TransientError):
+    """Something else killed the program, such as the system when memory ran low."""
+
+
+class OutOfMemoryError(PermanentError):
+    """An allocation failed."""

@@ -9,7 +9,11 @@ from enum import StrEnum
 from device_agents.errors import (
     AgentError,
     BadArtifactError,
+    BadOutputError,
+    CrashedError,
+    KilledError,
     MissingLibraryError,
+    OutOfMemoryError,
     TransientError,
 )
 from device_agents.protocol import STAGE_MARK
@@ -121,6 +125,10 @@ def last_stage(stderr: str) -> str | None:
 _KINDS: tuple[tuple[type[AgentError], ErrorKind], ...] = (
     (MissingLibraryError, ErrorKind.MISSING_LIBRARY),
     (BadArtifactError, ErrorKind.BAD_ARTIFACT),
+    (BadOutputError, ErrorKind.BAD_OUTPUT),
+    (CrashedError, ErrorKind.CRASHED),
+    (KilledError, ErrorKind.CRASHED),
+    (OutOfMemoryError, ErrorKind.OUT_OF_MEMORY),
     (TransientError, ErrorKind.DEVICE_LOST),
     (AgentError, ErrorKind.UNSUPPORTED),
 )
