@@ -113,7 +113,12 @@ def interrupted(message: str = "the measurement was stopped on request") -> Fail
 
 def is_memory_error(error: BaseException) -> bool:
     """Whether a library's exception means that an allocation failed."""
-    return isinstance(error, MemoryError) or _MEMORY_SIGNS.search(str(error)) is not None
+    return isinstance(error, MemoryError) or says_out_of_memory(str(error))
+
+
+def says_out_of_memory(text: str) -> bool:
+    """Whether a program's words mean that an allocation failed."""
+    return _MEMORY_SIGNS.search(text) is not None
 
 
 def last_stage(stderr: str) -> str | None:
@@ -163,7 +168,7 @@ def _judge_end(end: WorkerEnd, where: str) -> tuple[ErrorKind, str, str, bool]:
 
 
 def _judge_crash(end: WorkerEnd, where: str) -> tuple[ErrorKind, str, str, bool]:
-    if _MEMORY_SIGNS.search(end.stderr):
+    if says_out_of_memory(end.stderr):
         return ErrorKind.OUT_OF_MEMORY, f"an allocation failed{where}", _MEMORY_REMEDY, False
     if end.exit_code != -signal.SIGKILL:
         remedy = "the runtime or the file is at fault; try another version of either"

@@ -21,11 +21,13 @@ class ToolRun:
             does not know the flag or fails, which is no error. `None` when none is asked for.
         log_tag: tag of logcat to clear before and to read afterwards, for programs whose lines go
             there instead of to standard output; `None` for none.
+        warmup_runs: how many of the timed runs to set aside, for programs that know no warm-up.
     """
 
     argv: tuple[str, ...]
     result_file: str | None = None
     log_tag: str | None = None
+    warmup_runs: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,13 +35,13 @@ class ToolOutput:
     """What one call left.
 
     Attributes:
-        argv: as in `ToolRun`: what was asked for decides how the answer is judged.
+        run: what was asked for decides how the answer is judged.
         exit_code: as the phone's shell gives it: 128 + n for signal n.
         result: bytes of the result file; `None` when there was none.
         logcat: lines of the tag, as `logcat -d -s TAG` prints them.
     """
 
-    argv: tuple[str, ...]
+    run: ToolRun
     exit_code: int
     stdout: str
     stderr: str
