@@ -49,8 +49,20 @@ class UnsupportedError(PermanentError):
 
 
 class BadOutputError(PermanentError):
-    """A tool or a device said something that is not an answer to what it was asked."""
+    """A program or a device said something that is not an answer: half of one, or garbage."""
 
 
 class StorageFullError(PermanentError):
     """There is no room left on the device."""
+
+
+class CrashedError(PermanentError):
+    """A program ended by a signal, or said that it failed and not why."""
+
+
+class KilledError(TransientError):
+    """Something else killed the program, such as the system when memory ran low."""
+
+
+class OutOfMemoryError(PermanentError):
+    """An allocation failed."""

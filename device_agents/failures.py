@@ -10,7 +10,10 @@ from device_agents.errors import (
     AgentError,
     BadArtifactError,
     BadOutputError,
+    CrashedError,
+    KilledError,
     MissingLibraryError,
+    OutOfMemoryError,
     StoppedError,
     StorageFullError,
     TimedOutError,
@@ -114,7 +117,12 @@ def interrupted(message: str = "the measurement was stopped on request") -> Fail
 
 def is_memory_error(error: BaseException) -> bool:
     """Whether a library's exception means that an allocation failed."""
-    return isinstance(error, MemoryError) or _MEMORY_SIGNS.search(str(error)) is not None
+    return isinstance(error, MemoryError) or says_out_of_memory(str(error))
+
+
+def says_out_of_memory(text: str) -> bool:
+    """Whether a program's words mean that an allocation failed."""
+    return _MEMORY_SIGNS.search(text) is not None
 
 
 def last_stage(stderr: str) -> str | None:
@@ -131,6 +139,9 @@ _KINDS: tuple[tuple[type[AgentError], ErrorKind], ...] = (
     (TimedOutError, ErrorKind.TIMED_OUT),
     (StoppedError, ErrorKind.INTERRUPTED),
     (UnfitConditionsError, ErrorKind.UNFIT_CONDITIONS),
+    (CrashedError, ErrorKind.CRASHED),
+    (KilledError, ErrorKind.CRASHED),
+    (OutOfMemoryError, ErrorKind.OUT_OF_MEMORY),
     (TransientError, ErrorKind.DEVICE_LOST),
     (AgentError, ErrorKind.UNSUPPORTED),
 )
@@ -165,7 +176,7 @@ def _judge_end(end: WorkerEnd, where: str) -> tuple[ErrorKind, str, str, bool]:
 
 
 def _judge_crash(end: WorkerEnd, where: str) -> tuple[ErrorKind, str, str, bool]:
-    if _MEMORY_SIGNS.search(end.stderr):
+    if says_out_of_memory(end.stderr):
         return ErrorKind.OUT_OF_MEMORY, f"an allocation failed{where}", _MEMORY_REMEDY, False
     if end.exit_code != -signal.SIGKILL:
         remedy = "the runtime or the file is at fault; try another version of either"

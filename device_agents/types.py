@@ -211,6 +211,26 @@ class WorkerFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSummary:
+    """Statistics of one process that a tool made itself and keeps no samples of.
+
+    Percentiles are the tool's own, which need not interpolate; what it does not give is `None`.
+
+    Attributes:
+        median_ns: the figure that stands for the repeat; the mean, where a tool prints no median
+            (the setting `summary_statistic` then says so).
+    """
+
+    median_ns: int
+    count: int | None = None
+    mean_ns: int | None = None
+    std_ns: int | None = None
+    p90_ns: int | None = None
+    p95_ns: int | None = None
+    p99_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """What one repeat gave: raw samples and the circumstances they were taken in.
 
@@ -218,7 +238,7 @@ class Measurement:
         samples_ns: synchronised wall clock, one number per inference in order; empty when the
             tool gives none (see `sample_kind`) or the repeat failed early.
         device_samples_ns: device clock beside it (CUDA events); `None` without a stream.
-        summary_latency_ns: the tool's median, only with a `sample_kind` that has no samples.
+        summary: the tool's own statistics, only with a `sample_kind` that has no samples.
         stop_reason: `half_width max_time max_samples`.
         load_peak_memory_bytes: peak while loading and first inference, over the baseline.
         run_peak_memory_bytes: peak while warming up and timing, over the same baseline.
@@ -238,7 +258,7 @@ class Measurement:
     warmup_runs: int | None = None
     samples_ns: tuple[int, ...] = ()
     device_samples_ns: tuple[int, ...] | None = None
-    summary_latency_ns: int | None = None
+    summary: ToolSummary | None = None
     stop_reason: str | None = None
     memory_metric: MemoryMetric | None = None
     baseline_memory_bytes: int | None = None
