@@ -71,11 +71,13 @@ class Execution:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Canary:
+class CanaryTask:
     """A small model of known latency, run beside a repeat to see whether the device is itself.
 
     Attributes:
-        reference_ns: what it took when the device was registered; `None` while registering.
+        affinity: CPUs it is pinned to, as when the device was registered.
+        reference_ns: what it took then.
+        repeatability: coefficient of variation of its process medians then; `None` if unknown.
         runs_before: run it before the repeat is measured.
         runs_after: and after it, as the last repeat of a device's share does.
     """
@@ -83,7 +85,9 @@ class Canary:
     runtime: Runtime
     artifact_path: str
     artifact_sha256: str
-    reference_ns: int | None
+    affinity: tuple[int, ...] | None
+    reference_ns: int
+    repeatability: float | None
     runs_before: bool
     runs_after: bool
 
@@ -117,7 +121,7 @@ class MeasureTask:
     timeout_s: float = 300.0
     memory_limit_bytes: int | None = None
     macs_and_parameters: tuple[int, int] | None = None
-    canary: Canary | None = None
+    canary: CanaryTask | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Annotated, Literal
 
 import yaml
@@ -34,28 +35,27 @@ class Registration(BaseModel):
         facts: of the probe, for people and for `devices check`.
         clusters: CPUs of one maximum clock, fastest cluster first.
         virtual: the mode of a virtual phone, `None` for a real one.
-        canary_latency_ns: medians of the canary's two runs: the phone's own repeatability.
+        canary_latency_ns: medians of the canary's processes, on the fastest cluster.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    registered_utc: str
+    registered_utc: str | None = None
     facts: dict[str, bool | int | float | str | None] = {}
     clusters: tuple[tuple[int, ...], ...] = ()
     virtual: Literal["real", "canned"] | None = None
     canary_latency_ns: tuple[int, ...] = ()
 
     @property
-    def canary_reference_ns(self) -> int | None:
-        """What the canary of a cell is compared with: the mean of both runs."""
-        runs = self.canary_latency_ns
-        return round(sum(runs) / len(runs)) if runs else None
+    def canary_affinity(self) -> tuple[int, ...] | None:
+        """The fastest cluster; `None` where the phone does not tell its clusters."""
+        return self.clusters[0] if self.clusters else None
 
     @property
-    def canary_spread(self) -> float | None:
-        """Difference of the canary's runs as a share of their mean."""
+    def canary_cv(self) -> float | None:
+        """Coefficient of variation of the canary's process medians: the phone's repeatability."""
         runs = self.canary_latency_ns
-        return (max(runs) - min(runs)) * len(runs) / sum(runs) if len(runs) > 1 else None
+        return stdev(runs) / fmean(runs) if len(runs) > 1 else None
 
 
 class DeviceFile(BaseModel):

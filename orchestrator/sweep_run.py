@@ -18,7 +18,7 @@ from orchestrator.dispatch.inline import InlineExecutor
 from orchestrator.dispatch.ray_executor import RayExecutor
 from orchestrator.dispatch.stop_switch import StopSwitch, listening
 from orchestrator.dispatch.tally import Tally
-from orchestrator.dispatch.work import SweepWork, canaries_of
+from orchestrator.dispatch.work import SweepWork
 from orchestrator.errors import NothingToDoError, StoreError
 from orchestrator.export_stage import Exports, ExportTools, build_artifacts
 from orchestrator.plan import estimate_s
@@ -209,7 +209,7 @@ class _Session:
             cell.export.format for cell in cells if self._setup.places[cell.device].needs_quiet
         }
         requests = [cell.export for cell in cells]
-        if self._setup.canary_references:
+        if self._setup.has_canaries:
             requests.append(canary_request())
         return build_artifacts(requests, primed, tools)
 
@@ -221,9 +221,7 @@ class _Session:
             artifacts=exports.artifacts,
             failures=exports.failures,
             primers=exports.primers,
-            canaries=canaries_of(
-                self._setup.canary_references, exports.artifacts.get(canary_request())
-            ),
+            canaries=self._setup.canaries(exports.artifacts.get(canary_request())),
             is_trusted=self._options.is_trusted,
         )
 

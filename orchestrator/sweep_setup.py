@@ -4,15 +4,24 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
 
 from pydantic import ValidationError
 
 from device_agents.cpu import topology
 from device_agents.registry import create_agent
-from device_agents.types import Execution
+from device_agents.types import CanaryTask, Execution
+from device_agents.vocabulary import Runtime
 from models.cards import load_cards
+from models.types import RUNTIME_OF_FORMAT, Artifact
 from orchestrator.cells import Plan
-from orchestrator.device_registry import HOST_CPU, DeviceFile, load_devices, local_cpu
+from orchestrator.device_registry import (
+    HOST_CPU,
+    DeviceFile,
+    Registration,
+    load_devices,
+    local_cpu,
+)
 from orchestrator.dispatch.device_bench import DeviceSpec
 from orchestrator.dispatch.work import DevicePlace
 from orchestrator.errors import NothingToDoError, StoreError, UsageError
@@ -48,14 +57,29 @@ class Setup:
         }
 
     @property
-    def canary_references(self) -> dict[str, int]:
-        """What the canary took when each phone was registered, in nanoseconds, by device."""
-        references = {
-            name: device.registration.canary_reference_ns
-            for name, device in self.devices.items()
-            if device.registration is not None
+    def has_canaries(self) -> bool:
+        """Whether any device was registered with a canary."""
+        return any(_registered(device).canary_latency_ns for device in self.devices.values())
+
+    def canaries(self, artifact: Artifact | None) -> dict[str, CanaryTask]:
+        """The canary of each phone that was registered with one, by device; none without a file."""
+        if artifact is None:
+            return {}
+        registrations = {name: _registered(device) for name, device in self.devices.items()}
+        return {
+            name: CanaryTask(
+                runtime=Runtime(RUNTIME_OF_FORMAT[artifact.format]),
+                artifact_path=artifact.path,
+                artifact_sha256=artifact.sha256,
+                affinity=registration.canary_affinity,
+                reference_ns=round(fmean(registration.canary_latency_ns)),
+                repeatability=registration.canary_cv,
+                runs_before=False,
+                runs_after=False,
+            )
+            for name, registration in registrations.items()
+            if registration.canary_latency_ns
         }
-        return {name: ns for name, ns in references.items() if ns is not None}
 
     @property
     def device_specs(self) -> tuple[DeviceSpec, ...]:
@@ -165,8 +189,12 @@ def _device_spec(device: DeviceFile) -> DeviceSpec:
 def _cores(device: DeviceFile) -> DeviceCores:
     if device.kind == HOST_CPU:
         return DeviceCores(one_per_core=topology.cpus_one_per_core())
-    registration = device.registration
-    return DeviceCores(clusters=() if registration is None else registration.clusters)
+    return DeviceCores(clusters=_registered(device).clusters)
+
+
+def _registered(device: DeviceFile) -> Registration:
+    """What registering found out: nothing, for a device that was only named."""
+    return device.registration or Registration()
 
 
 def count_repeats(plan: Plan) -> int:

@@ -4,9 +4,8 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from device_agents.types import Canary, Failure, MeasureTask
-from device_agents.vocabulary import Runtime
-from models.types import RUNTIME_OF_FORMAT, Artifact, ExportRequest, Format
+from device_agents.types import CanaryTask, Failure, MeasureTask
+from models.types import Artifact, ExportRequest, Format
 from orchestrator.cells import Cell, Plan, Repeat
 from orchestrator.dispatch.state import Attempt, Lane
 from orchestrator.dispatch.tally import Tally
@@ -39,11 +38,11 @@ class SweepWork:
     artifacts: Mapping[ExportRequest, Artifact]
     failures: Mapping[ExportRequest, Failure]
     primers: Mapping[Format, Artifact]
-    canaries: Mapping[str, Canary] = field(default_factory=dict)
+    canaries: Mapping[str, CanaryTask] = field(default_factory=dict)
     is_trusted: bool = False
 
 
-def task_of(work: SweepWork, attempt: Attempt, canary: Canary | None = None) -> MeasureTask:
+def task_of(work: SweepWork, attempt: Attempt, canary: CanaryTask | None = None) -> MeasureTask:
     """The task of one attempt; only for cells that have an artifact."""
     cell, plan = attempt.repeat.cell, work.plan
     artifact = work.artifacts[cell.export]
@@ -66,27 +65,7 @@ def task_of(work: SweepWork, attempt: Attempt, canary: Canary | None = None) -> 
     )
 
 
-def canaries_of(references: Mapping[str, int], artifact: Artifact | None) -> dict[str, Canary]:
-    """The canary of each phone, by device; none without its file.
-
-    `references` are the medians at registration, in nanoseconds, by device.
-    """
-    if artifact is None:
-        return {}
-    return {
-        device: Canary(
-            runtime=Runtime(RUNTIME_OF_FORMAT[artifact.format]),
-            artifact_path=artifact.path,
-            artifact_sha256=artifact.sha256,
-            reference_ns=reference_ns,
-            runs_before=False,
-            runs_after=False,
-        )
-        for device, reference_ns in references.items()
-    }
-
-
-def canary_of(work: SweepWork, lane: Lane) -> Canary | None:
+def canary_of(work: SweepWork, lane: Lane) -> CanaryTask | None:
     """The canary of the attempt a lane was just given; `None` when none is due.
 
     It runs at the start of a device's share, every `canary_every` repeats, and at the end: after

@@ -5,12 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from device_agents.types import Failure, MeasureTask
-from device_agents.vocabulary import ErrorKind
+from device_agents.types import CanaryTask, Failure, MeasureTask
+from device_agents.vocabulary import ErrorKind, Runtime
 from orchestrator.dispatch.controller import Controller, Ports
 from orchestrator.dispatch.stop_switch import StopSwitch
 from orchestrator.dispatch.tally import Tally
-from orchestrator.dispatch.work import canaries_of
 from orchestrator.errors import StoreError
 from orchestrator.progress.events import Event, Notice, RepeatFinished
 from orchestrator.translate import Row
@@ -253,8 +252,11 @@ def test_the_canary_runs_at_the_start_every_k_repeats_and_at_the_end(
     new_work: Callable, new_executor: Callable
 ) -> None:
     work = new_work({"phone": False, "box": True}, n_models=4, repeats=2)
-    canary = canaries_of({"phone": 5_000_000}, next(iter(work.artifacts.values())))
-    work = replace(work, canaries=canary, plan=replace(work.plan, canary_every=3))
+    canary = CanaryTask(
+        runtime=Runtime.TFLITE, artifact_path="/c", artifact_sha256="c", affinity=None,
+        reference_ns=5_000_000, repeatability=None, runs_before=False, runs_after=False,
+    )  # fmt: skip
+    work = replace(work, canaries={"phone": canary}, plan=replace(work.plan, canary_every=3))
     bench = Bench(work, new_executor(["phone", "box"], always_well))
     bench.controller.run()
     seen: dict[str, list[str]] = {"phone": [], "box": []}
