@@ -20,7 +20,7 @@ from device_agents.android.runners.program_end import (
 from device_agents.android.runners.runner import ToolOutput, ToolReading, ToolRun
 from device_agents.errors import BadOutputError, MissingLibraryError, UnsupportedError
 from device_agents.types import Execution, MeasurePolicy, MeasureTask, OptionValue
-from device_agents.vocabulary import MemoryMetric, Runtime, SampleKind
+from device_agents.vocabulary import MemoryMetric, SampleKind
 
 RESULT_FILE = "result.pb"
 
@@ -75,7 +75,6 @@ class BenchmarkModel:
     """
 
     tool = "benchmark_model"
-    runtime = Runtime.TFLITE
     artifact_suffix = ".tflite"
     backends = frozenset(_BACKEND_FLAGS)
     option_names = frozenset(_OPTIONS)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from device_agents.types import Execution, MeasureTask, Options, ToolSummary
-from device_agents.vocabulary import MemoryMetric, Runtime, SampleKind
+from device_agents.vocabulary import MemoryMetric, SampleKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,6 @@ class PhoneRunner(Protocol):
 
     tool: str
     """File name of the program, as in `tools.toml`."""
-    runtime: Runtime
     artifact_suffix: str
     """With its dot. Programs and people tell formats by it."""
     backends: frozenset[str]
