@@ -51,7 +51,7 @@ def _cached(workspace: Workspace, plan: Plan) -> set[ExportRequest]:
     found = set()
     for request in dict.fromkeys(cell.export for cell in plan.cells):
         try:
-            if cache.find(request) is not None:
+            if cache.peek(request) is not None:
                 found.add(request)
         except ModelError:
             # A file that cannot be read has to be exported, and the sweep says why it fails.

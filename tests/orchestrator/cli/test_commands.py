@@ -216,6 +216,25 @@ def test_exported_files_are_verified_and_a_damaged_one_is_dropped(workspace, cap
     assert run(["models", "verify", "resnet81"]) == 2
 
 
+def _state(folder: Path) -> dict[Path, tuple[bytes, int]]:
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+
+def test_a_plan_and_a_card_are_shown_without_touching_the_cache(workspace, capsys) -> None:
+    _export(workspace, "resnet18")
+    _export(workspace, "resnet50").write_bytes(b"damaged")
+    text = "name: t\nmodels: [resnet18, resnet50]\nruntimes: onnx\ndevices: [local-cpu]\n"
+    (workspace.sweeps / "t.yaml").write_text(text)
+    before = _state(workspace.artifacts)
+    assert run(["sweep", "plan", "t"]) == 0
+    assert "files: 1 ready, 1 to build" in capsys.readouterr().out
+    for name, n_shown in (("resnet18", 1), ("resnet50", 0)):
+        assert run(["models", "show", name]) == 0
+        assert capsys.readouterr().out.count("# exported") == n_shown
+    assert _state(workspace.artifacts) == before
+
+
 def test_the_cache_is_pruned_to_a_size(workspace, capsys) -> None:
     paths = [_export(workspace, name) for name in ("resnet18", "resnet50")]
     assert run(["models", "prune", "--max-size", "1GB"]) == 0
