@@ -19,8 +19,8 @@ from orchestrator.dispatch.stop_switch import StopSwitch, listening
 from orchestrator.dispatch.tally import Tally
 from orchestrator.dispatch.work import SweepWork
 from orchestrator.errors import NothingToDoError, StoreError
+from orchestrator.estimate import measuring_s
 from orchestrator.export_stage import Exports, ExportTools, build_artifacts
-from orchestrator.plan import estimate_s
 from orchestrator.progress.events import Subscriber, SweepFinished, SweepStarted
 from orchestrator.progress.publisher import Publisher
 from orchestrator.provenance import new_sweep_id, sweep_facts, sweep_provenance
@@ -30,6 +30,7 @@ from orchestrator.sweep_setup import (
     Setup,
     count_repeats,
     plan_sweep,
+    primed_formats,
     read_spec,
     setup_of_record,
     setup_record,
@@ -202,10 +203,7 @@ class _Session:
             is_trusted=self._options.is_trusted,
         )
         cells = _open_cells(self._setup.plan, tally)
-        # Only a worker on this host has lazy imports that a primer would take off the model.
-        primed = {
-            cell.export.format for cell in cells if self._setup.places[cell.device].needs_quiet
-        }
+        primed = primed_formats(self._setup, cells)
         return build_artifacts([cell.export for cell in cells], primed, tools)
 
     def _work(self, exports: Exports) -> SweepWork:
@@ -222,7 +220,7 @@ class _Session:
     def _announce(self, tally: Tally) -> None:
         plan = self._setup.plan
         n_repeats = count_repeats(plan)
-        whole_s = estimate_s(plan, self._store.history())
+        whole_s = measuring_s(plan, self._store.history())
         share_left = 1 - tally.n_finished / n_repeats
         self._emit(
             SweepStarted(

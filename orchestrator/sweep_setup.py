@@ -11,7 +11,8 @@ from device_agents.cpu import topology
 from device_agents.registry import create_agent
 from device_agents.types import Execution
 from models.cards import load_cards
-from orchestrator.cells import Plan
+from models.types import Format
+from orchestrator.cells import Cell, Plan
 from orchestrator.device_registry import DeviceFile, load_devices, local_cpu
 from orchestrator.dispatch.device_bench import DeviceSpec
 from orchestrator.dispatch.work import DevicePlace
@@ -87,6 +88,15 @@ def plan_sweep(workspace: Workspace, spec: SweepSpec, only: str | None) -> Setup
         plan = narrow(plan, only)
     used = {name: agents[name] for name in dict.fromkeys(cell.device for cell in plan.cells)}
     return Setup(spec=spec, plan=plan, devices=used, only=only)
+
+
+def primed_formats(setup: Setup, cells: Iterable[Cell]) -> set[Format]:
+    """The formats whose primer some cells need.
+
+    Only a worker on this host has lazy imports that a primer would take off the model.
+    """
+    places = setup.places
+    return {cell.export.format for cell in cells if places[cell.device].needs_quiet}
 
 
 def setup_record(setup: Setup, spec_path: Path) -> dict[str, object]:

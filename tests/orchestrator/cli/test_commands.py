@@ -228,7 +228,11 @@ def test_a_plan_and_a_card_are_shown_without_touching_the_cache(workspace, capsy
     (workspace.sweeps / "t.yaml").write_text(text)
     before = _state(workspace.artifacts)
     assert run(["sweep", "plan", "t"]) == 0
-    assert "files: 1 ready, 1 to build" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "files: 1 ready, 1 to build" in out
+    # One model in 8 s and one primer in 5 s, side by side.
+    assert "exporting takes about 8 s" in out
+    assert "0 cells as measured before, 2 by the limits" in out
     for name, n_shown in (("resnet18", 1), ("resnet50", 0)):
         assert run(["models", "show", name]) == 0
         assert capsys.readouterr().out.count("# exported") == n_shown
