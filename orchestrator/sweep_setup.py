@@ -160,7 +160,12 @@ def _plan_sha256(setup: Setup) -> str:
 
 def _device_spec(device: DeviceFile) -> DeviceSpec:
     options = tuple(sorted(device.options.items()))
-    return DeviceSpec(name=device.name, kind=device.kind, options=options)
+    return DeviceSpec(
+        name=device.name,
+        kind=device.kind,
+        options=options,
+        needs_quiet=device.kind == _HOST_CPU,
+    )
 
 
 def _cpus(devices: Iterable[DeviceFile]) -> dict[str, tuple[int, ...]]:

@@ -24,6 +24,7 @@ from models.types import (
     WeightsKind,
 )
 from orchestrator.cli.context import current
+from orchestrator.cli.host_turn import host_turn
 from orchestrator.cli.listing import print_table
 from orchestrator.dispatch.stop_switch import StopSwitch, listening
 from orchestrator.errors import NothingToDoError, UsageError
@@ -105,7 +106,7 @@ def export(
         switch=switch,
         is_trusted=trust,
     )
-    with listening(switch):
+    with host_turn("models export"), listening(switch):
         exports = build_artifacts(requests, (), tools)
     for request, failure in exports.failures.items():
         # The reason has been told while exporting.

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.context import current
+from orchestrator.cli.host_turn import host_turn
 from orchestrator.errors import UsageError
 
 app = typer.Typer(no_args_is_help=True)
@@ -60,9 +61,10 @@ def build(
 
     workspace = current().workspace
     path = out or workspace.root / _PAGE
-    build_report(
-        workspace.results, path, sweep=sweep, origins=_origins(include_simulated), seed=seed
-    )
+    with host_turn("report build"):
+        build_report(
+            workspace.results, path, sweep=sweep, origins=_origins(include_simulated), seed=seed
+        )
     print(path)
 
 

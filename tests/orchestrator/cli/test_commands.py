@@ -3,11 +3,13 @@
 import csv
 import io
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from device_agents.host_lease import host_lease
 from models.cache import ArtifactCache
 from models.cards import load_zoo
 from models.types import Cost, ExportRequest, FlopsMethod, Format, StagedExport, Weights
@@ -214,6 +216,17 @@ def test_exported_files_are_verified_and_a_damaged_one_is_dropped(workspace, cap
     assert run(["models", "show", "resnet50"]) == 0
     assert "# exported: model resnet50, format onnx" in capsys.readouterr().out
     assert run(["models", "verify", "resnet81"]) == 2
+
+
+def test_compaction_waits_for_what_measures_on_this_host(stored, capsys) -> None:
+    pool = ThreadPoolExecutor()
+    with host_lease("sweep s-1, which measures on this host"):
+        compacting = pool.submit(run, ["results", "compact"])
+        with pytest.raises(TimeoutError):
+            compacting.result(timeout=2.0)
+        assert "waiting for sweep s-1, which measures" in capsys.readouterr().err
+    assert compacting.result(timeout=10.0) == 0
+    pool.shutdown()
 
 
 def _state(folder: Path) -> dict[Path, tuple[bytes, int]]:
