@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from device_agents.errors import MissingLibraryError
 from orchestrator.cli.context import current
 from orchestrator.cli.host_turn import host_turn
 from orchestrator.errors import UsageError
@@ -53,7 +54,7 @@ def build(
     """Write the transfer report as one HTML page that opens without a network."""
     missing = [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]
     if missing:
-        raise UsageError(
+        raise MissingLibraryError(
             f"the page needs {', '.join(missing)}, which is not installed",
             "pip install 'fleetrank[report]'",
         )

@@ -23,7 +23,7 @@ from orchestrator.dispatch.state import (
     with_lane,
     without_cell,
 )
-from orchestrator.dispatch.stop_switch import StopSwitch
+from orchestrator.dispatch.stop_switch import STOPPING, StopSwitch
 from orchestrator.dispatch.tally import Tally
 from orchestrator.dispatch.work import (
     SweepWork,
@@ -127,7 +127,7 @@ class Controller:
     def _obey_switch(self) -> None:
         if self._ports.switch.is_stopping and not self._state.is_stopping:
             self._state = stopping(self._state)
-            self._notice("info", "stopping when what runs is stored; once more stops now")
+            self._notice("info", STOPPING)
         if self._ports.switch.is_now and self._interrupted_s is None:
             self._interrupted_s = self._ports.clock()
             self._ports.executor.interrupt()

@@ -172,6 +172,14 @@ def test_without_results_there_is_nothing_to_do(workspace) -> None:
     assert run(["results", "verify", "no-such-sweep"]) == 2
 
 
+def test_a_page_without_its_library_has_nothing_to_do_it_with(
+    workspace, monkeypatch, capsys
+) -> None:
+    monkeypatch.setattr("orchestrator.cli.report_command._LIBRARIES", ("no_such_library",))
+    assert run(["report", "build"]) == 4
+    assert "fleetrank[report]" in capsys.readouterr().err
+
+
 def test_results_of_a_newer_schema_are_refused(stored, capsys) -> None:
     (stored.root / "schema.json").write_text('{"schema_version": 99}')
     assert run(["results", "list"]) == 2
