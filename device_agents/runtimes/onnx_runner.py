@@ -86,7 +86,10 @@ class OnnxRunner:
         """See `Runner`."""
         return importlib.metadata.version("onnxruntime")
 
-    def load(self, path: str, execution: Execution, *, is_trusted: bool) -> LoadedModel:  # noqa: ARG002 - an ONNX file holds no code
+    def distrust(self, path: str) -> None:
+        """See `Runner`; an ONNX file holds no code."""
+
+    def load(self, path: str, execution: Execution) -> LoadedModel:
         """See `Runner`."""
         try:
             ort = importlib.import_module("onnxruntime")
