@@ -1,7 +1,7 @@
 """From a specification to what a sweep needs: the plan, the devices, and a record to resume by."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
@@ -13,8 +13,8 @@ from device_agents.registry import create_agent
 from device_agents.types import CanaryTask, Execution
 from device_agents.vocabulary import Runtime
 from models.cards import load_cards
-from models.types import RUNTIME_OF_FORMAT, Artifact
-from orchestrator.cells import Plan
+from models.types import RUNTIME_OF_FORMAT, Artifact, Format
+from orchestrator.cells import Cell, Plan
 from orchestrator.device_registry import (
     HOST_CPU,
     DeviceFile,
@@ -122,6 +122,15 @@ def plan_sweep(workspace: Workspace, spec: SweepSpec, only: str | None) -> Setup
     return Setup(spec=spec, plan=plan, devices=used, only=only)
 
 
+def primed_formats(setup: Setup, cells: Iterable[Cell]) -> set[Format]:
+    """The formats whose primer some cells need.
+
+    Only a worker on this host has lazy imports that a primer would take off the model.
+    """
+    kinds = {name: device.kind for name, device in setup.devices.items()}
+    return {cell.export.format for cell in cells if kinds[cell.device] == HOST_CPU}
+
+
 def setup_record(setup: Setup, spec_path: Path) -> dict[str, object]:
     """What a sweep's record keeps of its plan; `setup_of_record` reads it back."""
     plan = setup.plan
@@ -183,7 +192,12 @@ def _plan_sha256(setup: Setup) -> str:
 
 def _device_spec(device: DeviceFile) -> DeviceSpec:
     options = tuple(sorted(device.options.items()))
-    return DeviceSpec(name=device.name, kind=device.kind, options=options)
+    return DeviceSpec(
+        name=device.name,
+        kind=device.kind,
+        options=options,
+        needs_quiet=device.kind == HOST_CPU,
+    )
 
 
 def _cores(device: DeviceFile) -> DeviceCores:

@@ -28,9 +28,11 @@ class ToolStore:
         if target.is_file() and file_sha256(target) == tool.sha256:
             return
         target.parent.mkdir(parents=True, exist_ok=True)
-        with NamedTemporaryFile(dir=target.parent, prefix=".copy-", delete=False) as aside:
-            with tool.path.open("rb") as source:
-                shutil.copyfileobj(source, aside)
+        with (
+            NamedTemporaryFile(dir=target.parent, prefix=".copy-", delete=False) as aside,
+            tool.path.open("rb") as source,
+        ):
+            shutil.copyfileobj(source, aside)
         if file_sha256(Path(aside.name)) != tool.sha256:
             Path(aside.name).unlink()
             raise PermanentError(f"{tool.path} changed while it was copied", "register again")
