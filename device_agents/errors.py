@@ -50,3 +50,7 @@ class KilledError(TransientError):
 
 class OutOfMemoryError(PermanentError):
     """An allocation failed."""
+
+
+class StorageFullError(PermanentError):
+    """There is no room left on the device."""

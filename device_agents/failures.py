@@ -14,6 +14,7 @@ from device_agents.errors import (
     KilledError,
     MissingLibraryError,
     OutOfMemoryError,
+    StorageFullError,
     TransientError,
 )
 from device_agents.protocol import STAGE_MARK
@@ -131,6 +132,7 @@ _KINDS: tuple[tuple[type[AgentError], ErrorKind], ...] = (
     (MissingLibraryError, ErrorKind.MISSING_LIBRARY),
     (BadArtifactError, ErrorKind.BAD_ARTIFACT),
     (BadOutputError, ErrorKind.BAD_OUTPUT),
+    (StorageFullError, ErrorKind.DISK_FULL),
     (CrashedError, ErrorKind.CRASHED),
     (KilledError, ErrorKind.CRASHED),
     (OutOfMemoryError, ErrorKind.OUT_OF_MEMORY),
