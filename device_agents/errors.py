@@ -28,6 +28,18 @@ class MissingLibraryError(PermanentError):
     """An optional library is not installed; `remedy` names the extra."""
 
 
+class CrashedError(PermanentError):
+    """A program ended by a signal, or said that it failed and not why."""
+
+
+class OutOfMemoryError(PermanentError):
+    """An allocation failed."""
+
+
+class KilledError(TransientError):
+    """Something else killed the program, such as the system when memory ran low."""
+
+
 class BadArtifactError(PermanentError):
     """The runtime refuses the file: damaged, hostile or of another format."""
 
@@ -37,19 +49,7 @@ class UnsupportedError(PermanentError):
 
 
 class BadOutputError(PermanentError):
-    """A program ended well and wrote something that is not a result: half of one, or garbage."""
-
-
-class CrashedError(PermanentError):
-    """A program ended by a signal, or said that it failed and not why."""
-
-
-class KilledError(TransientError):
-    """Something else killed the program, such as the system when memory ran low."""
-
-
-class OutOfMemoryError(PermanentError):
-    """An allocation failed."""
+    """A tool or a device said something that is not an answer to what it was asked."""
 
 
 class StorageFullError(PermanentError):

@@ -129,13 +129,13 @@ def last_stage(stderr: str) -> str | None:
 
 
 _KINDS: tuple[tuple[type[AgentError], ErrorKind], ...] = (
+    (CrashedError, ErrorKind.CRASHED),
+    (KilledError, ErrorKind.CRASHED),
+    (OutOfMemoryError, ErrorKind.OUT_OF_MEMORY),
     (MissingLibraryError, ErrorKind.MISSING_LIBRARY),
     (BadArtifactError, ErrorKind.BAD_ARTIFACT),
     (BadOutputError, ErrorKind.BAD_OUTPUT),
     (StorageFullError, ErrorKind.DISK_FULL),
-    (CrashedError, ErrorKind.CRASHED),
-    (KilledError, ErrorKind.CRASHED),
-    (OutOfMemoryError, ErrorKind.OUT_OF_MEMORY),
     (TransientError, ErrorKind.DEVICE_LOST),
     (AgentError, ErrorKind.UNSUPPORTED),
 )
