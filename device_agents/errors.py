@@ -20,24 +20,24 @@ class TransientError(AgentError):
     """May succeed when tried again: the device was busy, lost or out of a shared resource."""
 
 
-class TimedOutError(TransientError):
-    """No end within the time limit; what it was doing on the device was abandoned."""
-
-
-class StoppedError(TransientError):
-    """Ended on request of the user, not by anything wrong."""
-
-
-class UnfitConditionsError(TransientError):
-    """The device is too hot, too empty or slowed down to be measured on now."""
-
-
 class PermanentError(AgentError):
     """Fails the same way every time: a damaged file, an unsupported operator, a wrong option."""
 
 
 class MissingLibraryError(PermanentError):
     """An optional library is not installed; `remedy` names the extra."""
+
+
+class CrashedError(PermanentError):
+    """A program ended by a signal, or said that it failed and not why."""
+
+
+class OutOfMemoryError(PermanentError):
+    """An allocation failed."""
+
+
+class KilledError(TransientError):
+    """Something else killed the program, such as the system when memory ran low."""
 
 
 class BadArtifactError(PermanentError):
@@ -49,20 +49,8 @@ class UnsupportedError(PermanentError):
 
 
 class BadOutputError(PermanentError):
-    """A program or a device said something that is not an answer: half of one, or garbage."""
+    """A tool or a device said something that is not an answer to what it was asked."""
 
 
 class StorageFullError(PermanentError):
     """There is no room left on the device."""
-
-
-class CrashedError(PermanentError):
-    """A program ended by a signal, or said that it failed and not why."""
-
-
-class KilledError(TransientError):
-    """Something else killed the program, such as the system when memory ran low."""
-
-
-class OutOfMemoryError(PermanentError):
-    """An allocation failed."""

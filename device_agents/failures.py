@@ -132,6 +132,9 @@ def last_stage(stderr: str) -> str | None:
 
 
 _KINDS: tuple[tuple[type[AgentError], ErrorKind], ...] = (
+    (CrashedError, ErrorKind.CRASHED),
+    (KilledError, ErrorKind.CRASHED),
+    (OutOfMemoryError, ErrorKind.OUT_OF_MEMORY),
     (MissingLibraryError, ErrorKind.MISSING_LIBRARY),
     (BadArtifactError, ErrorKind.BAD_ARTIFACT),
     (BadOutputError, ErrorKind.BAD_OUTPUT),
@@ -139,9 +142,6 @@ _KINDS: tuple[tuple[type[AgentError], ErrorKind], ...] = (
     (TimedOutError, ErrorKind.TIMED_OUT),
     (StoppedError, ErrorKind.INTERRUPTED),
     (UnfitConditionsError, ErrorKind.UNFIT_CONDITIONS),
-    (CrashedError, ErrorKind.CRASHED),
-    (KilledError, ErrorKind.CRASHED),
-    (OutOfMemoryError, ErrorKind.OUT_OF_MEMORY),
     (TransientError, ErrorKind.DEVICE_LOST),
     (AgentError, ErrorKind.UNSUPPORTED),
 )

@@ -223,6 +223,8 @@ class ToolSummary:
     Attributes:
         median_ns: the figure that stands for the repeat; the mean, where a tool prints no median
             (the setting `summary_statistic` then says so).
+        std_ns: of the tool's own kind; `benchmark_model` divides by n, and its text knows whole
+            microseconds only.
     """
 
     median_ns: int

@@ -80,7 +80,7 @@ def make_row(
         "platform_key": cell.platform_key,
     }
     row |= _model_columns(cell, artifact) | _platform_columns(cell) | _device_columns(facts)
-    row |= _outcome_columns(measurement) | _latency_columns(measurement)
+    row |= _outcome_columns(measurement) | latency_columns(measurement)
     row |= _condition_columns(measurement, facts) | _worker_columns(measurement.worker)
     return {name: _storable(value) for name, value in row.items()}
 
@@ -239,7 +239,8 @@ def _outcome_columns(measurement: Measurement) -> Row:
     return columns
 
 
-def _latency_columns(measurement: Measurement) -> Row:
+def latency_columns(measurement: Measurement) -> Row:
+    """The columns of time, memory and energy."""
     device_samples = measurement.device_samples_ns
     columns: Row = {
         "sample_kind": measurement.sample_kind.value,

@@ -1,1 +1,1 @@
-"""Android phones over adb: what drives one, what runs on it, and what its answers mean."""
+"""Drives Android phones over adb."""

@@ -199,7 +199,7 @@ def _delegate_settings(argv: tuple[str, ...], text: str) -> dict[str, OptionValu
     if found.placement is Placement.NONE:
         raise UnsupportedError(
             f"the {backend} delegate took no node of the model: {last_words(text)}",
-            "take another backend for this model: it would run on the CPU",
+            "take another backend for this model: other kernels would run it",
         )
     if "--require_full_delegation=true" in argv and found.placement is not Placement.COMPLETE:
         raise UnsupportedError(

@@ -97,7 +97,8 @@ class PerfTest:
         load = _SESSION.search(text)
         first = _FIRST.search(text)
         load_ns = to_ns(load[1], NS_PER_S, "the session's creation") if load else None
-        first_ns = to_latency_ns(first[1], NS_PER_MS, "the first inference") if first else None
+        # Whole milliseconds, cut off: 0 is less than one of them, not nothing.
+        first_ns = to_ns(first[1], NS_PER_MS, "the first inference") or None if first else None
         if output.result:
             times_ns = _times(output.result.decode("utf-8", "replace"))
             return _reading(times_ns, output.run.warmup_runs, load_ns, first_ns)

@@ -15,10 +15,12 @@ from device_agents.errors import (
     CrashedError,
     KilledError,
     OutOfMemoryError,
+    StorageFullError,
     UnsupportedError,
 )
+from device_agents.failures import failure_from_error
 from device_agents.types import Execution, MeasurePolicy, MeasureTask, ToolSummary
-from device_agents.vocabulary import MemoryMetric, Mode, Runtime, SampleKind
+from device_agents.vocabulary import ErrorKind, MemoryMetric, Mode, Runtime, SampleKind
 
 DATA = Path(__file__).parents[3] / "data" / "benchmark_model"
 
@@ -224,6 +226,12 @@ def test_a_partial_delegate_is_refused_where_all_was_required() -> None:
         BenchmarkModel().read(output(text_of("tf2_gpu_partial"), *flags))
 
 
+def test_a_complete_delegate_is_what_was_required() -> None:
+    flags = ("--use_xnnpack=true", "--require_full_delegation=true")
+    reading = BenchmarkModel().read(output(text_of("litert"), *flags))
+    assert dict(reading.settings)["delegate_placement"] == "complete"
+
+
 def test_a_delegate_nothing_is_said_of_is_unknown_and_refused_where_all_was_required() -> None:
     reading = BenchmarkModel().read(output(text_of("tf1"), "--use_gpu=true"))
     assert dict(reading.settings)["delegate_placement"] == "unknown"
@@ -315,6 +323,20 @@ def test_figures_survive_the_way_through_the_text(count, median, mean, is_prefix
     summary = read_text(text).summary
     assert (summary.count, summary.median_ns) == (count, median * 1000)
     assert summary.mean_ns == round(float(shown) * 1000)
+
+
+def test_every_typed_error_becomes_a_failure_of_its_kind() -> None:
+    ends = [
+        (BadOutputError("a", "b"), ErrorKind.BAD_OUTPUT, False),
+        (CrashedError("a", "b"), ErrorKind.CRASHED, False),
+        (KilledError("a", "b"), ErrorKind.CRASHED, True),
+        (OutOfMemoryError("a", "b"), ErrorKind.OUT_OF_MEMORY, False),
+        (StorageFullError("a", "b"), ErrorKind.DISK_FULL, False),
+        (UnsupportedError("a", "b"), ErrorKind.UNSUPPORTED, False),
+    ]
+    for error, kind, is_transient in ends:
+        failure = failure_from_error(error, "timed")
+        assert (failure.kind, failure.is_transient) == (kind, is_transient)
 
 
 def test_the_policy_reaches_the_tool() -> None:

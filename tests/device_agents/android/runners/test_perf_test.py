@@ -74,6 +74,11 @@ def test_every_inference_is_a_sample_and_warm_up_is_set_aside() -> None:
     assert (reading.summary, reading.memory_metric) == (None, None)
 
 
+def test_a_first_inference_below_a_millisecond_is_not_known() -> None:
+    reading = PerfTest().read(output(STDOUT.replace("cost: 85 ms", "cost: 0 ms")))
+    assert (reading.first_inference_ns, len(reading.samples_ns)) == (None, 4)
+
+
 def test_of_an_appended_file_the_last_run_counts() -> None:
     reading = PerfTest().read(output(result=b"m,1.5,1,1,0\nm,1.5,1,1,1\n" + RESULT))
     assert len(reading.samples_ns) == 4
