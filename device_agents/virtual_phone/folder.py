@@ -4,6 +4,7 @@
 the phone as it was: one file per property, one per setting, one per service's dump.
 """
 
+import os
 import secrets
 import shlex
 import shutil
@@ -12,7 +13,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from device_agents.virtual_phone import dumps
-from device_agents.virtual_phone.faults import RUNNER, Fault
+from device_agents.virtual_phone.faults import Fault
 from device_agents.virtual_phone.profile import Profile
 
 COMMANDS = Path(__file__).with_name("commands")
@@ -91,30 +92,6 @@ def write_conditions(root: Path, profile: Profile, faults: Collection[Fault]) ->
     _write(root / ".phone/clock_offset_s", f"{offset_s}\n")
 
 
-def write_runner_fault(root: Path, fault: Fault) -> None:
-    """Leaves a fault for the next runner, which takes the file away."""
-    _write(root / ".phone/runner_faults" / fault.value, "")
-
-
-def remove_runner_fault(root: Path, fault: Fault) -> None:
-    """Takes a fault back that no runner has met."""
-    (root / ".phone/runner_faults" / fault.value).unlink(missing_ok=True)
-
-
-def take_runner_fault(root: Path) -> Fault | None:
-    """The runner's side: the fault it has to show, now spent; `None` for none.
-
-    Removing the file decides between two runners, so that each fault strikes once.
-    """
-    for fault in sorted(RUNNER):
-        try:
-            (root / ".phone/runner_faults" / fault.value).unlink()
-        except FileNotFoundError:
-            continue
-        return fault
-    return None
-
-
 def forget_at_restart(root: Path) -> None:
     """What a phone loses when it restarts: its log; settings it keeps."""
     _write(root / ".phone/logcat", "")
@@ -127,11 +104,16 @@ def _link_programs(folder: Path) -> None:
             (folder / name).symlink_to(found)
     for script in COMMANDS.iterdir():
         _write(folder / script.name, script.read_text(), mode=0o755)
-    interpreter = (
-        f"#!/bin/sh\nPYTHONPATH={shlex.quote(str(PACKAGE_ROOT))} "
-        f'exec {shlex.quote(sys.executable)} -P -S "$@"\n'
-    )
-    _write(folder / "fleetrank-python", interpreter, mode=0o755)
+    _write(folder / "fleetrank-python", _interpreter(), mode=0o755)
+
+
+def _interpreter() -> str:
+    """A script that runs the daemon's own Python and tells it where this host's locks lie."""
+    kept = {"PYTHONPATH": str(PACKAGE_ROOT)}
+    if runtime_folder := os.environ.get("XDG_RUNTIME_DIR"):
+        kept["XDG_RUNTIME_DIR"] = runtime_folder
+    words = [*(f"{name}={shlex.quote(value)}" for name, value in kept.items()), "exec"]
+    return f'#!/bin/sh\n{" ".join(words)} {shlex.quote(sys.executable)} -P -S "$@"\n'
 
 
 def _write(path: Path, text: str, *, mode: int = 0o644) -> None:

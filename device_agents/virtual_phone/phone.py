@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from device_agents.virtual_phone import adb_key, folder
+from device_agents.virtual_phone import adb_key, folder, runner_faults
 from device_agents.virtual_phone.adb_key import PublicKey
 from device_agents.virtual_phone.faults import CUTTING, RUNNER, Fault
 from device_agents.virtual_phone.paths import PhonePaths
@@ -107,7 +107,7 @@ class VirtualPhone:
             self.begin_reboot(duration_s if duration_s is not None else 0.0)
             return
         if fault in RUNNER:
-            folder.write_runner_fault(self.paths.root, fault)
+            runner_faults.leave_fault(self.paths.root, fault)
             return
         self._faults[fault] = duration_s
         if fault is Fault.HANG:
@@ -121,7 +121,7 @@ class VirtualPhone:
     def clear(self, fault: Fault) -> None:
         """Ends a fault; nothing happens where it is not on."""
         if not self.take(fault):
-            folder.remove_runner_fault(self.paths.root, fault)
+            runner_faults.remove_fault(self.paths.root, fault)
             return
         if fault is Fault.HANG:
             self._awake.set()

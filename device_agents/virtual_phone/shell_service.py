@@ -17,9 +17,9 @@ CHUNK_BYTES = 32 * 1024
 MAX_OUTPUT_BYTES = 256 * 1024 * 1024
 """Of one command: more is a loop that nobody stops. `cat` of a big artifact fits."""
 DROP_AFTER_S = 0.05
-"""How far into a run the cable is pulled: a stand-in has started then and has not ended."""
-RUN_SIGN = "/fleetrank/tools/"
-"""In the text of a command that runs a pushed tool."""
+"""How far into a run the cable is pulled."""
+RUN_SIGNS = ("/fleetrank/tools/", "/fleetrank/artifacts/")
+"""Both stand in the text of a command that runs a pushed tool on a pushed artifact."""
 
 _PACKET = struct.Struct("<BI")
 
@@ -82,6 +82,8 @@ async def _run(
     A process left in the background ends with the command, as it does on a phone without nohup.
     """
     process = await _start(phone, command)
+    if all(sign in command for sign in RUN_SIGNS) and phone.take(Fault.DROP_RUN):
+        await _drop(process, stream)
     copying = asyncio.gather(
         _copy(phone, process.stdout, Packet.STDOUT, write),
         _copy(phone, process.stderr, Packet.STDERR, write),
@@ -89,8 +91,6 @@ async def _run(
     waiting = asyncio.create_task(process.wait())
     closing = asyncio.create_task(stream.closed.wait())
     others = [asyncio.create_task(_feed(process, feed)), closing]
-    if RUN_SIGN in command and phone.take(Fault.DROP_RUN):
-        others.append(asyncio.create_task(_cut_later(stream)))
     try:
         await asyncio.wait({waiting, closing}, return_when=asyncio.FIRST_COMPLETED)
         _kill_group(process)
@@ -151,8 +151,10 @@ async def _write_stdin(process: Process, data: bytes) -> None:
         await process.stdin.drain()
 
 
-async def _cut_later(stream: Stream) -> None:
+async def _drop(process: Process, stream: Stream) -> None:
+    """Pulls the cable under a run whose output is still on its way."""
     await asyncio.sleep(DROP_AFTER_S)
+    _kill_group(process)
     stream.cut()
 
 
