@@ -17,7 +17,8 @@ from device_agents.android.validity import judge_validity
 from device_agents.virtual_phone.faults import Fault
 from device_agents.vocabulary import Origin
 
-pytestmark = pytest.mark.adb
+# The newer adb alone: what differs between versions is in test_phone.py.
+pytestmark = [pytest.mark.adb, pytest.mark.parametrize("adb_server", ["wheel"], indirect=True)]
 
 STAY_ON, HEADS_UP = "stay_on_while_plugged_in", "heads_up_notifications_enabled"
 CRASH = """
