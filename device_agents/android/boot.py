@@ -9,8 +9,8 @@ from device_agents.errors import StoppedError, TransientError
 BOOT_LIMIT_S = 180.0
 SETTLE_S = 20.0
 """Source: FAI-PEP issue 296: the first run after a restart fails without both."""
-POLL_S = 2.0
-"""adb's server finds a returned phone again within 2 to 3 s."""
+POLL_S = 0.5
+"""A look costs milliseconds; the phone may be back at any moment."""
 ASK_TIMEOUT_S = 10.0
 _SCRIPT = "getprop sys.boot_completed; cat /proc/uptime"
 
