@@ -76,21 +76,20 @@ def reparse_sweep(store: ResultStore, sweep_id: str) -> list[Reparsed]:
 
 
 def store_reparsed(store: ResultStore, sweep_id: str, reparsed: Iterable[Reparsed]) -> int:
-    """Appends the new attempts to the journal and publishes them.
+    """Appends the new attempts to the journal and publishes them; the caller holds the lease.
 
     Returns:
         How many there were.
 
     Raises:
-        StoreError: the disk is full, or the sweep is running.
+        StoreError: the disk is full.
     """
     new_rows = [item.new for item in reparsed if item.new is not None]
     if new_rows:
-        with store.lease(sweep_id):
-            with store.open_journal(sweep_id) as journal:
-                for row in new_rows:
-                    journal.append(row)
-            store.publish(sweep_id)
+        with store.open_journal(sweep_id) as journal:
+            for row in new_rows:
+                journal.append(row)
+        store.publish(sweep_id)
     return len(new_rows)
 
 
