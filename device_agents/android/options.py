@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from device_agents.agent_options import read_fields
+from device_agents.android.boot import SETTLE_S
 from device_agents.android.readiness import PhoneRules
 from device_agents.types import OptionValue
 
@@ -19,6 +20,7 @@ class PhoneOptions:
         virtual: the mode a virtual phone was registered with.
         adb: path of the adb binary, else as `adb_server.find_adb`.
         adb_port: of the adb server, else as `adb_server.find_port`.
+        settle_s: how long a phone rests after it started, before anything is measured.
         benchmark_model: SHA-256 of the program that runs TFLite files; likewise the two others.
     """
 
@@ -27,6 +29,7 @@ class PhoneOptions:
     virtual: str | None = None
     adb: str | None = None
     adb_port: int | None = None
+    settle_s: float = SETTLE_S
     benchmark_model: str | None = None
     executor_runner: str | None = None
     onnxruntime_perf_test: str | None = None

@@ -11,6 +11,8 @@ from device_agents.android.settings import FOLDER
 from device_agents.errors import AgentError, BadOutputError, PermanentError, TransientError
 
 RUN_FOLDER = f"{FOLDER}/run"
+TASK_FOLDER = f"{RUN_FOLDER}/0"
+"""One at a time: whoever runs a program holds the phone's lease."""
 MAX_RESULT_BYTES = 16 * 1024 * 1024
 """A structured result has a few hundred bytes, a list of ten thousand samples 0.5 MB."""
 _ASK_TIMEOUT_S = 30.0
@@ -55,7 +57,7 @@ def run_tool(
     pinned = () if affinity is None else ("taskset", mask_of(affinity))
     try:
         ended = phone.shell(
-            _START, RUN_FOLDER + "/0", *pinned, *run.argv,
+            _START, TASK_FOLDER, *pinned, *run.argv,
             timeout_s=timeout_s, stop_requested=stop_requested,
         )  # fmt: skip
         if ended.exit_code == 126:
