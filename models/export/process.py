@@ -20,7 +20,7 @@ _PEAK_BYTES = {
     Format.ONNX: 1100 * _MIB,
     Format.PT2: 800 * _MIB,
     Format.TFLITE: 1500 * _MIB,
-    Format.PTE: 1500 * _MIB,
+    Format.PTE: 900 * _MIB,
 }
 """Highest resident size seen over the 13 models of the study, rounded up."""
 _LAST_WORDS = 400
