@@ -28,7 +28,7 @@ _STR, _INT, _FLOAT, _BOOL = pl.String(), pl.Int64(), pl.Float64(), pl.Boolean()
 _UTC = pl.Datetime("us", "UTC")
 _INTS, _STRS = pl.List(pl.Int64), pl.List(pl.String)
 
-RUNTIMES = ("onnx", "torch", "tflite")
+RUNTIMES = ("onnx", "torch", "tflite", "executorch")
 PRECISIONS = ("fp32", "fp16", "bf16", "int8")
 MODES = ("eager", "compile", "graphs")
 TIERS = ("gpu", "cpu", "edge")
@@ -50,7 +50,7 @@ FLAGS = (
 )  # fmt: skip
 FLOPS_METHODS = ("counted", "formula", "parameters")
 WEIGHTS_KINDS = ("seeded", "pretrained", "checkpoint", "embedded")
-FORMATS = ("onnx", "pt2", "tflite")
+FORMATS = ("onnx", "pt2", "tflite", "pte")
 
 
 def _column(

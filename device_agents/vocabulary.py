@@ -9,6 +9,7 @@ class Runtime(StrEnum):
     ONNX = "onnx"
     TORCH = "torch"
     TFLITE = "tflite"
+    EXECUTORCH = "executorch"
 
 
 class Precision(StrEnum):

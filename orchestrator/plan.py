@@ -31,7 +31,12 @@ WhyUnsupported = Callable[[str, Execution], str | None]
 """(device name, execution) to the reason why the device cannot do it, or `None`."""
 
 _FORMAT_OF_RUNTIME = {runtime: format_ for format_, runtime in RUNTIME_OF_FORMAT.items()}
-DEFAULT_BACKENDS = {Runtime.ONNX: "cpu", Runtime.TORCH: "cpu", Runtime.TFLITE: "xnnpack"}
+DEFAULT_BACKENDS = {
+    Runtime.ONNX: "cpu",
+    Runtime.TORCH: "cpu",
+    Runtime.TFLITE: "xnnpack",
+    Runtime.EXECUTORCH: "xnnpack",
+}
 """What every host has; verification runs there too."""
 
 

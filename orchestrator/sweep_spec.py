@@ -22,6 +22,9 @@ from orchestrator.yaml_file import parse_file
 
 T = TypeVar("T")
 
+DEFAULT_RUNTIMES = (Runtime.ONNX, Runtime.TORCH, Runtime.TFLITE)
+"""Those of the study; any other is measured where it is asked for by name."""
+
 
 def _as_list(value: object) -> object:
     """A single value stands for a list of one."""
@@ -158,7 +161,7 @@ class SweepSpec(_Spec):
     )
     description: str = ""
     models: OneOrMany[str] = Field(description="names of models or families, or 'all'")
-    runtimes: OneOrMany[Runtime] = tuple(Runtime)
+    runtimes: OneOrMany[Runtime] = DEFAULT_RUNTIMES
     devices: OneOrMany[str] = Field(
         default=("local-cpu",), description="names of registered devices, or 'all'"
     )
