@@ -77,7 +77,7 @@ class CanaryTask:
     Attributes:
         affinity: CPUs it is pinned to, as when the device was registered.
         reference_ns: what it took then.
-        repeatability: coefficient of variation of its process medians then; `None` if unknown.
+        spread: largest less smallest of its process medians then, over their mean; `None` if unknown.
         runs_before: run it before the repeat is measured.
         runs_after: and after it, as the last repeat of a device's share does.
     """
@@ -87,7 +87,7 @@ class CanaryTask:
     artifact_sha256: str
     affinity: tuple[int, ...] | None
     reference_ns: int
-    repeatability: float | None
+    spread: float | None
     runs_before: bool
     runs_after: bool
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Annotated, Literal
 
 import yaml
@@ -52,10 +52,10 @@ class Registration(BaseModel):
         return self.clusters[0] if self.clusters else None
 
     @property
-    def canary_cv(self) -> float | None:
-        """Coefficient of variation of the canary's process medians: the phone's repeatability."""
+    def canary_spread(self) -> float | None:
+        """Largest less smallest of the canary's medians over their mean: its repeatability."""
         runs = self.canary_latency_ns
-        return stdev(runs) / fmean(runs) if len(runs) > 1 else None
+        return (max(runs) - min(runs)) / fmean(runs) if len(runs) > 1 else None
 
 
 class DeviceFile(BaseModel):

@@ -73,7 +73,7 @@ class Setup:
                 artifact_sha256=artifact.sha256,
                 affinity=registration.canary_affinity,
                 reference_ns=round(fmean(registration.canary_latency_ns)),
-                repeatability=registration.canary_cv,
+                spread=registration.canary_spread,
                 runs_before=False,
                 runs_after=False,
             )

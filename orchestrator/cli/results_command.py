@@ -98,31 +98,35 @@ def reparse(
 ) -> None:
     """Read the kept output of measuring programs again, and show what today's parsers change."""
     store = ResultStore(current().workspace.results)
-    found = {sweep_id: reparse_sweep(store, sweep_id) for sweep_id in _chosen(store, sweeps)}
-    if not any(found.values()):
+    read = _reparse_and_store if write else reparse_sweep
+    items = [item for sweep_id in _chosen(store, sweeps) for item in read(store, sweep_id)]
+    if not items:
         raise NothingToDoError(
             "no stored attempt has a raw log", "only measurements on phones keep one"
         )
-    print_table([line for items in found.values() for line in _changes(items)], as_json)
-    n_new = sum(item.new is not None for items in found.values() for item in items)
-    if write:
-        for sweep_id, items in found.items():
-            store_reparsed(store, sweep_id, items)
+    print_table([line for item in items for line in _changes(item)], as_json)
     if not as_json:
-        n_logs = sum(map(len, found.values()))
+        n_new = sum(item.new is not None for item in items)
         end = "stored as new attempts" if write else "nothing stored; --write does"
-        print(f"{n_logs} logs read, {n_new} attempts change: {end}")
+        print(f"{len(items)} logs read, {n_new} attempts change: {end}")
 
 
-def _changes(items: list[Reparsed]) -> Iterator[dict[str, object]]:
-    """One line for each column that changes, and for each log that is refused now."""
-    for item in items:
-        names = ("sweep_id", "model", "device", "repeat", "attempt")
-        where = {name: item.old.get(name) for name in names}
-        if item.refusal is not None:
-            yield {**where, "column": "status", "before": "ok", "after": item.refusal}
-        for column, before, after in item.changes:
-            yield {**where, "column": column, "before": _short(before), "after": _short(after)}
+def _reparse_and_store(store: ResultStore, sweep_id: str) -> list[Reparsed]:
+    """Reads inside the lease: a resume could otherwise take the same attempt's number."""
+    with store.lease(sweep_id), host_turn("results reparse"):
+        items = reparse_sweep(store, sweep_id)
+        store_reparsed(store, sweep_id, items)
+    return items
+
+
+def _changes(item: Reparsed) -> Iterator[dict[str, object]]:
+    """One line for each column that changes, or for a log that is refused now."""
+    names = ("sweep_id", "model", "device", "repeat", "attempt")
+    where = {name: item.old.get(name) for name in names}
+    if item.refusal is not None:
+        yield {**where, "column": "status", "before": "ok", "after": item.refusal}
+    for column, before, after in item.changes:
+        yield {**where, "column": column, "before": _short(before), "after": _short(after)}
 
 
 def _short(value: object) -> object:

@@ -11,16 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.columns import SCHEMA_VERSION
-from device_agents.android.raw_log import read_raw_log
+from device_agents.android.raw_log import decode_log
 from device_agents.android.runners.measurement import to_measurement
 from device_agents.android.runners.registry import create_phone_runner
 from device_agents.android.runners.runner import ToolReading
 from device_agents.codec import parse_json
-from device_agents.errors import AgentError, BadOutputError
+from device_agents.errors import AgentError
 from device_agents.flags import has_drift, has_outliers, has_spread
 from device_agents.vocabulary import ErrorKind, Flag, Origin, Runtime, Status
+from orchestrator.errors import OrchestratorError
 from orchestrator.keys import canonical_json
 from orchestrator.provenance import package_versions
+from orchestrator.store.raw_logs import read_log
 from orchestrator.store.results import ResultStore
 from orchestrator.translate import Row, latency_columns
 
@@ -74,21 +76,20 @@ def reparse_sweep(store: ResultStore, sweep_id: str) -> list[Reparsed]:
 
 
 def store_reparsed(store: ResultStore, sweep_id: str, reparsed: Iterable[Reparsed]) -> int:
-    """Appends the new attempts to the journal and publishes them.
+    """Appends the new attempts to the journal and publishes them; the caller holds the lease.
 
     Returns:
         How many there were.
 
     Raises:
-        StoreError: the disk is full, or the sweep is running.
+        StoreError: the disk is full.
     """
     new_rows = [item.new for item in reparsed if item.new is not None]
     if new_rows:
-        with store.lease(sweep_id):
-            with store.open_journal(sweep_id) as journal:
-                for row in new_rows:
-                    journal.append(row)
-            store.publish(sweep_id)
+        with store.open_journal(sweep_id) as journal:
+            for row in new_rows:
+                journal.append(row)
+        store.publish(sweep_id)
     return len(new_rows)
 
 
@@ -115,7 +116,7 @@ def _is_judged(row: Row) -> bool:
 def _compare(old: Row, next_attempt: int, root: Path) -> Reparsed:
     try:
         reading = _read(old, root)
-    except AgentError as error:
+    except (AgentError, OrchestratorError) as error:
         is_news = old["status"] == Status.OK.value
         return Reparsed(old=old, new=None, changes=(), refusal=str(error) if is_news else None)
     columns = _columns(old, reading)
@@ -136,12 +137,8 @@ def _compare(old: Row, next_attempt: int, root: Path) -> Reparsed:
 
 
 def _read(row: Row, root: Path) -> ToolReading:
-    path = (root / str(row["raw_log"])).resolve()
-    if not path.is_relative_to(root.resolve()):
-        raise BadOutputError(
-            f"the raw log {row['raw_log']} lies outside the results", "restore the row"
-        )
-    return create_phone_runner(Runtime(str(row["runtime"]))).read(read_raw_log(path))
+    log = read_log(root, row)
+    return create_phone_runner(Runtime(str(row["runtime"]))).read(decode_log(log or ""))
 
 
 def _columns(old: Row, reading: ToolReading) -> Row:

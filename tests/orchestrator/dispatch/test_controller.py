@@ -311,7 +311,7 @@ def test_the_canary_runs_at_the_start_every_k_repeats_and_at_the_end(
     work = new_work({"phone": False, "box": True}, n_models=4, repeats=2)
     canary = CanaryTask(
         runtime=Runtime.TFLITE, artifact_path="/c", artifact_sha256="c", affinity=None,
-        reference_ns=5_000_000, repeatability=None, runs_before=False, runs_after=False,
+        reference_ns=5_000_000, spread=None, runs_before=False, runs_after=False,
     )  # fmt: skip
     work = replace(work, canaries={"phone": canary}, plan=replace(work.plan, canary_every=3))
     bench = Bench(work, new_executor(["phone", "box"], always_well))

@@ -3,9 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from device_agents.android.raw_log import write_raw_log
+from device_agents.android.raw_log import encode_log
 from device_agents.android.runners.runner import ToolOutput, ToolRun
 from orchestrator.cli.main import run
+from orchestrator.store.raw_logs import set_aside
 from orchestrator.store.reparse import reparse_sweep, store_reparsed
 from orchestrator.store.results import ResultStore
 from orchestrator.store.verify import find_faults
@@ -30,12 +31,13 @@ def store(workspace) -> ResultStore:
 
 
 def keep(store: ResultStore, row, text: str = TEXT, **changes: object) -> None:
-    name = f"raw/{SWEEP_ID}/{row()['repeat']}.log"
     tool_run = ToolRun(argv=("/t/benchmark_model", "--use_xnnpack=true"))
     output = ToolOutput(run=tool_run, exit_code=0, stdout=text, stderr="")
-    write_raw_log(store.root / name, output)
+    fields = {"raw_log": encode_log(output), **changes}
     with store.open_journal(SWEEP_ID) as journal:
-        journal.append(row(runtime="tflite", samples_ns=None, **{"raw_log": name, **changes}))
+        journal.append(
+            set_aside(store.root, row(runtime="tflite", samples_ns=None, **fields)) | changes
+        )
     store.publish(SWEEP_ID)
 
 
@@ -79,7 +81,7 @@ def test_a_good_row_whose_log_is_refused_now_is_told_and_not_touched(store, new_
 def test_a_log_outside_the_results_is_not_read(store, new_row) -> None:
     keep(store, new_row, raw_log="../../outside.log")
     (item,) = reparse_sweep(store, SWEEP_ID)
-    assert "outside the results" in (item.refusal or "")
+    assert "logs lie in" in (item.refusal or "")
 
 
 def test_only_write_stores(workspace, store, new_row, capsys) -> None:
