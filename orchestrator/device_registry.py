@@ -12,6 +12,7 @@ from device_agents.registry import AGENTS
 from models.names import nearest
 from orchestrator.errors import UsageError
 from orchestrator.host_identity import host_hash
+from orchestrator.store.durable import replace_file
 from orchestrator.sweep_spec import OptionSpec
 from orchestrator.workspace import Workspace
 from orchestrator.yaml_file import parse_file
@@ -129,15 +130,30 @@ def save_device(workspace: Workspace, device: DeviceFile) -> Path:
     """
     path = workspace.devices / f"{device.name}.yaml"
     workspace.devices.mkdir(exist_ok=True)
-    text = yaml.safe_dump(device.model_dump(exclude_defaults=True), sort_keys=False)
     try:
         with path.open("x", encoding="utf-8") as file:
-            file.write(text)
+            file.write(_text(device))
     except FileExistsError as error:
         raise UsageError(
             f"{path} exists", f"edit it, or `fleetrank devices remove {device.name}` first"
         ) from error
     return path
+
+
+def update_device(workspace: Workspace, device: DeviceFile) -> Path:
+    """Writes a device's file anew; readers see the old or the new one.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    path = workspace.devices / f"{device.name}.yaml"
+    replace_file(path, _text(device).encode())
+    return path
+
+
+def _text(device: DeviceFile) -> str:
+    content = device.model_dump(mode="json", exclude_defaults=True)
+    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
 
 
 def remove_device(workspace: Workspace, name: str) -> None:

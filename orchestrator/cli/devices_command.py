@@ -64,22 +64,46 @@ def show(name: Name, as_json: AsJson = False) -> None:
 
 @app.command()
 def add(
-    name: Name,
-    kind: Annotated[str, typer.Option(help="cpu or simulated.")],
+    name: Annotated[
+        str | None, typer.Argument(help="Name of the device; a phone's is made of its model.")
+    ] = None,
+    kind: Annotated[str | None, typer.Option(help="cpu or simulated; phones: --adb.")] = None,
+    adb: Annotated[
+        str | None, typer.Option(help="Serial of a phone, as `devices discover` shows it.")
+    ] = None,
+    named: Annotated[str | None, typer.Option("--name", help="Same as NAME.")] = None,
     option: Annotated[
         list[str] | None, typer.Option(help="KEY=VALUE for the agent; may be repeated.")
     ] = None,
     label: Annotated[
         list[str] | None, typer.Option(help="KEY=VALUE for people; may be repeated.")
     ] = None,
+    tool: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=PATH of a program to run on the phone; may be repeated."),
+    ] = None,
 ) -> None:
-    """Register a device: writes devices/NAME.yaml."""
-    workspace = current().workspace
+    """Register a device, or a phone anew: writes devices/NAME.yaml."""
+    workspace, name = current().workspace, name or named
+    labels = dict(_split(label, "--label"))
+    if adb is not None:
+        from orchestrator.cli.devices_phones import add_phone, tool_paths
+        from orchestrator.phone_registration import PhoneRequest
+
+        tools = tool_paths(_split(tool, "--tool"))
+        request = PhoneRequest(serial=adb, name=name, labels=labels, tools=tools)
+        print(workspace.devices / f"{add_phone(workspace, request).name}.yaml")
+        return
+    if name is None or kind is None:
+        raise UsageError(
+            "a device needs NAME and --kind, a phone --adb SERIAL",
+            "`fleetrank devices discover` shows the phones",
+        )
     content = {
         "name": name,
         "kind": kind,
         "options": {key: yaml.safe_load(value) for key, value in _split(option, "--option")},
-        "labels": dict(_split(label, "--label")),
+        "labels": labels,
     }
     device = parse_content(f"device '{name}'", DeviceFile, content)
     # The agent refuses a kind or an option it does not know before the file is there.
@@ -88,9 +112,32 @@ def add(
 
 
 @app.command()
+def check(name: Name, as_json: AsJson = False) -> None:
+    """Ask a device anew, and say what has changed since it was registered."""
+    device = find_device(load_devices(current().workspace), name)
+    if device.registration is None:
+        create_agent(device.kind, device.options).probe()
+        rows: list[dict[str, object]] = []
+    else:
+        from orchestrator.cli.devices_phones import change_rows, check_phone
+
+        rows = change_rows(check_phone(current().workspace, device))
+    if rows or as_json:
+        print_table(rows, as_json)
+    else:
+        print(f"{device.name} answers, and nothing has changed")
+
+
+@app.command()
 def remove(name: Name) -> None:
-    """Delete a device's file; what was measured on it stays."""
-    remove_device(current().workspace, name)
+    """Delete a device's file, and our folder on a phone; what was measured on it stays."""
+    workspace = current().workspace
+    device = find_device(load_devices(workspace), name)
+    remove_device(workspace, name)
+    if device.registration is not None:
+        from orchestrator.cli.devices_phones import clean_phone
+
+        clean_phone(device)
 
 
 def _split(pairs: Sequence[str] | None, option: str) -> list[tuple[str, str]]:
