@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from device_agents.android.cores import Cluster, Core, clusters_of, parse_cores
+from device_agents.android.df_text import free_bytes
 from device_agents.android.dumpsys import parse_battery, parse_thermal
 from device_agents.types import DeviceFacts, Options
 from device_agents.vocabulary import Origin, Tier
@@ -28,7 +29,6 @@ ABIS = ("arm64-v8a", "armeabi-v7a", "x86_64")
 
 _MEMORY = re.compile(r"^MemTotal:\s+(\d{1,15}) kB", re.MULTILINE | re.ASCII)
 _GLES = re.compile(r"^\s*GLES:\s*(.+?)\s*$", re.MULTILINE)
-_DF = re.compile(r"(?:^|\s)\d+\s+\d+\s+(\d{1,18})\s+\d+%\s", re.ASCII)
 
 
 class VirtualMode(StrEnum):
@@ -115,7 +115,7 @@ def facts_of_sections(sections: Mapping[str, str], *, has_exit_codes: bool) -> P
         gpu=_first(_GLES.search(sections.get("gpu", ""))),
         has_thermal=parse_thermal(sections.get("thermal", "")) is not None,
         has_battery=parse_battery(sections.get("battery", "")) is not None,
-        free_bytes=_kib(_DF.search(sections.get("storage", ""))),
+        free_bytes=free_bytes(sections.get("storage", "")),
         has_exit_codes=has_exit_codes,
         has_taskset=told("taskset") is not None,
         virtual=VirtualMode(virtual) if virtual in set(VirtualMode) else None,

@@ -7,13 +7,12 @@ Source: `shell_protocol.h` of packages/modules/adb: a packet is one byte of kind
 import re
 from dataclasses import dataclass
 
-from device_agents.android.smart_socket import CHUNK_BYTES, SmartSocket
+from device_agents.android.smart_socket import CHUNK_BYTES, LOST_REMEDY, SmartSocket
 from device_agents.errors import BadOutputError, TransientError
 
 MAX_OUTPUT_BYTES = 16 * 1024 * 1024
 """A thousand times what the wordiest runner prints; more than this is no answer."""
 _STDOUT, _STDERR, _EXIT = 1, 2, 3
-_LOST = "check the cable, the hub and the phone; the repeat is tried again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +69,7 @@ def split_marked(text: str, mark: str) -> ShellResult:
     plain = re.sub(r"\r+\n", "\n", text)
     match = re.search(rf"\n{re.escape(mark)} (\d{{1,3}})\n?\Z", plain, re.ASCII)
     if match is None:
-        raise TransientError("the connection to the phone ended in the middle", _LOST)
+        raise TransientError("the connection to the phone ended in the middle", LOST_REMEDY)
     return ShellResult(exit_code=int(match.group(1)), stdout=plain[: match.start()], stderr="")
 
 

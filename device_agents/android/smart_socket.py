@@ -15,16 +15,14 @@ from device_agents.agent import StopRequested, never_stop
 from device_agents.android.adb_text import shown
 from device_agents.errors import PermanentError, StoppedError, TimedOutError, TransientError
 
+LOST_REMEDY = "check the cable, the hub and the phone; the repeat is tried again"
 HOST = "127.0.0.1"
 """adb servers listen on the loopback alone unless told otherwise."""
 POLL_S = 0.1
 """How often a wait looks at the stop request: soon enough for Ctrl-C."""
 MAX_REQUEST_BYTES = 0xFFFF
 """Four hexadecimal digits."""
-MAX_BLOCK_BYTES = 0xFFFF
 CHUNK_BYTES = 64 * 1024
-
-LOST_REMEDY = "check the cable, the hub and the phone; the repeat is tried again"
 
 
 class RefusedRequestError(Exception):
