@@ -1,7 +1,7 @@
 """Registering a phone: what it is, which programs run there, how well it repeats itself."""
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -84,7 +84,7 @@ class Registrar:
     def _register(self, request: PhoneRequest, known: Collection[DeviceFile]) -> DeviceFile:
         facts = self.probe(request.serial)
         self.tell(f"{facts.device_model}, Android {facts.android_release}, {facts.soc}")
-        before = next((d for d in known if is_same_phone(d, facts.serial_hash)), None)
+        before = find_phone(known, facts.serial_hash)
         options = self._options(request, facts, before)
         latencies_ns = self._try_canary(options, facts)
         return DeviceFile(
@@ -186,9 +186,11 @@ def registration_of(facts: PhoneFacts, canary_latency_ns: tuple[int, ...]) -> Re
     )
 
 
-def is_same_phone(device: DeviceFile, serial_hash: object) -> bool:
-    """Whether a registered device is the phone of this hash, whatever serial it answers to."""
-    return serial_hash is not None and device.options.get("serial_hash") == serial_hash
+def find_phone(devices: Iterable[DeviceFile], serial_hash: object) -> DeviceFile | None:
+    """The registered phone of this hash, whatever serial it answers to; `None` for a new one."""
+    if serial_hash is None:
+        return None
+    return next((d for d in devices if d.options.get("serial_hash") == serial_hash), None)
 
 
 def _name(facts: PhoneFacts, before: DeviceFile | None, taken: Collection[str]) -> str:

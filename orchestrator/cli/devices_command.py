@@ -67,6 +67,7 @@ def add(
     name: Annotated[
         str | None, typer.Argument(help="Name of the device; a phone's is made of its model.")
     ] = None,
+    *,
     kind: Annotated[str | None, typer.Option(help="cpu or simulated; phones: --adb.")] = None,
     adb: Annotated[
         str | None, typer.Option(help="Serial of a phone, as `devices discover` shows it.")

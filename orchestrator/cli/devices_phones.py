@@ -25,7 +25,7 @@ from orchestrator.phone_registration import (
     TOOLS,
     PhoneRequest,
     Registrar,
-    is_same_phone,
+    find_phone,
 )
 from orchestrator.workspace import Workspace
 
@@ -42,9 +42,7 @@ def add_phone(workspace: Workspace, request: PhoneRequest) -> DeviceFile:
             raise UsageError(f"--tool {name}: no runner uses it", f"use {', '.join(TOOLS)}")
     known = {device.name: device for device in load_devices(workspace).values()}
     device = _registrar(workspace, {}).register(request, known.values())
-    before = next(
-        (d for d in known.values() if is_same_phone(d, device.options.get("serial_hash"))), None
-    )
+    before = find_phone(known.values(), device.options.get("serial_hash"))
     if before is None:
         save_device(workspace, device)
     elif device.name == before.name:
