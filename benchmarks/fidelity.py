@@ -131,7 +131,7 @@ def load_model(runtime: str, path: str) -> LoadedModel:
     """A session as a worker has it."""
     backend = "xnnpack" if runtime == "tflite" else "cpu"
     execution = Execution(runtime=Runtime(runtime), backend=backend, threads=1)
-    return create_runner(execution.runtime).load(path, execution, is_trusted=True)
+    return create_runner(execution.runtime).load(path, execution)
 
 
 def fleetrank_loop(step: Callable[[], None]) -> Loop:

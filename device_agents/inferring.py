@@ -19,7 +19,9 @@ def infer(task: InferTask, enter: Stage) -> Failure | None:
     try:
         check_artifact(task.artifact_path, task.artifact_sha256)
         runner = create_runner(task.execution.runtime)
-        model = runner.load(task.artifact_path, task.execution, is_trusted=task.is_trusted)
+        if not task.is_trusted:
+            runner.distrust(task.artifact_path)
+        model = runner.load(task.artifact_path, task.execution)
         outputs = _run_cases(model, _read_inputs(Path(task.inputs_path)))
         _write_outputs(Path(task.outputs_path), outputs)
     except Exception as error:  # the caller stores it as the reason

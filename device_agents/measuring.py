@@ -137,6 +137,8 @@ def _measure(task: MeasureTask, inherited: Inherited, enter: Stage) -> Measureme
     before = read_conditions(cpus, _idle_shares())
     runner = create_runner(task.execution.runtime)
     check_artifact(task.artifact_path, task.artifact_sha256)
+    if not task.is_trusted:
+        runner.distrust(task.artifact_path)
     _prime(runner, task, enter)
     loaded = _load(runner, task, enter)
     with collection_off():
@@ -161,7 +163,7 @@ def _prime(runner: Runner, task: MeasureTask, enter: Stage) -> None:
     enter("prime")
     # The primer is made at batch 1, and compiling it would cost more than it saves.
     execution = replace(task.execution, mode=Mode.EAGER, batch=1)
-    model = runner.load(task.primer_path, execution, is_trusted=True)
+    model = runner.load(task.primer_path, execution)
     model.set_inputs(make_inputs(model.inputs, seed=0))
     run_once(model)
 
@@ -172,7 +174,7 @@ def _load(runner: Runner, task: MeasureTask, enter: Stage) -> _Loaded:
     has_reset = reset_peak()
     baseline = read_memory().resident_bytes
     start = time.perf_counter_ns()
-    model = runner.load(task.artifact_path, task.execution, is_trusted=task.is_trusted)
+    model = runner.load(task.artifact_path, task.execution)
     load_ns = time.perf_counter_ns() - start
     check_batch(model.inputs, task.execution.batch)
     enter("first_inference")

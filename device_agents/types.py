@@ -83,7 +83,7 @@ class MeasureTask:
             memory is taken; `None` charges the runtime's lazy imports and pools to the model.
         seed: of the random inputs.
         timeout_s: the worker and its process group are killed after this long.
-        memory_limit_bytes: RLIMIT_DATA of the worker; `None` sets none.
+        memory_limit_bytes: RLIMIT_DATA of the worker; `None` leaves it to the agent.
         macs_and_parameters: only the simulated agent reads it: (MACs, parameters) of the network.
     """
 

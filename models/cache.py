@@ -62,10 +62,22 @@ class ArtifactCache:
         self._index = self._root / "index"
         self._staging = self._root / "staging"
 
+    def peek(self, request: ExportRequest) -> Artifact | None:
+        """What `find` would return, changing nothing: no removal, no trace of having been used.
+
+        Raises:
+            CardError: the user's file cannot be read.
+        """
+        artifact = self._read_entry(self._entry_path(request))
+        return artifact if artifact is not None and _is_sound(artifact) else None
+
     def find(self, request: ExportRequest) -> Artifact | None:
         """The file for a request, its bytes checked; `None` when it has to be exported.
 
         A damaged entry is removed with a warning, so that it is exported again.
+
+        Raises:
+            CardError: the user's file cannot be read.
         """
         entry = self._entry_path(request)
         artifact = self._read_entry(entry)

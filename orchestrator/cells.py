@@ -54,7 +54,7 @@ class Plan:
     Attributes:
         max_attempts: tries at one repeat when its failures are transient, at least 1.
         timeout_s: limit of one repeat.
-        memory_limit_bytes: limit of one worker; `None` sets none.
+        memory_limit_bytes: limit of one worker; `None` leaves it to the agent.
     """
 
     name: str

@@ -20,7 +20,7 @@ from models.export.process import export_in_child, peak_memory_estimate_bytes
 from models.primer import primer_request
 from models.types import RUNTIME_OF_FORMAT, Artifact, ExportRequest, Format, StagedExport
 from models.verify import compare_files
-from orchestrator.dispatch.stop_switch import StopSwitch
+from orchestrator.dispatch.stop_switch import STOPPING, StopSwitch
 from orchestrator.plan import DEFAULT_BACKENDS
 from orchestrator.progress.events import ExportFinished, ExportStarted, Notice, Subscriber
 
@@ -117,7 +117,11 @@ def _run_all(
     pending, running = list(requests), dict[ExportRequest, int]()
     results: dict[ExportRequest, _Result] = {}
     done: queue.SimpleQueue[tuple[ExportRequest, _Result]] = queue.SimpleQueue()
+    is_told = False
     while pending or running:
+        if tools.switch.is_stopping and not is_told:
+            is_told = True
+            tools.emit(Notice(level="info", message=STOPPING))
         if tools.switch.is_now or (tools.switch.is_stopping and not running):
             return results, False
         while pending and not tools.switch.is_stopping and _has_room(pending[0], running):

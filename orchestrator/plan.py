@@ -2,12 +2,11 @@
 
 import fnmatch
 import itertools
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from device_agents.types import Execution, MeasurePolicy
+from device_agents.types import Execution
 from device_agents.vocabulary import Mode, Runtime
 from models.cards import formats_of
 from models.names import nearest
@@ -33,8 +32,6 @@ WhyUnsupported = Callable[[str, Execution], str | None]
 _FORMAT_OF_RUNTIME = {runtime: format_ for format_, runtime in RUNTIME_OF_FORMAT.items()}
 DEFAULT_BACKENDS = {Runtime.ONNX: "cpu", Runtime.TORCH: "cpu", Runtime.TFLITE: "xnnpack"}
 """What every host has; verification runs there too."""
-_START_S = 3.0
-"""A repeat's process, imports and load: 0.5 s for ONNX Runtime, 3 to 4 s for PyTorch (2 cores)."""
 
 
 def make_plan(
@@ -123,27 +120,6 @@ def narrow(plan: Plan, pattern: str) -> Plan:
             "give a model's name, or a pattern such as '*/onnx/*'; `sweep plan` lists the cells",
         )
     return replace(plan, cells=cells)
-
-
-def estimate_s(plan: Plan, history: Mapping[str, float]) -> float | None:
-    """Seconds the plan's repeats take, exports left out; `None` when it has no cells.
-
-    A cell measured before takes what it took (`history`: cell key to seconds of one repeat), any
-    other what the policy allows at most. Devices work side by side; the slowest one counts.
-    """
-    if not plan.cells:
-        return None
-    seconds_by_device: dict[str, float] = defaultdict(float)
-    longest_s = _longest_repeat_s(plan.policy)
-    for cell in plan.cells:
-        repeat_s = history.get(cell.cell_key, longest_s)
-        seconds_by_device[cell.device] += repeat_s * plan.repeats
-    return max(seconds_by_device.values())
-
-
-def _longest_repeat_s(policy: MeasurePolicy) -> float:
-    """Most warm-ups settle soon after their minimum; the timed part takes all it may."""
-    return _START_S + 2 * policy.min_warmup_s + policy.max_time_s
 
 
 def _select_models(spec: SweepSpec, cards: Mapping[str, ModelCard]) -> list[ModelCard]:

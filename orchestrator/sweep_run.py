@@ -2,11 +2,13 @@
 
 import contextlib
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
 
+from device_agents.host_lease import give_up_at_once, host_lease
 from models.cache import ArtifactCache
 from orchestrator.cells import Cell, Plan
 from orchestrator.device_registry import local_cpu
@@ -19,9 +21,9 @@ from orchestrator.dispatch.stop_switch import StopSwitch, listening
 from orchestrator.dispatch.tally import Tally
 from orchestrator.dispatch.work import SweepWork
 from orchestrator.errors import NothingToDoError, StoreError
+from orchestrator.estimate import measuring_s
 from orchestrator.export_stage import Exports, ExportTools, build_artifacts
-from orchestrator.plan import estimate_s
-from orchestrator.progress.events import Subscriber, SweepFinished, SweepStarted
+from orchestrator.progress.events import Notice, Subscriber, SweepFinished, SweepStarted
 from orchestrator.progress.publisher import Publisher
 from orchestrator.provenance import new_sweep_id, sweep_facts, sweep_provenance
 from orchestrator.store.journal import Journal
@@ -30,6 +32,7 @@ from orchestrator.sweep_setup import (
     Setup,
     count_repeats,
     plan_sweep,
+    primed_formats,
     read_spec,
     setup_of_record,
     setup_record,
@@ -118,7 +121,10 @@ class _JournalSink:
         self.journal.flush()
 
     def publish(self) -> None:
-        self.store.publish(self.sweep_id)
+        # Beside another sweep's measurement it is left to the next time; the last one waits.
+        with host_lease(f"sweep {self.sweep_id}", give_up=give_up_at_once) as is_held:
+            if is_held:
+                self.store.publish(self.sweep_id)
 
 
 class _Session:
@@ -156,7 +162,8 @@ class _Session:
             try:
                 if tally.n_finished < count_repeats(self._setup.plan):
                     self._measure(journal, tally)
-                self._store.publish(self._sweep_id)
+                with self._host_turn(f"sweep {self._sweep_id}, which writes its results"):
+                    self._store.publish(self._sweep_id)
             except BaseException as error:
                 # Ctrl-C while Ray starts or ends, when nobody listens for it yet or any more.
                 is_interrupt = isinstance(error, KeyboardInterrupt)
@@ -202,11 +209,19 @@ class _Session:
             is_trusted=self._options.is_trusted,
         )
         cells = _open_cells(self._setup.plan, tally)
-        # Only a worker on this host has lazy imports that a primer would take off the model.
-        primed = {
-            cell.export.format for cell in cells if self._setup.places[cell.device].needs_quiet
-        }
-        return build_artifacts([cell.export for cell in cells], primed, tools)
+        primed = primed_formats(self._setup, cells)
+        purpose = f"sweep {self._sweep_id}, which exports models"
+        # A wait that was given up leaves a pressed switch, and then nothing is built.
+        with self._host_turn(purpose):
+            return build_artifacts([cell.export for cell in cells], primed, tools)
+
+    def _host_turn(self, purpose: str) -> AbstractContextManager[bool]:
+        """The host's lease, for what this process computes itself."""
+        return host_lease(
+            purpose,
+            on_wait=lambda message: self._emit(Notice(level="info", message=message)),
+            give_up=lambda: self._switch.is_stopping,
+        )
 
     def _work(self, exports: Exports) -> SweepWork:
         return SweepWork(
@@ -222,7 +237,7 @@ class _Session:
     def _announce(self, tally: Tally) -> None:
         plan = self._setup.plan
         n_repeats = count_repeats(plan)
-        whole_s = estimate_s(plan, self._store.history())
+        whole_s = measuring_s(plan, self._store.history())
         share_left = 1 - tally.n_finished / n_repeats
         self._emit(
             SweepStarted(

@@ -11,7 +11,8 @@ from device_agents.cpu import topology
 from device_agents.registry import create_agent
 from device_agents.types import Execution
 from models.cards import load_cards
-from orchestrator.cells import Plan
+from models.types import Format
+from orchestrator.cells import Cell, Plan
 from orchestrator.device_registry import DeviceFile, load_devices, local_cpu
 from orchestrator.dispatch.device_bench import DeviceSpec
 from orchestrator.dispatch.work import DevicePlace
@@ -89,6 +90,15 @@ def plan_sweep(workspace: Workspace, spec: SweepSpec, only: str | None) -> Setup
     return Setup(spec=spec, plan=plan, devices=used, only=only)
 
 
+def primed_formats(setup: Setup, cells: Iterable[Cell]) -> set[Format]:
+    """The formats whose primer some cells need.
+
+    Only a worker on this host has lazy imports that a primer would take off the model.
+    """
+    places = setup.places
+    return {cell.export.format for cell in cells if places[cell.device].needs_quiet}
+
+
 def setup_record(setup: Setup, spec_path: Path) -> dict[str, object]:
     """What a sweep's record keeps of its plan; `setup_of_record` reads it back."""
     plan = setup.plan
@@ -150,7 +160,12 @@ def _plan_sha256(setup: Setup) -> str:
 
 def _device_spec(device: DeviceFile) -> DeviceSpec:
     options = tuple(sorted(device.options.items()))
-    return DeviceSpec(name=device.name, kind=device.kind, options=options)
+    return DeviceSpec(
+        name=device.name,
+        kind=device.kind,
+        options=options,
+        needs_quiet=device.kind == _HOST_CPU,
+    )
 
 
 def _cpus(devices: Iterable[DeviceFile]) -> dict[str, tuple[int, ...]]:

@@ -1,11 +1,10 @@
 """How far a sweep is, read from its record and journal; may be asked while it runs."""
 
-import fcntl
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
+from device_agents.file_lease import is_locked
 from orchestrator.dispatch.tally import Tally
 from orchestrator.store.results import ResultStore
 
@@ -59,7 +58,7 @@ def read_status(store: ResultStore, sweep_id: str) -> SweepStatus:
             started.append(datetime.fromisoformat(stamp))
     n_repeats = _n_repeats(record)
     n_left = max(0, n_repeats - tally.n_ok - tally.n_failed)
-    is_running = is_leased(store.root / "sweeps" / f"{sweep_id}.lease")
+    is_running = is_locked(store.root / "sweeps" / f"{sweep_id}.lease")
     return SweepStatus(
         sweep_id=sweep_id,
         state=_state(record, is_running=is_running),
@@ -72,19 +71,6 @@ def read_status(store: ResultStore, sweep_id: str) -> SweepStatus:
         seconds_left=_seconds_left(_of_run(started, record), n_left) if is_running else None,
         failures=tuple(failures),
     )
-
-
-def is_leased(path: Path) -> bool:
-    """Whether a live process runs the sweep of this lease file; takes nothing itself."""
-    try:
-        with path.open("rb") as file:
-            # Shared, and let go at once: two that look do not see each other as a driver.
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except BlockingIOError:
-        return True
-    return False
 
 
 def _state(record: Mapping[str, object], *, is_running: bool) -> str:

@@ -1,6 +1,9 @@
 """Settings every test shares; needs nothing but pytest, so that a bare machine can load it."""
 
 import importlib.util
+from collections.abc import Iterator
+
+import pytest
 
 if importlib.util.find_spec("hypothesis") is not None:
     from hypothesis import settings
@@ -8,3 +11,11 @@ if importlib.util.find_spec("hypothesis") is not None:
     # Shared machines stall for longer than any per-example deadline; chance is not a test result.
     settings.register_profile("fleetrank", deadline=None, derandomize=True)
     settings.load_profile("fleetrank")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_host_lease(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests that run side by side, and a sweep beside them, do not wait for one another."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
+        yield

@@ -2,11 +2,14 @@
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeVar
 
 from device_agents.agent import StopRequested, never_stop
 from device_agents.cpu.topology import read_facts
 from device_agents.errors import PermanentError
 from device_agents.hosted import infer_in_worker, measure_in_worker
+from device_agents.memory_limit import default_limit_bytes
 from device_agents.runtimes.registry import why_unsupported
 from device_agents.types import (
     DeviceFacts,
@@ -17,6 +20,8 @@ from device_agents.types import (
     MeasureTask,
     OptionValue,
 )
+
+Task = TypeVar("Task", MeasureTask, InferTask)
 
 
 class CpuAgent:
@@ -45,8 +50,15 @@ class CpuAgent:
 
     def measure(self, task: MeasureTask, stop_requested: StopRequested = never_stop) -> Measurement:
         """See `Agent`."""
-        return measure_in_worker(task, stop_requested)
+        return measure_in_worker(_limited(task), stop_requested)
 
     def infer(self, task: InferTask) -> Failure | None:
         """See `Agent`."""
-        return infer_in_worker(task)
+        return infer_in_worker(_limited(task))
+
+
+def _limited(task: Task) -> Task:
+    """A model that eats all memory is to fail by itself, not to take the host with it."""
+    if task.memory_limit_bytes is not None:
+        return task
+    return replace(task, memory_limit_bytes=default_limit_bytes())

@@ -60,7 +60,17 @@ class Runner(Protocol):
         """Version of the library, of the form the library itself prints."""
         ...
 
-    def load(self, path: str, execution: Execution, *, is_trusted: bool) -> LoadedModel:
+    def distrust(self, path: str) -> None:
+        """Checks a file not made by this workspace; what is loaded later meets further locks.
+
+        A step of its own, so that neither its time nor its memory is charged to loading.
+
+        Raises:
+            BadArtifactError: the file holds more than a network.
+        """
+        ...
+
+    def load(self, path: str, execution: Execution) -> LoadedModel:
         """Loads an artifact.
 
         Raises:

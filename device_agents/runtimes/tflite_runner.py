@@ -86,7 +86,10 @@ class TfliteRunner:
         """See `Runner`."""
         return importlib.metadata.version("ai-edge-litert")
 
-    def load(self, path: str, execution: Execution, *, is_trusted: bool) -> LoadedModel:  # noqa: ARG002 - a TFLite file holds no code
+    def distrust(self, path: str) -> None:
+        """See `Runner`; a TFLite file holds no code."""
+
+    def load(self, path: str, execution: Execution) -> LoadedModel:
         """See `Runner`."""
         _check_identifier(path)
         try:

@@ -63,7 +63,11 @@ class TorchModel:
         self._arguments = tuple(self._torch.from_numpy(array.copy()) for array in arrays)
 
     def run(self) -> None:
-        """See `LoadedModel`; CPU operators are done when the call returns."""
+        """See `LoadedModel`; CPU operators are done when the call returns.
+
+        The last output goes first, as in a loop that does not keep it.
+        """
+        self._output = None
         with self._torch.inference_mode():
             self._output = self._module(*self._arguments)
 
@@ -79,23 +83,29 @@ class TorchRunner:
     backends = frozenset({"cpu"})
     modes = frozenset({Mode.EAGER, Mode.COMPILE})
 
+    def __init__(self) -> None:
+        self._is_distrustful = False
+
     def version(self) -> str:
         """See `Runner`."""
         return importlib.metadata.version("torch")
 
-    def load(self, path: str, execution: Execution, *, is_trusted: bool) -> LoadedModel:
-        """See `Runner`; a file that is not trusted is scanned before PyTorch sees it."""
-        if not is_trusted:
-            check_pt2(path)
-            # A second lock, should the scan have read the archive otherwise than PyTorch does.
-            os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
+    def distrust(self, path: str) -> None:
+        """See `Runner`; the file is scanned before PyTorch sees it."""
+        check_pt2(path)
+        # A second lock, should the scan have read the archive otherwise than PyTorch does.
+        os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
+        self._is_distrustful = True
+
+    def load(self, path: str, execution: Execution) -> LoadedModel:
+        """See `Runner`."""
         try:
             torch = importlib.import_module("torch")
             importlib.import_module("torch.export")
         except ImportError as error:
             raise missing_library("torch", "torch", error) from error
         _configure(torch, execution)
-        with _no_foreign_pickles(is_active=not is_trusted):
+        with _no_foreign_pickles(is_active=self._is_distrustful):
             program, module = _open(torch, path)
         if execution.mode is Mode.COMPILE:
             module = _compiled(torch, module)

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 from pathlib import Path
 
 from models.errors import ExportError, ModelError
@@ -9,6 +10,9 @@ from models.export.network_export import export_network
 from models.export.user_file import stage_file
 from models.memory import is_out_of_memory
 from models.types import ExportRequest, Source, StagedExport
+
+_NO_ROOM_BYTES = 1024 * 1024
+"""No exported network is smaller; a writer that failed with less to write to ran out of it."""
 
 
 def export_request(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -> StagedExport:
@@ -31,12 +35,21 @@ def export_request(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -
                 f"exporting {request.card.name} to {request.format} ran out of memory",
                 "close other programs, raise the memory limit, or export fewer models at once",
             ) from error
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        if _is_disk_full(error, out_dir):
             raise disk_full_error(out_dir) from error
         raise ExportError(
             f"exporting {request.card.name} failed: {type(error).__name__}: {error}",
             "mend the network, or leave it out of the sweep",
         ) from error
+
+
+def _is_disk_full(error: Exception, folder: Path) -> bool:
+    """PyTorch's writer, and others in C++, raise a RuntimeError that need not name the reason."""
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOSPC
+    if "no space left on device" in str(error).lower():
+        return True
+    return isinstance(error, RuntimeError) and shutil.disk_usage(folder).free < _NO_ROOM_BYTES
 
 
 def disk_full_error(folder: Path) -> ExportError:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from typing import Annotated
@@ -24,6 +24,7 @@ from models.types import (
     WeightsKind,
 )
 from orchestrator.cli.context import current
+from orchestrator.cli.host_turn import host_turn
 from orchestrator.cli.listing import print_table
 from orchestrator.dispatch.stop_switch import StopSwitch, listening
 from orchestrator.errors import NothingToDoError, UsageError
@@ -78,7 +79,7 @@ def show(name: Name, as_json: AsJson = False) -> None:
     print(card_text(card))
     print(f"# runs in {', '.join(_runtimes(card))}; sha256 of the card {card_sha256(card)}")
     cache = ArtifactCache(current().folder / "artifacts")
-    for row in _artifact_rows(cache, _requests([name], WeightsChoice.SEEDED)):
+    for row in _artifact_rows(cache.peek, _requests([name], WeightsChoice.SEEDED)):
         print("# exported: " + ", ".join(f"{key} {value}" for key, value in row.items()))
 
 
@@ -105,7 +106,7 @@ def export(
         switch=switch,
         is_trusted=trust,
     )
-    with listening(switch):
+    with host_turn("models export"), listening(switch):
         exports = build_artifacts(requests, (), tools)
     for request, failure in exports.failures.items():
         # The reason has been told while exporting.
@@ -124,7 +125,7 @@ def verify(
     """Check the exported files' bytes, and how far each lies from PyTorch's output."""
     cache = ArtifactCache(current().workspace.artifacts)
     before = {artifact.path for artifact in cache.entries()}
-    rows = _artifact_rows(cache, _requests(names, weights))
+    rows = _artifact_rows(cache.find, _requests(names, weights))
     if not before:
         raise NothingToDoError("nothing has been exported", "`fleetrank models export` does it")
     print_table(rows, as_json)
@@ -165,10 +166,10 @@ def card_text(card: ModelCard) -> str:
 
 
 def _artifact_rows(
-    cache: ArtifactCache, requests: Sequence[ExportRequest]
+    look: Callable[[ExportRequest], Artifact | None], requests: Sequence[ExportRequest]
 ) -> list[dict[str, object]]:
     """Of those that have been exported."""
-    found = ((request, cache.find(request)) for request in requests)
+    found = ((request, look(request)) for request in requests)
     return [_artifact_row(request, artifact) for request, artifact in found if artifact]
 
 

@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
+from device_agents.errors import MissingLibraryError
 from orchestrator.cli.context import current
+from orchestrator.cli.host_turn import host_turn
 from orchestrator.errors import UsageError
 
 app = typer.Typer(no_args_is_help=True)
@@ -52,7 +54,7 @@ def build(
     """Write the transfer report as one HTML page that opens without a network."""
     missing = [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]
     if missing:
-        raise UsageError(
+        raise MissingLibraryError(
             f"the page needs {', '.join(missing)}, which is not installed",
             "pip install 'fleetrank[report]'",
         )
@@ -60,9 +62,10 @@ def build(
 
     workspace = current().workspace
     path = out or workspace.root / _PAGE
-    build_report(
-        workspace.results, path, sweep=sweep, origins=_origins(include_simulated), seed=seed
-    )
+    with host_turn("report build"):
+        build_report(
+            workspace.results, path, sweep=sweep, origins=_origins(include_simulated), seed=seed
+        )
     print(path)
 
 

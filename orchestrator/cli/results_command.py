@@ -9,6 +9,7 @@ import polars as pl
 import typer
 
 from orchestrator.cli.context import current
+from orchestrator.cli.host_turn import host_turn
 from orchestrator.cli.listing import print_table
 from orchestrator.errors import NothingToDoError, StoreError, UsageError
 from orchestrator.store.durable import replace_file
@@ -63,7 +64,7 @@ def compact(sweeps: SweepIds = None) -> None:
     """Publish what the journal holds, and merge the Parquet parts of each sweep into one."""
     store = ResultStore(current().workspace.results)
     for sweep_id in _chosen(store, sweeps):
-        with store.lease(sweep_id):
+        with store.lease(sweep_id), host_turn("results compact"):
             store.publish(sweep_id)
             n_parts = store.compact(sweep_id)
         print(f"{sweep_id}: {n_parts} parts became {min(n_parts, 1)}")

@@ -1,21 +1,25 @@
 """What `fleetrank sweep plan` prints."""
 
+from collections.abc import Iterable, Mapping, Sequence
+
 from models.cache import ArtifactCache
 from models.errors import ModelError
+from models.primer import primer_request
 from models.types import ExportRequest
 from orchestrator.cells import Plan
 from orchestrator.cli.listing import print_table
-from orchestrator.plan import estimate_s
+from orchestrator.estimate import exporting_s, measuring_s
 from orchestrator.progress.wording import duration
 from orchestrator.store.results import ResultStore
-from orchestrator.sweep_setup import Setup, count_repeats
+from orchestrator.sweep_setup import Setup, count_repeats, primed_formats
 from orchestrator.workspace import Workspace
 
 
 def print_plan(workspace: Workspace, setup: Setup, *, as_json: bool) -> None:
     """Cells as a table, or everything as a JSON list of cells."""
     plan = setup.plan
-    cached = _cached(workspace, plan)
+    requests = dict.fromkeys(cell.export for cell in plan.cells)
+    cached = _cached(workspace, requests)
     rows: list[dict[str, object]] = [
         {
             "model": cell.export.card.name,
@@ -37,21 +41,39 @@ def print_plan(workspace: Workspace, setup: Setup, *, as_json: bool) -> None:
     print_table([{k: v for k, v in row.items() if k != "skipped"} for row in rows], as_json=False)
     for cell in plan.skipped:
         print(f"skipped: {cell.label}: {cell.reason}")
-    requests = dict.fromkeys(cell.export for cell in plan.cells)
     print(f"\n{len(plan.cells)} cells x {plan.repeats} repeats = {count_repeats(plan)} processes")
     print(f"files: {len(cached)} ready, {len(requests) - len(cached)} to build and verify")
-    seconds = estimate_s(plan, ResultStore(workspace.results).history())
+    primers = [primer_request(format_) for format_ in primed_formats(setup, plan.cells)]
+    missing = [request for request in requests if request not in cached]
+    missing += set(primers) - _cached(workspace, primers)
+    _print_estimate(plan, missing, ResultStore(workspace.results).history())
+
+
+def _print_estimate(
+    plan: Plan, missing: Sequence[ExportRequest], history: Mapping[str, float]
+) -> None:
+    """Both parts of the time, and what each is judged by."""
+    if missing:
+        took = duration(exporting_s(missing))
+        print(
+            f"exporting takes about {took} on 2 idle cores, if models are as large as the study's"
+        )
+    seconds = measuring_s(plan, history)
     if seconds is not None:
-        print(f"measuring takes at most about {duration(seconds)}, exports not counted")
+        n_known = sum(cell.cell_key in history for cell in plan.cells)
+        print(
+            f"measuring takes about {duration(seconds)} if no repeat fails: {n_known} cells as "
+            f"measured before, {len(plan.cells) - n_known} by the limits of the sweep"
+        )
 
 
-def _cached(workspace: Workspace, plan: Plan) -> set[ExportRequest]:
+def _cached(workspace: Workspace, requests: Iterable[ExportRequest]) -> set[ExportRequest]:
     """The requests whose file is there already."""
     cache = ArtifactCache(workspace.artifacts)
     found = set()
-    for request in dict.fromkeys(cell.export for cell in plan.cells):
+    for request in requests:
         try:
-            if cache.find(request) is not None:
+            if cache.peek(request) is not None:
                 found.add(request)
         except ModelError:
             # A file that cannot be read has to be exported, and the sweep says why it fails.

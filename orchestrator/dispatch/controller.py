@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from random import Random
 from time import perf_counter
-from typing import Protocol
 
-from device_agents.types import DeviceFacts, Measurement
+from device_agents.types import DeviceFacts, Failure, Measurement
 from device_agents.vocabulary import Origin
+from orchestrator.cells import Cell
 from orchestrator.dispatch import retry
 from orchestrator.dispatch.assign import next_assignments
 from orchestrator.dispatch.executor import Executor
+from orchestrator.dispatch.row_sink import RowSink
 from orchestrator.dispatch.state import (
     Attempt,
     DispatchState,
@@ -20,11 +21,13 @@ from orchestrator.dispatch.state import (
     started,
     stopping,
     with_lane,
+    without_cell,
 )
-from orchestrator.dispatch.stop_switch import StopSwitch
+from orchestrator.dispatch.stop_switch import STOPPING, StopSwitch
 from orchestrator.dispatch.tally import Tally
 from orchestrator.dispatch.work import (
     SweepWork,
+    attempts_left,
     device_attempts,
     failed_attempts,
     task_id_of,
@@ -32,7 +35,7 @@ from orchestrator.dispatch.work import (
 )
 from orchestrator.errors import StoreError
 from orchestrator.progress.events import Notice, RepeatFinished, RepeatStarted, Subscriber
-from orchestrator.translate import Row, failure_measurement, make_row
+from orchestrator.translate import failure_measurement, make_row
 
 _log = logging.getLogger(__name__)
 
@@ -42,26 +45,6 @@ _GRACE_S = 15.0
 """After 'stop now' workers get this long to come back before the sweep ends without them."""
 _PUBLISH_S = 60.0
 """Readers of Parquet see rows at most this late; rewriting a part takes well under a second."""
-
-
-class RowSink(Protocol):
-    """Where rows become durable."""
-
-    def append(self, row: Row) -> None:
-        """Stores a row; safe from a crash of this process.
-
-        Raises:
-            StoreError: the disk is full; the row stays in memory for a later try.
-        """
-        ...
-
-    def flush(self) -> None:
-        """Makes every stored row safe from a power cut; raises as `append`."""
-        ...
-
-    def publish(self) -> None:
-        """Shows the rows to readers; raises as `append`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,10 +89,8 @@ class Controller:
                 was running when it happened has been waited for and tried once more.
         """
         for attempt, failure in failed_attempts(self._work.plan, self._work.failures, self._tally):
-            measurement = failure_measurement(
-                task_id_of(self._work, attempt), failure, self._origin(attempt)
-            )
-            self._store(attempt, measurement, will_retry=False)
+            self._store_untried(attempt, failure)
+        self._refill()
         while not self._is_over():
             self._obey_switch()
             self._probe()
@@ -133,7 +114,6 @@ class Controller:
             device=device,
             host=place.host,
             needs_quiet=place.needs_quiet,
-            fresh=next(self._queues[device], None),
             # A device that did not answer at the start is asked again, as one set aside is.
             probe_at_s=None if device in self._facts else self._ports.clock(),
         )
@@ -147,7 +127,7 @@ class Controller:
     def _obey_switch(self) -> None:
         if self._ports.switch.is_stopping and not self._state.is_stopping:
             self._state = stopping(self._state)
-            self._notice("info", "stopping when what runs is stored; once more stops now")
+            self._notice("info", STOPPING)
         if self._ports.switch.is_now and self._interrupted_s is None:
             self._interrupted_s = self._ports.clock()
             self._ports.executor.interrupt()
@@ -182,10 +162,7 @@ class Controller:
             device, attempt = assignment.device, assignment.attempt
             self._ports.executor.submit(device, task_of(self._work, attempt))
             self._state = started(self._state, device, attempt)
-            lane = self._state.lane(device)
-            if lane.fresh is None:
-                lane = replace(lane, fresh=next(self._queues[device], None))
-                self._state = with_lane(self._state, lane)
+            self._refill()
             self._ports.emit(
                 RepeatStarted(
                     device=device,
@@ -194,6 +171,13 @@ class Controller:
                     attempt=attempt.number,
                 )
             )
+
+    def _refill(self) -> None:
+        """Puts the next attempt of the plan into every lane that has none."""
+        for lane in self._state.lanes:
+            if lane.fresh is None:
+                filled = replace(lane, fresh=next(self._queues[lane.device], None))
+                self._state = with_lane(self._state, filled)
 
     def _collect(self) -> None:
         now_s = self._ports.clock()
@@ -217,8 +201,19 @@ class Controller:
             jitter=self._random.random(),
         )
         self._store(attempt, measurement, will_retry=will_retry)
+        self._pass_over(attempt.repeat.cell)
         if self._state.lane(device).probe_at_s is not None:
             self._notice("warning", f"{device} failed repeatedly and is set aside until it answers")
+
+    def _pass_over(self, cell: Cell) -> None:
+        """Ends what is left of a cell when one of its repeats has failed for all."""
+        failure = self._tally.verdict(cell.cell_key)
+        if failure is None:
+            return
+        self._state = without_cell(self._state, cell.device, cell.cell_key)
+        for attempt in attempts_left(self._work.plan, cell, self._tally):
+            self._store_untried(attempt, failure)
+        self._refill()
 
     def _running(self, task_id: str) -> Attempt | None:
         running = (lane.running for lane in self._state.lanes)
@@ -230,6 +225,11 @@ class Controller:
             ),
             None,
         )
+
+    def _store_untried(self, attempt: Attempt, failure: Failure) -> None:
+        task_id = task_id_of(self._work, attempt)
+        measurement = failure_measurement(task_id, failure, self._origin(attempt))
+        self._store(attempt, measurement, will_retry=False)
 
     def _store(self, attempt: Attempt, measurement: Measurement, *, will_retry: bool) -> None:
         cell = attempt.repeat.cell

@@ -3,9 +3,12 @@
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from time import perf_counter
 
 from device_agents.agent import Agent
 from device_agents.errors import AgentError, TransientError
+from device_agents.failures import interrupted
+from device_agents.host_lease import host_lease
 from device_agents.registry import create_agent
 from device_agents.types import DeviceFacts, Failure, InferTask, Measurement, MeasureTask, Options
 from device_agents.vocabulary import ErrorKind, Origin
@@ -14,11 +17,16 @@ from orchestrator.translate import failure_measurement
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceSpec:
-    """What it takes to make a device's agent, on whatever host it hangs."""
+    """What it takes to make a device's agent, on whatever host it hangs.
+
+    Attributes:
+        needs_quiet: measuring on it takes the lease of its host.
+    """
 
     name: str
     kind: str
     options: Options = ()
+    needs_quiet: bool = False
 
 
 class DeviceBench:
@@ -31,6 +39,8 @@ class DeviceBench:
         self._facts: dict[str, DeviceFacts] = {}
         self._stops: dict[str, threading.Event] = {}
         self._stops_lock = threading.Lock()
+        self._quiet = frozenset(spec.name for spec in specs if spec.needs_quiet)
+        self._started_s: dict[str, float] = {}
 
     def facts(self) -> Mapping[str, DeviceFacts]:
         """Probes every device; one that does not answer is left out."""
@@ -52,14 +62,39 @@ class DeviceBench:
         with self._stops_lock:
             self._stops[task.task_id] = stop
         try:
-            return self._agents[device].measure(task, stop.is_set)
+            return self._measure_in_turn(device, task, stop)
         except Exception as error:
-            facts = self._facts.get(device)
-            origin = Origin.MEASURED if facts is None else facts.origin
-            return failure_measurement(task.task_id, _failure_of(error), origin)
+            return failure_measurement(task.task_id, _failure_of(error), self._origin(device))
         finally:
             with self._stops_lock:
                 del self._stops[task.task_id]
+                self._started_s.pop(task.task_id, None)
+
+    def measured_s(self, task_id: str) -> float:
+        """How long a task has been measured by now; waiting for the host's lease does not count."""
+        started_s = self._started_s.get(task_id)
+        return 0.0 if started_s is None else perf_counter() - started_s
+
+    def _measure_in_turn(
+        self, device: str, task: MeasureTask, stop: threading.Event
+    ) -> Measurement:
+        """Takes the lease per attempt, so that two sweeps on one host take turns."""
+        if device not in self._quiet:
+            return self._start(device, task, stop)
+        sweep_id = task.task_id.partition("/")[0]
+        purpose = f"sweep {sweep_id}, which measures on this host"
+        with host_lease(purpose, give_up=stop.is_set) as is_held:
+            if not is_held:
+                return failure_measurement(task.task_id, interrupted(), self._origin(device))
+            return self._start(device, task, stop)
+
+    def _start(self, device: str, task: MeasureTask, stop: threading.Event) -> Measurement:
+        self._started_s[task.task_id] = perf_counter()
+        return self._agents[device].measure(task, stop.is_set)
+
+    def _origin(self, device: str) -> Origin:
+        facts = self._facts.get(device)
+        return Origin.MEASURED if facts is None else facts.origin
 
     def infer(self, device: str, task: InferTask) -> Failure | None:
         """Runs an artifact over stored inputs."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import orchestrator
+from device_agents.errors import MissingLibraryError
 from orchestrator.errors import OrchestratorError
 
 NAMESPACE = "fleetrank"
@@ -32,14 +33,15 @@ def local_ray() -> Iterator[None]:
     Its processes die with this one, however this one ends.
 
     Raises:
-        OrchestratorError: Ray is missing, does not start, or runs in this process already.
+        MissingLibraryError: Ray is not installed.
+        OrchestratorError: it does not start, or runs in this process already.
     """
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     try:
         import ray
     except ImportError as error:
-        raise OrchestratorError(
+        raise MissingLibraryError(
             "Ray is not installed", "pip install 'fleetrank[cluster]', or use --inline"
         ) from error
     if ray.is_initialized():

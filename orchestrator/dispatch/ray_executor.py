@@ -4,7 +4,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -26,16 +26,19 @@ _ACTOR_NAME = "fleetrank-host"
 _START_TIMEOUT_S = 120.0
 """Ray's first actor takes 0.4 s; a machine that swaps takes long."""
 _PROBE_TIMEOUT_S = 30.0
+_ALIVE_S = 5.0
+"""The actor's event loop never blocks, so that it answers in milliseconds."""
 _MARGIN_S = 60.0
 """A worker is killed at the task's time limit; an actor silent for so long after it hangs."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Flight:
-    """A task on its way: on which device, and when its actor is called dead."""
+    """A task on its way: on which device, how long it may take, and when to ask after it."""
 
     device: str
     task_id: str
+    limit_s: float
     deadline_s: float
 
 
@@ -84,8 +87,9 @@ class RayExecutor:
     def submit(self, device: str, task: MeasureTask) -> None:
         """Sends a task to the actor; returns at once."""
         reference = self._entered().measure.remote(device, task)
-        deadline_s = perf_counter() + task.timeout_s + _MARGIN_S
-        self._flights[reference] = _Flight(device, task.task_id, deadline_s)
+        limit_s = task.timeout_s + _MARGIN_S
+        deadline_s = perf_counter() + limit_s
+        self._flights[reference] = _Flight(device, task.task_id, limit_s, deadline_s)
 
     def poll(self, timeout_s: float) -> Sequence[Measurement]:
         """Waits for the first measurement and takes along what else is there."""
@@ -147,13 +151,25 @@ class RayExecutor:
         import ray
 
         now_s = perf_counter()
-        overdue = [ref for ref, flight in self._flights.items() if flight.deadline_s < now_s]
+        late = [ref for ref, flight in self._flights.items() if flight.deadline_s < now_s]
+        overdue = [reference for reference in late if not self._has_time_left(reference)]
         if overdue and self._actor is not None:
             ray.kill(self._actor, no_restart=False)
         return [
             self._lost(self._flights.pop(reference), "the host actor does not answer")
             for reference in overdue
         ]
+
+    def _has_time_left(self, reference: "ray.ObjectRef") -> bool:
+        """Whether a late task has waited for its host's lease, which is not held against it."""
+        flight = self._flights[reference]
+        question = self._entered().measured_s.remote(flight.task_id)
+        took_s: float | Failure = self._wait_for(question, _ALIVE_S)
+        if isinstance(took_s, Failure) or took_s >= flight.limit_s:
+            return False
+        deadline_s = perf_counter() + flight.limit_s - took_s
+        self._flights[reference] = replace(flight, deadline_s=deadline_s)
+        return True
 
     def _lost(self, flight: _Flight, message: str) -> Measurement:
         facts = self._facts.get(flight.device)

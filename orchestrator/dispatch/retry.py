@@ -18,6 +18,20 @@ _NOT_THE_DEVICE = frozenset(
 )
 """Failures that say nothing about the device's health."""
 
+_THE_CELL = frozenset(
+    {
+        ErrorKind.BAD_ARTIFACT,
+        ErrorKind.UNSUPPORTED,
+        ErrorKind.OUT_OF_MEMORY,
+        ErrorKind.TIMED_OUT,
+    }
+)
+"""Failures that another repeat of the cell would meet too.
+
+A crash may be chance and costs little to try again; a missing library, a lost device, a full disk
+and a stop on request are not the cell's fault; a failed export never reaches a device.
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryRules:
@@ -72,6 +86,14 @@ def finished(
         lane = replace(lane, retries=(*lane.retries, Waiting(attempt=again, ready_s=ready_s)))
     lane = _judge_device(lane, failure, rules=rules, now_s=now_s, jitter=jitter)
     return with_lane(state, lane), will_retry
+
+
+def condemns_cell(kind: ErrorKind, *, is_transient: bool) -> bool:
+    """Whether this failure speaks for every repeat of its cell that has none measured yet.
+
+    A model that never returns would else cost the time limit once for each repeat.
+    """
+    return kind in _THE_CELL and not is_transient
 
 
 def probed(

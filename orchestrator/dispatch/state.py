@@ -115,6 +115,20 @@ def started(state: DispatchState, device: str, attempt: Attempt) -> DispatchStat
     return replace(with_lane(state, changed), turn=turn)
 
 
+def without_cell(state: DispatchState, device: str, cell_key: str) -> DispatchState:
+    """The state when nothing that waits for a cell is to be started any more."""
+    lane = state.lane(device)
+    fresh = lane.fresh
+    changed = replace(
+        lane,
+        fresh=None if fresh is not None and fresh.repeat.cell.cell_key == cell_key else fresh,
+        retries=tuple(
+            waiting for waiting in lane.retries if waiting.attempt.repeat.cell.cell_key != cell_key
+        ),
+    )
+    return with_lane(state, changed)
+
+
 def stopping(state: DispatchState) -> DispatchState:
     """The state after somebody asked to end the sweep."""
     return replace(state, is_stopping=True)

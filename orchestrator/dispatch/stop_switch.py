@@ -5,6 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+STOPPING = "stopping when what runs is stored; once more stops now"
+"""What the user is told after the first Ctrl-C."""
+
 
 class StopSwitch:
     """Counts how often somebody asked to stop; read by the controller between two steps."""

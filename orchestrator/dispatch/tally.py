@@ -4,7 +4,9 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Self
 
+from device_agents.types import Failure
 from device_agents.vocabulary import ErrorKind, Status
+from orchestrator.dispatch.retry import condemns_cell
 
 RepeatKey = tuple[str, int]
 """(cell key, 0-based repeat)."""
@@ -28,6 +30,8 @@ class Tally:
     def __init__(self) -> None:
         self._standing: dict[RepeatKey, Standing] = {}
         self._next_attempt: dict[RepeatKey, int] = {}
+        self._measured: set[str] = set()
+        self._verdicts: dict[str, Failure] = {}
 
     @classmethod
     def of(cls, rows: Iterable[Mapping[str, object]]) -> Self:
@@ -44,6 +48,17 @@ class Tally:
         self._next_attempt[key] = max(self._next_attempt.get(key, 0), attempt + 1)
         if self._standing.get(key) is not Standing.OK:
             self._standing[key] = _standing(row)
+        if self._standing[key] is Standing.OK:
+            self._measured.add(key[0])
+        elif key[0] not in self._verdicts and (verdict := _verdict(row)) is not None:
+            self._verdicts[key[0]] = verdict
+
+    def verdict(self, cell_key: str) -> Failure | None:
+        """Why no further repeat of a cell is tried; `None` while it may be.
+
+        A cell with one good repeat is never given up: a later failure speaks for itself alone.
+        """
+        return None if cell_key in self._measured else self._verdicts.get(cell_key)
 
     def is_finished(self, key: RepeatKey) -> bool:
         """Whether no further attempt is due, now or after a resume."""
@@ -78,3 +93,17 @@ def _standing(row: Mapping[str, object]) -> Standing:
     # Without a file nothing was measured: by then the disk may have room, or the file be trusted.
     may_pass = row.get("error_is_transient") is not False or row.get("error_kind") in _NO_FILE
     return Standing.MAY_RETRY if may_pass else Standing.FAILED
+
+
+def _verdict(row: Mapping[str, object]) -> Failure | None:
+    if row.get("status") == Status.OK or row.get("error_kind") not in set(ErrorKind):
+        return None
+    kind = ErrorKind(str(row["error_kind"]))
+    if not condemns_cell(kind, is_transient=row.get("error_is_transient") is not False):
+        return None
+    return Failure(
+        kind=kind,
+        message=f"not tried: repeat {row['repeat']} failed with {kind}: {row['error_message']}",
+        remedy=str(row["error_remedy"]),
+        is_transient=False,
+    )

@@ -80,15 +80,23 @@ def device_attempts(plan: Plan, device: str, tally: Tally) -> Iterator[Attempt]:
 def failed_attempts(
     plan: Plan, failures: Mapping[ExportRequest, Failure], tally: Tally
 ) -> Iterator[tuple[Attempt, Failure]]:
-    """The attempts that end before they begin: nothing could be exported for their cell."""
-    cells: tuple[Cell, ...] = tuple(cell for cell in plan.cells if cell.export in failures)
-    for cell in cells:
-        for index in range(plan.repeats):
-            key = (cell.cell_key, index)
-            if not tally.is_finished(key):
-                repeat = Repeat(cell=cell, index=index)
-                attempt = Attempt(repeat=repeat, number=tally.next_attempt(key))
-                yield attempt, failures[cell.export]
+    """The attempts that end before they begin.
+
+    Nothing could be exported for their cell, or another repeat of it has failed for all.
+    """
+    for cell in plan.cells:
+        failure = failures.get(cell.export) or tally.verdict(cell.cell_key)
+        if failure is not None:
+            yield from ((attempt, failure) for attempt in attempts_left(plan, cell, tally))
+
+
+def attempts_left(plan: Plan, cell: Cell, tally: Tally) -> Iterator[Attempt]:
+    """The next attempt at each repeat of a cell that is not finished; lazy."""
+    for index in range(plan.repeats):
+        key = (cell.cell_key, index)
+        if not tally.is_finished(key):
+            repeat = Repeat(cell=cell, index=index)
+            yield Attempt(repeat=repeat, number=tally.next_attempt(key))
 
 
 def _seed(sweep_seed: int, attempt: Attempt) -> int:

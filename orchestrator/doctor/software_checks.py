@@ -31,7 +31,13 @@ LIBRARIES = (
         distribution="ai-edge-litert",
         target="ai_edge_litert.interpreter",
     ),
-    Library(check="exporter onnx", extra="onnx", distribution="onnxscript", target="onnxscript"),
+    Library(check="exporter onnx", extra="onnx", distribution="onnx", target="onnx"),
+    Library(
+        check="exporter onnxscript",
+        extra="onnx",
+        distribution="onnxscript",
+        target="onnxscript",
+    ),
     # Before timm, which imports torchvision and fails where its operators do not fit torch.
     Library(
         check="networks torchvision",

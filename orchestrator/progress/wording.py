@@ -56,7 +56,7 @@ def _started(event: SweepStarted) -> str:
     if event.n_skipped:
         parts.append(f"{event.n_skipped} cells skipped")
     if event.estimate_s is not None:
-        parts.append(f"at most about {duration(event.estimate_s)} of measuring")
+        parts.append(f"about {duration(event.estimate_s)} of measuring if none fails")
     return ", ".join(parts)
 
 

@@ -1,3 +1,5 @@
+import csv
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -100,6 +102,21 @@ def test_timm_weights_tags_exist() -> None:
     for card in load_zoo().values():
         if card.source is Source.TIMM:
             assert timm.models.get_pretrained_cfg(f"{card.entry}.{card.weights_tag}") is not None
+
+
+def test_timm_accuracies_are_those_of_the_published_results() -> None:
+    """Of the tag and the image size that the card names: timm lists several of each."""
+    folder = Path(os.environ.get("FLEETRANK_PUBLIC_DATA", "../shared/data"))
+    file = folder / "timm" / "results-imagenet.csv"
+    if not file.is_file():
+        pytest.skip(f"{file} is not here; FLEETRANK_PUBLIC_DATA names a folder with timm/ in it")
+    with file.open(newline="", encoding="utf-8") as lines:
+        published = {(row["model"], int(row["img_size"])): row for row in csv.DictReader(lines)}
+    cards = [card for card in load_zoo().values() if card.source is Source.TIMM]
+    assert len(cards) == 3
+    for card in cards:
+        row = published[f"{card.entry}.{card.weights_tag}", card.input_size]
+        assert float(row["top1"]) == card.accuracy_top1
 
 
 def test_same_seed_gives_the_same_network_and_another_seed_another() -> None:

@@ -22,9 +22,9 @@ from models.types import (
     Weights,
 )
 from orchestrator import export_stage
-from orchestrator.dispatch.stop_switch import StopSwitch
+from orchestrator.dispatch.stop_switch import STOPPING, StopSwitch
 from orchestrator.export_stage import ExportTools, build_artifacts, may_start
-from orchestrator.progress.events import Event, ExportFinished
+from orchestrator.progress.events import Event, ExportFinished, Notice
 
 OUTPUTS = np.linspace(1, 2, 16 * 10).reshape(16, 10).astype(np.float32)
 GIB = 2**30
@@ -147,6 +147,8 @@ def test_a_stop_lets_running_exports_finish_and_begins_no_other(stage: Stage) ->
     done = stage.build(*(request(str(number)) for number in range(9)))
     assert not done.is_complete
     assert 0 < len(done.artifacts) < 9
+    notices = [event.message for event in stage.events if isinstance(event, Notice)]
+    assert notices == [STOPPING]
 
 
 def test_a_defect_while_exporting_is_a_failure_and_not_a_hang(stage: Stage) -> None:

@@ -5,7 +5,8 @@ import pytest
 from models.types import Family, Format, ModelCard, Source, WeightsKind
 from orchestrator.device_registry import DeviceFile
 from orchestrator.errors import UsageError
-from orchestrator.plan import estimate_s, make_plan, narrow
+from orchestrator.estimate import measuring_s
+from orchestrator.plan import make_plan, narrow
 from orchestrator.sweep_spec import SweepSpec
 
 BOX = DeviceFile(name="box", kind="cpu")
@@ -193,9 +194,9 @@ def test_a_pattern_that_matches_nothing_is_refused() -> None:
 
 def test_the_estimate_takes_history_before_the_rule_and_the_slowest_device() -> None:
     plan = _plan(models=["one", "two"], runtimes="onnx", repeats=2, measure={"max_time_s": 6})
-    assert estimate_s(plan, {}) == pytest.approx(2 * 2 * (3 + 1 + 6))
+    assert measuring_s(plan, {}) == pytest.approx(2 * 2 * (3 + 1 + 6))
     known = {plan.cells[0].cell_key: 4.0}
-    assert estimate_s(plan, known) == pytest.approx(2 * (4 + 10))
+    assert measuring_s(plan, known) == pytest.approx(2 * (4 + 10))
     both = _plan(models="one", runtimes="onnx", repeats=1, devices=["box", "sim"])
-    assert estimate_s(both, {both.cells[0].cell_key: 100.0}) == pytest.approx(100)
-    assert estimate_s(replace(plan, cells=()), {}) is None
+    assert measuring_s(both, {both.cells[0].cell_key: 100.0}) == pytest.approx(100)
+    assert measuring_s(replace(plan, cells=()), {}) is None

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hostile_pt2 import Hostile, hostile_weights, rewrite
 
 from device_agents.errors import BadArtifactError
 from device_agents.hosted import infer_in_worker, measure_in_worker
@@ -17,32 +18,6 @@ from device_agents.runtimes.pt2_scan import check_model_json, check_pickle, chec
 from device_agents.types import Execution, InferTask, MeasureTask, Options
 from device_agents.vocabulary import ErrorKind, Mode, Runtime, Status
 from tests.device_agents.conftest import MakeTask, make_task, sha256
-
-Rewrite = Callable[[str, bytes], bytes | None]
-
-
-class Hostile:
-    """Touches a file when it is unpickled."""
-
-    def __init__(self, marker: Path) -> None:
-        self.marker = marker
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (Path.touch, (self.marker,))
-
-
-def rewrite(
-    source: Path, target: Path, change: Rewrite, extra: dict[str, bytes] | None = None
-) -> Path:
-    """Copies an archive member by member; `change` returns what to write, or None to leave out."""
-    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
-        for name in old.namelist():
-            data = change(name, old.read(name))
-            if data is not None:
-                new.writestr(name, data)
-        for name, data in (extra or {}).items():
-            new.writestr(f"{old.namelist()[0].split('/')[0]}/{name}", data)
-    return target
 
 
 def kind_of(task: MeasureTask) -> tuple[ErrorKind, str]:
@@ -101,19 +76,6 @@ def test_a_pt2_with_a_changed_byte_is_refused_by_its_checksum(
 def test_a_missing_file_is_refused(tmp_path: Path, task_of: MakeTask) -> None:
     task = replace(task_of(Runtime.ONNX), artifact_path=str(tmp_path / "none.onnx"))
     assert kind_of(task)[0] is ErrorKind.BAD_ARTIFACT
-
-
-def hostile_weights(marker: Path, source: Path, target: Path) -> Path:
-    """The table of weights says that one is pickled, and it is."""
-
-    def change(name: str, data: bytes) -> bytes:
-        if name.endswith("weights_config.json"):
-            config = json.loads(data)
-            next(iter(config["config"].values()))["use_pickle"] = True
-            return json.dumps(config).encode()
-        return pickle.dumps(Hostile(marker)) if name.endswith("/weight_0") else data
-
-    return rewrite(source, target, change)
 
 
 def hostile_inputs(marker: Path, source: Path, target: Path) -> Path:
@@ -213,6 +175,15 @@ def test_the_hostile_pickle_is_a_real_one(pt2_file: Path, tmp_path: Path) -> Non
     file = hostile_weights(marker, pt2_file, tmp_path / "hostile.pt2")
     measure_in_worker(make_task(file, Runtime.TORCH, is_trusted=True))
     assert marker.exists()
+
+
+def test_a_file_is_scanned_before_the_clock_of_loading_starts(
+    pt2_file: Path, tmp_path: Path
+) -> None:
+    file = hostile_weights(tmp_path / "marker", pt2_file, tmp_path / "hostile.pt2")
+    failure = measure_in_worker(make_task(file, Runtime.TORCH, primer_path=str(pt2_file))).failure
+    assert failure is not None
+    assert failure.stage == "start"
 
 
 def test_the_scan_lets_an_honest_file_through(pt2_file: Path) -> None:

@@ -3,11 +3,13 @@
 import csv
 import io
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from device_agents.host_lease import host_lease
 from models.cache import ArtifactCache
 from models.cards import load_zoo
 from models.types import Cost, ExportRequest, FlopsMethod, Format, StagedExport, Weights
@@ -170,6 +172,14 @@ def test_without_results_there_is_nothing_to_do(workspace) -> None:
     assert run(["results", "verify", "no-such-sweep"]) == 2
 
 
+def test_a_page_without_its_library_has_nothing_to_do_it_with(
+    workspace, monkeypatch, capsys
+) -> None:
+    monkeypatch.setattr("orchestrator.cli.report_command._LIBRARIES", ("no_such_library",))
+    assert run(["report", "build"]) == 4
+    assert "fleetrank[report]" in capsys.readouterr().err
+
+
 def test_results_of_a_newer_schema_are_refused(stored, capsys) -> None:
     (stored.root / "schema.json").write_text('{"schema_version": 99}')
     assert run(["results", "list"]) == 2
@@ -214,6 +224,40 @@ def test_exported_files_are_verified_and_a_damaged_one_is_dropped(workspace, cap
     assert run(["models", "show", "resnet50"]) == 0
     assert "# exported: model resnet50, format onnx" in capsys.readouterr().out
     assert run(["models", "verify", "resnet81"]) == 2
+
+
+def test_compaction_waits_for_what_measures_on_this_host(stored, capsys) -> None:
+    pool = ThreadPoolExecutor()
+    with host_lease("sweep s-1, which measures on this host"):
+        compacting = pool.submit(run, ["results", "compact"])
+        with pytest.raises(TimeoutError):
+            compacting.result(timeout=2.0)
+        assert "waiting for sweep s-1, which measures" in capsys.readouterr().err
+    assert compacting.result(timeout=10.0) == 0
+    pool.shutdown()
+
+
+def _state(folder: Path) -> dict[Path, tuple[bytes, int]]:
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+
+def test_a_plan_and_a_card_are_shown_without_touching_the_cache(workspace, capsys) -> None:
+    _export(workspace, "resnet18")
+    _export(workspace, "resnet50").write_bytes(b"damaged")
+    text = "name: t\nmodels: [resnet18, resnet50]\nruntimes: onnx\ndevices: [local-cpu]\n"
+    (workspace.sweeps / "t.yaml").write_text(text)
+    before = _state(workspace.artifacts)
+    assert run(["sweep", "plan", "t"]) == 0
+    out = capsys.readouterr().out
+    assert "files: 1 ready, 1 to build" in out
+    # One model in 8 s and one primer in 5 s, side by side.
+    assert "exporting takes about 8 s" in out
+    assert "0 cells as measured before, 2 by the limits" in out
+    for name, n_shown in (("resnet18", 1), ("resnet50", 0)):
+        assert run(["models", "show", name]) == 0
+        assert capsys.readouterr().out.count("# exported") == n_shown
+    assert _state(workspace.artifacts) == before
 
 
 def test_the_cache_is_pruned_to_a_size(workspace, capsys) -> None:

@@ -111,6 +111,63 @@ def test_a_permanent_failure_becomes_a_row_and_the_others_go_on(
     assert {row["attempt"] for row in bench.sink.rows} == {0}
 
 
+def test_a_cell_that_never_returns_is_tried_once_and_a_resume_passes_it_over(
+    new_work: Callable, new_executor: Callable, new_failure: Callable
+) -> None:
+    def model0_hangs(device: str, task: MeasureTask) -> Failure | None:
+        hangs = task.artifact_sha256 == "0"
+        return new_failure(ErrorKind.TIMED_OUT, is_transient=False) if hangs else None
+
+    for n_models in (1, 3):  # alone, its next repeat waits already when the first one fails
+        work = new_work({"a": True}, n_models=n_models, repeats=4)
+        bench = Bench(work, new_executor(["a"], model0_hangs))
+        bench.controller.run()
+        assert sum(task.artifact_sha256 == "0" for _, task in bench.executor.submitted) == 1
+        assert (bench.tally.n_ok, bench.tally.n_failed) == (4 * (n_models - 1), 4)
+        assert len(set(bench.stored())) == len(bench.stored()) == 4 * n_models
+        failed = [row for row in bench.sink.rows if row["status"] == "failed"]
+        assert {row["error_kind"] for row in failed} == {"timed_out"}
+        untried = "not tried: repeat 0 failed with timed_out: timed_out"
+        assert [row["error_message"] for row in failed[1:]] == [untried] * 3
+        # The driver may die between the failure and the rows that follow from it.
+        for n_kept in (bench.sink.rows.index(failed[0]) + 1, len(bench.sink.rows)):
+            rows = bench.sink.rows[:n_kept]
+            resumed = Bench(work, new_executor(["a"], model0_hangs), rows=rows)
+            resumed.controller.run()
+            assert all(task.artifact_sha256 != "0" for _, task in resumed.executor.submitted)
+            assert n_kept + len(resumed.sink.rows) == 4 * n_models
+
+
+def test_a_cell_that_was_measured_before_is_not_condemned_by_one_failure(
+    new_work: Callable, new_executor: Callable, new_failure: Callable
+) -> None:
+    def second_hangs(device: str, task: MeasureTask) -> Failure | None:
+        hangs = task.task_id.endswith("/1/0")
+        return new_failure(ErrorKind.TIMED_OUT, is_transient=False) if hangs else None
+
+    work = new_work({"a": True}, n_models=1, repeats=4)
+    bench = Bench(work, new_executor(["a"], second_hangs))
+    bench.controller.run()
+    assert (bench.tally.n_ok, bench.tally.n_failed) == (3, 1)
+    assert len(bench.executor.submitted) == 4
+
+
+@pytest.mark.parametrize("kind", [ErrorKind.INTERRUPTED, ErrorKind.DISK_FULL, ErrorKind.CRASHED])
+def test_failures_that_are_not_the_cells_fault_leave_its_other_repeats_alone(
+    new_work: Callable, new_executor: Callable, new_failure: Callable, kind: ErrorKind
+) -> None:
+    def first_fails(device: str, task: MeasureTask) -> Failure | None:
+        is_first = "/0/" in task.task_id
+        return new_failure(kind, is_transient=kind is not ErrorKind.CRASHED) if is_first else None
+
+    bench = Bench(
+        new_work({"a": True}, n_models=1, repeats=3, max_attempts=2),
+        new_executor(["a"], first_fails),
+    )
+    bench.controller.run()
+    assert (bench.tally.n_ok, bench.tally.n_failed) == (2, 1)
+
+
 def test_tries_end_at_max_attempts(
     new_work: Callable, new_executor: Callable, new_failure: Callable
 ) -> None:

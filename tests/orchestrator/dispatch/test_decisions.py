@@ -12,7 +12,7 @@ from device_agents.vocabulary import ErrorKind, Runtime
 from models.types import ExportRequest, Family, Format, ModelCard, Source, Weights
 from orchestrator.cells import Cell, Repeat
 from orchestrator.dispatch.assign import next_assignments
-from orchestrator.dispatch.retry import RetryRules, delay_s, finished, probed
+from orchestrator.dispatch.retry import RetryRules, condemns_cell, delay_s, finished, probed
 from orchestrator.dispatch.state import (
     Attempt,
     DispatchState,
@@ -22,6 +22,7 @@ from orchestrator.dispatch.state import (
     started,
     stopping,
     with_lane,
+    without_cell,
 )
 
 RULES = RetryRules(max_attempts=3)
@@ -29,8 +30,9 @@ CARD = ModelCard(name="m", family=Family.HYBRID, source=Source.TIMM, entry="m")
 
 
 def attempt(device: str, index: int) -> Attempt:
+    """Repeats in turn of two cells per device."""
     cell = Cell(
-        cell_key=device,
+        cell_key=f"{device}/{index % 2}",
         platform_key=device,
         device=device,
         export=ExportRequest(card=CARD, weights=Weights(), format=Format.ONNX),
@@ -46,7 +48,8 @@ def failure(kind: ErrorKind, *, is_transient: bool) -> Failure:
 LOST = failure(ErrorKind.DEVICE_LOST, is_transient=True)
 BAD_FILE = failure(ErrorKind.BAD_ARTIFACT, is_transient=False)
 TIMED_OUT = failure(ErrorKind.TIMED_OUT, is_transient=False)
-OUTCOMES = (None, None, None, LOST, BAD_FILE, TIMED_OUT)
+CRASHED = failure(ErrorKind.CRASHED, is_transient=False)
+OUTCOMES = (None, None, None, LOST, BAD_FILE, TIMED_OUT, CRASHED)
 
 
 @dataclass
@@ -58,17 +61,32 @@ class World:
     now_s: float = 0.0
     tries: Counter[tuple[str, int]] = field(default_factory=Counter)
     ended: Counter[tuple[str, int]] = field(default_factory=Counter)
+    condemned: set[str] = field(default_factory=set)
 
     def refill(self, device: str) -> None:
         lane = self.state.lane(device)
-        if lane.fresh is None and self.left[device]:
+        while lane.fresh is None and self.left[device]:
             self.left[device] -= 1
-            lane = replace(lane, fresh=attempt(device, self.left[device]))
-            self.state = with_lane(self.state, lane)
+            fresh = attempt(device, self.left[device])
+            if fresh.repeat.cell.cell_key not in self.condemned:
+                lane = replace(lane, fresh=fresh)
+                self.state = with_lane(self.state, lane)
+
+    def condemn(self, device: str, index: int, n_repeats: int) -> None:
+        """Ends at once what is left of a cell."""
+        cell_key = attempt(device, index).repeat.cell.cell_key
+        self.condemned.add(cell_key)
+        self.state = without_cell(self.state, device, cell_key)
+        for other in range(index % 2, n_repeats, 2):
+            if not self.ended[(device, other)]:
+                self.ended[(device, other)] += 1
+        self.refill(device)
+        self.check()
 
     def assign(self) -> int:
         assignments = next_assignments(self.state, self.now_s)
         for chosen in assignments:
+            assert chosen.attempt.repeat.cell.cell_key not in self.condemned
             assert self.state.lane(chosen.device).running is None
             self.state = started(self.state, chosen.device, chosen.attempt)
             self.tries[(chosen.device, chosen.attempt.repeat.index)] += 1
@@ -139,13 +157,19 @@ def test_every_repeat_ends_once_in_whatever_order_things_happen(
         running = [lane.device for lane in world.state.lanes if lane.running is not None]
         if running:
             # One of those that run comes back, so that slow and fast devices interleave.
-            world.finish(data.draw(st.sampled_from(running)), data.draw(st.sampled_from(OUTCOMES)))
+            device, outcome = (data.draw(st.sampled_from(x)) for x in (running, OUTCOMES))
+            attempt_ = world.state.lane(device).running
+            assert attempt_ is not None
+            world.finish(device, outcome)
+            if outcome and condemns_cell(outcome.kind, is_transient=outcome.is_transient):
+                n_repeats = lanes[list(world.left).index(device)][2]
+                world.condemn(device, attempt_.repeat.index, n_repeats)
         elif not n_assigned and not world.state.is_over:
             world.wait()
     assert world.state.is_over
     for name, (_, _, n) in zip(world.left, lanes, strict=True):
         is_given_up = world.state.lane(name).is_given_up
-        n_ended = sum(1 for device, _ in world.ended if device == name)
+        n_ended = sum(n for (device, _), n in world.ended.items() if device == name)
         assert n_ended == n or is_given_up
 
 
@@ -226,6 +250,17 @@ def test_three_failures_in_a_row_set_a_device_aside_and_an_answer_brings_it_back
     assert world.assign() == 1
     world.finish("d0", TIMED_OUT)
     assert world.assign() == 0, "one more failure after coming back is enough"
+
+
+def test_only_failures_that_every_repeat_would_meet_condemn_a_cell() -> None:
+    condemning = {kind for kind in ErrorKind if condemns_cell(kind, is_transient=False)}
+    assert condemning == {
+        ErrorKind.BAD_ARTIFACT,
+        ErrorKind.UNSUPPORTED,
+        ErrorKind.OUT_OF_MEMORY,
+        ErrorKind.TIMED_OUT,
+    }
+    assert not any(condemns_cell(kind, is_transient=True) for kind in ErrorKind)
 
 
 def test_bad_files_are_not_held_against_the_device() -> None:

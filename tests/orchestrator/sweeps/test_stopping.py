@@ -133,7 +133,7 @@ def test_hostile_models_on_the_real_cpu_harm_only_themselves(
     models = {"never": looping_onnx, "huge": huge_onnx, "foreign": foreign_onnx}
     for name, file in models.items():
         folder.add_model(name, file)
-    folder.write_spec(["m0", *models], ["local-cpu"], repeats=1, timeout_s=8.0, memory="1500MiB")
+    folder.write_spec(["m0", *models], ["local-cpu"], repeats=2, timeout_s=8.0, memory="1500MiB")
     done = folder.run("sweep", "run", "t", "--inline")
     assert done.returncode == 3, done.stdout + done.stderr
     last = {str(row["model"]): row for row in folder.rows()}
@@ -141,6 +141,12 @@ def test_hostile_models_on_the_real_cpu_harm_only_themselves(
     assert kinds["m0"] is None
     assert kinds["never"] == "timed_out"
     assert kinds["huge"] == "out_of_memory"
+    # Its first repeat paid the time limit; the second was not tried, and a resume tries neither.
+    never = [row for row in folder.rows() if row["model"] == "never"]
+    untried = [str(row["error_message"]).startswith("not tried: repeat ") for row in never]
+    assert untried == [False, True]
+    assert folder.run("sweep", "resume", "--inline").returncode == 3
+    assert [row for row in folder.rows() if row["model"] == "never"] == never
     assert kinds["foreign"] in {"export_failed", "bad_artifact", "unsupported"}
     assert all(row["error_remedy"] for row in last.values() if row["status"] == "failed")
     children = [p for p in psutil.process_iter(["cmdline"]) if _is_worker(p, folder.root)]

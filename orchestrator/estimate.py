@@ -1,0 +1,56 @@
+"""How long a plan takes, as far as it can be known beforehand: pure."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from device_agents.types import MeasurePolicy
+from models.primer import primer_request
+from models.types import ExportRequest, Format, Source
+from orchestrator.cells import Plan
+
+_START_S = 3.0
+"""A repeat's process, imports and load: 0.5 s for ONNX Runtime, 3 to 4 s for PyTorch (2 cores)."""
+
+_EXPORT_S = {Format.ONNX: 8.0, Format.PT2: 8.0, Format.TFLITE: 12.0}
+"""Seeded weights, export and verification of one of the study's models, the mean of 13.
+
+Source: timed on 2 idle cores, two side by side: ONNX 6 to 9 s, .pt2 6 to 9, TFLite 8 to 16.
+"""
+_SLOWEST_EXPORT_S = max(_EXPORT_S.values())
+"""For a format that has not been timed."""
+_LEAST_EXPORT_S = 5.0
+"""A primer, or a user's file that is only checked: the process and its imports. Timed likewise."""
+_SIDE_BY_SIDE = 2
+"""As many as when they were timed; more cores make it shorter by an unknown factor."""
+
+
+def measuring_s(plan: Plan, history: Mapping[str, float]) -> float | None:
+    """Seconds the plan's repeats take when none fails; `None` when it has no cells.
+
+    A cell measured before takes what it took (`history`: cell key to seconds of one repeat), any
+    other what the policy allows at most. Devices work side by side; the slowest one counts.
+    """
+    if not plan.cells:
+        return None
+    seconds_by_device: dict[str, float] = defaultdict(float)
+    longest_s = _longest_repeat_s(plan.policy)
+    for cell in plan.cells:
+        repeat_s = history.get(cell.cell_key, longest_s)
+        seconds_by_device[cell.device] += repeat_s * plan.repeats
+    return max(seconds_by_device.values())
+
+
+def exporting_s(missing: Iterable[ExportRequest]) -> float:
+    """Seconds to make and verify the files that are not there yet, judged by the study's models."""
+    seconds = [_export_s(request) for request in missing]
+    return max(sum(seconds) / _SIDE_BY_SIDE, max(seconds, default=0.0))
+
+
+def _export_s(request: ExportRequest) -> float:
+    is_small = request.card.source is Source.FILE or request == primer_request(request.format)
+    return _LEAST_EXPORT_S if is_small else _EXPORT_S.get(request.format, _SLOWEST_EXPORT_S)
+
+
+def _longest_repeat_s(policy: MeasurePolicy) -> float:
+    """Most warm-ups settle soon after their minimum; the timed part takes all it may."""
+    return _START_S + 2 * policy.min_warmup_s + policy.max_time_s

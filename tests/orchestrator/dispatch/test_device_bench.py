@@ -1,0 +1,73 @@
+"""A device that needs quiet waits for whoever else computes on its host."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from device_agents.types import Execution, Measurement, MeasureTask
+from device_agents.vocabulary import ErrorKind, Runtime, Status
+from orchestrator.dispatch.device_bench import DeviceBench, DeviceSpec
+
+HOLD = """
+from device_agents.host_lease import host_lease
+with host_lease("another sweep"):
+    print("held", flush=True)
+    input()
+"""
+TASK = MeasureTask(
+    task_id="s-1/c/0/0",
+    artifact_path="/nowhere.onnx",
+    artifact_sha256="0",
+    execution=Execution(runtime=Runtime.ONNX, backend="cpu"),
+    timeout_s=0.5,
+    macs_and_parameters=(1_000_000, 1_000),
+)
+
+
+@pytest.fixture
+def other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[str]]:
+    """Another process of this host that has its lease until it reads a line."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def _measure(bench: DeviceBench, answers: list[Measurement]) -> threading.Thread:
+    thread = threading.Thread(target=lambda: answers.append(bench.measure("d", TASK)))
+    thread.start()
+    return thread
+
+
+def test_it_measures_when_the_other_has_finished_and_the_wait_does_not_count(other) -> None:
+    bench, answers = DeviceBench((DeviceSpec(name="d", kind="simulated", needs_quiet=True),)), []
+    thread = _measure(bench, answers)
+    thread.join(1.0)
+    assert thread.is_alive(), "longer than its time limit, and still waiting"
+    assert bench.measured_s(TASK.task_id) == 0.0
+    other.communicate("go\n")
+    thread.join(10.0)
+    assert [answer.status for answer in answers] == [Status.OK]
+
+
+def test_a_wait_that_is_interrupted_is_an_interrupted_attempt(other) -> None:
+    bench, answers = DeviceBench((DeviceSpec(name="d", kind="simulated", needs_quiet=True),)), []
+    thread = _measure(bench, answers)
+    thread.join(0.3)
+    bench.interrupt()
+    thread.join(10.0)
+    assert [answer.failure and answer.failure.kind for answer in answers] == [ErrorKind.INTERRUPTED]
+
+
+def test_a_device_with_a_processor_of_its_own_does_not_wait(other) -> None:
+    bench = DeviceBench((DeviceSpec(name="d", kind="simulated"),))
+    assert bench.measure("d", TASK).status is Status.OK
