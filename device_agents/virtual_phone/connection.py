@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import secrets
+from collections.abc import Collection
 from contextlib import suppress
 
 from device_agents.virtual_phone import adb_key, protocol
@@ -16,8 +17,22 @@ SMALLEST_PAYLOAD_BYTES = 4096
 """What every version of the protocol takes."""
 MAX_STREAMS = 256
 """Of one client at a time; adb itself opens one per command."""
+END_TIMEOUT_S = 2.0
 
 _logger = logging.getLogger(__name__)
+
+
+async def end_tasks(tasks: Collection[asyncio.Task[None]]) -> None:
+    """Waits for tasks that were told to end, and cancels those that do not.
+
+    One that is cancelled while it cleans up leaves processes and pipes behind.
+    """
+    if not tasks:
+        return
+    _, late = await asyncio.wait(tasks, timeout=END_TIMEOUT_S)
+    for task in late:
+        task.cancel()
+    await asyncio.gather(*late, return_exceptions=True)
 
 
 class Connection:
@@ -61,9 +76,7 @@ class Connection:
         self.cut()
         for stream in self._streams.values():
             stream.end()
-        for task in self._services:
-            task.cancel()
-        await asyncio.gather(*self._services, return_exceptions=True)
+        await end_tasks(self._services)
         with suppress(ConnectionError):
             await self._writer.wait_closed()
 

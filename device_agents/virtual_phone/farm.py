@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from device_agents.errors import PermanentError
-from device_agents.virtual_phone.connection import Connection
+from device_agents.virtual_phone.connection import Connection, end_tasks
 from device_agents.virtual_phone.faults import Fault, Injection
 from device_agents.virtual_phone.phone import PhoneMode, PhoneSpec, VirtualPhone
 from device_agents.virtual_phone.profile import DEFAULT_PROFILES, find_profile
@@ -69,9 +69,9 @@ class _Port:
     async def close(self) -> None:
         if self._server is not None:
             self._server.close()
-        for task in tuple(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.phone.clear(Fault.HANG)
+        self._cut_all()
+        await end_tasks(self._tasks)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.phone.is_away:

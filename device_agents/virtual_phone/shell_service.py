@@ -142,10 +142,13 @@ async def _copy(
         copied_bytes += len(chunk)
         if copied_bytes > MAX_OUTPUT_BYTES:
             raise StreamClosedError
-        if shown := hider.hide(chunk):
-            await write(kind, shown)
-    if rest := hider.rest():
-        await write(kind, rest)
+        # Read to the end even when nobody listens: asyncio closes the pipe only then.
+        with suppress(StreamClosedError):
+            if shown := hider.hide(chunk):
+                await write(kind, shown)
+    with suppress(StreamClosedError):
+        if rest := hider.rest():
+            await write(kind, rest)
 
 
 async def _feed(process: Process, feed: Feed) -> None:
