@@ -41,7 +41,7 @@ MEMORY_METRICS = (
 )  # fmt: skip
 ERROR_KINDS = (
     "bad_artifact", "unsupported", "missing_library", "out_of_memory", "crashed", "bad_output",
-    "timed_out", "device_lost", "disk_full", "interrupted", "export_failed",
+    "timed_out", "device_lost", "disk_full", "unfit_conditions", "interrupted", "export_failed",
     "verification_failed", "internal",
 )  # fmt: skip
 FLAGS = (
@@ -159,6 +159,10 @@ _CONDITIONS = tuple(
         ("available_memory_bytes", _INT, "memory available"),
         ("battery_percent", _FLOAT, "battery level"),
         ("thermal_status", _INT, "Android thermal status, 0 none to 6 shutdown"),
+        ("clock_cap_mhz", _FLOAT, "highest clock the cores were allowed"),
+        ("is_charging", _BOOL, "whether the battery was charging or full on a charger"),
+        ("is_screen_on", _BOOL, "whether the phone was awake"),
+        ("canary_ns", _INT, "median of the canary model last measured on the device"),
     )
 )
 _WORKER = (

@@ -20,6 +20,18 @@ class TransientError(AgentError):
     """May succeed when tried again: the device was busy, lost or out of a shared resource."""
 
 
+class TimedOutError(TransientError):
+    """No end within the time limit; what it was doing on the device was abandoned."""
+
+
+class StoppedError(TransientError):
+    """Ended on request of the user, not by anything wrong."""
+
+
+class UnfitConditionsError(TransientError):
+    """The device is too hot, too empty or slowed down to be measured on now."""
+
+
 class PermanentError(AgentError):
     """Fails the same way every time: a damaged file, an unsupported operator, a wrong option."""
 
@@ -34,3 +46,11 @@ class BadArtifactError(PermanentError):
 
 class UnsupportedError(PermanentError):
     """The device or runtime cannot do what the task asks."""
+
+
+class BadOutputError(PermanentError):
+    """A tool or a device said something that is not an answer to what it was asked."""
+
+
+class StorageFullError(PermanentError):
+    """There is no room left on the device."""

@@ -9,8 +9,13 @@ from enum import StrEnum
 from device_agents.errors import (
     AgentError,
     BadArtifactError,
+    BadOutputError,
     MissingLibraryError,
+    StoppedError,
+    StorageFullError,
+    TimedOutError,
     TransientError,
+    UnfitConditionsError,
 )
 from device_agents.protocol import STAGE_MARK
 from device_agents.types import Failure
@@ -121,6 +126,11 @@ def last_stage(stderr: str) -> str | None:
 _KINDS: tuple[tuple[type[AgentError], ErrorKind], ...] = (
     (MissingLibraryError, ErrorKind.MISSING_LIBRARY),
     (BadArtifactError, ErrorKind.BAD_ARTIFACT),
+    (BadOutputError, ErrorKind.BAD_OUTPUT),
+    (StorageFullError, ErrorKind.DISK_FULL),
+    (TimedOutError, ErrorKind.TIMED_OUT),
+    (StoppedError, ErrorKind.INTERRUPTED),
+    (UnfitConditionsError, ErrorKind.UNFIT_CONDITIONS),
     (TransientError, ErrorKind.DEVICE_LOST),
     (AgentError, ErrorKind.UNSUPPORTED),
 )

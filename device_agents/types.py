@@ -147,7 +147,10 @@ class Conditions:
             (or during) the repeat, 0 to 1.
         steal_share: share of time the hypervisor gave to others, 0 to 1.
         clock_mhz: mean current clock of the cores used.
+        clock_cap_mhz: the highest clock the cores are allowed now, below `clock_max_mhz` where
+            heat or a battery saver lowers it.
         temp_c: hottest CPU, GPU or battery sensor, whichever the agent names in its docs.
+        canary_ns: median of the canary model last measured on the device.
     """
 
     load_1min: float | None = None
@@ -160,6 +163,10 @@ class Conditions:
     available_memory_bytes: int | None = None
     battery_percent: float | None = None
     thermal_status: int | None = None
+    clock_cap_mhz: float | None = None
+    is_charging: bool | None = None
+    is_screen_on: bool | None = None
+    canary_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

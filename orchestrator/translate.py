@@ -22,7 +22,8 @@ Row = dict[str, object]
 
 _CONDITIONS = (
     "load_1min", "busy_share", "steal_share", "clock_mhz", "temp_c", "available_memory_bytes",
-    "battery_percent", "thermal_status",
+    "battery_percent", "thermal_status", "clock_cap_mhz", "is_charging", "is_screen_on",
+    "canary_ns",
 )  # fmt: skip
 
 

@@ -1,0 +1,65 @@
+"""Waits for a phone that was lost or restarts, and lets it settle."""
+
+from device_agents.agent import StopRequested, never_stop
+from device_agents.android.adb_text import is_network_serial
+from device_agents.android.clock import SYSTEM_CLOCK, Clock
+from device_agents.android.phone import Phone
+from device_agents.errors import StoppedError, TransientError
+
+BOOT_LIMIT_S = 180.0
+SETTLE_S = 20.0
+"""Source: FAI-PEP issue 296: the first run after a restart fails without both."""
+POLL_S = 2.0
+"""adb's server finds a returned phone again within 2 to 3 s."""
+ASK_TIMEOUT_S = 10.0
+_SCRIPT = "getprop sys.boot_completed; cat /proc/uptime"
+
+
+def wait_until_booted(
+    phone: Phone,
+    *,
+    limit_s: float = BOOT_LIMIT_S,
+    settle_s: float = SETTLE_S,
+    stop_requested: StopRequested = never_stop,
+    clock: Clock = SYSTEM_CLOCK,
+) -> None:
+    """Waits until the phone answers and says that it is up, connecting again over the network.
+
+    A phone that has been up for longer than it takes to settle is not waited for.
+
+    Raises:
+        TransientError: it does not come back in time; its own error when it gave one.
+        PermanentError: it is back and does not accept this computer any more.
+        StoppedError: the user asked.
+    """
+    deadline_ns = clock.now_ns() + int(limit_s * 1e9)
+    last = TransientError(
+        f"phone {phone.serial!r} does not finish starting", "look at its screen, or restart it"
+    )
+    while clock.now_ns() < deadline_ns:
+        try:
+            uptime_s = _uptime_s(phone, stop_requested)
+        except StoppedError:
+            raise
+        except TransientError as error:
+            last = error
+        else:
+            if uptime_s is not None:
+                clock.pause(max(0.0, settle_s - uptime_s), stop_requested)
+                return
+        clock.pause(POLL_S, stop_requested)
+    raise last
+
+
+def _uptime_s(phone: Phone, stop_requested: StopRequested) -> float | None:
+    """Seconds since the start of a phone that is up; `None` for one that still starts."""
+    if is_network_serial(phone.serial):
+        phone.server.connect(phone.serial)
+    result = phone.shell(_SCRIPT, timeout_s=ASK_TIMEOUT_S, stop_requested=stop_requested)
+    words = result.stdout.split()
+    if not words or words[0] != "1":
+        return None
+    try:
+        return float(words[1])
+    except (IndexError, ValueError):
+        return 0.0
