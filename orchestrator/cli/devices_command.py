@@ -9,6 +9,7 @@ import yaml
 
 from device_agents.registry import create_agent
 from orchestrator.cli.context import current
+from orchestrator.cli.devices_virtual import virtual
 from orchestrator.cli.listing import print_table
 from orchestrator.device_registry import (
     DeviceFile,
@@ -24,6 +25,8 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Name = Annotated[str, typer.Argument(help="Name of the device.")]
+
+app.command()(virtual)
 
 
 @app.command("list")
