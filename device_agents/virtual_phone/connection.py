@@ -57,7 +57,7 @@ class Connection:
     async def serve(self) -> None:
         """Runs until the connection ends; every stream and command of it ends with it."""
         try:
-            while True:
+            while not self._writer.is_closing():
                 message = await self._receive()
                 await self._phone.wait_while_hung()
                 await self._obey(message)

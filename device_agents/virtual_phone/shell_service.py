@@ -18,6 +18,7 @@ MAX_OUTPUT_BYTES = 256 * 1024 * 1024
 """Of one command: more is a loop that nobody stops. `cat` of a big artifact fits."""
 DROP_AFTER_S = 0.05
 """How far into a run the cable is pulled."""
+POLL_S = 0.1
 RUN_SIGNS = ("/fleetrank/tools/", "/fleetrank/artifacts/")
 """Both stand in the text of a command that runs a pushed tool on a pushed artifact."""
 
@@ -90,9 +91,10 @@ async def _run(
     )
     waiting = asyncio.create_task(process.wait())
     closing = asyncio.create_task(stream.closed.wait())
-    others = [asyncio.create_task(_feed(process, feed)), closing]
+    exiting = asyncio.create_task(_wait_for_exit(process))
+    others = [asyncio.create_task(_feed(process, feed)), closing, exiting]
     try:
-        await asyncio.wait({waiting, closing}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({waiting, closing, exiting}, return_when=asyncio.FIRST_COMPLETED)
         _kill_group(process)
         await copying
         return _exit_code(await waiting)
@@ -102,6 +104,15 @@ async def _run(
         for task in others:
             task.cancel()
         await asyncio.gather(waiting, copying, *others, return_exceptions=True)
+
+
+async def _wait_for_exit(process: Process) -> None:
+    """Notices the end of a command whose background processes hold its pipes.
+
+    `Process.wait` waits for the pipes as well.
+    """
+    while process.returncode is None:
+        await asyncio.sleep(POLL_S)
 
 
 async def _start(phone: VirtualPhone, command: str) -> Process:
@@ -158,7 +169,9 @@ async def _drop(process: Process, stream: Stream) -> None:
     """Pulls the cable under a run whose output is still on its way."""
     await asyncio.sleep(DROP_AFTER_S)
     _kill_group(process)
+    await process.wait()
     stream.cut()
+    raise StreamClosedError
 
 
 def _kill_group(process: Process) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from device_agents.virtual_phone.faults import Fault
 from device_agents.virtual_phone.phone import VirtualPhone
-from device_agents.virtual_phone.stream import Stream
+from device_agents.virtual_phone.stream import Stream, StreamClosedError
 
 MAX_DATA_BYTES = 64 * 1024
 """Of one DATA block; the protocol's own limit."""
@@ -166,6 +166,7 @@ class _Session:
     def _drop_in_the_middle(self, received_bytes: int, limit_bytes: int) -> None:
         if received_bytes >= limit_bytes and self._phone.take(Fault.DROP_PUSH):
             self._stream.cut()
+            raise StreamClosedError
 
     async def _fail(self, message: str) -> bool:
         raw = message.encode()

@@ -10,6 +10,7 @@ import yaml
 from device_agents.registry import create_agent
 from orchestrator.cli.context import current
 from orchestrator.cli.devices_discover import discover
+from orchestrator.cli.devices_virtual import virtual
 from orchestrator.cli.listing import print_table
 from orchestrator.device_registry import (
     DeviceFile,
@@ -27,6 +28,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Name = Annotated[str, typer.Argument(help="Name of the device.")]
 
 app.command()(discover)
+app.command()(virtual)
 
 
 @app.command("list")

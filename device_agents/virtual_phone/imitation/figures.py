@@ -35,9 +35,9 @@ def run_for(inference: Inference, *, min_runs: int, min_s: float, max_s: float) 
     Time is the sum of the runs' own, so that canned ones take none.
     """
     times_us: list[int] = []
-    elapsed_s = 0.0
-    while (len(times_us) < min_runs or elapsed_s < min_s) and elapsed_s < max_s:
+    elapsed_us = 0
+    while (len(times_us) < min_runs or elapsed_us < min_s * 1e6) and elapsed_us < max_s * 1e6:
         time_us = inference.run() // 1000
         times_us.append(time_us)
-        elapsed_s += max(time_us, 1) / 1e6
+        elapsed_us += max(time_us, 1)
     return tuple(times_us)

@@ -124,7 +124,6 @@ class RealInference:
         runner = create_runner(execution.runtime)
         self._start_bytes = _peak_bytes()
         started_ns = time.perf_counter_ns()
-        # On a phone the file would be run as well: who pushed it holds the key.
         self._model = runner.load(str(spec.model), execution)
         self.load_ns = time.perf_counter_ns() - started_ns
         self._model.set_inputs(make_inputs(self._model.inputs, seed=0))

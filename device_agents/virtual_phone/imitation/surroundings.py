@@ -40,8 +40,10 @@ class Surroundings:
     @contextmanager
     def quiet_host(self) -> Iterator[None]:
         """Keeps other measurements of this host away while a model really runs on it."""
-        # The host's lease is taken here.
-        yield
+        from device_agents.host_lease import host_lease  # a canned run has no use for it
+
+        with host_lease(f"virtual phone {self._property('ro.serialno')}"):
+            yield
 
     def take_fault(self) -> Fault | None:
         """The fault this run has to show, spent now."""

@@ -1,0 +1,43 @@
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from virtual_phone_clients import adb_of_the_wheel, serve_adb
+
+from orchestrator.cli.main import run
+
+pytestmark = pytest.mark.adb
+
+
+def test_phones_are_started_connected_and_taken_off_again(tmp_path: Path) -> None:
+    binary = adb_of_the_wheel()
+    if binary is None:
+        pytest.skip("adbutils is not installed")
+    for adb in serve_adb(binary, tmp_path / "home"):
+        environment = dict(os.environ)
+        environment |= {"HOME": str(adb.home), "ANDROID_ADB_SERVER_PORT": str(adb.port)}
+        environment |= {"PYTHONUNBUFFERED": "1", "FLEETRANK_ADB": str(binary)}
+        words = "from orchestrator.cli.main import main; main()"
+        command = [sys.executable, "-c", words, "devices", "virtual", "--count", "2"]
+        with subprocess.Popen(
+            command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            lines = [process.stdout.readline()]
+            while "Ctrl-C" not in lines[-1]:
+                assert lines[-1], lines
+                lines.append(process.stdout.readline())
+            addresses = [line.split()[0] for line in lines[:2]]
+            assert adb.run("devices").stdout.decode().count("\tdevice") == 2
+            assert f"devices add --adb {addresses[0]} --name virtual-pixel-8" in "".join(lines)
+            process.send_signal(signal.SIGINT)
+            process.wait(20)
+        assert "device" not in adb.run("devices").stdout.decode().partition("\n")[2]
+
+
+def test_a_phone_that_nobody_knows_is_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["devices", "virtual", "--profile", "iphone"]) == 2
+    assert "pixel-8" in capsys.readouterr().err
