@@ -16,7 +16,8 @@ from device_agents.virtual_phone.profile import DEFAULT_PROFILES, find_profile
 
 HOST = "127.0.0.1"
 """And nothing else: the port runs commands."""
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 180.0
+"""Two hundred phones are 25,000 small files."""
 STOP_TIMEOUT_S = 10.0
 
 

@@ -52,17 +52,12 @@ CUTTING = frozenset({Fault.UNAUTHORIZED, Fault.OFFLINE, Fault.NO_EXIT_CODES, Fau
 """Faults that show only when the client connects anew."""
 
 ONCE = frozenset({Fault.DROP_PUSH, Fault.DROP_RUN})
-"""Spent by the daemon at the next occasion."""
+"""Spent by the daemon at the next occasion, however late it comes."""
 
 RUNNER = frozenset(
     {Fault.RUNNER_CRASH, Fault.HALF_OUTPUT, Fault.GARBAGE_OUTPUT, Fault.OTHER_VERSION}
 )
 """Spent by the next runner stand-in, which finds them in the phone's folder."""
-
-CONDITIONS = frozenset(
-    {Fault.STORAGE_FULL, Fault.CLOCK_JUMP, Fault.THROTTLED, Fault.HOT, Fault.BATTERY_LOW}
-)
-"""Facts in the phone's folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -117,7 +117,9 @@ def _interpreter() -> str:
 
 
 def _write(path: Path, text: str, *, mode: int = 0o644) -> None:
-    """Replaces a file as a whole: a command may be reading it."""
+    """Replaces a file as a whole: a command may be reading it. One that says so already stays."""
+    if path.is_file() and path.read_text() == text:
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     aside.write_text(text)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from device_agents.virtual_phone import adb_key, folder, runner_faults
 from device_agents.virtual_phone.adb_key import PublicKey
-from device_agents.virtual_phone.faults import CUTTING, RUNNER, Fault
+from device_agents.virtual_phone.faults import CUTTING, ONCE, RUNNER, Fault
 from device_agents.virtual_phone.paths import PhonePaths
 from device_agents.virtual_phone.profile import Profile
 
@@ -115,7 +115,7 @@ class VirtualPhone:
         self._tell_conditions()
         if fault in CUTTING:
             self._cut_all()
-        if duration_s is not None:
+        if duration_s is not None and fault not in ONCE:
             asyncio.get_running_loop().call_later(duration_s, self.clear, fault)
 
     def clear(self, fault: Fault) -> None:

@@ -18,6 +18,8 @@ from device_agents.virtual_phone.stream import Stream, StreamClosedError
 
 MAX_DATA_BYTES = 64 * 1024
 """Of one DATA block; the protocol's own limit."""
+MAX_FILE_BYTES = 4 * 1024**3
+"""Of one push, which is held in memory until it is whole."""
 MAX_PATH_BYTES = 1024
 DROP_AFTER_BYTES = 32 * 1024
 """How far into a push the cable is pulled, or at its end where the file is smaller."""
@@ -63,7 +65,7 @@ class _Session:
                 await self._list(path, is_v2=word == b"LIS2")
             case b"SEND":
                 path, _, mode = path.rpartition(",")
-                await self._receive_file(path, int(mode) if mode.isdecimal() else 0o644)
+                return await self._receive_file(path, int(mode) if mode.isdecimal() else 0o644)
             case b"SND2":
                 setup = await self._stream.read_exactly(_SETUP_SEND_V2.size)
                 _, mode_number, flags = _SETUP_SEND_V2.unpack(setup)
@@ -147,8 +149,9 @@ class _Session:
             word, size = _REQUEST.unpack(await self._stream.read_exactly(_REQUEST.size))
             if word == b"DONE":
                 break
-            if word != b"DATA" or size > MAX_DATA_BYTES:
-                return await self._fail(f"unexpected {word!r}") and False
+            if word != b"DATA" or size > MAX_DATA_BYTES or len(content) > MAX_FILE_BYTES:
+                await self._fail(f"unexpected {word!r} of {size} bytes")
+                return False
             content += await self._stream.read_exactly(size)
             self._drop_in_the_middle(len(content), DROP_AFTER_BYTES)
         self._drop_in_the_middle(DROP_AFTER_BYTES, DROP_AFTER_BYTES)
