@@ -40,6 +40,7 @@ class AndroidAgent:
     def probe(self) -> DeviceFacts:
         """See `Agent`."""
         phone = self.phone()
+        phone.connect()
         identify(phone, self._options.serial_hash)
         facts = probe_phone(phone)
         refusal = why_refused(facts)

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 from device_agents.android.adb_server import AdbServer, find_adb
-from device_agents.android.adb_text import is_network_serial
 from device_agents.android.agent import AndroidAgent
 from device_agents.android.identity import identify
 from device_agents.android.lease import phone_lease
@@ -78,8 +77,7 @@ def clean_phone(device: DeviceFile) -> None:
     serial_hash = str(device.options.get("serial_hash"))
     try:
         phone = AndroidAgent(device.options).phone()
-        if is_network_serial(phone.serial):
-            phone.server.connect(phone.serial)
+        phone.connect()
         identify(phone, serial_hash)
         with phone_lease(serial_hash, purpose="`fleetrank devices remove`"):
             restore_settings(phone)  # the record of a crash lies in the folder too
