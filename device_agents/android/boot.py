@@ -1,7 +1,6 @@
 """Waits for a phone that was lost or restarts, and lets it settle."""
 
 from device_agents.agent import StopRequested, never_stop
-from device_agents.android.adb_text import is_network_serial
 from device_agents.android.clock import SYSTEM_CLOCK, Clock
 from device_agents.android.phone import Phone
 from device_agents.errors import StoppedError, TransientError
@@ -12,6 +11,8 @@ SETTLE_S = 20.0
 POLL_S = 0.5
 """A look costs milliseconds; the phone may be back at any moment."""
 ASK_TIMEOUT_S = 10.0
+COME_BACK_LIMIT_S = 15.0
+"""adb finds a phone again within seconds; one that hangs costs no more than this."""
 _SCRIPT = "getprop sys.boot_completed; cat /proc/uptime"
 
 
@@ -53,8 +54,7 @@ def wait_until_booted(
 
 def _uptime_s(phone: Phone, stop_requested: StopRequested) -> float | None:
     """Seconds since the start of a phone that is up; `None` for one that still starts."""
-    if is_network_serial(phone.serial):
-        phone.server.connect(phone.serial)
+    phone.connect()
     result = phone.shell(_SCRIPT, timeout_s=ASK_TIMEOUT_S, stop_requested=stop_requested)
     words = result.stdout.split()
     if not words or words[0] != "1":
