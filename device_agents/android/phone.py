@@ -45,6 +45,11 @@ class Phone:
         if is_network_serial(self.serial):
             self.server.connect(self.serial)
 
+    def disconnect(self) -> None:
+        """Lets a phone on the network go, so that the next `connect` begins anew."""
+        if is_network_serial(self.serial):
+            self.server.disconnect(self.serial)
+
     def has_exit_codes(self) -> bool:
         """Whether the phone's shell tells exit codes (shell v2); the others get a marker line."""
         with self._errors(), self.server.open(ASK_TIMEOUT_S) as connection:

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -211,6 +212,14 @@ def test_an_adb_server_killed_in_the_middle_is_started_again(
     assert failure.stage == "timed"
     assert leftovers(bench.farmed.folder) == []
     assert_good(agent.measure(make_task()), bench)
+
+
+def test_a_killed_server_that_many_miss_is_started_once(bench: AdbBench) -> None:
+    server = bench.phone.server
+    command = [str(server.adb), "-P", str(server.port), "kill-server"]
+    subprocess.run(command, check=True, timeout=30, capture_output=True)
+    with ThreadPoolExecutor(8) as pool:
+        assert len(list(pool.map(lambda _: server.devices(), range(8)))) == 8
 
 
 def test_a_phone_that_restarts_is_waited_for(agent: AndroidAgent, bench: AdbBench) -> None:
