@@ -3,7 +3,7 @@
 from device_agents.agent import StopRequested, never_stop
 from device_agents.android.clock import SYSTEM_CLOCK, Clock
 from device_agents.android.phone import Phone
-from device_agents.errors import StoppedError, TransientError
+from device_agents.errors import StoppedError, TimedOutError, TransientError
 
 BOOT_LIMIT_S = 180.0
 SETTLE_S = 20.0
@@ -11,6 +11,8 @@ SETTLE_S = 20.0
 POLL_S = 0.5
 """A look costs milliseconds; the phone may be back at any moment."""
 ASK_TIMEOUT_S = 10.0
+COME_BACK_LIMIT_S = 15.0
+"""adb finds a phone again within seconds; one that hangs costs no more than this."""
 _SCRIPT = "getprop sys.boot_completed; cat /proc/uptime"
 
 
@@ -40,14 +42,25 @@ def wait_until_booted(
             uptime_s = _uptime_s(phone, stop_requested)
         except StoppedError:
             raise
+        except TimedOutError as error:
+            last = error  # somebody else may still be served over this connection
         except TransientError as error:
             last = error
+            _let_go(phone)
         else:
             if uptime_s is not None:
                 clock.pause(max(0.0, settle_s - uptime_s), stop_requested)
                 return
         clock.pause(POLL_S, stop_requested)
     raise last
+
+
+def _let_go(phone: Phone) -> None:
+    """Adb answers 'already connected' for a phone that it lost, and looks for it at leisure."""
+    try:
+        phone.disconnect()
+    except TransientError:
+        return  # the server is away too; the next look starts it
 
 
 def _uptime_s(phone: Phone, stop_requested: StopRequested) -> float | None:

@@ -38,12 +38,17 @@ class Phone:
         self.serial = serial
 
     def connect(self) -> None:
-        """Connects to a phone on the network, which adb forgets when its server ends.
+        """Connects to a phone on the network; one on a cable, or connected already, is fine.
 
-        Nothing to do for one on a cable. Raises what `AdbServer.connect` raises.
+        Raises what `AdbServer.connect` raises.
         """
         if is_network_serial(self.serial):
             self.server.connect(self.serial)
+
+    def disconnect(self) -> None:
+        """Lets a phone on the network go, so that the next `connect` begins anew."""
+        if is_network_serial(self.serial):
+            self.server.disconnect(self.serial)
 
     def has_exit_codes(self) -> bool:
         """Whether the phone's shell tells exit codes (shell v2); the others get a marker line."""
