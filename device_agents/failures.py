@@ -17,6 +17,7 @@ from device_agents.errors import (
     StoppedError,
     StorageFullError,
     TimedOutError,
+    TooSlowError,
     TransientError,
     UnfitConditionsError,
 )
@@ -140,6 +141,7 @@ _KINDS: tuple[tuple[type[AgentError], ErrorKind], ...] = (
     (BadOutputError, ErrorKind.BAD_OUTPUT),
     (StorageFullError, ErrorKind.DISK_FULL),
     (TimedOutError, ErrorKind.TIMED_OUT),
+    (TooSlowError, ErrorKind.TIMED_OUT),
     (StoppedError, ErrorKind.INTERRUPTED),
     (UnfitConditionsError, ErrorKind.UNFIT_CONDITIONS),
     (TransientError, ErrorKind.DEVICE_LOST),
