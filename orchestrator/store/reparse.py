@@ -110,7 +110,10 @@ def _attempt(row: Row) -> int:
 
 
 def _is_judged(row: Row) -> bool:
-    return row["status"] == Status.OK.value or row.get("error_kind") in _JUDGED_BY_PARSERS
+    if row["status"] == Status.OK.value:
+        return True
+    # What the canary's output failed by says nothing of the log that is kept.
+    return row.get("error_kind") in _JUDGED_BY_PARSERS and row.get("error_stage") != "canary"
 
 
 def _compare(old: Row, next_attempt: int, root: Path) -> Reparsed:
