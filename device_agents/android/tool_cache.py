@@ -5,11 +5,9 @@ from pathlib import Path
 from typing import Protocol
 
 from device_agents.android.df_text import free_bytes
+from device_agents.android.settings import FOLDER
 from device_agents.android.tools import Tool
 from device_agents.errors import PermanentError, StorageFullError, TransientError
-
-FOLDER = "/data/local/tmp/fleetrank"
-"""The one folder of ours on a phone; the shell user may execute below /data/local/tmp."""
 
 SPARE_BYTES = 100 * 1024 * 1024
 """Left free beside a file: Android begins to delete caches, and to slow down, on a full disk."""
