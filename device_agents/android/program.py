@@ -60,6 +60,11 @@ class Programs:
             task=task,
         )
 
+    def version_of(self, task: MeasureTask) -> dict[str, str]:
+        """The program of a task, as a row names it."""
+        tool = create_phone_runner(task.execution.runtime).tool
+        return {f"{tool}_sha256": self.tools[tool]}
+
     def run(self, task: MeasureTask, placed: ToolRun) -> ToolOutput:
         """Runs a task's program to its end.
 

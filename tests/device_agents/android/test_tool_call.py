@@ -44,7 +44,12 @@ def test_a_program_runs_pinned_and_leaves_nothing(bench: AdbBench) -> None:
 
 
 def programs_of(bench: AdbBench) -> Programs:
-    return Programs(phone=bench.phone, store=ToolStore(), tools={}, stop_requested=lambda: False)
+    return Programs(
+        phone=bench.phone,
+        store=ToolStore(),
+        tools={"benchmark_model": "1", "executor_runner": "2"},
+        stop_requested=lambda: False,
+    )
 
 
 def test_a_program_at_work_at_its_time_limit_is_not_tried_again(bench: AdbBench) -> None:
@@ -86,3 +91,8 @@ def test_what_a_crash_left_running_is_ended(bench: AdbBench) -> None:
         (folder / "pid").write_text(f"{left.pid}\n")
         clean_runs(bench.phone)
         assert left.wait(10) == -9
+
+
+def test_a_row_names_the_program_that_made_it_alone(bench: AdbBench) -> None:
+    task = canary_task("a", "b", None, "canary")
+    assert programs_of(bench).version_of(task) == {"benchmark_model_sha256": "1"}
