@@ -10,8 +10,8 @@ from device_agents.android.adb_server import AdbServer, find_adb
 from device_agents.android.agent import AndroidAgent
 from device_agents.android.identity import identify
 from device_agents.android.lease import phone_lease
-from device_agents.android.settings import restore_settings
-from device_agents.android.tool_cache import FOLDER, ToolCache
+from device_agents.android.settings import FOLDER, restore_settings
+from device_agents.android.tool_cache import ToolCache
 from device_agents.android.tool_store import ToolStore
 from device_agents.errors import AgentError
 from orchestrator.canary_export import canary_artifact
