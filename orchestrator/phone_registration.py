@@ -23,7 +23,8 @@ from device_agents.virtual_phone.standin import standin_path
 from device_agents.vocabulary import Status
 from models.types import Artifact
 from orchestrator.device_registry import DeviceFile, Registration
-from orchestrator.errors import NothingToDoError
+from orchestrator.errors import NothingToDoError, UsageError
+from orchestrator.yaml_file import parse_content
 
 KIND = "android"
 CANARY_TOOL = "benchmark_model"
@@ -77,6 +78,7 @@ class Registrar:
             known: devices registered before; the same phone keeps name, labels and options.
 
         Raises:
+            UsageError: the name is another device's, or none.
             NothingToDoError: the phone cannot be reached or used; the remedy says what is missing.
         """
         try:
@@ -89,14 +91,16 @@ class Registrar:
         self.tell(f"{facts.device_model}, Android {facts.android_release}, {facts.soc}")
         before = find_phone(known, facts.serial_hash)
         options = self._options(request, facts, before)
-        latencies_ns = self._try_canary(options, facts)
-        return DeviceFile(
-            name=request.name or _name(facts, before, {device.name for device in known}),
-            kind=KIND,
-            options=options,
-            labels={**(before.labels if before else {}), **request.labels},
-            registration=registration_of(facts, latencies_ns),
-        )
+        # Everything a person may have to correct comes before the minute that the canary takes.
+        content = {
+            "name": _name(request, facts, before, {device.name for device in known}),
+            "kind": KIND,
+            "options": options,
+            "labels": {**(before.labels if before else {}), **request.labels},
+        }
+        device = parse_content(f"phone {request.serial!r}", DeviceFile, content)
+        registration = registration_of(facts, self._try_canary(options, facts))
+        return device.model_copy(update={"registration": registration})
 
     def probe(self, serial: str) -> PhoneFacts:
         """Asks a phone what it is, connecting to it first when it is on the network.
@@ -200,10 +204,19 @@ def find_phone(devices: Iterable[DeviceFile], serial_hash: object) -> DeviceFile
     return next((d for d in devices if d.options.get("serial_hash") == serial_hash), None)
 
 
-def _name(facts: PhoneFacts, before: DeviceFile | None, taken: Collection[str]) -> str:
-    """The name it had, or one made of its model; the second phone of a model gets a number."""
-    if before is not None:
-        return before.name
+def _name(
+    request: PhoneRequest, facts: PhoneFacts, before: DeviceFile | None, taken: Collection[str]
+) -> str:
+    """The name asked for, or the one it had, or one made of its model, numbered if it is taken."""
+    had = None if before is None else before.name
+    name = request.name or had
+    if name is not None:
+        if name in taken and name != had:
+            raise UsageError(
+                f"there is a device '{name}' already",
+                f"choose another --name, or `fleetrank devices remove {name}` first",
+            )
+        return name
     words = re.sub(r"[^a-z0-9]+", "-", (facts.model or "phone").lower()).strip("-")
     stem = words[:50] or "phone"
     numbered = (f"{stem}-{number}" for number in range(2, len(taken) + 3))

@@ -61,8 +61,10 @@ def check_phone(workspace: Workspace, device: DeviceFile) -> tuple[Change, ...]:
     """Registers a phone again without writing anything, and says what has changed.
 
     Raises:
-        NothingToDoError: the phone cannot be reached or used any more.
+        AgentError: the phone cannot be reached or used any more, or is another one.
+        NothingToDoError: likewise, or its canary cannot be measured.
     """
+    AndroidAgent(device.options).probe()
     request = PhoneRequest(
         serial=str(device.options["serial"]), name=device.name, labels={}, tools={}
     )

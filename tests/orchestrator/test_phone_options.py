@@ -13,12 +13,13 @@ from device_agents.android.adb_server import AdbServer, find_adb
 from device_agents.android.lease import phone_lease
 from device_agents.android.settings import settings_for_measuring
 from device_agents.android.tool_store import ToolStore
-from device_agents.errors import MissingLibraryError
+from device_agents.errors import AgentError, MissingLibraryError
 from device_agents.types import OptionValue
-from orchestrator.cli.devices_phones import clean_phone
+from orchestrator.cli.devices_phones import check_phone, clean_phone
 from orchestrator.device_registry import DeviceFile
-from orchestrator.errors import NothingToDoError
+from orchestrator.errors import NothingToDoError, UsageError
 from orchestrator.phone_registration import PhoneRequest, Registrar
+from orchestrator.workspace import Workspace
 from tests.orchestrator.conftest import ARTIFACT
 
 pytestmark = pytest.mark.adb
@@ -86,6 +87,25 @@ def test_an_option_no_phone_has_is_refused_by_name(desk: Desk) -> None:
     with pytest.raises(NothingToDoError, match="no option 'max_wait'") as caught:
         desk.register(options={"max_wait": 5.0})
     assert {"max_wait_s", "settle_s"} <= set(caught.value.remedy.replace(",", "").split())
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"), [("box", "there is a device 'box'"), ("../box", "key 'name'")]
+)
+def test_a_name_that_cannot_be_had_is_refused_before_anything_runs(
+    desk: Desk, name: str, problem: str
+) -> None:
+    request = PhoneRequest(serial=desk.bench.phone.serial, name=name, labels={}, tools={})
+    with pytest.raises(UsageError, match=problem):
+        desk.registrar.register(request, [DeviceFile(name="box", kind="cpu")])
+    assert not desk.folder.exists()
+
+
+def test_checking_a_phone_tells_another_one_at_its_address(desk: Desk, tmp_path: Path) -> None:
+    options = {"serial": desk.bench.phone.serial, "serial_hash": "0" * 64}
+    device = DeviceFile(name="mine", kind="android", options=options)
+    with pytest.raises(AgentError, match="another phone"):
+        check_phone(Workspace.init(tmp_path / "w"), device)
 
 
 def test_removing_a_phone_restores_what_a_crash_left_and_leaves_nothing(desk: Desk) -> None:
