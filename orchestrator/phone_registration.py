@@ -10,7 +10,7 @@ from device_agents.android.adb_server import AdbServer
 from device_agents.android.adb_text import is_network_serial
 from device_agents.android.agent import AndroidAgent
 from device_agents.android.download import fetch
-from device_agents.android.options import read_options
+from device_agents.android.options import TOOLS, read_options
 from device_agents.android.phone import Phone
 from device_agents.android.probe import probe_phone
 from device_agents.android.probe_text import PhoneFacts, why_refused
@@ -28,7 +28,6 @@ from orchestrator.yaml_file import parse_content
 
 KIND = "android"
 CANARY_TOOL = "benchmark_model"
-TOOLS = (CANARY_TOOL, "executor_runner", "onnxruntime_perf_test")
 N_CANARY_RUNS = 2
 _PROBED = (
     "manufacturer", "model", "soc", "memory_bytes", "android_release", "sdk", "build",

@@ -10,6 +10,7 @@ from device_agents.android.adb_server import AdbServer, find_adb
 from device_agents.android.agent import AndroidAgent
 from device_agents.android.identity import identify
 from device_agents.android.lease import phone_lease
+from device_agents.android.options import TOOLS
 from device_agents.android.settings import FOLDER, restore_settings
 from device_agents.android.tool_cache import ToolCache
 from device_agents.android.tool_store import ToolStore
@@ -26,7 +27,6 @@ from orchestrator.errors import UsageError
 from orchestrator.phone_check import Change, changes_between
 from orchestrator.phone_registration import (
     KIND,
-    TOOLS,
     PhoneRequest,
     Registrar,
     find_phone,
