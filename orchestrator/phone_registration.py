@@ -22,11 +22,10 @@ from device_agents.types import Measurement, OptionValue
 from device_agents.virtual_phone.standin import standin_path
 from device_agents.vocabulary import Status
 from models.types import Artifact
-from orchestrator.device_registry import DeviceFile, Registration
+from orchestrator.device_registry import PHONE, DeviceFile, Registration
 from orchestrator.errors import NothingToDoError, UsageError
 from orchestrator.yaml_file import parse_content
 
-KIND = "android"
 CANARY_TOOL = "benchmark_model"
 N_CANARY_RUNS = 2
 _PROBED = (
@@ -93,12 +92,14 @@ class Registrar:
         # Everything a person may have to correct comes before the minute that the canary takes.
         content = {
             "name": _name(request, facts, before, {device.name for device in known}),
-            "kind": KIND,
+            "kind": PHONE,
             "options": options,
             "labels": {**(before.labels if before else {}), **request.labels},
         }
         device = parse_content(f"phone {request.serial!r}", DeviceFile, content)
-        registration = registration_of(facts, self._try_canary(options, facts))
+        registration = registration_of(facts)
+        latencies_ns = self._try_canary(options, registration.canary_affinity)
+        registration = registration.model_copy(update={"canary_latency_ns": latencies_ns})
         return device.model_copy(update={"registration": registration})
 
     def probe(self, serial: str) -> PhoneFacts:
@@ -115,14 +116,15 @@ class Registrar:
             raise UnsupportedError(f"{facts.device_model}: {refusal.reason}", refusal.remedy)
         return facts
 
-    def run_canary(self, options: Mapping[str, OptionValue], facts: PhoneFacts) -> tuple[int, ...]:
+    def run_canary(
+        self, options: Mapping[str, OptionValue], affinity: tuple[int, ...] | None
+    ) -> tuple[int, ...]:
         """Medians of the canary's runs, each a process of its own.
 
         Raises:
             AgentError: it cannot be measured there.
         """
         artifact = self.canary()
-        affinity = facts.clusters[0].cores if facts.clusters else None
         agent = AndroidAgent(options)
         latencies_ns = []
         for number in range(1, N_CANARY_RUNS + 1):
@@ -131,11 +133,13 @@ class Registrar:
             latencies_ns.append(_latency_ns(agent.measure(task)))
         return tuple(latencies_ns)
 
-    def _try_canary(self, options: Mapping[str, OptionValue], facts: PhoneFacts) -> tuple[int, ...]:
+    def _try_canary(
+        self, options: Mapping[str, OptionValue], affinity: tuple[int, ...] | None
+    ) -> tuple[int, ...]:
         if CANARY_TOOL not in options:
             self.tell(f"no canary without {CANARY_TOOL}: its state is judged by heat and clocks")
             return ()
-        return self.run_canary(options, facts)
+        return self.run_canary(options, affinity)
 
     def _options(
         self, request: PhoneRequest, facts: PhoneFacts, before: DeviceFile | None
@@ -185,15 +189,22 @@ class Registrar:
         )
 
 
-def registration_of(facts: PhoneFacts, canary_latency_ns: tuple[int, ...]) -> Registration:
-    """What the device file keeps of a probe."""
+def registration_of(facts: PhoneFacts) -> Registration:
+    """What the device file keeps of a probe; the canary has not run."""
     return Registration(
         registered_utc=datetime.now(UTC).isoformat(timespec="seconds"),
         facts={name: getattr(facts, name) for name in _PROBED} | {"abis": ",".join(facts.abis)},
-        clusters=tuple(cluster.cores for cluster in facts.clusters),
+        clusters=_clusters(facts),
         virtual=None if facts.virtual is None else facts.virtual.value,
-        canary_latency_ns=canary_latency_ns,
     )
+
+
+def _clusters(facts: PhoneFacts) -> tuple[tuple[int, ...], ...]:
+    """Cores that tell no clock are offline where others tell theirs, and no cluster then."""
+    if not facts.has_taskset:
+        return ()
+    clocked = tuple(cluster for cluster in facts.clusters if cluster.max_mhz is not None)
+    return tuple(cluster.cores for cluster in clocked or facts.clusters)
 
 
 def find_phone(devices: Iterable[DeviceFile], serial_hash: object) -> DeviceFile | None:

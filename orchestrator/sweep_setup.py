@@ -17,6 +17,7 @@ from models.types import RUNTIME_OF_FORMAT, Artifact, Format
 from orchestrator.cells import Cell, Plan
 from orchestrator.device_registry import (
     HOST_CPU,
+    PHONE,
     DeviceFile,
     Registration,
     load_devices,
@@ -203,7 +204,9 @@ def _device_spec(device: DeviceFile) -> DeviceSpec:
 def _cores(device: DeviceFile) -> DeviceCores:
     if device.kind == HOST_CPU:
         return DeviceCores(one_per_core=topology.cpus_one_per_core())
-    return DeviceCores(clusters=_registered(device).clusters)
+    clusters = _registered(device).clusters
+    # Counting from 0, as on other devices, would pin a phone to its slowest cores.
+    return DeviceCores(clusters=clusters, one_per_core=() if device.kind == PHONE else None)
 
 
 def _registered(device: DeviceFile) -> Registration:

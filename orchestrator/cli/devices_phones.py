@@ -17,6 +17,7 @@ from device_agents.android.tool_store import ToolStore
 from device_agents.errors import AgentError
 from orchestrator.canary_export import canary_artifact
 from orchestrator.device_registry import (
+    PHONE,
     DeviceFile,
     load_devices,
     remove_device,
@@ -26,7 +27,6 @@ from orchestrator.device_registry import (
 from orchestrator.errors import UsageError
 from orchestrator.phone_check import Change, changes_between
 from orchestrator.phone_registration import (
-    KIND,
     PhoneRequest,
     Registrar,
     find_phone,
@@ -74,7 +74,7 @@ def check_phone(workspace: Workspace, device: DeviceFile) -> tuple[Change, ...]:
 
 def clean_phone(device: DeviceFile) -> None:
     """Deletes our folder on a phone; one that is away keeps it, and the person is told."""
-    if device.kind != KIND:
+    if device.kind != PHONE:
         return
     serial_hash = str(device.options.get("serial_hash"))
     try:

@@ -10,7 +10,9 @@ import pytest
 from adb_bench import AdbBench, free_port, open_bench
 
 from device_agents.android.adb_server import AdbServer, find_adb
+from device_agents.android.cores import Core
 from device_agents.android.lease import phone_lease
+from device_agents.android.probe_text import facts_of_sections
 from device_agents.android.settings import settings_for_measuring
 from device_agents.android.tool_store import ToolStore
 from device_agents.errors import AgentError, MissingLibraryError
@@ -18,7 +20,7 @@ from device_agents.types import OptionValue
 from orchestrator.cli.devices_phones import check_phone, clean_phone
 from orchestrator.device_registry import DeviceFile
 from orchestrator.errors import NothingToDoError, UsageError
-from orchestrator.phone_registration import PhoneRequest, Registrar
+from orchestrator.phone_registration import PhoneRequest, Registrar, registration_of
 from orchestrator.workspace import Workspace
 from tests.orchestrator.conftest import ARTIFACT
 
@@ -127,3 +129,20 @@ def test_the_folder_of_a_phone_in_use_stays_and_the_person_is_told(
         clean_phone(device)
     assert desk.folder.exists()
     assert "in use" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("has_taskset", "khz", "clusters"),
+    [
+        (True, (3, 3, 9, None), ((2,), (0, 1))),
+        (True, (None, None, None, None), ((0, 1, 2, 3),)),
+        (False, (3, 3, 9, 9), ()),
+    ],
+)
+def test_a_phone_is_pinned_to_cores_that_are_there(
+    has_taskset: bool, khz: tuple[int | None, ...], clusters: tuple[tuple[int, ...], ...]
+) -> None:
+    cores = tuple(Core(number=number, max_khz=clock) for number, clock in enumerate(khz))
+    facts = facts_of_sections({}, has_exit_codes=True)
+    facts = replace(facts, has_taskset=has_taskset, cores=cores)
+    assert registration_of(facts).clusters == clusters
