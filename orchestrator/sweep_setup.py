@@ -187,8 +187,15 @@ def read_spec(workspace: Workspace, path: Path) -> tuple[SweepSpec, Path]:
 def _plan_sha256(setup: Setup) -> str:
     """Of the cells, and of the devices: a cell's key has only a device's name."""
     keys = sorted(cell.cell_key for cell in setup.plan.cells)
-    specs = [asdict(_device_spec(setup.devices[name])) for name in sorted(setup.devices)]
-    return hashlib.sha256(canonical_json([keys, specs]).encode()).hexdigest()
+    devices = [_what_matters(setup.devices[name]) for name in sorted(setup.devices)]
+    return hashlib.sha256(canonical_json([keys, devices]).encode()).hexdigest()
+
+
+def _what_matters(device: DeviceFile) -> dict[str, object]:
+    """Of a device, to what is measured on it: a phone's canary decides which repeats count."""
+    registered = device.registration
+    found = registered and registered.model_dump(mode="json", exclude={"registered_utc"})
+    return asdict(_device_spec(device)) | ({"registration": found} if found else {})
 
 
 def _device_spec(device: DeviceFile) -> DeviceSpec:
