@@ -36,6 +36,10 @@ class PermanentError(AgentError):
     """Fails the same way every time: a damaged file, an unsupported operator, a wrong option."""
 
 
+class UnusableDeviceError(PermanentError):
+    """The device refuses this host, or is another one: a person has to act, no task is at fault."""
+
+
 class MissingLibraryError(PermanentError):
     """An optional library is not installed; `remedy` names the extra."""
 

@@ -20,6 +20,7 @@ from device_agents.errors import (
     TooSlowError,
     TransientError,
     UnfitConditionsError,
+    UnusableDeviceError,
 )
 from device_agents.protocol import STAGE_MARK
 from device_agents.types import Failure
@@ -145,6 +146,7 @@ _KINDS: tuple[tuple[type[AgentError], ErrorKind], ...] = (
     (StoppedError, ErrorKind.INTERRUPTED),
     (UnfitConditionsError, ErrorKind.UNFIT_CONDITIONS),
     (TransientError, ErrorKind.DEVICE_LOST),
+    (UnusableDeviceError, ErrorKind.DEVICE_LOST),
     (AgentError, ErrorKind.UNSUPPORTED),
 )
 """The first class that fits says the kind."""

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from device_agents.android.adb_server import AdbServer
-from device_agents.android.adb_text import is_network_serial
 from device_agents.android.agent import AndroidAgent
 from device_agents.android.download import fetch
 from device_agents.android.options import TOOLS, read_options
@@ -108,9 +107,9 @@ class Registrar:
         Raises:
             AgentError: it does not answer, or is below what the programs need.
         """
-        if is_network_serial(serial):
-            self.server.connect(serial)
-        facts = probe_phone(Phone(self.server, serial))
+        phone = Phone(self.server, serial)
+        phone.connect()
+        facts = probe_phone(phone)
         refusal = why_refused(facts)
         if refusal is not None:
             raise UnsupportedError(f"{facts.device_model}: {refusal.reason}", refusal.remedy)

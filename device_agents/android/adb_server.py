@@ -23,6 +23,8 @@ from device_agents.android.adb_text import (
 )
 from device_agents.android.smart_socket import RefusedRequestError, SmartSocket
 from device_agents.errors import MissingLibraryError, PermanentError, TransientError
+from device_agents.file_lease import open_lease, wait_for_lock
+from device_agents.host_lease import never_give_up, runtime_folder
 
 ADB_VARIABLE = "FLEETRANK_ADB"
 PORT_VARIABLE = "ANDROID_ADB_SERVER_PORT"
@@ -110,12 +112,11 @@ class AdbServer:
 
         Raises:
             TransientError: the server does not answer, and cannot be started now.
-            PermanentError: see `start`.
         """
         try:
             return SmartSocket(self.port, timeout_s=timeout_s, stop_requested=stop_requested)
         except OSError:
-            self.start()
+            self._start_once()
         try:
             return SmartSocket(self.port, timeout_s=timeout_s, stop_requested=stop_requested)
         except OSError as error:
@@ -123,6 +124,29 @@ class AdbServer:
                 f"no adb server answers at port {self.port}: {error}",
                 f"run `{self.adb} -P {self.port} start-server` and look at what it says",
             ) from error
+
+    def _start_once(self) -> None:
+        """Starts the server when nobody else does: two that start at once fail both.
+
+        A server that was killed is missed by every phone in the same moment.
+        """
+        with open_lease(runtime_folder() / f"adb-{self.port}.lease") as lease:
+            wait_for_lock(lease, never_give_up)
+            if self._answers():
+                return
+            try:
+                self.start()
+            except PermanentError as error:
+                if not self._answers():
+                    # No task is at fault: what failed is tried again.
+                    raise TransientError(error.message, error.remedy) from error
+
+    def _answers(self) -> bool:
+        try:
+            SmartSocket(self.port, timeout_s=ASK_TIMEOUT_S).close()
+        except OSError:
+            return False
+        return True
 
     def devices(self) -> tuple[SeenDevice, ...]:
         """All devices the server sees now, in any state."""

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from device_agents.errors import AgentError, PermanentError, TransientError
+from device_agents.errors import AgentError, TransientError, UnusableDeviceError
 
 
 class DeviceState(StrEnum):
@@ -157,7 +157,7 @@ def error_of_refusal(serial: str, text: str) -> AgentError:
     told = text.replace(serial, "") if serial else text
     state = next((state for part, state in _REFUSALS if part in told), DeviceState.UNKNOWN)
     message = f"adb refuses phone {serial!r}: {shown(text)}"
-    error = PermanentError if state in _PERMANENT else TransientError
+    error = UnusableDeviceError if state in _PERMANENT else TransientError
     return error(message, REMEDIES[state])
 
 

@@ -11,7 +11,7 @@ from device_agents.android.options import read_options
 from device_agents.android.phone import Phone
 from device_agents.android.probe import probe_phone
 from device_agents.android.probe_text import to_device_facts, why_refused
-from device_agents.android.program import Programs
+from device_agents.android.program import CANARY_TIMEOUT_S, Programs
 from device_agents.android.runners.registry import create_phone_runner, why_unsupported
 from device_agents.android.tool_store import ToolStore
 from device_agents.android.visit import Visit
@@ -29,6 +29,9 @@ from device_agents.types import (
 )
 from device_agents.vocabulary import Origin, Status
 
+BESIDE_S = 600.0
+"""For the rest: pushing a gigabyte over a bad cable, asking for conditions, cleaning."""
+
 
 class AndroidAgent:
     """The `android` device kind; its options are those of `PhoneOptions` and `PhoneRules`."""
@@ -40,6 +43,7 @@ class AndroidAgent:
     def probe(self) -> DeviceFacts:
         """See `Agent`."""
         phone = self.phone()
+        phone.connect()
         identify(phone, self._options.serial_hash)
         facts = probe_phone(phone)
         refusal = why_refused(facts)
@@ -59,6 +63,11 @@ class AndroidAgent:
             f"the phone was registered without {tool}: `fleetrank devices add --adb "
             f"{self._options.serial} --tool {tool}=PATH`"
         )
+
+    def longest_s(self, task: MeasureTask) -> float:
+        """See `Agent`: the phone may have to start, to settle and to cool down first."""
+        waits_s = self._options.boot_limit_s + self._options.settle_s + self._rules.max_wait_s
+        return waits_s + task.timeout_s + 2 * CANARY_TIMEOUT_S + BESIDE_S
 
     def measure(self, task: MeasureTask, stop_requested: StopRequested = never_stop) -> Measurement:
         """See `Agent`."""

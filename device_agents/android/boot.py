@@ -1,10 +1,9 @@
 """Waits for a phone that was lost or restarts, and lets it settle."""
 
 from device_agents.agent import StopRequested, never_stop
-from device_agents.android.adb_text import is_network_serial
 from device_agents.android.clock import SYSTEM_CLOCK, Clock
 from device_agents.android.phone import Phone
-from device_agents.errors import StoppedError, TransientError
+from device_agents.errors import StoppedError, TimedOutError, TransientError
 
 BOOT_LIMIT_S = 180.0
 SETTLE_S = 20.0
@@ -12,6 +11,8 @@ SETTLE_S = 20.0
 POLL_S = 0.5
 """A look costs milliseconds; the phone may be back at any moment."""
 ASK_TIMEOUT_S = 10.0
+COME_BACK_LIMIT_S = 15.0
+"""adb finds a phone again within seconds; one that hangs costs no more than this."""
 _SCRIPT = "getprop sys.boot_completed; cat /proc/uptime"
 
 
@@ -41,8 +42,11 @@ def wait_until_booted(
             uptime_s = _uptime_s(phone, stop_requested)
         except StoppedError:
             raise
+        except TimedOutError as error:
+            last = error  # somebody else may still be served over this connection
         except TransientError as error:
             last = error
+            _let_go(phone)
         else:
             if uptime_s is not None:
                 clock.pause(max(0.0, settle_s - uptime_s), stop_requested)
@@ -51,10 +55,17 @@ def wait_until_booted(
     raise last
 
 
+def _let_go(phone: Phone) -> None:
+    """Adb answers 'already connected' for a phone that it lost, and looks for it at leisure."""
+    try:
+        phone.disconnect()
+    except TransientError:
+        return  # the server is away too; the next look starts it
+
+
 def _uptime_s(phone: Phone, stop_requested: StopRequested) -> float | None:
     """Seconds since the start of a phone that is up; `None` for one that still starts."""
-    if is_network_serial(phone.serial):
-        phone.server.connect(phone.serial)
+    phone.connect()
     result = phone.shell(_SCRIPT, timeout_s=ASK_TIMEOUT_S, stop_requested=stop_requested)
     words = result.stdout.split()
     if not words or words[0] != "1":

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from device_agents.agent_options import read_fields
-from device_agents.android.boot import SETTLE_S
+from device_agents.android.boot import BOOT_LIMIT_S, SETTLE_S
 from device_agents.android.readiness import PhoneRules
 from device_agents.types import OptionValue
 
@@ -24,6 +24,7 @@ class PhoneOptions:
         adb: path of the adb binary, else as `adb_server.find_adb`.
         adb_port: of the adb server, else as `adb_server.find_port`.
         settle_s: how long a phone rests after it started, before anything is measured.
+        boot_limit_s: how long one that is lost or restarts is waited for.
         benchmark_model: SHA-256 of the program that runs TFLite files; likewise the two others.
     """
 
@@ -33,6 +34,7 @@ class PhoneOptions:
     adb: str | None = None
     adb_port: int | None = None
     settle_s: float = SETTLE_S
+    boot_limit_s: float = BOOT_LIMIT_S
     benchmark_model: str | None = None
     executor_runner: str | None = None
     onnxruntime_perf_test: str | None = None

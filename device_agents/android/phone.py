@@ -13,7 +13,7 @@ from pathlib import Path
 
 from device_agents.agent import StopRequested, never_stop
 from device_agents.android.adb_server import ASK_TIMEOUT_S, AdbServer
-from device_agents.android.adb_text import error_of_refusal, shown
+from device_agents.android.adb_text import error_of_refusal, is_network_serial, shown
 from device_agents.android.shell_stream import ShellResult, read_marked, read_packets
 from device_agents.android.smart_socket import RefusedRequestError, SmartSocket
 from device_agents.android.sync_stream import fetch_file, send_file
@@ -36,6 +36,19 @@ class Phone:
         """Touches nothing; the first call finds out whether the phone is there."""
         self.server = server
         self.serial = serial
+
+    def connect(self) -> None:
+        """Connects to a phone on the network; one on a cable, or connected already, is fine.
+
+        Raises what `AdbServer.connect` raises.
+        """
+        if is_network_serial(self.serial):
+            self.server.connect(self.serial)
+
+    def disconnect(self) -> None:
+        """Lets a phone on the network go, so that the next `connect` begins anew."""
+        if is_network_serial(self.serial):
+            self.server.disconnect(self.serial)
 
     def has_exit_codes(self) -> bool:
         """Whether the phone's shell tells exit codes (shell v2); the others get a marker line."""

@@ -14,8 +14,9 @@ from device_agents.errors import AgentError, PermanentError
 FOLDER = "/data/local/tmp/fleetrank"
 """The one folder of ours on a phone; the shell user may execute below /data/local/tmp."""
 RECORD = f"{FOLDER}/restore.txt"
-TIMEOUT_S = 60.0
-"""Each `settings` starts a Java process, half a second on a fast phone."""
+TIMEOUT_S = 20.0
+"""Each `settings` starts a Java process, half a second on a fast phone; a phone that hangs is
+not waited for longer than that on the way out."""
 
 _KEYS = "stay_on_while_plugged_in heads_up_notifications_enabled"
 """What `svc power stayon` sets, and whether notifications slide over the screen."""

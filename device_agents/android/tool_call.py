@@ -1,4 +1,4 @@
-"""Runs one program on a phone in a folder of its own, and leaves nothing of it behind."""
+"""Runs one program on a phone in a folder of its own, and cleans up after those before."""
 
 import tempfile
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from device_agents.agent import StopRequested, never_stop
 from device_agents.android.phone import Phone
 from device_agents.android.runners.runner import ToolOutput, ToolRun
 from device_agents.android.settings import FOLDER
-from device_agents.errors import AgentError, BadOutputError, PermanentError, TransientError
+from device_agents.errors import BadOutputError, PermanentError
 
 RUN_FOLDER = f"{FOLDER}/run"
 TASK_FOLDER = f"{RUN_FOLDER}/0"
@@ -48,6 +48,8 @@ def run_tool(
 ) -> ToolOutput:
     """Runs a program to its end and collects all it wrote; the caller holds the phone's lease.
 
+    Its files stay until `clean_runs`, since a phone that was lost has to come back first.
+
     Args:
         phone: where.
         run: what.
@@ -63,30 +65,27 @@ def run_tool(
     if run.log_tag is not None:
         phone.shell("logcat -c", timeout_s=_ASK_TIMEOUT_S)
     pinned = () if affinity is None else ("taskset", mask_of(affinity))
-    try:
-        ended = phone.shell(
-            _START, TASK_FOLDER, *pinned, *run.argv,
-            timeout_s=timeout_s, stop_requested=stop_requested,
-        )  # fmt: skip
-        if ended.exit_code == 126:
-            raise PermanentError(
-                f"phone {phone.serial!r} does not run {run.argv[0]}: {ended.stderr.strip()[:200]}",
-                "check that /data/local/tmp may be written and executed from",
-            )
-        return ToolOutput(
-            run=run,
-            exit_code=ended.exit_code,
-            stdout=ended.stdout,
-            stderr=ended.stderr,
-            result=None if run.result_file is None else _pull(phone, run.result_file),
-            logcat=None if run.log_tag is None else _read_logcat(phone, run.log_tag),
+    ended = phone.shell(
+        _START, TASK_FOLDER, *pinned, *run.argv,
+        timeout_s=timeout_s, stop_requested=stop_requested,
+    )  # fmt: skip
+    if ended.exit_code == 126:
+        raise PermanentError(
+            f"phone {phone.serial!r} does not run {run.argv[0]}: {ended.stderr.strip()[:200]}",
+            "check that /data/local/tmp may be written and executed from",
         )
-    finally:
-        _clean_quietly(phone)
+    return ToolOutput(
+        run=run,
+        exit_code=ended.exit_code,
+        stdout=ended.stdout,
+        stderr=ended.stderr,
+        result=None if run.result_file is None else _pull(phone, run.result_file),
+        logcat=None if run.log_tag is None else _read_logcat(phone, run.log_tag),
+    )
 
 
 def clean_runs(phone: Phone) -> None:
-    """Ends what an earlier run left behind after a crash, and deletes its files."""
+    """Ends what a run left behind, whoever began it and however it ended; deletes its files."""
     phone.shell(_CLEAN, RUN_FOLDER, timeout_s=_ASK_TIMEOUT_S)
 
 
@@ -108,11 +107,3 @@ def _pull(phone: Phone, remote: str) -> bytes | None:
 
 def _read_logcat(phone: Phone, tag: str) -> str:
     return phone.shell('logcat -d -s "$1"', f"{tag}:V", timeout_s=_ASK_TIMEOUT_S).stdout
-
-
-def _clean_quietly(phone: Phone) -> None:
-    """What went wrong before says more, and the next run cleans again."""
-    try:
-        clean_runs(phone)
-    except (TransientError, AgentError):
-        return

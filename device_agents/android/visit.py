@@ -1,8 +1,9 @@
 """One repeat on one phone, step by step; what was seen so far survives whatever goes wrong."""
 
+import logging
 from dataclasses import dataclass, field, replace
 
-from device_agents.android.boot import wait_until_booted
+from device_agents.android.boot import COME_BACK_LIMIT_S, wait_until_booted
 from device_agents.android.conditions import (
     PhoneConditions,
     read_phone_conditions,
@@ -18,6 +19,7 @@ from device_agents.android.readiness import PhoneRules
 from device_agents.android.runners.measurement import to_measurement
 from device_agents.android.runners.runner import ToolReading, ToolRun
 from device_agents.android.settings import settings_for_measuring
+from device_agents.android.tool_call import clean_runs
 from device_agents.android.validity import (
     CanaryReading,
     Validity,
@@ -36,6 +38,8 @@ from device_agents.types import (
     WorkerFacts,
 )
 from device_agents.vocabulary import ErrorKind, Flag, Origin, Status
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -71,7 +75,12 @@ class Visit:
 
     def _measure(self) -> Measurement:
         phone, stop = self.programs.phone, self.programs.stop_requested
-        wait_until_booted(phone, settle_s=self.options.settle_s, stop_requested=stop)
+        wait_until_booted(
+            phone,
+            limit_s=self.options.boot_limit_s,
+            settle_s=self.options.settle_s,
+            stop_requested=stop,
+        )
         identity = identify(phone, self.options.serial_hash, stop)
         self.origin = identity.origin
         self.versions["adb_version"] = phone.server.version()
@@ -80,7 +89,10 @@ class Visit:
             placed = self.programs.place(self.task)
             self.versions |= self.programs.version_of(self.task)
             with settings_for_measuring(phone):
-                return self._measure_awake(placed)
+                try:
+                    return self._measure_awake(placed)
+                finally:
+                    self._clean()
 
     def _measure_awake(self, placed: ToolRun) -> Measurement:
         phone, stop = self.programs.phone, self.programs.stop_requested
@@ -102,6 +114,18 @@ class Visit:
             self.stage = "canary"
             self.canary_after_ns, canary_after = self.programs.run_canary(canary)
         return self._judge(reading, self.before, self.after, canary_after)
+
+    def _clean(self) -> None:
+        """Ends the program on a phone that was lost for a moment, too.
+
+        One that stays away is cleaned by whoever comes next.
+        """
+        phone = self.programs.phone
+        try:
+            wait_until_booted(phone, limit_s=COME_BACK_LIMIT_S, settle_s=0.0)
+            clean_runs(phone)
+        except AgentError as error:
+            _logger.warning("phone %r is not cleaned yet: %s", phone.serial, error)
 
     def _run_canary_before(self, canary: CanaryTask) -> None:
         """A phone that is not itself is not worth a measurement."""

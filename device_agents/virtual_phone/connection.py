@@ -61,7 +61,7 @@ class Connection:
                 message = await self._receive()
                 await self._phone.wait_while_hung()
                 await self._obey(message)
-        except (asyncio.IncompleteReadError, ConnectionError):
+        except (asyncio.IncompleteReadError, ConnectionError, StreamClosedError):
             return  # the client is gone
         except ProtocolError as error:
             _logger.warning("phone %s: %s", self._phone.serial, error)

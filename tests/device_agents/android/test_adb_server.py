@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from device_agents.android.adb_server import AdbServer, find_adb, find_port
-from device_agents.errors import MissingLibraryError, PermanentError
+from device_agents.errors import MissingLibraryError, PermanentError, TransientError
 
 MakeAdb = Callable[[str], Path]
 
@@ -70,7 +70,7 @@ def test_a_binary_that_is_no_adb_is_told(make_adb: MakeAdb) -> None:
 
 def test_a_server_that_cannot_start_says_why(make_adb: MakeAdb) -> None:
     server = AdbServer(make_adb("echo 'cannot bind'; exit 1"), port=_free_port())
-    with pytest.raises(PermanentError, match="cannot bind"):
+    with pytest.raises(TransientError, match="cannot bind"):
         server.devices()
 
 

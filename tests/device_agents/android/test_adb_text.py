@@ -12,7 +12,7 @@ from device_agents.android.adb_text import (
     parse_mdns_services,
     shown,
 )
-from device_agents.errors import PermanentError, TransientError
+from device_agents.errors import TransientError, UnusableDeviceError
 
 LISTING = """List of devices attached
 0A041FDD4001V7         device usb:1-1 product:oriole model:Pixel_6 device:oriole transport_id:1
@@ -89,12 +89,13 @@ def test_connecting_is_judged_by_the_text(text: str, expected: bool) -> None:
     ("text", "error", "state"),
     [
         ("device unauthorized.\nThis adb server's $ADB_VENDOR_KEYS is not set",
-         PermanentError, DeviceState.UNAUTHORIZED),
-        ("failed to authenticate to S1", PermanentError, DeviceState.UNAUTHORIZED),
+         UnusableDeviceError, DeviceState.UNAUTHORIZED),
+        ("failed to authenticate to S1", UnusableDeviceError, DeviceState.UNAUTHORIZED),
         ("device still authorizing", TransientError, DeviceState.AUTHORIZING),
         ("device offline", TransientError, DeviceState.OFFLINE),
         ("device 'S1' not found", TransientError, DeviceState.ABSENT),
-        ("insufficient permissions for device: udev", PermanentError, DeviceState.NO_PERMISSIONS),
+        ("insufficient permissions for device: udev",
+         UnusableDeviceError, DeviceState.NO_PERMISSIONS),
         ("closed", TransientError, DeviceState.UNKNOWN),
     ],
 )  # fmt: skip

@@ -210,6 +210,21 @@ def test_a_resumed_sweep_measures_what_is_left_and_numbers_attempts_on(
     assert again in resumed.stored()
 
 
+def test_a_phone_that_refuses_this_computer_costs_no_cell_and_a_resume_asks_it_again(
+    new_work: Callable, new_executor: Callable, new_failure: Callable
+) -> None:
+    work = new_work({"a": True}, n_models=3, repeats=2)
+    refusal = new_failure(ErrorKind.DEVICE_LOST, is_transient=False)
+    executor = new_executor(["a"], lambda *_: refusal)
+    executor.probes.extend([False] * 5)
+    bench = Bench(work, executor)
+    bench.controller.run()
+    assert len(bench.sink.rows) == 3, "then it was set aside and given up"
+    resumed = Bench(work, new_executor(["a"], always_well), rows=bench.sink.rows)
+    resumed.controller.run()
+    assert (resumed.tally.n_ok, resumed.tally.n_failed) == (6, 0)
+
+
 def test_one_stop_finishes_and_stores_what_runs(new_work: Callable, new_executor: Callable) -> None:
     bench = Bench(new_work({"a": True}, n_models=9), new_executor(["a"], always_well))
     bench.executor.on_poll = lambda: (
