@@ -226,8 +226,9 @@ def _name(
                 f"choose another --name, or `fleetrank devices remove {name}` first",
             )
         return name
+    kind = "" if facts.virtual is None else "virtual-"  # named so, wherever its rows appear
     words = re.sub(r"[^a-z0-9]+", "-", (facts.model or "phone").lower()).strip("-")
-    stem = words[:50] or "phone"
+    stem = f"{kind}{words[:40] or 'phone'}"
     numbered = (f"{stem}-{number}" for number in range(2, len(taken) + 3))
     return next(name for name in (stem, *numbered) if name not in taken)
 
