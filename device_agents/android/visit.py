@@ -26,7 +26,13 @@ from device_agents.android.validity import (
     is_canary_off,
     judge_validity,
 )
-from device_agents.errors import AgentError, UnfitConditionsError
+from device_agents.errors import (
+    AgentError,
+    PermanentError,
+    TransientError,
+    UnfitConditionsError,
+    UnusableDeviceError,
+)
 from device_agents.failures import failure_from_error
 from device_agents.flags import Seen, judge
 from device_agents.types import (
@@ -111,8 +117,7 @@ class Visit:
         reading = read(self.task, output)
         canary_after = None
         if canary is not None and canary.runs_after:
-            self.stage = "canary"
-            self.canary_after_ns, canary_after = self.programs.run_canary(canary)
+            self.canary_after_ns, canary_after = self._run_canary(canary)
         return self._judge(reading, self.before, self.after, canary_after)
 
     def _clean(self) -> None:
@@ -129,13 +134,24 @@ class Visit:
 
     def _run_canary_before(self, canary: CanaryTask) -> None:
         """A phone that is not itself is not worth a measurement."""
-        self.stage = "canary"
-        self.canary_before_ns, seen = self.programs.run_canary(canary)
+        self.canary_before_ns, seen = self._run_canary(canary)
         if is_canary_off(seen, self.rules):
             raise UnfitConditionsError(
                 f"the canary model took {seen.ratio:.2f} times its registered latency",
                 "let the phone rest; after an update of its system register it again",
             )
+
+    def _run_canary(self, canary: CanaryTask) -> tuple[int, CanaryReading]:
+        """Whatever becomes of the canary says something of the phone, and nothing of the cell."""
+        self.stage = "canary"
+        try:
+            return self.programs.run_canary(canary)
+        except (TransientError, UnusableDeviceError):
+            raise
+        except PermanentError as error:
+            raise UnfitConditionsError(
+                f"the canary model could not be measured: {error.message}", error.remedy
+            ) from error
 
     def _judge(
         self,

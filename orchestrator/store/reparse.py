@@ -110,10 +110,7 @@ def _attempt(row: Row) -> int:
 
 
 def _is_judged(row: Row) -> bool:
-    if row["status"] == Status.OK.value:
-        return True
-    # What the canary's output failed by says nothing of the log that is kept.
-    return row.get("error_kind") in _JUDGED_BY_PARSERS and row.get("error_stage") != "canary"
+    return row["status"] == Status.OK.value or row.get("error_kind") in _JUDGED_BY_PARSERS
 
 
 def _compare(old: Row, next_attempt: int, root: Path) -> Reparsed:

@@ -71,11 +71,6 @@ def test_what_the_phones_state_spoiled_stays_failed(store, new_row) -> None:
     assert reparse_sweep(store, SWEEP_ID) == []
 
 
-def test_what_the_canary_spoiled_stays_failed(store, new_row) -> None:
-    keep(store, new_row, status="failed", error_kind="bad_output", error_stage="canary")
-    assert reparse_sweep(store, SWEEP_ID) == []
-
-
 def test_a_good_row_whose_log_is_refused_now_is_told_and_not_touched(store, new_row) -> None:
     keep(store, new_row, text="garbage")
     (item,) = reparse_sweep(store, SWEEP_ID)
