@@ -94,8 +94,6 @@ def add(
     options = {key: _value(key, text) for key, text in _split(option, "--option")}
     if adb is not None and kind not in (None, PHONE):
         raise UsageError(f"--adb is for phones, --kind says {kind}", "leave out one of the two")
-    if adb is None and tool:
-        raise UsageError("--tool is for phones", "name the phone with --adb SERIAL")
     if adb is not None:
         from orchestrator.cli.devices_phones import add_phone, tool_paths
         from orchestrator.phone_registration import PhoneRequest
@@ -104,17 +102,14 @@ def add(
         request = PhoneRequest(serial=adb, name=name, labels=labels, tools=tools, options=options)
         print(workspace.devices / f"{add_phone(workspace, request).name}.yaml")
         return
+    if tool:
+        raise UsageError("--tool is for phones", "name the phone with --adb SERIAL")
     if name is None or kind is None:
         raise UsageError(
             "a device needs NAME and --kind, a phone --adb SERIAL",
             "`fleetrank devices discover` shows the phones",
         )
-    content = {
-        "name": name,
-        "kind": kind,
-        "options": options,
-        "labels": labels,
-    }
+    content = {"name": name, "kind": kind, "options": options, "labels": labels}
     device = parse_content(f"device '{name}'", DeviceFile, content)
     # The agent refuses a kind or an option it does not know before the file is there.
     create_agent(device.kind, device.options)
