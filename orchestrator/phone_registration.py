@@ -124,10 +124,13 @@ class Registrar:
             AgentError: it cannot be measured there.
         """
         artifact = self.canary()
-        agent = AndroidAgent(options)
+        agent, (_, rules) = AndroidAgent(options), read_options(options)
         latencies_ns = []
         for number in range(1, N_CANARY_RUNS + 1):
-            self.tell(f"canary {number} of {N_CANARY_RUNS}")
+            self.tell(
+                f"canary {number} of {N_CANARY_RUNS}; "
+                f"waits up to {rules.max_wait_s:g} s for the phone to be fit"
+            )
             task = canary_task(artifact.path, artifact.sha256, affinity, f"canary/{number}")
             latencies_ns.append(_latency_ns(agent.measure(task)))
         return tuple(latencies_ns)
