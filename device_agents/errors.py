@@ -56,6 +56,10 @@ class KilledError(TransientError):
     """Something else killed the program, such as the system when memory ran low."""
 
 
+class TooSlowError(PermanentError):
+    """A program was still at work at its time limit; another try would be too."""
+
+
 class BadArtifactError(PermanentError):
     """The runtime refuses the file: damaged, hostile or of another format."""
 

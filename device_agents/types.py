@@ -150,7 +150,7 @@ class Failure:
     """Why an attempt gave no measurement.
 
     Attributes:
-        stage: `start load prime first_inference warmup timed verify export`.
+        stage: `start load prime first_inference warmup timed canary verify export`.
         exit_code: of the worker; negative for a signal; `None` when it ended by itself.
     """
 

@@ -19,6 +19,8 @@ from orchestrator.yaml_file import parse_file
 
 HOST_CPU = "cpu"
 """The device kind that shares cores, caches and power with everything else on its host."""
+PHONE = "android"
+"""The device kind that is registered over adb."""
 LOCAL_CPU = "local-cpu"
 """The name that means this host's CPU on every host, so that a sweep file can be shared."""
 
@@ -34,7 +36,8 @@ class Registration(BaseModel):
 
     Attributes:
         facts: of the probe, for people and for `devices check`.
-        clusters: CPUs of one maximum clock, fastest cluster first.
+        clusters: CPUs of one maximum clock, fastest cluster first; empty where it tells no cores,
+            or programs cannot be pinned to them.
         virtual: the mode of a virtual phone, `None` for a real one.
         canary_latency_ns: medians of the canary's processes, on the fastest cluster.
     """
@@ -49,7 +52,7 @@ class Registration(BaseModel):
 
     @property
     def canary_affinity(self) -> tuple[int, ...] | None:
-        """The fastest cluster; `None` where the phone does not tell its clusters."""
+        """The fastest cluster; `None` where there are none."""
         return self.clusters[0] if self.clusters else None
 
     @property

@@ -9,7 +9,7 @@ from pathlib import Path
 from device_agents.android.adb_server import AdbServer
 from device_agents.android.agent import AndroidAgent
 from device_agents.android.download import fetch
-from device_agents.android.options import read_options
+from device_agents.android.options import TOOLS, read_options
 from device_agents.android.phone import Phone
 from device_agents.android.probe import probe_phone
 from device_agents.android.probe_text import PhoneFacts, why_refused
@@ -21,12 +21,11 @@ from device_agents.types import Measurement, OptionValue
 from device_agents.virtual_phone.standin import standin_path
 from device_agents.vocabulary import Status
 from models.types import Artifact
-from orchestrator.device_registry import DeviceFile, Registration
-from orchestrator.errors import NothingToDoError
+from orchestrator.device_registry import PHONE, DeviceFile, Registration
+from orchestrator.errors import NothingToDoError, UsageError
+from orchestrator.yaml_file import parse_content
 
-KIND = "android"
 CANARY_TOOL = "benchmark_model"
-TOOLS = (CANARY_TOOL, "executor_runner", "onnxruntime_perf_test")
 N_CANARY_RUNS = 2
 _PROBED = (
     "manufacturer", "model", "soc", "memory_bytes", "android_release", "sdk", "build",
@@ -76,6 +75,7 @@ class Registrar:
             known: devices registered before; the same phone keeps name, labels and options.
 
         Raises:
+            UsageError: the name is another device's, or none.
             NothingToDoError: the phone cannot be reached or used; the remedy says what is missing.
         """
         try:
@@ -88,14 +88,18 @@ class Registrar:
         self.tell(f"{facts.device_model}, Android {facts.android_release}, {facts.soc}")
         before = find_phone(known, facts.serial_hash)
         options = self._options(request, facts, before)
-        latencies_ns = self._try_canary(options, facts)
-        return DeviceFile(
-            name=request.name or _name(facts, before, {device.name for device in known}),
-            kind=KIND,
-            options=options,
-            labels={**(before.labels if before else {}), **request.labels},
-            registration=registration_of(facts, latencies_ns),
-        )
+        # Everything a person may have to correct comes before the minute that the canary takes.
+        content = {
+            "name": _name(request, facts, before, {device.name for device in known}),
+            "kind": PHONE,
+            "options": options,
+            "labels": {**(before.labels if before else {}), **request.labels},
+        }
+        device = parse_content(f"phone {request.serial!r}", DeviceFile, content)
+        registration = registration_of(facts)
+        latencies_ns = self._try_canary(options, registration.canary_affinity)
+        registration = registration.model_copy(update={"canary_latency_ns": latencies_ns})
+        return device.model_copy(update={"registration": registration})
 
     def probe(self, serial: str) -> PhoneFacts:
         """Asks a phone what it is, connecting to it first when it is on the network.
@@ -111,14 +115,15 @@ class Registrar:
             raise UnsupportedError(f"{facts.device_model}: {refusal.reason}", refusal.remedy)
         return facts
 
-    def run_canary(self, options: Mapping[str, OptionValue], facts: PhoneFacts) -> tuple[int, ...]:
+    def run_canary(
+        self, options: Mapping[str, OptionValue], affinity: tuple[int, ...] | None
+    ) -> tuple[int, ...]:
         """Medians of the canary's runs, each a process of its own.
 
         Raises:
             AgentError: it cannot be measured there.
         """
         artifact = self.canary()
-        affinity = facts.clusters[0].cores if facts.clusters else None
         agent, (_, rules) = AndroidAgent(options), read_options(options)
         latencies_ns = []
         for number in range(1, N_CANARY_RUNS + 1):
@@ -130,11 +135,13 @@ class Registrar:
             latencies_ns.append(_latency_ns(agent.measure(task)))
         return tuple(latencies_ns)
 
-    def _try_canary(self, options: Mapping[str, OptionValue], facts: PhoneFacts) -> tuple[int, ...]:
+    def _try_canary(
+        self, options: Mapping[str, OptionValue], affinity: tuple[int, ...] | None
+    ) -> tuple[int, ...]:
         if CANARY_TOOL not in options:
             self.tell(f"no canary without {CANARY_TOOL}: its state is judged by heat and clocks")
             return ()
-        return self.run_canary(options, facts)
+        return self.run_canary(options, affinity)
 
     def _options(
         self, request: PhoneRequest, facts: PhoneFacts, before: DeviceFile | None
@@ -184,15 +191,22 @@ class Registrar:
         )
 
 
-def registration_of(facts: PhoneFacts, canary_latency_ns: tuple[int, ...]) -> Registration:
-    """What the device file keeps of a probe."""
+def registration_of(facts: PhoneFacts) -> Registration:
+    """What the device file keeps of a probe; the canary has not run."""
     return Registration(
         registered_utc=datetime.now(UTC).isoformat(timespec="seconds"),
         facts={name: getattr(facts, name) for name in _PROBED} | {"abis": ",".join(facts.abis)},
-        clusters=tuple(cluster.cores for cluster in facts.clusters),
+        clusters=_clusters(facts),
         virtual=None if facts.virtual is None else facts.virtual.value,
-        canary_latency_ns=canary_latency_ns,
     )
+
+
+def _clusters(facts: PhoneFacts) -> tuple[tuple[int, ...], ...]:
+    """Cores that tell no clock are offline where others tell theirs, and no cluster then."""
+    if not facts.has_taskset:
+        return ()
+    clocked = tuple(cluster for cluster in facts.clusters if cluster.max_mhz is not None)
+    return tuple(cluster.cores for cluster in clocked or facts.clusters)
 
 
 def find_phone(devices: Iterable[DeviceFile], serial_hash: object) -> DeviceFile | None:
@@ -202,12 +216,22 @@ def find_phone(devices: Iterable[DeviceFile], serial_hash: object) -> DeviceFile
     return next((d for d in devices if d.options.get("serial_hash") == serial_hash), None)
 
 
-def _name(facts: PhoneFacts, before: DeviceFile | None, taken: Collection[str]) -> str:
-    """The name it had, or one made of its model; the second phone of a model gets a number."""
-    if before is not None:
-        return before.name
+def _name(
+    request: PhoneRequest, facts: PhoneFacts, before: DeviceFile | None, taken: Collection[str]
+) -> str:
+    """The name asked for, or the one it had, or one made of its model, numbered if it is taken."""
+    had = None if before is None else before.name
+    name = request.name or had
+    if name is not None:
+        if name in taken and name != had:
+            raise UsageError(
+                f"there is a device '{name}' already",
+                f"choose another --name, or `fleetrank devices remove {name}` first",
+            )
+        return name
+    kind = "" if facts.virtual is None else "virtual-"  # named so, wherever its rows appear
     words = re.sub(r"[^a-z0-9]+", "-", (facts.model or "phone").lower()).strip("-")
-    stem = words[:50] or "phone"
+    stem = f"{kind}{words[:40] or 'phone'}"
     numbered = (f"{stem}-{number}" for number in range(2, len(taken) + 3))
     return next(name for name in (stem, *numbered) if name not in taken)
 

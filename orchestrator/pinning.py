@@ -13,7 +13,8 @@ class DeviceCores:
     """The cores of one device.
 
     Attributes:
-        one_per_core: one logical CPU of each core in the order to fill them; `None` counts from 0.
+        one_per_core: one logical CPU of each core in the order to fill them; `None` counts from 0,
+            and with none nothing is pinned.
         clusters: of a phone, fastest first: CPUs with one maximum clock; empty elsewhere.
     """
 
@@ -42,10 +43,11 @@ def affinities(spec: SweepSpec, threads: int, cores: DeviceCores) -> tuple[Affin
 
 
 def cluster_of(word: str, threads: int, clusters: tuple[tuple[int, ...], ...]) -> Affinity:
-    """The CPUs of a phone's cluster by its word; `None` when no cluster has a core per thread.
+    """The CPUs of a phone's cluster by its word.
 
-    `auto` is the fastest with a core for every thread: a lone prime core would make two threads
-    share it. `middle` is the second fastest of three, else what `big` is.
+    `auto` is the fastest with a core for every thread, `None` when no cluster has: a lone prime
+    core would make two threads share it. `middle` is the second fastest of three, else what `big`
+    is; whoever names a cluster gets it, however many threads share it.
     """
     if word == "auto":
         roomy = (cpus for cpus in clusters if len(cpus) >= threads)

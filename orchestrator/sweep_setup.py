@@ -17,6 +17,7 @@ from models.types import RUNTIME_OF_FORMAT, Artifact, Format
 from orchestrator.cells import Cell, Plan
 from orchestrator.device_registry import (
     HOST_CPU,
+    PHONE,
     DeviceFile,
     Registration,
     load_devices,
@@ -186,8 +187,15 @@ def read_spec(workspace: Workspace, path: Path) -> tuple[SweepSpec, Path]:
 def _plan_sha256(setup: Setup) -> str:
     """Of the cells, and of the devices: a cell's key has only a device's name."""
     keys = sorted(cell.cell_key for cell in setup.plan.cells)
-    specs = [asdict(_device_spec(setup.devices[name])) for name in sorted(setup.devices)]
-    return hashlib.sha256(canonical_json([keys, specs]).encode()).hexdigest()
+    devices = [_what_matters(setup.devices[name]) for name in sorted(setup.devices)]
+    return hashlib.sha256(canonical_json([keys, devices]).encode()).hexdigest()
+
+
+def _what_matters(device: DeviceFile) -> dict[str, object]:
+    """Of a device, to what is measured on it: a phone's canary decides which repeats count."""
+    registered = device.registration
+    found = registered and registered.model_dump(mode="json", exclude={"registered_utc"})
+    return asdict(_device_spec(device)) | ({"registration": found} if found else {})
 
 
 def _device_spec(device: DeviceFile) -> DeviceSpec:
@@ -203,7 +211,9 @@ def _device_spec(device: DeviceFile) -> DeviceSpec:
 def _cores(device: DeviceFile) -> DeviceCores:
     if device.kind == HOST_CPU:
         return DeviceCores(one_per_core=topology.cpus_one_per_core())
-    return DeviceCores(clusters=_registered(device).clusters)
+    clusters = _registered(device).clusters
+    # Counting from 0, as on other devices, would pin a phone to its slowest cores.
+    return DeviceCores(clusters=clusters, one_per_core=() if device.kind == PHONE else None)
 
 
 def _registered(device: DeviceFile) -> Registration:

@@ -1,5 +1,6 @@
 """Measures on one Android phone over adb."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -61,7 +62,7 @@ class AndroidAgent:
             return None
         return (
             f"the phone was registered without {tool}: `fleetrank devices add --adb "
-            f"{self._options.serial} --tool {tool}=PATH`"
+            f"{shlex.quote(self._options.serial)} --tool {tool}=PATH`"
         )
 
     def longest_s(self, task: MeasureTask) -> float:

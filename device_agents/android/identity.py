@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from device_agents.agent import StopRequested, never_stop
 from device_agents.android.phone import Phone
-from device_agents.android.probe_text import VirtualMode, hash_serial
+from device_agents.android.probe_text import VirtualMode, hash_serial, virtual_mode
 from device_agents.android.sections import read_sections
 from device_agents.errors import UnusableDeviceError
 from device_agents.vocabulary import Origin
@@ -57,8 +57,5 @@ def identify(
             f"another phone than the registered one answers at {phone.serial!r}",
             f"register this one: `fleetrank devices add --adb {shlex.quote(phone.serial)}`",
         )
-    virtual = told.get("virtual", "").strip()
-    return Identity(
-        serial_hash=found_hash,
-        virtual=VirtualMode(virtual) if virtual in set(VirtualMode) else None,
-    )
+    virtual = virtual_mode(told.get("virtual", "").strip())
+    return Identity(serial_hash=found_hash, virtual=virtual)

@@ -8,6 +8,9 @@ from device_agents.android.boot import BOOT_LIMIT_S, SETTLE_S
 from device_agents.android.readiness import PhoneRules
 from device_agents.types import OptionValue
 
+TOOLS = ("benchmark_model", "executor_runner", "onnxruntime_perf_test")
+"""The programs of `runners`; each is an option too."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhoneOptions:
@@ -39,12 +42,7 @@ class PhoneOptions:
     @property
     def tools(self) -> dict[str, str]:
         """SHA-256 of each program, by its name."""
-        programs = {
-            "benchmark_model": self.benchmark_model,
-            "executor_runner": self.executor_runner,
-            "onnxruntime_perf_test": self.onnxruntime_perf_test,
-        }
-        return {name: sha256 for name, sha256 in programs.items() if sha256 is not None}
+        return {name: getattr(self, name) for name in TOOLS if getattr(self, name) is not None}
 
 
 def read_options(options: Mapping[str, OptionValue]) -> tuple[PhoneOptions, PhoneRules]:

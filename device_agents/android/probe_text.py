@@ -38,6 +38,16 @@ class VirtualMode(StrEnum):
     CANNED = "canned"
 
 
+def virtual_mode(told: str | None) -> VirtualMode | None:
+    """The mode a phone tells in `ro.fleetrank.virtual`; `None` is a real phone, which tells none.
+
+    A word of another version is `canned`: it is no real phone, whatever it is.
+    """
+    if not told:
+        return None
+    return VirtualMode(told) if told in set(VirtualMode) else VirtualMode.CANNED
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhoneFacts:
     """What a phone says of itself; `None` or empty is what it does not tell.
@@ -98,7 +108,6 @@ def facts_of_sections(sections: Mapping[str, str], *, has_exit_codes: bool) -> P
         return sections.get(name, "").strip() or None
 
     serial = told("ro.serialno") or told("ro.boot.serialno")
-    virtual = told("ro.fleetrank.virtual")
     return PhoneFacts(
         serial_hash=hash_serial(serial) if serial else None,
         manufacturer=told("ro.product.manufacturer"),
@@ -118,7 +127,7 @@ def facts_of_sections(sections: Mapping[str, str], *, has_exit_codes: bool) -> P
         free_bytes=free_bytes(sections.get("storage", "")),
         has_exit_codes=has_exit_codes,
         has_taskset=told("taskset") is not None,
-        virtual=VirtualMode(virtual) if virtual in set(VirtualMode) else None,
+        virtual=virtual_mode(told("ro.fleetrank.virtual")),
     )
 
 

@@ -13,7 +13,7 @@ from device_agents.android.tool_call import TASK_FOLDER, run_tool
 from device_agents.android.tool_store import ToolStore
 from device_agents.android.tools import Tool
 from device_agents.android.validity import CanaryReading
-from device_agents.errors import BadOutputError
+from device_agents.errors import AgentError, BadOutputError, TimedOutError, TooSlowError
 from device_agents.types import CanaryTask, Execution, MeasurePolicy, MeasureTask
 from device_agents.vocabulary import Runtime
 
@@ -22,6 +22,8 @@ CANARY_POLICY = MeasurePolicy(
 )
 """A second: enough for a median within some per cent, which is all a ratio of 10 % asks for."""
 CANARY_TIMEOUT_S = 60.0
+ANSWER_S = 1.0
+"""A phone that answers so soon is not why its program did not end."""
 CANARY_RUNTIME = Runtime.TFLITE
 CANARY_BACKEND = "xnnpack"
 
@@ -58,15 +60,40 @@ class Programs:
             task=task,
         )
 
+    def version_of(self, task: MeasureTask) -> dict[str, str]:
+        """The program of a task, as a row names it."""
+        tool = create_phone_runner(task.execution.runtime).tool
+        return {f"{tool}_sha256": self.tools[tool]}
+
     def run(self, task: MeasureTask, placed: ToolRun) -> ToolOutput:
-        """Runs a task's program to its end; raises what `run_tool` raises."""
-        return run_tool(
-            self.phone,
-            placed,
-            affinity=task.execution.affinity,
-            timeout_s=task.timeout_s,
-            stop_requested=self.stop_requested,
-        )
+        """Runs a task's program to its end.
+
+        Raises:
+            TooSlowError: it did not end in time, on a phone that answers.
+            AgentError: as `run_tool`.
+        """
+        try:
+            return run_tool(
+                self.phone,
+                placed,
+                affinity=task.execution.affinity,
+                timeout_s=task.timeout_s,
+                stop_requested=self.stop_requested,
+            )
+        except TimedOutError as error:
+            if not self._answers():
+                raise
+            raise TooSlowError(
+                f"{placed.argv[0]} did not end within {task.timeout_s:g} s",
+                "raise timeout_s of the sweep, or take the model out of it",
+            ) from error
+
+    def _answers(self) -> bool:
+        try:
+            self.phone.shell("true", timeout_s=ANSWER_S)
+        except AgentError:
+            return False
+        return True
 
     def run_canary(self, canary: CanaryTask) -> tuple[int, CanaryReading]:
         """Runs the canary: its latency in nanoseconds, and how it compares with registration."""

@@ -12,6 +12,7 @@ from device_agents.android.phone import Phone
 from device_agents.errors import AgentError, PermanentError
 
 FOLDER = "/data/local/tmp/fleetrank"
+"""The one folder of ours on a phone; the shell user may execute below /data/local/tmp."""
 RECORD = f"{FOLDER}/restore.txt"
 TIMEOUT_S = 20.0
 """Each `settings` starts a Java process, half a second on a fast phone; a phone that hangs is

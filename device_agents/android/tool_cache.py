@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Protocol
 
 from device_agents.android.df_text import free_bytes
+from device_agents.android.settings import FOLDER
+from device_agents.android.shell_stream import ShellResult
 from device_agents.android.tools import Tool
 from device_agents.errors import PermanentError, StorageFullError, TransientError
-
-FOLDER = "/data/local/tmp/fleetrank"
-"""The one folder of ours on a phone; the shell user may execute below /data/local/tmp."""
 
 SPARE_BYTES = 100 * 1024 * 1024
 """Left free beside a file: Android begins to delete caches, and to slow down, on a full disk."""
@@ -24,29 +23,10 @@ _SUM = 'if [ -f "$1" ]; then sum=$(sha256sum < "$1") && echo "${sum%% *}"; fi'
 _REMOVE = 'rm -rf -- "$1"'
 
 
-class ShellAnswer(Protocol):
-    """How a script on the phone ended; `shell_stream.ShellResult` is one."""
-
-    @property
-    def exit_code(self) -> int:
-        """0 for a good end."""
-        ...
-
-    @property
-    def stdout(self) -> str:
-        """What it wrote."""
-        ...
-
-    @property
-    def stderr(self) -> str:
-        """What it complained of."""
-        ...
-
-
 class Storage(Protocol):
     """The part of `phone.Phone` that is needed here."""
 
-    def shell(self, script: str, *arguments: str, timeout_s: float) -> ShellAnswer:
+    def shell(self, script: str, *arguments: str, timeout_s: float) -> ShellResult:
         """Runs a literal script over arguments that no shell interprets."""
         ...
 
@@ -144,7 +124,7 @@ def _no_room(free: int, n_bytes: int) -> StorageFullError:
     )
 
 
-def _not_obeyed(what: str, answer: ShellAnswer) -> TransientError:
+def _not_obeyed(what: str, answer: ShellResult) -> TransientError:
     return TransientError(
         f"the phone did not {what}: {(answer.stderr or answer.stdout).strip()[:300]}",
         "check that /data/local/tmp can be written on the phone",

@@ -22,12 +22,20 @@ _CLEAN = """
 [ -d "$1" ] || exit 0
 for run in "$1"/*; do
   if [ -f "$run/pid" ] && read -r pid < "$run/pid"; then
-    case $pid in '' | *[!0-9]*) ;; *) kill -9 "$pid" 2>/dev/null ;; esac
+    case $pid in
+      '' | *[!0-9]*) ;;
+      *) [ "//proc/$pid/cwd" -ef "$run" ] && kill -9 "$pid" 2>/dev/null ;;
+    esac
   fi
 done
 rm -rf -- "$1"
 """
-"""A closed connection does not end the program at its other end."""
+"""A closed connection does not end the program at its other end.
+
+The number may be another's by now, after a restart of the phone above all: only a program that
+works in the folder is ours. Two slashes, since the /proc of a virtual phone lacks its programs;
+they are in the host's, and the rewriting of paths leaves `//` alone.
+"""
 
 
 def run_tool(

@@ -48,7 +48,7 @@ class ToolStore:
         if not path.is_file() or file_sha256(path) != sha256:
             raise PermanentError(
                 f"{name} with the sha256 {sha256[:12]}... is not in {self.folder}",
-                "register the phone again: `fleetrank devices add --adb SERIAL`",
+                f"register again: `fleetrank devices add --adb SERIAL --tool {name}=PATH`",
             )
         return path
 

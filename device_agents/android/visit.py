@@ -1,7 +1,7 @@
 """One repeat on one phone, step by step; what was seen so far survives whatever goes wrong."""
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from device_agents.android.boot import COME_BACK_LIMIT_S, wait_until_booted
 from device_agents.android.conditions import (
@@ -26,7 +26,13 @@ from device_agents.android.validity import (
     is_canary_off,
     judge_validity,
 )
-from device_agents.errors import AgentError, UnfitConditionsError
+from device_agents.errors import (
+    AgentError,
+    PermanentError,
+    TransientError,
+    UnfitConditionsError,
+    UnusableDeviceError,
+)
 from device_agents.failures import failure_from_error
 from device_agents.flags import Seen, judge
 from device_agents.types import (
@@ -49,6 +55,7 @@ class Visit:
     Attributes:
         stage: where it is; see `Failure.stage`.
         origin: what the phone says it is, or was when it was registered.
+        versions: what a row made through adb depends on, by name.
         canary_before_ns: the canary's latency; likewise after.
     """
 
@@ -57,7 +64,7 @@ class Visit:
     rules: PhoneRules
     task: MeasureTask
     origin: Origin
-    adb_version: str | None = None
+    versions: dict[str, str] = field(default_factory=dict)
     stage: str = "start"
     before: PhoneConditions | None = None
     after: PhoneConditions | None = None
@@ -82,10 +89,11 @@ class Visit:
         )
         identity = identify(phone, self.options.serial_hash, stop)
         self.origin = identity.origin
-        self.adb_version = phone.server.version()
+        self.versions["adb_version"] = phone.server.version()
         with phone_lease(identity.serial_hash):
             self.stage = "load"
             placed = self.programs.place(self.task)
+            self.versions |= self.programs.version_of(self.task)
             with settings_for_measuring(phone):
                 try:
                     return self._measure_awake(placed)
@@ -100,16 +108,16 @@ class Visit:
         )
         canary = self.task.canary
         if canary is not None and canary.runs_before:
-            self.canary_before_ns = self._run_canary_before(canary)
+            self._run_canary_before(canary)
         self.stage = "timed"
         output = self.programs.run(self.task, placed)
         self.raw_log = encode_log(output)
-        reading = read(self.task, output)
+        # First: a better parser may read the output later, and nobody the phone's state of now.
         self.after = read_phone_conditions(phone, stop)
+        reading = read(self.task, output)
         canary_after = None
         if canary is not None and canary.runs_after:
-            self.stage = "canary"
-            self.canary_after_ns, canary_after = self.programs.run_canary(canary)
+            self.canary_after_ns, canary_after = self._run_canary(canary)
         return self._judge(reading, self.before, self.after, canary_after)
 
     def _clean(self) -> None:
@@ -124,16 +132,26 @@ class Visit:
         except AgentError as error:
             _logger.warning("phone %r is not cleaned yet: %s", phone.serial, error)
 
-    def _run_canary_before(self, canary: CanaryTask) -> int:
+    def _run_canary_before(self, canary: CanaryTask) -> None:
         """A phone that is not itself is not worth a measurement."""
-        self.stage = "canary"
-        latency_ns, seen = self.programs.run_canary(canary)
+        self.canary_before_ns, seen = self._run_canary(canary)
         if is_canary_off(seen, self.rules):
             raise UnfitConditionsError(
                 f"the canary model took {seen.ratio:.2f} times its registered latency",
                 "let the phone rest; after an update of its system register it again",
             )
-        return latency_ns
+
+    def _run_canary(self, canary: CanaryTask) -> tuple[int, CanaryReading]:
+        """Whatever becomes of the canary says something of the phone, and nothing of the cell."""
+        self.stage = "canary"
+        try:
+            return self.programs.run_canary(canary)
+        except (TransientError, UnusableDeviceError):
+            raise
+        except PermanentError as error:
+            raise UnfitConditionsError(
+                f"the canary model could not be measured: {error.message}", error.remedy
+            ) from error
 
     def _judge(
         self,
@@ -173,17 +191,10 @@ class Visit:
             worker=replace(
                 worker,
                 affinity=self.task.execution.affinity,
-                settings=tuple(sorted((*worker.settings, *self._settings()))),
+                settings=tuple(sorted((*worker.settings, *self.versions.items()))),
             ),
             raw_log=self.raw_log,
         )
-
-    def _settings(self) -> tuple[tuple[str, str], ...]:
-        """The versions a row made through adb depends on."""
-        versions = [(f"{name}_sha256", sha256) for name, sha256 in self.programs.tools.items()]
-        if self.adb_version is not None:
-            versions.append(("adb_version", self.adb_version))
-        return tuple(versions)
 
 
 def _flags(reading: ToolReading, policy: MeasurePolicy, validity: Validity) -> tuple[Flag, ...]:

@@ -8,11 +8,13 @@ import typer
 import yaml
 
 from device_agents.registry import create_agent
+from device_agents.types import OptionValue
 from orchestrator.cli.context import current
 from orchestrator.cli.devices_discover import discover
 from orchestrator.cli.devices_virtual import virtual
 from orchestrator.cli.listing import print_table
 from orchestrator.device_registry import (
+    PHONE,
     DeviceFile,
     find_device,
     load_devices,
@@ -89,7 +91,9 @@ def add(
     """Register a device, or a phone anew: writes devices/NAME.yaml."""
     workspace, name = current().workspace, name or named
     labels = dict(_split(label, "--label"))
-    options = {key: yaml.safe_load(value) for key, value in _split(option, "--option")}
+    options = {key: _value(key, text) for key, text in _split(option, "--option")}
+    if adb is not None and kind not in (None, PHONE):
+        raise UsageError(f"--adb is for phones, --kind says {kind}", "leave out one of the two")
     if adb is not None:
         from orchestrator.cli.devices_phones import add_phone, tool_paths
         from orchestrator.phone_registration import PhoneRequest
@@ -98,17 +102,14 @@ def add(
         request = PhoneRequest(serial=adb, name=name, labels=labels, tools=tools, options=options)
         print(workspace.devices / f"{add_phone(workspace, request).name}.yaml")
         return
+    if tool:
+        raise UsageError("--tool is for phones", "name the phone with --adb SERIAL")
     if name is None or kind is None:
         raise UsageError(
             "a device needs NAME and --kind, a phone --adb SERIAL",
             "`fleetrank devices discover` shows the phones",
         )
-    content = {
-        "name": name,
-        "kind": kind,
-        "options": options,
-        "labels": labels,
-    }
+    content = {"name": name, "kind": kind, "options": options, "labels": labels}
     device = parse_content(f"device '{name}'", DeviceFile, content)
     # The agent refuses a kind or an option it does not know before the file is there.
     create_agent(device.kind, device.options)
@@ -150,6 +151,19 @@ def _split(pairs: Sequence[str] | None, option: str) -> list[tuple[str, str]]:
         if not (key and equals):
             raise UsageError(f"'{key}' after {option} is not KEY=VALUE", f"{option} tier=gpu")
     return [(key, value) for key, _, value in split]
+
+
+def _value(key: str, text: str) -> OptionValue:
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        value = None
+    if not isinstance(value, bool | int | float | str):
+        raise UsageError(
+            f"--option {key}: '{text}' is not a value",
+            "give a number, a word, true or false, as in a YAML file",
+        )
+    return value
 
 
 def _pairs(values: object) -> list[str]:

@@ -10,12 +10,14 @@ from device_agents.android.adb_server import AdbServer, find_adb
 from device_agents.android.agent import AndroidAgent
 from device_agents.android.identity import identify
 from device_agents.android.lease import phone_lease
-from device_agents.android.settings import restore_settings
-from device_agents.android.tool_cache import FOLDER, ToolCache
+from device_agents.android.options import TOOLS
+from device_agents.android.settings import FOLDER, restore_settings
+from device_agents.android.tool_cache import ToolCache
 from device_agents.android.tool_store import ToolStore
 from device_agents.errors import AgentError
 from orchestrator.canary_export import canary_artifact
 from orchestrator.device_registry import (
+    PHONE,
     DeviceFile,
     load_devices,
     remove_device,
@@ -25,8 +27,6 @@ from orchestrator.device_registry import (
 from orchestrator.errors import UsageError
 from orchestrator.phone_check import Change, changes_between
 from orchestrator.phone_registration import (
-    KIND,
-    TOOLS,
     PhoneRequest,
     Registrar,
     find_phone,
@@ -61,8 +61,10 @@ def check_phone(workspace: Workspace, device: DeviceFile) -> tuple[Change, ...]:
     """Registers a phone again without writing anything, and says what has changed.
 
     Raises:
-        NothingToDoError: the phone cannot be reached or used any more.
+        AgentError: the phone cannot be reached or used any more, or is another one.
+        NothingToDoError: likewise, or its canary cannot be measured.
     """
+    AndroidAgent(device.options).probe()
     request = PhoneRequest(
         serial=str(device.options["serial"]), name=device.name, labels={}, tools={}
     )
@@ -72,7 +74,7 @@ def check_phone(workspace: Workspace, device: DeviceFile) -> tuple[Change, ...]:
 
 def clean_phone(device: DeviceFile) -> None:
     """Deletes our folder on a phone; one that is away keeps it, and the person is told."""
-    if device.kind != KIND:
+    if device.kind != PHONE:
         return
     serial_hash = str(device.options.get("serial_hash"))
     try:

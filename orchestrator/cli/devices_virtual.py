@@ -3,6 +3,7 @@
 import signal
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
@@ -97,8 +98,12 @@ def _connect(phones: Iterable[FarmedPhone], server: AdbServer) -> None:
         server.connect(phone.address)
     print("adb is connected to them. In another terminal:")
     print("  fleetrank devices discover")
+    met: Counter[str] = Counter()
     for phone in phones:
-        print(f"  fleetrank devices add --adb {phone.address} --name virtual-{phone.profile}")
+        met[phone.profile] += 1
+        number = f"-{met[phone.profile]}" if met[phone.profile] > 1 else ""
+        name = f"virtual-{phone.profile}{number}"
+        print(f"  fleetrank devices add --adb {phone.address} --name {name}")
 
 
 def _disconnect(phones: Iterable[FarmedPhone], server: AdbServer) -> None:

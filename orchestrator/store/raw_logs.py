@@ -1,6 +1,7 @@
 """What external tools wrote, kept beside the rows so that a better parser can be run over it."""
 
 import gzip
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -48,7 +49,7 @@ def read_log(results: Path, row: Mapping[str, object]) -> str | None:
     try:
         with gzip.open(path) as file:
             return file.read(MAX_LOG_BYTES).decode("utf-8", "replace")
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise StoreError(
             f"{path} cannot be read: {error}", "restore it; the row is whole"
         ) from error

@@ -11,15 +11,18 @@ from adb_bench import AdbBench, free_port, open_bench
 
 from device_agents.android.adb_server import AdbServer, find_adb
 from device_agents.android.agent import AndroidAgent
+from device_agents.android.cores import Core
 from device_agents.android.lease import phone_lease
+from device_agents.android.probe_text import facts_of_sections
 from device_agents.android.settings import settings_for_measuring
 from device_agents.android.tool_store import ToolStore
-from device_agents.errors import MissingLibraryError
+from device_agents.errors import AgentError, MissingLibraryError
 from device_agents.types import OptionValue
-from orchestrator.cli.devices_phones import clean_phone
+from orchestrator.cli.devices_phones import check_phone, clean_phone
 from orchestrator.device_registry import DeviceFile
-from orchestrator.errors import NothingToDoError
-from orchestrator.phone_registration import PhoneRequest, Registrar
+from orchestrator.errors import NothingToDoError, UsageError
+from orchestrator.phone_registration import PhoneRequest, Registrar, registration_of
+from orchestrator.workspace import Workspace
 from tests.orchestrator.conftest import ARTIFACT
 
 pytestmark = pytest.mark.adb
@@ -83,6 +86,12 @@ def test_an_option_given_once_stays_when_the_phone_is_registered_anew(desk: Desk
     assert desk.register(device, options={"max_wait_s": 7.0}).options["max_wait_s"] == 7.0
 
 
+def test_two_virtual_phones_of_a_model_are_told_apart_and_from_real_ones(desk: Desk) -> None:
+    other = DeviceFile(name="virtual-pixel-8", kind="cpu")
+    assert desk.register().name == "virtual-pixel-8"
+    assert desk.register(other).name == "virtual-pixel-8-2"
+
+
 def test_an_option_no_phone_has_is_refused_by_name(desk: Desk) -> None:
     with pytest.raises(NothingToDoError, match="no option 'max_wait'") as caught:
         desk.register(options={"max_wait": 5.0})
@@ -93,6 +102,25 @@ def test_a_phone_on_the_network_is_found_again_when_adb_has_forgotten_it(desk: D
     device = desk.register()
     desk.registrar.server.disconnect(desk.bench.phone.serial)
     assert AndroidAgent(device.options).probe().device_model == "Google Pixel 8"
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"), [("box", "there is a device 'box'"), ("../box", "key 'name'")]
+)
+def test_a_name_that_cannot_be_had_is_refused_before_anything_runs(
+    desk: Desk, name: str, problem: str
+) -> None:
+    request = PhoneRequest(serial=desk.bench.phone.serial, name=name, labels={}, tools={})
+    with pytest.raises(UsageError, match=problem):
+        desk.registrar.register(request, [DeviceFile(name="box", kind="cpu")])
+    assert not desk.folder.exists()
+
+
+def test_checking_a_phone_tells_another_one_at_its_address(desk: Desk, tmp_path: Path) -> None:
+    options = {"serial": desk.bench.phone.serial, "serial_hash": "0" * 64}
+    device = DeviceFile(name="mine", kind="android", options=options)
+    with pytest.raises(AgentError, match="another phone"):
+        check_phone(Workspace.init(tmp_path / "w"), device)
 
 
 def test_removing_a_phone_restores_what_a_crash_left_and_leaves_nothing(desk: Desk) -> None:
@@ -114,3 +142,20 @@ def test_the_folder_of_a_phone_in_use_stays_and_the_person_is_told(
         clean_phone(device)
     assert desk.folder.exists()
     assert "in use" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("has_taskset", "khz", "clusters"),
+    [
+        (True, (3, 3, 9, None), ((2,), (0, 1))),
+        (True, (None, None, None, None), ((0, 1, 2, 3),)),
+        (False, (3, 3, 9, 9), ()),
+    ],
+)
+def test_a_phone_is_pinned_to_cores_that_are_there(
+    has_taskset: bool, khz: tuple[int | None, ...], clusters: tuple[tuple[int, ...], ...]
+) -> None:
+    cores = tuple(Core(number=number, max_khz=clock) for number, clock in enumerate(khz))
+    facts = facts_of_sections({}, has_exit_codes=True)
+    facts = replace(facts, has_taskset=has_taskset, cores=cores)
+    assert registration_of(facts).clusters == clusters

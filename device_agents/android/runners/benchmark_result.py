@@ -48,7 +48,6 @@ class _Message(Protocol):
     """A message of the protobuf library; its fields are read by name."""
 
     def HasField(self, name: str) -> bool: ...  # noqa: N802 - the library's name
-    def SerializeToString(self) -> bytes: ...  # noqa: N802 - the library's name
 
 
 def read_result(content: bytes) -> BenchmarkFigures:
@@ -73,19 +72,6 @@ def read_result(content: bytes) -> BenchmarkFigures:
         init_memory_bytes=_memory_bytes(memory, "init_footprint_kb"),
         overall_memory_bytes=_memory_bytes(memory, "overall_footprint_kb"),
     )
-
-
-def encode_result(parts: Mapping[str, Mapping[str, float]]) -> bytes:
-    """Writes a result file, as a stand-in for the program and the tests do.
-
-    Args:
-        parts: `latency_metrics`, `memory_metrics`, `misc_metrics` to their fields.
-    """
-    result: _Message = _result_class()()
-    for part, fields in parts.items():
-        for name, value in fields.items():
-            setattr(getattr(result, part), name, value)
-    return result.SerializeToString()
 
 
 def _parse(content: bytes) -> _Message:

@@ -8,12 +8,11 @@ from device_agents.errors import UnsupportedError
 from device_agents.types import Execution
 from device_agents.vocabulary import Runtime
 
-RUNNERS: Mapping[str, str] = {
+RUNNERS: Mapping[Runtime, str] = {
     Runtime.TFLITE: "device_agents.android.runners.benchmark_model:BenchmarkModel",
     Runtime.ONNX: "device_agents.android.runners.perf_test:PerfTest",
-    "executorch": "device_agents.android.runners.executor_runner:ExecutorRunner",
+    Runtime.EXECUTORCH: "device_agents.android.runners.executor_runner:ExecutorRunner",
 }
-"""By the values of `Runtime`."""
 
 
 def create_phone_runner(runtime: Runtime) -> PhoneRunner:

@@ -135,6 +135,17 @@ def test_a_canary_that_is_off_before_ends_the_repeat(agent: AndroidAgent, bench:
     assert leftovers(bench.farmed.folder) == []
 
 
+@pytest.mark.parametrize("fault", [Fault.RUNNER_CRASH, Fault.GARBAGE_OUTPUT])
+def test_a_canary_that_fails_says_nothing_of_the_cell(
+    agent: AndroidAgent, bench: AdbBench, fault: Fault
+) -> None:
+    bench.inject(fault)
+    failure = failure_of(agent.measure(make_task(canary=make_canary(100, runs_before=True))))
+    assert (failure.kind, failure.is_transient) == (ErrorKind.UNFIT_CONDITIONS, True)
+    assert failure.stage == "canary"
+    assert leftovers(bench.farmed.folder) == []
+
+
 def test_a_canary_that_is_off_after_keeps_what_was_measured(
     agent: AndroidAgent, bench: AdbBench
 ) -> None:

@@ -8,6 +8,7 @@ from device_agents.android.cores import (
     lowest_cap_share,
     parse_cores,
 )
+from device_agents.android.tool_call import mask_of
 
 TEXT = """0 1803000 1803000 300000 schedutil
 1 1803000 1803000 300000 schedutil
@@ -53,3 +54,7 @@ def test_printed_cores_are_read_back_and_each_is_in_one_cluster(
     assert [(core.max_khz, core.cap_khz) for core in cores] == clocks
     numbers = [number for cluster in clusters_of(cores) for number in cluster.cores]
     assert sorted(numbers) == list(range(len(clocks)))
+
+
+def test_the_mask_of_some_cores_is_hexadecimal() -> None:
+    assert [mask_of(cpus) for cpus in ((0,), (4, 5, 6, 7), (7,))] == ["1", "f0", "80"]

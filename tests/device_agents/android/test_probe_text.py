@@ -117,3 +117,11 @@ def test_sections_come_apart_as_they_were_printed(sections: dict[str, str]) -> N
     printed = "".join(f"\n0f0f {name}\n{text}\n" for name, text in sections.items())
     if "\n0f0f " not in "".join(sections.values()):
         assert split_sections(printed, "0f0f") == sections
+
+
+@pytest.mark.parametrize(
+    ("told", "mode"), [("", None), ("real", "real"), ("canned", "canned"), ("dreamt", "canned")]
+)
+def test_a_phone_that_says_it_is_virtual_is_never_taken_for_a_real_one(told, mode) -> None:
+    facts = facts_of_sections({"ro.fleetrank.virtual": told}, has_exit_codes=True)
+    assert facts.virtual == mode

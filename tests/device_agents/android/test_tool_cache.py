@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from device_agents.android.df_text import free_bytes
-from device_agents.android.tool_cache import ShellAnswer, ToolCache
+from device_agents.android.shell_stream import ShellResult
+from device_agents.android.tool_cache import ToolCache
 from device_agents.android.tools import Tool
 from device_agents.errors import PermanentError, StorageFullError, TransientError
 
@@ -26,18 +27,11 @@ WRAPPED = """Filesystem           1K-blocks      Used Available Use% Mounted on
 
 
 @dataclass
-class Answer:
-    exit_code: int
-    stdout: str
-    stderr: str
-
-
-@dataclass
 class FolderPhone:
     pushed: list[str] = field(default_factory=list)
     df_text: str | None = None
 
-    def shell(self, script: str, *arguments: str, timeout_s: float) -> ShellAnswer:
+    def shell(self, script: str, *arguments: str, timeout_s: float) -> ShellResult:
         done = subprocess.run(
             ["sh", "-c", script, "fleetrank", *arguments],
             capture_output=True,
@@ -47,7 +41,7 @@ class FolderPhone:
         )
         is_df = "df -k" in script and self.df_text is not None and done.returncode == 0
         stdout = str(self.df_text) if is_df else done.stdout
-        return Answer(exit_code=done.returncode, stdout=stdout, stderr=done.stderr)
+        return ShellResult(exit_code=done.returncode, stdout=stdout, stderr=done.stderr)
 
     def push(self, local: Path, remote: str, timeout_s: float, *, mode: int = 0o644) -> None:
         assert timeout_s > 0

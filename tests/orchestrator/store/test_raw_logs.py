@@ -31,9 +31,10 @@ def test_a_row_cannot_name_a_file_elsewhere(tmp_path, name) -> None:
         read_log(tmp_path, {**ROW, "raw_log": name})
 
 
-def test_a_damaged_log_is_named(tmp_path) -> None:
+@pytest.mark.parametrize("damage", [lambda log: log[:-9], lambda log: log[:10] + b"\xff" * 9])
+def test_a_damaged_log_is_named(tmp_path, damage) -> None:
     row = set_aside(tmp_path, ROW)
     path = tmp_path / str(row["raw_log"])
-    path.write_bytes(path.read_bytes()[:-9])
+    path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(StoreError, match="abc-2-0"):
         read_log(tmp_path, row)

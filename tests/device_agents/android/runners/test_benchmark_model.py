@@ -1,11 +1,12 @@
 from pathlib import Path
 
 import pytest
+from benchmark_result_file import encode_result
 from hypothesis import given
 from hypothesis import strategies as st
 
 from device_agents.android.runners.benchmark_model import BenchmarkModel
-from device_agents.android.runners.benchmark_result import encode_result, read_result
+from device_agents.android.runners.benchmark_result import read_result
 from device_agents.android.runners.benchmark_text import read_text
 from device_agents.android.runners.runner import ToolOutput, ToolRun
 from device_agents.errors import (
