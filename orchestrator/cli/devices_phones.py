@@ -7,6 +7,7 @@ from pathlib import Path
 
 from device_agents.android.adb_server import AdbServer, find_adb
 from device_agents.android.agent import AndroidAgent
+from device_agents.android.settings import restore_settings
 from device_agents.android.tool_cache import ToolCache
 from device_agents.android.tool_store import ToolStore
 from device_agents.errors import AgentError
@@ -18,7 +19,7 @@ from orchestrator.device_registry import (
     save_device,
     update_device,
 )
-from orchestrator.errors import UsageError
+from orchestrator.errors import NothingToDoError, UsageError
 from orchestrator.phone_check import Change, changes_between
 from orchestrator.phone_registration import (
     KIND,
@@ -57,8 +58,12 @@ def check_phone(workspace: Workspace, device: DeviceFile) -> tuple[Change, ...]:
     """Registers a phone again without writing anything, and says what has changed.
 
     Raises:
-        NothingToDoError: the phone cannot be reached or used any more.
+        NothingToDoError: the phone cannot be reached or used any more, or is another one.
     """
+    try:
+        AndroidAgent(device.options).probe()
+    except AgentError as error:
+        raise NothingToDoError(error.message, error.remedy) from error
     request = PhoneRequest(
         serial=str(device.options["serial"]), name=device.name, labels={}, tools={}
     )
@@ -70,9 +75,12 @@ def clean_phone(device: DeviceFile) -> None:
     """Deletes our folder on a phone; one that is away keeps it, and the person is told."""
     if device.kind != KIND:
         return
-    phone = AndroidAgent(device.options).phone()
+    agent = AndroidAgent(device.options)
+    phone = agent.phone()
     try:
-        ToolCache(phone).clear()
+        with agent.held(phone):
+            restore_settings(phone)  # what a crash left set stands in the folder
+            ToolCache(phone).clear()
     except AgentError as error:
         print(f"its folder on the phone stays: {error.message}", file=sys.stderr)
         print(f"  -> adb -s {phone.serial} shell rm -r {ToolCache(phone).folder}", file=sys.stderr)
