@@ -16,7 +16,7 @@ from device_agents.android.lease import phone_lease
 from device_agents.android.probe_text import facts_of_sections
 from device_agents.android.settings import settings_for_measuring
 from device_agents.android.tool_store import ToolStore
-from device_agents.errors import AgentError, MissingLibraryError
+from device_agents.errors import MissingLibraryError
 from device_agents.types import OptionValue
 from orchestrator.cli.devices_phones import check_phone, clean_phone
 from orchestrator.device_registry import DeviceFile
@@ -119,7 +119,7 @@ def test_a_name_that_cannot_be_had_is_refused_before_anything_runs(
 def test_checking_a_phone_tells_another_one_at_its_address(desk: Desk, tmp_path: Path) -> None:
     options = {"serial": desk.bench.phone.serial, "serial_hash": "0" * 64}
     device = DeviceFile(name="mine", kind="android", options=options)
-    with pytest.raises(AgentError, match="another phone"):
+    with pytest.raises(NothingToDoError, match="another phone"):
         check_phone(Workspace.init(tmp_path / "w"), device)
 
 
