@@ -49,7 +49,8 @@ def select_cells(frame: pl.LazyFrame, selection: Selection) -> Scope:
     if cells.is_empty():
         raise NoDataError(
             "no successful measurement fits the selection",
-            "widen the selection, or see `fleetrank report show dropped`",
+            "widen the selection (`--include-simulated` takes virtual and simulated devices in), "
+            "or see `fleetrank report show dropped`",
         )
     return Scope(cells=cells, notes=(*_banner(cells), _counts(cells), *_lost(attempts, cells)))
 

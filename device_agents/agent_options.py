@@ -1,6 +1,6 @@
 """Options of a device file, checked by name and type against a dataclass."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import TypeVar, get_args
 
@@ -10,8 +10,20 @@ from device_agents.types import OptionValue
 T = TypeVar("T")
 
 
-def read_fields(cls: type[T], kind: str, options: Mapping[str, OptionValue]) -> T:
+def read_fields(
+    cls: type[T],
+    kind: str,
+    options: Mapping[str, OptionValue],
+    *,
+    read_elsewhere: Sequence[str] = (),
+) -> T:
     """Makes a dataclass of the options of one device; a whole number will do for a float.
+
+    Args:
+        cls: the dataclass.
+        kind: of the device, for messages.
+        options: by name.
+        read_elsewhere: names this kind knows beside those of `cls`, for messages.
 
     Raises:
         PermanentError: an unknown or missing name, or a value of another type.
@@ -22,7 +34,7 @@ def read_fields(cls: type[T], kind: str, options: Mapping[str, OptionValue]) -> 
         if name not in known:
             raise PermanentError(
                 f"a device of kind {kind} has no option {name!r}",
-                f"its options are: {', '.join(known)}",
+                f"its options are: {', '.join((*known, *read_elsewhere))}",
             )
         values[name] = _typed(name, value, known[name].type)
     try:

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 from device_agents.android.adb_server import AdbServer
 from device_agents.android.agent import AndroidAgent
 from device_agents.android.download import fetch
+from device_agents.android.options import read_options
 from device_agents.android.phone import Phone
 from device_agents.android.probe import probe_phone
 from device_agents.android.probe_text import PhoneFacts, why_refused
@@ -42,12 +43,14 @@ class PhoneRequest:
         serial: as adb shows it.
         name: `None` takes the one it has, or makes one of the model.
         tools: the person's own programs, by name.
+        options: for its agent, checked by it.
     """
 
     serial: str
     name: str | None
     labels: Mapping[str, str]
     tools: Mapping[str, Path]
+    options: Mapping[str, OptionValue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,10 +119,13 @@ class Registrar:
         """
         artifact = self.canary()
         affinity = facts.clusters[0].cores if facts.clusters else None
-        agent = AndroidAgent(options)
+        agent, (_, rules) = AndroidAgent(options), read_options(options)
         latencies_ns = []
         for number in range(1, N_CANARY_RUNS + 1):
-            self.tell(f"canary {number} of {N_CANARY_RUNS}")
+            self.tell(
+                f"canary {number} of {N_CANARY_RUNS}; "
+                f"waits up to {rules.max_wait_s:g} s for the phone to be fit"
+            )
             task = canary_task(artifact.path, artifact.sha256, affinity, f"canary/{number}")
             latencies_ns.append(_latency_ns(agent.measure(task)))
         return tuple(latencies_ns)
@@ -133,17 +139,21 @@ class Registrar:
     def _options(
         self, request: PhoneRequest, facts: PhoneFacts, before: DeviceFile | None
     ) -> dict[str, OptionValue]:
-        """What its agent will be told; what a person set by hand in the file stays."""
+        """What its agent will be told; what a person set before stays."""
         options: dict[str, OptionValue] = dict(before.options) if before else {}
+        if facts.virtual is not None:
+            options["settle_s"] = 0.0
+        options |= request.options
         options["serial"] = request.serial
         if facts.serial_hash is not None:
             options["serial_hash"] = facts.serial_hash
         if facts.virtual is not None:
-            options |= {"virtual": facts.virtual.value, "settle_s": 0.0}
+            options["virtual"] = facts.virtual.value
         options |= {tool.name: tool.sha256 for tool in self._tools(request, facts, options)}
         if not set(options) & set(TOOLS):
             # Asking for it by name gives the reason and the remedy.
             self._choose(CANARY_TOOL, request, facts)
+        read_options(options)
         return options
 
     def _tools(

@@ -243,7 +243,7 @@ class _Session:
     def _announce(self, tally: Tally) -> None:
         plan = self._setup.plan
         n_repeats = count_repeats(plan)
-        whole_s = measuring_s(plan, self._store.history())
+        whole_s = measuring_s(plan, self._store.history(), self._setup.places)
         share_left = 1 - tally.n_finished / n_repeats
         self._emit(
             SweepStarted(

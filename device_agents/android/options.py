@@ -53,7 +53,10 @@ def read_options(options: Mapping[str, OptionValue]) -> tuple[PhoneOptions, Phon
     Raises:
         PermanentError: an unknown or missing name, or a value of another type.
     """
-    names = {field.name for field in fields(PhoneRules)}
+    names = [field.name for field in fields(PhoneRules)]
     rules = {name: value for name, value in options.items() if name in names}
     rest = {name: value for name, value in options.items() if name not in names}
-    return read_fields(PhoneOptions, "android", rest), read_fields(PhoneRules, "android", rules)
+    return (
+        read_fields(PhoneOptions, "android", rest, read_elsewhere=names),
+        read_fields(PhoneRules, "android", rules),
+    )

@@ -89,12 +89,13 @@ def add(
     """Register a device, or a phone anew: writes devices/NAME.yaml."""
     workspace, name = current().workspace, name or named
     labels = dict(_split(label, "--label"))
+    options = {key: yaml.safe_load(value) for key, value in _split(option, "--option")}
     if adb is not None:
         from orchestrator.cli.devices_phones import add_phone, tool_paths
         from orchestrator.phone_registration import PhoneRequest
 
         tools = tool_paths(_split(tool, "--tool"))
-        request = PhoneRequest(serial=adb, name=name, labels=labels, tools=tools)
+        request = PhoneRequest(serial=adb, name=name, labels=labels, tools=tools, options=options)
         print(workspace.devices / f"{add_phone(workspace, request).name}.yaml")
         return
     if name is None or kind is None:
@@ -105,7 +106,7 @@ def add(
     content = {
         "name": name,
         "kind": kind,
-        "options": {key: yaml.safe_load(value) for key, value in _split(option, "--option")},
+        "options": options,
         "labels": labels,
     }
     device = parse_content(f"device '{name}'", DeviceFile, content)

@@ -1,5 +1,6 @@
 """`fleetrank devices add --adb`, `check` and `remove` of phones."""
 
+import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -7,8 +8,10 @@ from pathlib import Path
 
 from device_agents.android.adb_server import AdbServer, find_adb
 from device_agents.android.agent import AndroidAgent
+from device_agents.android.identity import identify
+from device_agents.android.lease import phone_lease
 from device_agents.android.settings import restore_settings
-from device_agents.android.tool_cache import ToolCache
+from device_agents.android.tool_cache import FOLDER, ToolCache
 from device_agents.android.tool_store import ToolStore
 from device_agents.errors import AgentError
 from orchestrator.canary_export import canary_artifact
@@ -75,15 +78,19 @@ def clean_phone(device: DeviceFile) -> None:
     """Deletes our folder on a phone; one that is away keeps it, and the person is told."""
     if device.kind != KIND:
         return
-    agent = AndroidAgent(device.options)
-    phone = agent.phone()
+    serial_hash = str(device.options.get("serial_hash"))
     try:
-        with agent.held(phone):
-            restore_settings(phone)  # what a crash left set stands in the folder
+        phone = AndroidAgent(device.options).phone()
+        phone.connect()
+        phone.connect()
+        identify(phone, serial_hash)
+        with phone_lease(serial_hash, purpose="`fleetrank devices remove`"):
+            restore_settings(phone)  # the record of a crash lies in the folder too
             ToolCache(phone).clear()
     except AgentError as error:
+        serial = shlex.quote(str(device.options.get("serial")))
         print(f"its folder on the phone stays: {error.message}", file=sys.stderr)
-        print(f"  -> adb -s {phone.serial} shell rm -r {ToolCache(phone).folder}", file=sys.stderr)
+        print(f"  -> adb -s {serial} shell rm -r {FOLDER}", file=sys.stderr)
 
 
 def change_rows(changes: tuple[Change, ...]) -> list[dict[str, object]]:
