@@ -69,7 +69,7 @@ class DeviceFile(BaseModel):
 
     name: Annotated[str, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,59}$")]
     kind: Annotated[str, AfterValidator(_known_kind)] = Field(
-        description="as in device_agents.registry: cpu, simulated"
+        description="as in device_agents.registry: cpu, simulated, android"
     )
     options: dict[str, OptionSpec] = {}
     labels: dict[str, str] = Field(default={}, description="for people")

@@ -1,13 +1,15 @@
 """Measures on one Android phone over adb."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from device_agents.agent import StopRequested, never_stop
 from device_agents.android.adb_server import AdbServer, find_adb
 from device_agents.android.identity import identify
+from device_agents.android.lease import phone_lease
 from device_agents.android.options import read_options
 from device_agents.android.phone import Phone
 from device_agents.android.probe import probe_phone
@@ -94,6 +96,19 @@ class AndroidAgent:
     def infer(self, task: InferTask) -> Failure | None:
         """See `Agent`; the file is run by this host's CPU, which computes the same."""
         return infer_in_worker(task)
+
+    @contextmanager
+    def held(self, phone: Phone) -> Iterator[None]:
+        """Holds the phone for the block, once it has shown to be the registered one.
+
+        Raises:
+            TransientError: it does not answer, or is in use.
+            PermanentError: it is another phone, or refuses this computer.
+        """
+        phone.connect()
+        identity = identify(phone, self._options.serial_hash)
+        with phone_lease(identity.serial_hash):
+            yield
 
     def phone(self) -> Phone:
         """The phone, not asked yet.

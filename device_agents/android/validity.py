@@ -15,6 +15,9 @@ from device_agents.vocabulary import Flag
 NOISE_FACTOR = 3.0
 """A canary three times as far off as its runs at registration were from each other is no chance."""
 
+MIN_DRIFT_SAMPLES = 30
+"""Ten in a third: fewer scatter by more than a drift that is worth measuring again."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryReading:
@@ -59,7 +62,7 @@ def judge_validity(
         samples_ns: empty where the tool gives a summary only.
         canary: `None` when none ran since.
     """
-    drift = drift_share(samples_ns)
+    drift = drift_share(samples_ns) if len(samples_ns) >= MIN_DRIFT_SAMPLES else None
     slowed = _throttling(before, after, rules)
     reasons = [*slowed]
     if drift is not None and drift > rules.max_drift:

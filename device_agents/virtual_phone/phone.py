@@ -32,7 +32,7 @@ class PhoneMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhoneSpec:
-    """What is asked for; `seed` decides serial number and canned times."""
+    """What is asked for; `seed` decides canned times, and with `name` the serial number."""
 
     name: str
     profile: Profile
@@ -48,7 +48,7 @@ class VirtualPhone:
         """Makes the phone's folder under `parent`; one that is there is kept, as on a phone."""
         self.profile = spec.profile
         self.spec = spec
-        digest = hashlib.sha256(f"{spec.seed}".encode()).hexdigest()
+        digest = hashlib.sha256(f"{spec.name}/{spec.seed}".encode()).hexdigest()
         self.serial = f"VPHONE{digest[:8].upper()}"
         self.paths = PhonePaths(parent / self.serial)
         self._cut_all = cut_all

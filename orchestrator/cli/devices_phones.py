@@ -8,8 +8,6 @@ from pathlib import Path
 
 from device_agents.android.adb_server import AdbServer, find_adb
 from device_agents.android.agent import AndroidAgent
-from device_agents.android.identity import identify
-from device_agents.android.lease import phone_lease
 from device_agents.android.options import TOOLS
 from device_agents.android.settings import FOLDER, restore_settings
 from device_agents.android.tool_cache import ToolCache
@@ -24,7 +22,7 @@ from orchestrator.device_registry import (
     save_device,
     update_device,
 )
-from orchestrator.errors import UsageError
+from orchestrator.errors import NothingToDoError, UsageError
 from orchestrator.phone_check import Change, changes_between
 from orchestrator.phone_registration import (
     PhoneRequest,
@@ -61,10 +59,12 @@ def check_phone(workspace: Workspace, device: DeviceFile) -> tuple[Change, ...]:
     """Registers a phone again without writing anything, and says what has changed.
 
     Raises:
-        AgentError: the phone cannot be reached or used any more, or is another one.
-        NothingToDoError: likewise, or its canary cannot be measured.
+        NothingToDoError: the phone cannot be reached or used any more, or is another one.
     """
-    AndroidAgent(device.options).probe()
+    try:
+        AndroidAgent(device.options).probe()
+    except AgentError as error:
+        raise NothingToDoError(error.message, error.remedy) from error
     request = PhoneRequest(
         serial=str(device.options["serial"]), name=device.name, labels={}, tools={}
     )
@@ -76,11 +76,10 @@ def clean_phone(device: DeviceFile) -> None:
     """Deletes our folder on a phone; one that is away keeps it, and the person is told."""
     if device.kind != PHONE:
         return
-    serial_hash = str(device.options.get("serial_hash"))
     try:
-        phone = AndroidAgent(device.options).phone()
-        identify(phone, serial_hash)
-        with phone_lease(serial_hash, purpose="`fleetrank devices remove`"):
+        agent = AndroidAgent(device.options)
+        phone = agent.phone()
+        with agent.held(phone):
             restore_settings(phone)  # the record of a crash lies in the folder too
             ToolCache(phone).clear()
     except AgentError as error:

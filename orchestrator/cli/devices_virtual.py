@@ -1,5 +1,6 @@
 """`fleetrank devices virtual`: phones for whoever has none."""
 
+import signal
 import tempfile
 import threading
 from collections import Counter
@@ -45,6 +46,8 @@ def virtual(
     only. What is measured on them has the origin `virtual` and stays out of the tables on transfer.
     """
     profiles = _checked(profile)
+    # Else adb would list the phones as offline for ever, and their files would stay.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         server = AdbServer()
         server.start()  # makes the key that the phones ask for

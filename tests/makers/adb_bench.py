@@ -1,15 +1,19 @@
 """One virtual phone behind a private server of the real adb."""
 
 import socket
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from device_agents.android.adb_server import AdbServer
 from device_agents.android.phone import Phone
 from device_agents.virtual_phone.farm import FarmedPhone, FarmSpec, VirtualFarm
 from device_agents.virtual_phone.faults import Fault
+from device_agents.virtual_phone.phone import PhoneMode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +32,25 @@ class AdbBench:
 
 
 @contextmanager
-def open_bench(server: AdbServer, folder: Path, home: Path) -> Iterator[AdbBench]:
+def private_server(adb: Path, home: Path) -> Iterator[AdbServer]:
+    """A server on a port, in a home and with a key of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(home))
+        patch.setenv("ADB_LIBUSB", "0")  # starts at once instead of in 3 s
+        patch.setenv("ADB_LOCAL_TRANSPORT_MAX_PORT", "5554")  # looks for no emulators
+        server = AdbServer(adb, free_port())
+        server.start()
+        yield server
+        kill = [str(adb), "-P", str(server.port), "kill-server"]
+        subprocess.run(kill, check=False, timeout=30, capture_output=True)
+
+
+@contextmanager
+def open_bench(
+    server: AdbServer, folder: Path, home: Path, mode: PhoneMode = PhoneMode.CANNED
+) -> Iterator[AdbBench]:
     """Starts one phone and connects to it."""
-    spec = FarmSpec(folder=folder, key_file=home / ".android/adbkey.pub")
+    spec = FarmSpec(folder=folder, key_file=home / ".android/adbkey.pub", mode=mode)
     with VirtualFarm(spec) as farm:
         farmed = farm.phones[0]
         server.connect(farmed.address)

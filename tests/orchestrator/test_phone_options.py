@@ -10,6 +10,7 @@ import pytest
 from adb_bench import AdbBench, free_port, open_bench
 
 from device_agents.android.adb_server import AdbServer, find_adb
+from device_agents.android.agent import AndroidAgent
 from device_agents.android.cores import Core
 from device_agents.android.lease import phone_lease
 from device_agents.android.probe_text import facts_of_sections
@@ -95,6 +96,12 @@ def test_an_option_no_phone_has_is_refused_by_name(desk: Desk) -> None:
     with pytest.raises(NothingToDoError, match="no option 'max_wait'") as caught:
         desk.register(options={"max_wait": 5.0})
     assert {"max_wait_s", "settle_s"} <= set(caught.value.remedy.replace(",", "").split())
+
+
+def test_a_phone_on_the_network_is_found_again_when_adb_has_forgotten_it(desk: Desk) -> None:
+    device = desk.register()
+    desk.registrar.server.disconnect(desk.bench.phone.serial)
+    assert AndroidAgent(device.options).probe().device_model == "Google Pixel 8"
 
 
 @pytest.mark.parametrize(

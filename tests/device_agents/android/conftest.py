@@ -1,11 +1,10 @@
 """A private adb server, in both versions that are supported, and a virtual phone on it."""
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from adb_bench import AdbBench, free_port, open_bench
+from adb_bench import AdbBench, open_bench, private_server
 
 from device_agents.android.adb_server import AdbServer, find_adb
 
@@ -21,16 +20,8 @@ def adb_server(
     adb = find_adb() if request.param == "wheel" else DEBIANS_ADB
     if not adb.is_file():
         pytest.skip(f"{adb} is not installed")
-    home = tmp_path_factory.mktemp("home")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HOME", str(home))
-        patch.setenv("ADB_LIBUSB", "0")  # starts at once instead of in 3 s
-        patch.setenv("ADB_LOCAL_TRANSPORT_MAX_PORT", "5554")  # looks for no emulators
-        server = AdbServer(adb, free_port())
-        server.start()
+    with private_server(adb, tmp_path_factory.mktemp("home")) as server:
         yield server
-        kill = [str(adb), "-P", str(server.port), "kill-server"]
-        subprocess.run(kill, check=False, timeout=30, capture_output=True)
 
 
 @pytest.fixture

@@ -146,6 +146,10 @@ def test_a_drift_over_the_run_makes_it_invalid() -> None:
     assert found.flags == (Flag.DRIFT,)
 
 
+def test_a_few_runs_that_scatter_have_not_drifted() -> None:
+    assert judge_validity(COOL, COOL, RULES, samples_ns=range(1000, 1290, 10)).is_valid
+
+
 def test_the_canary_is_judged_by_the_phones_own_noise() -> None:
     def is_valid(ratio: float, spread: float | None) -> bool:
         canary = CanaryReading(ratio=ratio, spread=spread)

@@ -187,6 +187,14 @@ def test_a_phone_started_again_is_the_same_one(adb: Adb, tmp_path: Path) -> None
         assert phone.shell(f"cat {TMP}/file; settings get global a") == "kept\n1\n"
 
 
+def test_phones_of_two_models_are_two_phones(tmp_path: Path) -> None:
+    serials = set()
+    for profile in ("pixel-8", "galaxy-s21"):
+        with VirtualFarm(FarmSpec(folder=tmp_path / profile, profiles=(profile,))) as farm:
+            serials.add(farm.phones[0].serial)
+    assert len(serials) == 2
+
+
 def test_phones_listen_on_this_computer_only(tmp_path: Path) -> None:
     with VirtualFarm(FarmSpec(folder=tmp_path)) as farm:
         assert farm.phones[0].address.startswith("127.0.0.1:")

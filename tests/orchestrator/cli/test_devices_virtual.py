@@ -13,7 +13,8 @@ from orchestrator.workspace import Workspace
 pytestmark = pytest.mark.adb
 
 
-def test_phones_are_started_connected_and_taken_off_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_phones_are_started_connected_and_taken_off_again(tmp_path: Path, number: int) -> None:
     binary = adb_of_the_wheel()
     if binary is None:
         pytest.skip("adbutils is not installed")
@@ -21,6 +22,7 @@ def test_phones_are_started_connected_and_taken_off_again(tmp_path: Path) -> Non
         environment = dict(os.environ)
         environment |= {"HOME": str(adb.home), "ANDROID_ADB_SERVER_PORT": str(adb.port)}
         environment |= {"PYTHONUNBUFFERED": "1", "FLEETRANK_ADB": str(binary)}
+        environment |= {"TMPDIR": str(tmp_path)}
         words = "from orchestrator.cli.main import main; main()"
         command = [sys.executable, "-c", words, "devices", "virtual", "--count", "4"]
         with subprocess.Popen(
@@ -35,9 +37,10 @@ def test_phones_are_started_connected_and_taken_off_again(tmp_path: Path) -> Non
             assert adb.run("devices").stdout.decode().count("\tdevice") == 4
             assert f"devices add --adb {addresses[0]} --name virtual-pixel-8" in "".join(lines)
             assert f"devices add --adb {addresses[3]} --name virtual-pixel-8-2" in "".join(lines)
-            process.send_signal(signal.SIGINT)
+            process.send_signal(number)
             process.wait(20)
         assert "device" not in adb.run("devices").stdout.decode().partition("\n")[2]
+        assert not list(tmp_path.glob("fleetrank-phones-*"))
 
 
 def test_a_phone_that_nobody_knows_is_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:
