@@ -16,7 +16,7 @@ from device_agents.android.lease import phone_lease
 from device_agents.android.probe_text import facts_of_sections
 from device_agents.android.settings import settings_for_measuring
 from device_agents.android.tool_store import ToolStore
-from device_agents.errors import AgentError, MissingLibraryError
+from device_agents.errors import MissingLibraryError
 from device_agents.types import OptionValue
 from orchestrator.cli.devices_phones import check_phone, clean_phone
 from orchestrator.device_registry import DeviceFile
@@ -86,10 +86,10 @@ def test_an_option_given_once_stays_when_the_phone_is_registered_anew(desk: Desk
     assert desk.register(device, options={"max_wait_s": 7.0}).options["max_wait_s"] == 7.0
 
 
-def test_two_virtual_phones_of_a_model_are_told_apart_and_from_real_ones(desk: Desk) -> None:
-    other = DeviceFile(name="virtual-pixel-8", kind="cpu")
-    assert desk.register().name == "virtual-pixel-8"
-    assert desk.register(other).name == "virtual-pixel-8-2"
+def test_two_phones_of_a_model_are_told_apart(desk: Desk) -> None:
+    other = DeviceFile(name="pixel-8", kind="cpu")
+    assert desk.register().name == "pixel-8"
+    assert desk.register(other).name == "pixel-8-2"
 
 
 def test_an_option_no_phone_has_is_refused_by_name(desk: Desk) -> None:
@@ -119,7 +119,7 @@ def test_a_name_that_cannot_be_had_is_refused_before_anything_runs(
 def test_checking_a_phone_tells_another_one_at_its_address(desk: Desk, tmp_path: Path) -> None:
     options = {"serial": desk.bench.phone.serial, "serial_hash": "0" * 64}
     device = DeviceFile(name="mine", kind="android", options=options)
-    with pytest.raises(AgentError, match="another phone"):
+    with pytest.raises(NothingToDoError, match="another phone"):
         check_phone(Workspace.init(tmp_path / "w"), device)
 
 
