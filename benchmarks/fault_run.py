@@ -38,8 +38,8 @@ from device_agents.virtual_phone.faults import Fault, draw_injections
 from device_agents.virtual_phone.profile import DEFAULT_PROFILES
 from device_agents.virtual_phone.standin import TOOLS, standin_path
 from device_agents.vocabulary import ErrorKind
-from orchestrator.device_registry import DeviceFile, save_device
-from orchestrator.phone_registration import KIND, registration_of
+from orchestrator.device_registry import PHONE, DeviceFile, save_device
+from orchestrator.phone_registration import registration_of
 from orchestrator.progress.events import Event, RepeatFinished, RepeatStarted
 from orchestrator.store.results import ResultStore
 from orchestrator.sweep_run import RunOptions, run_sweep
@@ -261,7 +261,7 @@ def register(
         }
         names.append(f"phone-{number:02d}")
         device = DeviceFile(
-            name=names[-1], kind=KIND, options=options, registration=registration_of(facts, ())
+            name=names[-1], kind=PHONE, options=options, registration=registration_of(facts)
         )
         save_device(workspace, device)
     return tuple(names)

@@ -225,13 +225,12 @@ def _name(
     if name is not None:
         if name in taken and name != had:
             raise UsageError(
-                f"there is a device '{name}' already",
+                f"there is a device '{name}' already: {name}.yaml exists",
                 f"choose another --name, or `fleetrank devices remove {name}` first",
             )
         return name
-    kind = "" if facts.virtual is None else "virtual-"  # named so, wherever its rows appear
     words = re.sub(r"[^a-z0-9]+", "-", (facts.model or "phone").lower()).strip("-")
-    stem = f"{kind}{words[:40] or 'phone'}"
+    stem = words[:50] or "phone"
     numbered = (f"{stem}-{number}" for number in range(2, len(taken) + 3))
     return next(name for name in (stem, *numbered) if name not in taken)
 

@@ -86,10 +86,10 @@ def test_an_option_given_once_stays_when_the_phone_is_registered_anew(desk: Desk
     assert desk.register(device, options={"max_wait_s": 7.0}).options["max_wait_s"] == 7.0
 
 
-def test_two_virtual_phones_of_a_model_are_told_apart_and_from_real_ones(desk: Desk) -> None:
-    other = DeviceFile(name="virtual-pixel-8", kind="cpu")
-    assert desk.register().name == "virtual-pixel-8"
-    assert desk.register(other).name == "virtual-pixel-8-2"
+def test_two_phones_of_a_model_are_told_apart(desk: Desk) -> None:
+    other = DeviceFile(name="pixel-8", kind="cpu")
+    assert desk.register().name == "pixel-8"
+    assert desk.register(other).name == "pixel-8-2"
 
 
 def test_an_option_no_phone_has_is_refused_by_name(desk: Desk) -> None:
