@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 
 from device_agents.types import Execution
 from models.cache import request_key
@@ -17,20 +18,29 @@ def platform_key(device: str, execution: Execution) -> str:
     Affinity is `a0,1`, or `afree` when left to the system; options are sorted JSON. Versions are
     facts of a row and not part of it.
     """
-    affinity = "free" if execution.affinity is None else affinity_text(execution.affinity)
-    return "/".join(
-        (
-            device,
-            execution.runtime.value,
-            execution.backend,
-            execution.mode.value,
-            execution.precision.value,
-            f"b{execution.batch}",
-            f"t{execution.threads}",
-            f"a{affinity}",
-            canonical_json(dict(execution.options)),
-        )
+    affinity = None if execution.affinity is None else affinity_text(execution.affinity)
+    return row_platform_key(
+        {
+            "device": device,
+            "runtime": execution.runtime.value,
+            "backend": execution.backend,
+            "mode": execution.mode.value,
+            "precision": execution.precision.value,
+            "batch": execution.batch,
+            "threads": execution.threads,
+            "affinity": affinity,
+            "options": canonical_json(dict(execution.options)),
+        }
     )
+
+
+def row_platform_key(row: Mapping[str, object]) -> str:
+    """The same name from a row of the table; what an imported row does not know is `?`."""
+    known = {name: "?" if value is None else str(value) for name, value in row.items()}
+    named = (known[name] for name in ("device", "runtime", "backend", "mode", "precision"))
+    affinity = "free" if row.get("affinity") is None else known["affinity"]
+    numbers = (f"b{known['batch']}", f"t{known.get('threads', '?')}", f"a{affinity}")
+    return "/".join((*named, *numbers, known["options"]))
 
 
 def affinity_text(affinity: tuple[int, ...]) -> str:

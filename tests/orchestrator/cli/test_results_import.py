@@ -1,0 +1,103 @@
+"""What others published, imported as a user does it."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from analysis.load import load_measurements
+from orchestrator.cli.main import run
+from orchestrator.store.results import ResultStore
+from orchestrator.workspace import Workspace
+
+DATA = Path(__file__).parents[2] / "data"
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch, capsys) -> Workspace:
+    assert run(["init", str(tmp_path / "w")]) == 0
+    capsys.readouterr()
+    monkeypatch.chdir(tmp_path / "w")
+    return Workspace.find()
+
+
+def _import(capsys, *arguments: str) -> list[dict[str, object]]:
+    assert run(["results", "import", *arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def _rows(workspace: Workspace) -> list[dict[str, object]]:
+    return load_measurements(workspace.results).collect().to_dicts()
+
+
+def test_each_release_becomes_a_sweep_with_its_provenance(workspace, capsys) -> None:
+    first, second = _import(capsys, "--from", "timm", str(DATA / "timm"))
+    assert str(first["sweep_id"]).startswith("import-timm-pt2.4.0-")
+    record = ResultStore(workspace.results).sweep_record(str(first["sweep_id"]))
+    assert record["origin"] == "imported"
+    assert record["licence"] == "Apache-2.0, huggingface/pytorch-image-models"
+    assert record["dropped"] == {"no throughput": 1}
+    assert len(record["files"]) == 2
+    assert record["state"] == "finished"
+    assert second["n_rows"] == 1
+
+
+def test_rows_are_imported_ones_without_samples_or_times_of_their_own(workspace, capsys) -> None:
+    _import(capsys, "--from", "timm", str(DATA / "timm"))
+    rows = [row for row in _rows(workspace) if row["status"] == "ok"]
+    assert {row["origin"] for row in rows} == {"imported"}
+    assert {row["samples_ns"] for row in rows} == {None}
+    assert {row["source"] for row in rows} == {"timm"}
+    assert all(row["licence"] and row["source_ref"] and row["derived"] for row in rows)
+    (ours,) = [row for row in rows if row["model"] == "resnet50" and row["tier"] == "gpu"]
+    assert ours["family"] == "standard_cnn"
+    assert ours["accuracy_top1"] == 76.13
+    assert ours["accuracy_source"].endswith("by equivalence")
+
+
+def test_the_same_files_twice_add_nothing_and_say_so(workspace, capsys) -> None:
+    before = _import(capsys, "--from", "timm", str(DATA / "timm"))
+    rows = _rows(workspace)
+    again = _import(capsys, "--from", "timm", str(DATA / "timm"))
+    assert [one["is_new"] for one in again] == [False, False]
+    assert [one["sweep_id"] for one in again] == [one["sweep_id"] for one in before]
+    assert _rows(workspace) == rows
+    assert run(["results", "import", "--from", "timm", str(DATA / "timm")]) == 0
+    assert "nothing new" in capsys.readouterr().out
+
+
+def test_an_import_that_was_cut_short_is_completed(workspace, capsys) -> None:
+    first, _ = _import(capsys, "--from", "timm", str(DATA / "timm"))
+    sweep_id = str(first["sweep_id"])
+    store = ResultStore(workspace.results)
+    shutil.rmtree(store.parts_folder(sweep_id))
+    journal = store.open_journal(sweep_id).path
+    journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:4]))
+    store.update_record(sweep_id, {"state": "interrupted"})
+    assert _import(capsys, "--from", "timm", str(DATA / "timm"))[0]["is_new"]
+    assert sum(row["sweep_id"] == sweep_id for row in _rows(workspace)) == 11
+    assert run(["results", "verify"]) == 0
+
+
+def test_what_is_dropped_is_listed_with_its_reason(workspace, capsys) -> None:
+    assert run(["results", "import", "--from", "timm", str(DATA / "timm")]) == 0
+    assert "dropped: 1 x no throughput" in capsys.readouterr().out
+    assert run(["report", "show", "dropped", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert row["model"] == "timm:stuck@224"
+    assert row["detail"] == "no throughput: '0'"
+    assert row["error_stage"] == "import"
+
+
+def test_an_import_is_no_sweep_that_could_go_on(workspace, capsys) -> None:
+    imported = _import(capsys, "--from", "timm", str(DATA / "timm"))
+    assert run(["sweep", "status"]) == 4
+    assert run(["sweep", "resume", str(imported[0]["sweep_id"])]) == 2
+    assert "was imported" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("folder", ["missing", "."])
+def test_a_folder_without_tables_is_refused(workspace, capsys, folder) -> None:
+    assert run(["results", "import", "--from", "timm", folder]) == 2
+    assert "->" in capsys.readouterr().err
