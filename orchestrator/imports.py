@@ -16,6 +16,7 @@ from orchestrator.store.results import IMPORTED, ResultStore
 from orchestrator.translate import Row, SweepFacts
 
 _CELL_KEY_DIGITS = 16
+_BY_EQUIVALENCE = ("macs", "flops", "flops_method", "flops_source")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +140,11 @@ def _with_card(row: Row, cards: Mapping[str, ModelCard]) -> Row:
     card = cards.get(str(row["model"]))
     if card is None:
         return row
+    size = row.get("input_size")
+    if size is not None and size != card.input_size:
+        # The declaration no longer fits what the source has under that name.
+        apart: Row = {"model": f"{row['source']}:{row['model']}@{size}"}
+        return row | apart | dict.fromkeys(_BY_EQUIVALENCE)
     facts: Row = {"family": card.family.value, "has_attention": card.has_attention}
     if row.get("input_size") is None:
         facts["input_size"] = card.input_size

@@ -26,6 +26,7 @@ class Source(StrEnum):
     """Whose tables can be read."""
 
     TIMM = "timm"
+    QAI_HUB = "qai-hub"
 
 
 def import_results(
@@ -54,8 +55,15 @@ def _read_timm(folder: Path) -> tuple[Release, ...]:
     return parse_timm(_read_files(inside if inside.is_dir() else folder, "*.csv"))
 
 
+def _read_qai_hub(folder: Path) -> tuple[Release, ...]:
+    from analysis.importers.qai_hub import FILES, parse_qai_hub
+
+    return parse_qai_hub(_read_files(folder, *(f"**/{name}" for name in FILES)))
+
+
 _READERS: Mapping[Source, Callable[[Path], tuple[Release, ...]]] = {
     Source.TIMM: _read_timm,
+    Source.QAI_HUB: _read_qai_hub,
 }
 
 

@@ -56,6 +56,19 @@ def test_rows_are_imported_ones_without_samples_or_times_of_their_own(workspace,
     assert ours["accuracy_source"].endswith("by equivalence")
 
 
+def test_a_vendors_jobs_are_imported_release_by_release(workspace, capsys) -> None:
+    old, new = _import(capsys, "--from", "qai-hub", str(DATA / "qai_hub"))
+    assert (old["release"], new["release"]) == ("v0.12.1", "v0.46.1")
+    assert new["aliases"] == {"QCS8275 (Proxy)": "SA7255P ADP"}
+    assert new["dropped"] == {"job not passed": 1, "mirror": 1, "unknown runtime": 1}
+    used = [row for row in _rows(workspace) if row["status"] == "ok"]
+    assert {row["tier"] for row in used} == {"edge"}
+    ours = [row for row in used if row["model"] == "resnet18"]
+    assert {row["flops"] for row in ours} == {3_628_000_000}
+    assert {row["input_size"] for row in ours} == {224}
+    assert "qai-hub:inception_v3" in {row["model"] for row in used}
+
+
 def test_the_same_files_twice_add_nothing_and_say_so(workspace, capsys) -> None:
     before = _import(capsys, "--from", "timm", str(DATA / "timm"))
     rows = _rows(workspace)

@@ -1,0 +1,311 @@
+"""AI Hub's published job results: `perf.yaml`, `info.yaml`, `numerics.yaml` of each model.
+
+Source: quic/ai-hub-models. A figure is one job on one device of the vendor's farm: a latency, and
+an estimated range of memory that depends on device and release more than on the model.
+"""
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from analysis.errors import AnalysisError
+from analysis.importers.equivalence import Equivalences, load_equivalences, named, unequal_notes
+from analysis.importers.qai_hub_layouts import Job, node, read_jobs
+from analysis.importers.release import (
+    Release,
+    Row,
+    drop,
+    file_reference,
+    is_sentinel,
+    read_number,
+    whole,
+)
+
+SOURCE = "qai-hub"
+LICENCE = "BSD-3-Clause, quic/ai-hub-models"
+FILES = ("perf.yaml", "info.yaml", "numerics.yaml", "_version.py")
+
+_RUNTIMES = {
+    "tflite": ("tflite", "tflite", {}),
+    "torchscript_onnx_tflite": ("tflite", "tflite", {}),
+    "onnx": ("onnx", "onnx_runtime", {}),
+    "torchscript_onnx": ("onnx", "onnx_runtime", {}),
+    "precompiled_qnn_onnx": ("onnx", "onnx_runtime", {"path": "precompiled_qnn"}),
+    "qnn": ("qnn", "qairt", {}),
+    "torchscript_onnx_qnn": ("qnn", "qairt", {}),
+    "qnn_dlc": ("qnn", "qairt", {"path": "dlc"}),
+    "qnn_context_binary": ("qnn", "qairt", {"path": "context_binary"}),
+}
+"""The source's word to runtime, the tool whose version is the runtime's, and options."""
+_FLOAT_ON = {"npu": "fp16", "gpu": "fp16", "cpu": "fp32"}
+"""`float` says how the model is stored; older releases say fp16 for the same jobs on an NPU."""
+_QUANTISED = re.compile(r"w8a\d+\w*")
+_UNITS = {"K": 1e3, "M": 1e6, "B": 1e9}
+_VERSION = re.compile(r"""__version__\s*=\s*["']([\w.]+)["']""")
+_RELEASE_FOLDER = re.compile(r"v?\d+(\.\d+)+")
+_PROXY = "(Proxy)"
+_DERIVED = (
+    "latency_p50_ns: the vendor's one figure of a job",
+    "peak_memory_bytes: upper end of the vendor's estimated range",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Model:
+    """One model folder of one release."""
+
+    name: str
+    reference: str
+    jobs: tuple[Job, ...]
+    facts: Row
+
+
+def parse_qai_hub(files: Mapping[str, bytes]) -> tuple[Release, ...]:
+    """Reads AI Hub's files, relative path to content; oldest release first.
+
+    A release is a folder `v1.2.3`, or the checkout whose `_version.py` is among the files.
+
+    Raises:
+        AnalysisError: no `perf.yaml`, or one that is no YAML.
+    """
+    equivalences = load_equivalences(SOURCE)
+    releases: dict[str, list[_Model]] = defaultdict(list)
+    for path in sorted(files):
+        if PurePosixPath(path).name == "perf.yaml":
+            releases[_release_of(path, files)].append(_read_model(path, files))
+    if not releases:
+        raise AnalysisError(
+            "no perf.yaml of AI Hub", "name a checkout of ai-hub-models, or a folder of models"
+        )
+    return tuple(
+        _make_release(version, models, equivalences)
+        for version, models in sorted(releases.items(), key=lambda item: _order(item[0]))
+    )
+
+
+def _release_of(path: str, files: Mapping[str, bytes]) -> str:
+    for part in PurePosixPath(path).parts:
+        if _RELEASE_FOLDER.fullmatch(part):
+            return part
+    for name, content in files.items():
+        if PurePosixPath(name).name == "_version.py" and (
+            match := _VERSION.search(content.decode(errors="replace"))
+        ):
+            return f"v{match[1]}"
+    return "unknown"
+
+
+def _order(version: str) -> tuple[tuple[int, ...], str]:
+    return tuple(int(digits) for digits in re.findall(r"\d+", version)), version
+
+
+def _read_model(path: str, files: Mapping[str, bytes]) -> _Model:
+    folder = PurePosixPath(path).parent
+    beside = {
+        name: node(_yaml(str(folder / name), files.get(str(folder / name), b"")))
+        for name in ("info.yaml", "numerics.yaml")
+    }
+    return _Model(
+        name=folder.name,
+        reference=file_reference(path, files[path]),
+        jobs=tuple(read_jobs(_yaml(path, files[path]))),
+        facts=_info_facts(beside["info.yaml"]) | _accuracy(beside["numerics.yaml"]),
+    )
+
+
+def _yaml(path: str, content: bytes) -> object:
+    import yaml
+
+    try:
+        # The loader in C is ten times as fast; not every wheel has it.
+        return yaml.load(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise AnalysisError(f"{path} is not YAML: {error}", "fetch it again") from error
+
+
+def _info_facts(info: Mapping[str, object]) -> Row:
+    details = node(info.get("technical_details"))
+    sizes = re.fullmatch(r"(\d{1,6})x(\d{1,6})", str(details.get("Input resolution")))
+    count = re.fullmatch(r"([\d.]+)([KMB])", str(details.get("Number of parameters")))
+    square = sizes is not None and sizes[1] == sizes[2]
+    parameters = None if count is None else whole(read_number(count[1]), _UNITS[count[2]])
+    return {
+        "input_size": int(sizes[1]) if sizes is not None and square else None,
+        "parameters": parameters,
+    }
+
+
+def _accuracy(numerics: Mapping[str, object]) -> Row:
+    """Top-1 of the float model, as tested by the vendor on part of ImageNet."""
+    metrics = numerics.get("metrics")
+    for entry in metrics if isinstance(metrics, list) else []:
+        metric = node(entry)
+        top1 = read_number(metric.get("partial_torch_metric"))
+        if "imagenet" in str(metric.get("dataset_name")) and top1 is not None:
+            n = metric.get("num_partial_samples")
+            source = f"AI Hub numerics.yaml: float model on {n} images of ImageNet"
+            return {"accuracy_top1": top1, "accuracy_source": source}
+    return {}
+
+
+def _make_release(version: str, models: list[_Model], equivalences: Equivalences) -> Release:
+    aliases = _aliases(models)
+    rows = [row for model in models for row in _model_rows(model, aliases, equivalences)]
+    return Release(
+        source=SOURCE,
+        version=version,
+        licence=LICENCE,
+        rows=tuple(rows),
+        aliases=tuple(sorted(aliases.items())),
+        notes=_notes(models, aliases, equivalences),
+    )
+
+
+def _aliases(models: list[_Model]) -> dict[str, str]:
+    """Device names under which jobs of another device stand again, to that device.
+
+    Of two names the one that is no proxy is kept, else the first in the alphabet.
+    """
+    devices: dict[str, set[str]] = defaultdict(set)
+    for model in models:
+        for job in model.jobs:
+            if job.job_id:
+                devices[job.job_id].add(job.device)
+    aliases: dict[str, str] = {}
+    for names in devices.values():
+        kept, *others = sorted(names, key=lambda name: (_PROXY in name, name))
+        aliases |= dict.fromkeys(others, kept)
+    return aliases
+
+
+def _model_rows(
+    model: _Model, aliases: Mapping[str, str], equivalences: Equivalences
+) -> Iterator[Row]:
+    measured = {(job.device, *_where(job)): job.job_id for job in model.jobs}
+    for job in model.jobs:
+        kept = aliases.get(job.device)
+        if kept is None:
+            yield _row(model, job, job.device, equivalences)
+            continue
+        there = measured.get((kept, *_where(job)))
+        if there is None:
+            yield _row(model, job, kept, equivalences)
+            continue
+        row = _row(model, job, job.device, equivalences)
+        is_mirror = there == job.job_id
+        yield drop(row, "mirror", f"job {job.job_id} of {kept} again") if is_mirror else row
+
+
+def _where(job: Job) -> tuple[str, str, str]:
+    return job.component, job.precision, job.path
+
+
+def _row(model: _Model, job: Job, device: str, equivalences: Equivalences) -> Row:
+    row = model.facts | _job_facts(job, device) | {"source_ref": model.reference}
+    if device != job.device:
+        row["derived"] = [*_DERIVED, f"device: published as {job.device}, an alias"]
+    if job.n_components > 1:
+        row["model"] = f"{SOURCE}:{model.name}/{job.component}"
+    else:
+        row = named(row, model.name, equivalences)
+    return _checked(row, job)
+
+
+def _checked(row: Row, job: Job) -> Row:
+    """The row with its latency, or dropped with the reason it has none."""
+    if not job.has_passed:
+        return drop(row, "job not passed", job.job_id)
+    if job.latency is None:
+        return drop(row, "no latency", job.job_id)
+    if job.latency <= 0 or is_sentinel(job.latency) or is_sentinel(job.latency * 1000):
+        return drop(row, "sentinel", f"latency {job.latency:g} in job {job.job_id}")
+    if row["runtime"] is None:
+        return drop(row, "unknown runtime", job.path)
+    if row["precision"] is None:
+        return drop(
+            row, "unknown precision", f"{job.precision} on {job.unit or 'what is not said'}"
+        )
+    return row | {"status": "ok", "latency_p50_ns": job.latency * job.latency_unit_ns}
+
+
+def _job_facts(job: Job, device: str) -> Row:
+    runtime, tool, options = _RUNTIMES.get(job.path, (None, "", {}))
+    unit = job.unit.lower() or "unknown"
+    precision = _precision(job.precision, unit)
+    if precision == "int8" and job.precision not in {"int8", "w8a8"}:
+        options = options | {"quantisation": job.precision}
+    memory = whole(job.memory_max_bytes)
+    return {
+        "source": SOURCE,
+        "licence": LICENCE,
+        "derived": list(_DERIVED),
+        "device": f"{SOURCE}-{re.sub(r'[^a-z0-9]+', '-', device.lower()).strip('-')}",
+        "device_model": device,
+        "tier": "edge",
+        "os": job.os,
+        "runtime": runtime,
+        "backend": unit,
+        "mode": "eager",
+        "precision": precision,
+        "batch": 1,
+        "options": _compact(options),
+        "runtime_version": job.tools.get(tool),
+        "runtime_settings": _compact(
+            {"job_id": job.job_id, "layers": dict(job.layers), "tools": dict(job.tools)}
+            | ({} if job.timestamp is None else {"timestamp": job.timestamp})
+        ),
+        "sample_kind": "vendor",
+        "memory_metric": "vendor_estimate" if memory else None,
+        "peak_memory_bytes": memory or None,
+    }
+
+
+def _compact(value: Mapping[str, object]) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def _precision(word: str, unit: str) -> str | None:
+    if word == "float":
+        return _FLOAT_ON.get(unit)
+    if word in {"fp16", "fp32", "int8"}:
+        return word
+    return "int8" if _QUANTISED.fullmatch(word) else None
+
+
+def _notes(
+    models: list[_Model], aliases: Mapping[str, str], equivalences: Equivalences
+) -> tuple[str, ...]:
+    jobs = [job for model in models for job in model.jobs]
+    proxies = sorted({job.device for job in jobs if _PROXY in job.device} - set(aliases))
+    elsewhere = sum(job.unit in {"CPU", "GPU"} for job in jobs)
+    partly = sum(job.unit == "NPU" and bool(set(job.layers) - {"npu"}) for job in jobs)
+    no_memory = sum(not job.memory_max_bytes for job in jobs)
+    several = sorted({model.name for model in models for job in model.jobs if job.n_components > 1})
+    notes = [
+        "Latency is one figure of one job on the vendor's farm; memory is the upper end of an "
+        "estimated range and is never compared with a resident size.",
+        "Float models are taken as fp16 on NPU and GPU, fp32 on CPU.",
+    ]
+    if proxies:
+        notes.append(f"Proxies run on related silicon, not on what they name: {_list(proxies)}.")
+    if elsewhere:
+        notes.append(
+            f"{elsewhere} of {len(jobs)} jobs ran on CPU or GPU (primary_compute_unit): platforms "
+            "of their own."
+        )
+    if partly:
+        notes.append(
+            f"{partly} of {len(jobs)} jobs on the NPU ran some layers elsewhere (runtime_settings)."
+        )
+    if no_memory:
+        notes.append(f"{no_memory} of {len(jobs)} memory estimates are 0: unknown.")
+    if several:
+        notes.append(f"Several components, each a row of its own: {_list(several)}.")
+    return (*notes, *unequal_notes({model.name for model in models}, equivalences))
+
+
+def _list(names: list[str]) -> str:
+    return ", ".join(names)
