@@ -9,6 +9,7 @@ from pathlib import Path
 
 from analysis.columns import SCHEMA, SCHEMA_VERSION
 from analysis.importers.release import Release, drop_reason
+from models.cards import find_card
 from models.types import ModelCard
 from orchestrator.keys import canonical_json, row_platform_key
 from orchestrator.provenance import new_sweep_id, sweep_facts, sweep_provenance
@@ -44,7 +45,11 @@ def import_release(
 
     Raises:
         StoreError: the disk is full; run the import again.
+        CardError: a mapping declares a model equal to a card that does not exist.
     """
+    for name in {str(row["model"]) for row in release.rows}:
+        if not name.startswith(f"{release.source}:"):
+            find_card(cards, name)
     rows = [_with_card(row, cards) for row in release.rows]
     dropped = Counter(reason for row in rows if (reason := drop_reason(row)) is not None)
     content = hashlib.sha256(canonical_json([rows, release.aliases]).encode()).hexdigest()

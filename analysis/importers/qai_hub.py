@@ -8,25 +8,20 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import PurePosixPath
 
-from analysis.errors import AnalysisError
 from analysis.importers.equivalence import Equivalences, load_equivalences, named, unequal_notes
-from analysis.importers.qai_hub_layouts import Job, node, read_jobs
+from analysis.importers.qai_hub_files import HubModel, read_models
+from analysis.importers.qai_hub_layouts import Job
 from analysis.importers.release import (
     Release,
     Row,
     drop,
-    file_reference,
     is_sentinel,
-    read_number,
     whole,
 )
 
 SOURCE = "qai-hub"
 LICENCE = "BSD-3-Clause, quic/ai-hub-models"
-FILES = ("perf.yaml", "info.yaml", "numerics.yaml", "_version.py")
 
 _RUNTIMES = {
     "tflite": ("tflite", "tflite", {}),
@@ -43,24 +38,11 @@ _RUNTIMES = {
 _FLOAT_ON = {"npu": "fp16", "gpu": "fp16", "cpu": "fp32"}
 """`float` says how the model is stored; older releases say fp16 for the same jobs on an NPU."""
 _QUANTISED = re.compile(r"w8a\d+\w*")
-_UNITS = {"K": 1e3, "M": 1e6, "B": 1e9}
-_VERSION = re.compile(r"""__version__\s*=\s*["']([\w.]+)["']""")
-_RELEASE_FOLDER = re.compile(r"v?\d+(\.\d+)+")
 _PROXY = "(Proxy)"
 _DERIVED = (
     "latency_p50_ns: the vendor's one figure of a job",
     "peak_memory_bytes: upper end of the vendor's estimated range",
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Model:
-    """One model folder of one release."""
-
-    name: str
-    reference: str
-    jobs: tuple[Job, ...]
-    facts: Row
 
 
 def parse_qai_hub(files: Mapping[str, bytes]) -> tuple[Release, ...]:
@@ -72,86 +54,12 @@ def parse_qai_hub(files: Mapping[str, bytes]) -> tuple[Release, ...]:
         AnalysisError: no `perf.yaml`, or one that is no YAML.
     """
     equivalences = load_equivalences(SOURCE)
-    releases: dict[str, list[_Model]] = defaultdict(list)
-    for path in sorted(files):
-        if PurePosixPath(path).name == "perf.yaml":
-            releases[_release_of(path, files)].append(_read_model(path, files))
-    if not releases:
-        raise AnalysisError(
-            "no perf.yaml of AI Hub", "name a checkout of ai-hub-models, or a folder of models"
-        )
     return tuple(
-        _make_release(version, models, equivalences)
-        for version, models in sorted(releases.items(), key=lambda item: _order(item[0]))
+        _make_release(version, models, equivalences) for version, models in read_models(files)
     )
 
 
-def _release_of(path: str, files: Mapping[str, bytes]) -> str:
-    for part in PurePosixPath(path).parts:
-        if _RELEASE_FOLDER.fullmatch(part):
-            return part
-    for name, content in files.items():
-        if PurePosixPath(name).name == "_version.py" and (
-            match := _VERSION.search(content.decode(errors="replace"))
-        ):
-            return f"v{match[1]}"
-    return "unknown"
-
-
-def _order(version: str) -> tuple[tuple[int, ...], str]:
-    return tuple(int(digits) for digits in re.findall(r"\d+", version)), version
-
-
-def _read_model(path: str, files: Mapping[str, bytes]) -> _Model:
-    folder = PurePosixPath(path).parent
-    beside = {
-        name: node(_yaml(str(folder / name), files.get(str(folder / name), b"")))
-        for name in ("info.yaml", "numerics.yaml")
-    }
-    return _Model(
-        name=folder.name,
-        reference=file_reference(path, files[path]),
-        jobs=tuple(read_jobs(_yaml(path, files[path]))),
-        facts=_info_facts(beside["info.yaml"]) | _accuracy(beside["numerics.yaml"]),
-    )
-
-
-def _yaml(path: str, content: bytes) -> object:
-    import yaml
-
-    try:
-        # The loader in C is ten times as fast; not every wheel has it.
-        return yaml.load(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise AnalysisError(f"{path} is not YAML: {error}", "fetch it again") from error
-
-
-def _info_facts(info: Mapping[str, object]) -> Row:
-    details = node(info.get("technical_details"))
-    sizes = re.fullmatch(r"(\d{1,6})x(\d{1,6})", str(details.get("Input resolution")))
-    count = re.fullmatch(r"([\d.]+)([KMB])", str(details.get("Number of parameters")))
-    square = sizes is not None and sizes[1] == sizes[2]
-    parameters = None if count is None else whole(read_number(count[1]), _UNITS[count[2]])
-    return {
-        "input_size": int(sizes[1]) if sizes is not None and square else None,
-        "parameters": parameters,
-    }
-
-
-def _accuracy(numerics: Mapping[str, object]) -> Row:
-    """Top-1 of the float model, as tested by the vendor on part of ImageNet."""
-    metrics = numerics.get("metrics")
-    for entry in metrics if isinstance(metrics, list) else []:
-        metric = node(entry)
-        top1 = read_number(metric.get("partial_torch_metric"))
-        if "imagenet" in str(metric.get("dataset_name")) and top1 is not None:
-            n = metric.get("num_partial_samples")
-            source = f"AI Hub numerics.yaml: float model on {n} images of ImageNet"
-            return {"accuracy_top1": top1, "accuracy_source": source}
-    return {}
-
-
-def _make_release(version: str, models: list[_Model], equivalences: Equivalences) -> Release:
+def _make_release(version: str, models: list[HubModel], equivalences: Equivalences) -> Release:
     aliases = _aliases(models)
     rows = [row for model in models for row in _model_rows(model, aliases, equivalences)]
     return Release(
@@ -164,7 +72,7 @@ def _make_release(version: str, models: list[_Model], equivalences: Equivalences
     )
 
 
-def _aliases(models: list[_Model]) -> dict[str, str]:
+def _aliases(models: list[HubModel]) -> dict[str, str]:
     """Device names under which jobs of another device stand again, to that device.
 
     Of two names the one that is no proxy is kept, else the first in the alphabet.
@@ -182,7 +90,7 @@ def _aliases(models: list[_Model]) -> dict[str, str]:
 
 
 def _model_rows(
-    model: _Model, aliases: Mapping[str, str], equivalences: Equivalences
+    model: HubModel, aliases: Mapping[str, str], equivalences: Equivalences
 ) -> Iterator[Row]:
     measured = {(job.device, *_where(job)): job.job_id for job in model.jobs}
     for job in model.jobs:
@@ -203,7 +111,7 @@ def _where(job: Job) -> tuple[str, str, str]:
     return job.component, job.precision, job.path
 
 
-def _row(model: _Model, job: Job, device: str, equivalences: Equivalences) -> Row:
+def _row(model: HubModel, job: Job, device: str, equivalences: Equivalences) -> Row:
     row = model.facts | _job_facts(job, device) | {"source_ref": model.reference}
     if device != job.device:
         row["derived"] = [*_DERIVED, f"device: published as {job.device}, an alias"]
@@ -276,7 +184,7 @@ def _precision(word: str, unit: str) -> str | None:
 
 
 def _notes(
-    models: list[_Model], aliases: Mapping[str, str], equivalences: Equivalences
+    models: list[HubModel], aliases: Mapping[str, str], equivalences: Equivalences
 ) -> tuple[str, ...]:
     jobs = [job for model in models for job in model.jobs]
     proxies = sorted({job.device for job in jobs if _PROXY in job.device} - set(aliases))

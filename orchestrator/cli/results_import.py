@@ -27,17 +27,23 @@ class Source(StrEnum):
 
     TIMM = "timm"
     QAI_HUB = "qai-hub"
+    CSV = "csv"
 
 
 def import_results(
-    path: Annotated[Path, typer.Argument(help="A checkout of the source, or the folder in it.")],
+    path: Annotated[
+        Path, typer.Argument(help="A checkout of the source, the folder in it, or a CSV file.")
+    ],
     *,
     source: Annotated[Source, typer.Option("--from", help="Who published it.")],
+    mapping: Annotated[
+        Path | None, typer.Option("--map", help="For csv: which column is what (TOML).")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Store measurements that others published; the same content is stored once."""
     workspace = current().workspace
-    releases = _READERS[source](path)
+    releases = _read(source, path, mapping)
     store, cards = ResultStore(workspace.results), load_cards(workspace.cards)
     with host_turn("results import"):
         done = [import_release(store, release, cards, workspace.root) for release in releases]
@@ -48,6 +54,19 @@ def import_results(
         print("\n".join(_lines(one)))
 
 
+def _read(source: Source, path: Path, mapping: Path | None) -> tuple[Release, ...]:
+    if (source is Source.CSV) != (mapping is not None):
+        raise UsageError(
+            "--map belongs to --from csv, and --from csv needs it",
+            "give --from csv FILE --map mapping.toml",
+        )
+    if mapping is None:
+        return _READERS[source](path)
+    from analysis.importers.csv_map import parse_csv
+
+    return parse_csv(path.name, read_table(path), read_table(mapping))
+
+
 def _read_timm(folder: Path) -> tuple[Release, ...]:
     from analysis.importers.timm import parse_timm
 
@@ -56,9 +75,12 @@ def _read_timm(folder: Path) -> tuple[Release, ...]:
 
 
 def _read_qai_hub(folder: Path) -> tuple[Release, ...]:
-    from analysis.importers.qai_hub import FILES, parse_qai_hub
+    from analysis.importers.qai_hub import parse_qai_hub
+    from analysis.importers.qai_hub_files import FILES
 
-    return parse_qai_hub(_read_files(folder, *(f"**/{name}" for name in FILES)))
+    files = _read_files(folder, *(f"**/{name}" for name in FILES))
+    # A folder of one release is named after it.
+    return parse_qai_hub({f"{folder.resolve().name}/{name}": files[name] for name in files})
 
 
 _READERS: Mapping[Source, Callable[[Path], tuple[Release, ...]]] = {

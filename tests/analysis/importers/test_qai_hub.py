@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.errors import AnalysisError
-from analysis.importers.qai_hub import FILES, parse_qai_hub
+from analysis.importers.qai_hub import parse_qai_hub
+from analysis.importers.qai_hub_files import FILES
 from analysis.importers.qai_hub_layouts import read_jobs
 from analysis.importers.release import Release, Row, drop_reason
 

@@ -69,6 +69,12 @@ def test_a_vendors_jobs_are_imported_release_by_release(workspace, capsys) -> No
     assert "qai-hub:inception_v3" in {row["model"] for row in used}
 
 
+def test_the_folder_of_one_release_is_that_release(workspace, capsys) -> None:
+    _import(capsys, "--from", "qai-hub", str(DATA / "qai_hub"))
+    (again,) = _import(capsys, "--from", "qai-hub", str(DATA / "qai_hub" / "v0.46.1"))
+    assert (again["release"], again["is_new"]) == ("v0.46.1", False)
+
+
 def test_the_same_files_twice_add_nothing_and_say_so(workspace, capsys) -> None:
     before = _import(capsys, "--from", "timm", str(DATA / "timm"))
     rows = _rows(workspace)
@@ -114,3 +120,42 @@ def test_an_import_is_no_sweep_that_could_go_on(workspace, capsys) -> None:
 def test_a_folder_without_tables_is_refused(workspace, capsys, folder) -> None:
     assert run(["results", "import", "--from", "timm", folder]) == 2
     assert "->" in capsys.readouterr().err
+
+
+MAPPING = """
+[source]
+name = "lab"
+licence = "ours"
+sample_kind = "tool_summary"
+[columns]
+model = "net"
+device = "phone"
+latency = "ms"
+[units]
+latency = "ms"
+[constants]
+tier = "edge"
+runtime = "tflite"
+precision = "fp32"
+batch = 1
+[models]
+r18 = "resnet18"
+"""
+
+
+def test_any_csv_is_imported_through_a_mapping(workspace, capsys) -> None:
+    Path("mapping.toml").write_text(MAPPING)
+    Path("lab.csv").write_text("net,phone,ms\nr18,Pixel 7,10\nr18,Pixel 7,12\nmine,Pixel 7,1\n")
+    (done,) = _import(capsys, "--from", "csv", "lab.csv", "--map", "mapping.toml")
+    assert str(done["sweep_id"]).startswith("import-lab-1-")
+    rows = {(row["model"], row["repeat"]): row["latency_p50_ns"] for row in _rows(workspace)}
+    assert rows == {("resnet18", 0): 10e6, ("resnet18", 1): 12e6, ("lab:mine", 0): 1e6}
+    assert run(["results", "import", "--from", "csv", "lab.csv"]) == 2
+    assert run(["results", "import", "--from", "timm", ".", "--map", "mapping.toml"]) == 2
+
+
+def test_a_mapping_to_a_card_that_does_not_exist_is_refused(workspace, capsys) -> None:
+    Path("mapping.toml").write_text(MAPPING.replace("resnet18", "resnet81"))
+    Path("lab.csv").write_text("net,phone,ms\nr18,Pixel 7,10\n")
+    assert run(["results", "import", "--from", "csv", "lab.csv", "--map", "mapping.toml"]) == 2
+    assert "did you mean 'resnet18'" in capsys.readouterr().err
