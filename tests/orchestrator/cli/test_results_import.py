@@ -159,3 +159,16 @@ def test_a_mapping_to_a_card_that_does_not_exist_is_refused(workspace, capsys) -
     Path("lab.csv").write_text("net,phone,ms\nr18,Pixel 7,10\n")
     assert run(["results", "import", "--from", "csv", "lab.csv", "--map", "mapping.toml"]) == 2
     assert "did you mean 'resnet18'" in capsys.readouterr().err
+
+
+def test_an_audit_speaks_of_chosen_sweeps_or_all(workspace, capsys) -> None:
+    first, second = _import(capsys, "--from", "timm", str(DATA / "timm"))
+    assert run(["results", "audit", "--json"]) == 0
+    everything = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["what"] for row in everything] == ["tied latency"] + ["too few models"] * 3
+    assert run(["results", "audit", str(second["sweep_id"]), "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["rows"]) == 1
+    assert run(["results", "audit", str(first["sweep_id"])]) == 0
+    assert "too few models" in capsys.readouterr().out
+    assert run(["results", "audit", "nothing"]) == 2
+    assert run(["report", "show", "audit", "--format", "csv"]) == 0
