@@ -50,8 +50,9 @@ def import_results(
     if as_json:
         print(json.dumps([_as_json(one) for one in done], indent=2, ensure_ascii=False))
         return
-    for one in done:
-        print("\n".join(_lines(one)))
+    for line in (line for one in done for line in _lines(one)):
+        # A name from a published file must not drive the terminal.
+        print("".join(letter if letter.isprintable() else "?" for letter in line))
 
 
 def _read(source: Source, path: Path, mapping: Path | None) -> tuple[Release, ...]:

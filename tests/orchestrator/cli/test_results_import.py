@@ -172,3 +172,23 @@ def test_an_audit_speaks_of_chosen_sweeps_or_all(workspace, capsys) -> None:
     assert "too few models" in capsys.readouterr().out
     assert run(["results", "audit", "nothing"]) == 2
     assert run(["report", "show", "audit", "--format", "csv"]) == 0
+
+
+def test_names_from_a_hostile_file_neither_drive_the_terminal_nor_break_the_store(
+    workspace, capsys
+) -> None:
+    folder = workspace.root / "hub" / "v1.0" / "m"
+    folder.mkdir(parents=True)
+    job = {"job_id": "j", "job_status": "Passed", "inference_time_milliseconds": 1,
+           "primary_compute_unit": "NPU"}  # fmt: skip
+    metrics = {"\x1b[2J (Proxy)": {"tflite": job}, "a/b": {"tflite": job}}
+    parts = {"float": {"components": {"C": {"performance_metrics": metrics}}}}
+    # JSON is YAML.
+    (folder / "perf.yaml").write_text(json.dumps({"precisions": parts}))
+    assert run(["results", "import", "--from", "qai-hub", "hub"]) == 0
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert "alias: ?[2J (Proxy) is a" in shown
+    (kept, mirror) = sorted(_rows(workspace), key=lambda row: str(row["status"]), reverse=True)
+    assert kept["platform_key"].startswith("qai-hub-a-b/tflite/npu/")
+    assert mirror["status"] == "failed"
