@@ -4,6 +4,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+from analysis.importers.release import SENTINELS
 from analysis.ranking import Floats
 
 Mask = npt.NDArray[np.bool_]
@@ -37,7 +38,6 @@ _MIN_SLOPE = 9
 """Models from which on a slope is fitted."""
 _MAX_FITTED = 100
 """Points a line is fitted through; the fit takes their square in time and gains nothing more."""
-_SENTINELS = (-1.0, 0.0, 2.0**31 - 1, 2.0**32 - 1, 2.0**63 - 1, 2.0**64 - 1)
 
 
 def duplicate_pairs(logs: Floats) -> list[tuple[int, int, int, float, float]]:
@@ -135,7 +135,7 @@ def sentinels(values: Floats, units: tuple[float, ...]) -> Mask:
         values: any shape, not logarithms.
         units: what one of each unit is in the unit of `values`.
     """
-    marks = np.array([mark * unit for mark in _SENTINELS for unit in units])
+    marks = np.array([mark * unit for mark in SENTINELS for unit in units])
     near = np.isclose(values[..., None], marks, rtol=1e-9, atol=0.0)
     found: Mask = near.any(axis=-1)
     return found

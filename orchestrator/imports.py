@@ -11,12 +11,11 @@ from analysis.columns import SCHEMA, SCHEMA_VERSION
 from analysis.importers.release import Release, drop_reason
 from models.cards import find_card
 from models.types import ModelCard
-from orchestrator.keys import canonical_json, row_platform_key
+from orchestrator.keys import CELL_KEY_DIGITS, canonical_json, row_platform_key
 from orchestrator.provenance import new_sweep_id, sweep_facts, sweep_provenance
 from orchestrator.store.results import IMPORTED, ResultStore
 from orchestrator.translate import Row, SweepFacts
 
-_CELL_KEY_DIGITS = 16
 _BY_EQUIVALENCE = ("macs", "flops", "flops_method", "flops_source")
 
 
@@ -117,7 +116,7 @@ def _keyed(rows: Iterable[Row], facts: SweepFacts) -> Iterable[Row]:
     for row in rows:
         platform = row_platform_key(row)
         text = canonical_json([row["model"], row.get("input_size"), platform])
-        cell = hashlib.sha256(text.encode()).hexdigest()[:_CELL_KEY_DIGITS]
+        cell = hashlib.sha256(text.encode()).hexdigest()[:CELL_KEY_DIGITS]
         yield (
             dict.fromkeys(SCHEMA)
             | row

@@ -8,7 +8,7 @@ from device_agents.types import Execution
 from models.cache import request_key
 from models.types import ExportRequest
 
-_CELL_KEY_DIGITS = 16
+CELL_KEY_DIGITS = 16
 """64 bits: a million cells collide with a chance of 3e-8."""
 
 
@@ -61,4 +61,4 @@ def cell_key(request: ExportRequest, platform: str) -> str:
     runtimes are facts of the row.
     """
     text = canonical_json([request_key(request), platform])
-    return hashlib.sha256(text.encode()).hexdigest()[:_CELL_KEY_DIGITS]
+    return hashlib.sha256(text.encode()).hexdigest()[:CELL_KEY_DIGITS]
