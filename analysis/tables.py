@@ -75,6 +75,7 @@ TABLES: Mapping[str, str] = MappingProxyType(
         "frameworks": "analysis.table_functions.transfer:frameworks_table",
         "quality": "analysis.table_functions.quality:quality_table",
         "dropped": "analysis.table_functions.quality:dropped_table",
+        "audit": "analysis.table_functions.audit:audit_table",
     }
 )
 
