@@ -49,11 +49,17 @@ class Measure:
 
     Attributes:
         rest: what stays when latencies are permuted; ones for latency alone.
+        latency: ones where the measure has none.
+        given: (n_models,) or `None`; what its ranks explain is taken out of this measure's ranks,
+            so that correlations are partial.
+        has_latency: without it there is nothing to permute, hence no null.
     """
 
     name: str
     rest: Floats
     latency: Floats
+    given: Floats | None = None
+    has_latency: bool = True
 
     @property
     def values(self) -> Floats:

@@ -1,19 +1,15 @@
 """Does a ranking carry over? Between platforms, between tiers, between runtimes."""
 
 import itertools
-from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 
 import polars as pl
 
-from analysis.bootstrap import adjust_p
-from analysis.columns import TIERS
-from analysis.comparable import EQUAL_INSIDE_PLATFORM
 from analysis.errors import NoDataError
-from analysis.pair_means import mean_figures
-from analysis.pairs import Pair, draws_for, pair_figures
-from analysis.panel import Measure, Panel, incomplete_notes, make_panel, measures
+from analysis.pair_groups import PairGroup, Row, group_rows, pair_rows, runtime_groups, tier_groups
+from analysis.pairs import Pair, draws_for
+from analysis.panel import Panel, incomplete_notes, make_panel, measures
+from analysis.sample_size import few_models_note
 from analysis.scope import count_of, matches
 from analysis.tables import Selection, Table
 
@@ -45,9 +41,6 @@ _SCHEMA = {
     "reason": pl.String,
 }
 
-Row = dict[str, object]
-GroupOf = Callable[[dict[str, object], dict[str, object]], tuple[str, str]]
-
 _MEANING = (
     "rho: Spearman's, ranks taken inside the pair over common models; it is symmetric, so a pair "
     "is listed once.",
@@ -66,13 +59,13 @@ def transfer_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     """Rank transfer from tier to tier and for every pair of platforms, latency and FRM."""
     panel = make_panel(frame, selection)
     pairs = select_pairs(panel, selection)
-    tiers = _between_devices(panel, pairs)
+    tiers = tier_groups(panel, pairs)
     note = (
         "Tier to tier: platforms of unlike devices at equal batch; mean inside a pair of device "
         "models (a cluster) first, then over clusters; std_over_pairs is their spread and no "
         "uncertainty."
     )
-    rows = _mean_rows(panel, tiers, "tier", _tiers_of, selection.seed)
+    rows = _mean_rows(panel, tiers, selection.seed)
     if not tiers:
         note = "Tier to tier: undefined, no two devices were measured at equal batch."
     return _finish("Rank transfer", panel, rows, pairs, (note, selection))
@@ -94,7 +87,7 @@ def frameworks_table(frame: pl.LazyFrame, selection: Selection) -> Table:
             "no device was measured with two runtimes at equal threads, batch and precision",
             "add a runtime to the sweep",
         )
-    rows = _mean_rows(panel, pairs, "runtimes", _runtimes_of, selection.seed)
+    rows = _mean_rows(panel, runtime_groups(panel, pairs), selection.seed)
     note = "Runtimes: mean inside a device model (a cluster) first, then over device models."
     return _finish("Framework invariance", panel, rows, pairs, (note, selection))
 
@@ -132,47 +125,8 @@ def _chosen(panel: Panel, pattern: str | None, tier: str | None) -> list[int]:
     return panel.platforms.with_row_index("at").filter(fits)["at"].to_list()
 
 
-def _between_devices(panel: Panel, pairs: Sequence[Pair]) -> list[Pair]:
-    device, batch = panel.platforms["device"].to_list(), panel.platforms["batch"].to_list()
-    return [(i, j) for i, j in pairs if device[i] != device[j] and batch[i] == batch[j]]
-
-
-def _mean_rows(
-    panel: Panel, pairs: Sequence[Pair], level: str, group_of: GroupOf, seed: int
-) -> list[Row]:
-    facts = panel.platforms.to_dicts()
-    groups: dict[tuple[str, str], list[Pair]] = defaultdict(list)
-    for i, j in pairs:
-        groups[group_of(facts[i], facts[j])].append((i, j))
-    rows = []
-    for (source, target), members in sorted(groups.items()):
-        clusters = [_cluster(facts[i], facts[j]) for i, j in members]
-        for measure in measures(panel):
-            figures = mean_figures(measure, members, clusters, seed)
-            rows.append(
-                {"level": level, "measure": measure.name, "source": source, "target": target}
-                | asdict(figures)
-            )
-    return rows
-
-
-def _tiers_of(source: dict[str, object], target: dict[str, object]) -> tuple[str, str]:
-    """Tiers in their own order, since rho has no direction."""
-    first, second = sorted((str(source["tier"]), str(target["tier"])), key=_tier_order)
-    return first, second
-
-
-def _tier_order(tier: str) -> int:
-    return TIERS.index(tier) if tier in TIERS else len(TIERS)
-
-
-def _runtimes_of(source: dict[str, object], target: dict[str, object]) -> tuple[str, str]:
-    first, second = sorted((str(source["runtime"]), str(target["runtime"])))
-    return first, second
-
-
-def _cluster(source: dict[str, object], target: dict[str, object]) -> str:
-    return " + ".join(sorted((str(source["device_model"]), str(target["device_model"]))))
+def _mean_rows(panel: Panel, groups: Sequence[PairGroup], seed: int) -> list[Row]:
+    return [row for group in groups for row in group_rows(group, measures(panel), seed)]
 
 
 def _finish(
@@ -187,7 +141,7 @@ def _finish(
     rows = list(means)
     if is_listed:
         for measure in measures(panel):
-            rows += _pair_rows(panel, measure, pairs, selection.seed)
+            rows += pair_rows(panel, measure, pairs, selection.seed)
     draws = draws_for(pairs)
     drawn = (
         f"Seed {selection.seed}: {draws.bootstrap} resamples, {draws.permutation} permutations, "
@@ -195,7 +149,8 @@ def _finish(
     )
     hidden = () if is_listed else (unlisted(pairs),)
     frame = pl.DataFrame(rows, schema=_SCHEMA)
-    notes = (*panel.notes, *incomplete_notes(panel), *hidden, note, *_MEANING, drawn)
+    warning = few_models_note(len(panel.models))
+    notes = (*panel.notes, *incomplete_notes(panel), *hidden, note, *_MEANING, drawn, *warning)
     return Table(title=title, frame=frame, notes=notes)
 
 
@@ -205,31 +160,3 @@ def unlisted(pairs: Sequence[Pair]) -> str:
         f"{count_of(len(pairs), 'pair')} of platforms are not listed (over {MAX_LISTED_PAIRS}): "
         "narrow with --source or --target."
     )
-
-
-def _pair_rows(panel: Panel, measure: Measure, pairs: Sequence[Pair], seed: int) -> list[Row]:
-    figures = pair_figures(measure, pairs, seed)
-    adjusted = adjust_p([figure.p_value for figure in figures])
-    facts, keys = panel.platforms.to_dicts(), panel.keys
-    return [
-        {
-            "level": "pair",
-            "measure": measure.name,
-            "source": keys[i],
-            "target": keys[j],
-            "p_adjusted": p_adjusted,
-            "unlike": _unlike(facts[i], facts[j]),
-        }
-        | asdict(figure)
-        for (i, j), figure, p_adjusted in zip(pairs, figures, adjusted, strict=True)
-    ]
-
-
-def _unlike(source: dict[str, object], target: dict[str, object]) -> str | None:
-    """Facts that may differ between platforms but change what the figure means."""
-    texts = [
-        f"{name}: {source[name]} / {target[name]}"
-        for name in EQUAL_INSIDE_PLATFORM
-        if source[name] != target[name]
-    ]
-    return "; ".join(texts) or None
