@@ -8,7 +8,7 @@ import polars as pl
 
 from analysis.comparable import EQUAL_INSIDE_PLATFORM, comparable_cells
 from analysis.ranking import Floats
-from analysis.scope import select_cells
+from analysis.scope import Scope, select_cells
 from analysis.tables import Selection
 
 PLATFORM_FACTS = (
@@ -75,8 +75,24 @@ def make_panel(frame: pl.LazyFrame, selection: Selection) -> Panel:
         NoDataError: nothing fits the selection.
         NotComparableError: no platform holds comparable rows.
     """
+    return panel_of(comparable_scope(frame, selection))
+
+
+def comparable_scope(frame: pl.LazyFrame, selection: Selection) -> Scope:
+    """Selected cells that may be ranked, with `identity`, and what every table says about them.
+
+    Raises:
+        NoDataError: nothing fits the selection.
+        NotComparableError: no platform holds comparable rows.
+    """
     scope = select_cells(frame, selection)
     cells, notes = comparable_cells(scope.cells)
+    return Scope(cells=cells, notes=(*scope.notes, *notes))
+
+
+def panel_of(scope: Scope) -> Panel:
+    """The arrays of `comparable_scope`."""
+    cells = scope.cells
     models = cells["identity"].unique().sort()
     platforms = (
         cells.group_by("platform_key")
@@ -92,7 +108,7 @@ def make_panel(frame: pl.LazyFrame, selection: Selection) -> Panel:
         memory=_matrix(cells, "peak_memory_bytes", row, column),
         flops=_per_model(cells, "flops", models),
         accuracy=_per_model(cells, "accuracy_top1", models),
-        notes=(*scope.notes, *notes),
+        notes=scope.notes,
     )
 
 

@@ -70,6 +70,7 @@ TABLES: Mapping[str, str] = MappingProxyType(
         "frm": "analysis.table_functions.frm:frm_table",
         "transfer": "analysis.table_functions.transfer:transfer_table",
         "decomposition": "analysis.table_functions.decomposition:decomposition_table",
+        "ceiling": "analysis.table_functions.ceiling:ceiling_table",
         "pareto": "analysis.table_functions.pareto:pareto_table",
         "disagreement": "analysis.table_functions.disagreement:disagreement_table",
         "shifts": "analysis.table_functions.disagreement:shifts_table",
