@@ -71,6 +71,7 @@ TABLES: Mapping[str, str] = MappingProxyType(
         "transfer": "analysis.table_functions.transfer:transfer_table",
         "decomposition": "analysis.table_functions.decomposition:decomposition_table",
         "ceiling": "analysis.table_functions.ceiling:ceiling_table",
+        "stability": "analysis.table_functions.stability:stability_table",
         "pareto": "analysis.table_functions.pareto:pareto_table",
         "disagreement": "analysis.table_functions.disagreement:disagreement_table",
         "shifts": "analysis.table_functions.disagreement:shifts_table",

@@ -98,8 +98,8 @@ def select_pairs(panel: Panel, selection: Selection) -> list[Pair]:
     Raises:
         NoDataError: fewer than two platforms fit.
     """
-    sources = _chosen(panel, selection.source, selection.source_tier)
-    targets = _chosen(panel, selection.target, selection.target_tier)
+    sources = select_platforms(panel, selection.source, selection.source_tier)
+    targets = select_platforms(panel, selection.target, selection.target_tier)
     if sources == targets:
         pairs = list(itertools.combinations(sources, 2))
     else:
@@ -116,7 +116,8 @@ def select_pairs(panel: Panel, selection: Selection) -> list[Pair]:
     return pairs
 
 
-def _chosen(panel: Panel, pattern: str | None, tier: str | None) -> list[int]:
+def select_platforms(panel: Panel, pattern: str | None, tier: str | None) -> list[int]:
+    """Columns of the platforms that fit a device or platform pattern and a tier."""
     fits = pl.lit(value=True)
     if pattern is not None:
         fits = fits & (matches("platform_key", pattern) | matches("device", pattern))
