@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.frontier_noise import frontiers, resampled_medians, self_overlap
+from analysis.pair_means import cluster_weights
 from analysis.pairs import Pair, blocks
 from analysis.panel import Measure, Panel, measures
 from analysis.pareto import Mask
@@ -51,12 +52,14 @@ class PairCeilings:
 
     Attributes:
         source, target, ceiling: (n_pairs,).
+        has_models: (n_pairs,), whether it has the 5 common models that a rho needs.
         methods: how the two were found, `None` where there is no ceiling.
     """
 
     source: Floats
     target: Floats
     ceiling: Floats
+    has_models: Mask
     methods: tuple[str | None, ...]
 
 
@@ -133,8 +136,10 @@ def pair_ceilings(noise: Noise, pairs: Sequence[Pair]) -> PairCeilings:
     Source: Spearman 1904, correction for attenuation.
     """
     sides = np.full((2, len(pairs)), np.nan)
+    has_models = np.zeros(len(pairs), dtype=np.bool_)
     methods: list[str | None] = [None] * len(pairs)
     for block in blocks(np.isfinite(noise.measure.values), pairs):
+        has_models[block.where] = block.models.size >= MIN_MODELS
         found = [reliability_of(noise, block.models, column) for column in block.columns.tolist()]
         values = np.array([value for value, _ in found])
         sides[:, block.where] = values[block.source], values[block.target]
@@ -142,7 +147,32 @@ def pair_ceilings(noise: Noise, pairs: Sequence[Pair]) -> PairCeilings:
             methods[where] = _both(found[i][1], found[j][1])
     source, target = sides
     ceiling = np.sqrt(np.maximum(source * target, 0.0))
-    return PairCeilings(source=source, target=target, ceiling=ceiling, methods=tuple(methods))
+    return PairCeilings(
+        source=source,
+        target=target,
+        ceiling=ceiling,
+        has_models=has_models,
+        methods=tuple(methods),
+    )
+
+
+def mean_ceiling(ceilings: PairCeilings, clusters: Sequence[str]) -> float:
+    """The mean over pairs, weighted as their mean rho is; NaN where a pair with a rho has none.
+
+    A mean rho over other pairs than the mean ceiling would be no share of it.
+    """
+    ranked = ceilings.ceiling[ceilings.has_models]
+    if ranked.size == 0 or np.isnan(ranked).any():
+        return float("nan")
+    weights, _, _ = cluster_weights(ceilings.ceiling, clusters)
+    return float(np.nansum(ceilings.ceiling * weights))
+
+
+def share_of_ceiling(figure: float | None, ceiling: float) -> tuple[float | None, float | None]:
+    """The ceiling and the figure over it, `None` where undefined."""
+    if np.isnan(ceiling):
+        return None, None
+    return float(ceiling), None if figure is None else figure / float(ceiling)
 
 
 def _both(first: str | None, second: str | None) -> str | None:

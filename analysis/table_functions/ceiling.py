@@ -10,17 +10,17 @@ from analysis.ceiling import (
     SPLIT,
     FrontierNoise,
     Noise,
-    PairCeilings,
     frontier_noise,
     frontier_overlap,
+    mean_ceiling,
     noises,
     pair_ceilings,
     platform_interval,
     reliability_of,
+    share_of_ceiling,
     why_unreliable,
 )
 from analysis.pair_groups import PairGroup, Row, group_rows, pair_rows, tier_groups
-from analysis.pair_means import cluster_weights
 from analysis.pairs import Block, Pair, blocks
 from analysis.panel import Panel, incomplete_notes
 from analysis.pareto import frontier, overlap
@@ -131,29 +131,18 @@ def _pair_rows(panel: Panel, noise: Noise, pairs: Sequence[Pair], seed: int) -> 
             "reliability_source": _known(sides[0]),
             "reliability_target": _known(sides[1]),
             "method": ceilings.methods[number],
-        } | _share(row["rho"], ceilings.ceiling[number], row["reason"])  # fmt: skip
+        } | _share(row, ceilings.ceiling[number], _NO_CEILING)  # fmt: skip
 
 
 def _group_row(noise: Noise, group: PairGroup, seed: int) -> Iterator[Row]:
     """A tier's ceiling is the mean of its pairs', weighted as their rho is."""
     (row,) = group_rows(group, [noise.measure], seed)
     ceilings = pair_ceilings(noise, group.pairs)
-    if row["rho"] is None or np.isnan(ceilings.ceiling).all():
-        yield _figure(row) | _share(row["rho"], math.nan, row["reason"])
-        return
-    weights, _, _ = cluster_weights(ceilings.ceiling, group.clusters)
-    mean = float((np.nan_to_num(ceilings.ceiling) * weights).sum())
-    shown = _figure(row) | _share(row["rho"], mean, row["reason"])
-    lacking = int(np.isnan(ceilings.ceiling).sum())
-    if lacking:
-        # A mean rho over other pairs than the mean ceiling would be no share of it.
-        why = f"no ceiling: {lacking} of {len(group.pairs)} pairs have none"
-        shown |= _share(row["rho"], math.nan, row["reason"]) | {"reason": why}
-    yield shown | {"method": _methods(ceilings)}
-
-
-def _methods(ceilings: PairCeilings) -> str | None:
-    return ", ".join(sorted({method for method in ceilings.methods if method})) or None
+    mean = mean_ceiling(ceilings, group.clusters)
+    lacking = int(np.isnan(ceilings.ceiling[ceilings.has_models]).sum())
+    why = f"no ceiling: {lacking} of {int(ceilings.has_models.sum())} pairs have none"
+    methods = ", ".join(sorted({method for method in ceilings.methods if method})) or None
+    yield _figure(row) | _share(row, mean, why) | {"method": methods}
 
 
 def _figure(row: Row) -> Row:
@@ -161,12 +150,13 @@ def _figure(row: Row) -> Row:
     return shown | {"figure": row["rho"]}
 
 
-def _share(figure: object, ceiling: float, reason: object) -> Row:
-    known = _known(ceiling)
-    reasons = [str(reason)] if reason is not None else []
-    if known is None and figure is not None:
-        reasons.append(_NO_CEILING)
-    share = None if known is None or figure is None else float(str(figure)) / known
+def _share(row: Row, ceiling: float, without: str) -> Row:
+    """The row's figure over its ceiling; `without` says why there is none."""
+    rho = None if row["rho"] is None else float(str(row["rho"]))
+    known, share = share_of_ceiling(rho, ceiling)
+    reasons = [str(row["reason"])] if row["reason"] is not None else []
+    if known is None and rho is not None:
+        reasons.append(without)
     return {"ceiling": known, "share_of_ceiling": share, "reason": "; ".join(reasons) or None}
 
 
@@ -215,10 +205,13 @@ def _frontier_block(panel: Panel, noise: FrontierNoise, block: Block) -> Iterato
                 "figure": figure,
                 "reliability_source": _known(first),
                 "reliability_target": _known(second),
+                "ceiling": ceiling,
+                "share_of_ceiling": share,
                 "method": None if figure is None else "resampled repeats",
+                "reason": None if both else _few(models.size),
             }
-            | _share(figure, math.sqrt(first * second), None if both else _few(models.size))
             for name, figure, first, second in zip(_FRONTIER, figures, own[i], own[j], strict=True)
+            for ceiling, share in [share_of_ceiling(figure, math.sqrt(first * second))]
         ]
 
 

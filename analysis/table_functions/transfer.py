@@ -5,10 +5,12 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from analysis.ceiling import Noise, mean_ceiling, noises, pair_ceilings, share_of_ceiling
 from analysis.errors import NoDataError
 from analysis.pair_groups import PairGroup, Row, group_rows, pair_rows, runtime_groups, tier_groups
 from analysis.pairs import Pair, draws_for
-from analysis.panel import Panel, incomplete_notes, make_panel, measures
+from analysis.panel import Panel, incomplete_notes
+from analysis.repeats import make_repeats
 from analysis.sample_size import few_models_note
 from analysis.scope import count_of, matches
 from analysis.tables import Selection, Table
@@ -33,6 +35,8 @@ _SCHEMA = {
     "null_mean": pl.Float64,
     "null_p95": pl.Float64,
     "headroom": pl.Float64,
+    "ceiling": pl.Float64,
+    "share_of_ceiling": pl.Float64,
     "p_value": pl.Float64,
     "p_adjusted": pl.Float64,
     "tau_b": pl.Float64,
@@ -47,6 +51,9 @@ _MEANING = (
     "FRM's null: its rho with latencies permuted on every platform. FLOPs are one third of FRM and "
     "the same everywhere, so FRM correlates even where latency does not transfer at all; headroom "
     "= (rho - null_mean) / (1 - null_mean).",
+    "ceiling: what rho would be had both sides the same true ranking, given how well each repeats "
+    "itself; an upper bound where repeats are of one session. Table `ceiling` has the parts, and "
+    "why there is none. share_of_ceiling = rho / ceiling.",
     "low to high: 95 % percentile bootstrap over models, from 9 models on.",
     "p_value: of a pair's latency two-sided by permutation (exact up to 8 models), otherwise "
     "one-sided against the null; p_adjusted: Benjamini-Hochberg over the listed pairs of a "
@@ -57,7 +64,7 @@ _MEANING = (
 
 def transfer_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     """Rank transfer from tier to tier and for every pair of platforms, latency and FRM."""
-    panel = make_panel(frame, selection)
+    panel, repeats = make_repeats(frame, selection)
     pairs = select_pairs(panel, selection)
     tiers = tier_groups(panel, pairs)
     note = (
@@ -65,15 +72,15 @@ def transfer_table(frame: pl.LazyFrame, selection: Selection) -> Table:
         "models (a cluster) first, then over clusters; std_over_pairs is their spread and no "
         "uncertainty."
     )
-    rows = _mean_rows(panel, tiers, selection.seed)
     if not tiers:
         note = "Tier to tier: undefined, no two devices were measured at equal batch."
-    return _finish("Rank transfer", panel, rows, pairs, (note, selection))
+    found = noises(panel, repeats, selection.seed)
+    return _finish("Rank transfer", panel, found, (tiers, pairs), (note, selection.seed))
 
 
 def frameworks_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     """Framework invariance: the same device, threads, batch and precision, another runtime."""
-    panel = make_panel(frame, selection)
+    panel, repeats = make_repeats(frame, selection)
     facts = panel.platforms.to_dicts()
     same = ("device", "threads", "batch", "precision")
     pairs = [
@@ -87,9 +94,10 @@ def frameworks_table(frame: pl.LazyFrame, selection: Selection) -> Table:
             "no device was measured with two runtimes at equal threads, batch and precision",
             "add a runtime to the sweep",
         )
-    rows = _mean_rows(panel, runtime_groups(panel, pairs), selection.seed)
+    groups = runtime_groups(panel, pairs)
     note = "Runtimes: mean inside a device model (a cluster) first, then over device models."
-    return _finish("Framework invariance", panel, rows, pairs, (note, selection))
+    found = noises(panel, repeats, selection.seed)
+    return _finish("Framework invariance", panel, found, (groups, pairs), (note, selection.seed))
 
 
 def select_pairs(panel: Panel, selection: Selection) -> list[Pair]:
@@ -126,26 +134,21 @@ def select_platforms(panel: Panel, pattern: str | None, tier: str | None) -> lis
     return panel.platforms.with_row_index("at").filter(fits)["at"].to_list()
 
 
-def _mean_rows(panel: Panel, groups: Sequence[PairGroup], seed: int) -> list[Row]:
-    return [row for group in groups for row in group_rows(group, measures(panel), seed)]
-
-
 def _finish(
     title: str,
     panel: Panel,
-    means: list[Row],
-    pairs: Sequence[Pair],
-    context: tuple[str, Selection],
+    found: Sequence[Noise],
+    of: tuple[Sequence[PairGroup], Sequence[Pair]],
+    context: tuple[str, int],
 ) -> Table:
-    note, selection = context
+    (groups, pairs), (note, seed) = of, context
     is_listed = len(pairs) <= MAX_LISTED_PAIRS
-    rows = list(means)
+    rows = [_group_row(noise, group, seed) for group in groups for noise in found]
     if is_listed:
-        for measure in measures(panel):
-            rows += pair_rows(panel, measure, pairs, selection.seed)
+        rows += [row for noise in found for row in _pair_rows(panel, noise, pairs, seed)]
     draws = draws_for(pairs)
     drawn = (
-        f"Seed {selection.seed}: {draws.bootstrap} resamples, {draws.permutation} permutations, "
+        f"Seed {seed}: {draws.bootstrap} resamples, {draws.permutation} permutations, "
         f"{draws.null} draws of the null."
     )
     hidden = () if is_listed else (unlisted(pairs),)
@@ -153,6 +156,23 @@ def _finish(
     warning = few_models_note(len(panel.models))
     notes = (*panel.notes, *incomplete_notes(panel), *hidden, note, *_MEANING, drawn, *warning)
     return Table(title=title, frame=frame, notes=notes)
+
+
+def _group_row(noise: Noise, group: PairGroup, seed: int) -> Row:
+    (row,) = group_rows(group, [noise.measure], seed)
+    return row | _share(row, mean_ceiling(pair_ceilings(noise, group.pairs), group.clusters))
+
+
+def _pair_rows(panel: Panel, noise: Noise, pairs: Sequence[Pair], seed: int) -> list[Row]:
+    ceilings = pair_ceilings(noise, pairs).ceiling.tolist()
+    rows = pair_rows(panel, noise.measure, pairs, seed)
+    return [row | _share(row, one) for row, one in zip(rows, ceilings, strict=True)]
+
+
+def _share(row: Row, ceiling: float) -> Row:
+    rho = None if row["rho"] is None else float(str(row["rho"]))
+    known, share = share_of_ceiling(rho, ceiling)
+    return {"ceiling": known, "share_of_ceiling": share}
 
 
 def unlisted(pairs: Sequence[Pair]) -> str:

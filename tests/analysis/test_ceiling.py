@@ -160,3 +160,26 @@ def test_figures_depend_neither_on_the_order_of_rows_nor_on_other_platforms(make
     assert one.equals(other)
     reliability = find(shown(make_attempts(rows)), "platform", "latency")
     assert reliability[:2] == find(shown(make_attempts(two)), "platform", "latency")
+
+
+def test_transfer_shows_the_share_of_the_ceiling(make_attempts) -> None:
+    frame = make_attempts(rows_of(["d1", "d2"]))
+    for level, measure in (("pair", "latency"), ("pair", "frm"), ("tier", "latency")):
+        (ours,) = find(shown(frame), level, measure)
+        (theirs,) = find(make_table("transfer", frame, Selection()), level, measure)
+        assert theirs["ceiling"] == ours["ceiling"] is not None
+        assert theirs["share_of_ceiling"] == pytest.approx(theirs["rho"] / theirs["ceiling"])
+
+
+def test_tier_ceiling_ignores_pairs_without_a_rho_and_misses_where_one_has_none(
+    make_attempts,
+) -> None:
+    two = rows_of(["d1", "d2"])
+    stranger = [row | {"model": f"x{row['model']}"} for row in rows_of(["d3"])]
+    (alone,), (beside,) = (
+        find(shown(make_attempts(rows)), "tier", "latency") for rows in (two, [*two, *stranger])
+    )
+    assert beside["ceiling"] == pytest.approx(alone["ceiling"])
+    once = [*two, *rows_of(["d3"], repeats=1)]
+    (row,) = find(shown(make_attempts(once)), "tier", "latency")
+    assert (row["ceiling"], row["reason"]) == (None, "no ceiling: 2 of 3 pairs have none")
