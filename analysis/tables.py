@@ -77,12 +77,17 @@ TABLES: Mapping[str, str] = MappingProxyType(
         "disagreement": "analysis.table_functions.disagreement:disagreement_table",
         "shifts": "analysis.table_functions.disagreement:shifts_table",
         "frameworks": "analysis.table_functions.transfer:frameworks_table",
+        "significance": "analysis.table_functions.significance:significance_table",
         "quality": "analysis.table_functions.quality:quality_table",
         "dropped": "analysis.table_functions.quality:dropped_table",
     }
 )
 
-SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "significance": ("model_a", "model_b", "within"),
+    }
+)
 """The names that `--set` takes for a table, which states its defaults where it reads them."""
 
 

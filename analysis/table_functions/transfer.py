@@ -14,7 +14,7 @@ from analysis.errors import NoDataError
 from analysis.pair_means import mean_figures
 from analysis.pairs import Pair, draws_for, pair_figures
 from analysis.panel import Measure, Panel, incomplete_notes, make_panel, measures
-from analysis.scope import count_of, matches
+from analysis.scope import count_of, fits_platform
 from analysis.tables import Selection, Table
 
 MAX_LISTED_PAIRS = 5000
@@ -124,12 +124,7 @@ def select_pairs(panel: Panel, selection: Selection) -> list[Pair]:
 
 
 def _chosen(panel: Panel, pattern: str | None, tier: str | None) -> list[int]:
-    fits = pl.lit(value=True)
-    if pattern is not None:
-        fits = fits & (matches("platform_key", pattern) | matches("device", pattern))
-    if tier is not None:
-        fits = fits & (pl.col("tier") == tier)
-    return panel.platforms.with_row_index("at").filter(fits)["at"].to_list()
+    return panel.platforms.with_row_index("at").filter(fits_platform(pattern, tier))["at"].to_list()
 
 
 def _between_devices(panel: Panel, pairs: Sequence[Pair]) -> list[Pair]:
