@@ -77,6 +77,8 @@ TABLES: Mapping[str, str] = MappingProxyType(
         "disagreement": "analysis.table_functions.disagreement:disagreement_table",
         "shifts": "analysis.table_functions.disagreement:shifts_table",
         "frameworks": "analysis.table_functions.transfer:frameworks_table",
+        "proxies": "analysis.table_functions.proxies:proxies_table",
+        "coverage": "analysis.table_functions.proxies:coverage_table",
         "significance": "analysis.table_functions.significance:significance_table",
         "quality": "analysis.table_functions.quality:quality_table",
         "dropped": "analysis.table_functions.quality:dropped_table",
@@ -85,6 +87,7 @@ TABLES: Mapping[str, str] = MappingProxyType(
 
 SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
+        "coverage": ("threshold",),
         "significance": ("model_a", "model_b", "within"),
     }
 )

@@ -94,7 +94,7 @@ def significance_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     if len(pairs) > MAX_LISTED_PAIRS:
         hidden = (
             f"More than {MAX_LISTED_PAIRS} pairs of models fit and are not listed: narrow with "
-            " --source, --model or --set within=0.05.",
+            "--source, --model or --set within=0.05.",
         )
         pairs = []
     rows = pl.DataFrame([_row(a, b) for a, b in pairs], schema=_SCHEMA)
