@@ -79,6 +79,8 @@ TABLES: Mapping[str, str] = MappingProxyType(
         "frameworks": "analysis.table_functions.transfer:frameworks_table",
         "proxies": "analysis.table_functions.proxies:proxies_table",
         "coverage": "analysis.table_functions.proxies:coverage_table",
+        "next-models": "analysis.table_functions.next_models:next_models_table",
+        "savings": "analysis.table_functions.next_models:savings_table",
         "significance": "analysis.table_functions.significance:significance_table",
         "quality": "analysis.table_functions.quality:quality_table",
         "dropped": "analysis.table_functions.quality:dropped_table",
@@ -88,6 +90,7 @@ TABLES: Mapping[str, str] = MappingProxyType(
 SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "coverage": ("threshold",),
+        "next-models": ("k",),
         "significance": ("model_a", "model_b", "within"),
     }
 )
