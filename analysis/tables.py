@@ -81,6 +81,7 @@ TABLES: Mapping[str, str] = MappingProxyType(
         "coverage": "analysis.table_functions.proxies:coverage_table",
         "next-models": "analysis.table_functions.next_models:next_models_table",
         "savings": "analysis.table_functions.next_models:savings_table",
+        "composites": "analysis.table_functions.composites:composites_table",
         "significance": "analysis.table_functions.significance:significance_table",
         "quality": "analysis.table_functions.quality:quality_table",
         "dropped": "analysis.table_functions.quality:dropped_table",
