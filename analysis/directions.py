@@ -7,7 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from analysis.pairs import Pair
 from analysis.ranking import Floats
+
+_MAX_VALUES = 2_000_000
+"""Models x pairs held at a time: 16 MB an array."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +39,24 @@ def grouped(names: Sequence[tuple[str, str]], clusters: Sequence[str]) -> Iterat
         order = np.argsort(code, kind="stable")
         starts = np.flatnonzero(np.diff(code[order], prepend=-1))
         yield Group(source=source, target=target, at=np.array(positions)[order], starts=starts)
+
+
+def chunks(
+    group: Group, pairs: Sequence[Pair], n_rows: int
+) -> Iterator[tuple[list[Pair], npt.NDArray[np.int64]]]:
+    """A few whole clusters at a time, as their pairs and where each cluster begins in them.
+
+    Arrays of `n_rows` rows over such a chunk stay small, so that a fleet's pairs need not be
+    held at once.
+    """
+    limit = max(1, _MAX_VALUES // n_rows)
+    bounds = np.append(group.starts, group.at.size)
+    first = 0
+    while first < group.starts.size:
+        last = max(first + 1, int(np.searchsorted(bounds, bounds[first] + limit, "right")) - 1)
+        mine = [pairs[at] for at in group.at[bounds[first] : bounds[last]]]
+        yield mine, bounds[first:last] - bounds[first]
+        first = last
 
 
 def cluster_means(values: Floats, starts: npt.NDArray[np.int64]) -> Floats:

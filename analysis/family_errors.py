@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.bootstrap import MIN_MODELS_FOR_INTERVAL, percentile_interval, resample_counts
-from analysis.directions import Group, cluster_means, known_mean, known_median
+from analysis.directions import Group, chunks, cluster_means, known_mean, known_median
 from analysis.pairs import Pair
 from analysis.prediction import predictions
 from analysis.ranking import Floats
@@ -15,8 +15,6 @@ from analysis.ranking import Floats
 ALL = "all"
 """Each family counts once, whatever its number of models."""
 _UNSTATED = "not stated"
-_MAX_VALUES = 2_000_000
-"""Models x pairs held at a time: 16 MB an array."""
 
 Families = Mapping[str, npt.NDArray[np.bool_]]
 
@@ -161,14 +159,7 @@ def _interval(
 def _parts(
     logs: Floats, pairs: Sequence[Pair], group: Group, families: Families
 ) -> Iterator[_Part]:
-    """A few clusters at a time, each of them whole."""
-    limit = max(1, _MAX_VALUES // logs.shape[0])
-    bounds = np.append(group.starts, group.at.size)
-    first = 0
-    while first < bounds.size - 1:
-        last = max(first + 1, int(np.searchsorted(bounds, bounds[first] + limit, "right")) - 1)
-        mine = [pairs[at] for at in group.at[bounds[first] : bounds[last]]]
-        starts = bounds[first:last] - bounds[first]
+    for mine, starts in chunks(group, pairs, logs.shape[0]):
         found = predictions(logs, mine, _groups(families))
         yield _Part(
             errors=cluster_means(found.errors, starts),
@@ -177,7 +168,6 @@ def _parts(
             n_common=found.n_common,
             is_used=np.any(np.isfinite(found.errors), axis=0),
         )
-        first = last
 
 
 def _groups(families: Families) -> list[npt.NDArray[np.bool_]]:

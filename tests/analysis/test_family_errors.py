@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from analysis import family_errors
+from analysis import directions
 from analysis.directions import grouped, known_mean, known_median
 from analysis.family_errors import error_intervals, family_masks, group_errors, pair_errors
 from analysis.prediction import predictions
@@ -31,7 +31,7 @@ def test_a_group_averages_clusters_first(values: np.ndarray, one_cluster_at_a_ti
     (group,) = grouped([("edge", "edge")] * len(PAIRS), CLUSTERS)
     with pytest.MonkeyPatch.context() as patch:
         if one_cluster_at_a_time:
-            patch.setattr(family_errors, "_MAX_VALUES", 1)
+            patch.setattr(directions, "_MAX_VALUES", 1)
         found = group_errors(logs, PAIRS, group, FAMILIES)
     errors = predictions(logs, PAIRS, []).errors
     by_cluster = np.column_stack(
