@@ -73,6 +73,8 @@ TABLES: Mapping[str, str] = MappingProxyType(
         "coldstart": "analysis.table_functions.performance:coldstart_table",
         "frm": "analysis.table_functions.frm:frm_table",
         "transfer": "analysis.table_functions.transfer:transfer_table",
+        "predictability": "analysis.table_functions.predictability:predictability_table",
+        "ratio-transfer": "analysis.table_functions.ratio_transfer:ratio_transfer_table",
         "pareto": "analysis.table_functions.pareto:pareto_table",
         "disagreement": "analysis.table_functions.disagreement:disagreement_table",
         "shifts": "analysis.table_functions.disagreement:shifts_table",

@@ -66,7 +66,7 @@ def transfer_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     """Rank transfer from tier to tier and for every pair of platforms, latency and FRM."""
     panel = make_panel(frame, selection)
     pairs = select_pairs(panel, selection)
-    tiers = _between_devices(panel, pairs)
+    tiers = between_devices(panel, pairs)
     note = (
         "Tier to tier: platforms of unlike devices at equal batch; mean inside a pair of device "
         "models (a cluster) first, then over clusters; std_over_pairs is their spread and no "
@@ -105,8 +105,7 @@ def select_pairs(panel: Panel, selection: Selection) -> list[Pair]:
     Raises:
         NoDataError: fewer than two platforms fit.
     """
-    sources = _chosen(panel, selection.source, selection.source_tier)
-    targets = _chosen(panel, selection.target, selection.target_tier)
+    sources, targets = chosen_platforms(panel, selection)
     if sources == targets:
         pairs = list(itertools.combinations(sources, 2))
     else:
@@ -115,19 +114,33 @@ def select_pairs(panel: Panel, selection: Selection) -> list[Pair]:
         }
         pairs = sorted(unordered.values())
     if not pairs:
-        known = ", ".join([*panel.keys[:_NAMED], *(["..."] if len(panel.keys) > _NAMED else [])])
-        raise NoDataError(
-            "no two platforms to compare fit the selection",
-            f"measured are {known}; " + " ".join(panel.notes),
-        )
+        raise nothing_to_compare(panel)
     return pairs
+
+
+def chosen_platforms(panel: Panel, selection: Selection) -> tuple[list[int], list[int]]:
+    """Columns of the sources and of the targets that the selection names."""
+    return (
+        _chosen(panel, selection.source, selection.source_tier),
+        _chosen(panel, selection.target, selection.target_tier),
+    )
+
+
+def nothing_to_compare(panel: Panel) -> NoDataError:
+    """What to raise where fewer than two platforms fit; the remedy names those there are."""
+    known = ", ".join([*panel.keys[:_NAMED], *(["..."] if len(panel.keys) > _NAMED else [])])
+    return NoDataError(
+        "no two platforms to compare fit the selection",
+        f"measured are {known}; " + " ".join(panel.notes),
+    )
 
 
 def _chosen(panel: Panel, pattern: str | None, tier: str | None) -> list[int]:
     return panel.platforms.with_row_index("at").filter(fits_platform(pattern, tier))["at"].to_list()
 
 
-def _between_devices(panel: Panel, pairs: Sequence[Pair]) -> list[Pair]:
+def between_devices(panel: Panel, pairs: Sequence[Pair]) -> list[Pair]:
+    """Pairs of unlike devices at equal batch: those that a mean over tiers is made of."""
     device, batch = panel.platforms["device"].to_list(), panel.platforms["batch"].to_list()
     return [(i, j) for i, j in pairs if device[i] != device[j] and batch[i] == batch[j]]
 
