@@ -31,10 +31,14 @@ class PairGroup:
 
 
 def tier_groups(panel: Panel, pairs: Sequence[Pair]) -> list[PairGroup]:
-    """Pairs of unlike devices at equal batch, by tiers in their own order: rho has no direction."""
+    """`between_devices`, by tiers in their own order: rho has no direction."""
+    return _groups(panel, between_devices(panel, pairs), "tier", _tier_order)
+
+
+def between_devices(panel: Panel, pairs: Sequence[Pair]) -> list[Pair]:
+    """Pairs of unlike devices at equal batch: those that a mean over tiers is made of."""
     device, batch = panel.platforms["device"].to_list(), panel.platforms["batch"].to_list()
-    between = [(i, j) for i, j in pairs if device[i] != device[j] and batch[i] == batch[j]]
-    return _groups(panel, between, "tier", _tier_order)
+    return [(i, j) for i, j in pairs if device[i] != device[j] and batch[i] == batch[j]]
 
 
 def runtime_groups(panel: Panel, pairs: Sequence[Pair]) -> list[PairGroup]:

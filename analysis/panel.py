@@ -26,6 +26,7 @@ class Panel:
         platforms: one row per platform with `platform_key` and `PLATFORM_FACTS`.
         latency, memory: (n_models, n_platforms).
         flops, accuracy: (n_models,).
+        families: family of each model, `None` where it is not stated, (n_models,).
         notes: what the reader of any table made from it has to know.
     """
 
@@ -35,6 +36,7 @@ class Panel:
     memory: Floats
     flops: Floats
     accuracy: Floats
+    families: tuple[str | None, ...]
     notes: tuple[str, ...]
 
     @property
@@ -106,8 +108,9 @@ def panel_of(scope: Scope) -> Panel:
         platforms=platforms,
         latency=_matrix(cells, "latency_ns", row, column),
         memory=_matrix(cells, "peak_memory_bytes", row, column),
-        flops=_per_model(cells, "flops", models),
-        accuracy=_per_model(cells, "accuracy_top1", models),
+        flops=_numbers(cells, "flops", models),
+        accuracy=_numbers(cells, "accuracy_top1", models),
+        families=tuple(_per_model(cells, "family", models)),
         notes=scope.notes,
     )
 
@@ -156,9 +159,12 @@ def _matrix(
     return matrix
 
 
-def _per_model(cells: pl.DataFrame, name: str, models: pl.Series) -> Floats:
+def _per_model(cells: pl.DataFrame, name: str, models: pl.Series) -> pl.Series:
     known = cells.group_by("identity").agg(pl.col(name).drop_nulls().sort().first())
-    in_order = models.to_frame("identity").join(
+    return models.to_frame("identity").join(
         known, on="identity", how="left", maintain_order="left"
-    )
-    return in_order[name].cast(pl.Float64).to_numpy().astype(np.float64)
+    )[name]
+
+
+def _numbers(cells: pl.DataFrame, name: str, models: pl.Series) -> Floats:
+    return _per_model(cells, name, models).cast(pl.Float64).to_numpy().astype(np.float64)

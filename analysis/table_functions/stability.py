@@ -17,7 +17,7 @@ from analysis.panel import Measure, Panel, incomplete_notes, make_panel, measure
 from analysis.ranking import MIN_MODELS, Floats
 from analysis.sample_size import few_models_note
 from analysis.stability import RESAMPLES, STATISTICS, mean_interval, spreads
-from analysis.table_functions.transfer import select_platforms
+from analysis.table_functions.transfer import chosen_platforms
 from analysis.tables import Selection, Table
 
 Ints = npt.NDArray[np.int64]
@@ -60,7 +60,7 @@ _MEANING = (
 def stability_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     """Spread of rank and ratio, and rho, over the platforms of each tier and batch."""
     panel = make_panel(frame, selection)
-    chosen = select_platforms(panel, selection.source, selection.source_tier)
+    chosen, _ = chosen_platforms(panel, selection)
     groups = _groups(panel, chosen)
     if not groups:
         raise NoDataError(

@@ -12,7 +12,7 @@ from analysis.pairs import Pair, draws_for
 from analysis.panel import Panel, incomplete_notes
 from analysis.repeats import make_repeats
 from analysis.sample_size import few_models_note
-from analysis.scope import count_of, matches
+from analysis.scope import count_of, fits_platform
 from analysis.tables import Selection, Table
 
 MAX_LISTED_PAIRS = 5000
@@ -106,8 +106,7 @@ def select_pairs(panel: Panel, selection: Selection) -> list[Pair]:
     Raises:
         NoDataError: fewer than two platforms fit.
     """
-    sources = select_platforms(panel, selection.source, selection.source_tier)
-    targets = select_platforms(panel, selection.target, selection.target_tier)
+    sources, targets = chosen_platforms(panel, selection)
     if sources == targets:
         pairs = list(itertools.combinations(sources, 2))
     else:
@@ -116,22 +115,29 @@ def select_pairs(panel: Panel, selection: Selection) -> list[Pair]:
         }
         pairs = sorted(unordered.values())
     if not pairs:
-        known = ", ".join([*panel.keys[:_NAMED], *(["..."] if len(panel.keys) > _NAMED else [])])
-        raise NoDataError(
-            "no two platforms to compare fit the selection",
-            f"measured are {known}; " + " ".join(panel.notes),
-        )
+        raise nothing_to_compare(panel)
     return pairs
 
 
-def select_platforms(panel: Panel, pattern: str | None, tier: str | None) -> list[int]:
-    """Columns of the platforms that fit a device or platform pattern and a tier."""
-    fits = pl.lit(value=True)
-    if pattern is not None:
-        fits = fits & (matches("platform_key", pattern) | matches("device", pattern))
-    if tier is not None:
-        fits = fits & (pl.col("tier") == tier)
-    return panel.platforms.with_row_index("at").filter(fits)["at"].to_list()
+def chosen_platforms(panel: Panel, selection: Selection) -> tuple[list[int], list[int]]:
+    """Columns of the sources and of the targets that the selection names."""
+    return (
+        _chosen(panel, selection.source, selection.source_tier),
+        _chosen(panel, selection.target, selection.target_tier),
+    )
+
+
+def nothing_to_compare(panel: Panel) -> NoDataError:
+    """What to raise where fewer than two platforms fit; the remedy names those there are."""
+    known = ", ".join([*panel.keys[:_NAMED], *(["..."] if len(panel.keys) > _NAMED else [])])
+    return NoDataError(
+        "no two platforms to compare fit the selection",
+        f"measured are {known}; " + " ".join(panel.notes),
+    )
+
+
+def _chosen(panel: Panel, pattern: str | None, tier: str | None) -> list[int]:
+    return panel.platforms.with_row_index("at").filter(fits_platform(pattern, tier))["at"].to_list()
 
 
 def _finish(

@@ -86,6 +86,10 @@ def show(
     precision: Annotated[Text, typer.Option(help="fp32, fp16, bf16 or int8.")] = None,
     family: Annotated[Text, typer.Option(help="Such as transformer.")] = None,
     model: Annotated[Text, typer.Option(help="A model, or names with * in them.")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="What this table alone can be told."),
+    ] = None,
     include_simulated: Simulated = False,
     seed: Seed = 0,
 ) -> None:
@@ -115,6 +119,7 @@ def show(
         model=model,
         origins=_origins(include_simulated),
         seed=seed,
+        settings=_settings(settings or []),
     )
     # Rows of every origin: the selection leaves some out, and the table says how many.
     frame = load_measurements(current().workspace.results, sweep=sweep, origins=_ALL)
@@ -124,6 +129,13 @@ def show(
 
 def _origins(include_simulated: bool) -> tuple[str, ...]:
     return _ALL if include_simulated else _REAL
+
+
+def _settings(given: list[str]) -> tuple[tuple[str, str], ...]:
+    for text in given:
+        if "=" not in text or text.startswith("="):
+            raise UsageError(f"--set {text}: no value", "write --set NAME=VALUE, such as k=5")
+    return tuple((name, value) for name, _, value in (text.partition("=") for text in given))
 
 
 def _check_words(given: dict[str, str | None]) -> None:

@@ -157,3 +157,13 @@ def test_query_without_sql_is_bad_usage(
 ) -> None:
     assert _run(workspace, "query") == 2
     assert "--tables" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "message"), [("k", "--set k: no value"), ("k=2", "no setting 'k'")]
+)
+def test_a_setting_that_cannot_be_is_bad_usage(
+    workspace: Path, capsys: pytest.CaptureFixture[str], given: str, message: str
+) -> None:
+    assert _run(workspace, "report", "show", "latency", "--set", given) == 2
+    assert message in capsys.readouterr().err
