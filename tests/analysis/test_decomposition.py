@@ -1,5 +1,8 @@
 """FRM taken apart, against slow and obvious versions."""
 
+import os
+from pathlib import Path
+
 import numpy as np
 import polars as pl
 import pytest
@@ -9,10 +12,10 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from analysis.bootstrap import resample_counts
-from analysis.decomposition import mean_shares, variance_shares
+from analysis.decomposition import component_measures, mean_shares, variance_shares
 from analysis.pair_means import mean_figures
-from analysis.pairs import Block, block_resamples, blocks, pair_figures
-from analysis.panel import Measure
+from analysis.pairs import Block, block_resamples, block_rhos, blocks, pair_figures
+from analysis.panel import Measure, Panel
 from analysis.ranking import average_ranks, partial_units, products, unit_columns
 from analysis.sample_size import few_models_note
 from analysis.tables import Selection, Table, make_table
@@ -207,3 +210,56 @@ def test_few_models_are_warned_of_by_number() -> None:
     assert "0.81 to 1.00" in few_models_note(5)[0]
     assert "0.84 to 0.96" in few_models_note(60)[0]
     assert few_models_note(100) == ()
+
+
+_PUBLIC = {
+    "rtx3090": "benchmark-infer-amp-nchw-pt240-cu124-rtx3090.csv",
+    "i9": "benchmark-infer-fp32-nchw-pt240-cpu-i9_10940x-dynamo.csv",
+    "i7": "benchmark-infer-fp32-nchw-pt240-cpu-i7_12700h-dynamo.csv",
+}
+
+
+def public_panel(folder: Path) -> Panel:
+    """GMACs, time per sample and parameters of what three public files have in common."""
+    key = ["model", "infer_img_size"]
+    tables = [
+        pl.read_csv(folder / file, schema_overrides={"param_count": pl.String})
+        .filter(pl.col("infer_gmacs") > 0)
+        .unique(key)
+        .select(
+            *key,
+            pl.col("infer_gmacs").alias(f"macs {name}"),
+            (1000 / pl.col("infer_samples_per_sec")).alias(name),
+            pl.col("param_count").str.replace_all(",", "").cast(pl.Float64).alias(f"size {name}"),
+        )
+        for name, file in _PUBLIC.items()
+    ]
+    joined = tables[0].join(tables[1], on=key).join(tables[2], on=key).sort(key)
+    size = joined["size rtx3090"].to_numpy()
+    macs = joined.select(pl.max_horizontal(pl.col("^macs .*$")).alias("macs"))["macs"].to_numpy()
+    return Panel(
+        models=tuple(joined["model"]),
+        platforms=pl.DataFrame({"platform_key": list(_PUBLIC)}),
+        latency=joined.select(*_PUBLIC).to_numpy(),
+        memory=np.repeat(size[:, None], len(_PUBLIC), axis=1),
+        flops=macs,
+        accuracy=np.full(macs.size, np.nan),
+        families=(None,) * macs.size,
+        notes=(),
+    )
+
+
+def test_public_files_give_the_figures_recomputed_by_hand() -> None:
+    folder = Path(os.environ.get("FLEETRANK_PUBLIC_DATA", "../shared/data")) / "timm"
+    if not folder.is_dir():
+        pytest.skip(f"{folder} is not here; FLEETRANK_PUBLIC_DATA names a folder with timm/ in it")
+    panel = public_panel(folder)
+    pairs = [(0, 1), (0, 2), (1, 2)]
+    (block,) = blocks(np.isfinite(panel.latency), pairs)
+    found = {one.name: block_rhos(one, block).round(3) for one in component_measures(panel)}
+    assert len(panel.models) == 1433
+    assert found["latency"].tolist() == [0.944, 0.957, 0.970]
+    assert found["frm"].tolist() == [0.995, 0.996, 0.998]
+    partial = [slow_partial(panel.latency[:, i], panel.latency[:, j], panel.flops)
+               for i, j in pairs]  # fmt: skip
+    np.testing.assert_allclose(found["latency_given_flops"], partial, atol=5e-4)
