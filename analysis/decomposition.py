@@ -1,16 +1,15 @@
 """What FRM's rank correlation is made of: its components alone, without each, and their shares."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 
+from analysis.frm import EQUAL_WEIGHTS, Weights
 from analysis.pair_means import cluster_weights
 from analysis.pairs import Pair, blocks
-from analysis.panel import Measure, Panel, measures
+from analysis.panel import Measure, Panel, components
 from analysis.ranking import MIN_MODELS, Floats, require_finite
-
-COMPONENTS = ("flops", "latency", "memory")
 
 
 def variance_shares(logs: Floats) -> Floats:
@@ -37,58 +36,68 @@ def _dust(logs: Floats) -> Floats:
     return largest
 
 
-def component_logs(panel: Panel) -> Floats:
-    """Logarithms of FLOPs, latency and memory, (3, n_models, n_platforms).
+def component_logs(panel: Panel, weights: Weights = EQUAL_WEIGHTS) -> Floats:
+    """Weighted logarithms of the components used, (n_components, n_models, n_platforms).
 
-    NaN in all three where one is missing or not above 0: the parts are then those of one whole.
+    NaN in all where one is missing or not above 0: the parts are then those of one whole.
     """
-    logs: Floats = np.log(_complete(panel))
-    return logs
+    exponents = asdict(weights)
+    values = _complete(panel, weights)
+    return np.stack([exponents[name] * np.log(values[name]) for name in weights.used])
 
 
-def _complete(panel: Panel) -> Floats:
-    """FLOPs, latency and memory where all three are known, NaN elsewhere."""
-    known = np.isfinite(measures(panel)[1].values)
-    flops = np.broadcast_to(panel.flops[:, None], known.shape)
-    return np.stack(
-        [np.where(known, part, np.nan) for part in (flops, panel.latency, panel.memory)]
-    )
+def _complete(panel: Panel, weights: Weights) -> dict[str, Floats]:
+    """The components used where all of them are known, NaN elsewhere."""
+    values = {name: part for name, part in components(panel).items() if name in weights.used}
+    known = np.isfinite(np.stack(list(values.values()))).all(axis=0)
+    return {name: np.where(known, part, np.nan) for name, part in values.items()}
 
 
-def component_measures(panel: Panel) -> tuple[Measure, ...]:
-    """FRM and its parts, all over the models that have every component on a platform.
+def component_measures(panel: Panel, weights: Weights = EQUAL_WEIGHTS) -> tuple[Measure, ...]:
+    """FRM and its parts, all over the models that have every component used on a platform.
 
-    Latency first, then latency given FLOPs, FRM, FRM without each component (without latency, it
-    is FLOPs x memory), FLOPs and memory alone.
+    Latency first, then latency given FLOPs, FRM, FRM without each component, and the other
+    components alone.
     """
-    flops, latency, memory = _complete(panel)
-    present = np.isfinite(latency)
-    ones = np.where(present, 1.0, np.nan)
-    alone = Measure(name="latency", rest=ones, latency=latency)
-    return (
-        alone,
-        replace(alone, name="latency_given_flops", given=_positive_or_one(panel.flops)),
-        Measure(name="frm", rest=flops * memory, latency=latency),
-        Measure(name="frm_without_flops", rest=memory, latency=latency),
-        Measure(name="frm_without_memory", rest=flops, latency=latency),
-        Measure(name="frm_without_latency", rest=flops * memory, latency=ones, has_latency=False),
-        Measure(name="flops", rest=flops, latency=ones, has_latency=False),
-        Measure(name="memory", rest=memory, latency=ones, has_latency=False),
-    )
+    values = _complete(panel, weights)
+    latency = values.pop("latency")
+    flops = np.where(panel.flops > 0, panel.flops, 1.0)
+    alone = Measure(name="latency", rest=np.ones_like(latency), latency=latency)
+    found = [alone]
+    if "flops" in values:
+        # No model without FLOPs is in any block; a finite number keeps the ranking code plain.
+        found.append(replace(alone, name="latency_given_flops", given=flops))
+    found.append(_weighted("frm", values, latency, weights))
+    for left_out in values:
+        rest = {name: part for name, part in values.items() if name != left_out}
+        found.append(_weighted(f"frm_without_{left_out}", rest, latency, weights))
+    nothing = np.where(np.isfinite(latency), 1.0, np.nan)
+    others = {"frm_without_latency": values, **{name: {name: values[name]} for name in values}}
+    found += [
+        replace(_weighted(name, parts, nothing, weights), has_latency=False)
+        for name, parts in others.items()
+        if parts
+    ]
+    return tuple(found)
 
 
-def _positive_or_one(flops: Floats) -> Floats:
-    """No model without FLOPs is in any block; a finite number keeps the ranking code plain."""
-    return np.where(flops > 0, flops, 1.0)
+def _weighted(name: str, parts: dict[str, Floats], latency: Floats, weights: Weights) -> Measure:
+    """The product of the parts and latency, each to the power of its weight."""
+    exponents = asdict(weights)
+    rest = np.ones_like(latency)
+    for part, values in parts.items():
+        rest = rest * values ** exponents[part]
+    return Measure(name=name, rest=rest, latency=latency**weights.latency)
 
 
-def pair_shares(panel: Panel, pairs: Sequence[Pair]) -> Floats:
-    """`variance_shares` of every pair, (3, n_pairs): the mean of its platforms, common models.
+def pair_shares(panel: Panel, pairs: Sequence[Pair], weights: Weights = EQUAL_WEIGHTS) -> Floats:
+    """`variance_shares` of every pair, (n_components, n_pairs), over its common models.
 
-    NaN with fewer than 5 common models, or where FRM is equal for all on one side.
+    The mean of its two platforms, components as `weights.used` names them. NaN with fewer than 5
+    common models, or where FRM is equal for all on one side.
     """
-    logs = component_logs(panel)
-    shares = np.full((len(COMPONENTS), len(pairs)), np.nan)
+    logs = component_logs(panel, weights)
+    shares = np.full((logs.shape[0], len(pairs)), np.nan)
     for block in blocks(np.isfinite(logs[0]), pairs):
         if block.models.size < MIN_MODELS:
             continue
@@ -98,9 +107,9 @@ def pair_shares(panel: Panel, pairs: Sequence[Pair]) -> Floats:
 
 
 def mean_shares(shares: Floats, clusters: Sequence[str]) -> Floats:
-    """Shares (3, n_pairs) averaged inside each cluster first; NaN where no pair has any."""
+    """Shares (n_components, n_pairs) averaged inside each cluster first; NaN without any pair."""
     if np.isnan(shares[0]).all():
-        return np.full(len(COMPONENTS), np.nan)
+        return np.full(shares.shape[0], np.nan)
     weights, _, _ = cluster_weights(shares[0], clusters)
     means: Floats = (np.nan_to_num(shares) * weights).sum(axis=1)
     return means

@@ -1,5 +1,6 @@
 """From rows to arrays: models down, platforms across, both sorted by name."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -125,12 +126,22 @@ def measures(panel: Panel) -> tuple[Measure, Measure]:
     )
 
 
-def incomplete_notes(panel: Panel) -> tuple[str, ...]:
-    """How many (model, platform) lack a component of FRM, by component."""
+def components(panel: Panel) -> dict[str, Floats]:
+    """FLOPs, latency and memory, (n_models, n_platforms) each; NaN where not above 0."""
+    flops = np.broadcast_to(_positive(panel.flops)[:, None], panel.latency.shape)
+    return {
+        "flops": flops, "latency": _positive(panel.latency), "memory": _positive(panel.memory)
+    }  # fmt: skip
+
+
+def incomplete_notes(panel: Panel, used: Sequence[str] = ("flops", "memory")) -> tuple[str, ...]:
+    """How many (model, platform) lack a component that FRM uses, by component."""
     measured = np.isfinite(panel.latency)
+    names = {"flops": "FLOPs above 0", "memory": "a peak memory above 0"}
     lacking = {
-        "FLOPs above 0": np.isnan(_positive(panel.flops))[:, None] & measured,
-        "a peak memory above 0": np.isnan(_positive(panel.memory)) & measured,
+        names[name]: np.isnan(values) & measured
+        for name, values in components(panel).items()
+        if name in names and name in used
     }
     return tuple(
         f"Dropped from FRM: {int(mask.sum())} of {int(measured.sum())} values without {what}."

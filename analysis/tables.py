@@ -93,9 +93,13 @@ TABLES: Mapping[str, str] = MappingProxyType(
     }
 )
 
+FRM_WEIGHTS = ("weight_flops", "weight_latency", "weight_memory")
+
 SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "coverage": ("threshold",),
+        "frm": FRM_WEIGHTS,
+        "decomposition": FRM_WEIGHTS,
         "next-models": ("k",),
         "significance": ("model_a", "model_b", "within"),
     }

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from analysis.decomposition import COMPONENTS, component_measures, mean_shares, pair_shares
+from analysis.decomposition import component_measures, mean_shares, pair_shares
+from analysis.frm import Weights
 from analysis.pair_groups import Row, group_rows, pair_rows, tier_groups
 from analysis.pairs import Pair, draws_for
 from analysis.panel import Panel, incomplete_notes, make_panel
-from analysis.ranking import Floats
 from analysis.sample_size import few_models_note
+from analysis.table_functions.frm import frm_weights, weights_note
 from analysis.table_functions.transfer import MAX_LISTED_PAIRS, select_pairs, unlisted
 from analysis.tables import Selection, Table
 
@@ -67,13 +68,15 @@ def decomposition_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     panel = make_panel(frame, selection)
     pairs = select_pairs(panel, selection)
     is_listed = len(pairs) <= MAX_LISTED_PAIRS
-    rows = _tier_rows(panel, pairs, selection.seed)
+    weights = frm_weights(selection)
+    rows = _tier_rows(panel, pairs, weights, selection.seed)
     if is_listed:
-        rows += _pair_rows(panel, pairs, selection.seed)
+        rows += _pair_rows(panel, pairs, weights, selection.seed)
     draws = draws_for(pairs)
     notes = (
         *panel.notes,
-        *incomplete_notes(panel),
+        *incomplete_notes(panel, weights.used),
+        *weights_note(weights),
         *(() if is_listed else (unlisted(pairs),)),
         *_finding(rows),
         *_MEANING,
@@ -84,28 +87,28 @@ def decomposition_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     return Table(title="FRM taken apart", frame=pl.DataFrame(rows, schema=_SCHEMA), notes=notes)
 
 
-def _tier_rows(panel: Panel, pairs: Sequence[Pair], seed: int) -> list[Row]:
+def _tier_rows(panel: Panel, pairs: Sequence[Pair], weights: Weights, seed: int) -> list[Row]:
     rows: list[Row] = []
+    found = component_measures(panel, weights)
     for group in tier_groups(panel, pairs):
-        means = mean_shares(pair_shares(panel, group.pairs), group.clusters)
-        rows += [
-            _with_share(row, means) for row in group_rows(group, component_measures(panel), seed)
-        ]
+        means = mean_shares(pair_shares(panel, group.pairs, weights), group.clusters)
+        share_of = dict(zip(weights.used, means.tolist(), strict=True))
+        rows += [_with_share(row, share_of) for row in group_rows(group, found, seed)]
     return rows
 
 
-def _pair_rows(panel: Panel, pairs: Sequence[Pair], seed: int) -> list[Row]:
+def _pair_rows(panel: Panel, pairs: Sequence[Pair], weights: Weights, seed: int) -> list[Row]:
     """All measures of a pair stand together."""
-    shares = pair_shares(panel, pairs)
-    by_measure = [pair_rows(panel, one, pairs, seed) for one in component_measures(panel)]
+    shares = pair_shares(panel, pairs, weights).T.tolist()
+    by_measure = [pair_rows(panel, one, pairs, seed) for one in component_measures(panel, weights)]
     return [
-        _with_share(row, shares[:, number])
+        _with_share(row, dict(zip(weights.used, shares[number], strict=True)))
         for number, rows in enumerate(zip(*by_measure, strict=True))
         for row in rows
     ]
 
 
-def _with_share(row: Row, shares: Floats) -> Row:
+def _with_share(row: Row, shares: dict[str, float]) -> Row:
     """The row's columns that are shown, its share of variance, and why a figure is missing."""
     shown = {name: value for name, value in row.items() if name in _SCHEMA}
     reasons = [str(row["reason"])] if row["reason"] is not None else []
@@ -113,8 +116,8 @@ def _with_share(row: Row, shares: Floats) -> Row:
         reasons.append("no null: there is no latency to permute")
     if row["null_mean"] is not None and row["headroom"] is None:
         reasons.append("no headroom: the null is 1")
-    if row["measure"] in COMPONENTS:
-        share = float(shares[COMPONENTS.index(str(row["measure"]))])
+    if row["measure"] in shares:
+        share = shares[str(row["measure"])]
         shown["variance_share"] = None if math.isnan(share) else share
         if math.isnan(share) and row["rho"] is not None:
             reasons.append("no share: FRM is equal for all models")

@@ -13,6 +13,7 @@ from scipy import stats
 
 from analysis.bootstrap import resample_counts
 from analysis.decomposition import component_measures, mean_shares, variance_shares
+from analysis.errors import AnalysisError
 from analysis.pair_means import mean_figures
 from analysis.pairs import Block, block_resamples, block_rhos, blocks, pair_figures
 from analysis.panel import Measure, Panel
@@ -196,6 +197,30 @@ def test_four_models_give_reasons_and_no_figures(make_grid) -> None:
     assert shown["rho"].null_count() == shown.height
     assert shown["variance_share"].null_count() == shown.height
     assert shown["reason"].null_count() == 0
+
+
+def test_weight_of_zero_takes_a_component_out_of_both_tables(make_grid) -> None:
+    frame = make_grid({"d1": UP, "d2": MIXED}, flops=FLOPS)
+    chosen = Selection(settings=(("weight_memory", "0"), ("weight_latency", "2")))
+    table = make_table("decomposition", frame, chosen)
+    assert set(table.frame["measure"]) == {
+        "latency", "latency_given_flops", "frm", "frm_without_flops", "frm_without_latency", "flops"
+    }  # fmt: skip
+    assert pair_row(table, "frm")["rho"] is not None
+    shares = [pair_row(table, name)["variance_share"] for name in ("flops", "latency")]
+    assert sum(shares) == pytest.approx(1)
+    assert any("weights: flops 1, latency 2, memory 0" in note for note in table.notes)
+    first = make_table("frm", frame, chosen).frame.to_dicts()[0]
+    assert first["frm"] == pytest.approx(
+        (first["ratio_flops"] * first["ratio_latency"] ** 2) ** (1 / 3)
+    )
+    assert first["ratio_memory"] is None
+
+
+def test_frm_without_latency_is_refused_with_a_remedy(make_grid) -> None:
+    chosen = Selection(settings=(("weight_latency", 0),))
+    with pytest.raises(AnalysisError, match="latency above 0"):
+        make_table("frm", make_grid({"d1": UP}, flops=FLOPS, memory=MEMORY), chosen)
 
 
 def test_figures_do_not_depend_on_the_order_of_rows(make_grid) -> None:
