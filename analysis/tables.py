@@ -84,7 +84,11 @@ TABLES: Mapping[str, str] = MappingProxyType(
     }
 )
 
-SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "pareto": ("objectives",),
+    }
+)
 """The names that `--set` takes for a table, which states its defaults where it reads them."""
 
 
