@@ -76,6 +76,7 @@ TABLES: Mapping[str, str] = MappingProxyType(
         "predictability": "analysis.table_functions.predictability:predictability_table",
         "ratio-transfer": "analysis.table_functions.ratio_transfer:ratio_transfer_table",
         "pareto": "analysis.table_functions.pareto:pareto_table",
+        "regret": "analysis.table_functions.regret:regret_table",
         "disagreement": "analysis.table_functions.disagreement:disagreement_table",
         "shifts": "analysis.table_functions.disagreement:shifts_table",
         "frameworks": "analysis.table_functions.transfer:frameworks_table",
@@ -87,6 +88,7 @@ TABLES: Mapping[str, str] = MappingProxyType(
 SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "pareto": ("objectives",),
+        "regret": ("budgets_ms", "floors_percent"),
     }
 )
 """The names that `--set` takes for a table, which states its defaults where it reads them."""
