@@ -9,7 +9,7 @@ import polars as pl
 
 from analysis.comparable import EQUAL_INSIDE_PLATFORM, comparable_cells
 from analysis.ranking import Floats
-from analysis.scope import select_cells
+from analysis.scope import Scope, select_cells
 from analysis.tables import Selection
 
 PLATFORM_FACTS = (
@@ -56,11 +56,17 @@ class Measure:
 
     Attributes:
         rest: what stays when latencies are permuted; ones for latency alone.
+        latency: ones where the measure has none.
+        given: (n_models,) or `None`; what its ranks explain is taken out of this measure's ranks,
+            so that correlations are partial.
+        has_latency: without it there is nothing to permute, hence no null.
     """
 
     name: str
     rest: Floats
     latency: Floats
+    given: Floats | None = None
+    has_latency: bool = True
 
     @property
     def values(self) -> Floats:
@@ -76,8 +82,24 @@ def make_panel(frame: pl.LazyFrame, selection: Selection) -> Panel:
         NoDataError: nothing fits the selection.
         NotComparableError: no platform holds comparable rows.
     """
+    return panel_of(comparable_scope(frame, selection))
+
+
+def comparable_scope(frame: pl.LazyFrame, selection: Selection) -> Scope:
+    """Selected cells that may be ranked, with `identity`, and what every table says about them.
+
+    Raises:
+        NoDataError: nothing fits the selection.
+        NotComparableError: no platform holds comparable rows.
+    """
     scope = select_cells(frame, selection)
     cells, notes = comparable_cells(scope.cells)
+    return Scope(cells=cells, notes=(*scope.notes, *notes))
+
+
+def panel_of(scope: Scope) -> Panel:
+    """The arrays of `comparable_scope`."""
+    cells = scope.cells
     models = cells["identity"].unique().sort()
     platforms = (
         cells.group_by("platform_key")
@@ -98,7 +120,7 @@ def make_panel(frame: pl.LazyFrame, selection: Selection) -> Panel:
         flops=_numbers(cells, "flops", models),
         accuracy=_numbers(cells, "accuracy_top1", models),
         families=tuple(_per_model(cells, "family", models)),
-        notes=(*scope.notes, *notes),
+        notes=scope.notes,
     )
 
 

@@ -73,6 +73,9 @@ TABLES: Mapping[str, str] = MappingProxyType(
         "coldstart": "analysis.table_functions.performance:coldstart_table",
         "frm": "analysis.table_functions.frm:frm_table",
         "transfer": "analysis.table_functions.transfer:transfer_table",
+        "decomposition": "analysis.table_functions.decomposition:decomposition_table",
+        "ceiling": "analysis.table_functions.ceiling:ceiling_table",
+        "stability": "analysis.table_functions.stability:stability_table",
         "predictability": "analysis.table_functions.predictability:predictability_table",
         "ratio-transfer": "analysis.table_functions.ratio_transfer:ratio_transfer_table",
         "pareto": "analysis.table_functions.pareto:pareto_table",
@@ -80,6 +83,12 @@ TABLES: Mapping[str, str] = MappingProxyType(
         "disagreement": "analysis.table_functions.disagreement:disagreement_table",
         "shifts": "analysis.table_functions.disagreement:shifts_table",
         "frameworks": "analysis.table_functions.transfer:frameworks_table",
+        "proxies": "analysis.table_functions.proxies:proxies_table",
+        "coverage": "analysis.table_functions.proxies:coverage_table",
+        "next-models": "analysis.table_functions.next_models:next_models_table",
+        "savings": "analysis.table_functions.next_models:savings_table",
+        "composites": "analysis.table_functions.composites:composites_table",
+        "significance": "analysis.table_functions.significance:significance_table",
         "quality": "analysis.table_functions.quality:quality_table",
         "dropped": "analysis.table_functions.quality:dropped_table",
     }
@@ -87,8 +96,11 @@ TABLES: Mapping[str, str] = MappingProxyType(
 
 SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
+        "coverage": ("threshold",),
+        "next-models": ("k",),
         "pareto": ("objectives",),
         "regret": ("budgets_ms", "floors_percent"),
+        "significance": ("model_a", "model_b", "within"),
     }
 )
 """The names that `--set` takes for a table, which states its defaults where it reads them."""

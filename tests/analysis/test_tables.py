@@ -288,7 +288,7 @@ def test_unknown_table_is_told_with_the_nearest(make_grid) -> None:
 
 
 def fleet(make_grid) -> pl.LazyFrame:
-    devices = {f"d{n}": [float((i * 7 + n * 3) % 11 + 1) for i in range(11)] for n in range(3)}
+    devices = {f"d{n}": [float((i * 7 + n * 3) % 11 + 1) for i in range(11)] for n in range(4)}
     tiers = {"d0": {"tier": "gpu"}, "d1": {"runtime": "torch", "device": "d0"}}
     return make_grid(
         devices, memory=range(3, 14), flops=range(1, 12), accuracy=range(60, 71), **tiers
