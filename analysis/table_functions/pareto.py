@@ -17,6 +17,7 @@ from analysis.objectives import (
     points,
 )
 from analysis.pair_frontiers import FIGURES, SHAPES, Figures, Objectives, pair_frontiers
+from analysis.pair_groups import unlike_facts
 from analysis.pairs import Pair
 from analysis.panel import Panel, make_panel
 from analysis.ranking import Floats
@@ -32,6 +33,7 @@ _SCHEMA: dict[str, pl.DataType] = {
     "n_pairs": pl.Int64(),
     "n_clusters": pl.Int64(),
     **dict.fromkeys(FIGURES, pl.Float64()),
+    "unlike": pl.String(),
     "reason": pl.String(),
 }
 _MEANING = (
@@ -118,9 +120,11 @@ def _pair_rows(
     panel: Panel, pairs: Sequence[Pair], n_models: Floats, figures: Figures
 ) -> Iterator[Row]:
     stacked = np.array([figures[name] for name in FIGURES])
+    facts = panel.platforms.to_dicts()
     for at, (i, j) in enumerate(pairs):
         yield {
             "level": "pair",
+            "unlike": unlike_facts(facts[i], facts[j]),
             "source": panel.keys[i],
             "target": panel.keys[j],
             "n_models": int(n_models[at]),

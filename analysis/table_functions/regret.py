@@ -10,6 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from analysis.errors import AnalysisError
+from analysis.pair_groups import unlike_facts
 from analysis.pairs import Pair
 from analysis.panel import Panel, make_panel, measures
 from analysis.ranking import Floats
@@ -39,6 +40,7 @@ _SCHEMA = {
     "flops_median": pl.Float64,
     "flops_p90": pl.Float64,
     "flops_worst": pl.Float64,
+    "unlike": pl.String,
     "reason": pl.String,
 }
 _MEANING = (
@@ -138,8 +140,11 @@ def _levels(
     for i, mine in by_source.items():
         facts = {"level": "source", "source": panel.keys[i], "target": EVERY_TARGET}
         yield facts, np.array(mine)
+    platforms = panel.platforms.to_dicts()
     for at, (i, j) in enumerate(pairs if is_listed else ()):
-        yield {"level": "pair", "source": panel.keys[i], "target": panel.keys[j]}, np.array([at])
+        facts = {"level": "pair", "source": panel.keys[i], "target": panel.keys[j]}
+        facts["unlike"] = unlike_facts(platforms[i], platforms[j])
+        yield facts, np.array([at])
 
 
 def _rows(found: _Found, at: npt.NDArray[np.int64]) -> Iterator[Row]:

@@ -333,3 +333,10 @@ def test_a_hundred_thousand_rows_take_seconds() -> None:
         assert make_table(table, lazy, Selection()).frame.height
     # Takes 2 s on a quiet core; the limit only catches what became slow by its order.
     assert time.perf_counter() - started < 30
+
+
+@pytest.mark.parametrize("name", ["predictability", "ratio-transfer", "pareto", "regret"])
+def test_predictions_too_print_unlike_facts_with_the_pair(make_grid, name: str) -> None:
+    frame = make_grid({"d1": UP, "d2": UP}, accuracy=UP, d2={"runtime_version": "2.0"})
+    pairs = [row for row in rows_of(name, frame, source="d1") if row["level"] == "pair"]
+    assert {row["unlike"] for row in pairs} == {"runtime_version: 1.0 / 2.0"}
