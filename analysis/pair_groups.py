@@ -1,7 +1,7 @@
 """Pairs of platforms by what they stand for: two tiers, two runtimes; and rows of their figures."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from analysis.bootstrap import adjust_p
@@ -100,15 +100,18 @@ def pair_rows(panel: Panel, measure: Measure, pairs: Sequence[Pair], seed: int) 
             "source": keys[i],
             "target": keys[j],
             "p_adjusted": p_adjusted,
-            "unlike": _unlike(facts[i], facts[j]),
+            "unlike": unlike_facts(facts[i], facts[j]),
         }
         | asdict(figure)
         for (i, j), figure, p_adjusted in zip(pairs, figures, adjusted, strict=True)
     ]
 
 
-def _unlike(source: _Facts, target: _Facts) -> str | None:
-    """Facts that may differ between platforms but change what the figure means."""
+def unlike_facts(source: Mapping[str, object], target: Mapping[str, object]) -> str | None:
+    """Facts that may differ between platforms but change what the figure means.
+
+    Both are rows of `Panel.platforms`; `None` where nothing differs.
+    """
     texts = [
         f"{name}: {source[name]} / {target[name]}"
         for name in EQUAL_INSIDE_PLATFORM

@@ -1,5 +1,6 @@
 """From rows to arrays: models down, platforms across, both sorted by name."""
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,7 +26,8 @@ class Panel:
     Attributes:
         models: names, (n_models,).
         platforms: one row per platform with `platform_key` and `PLATFORM_FACTS`.
-        latency, memory: (n_models, n_platforms).
+        latency, memory, energy: (n_models, n_platforms).
+        latency_low, latency_high: interval of latency over processes, (n_models, n_platforms).
         flops, accuracy: (n_models,).
         families: family of each model, `None` where it is not stated, (n_models,).
         notes: what the reader of any table made from it has to know.
@@ -34,7 +36,10 @@ class Panel:
     models: tuple[str, ...]
     platforms: pl.DataFrame
     latency: Floats
+    latency_low: Floats
+    latency_high: Floats
     memory: Floats
+    energy: Floats
     flops: Floats
     accuracy: Floats
     families: tuple[str | None, ...]
@@ -104,11 +109,15 @@ def panel_of(scope: Scope) -> Panel:
     )
     row = _positions(models, cells["identity"])
     column = _positions(platforms["platform_key"], cells["platform_key"])
+    matrix = functools.partial(_matrix, cells, row=row, column=column)
     return Panel(
         models=tuple(models),
         platforms=platforms,
-        latency=_matrix(cells, "latency_ns", row, column),
-        memory=_matrix(cells, "peak_memory_bytes", row, column),
+        latency=matrix("latency_ns"),
+        latency_low=matrix("latency_low_ns"),
+        latency_high=matrix("latency_high_ns"),
+        memory=matrix("peak_memory_bytes"),
+        energy=matrix("energy_mj"),
         flops=_numbers(cells, "flops", models),
         accuracy=_numbers(cells, "accuracy_top1", models),
         families=tuple(_per_model(cells, "family", models)),

@@ -79,6 +79,7 @@ TABLES: Mapping[str, str] = MappingProxyType(
         "predictability": "analysis.table_functions.predictability:predictability_table",
         "ratio-transfer": "analysis.table_functions.ratio_transfer:ratio_transfer_table",
         "pareto": "analysis.table_functions.pareto:pareto_table",
+        "regret": "analysis.table_functions.regret:regret_table",
         "disagreement": "analysis.table_functions.disagreement:disagreement_table",
         "shifts": "analysis.table_functions.disagreement:shifts_table",
         "frameworks": "analysis.table_functions.transfer:frameworks_table",
@@ -101,6 +102,8 @@ SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "frm": FRM_WEIGHTS,
         "decomposition": FRM_WEIGHTS,
         "next-models": ("k",),
+        "pareto": ("objectives",),
+        "regret": ("budgets_ms", "floors_percent"),
         "significance": ("model_a", "model_b", "within"),
     }
 )
