@@ -3,7 +3,6 @@
 A device model with many units, runtimes or thread counts counts once.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,14 +10,15 @@ import numpy.typing as npt
 
 from analysis.bootstrap import MIN_MODELS_FOR_INTERVAL, resample_counts, resampled_units
 from analysis.errors import NoDataError
+from analysis.missing_ranks import spearman_common
 from analysis.pairs import Block, blocks
 from analysis.panel import Panel, measures
-from analysis.ranking import MIN_MODELS, Floats, products, spearman_matrix
+from analysis.ranking import MIN_MODELS, Floats, products
 
 DRAWS = 400
 """Resamples of models behind an interval."""
-MAX_BLOCKS = 100
-"""Beyond so many sets of common models an interval would take minutes."""
+MAX_BLOCKS = 500
+"""Each set of common models is resampled by itself; more take tens of seconds."""
 MAX_PLATFORMS = 200
 """400 draws of the correlations of so many are 128 MB."""
 MIN_SHARE = 0.8
@@ -70,21 +70,14 @@ def agreement(panel: Panel, seed: int) -> Agreement:
         raise NoDataError("only one device model was measured", "measure or import another")
     batch = panel.platforms["batch"].to_numpy()
     alike = np.equal.outer(batch, batch) & np.not_equal.outer(member, member)
-    pairs = [(int(i), int(j)) for i, j in np.argwhere(np.triu(alike))]
-    parts = [part for part in blocks(np.isfinite(values), pairs) if part.models.size >= MIN_MODELS]
-    rho = np.full((values.shape[1],) * 2, np.nan)
-    common = np.zeros(rho.shape, dtype=np.int64)
-    for part in parts:
-        inside = spearman_matrix(values[np.ix_(part.models, part.columns)])
-        for here, there in _both_ways(part):
-            rho[part.columns[here], part.columns[there]] = inside[here, there]
-            common[part.columns[here], part.columns[there]] = part.models.size
-    reason = _why_no_interval(parts, values.shape[1])
+    found, common = spearman_common(values)
+    is_known = alike & (common >= MIN_MODELS)
+    drawn, reason = _drawn(values, np.triu(is_known), seed)
     return Agreement(
         devices=devices,
-        rho=_by_device(rho, member),
-        n_models=_fewest(common, member),
-        draws=None if reason else _by_device(_drawn(values, parts, seed), member),
+        rho=_by_device(np.where(is_known, found, np.nan), member),
+        n_models=_fewest(np.where(is_known, common, 0), member),
+        draws=None if drawn is None else _by_device(drawn, member),
         reason=reason,
     )
 
@@ -138,38 +131,38 @@ def device_members(panel: Panel) -> tuple[tuple[str, ...], npt.NDArray[np.int64]
     return tuple(devices.tolist()), member
 
 
-def _both_ways(
-    part: Block,
-) -> tuple[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]], ...]:
-    return (part.source, part.target), (part.target, part.source)
-
-
-def _why_no_interval(parts: Sequence[Block], n_platforms: int) -> str | None:
+def _drawn(
+    values: Floats, is_known: npt.NDArray[np.bool_], seed: int
+) -> tuple[Floats | None, str | None]:
+    """Rho of the known pairs in resamples of the models, each of which serves all; or why not."""
+    size = values.shape[1]
+    if size > MAX_PLATFORMS:
+        return None, f"no interval: {size} platforms, computed for up to {MAX_PLATFORMS}"
+    pairs = [(int(i), int(j)) for i, j in np.argwhere(is_known)]
+    parts = list(blocks(np.isfinite(values), pairs))
     fewest = min((part.models.size for part in parts), default=0)
     if fewest < MIN_MODELS_FOR_INTERVAL:
-        return f"no interval: {fewest} models in a pair, at least {MIN_MODELS_FOR_INTERVAL} needed"
-    if len(parts) > MAX_BLOCKS or n_platforms > MAX_PLATFORMS:
-        return (
-            f"no interval: {n_platforms} platforms with {len(parts)} unlike sets of common models; "
-            f"computed up to {MAX_PLATFORMS} and {MAX_BLOCKS}"
-        )
-    return None
-
-
-def _drawn(values: Floats, parts: Sequence[Block], seed: int) -> Floats:
-    """Rho of all platforms in resamples of the models, each of which serves all pairs."""
+        least = f"at least {MIN_MODELS_FOR_INTERVAL} needed"
+        return None, f"no interval: {fewest} models in a pair, {least}"
+    if len(parts) > MAX_BLOCKS:
+        sets = f"{len(parts)} sets of common models"
+        return None, f"no interval: {sets}, computed for up to {MAX_BLOCKS}"
     counts = resample_counts(values.shape[0], DRAWS, np.random.default_rng(seed))
-    drawn = np.full((DRAWS, values.shape[1], values.shape[1]), np.nan)
+    drawn = np.full((DRAWS, size, size), np.nan)
     for part in parts:
-        done = 0
-        grid = np.ix_(part.models, part.columns)
-        for units in resampled_units(values[grid], counts[:, part.models]):
-            inside = products(units)
-            for here, there in _both_ways(part):
-                block = drawn[done : done + len(units)]
-                block[:, part.columns[here], part.columns[there]] = inside[:, here, there]
-            done += len(units)
-    return drawn
+        _fill(drawn, values, part, counts)
+    return drawn, None
+
+
+def _fill(drawn: Floats, values: Floats, part: Block, counts: npt.NDArray[np.int64]) -> None:
+    done = 0
+    grid = np.ix_(part.models, part.columns)
+    source, target = part.columns[part.source], part.columns[part.target]
+    for units in resampled_units(values[grid], counts[:, part.models]):
+        inside = products(units)[:, part.source, part.target]
+        some = drawn[done : done + len(units)]
+        some[:, source, target] = some[:, target, source] = inside
+        done += len(units)
 
 
 def _by_device(rho: Floats, member: npt.NDArray[np.int64]) -> Floats:

@@ -88,6 +88,7 @@ TABLES: Mapping[str, str] = MappingProxyType(
         "next-models": "analysis.table_functions.next_models:next_models_table",
         "savings": "analysis.table_functions.next_models:savings_table",
         "composites": "analysis.table_functions.composites:composites_table",
+        "recommend": "analysis.table_functions.recommend:recommend_table",
         "significance": "analysis.table_functions.significance:significance_table",
         "quality": "analysis.table_functions.quality:quality_table",
         "dropped": "analysis.table_functions.quality:dropped_table",
@@ -104,6 +105,7 @@ SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "next-models": ("k",),
         "pareto": ("objectives",),
         "regret": ("budgets_ms", "floors_percent"),
+        "recommend": ("goal",),
         "significance": ("model_a", "model_b", "within"),
     }
 )

@@ -262,10 +262,14 @@ def public_panel(folder: Path) -> Panel:
     joined = tables[0].join(tables[1], on=key).join(tables[2], on=key).sort(key)
     size = joined["size rtx3090"].to_numpy()
     macs = joined.select(pl.max_horizontal(pl.col("^macs .*$")).alias("macs"))["macs"].to_numpy()
+    unknown = np.full((macs.size, len(_PUBLIC)), np.nan)
     return Panel(
         models=tuple(joined["model"]),
         platforms=pl.DataFrame({"platform_key": list(_PUBLIC)}),
         latency=joined.select(*_PUBLIC).to_numpy(),
+        latency_low=unknown,
+        latency_high=unknown,
+        energy=unknown,
         memory=np.repeat(size[:, None], len(_PUBLIC), axis=1),
         flops=macs,
         accuracy=np.full(macs.size, np.nan),
