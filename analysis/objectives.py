@@ -5,9 +5,11 @@ from enum import StrEnum
 
 import numpy as np
 
+from analysis.cells_table import MIN_REPEATS, interval_depth
 from analysis.errors import AnalysisError
 from analysis.panel import Panel
 from analysis.ranking import Floats
+from analysis.repeats import Repeats
 
 
 class Objective(StrEnum):
@@ -21,6 +23,8 @@ class Objective(StrEnum):
 
 
 DEFAULT_OBJECTIVES = "accuracy,latency"
+_PROCESSES = (Objective.LATENCY, Objective.MEMORY)
+"""In the order of `Repeats.processes`."""
 _EXACT = (Objective.ACCURACY, Objective.FLOPS)
 """They carry no noise of the platform: they are the model's own."""
 
@@ -53,18 +57,37 @@ def points(panel: Panel, objectives: tuple[Objective, ...]) -> Floats:
     return np.stack([_values(panel, one) for one in objectives], axis=2)
 
 
-def noise_bounds(panel: Panel, objectives: tuple[Objective, ...]) -> tuple[Floats, Floats] | None:
+def noise_bounds(
+    panel: Panel, repeats: Repeats, objectives: tuple[Objective, ...]
+) -> tuple[Floats, Floats]:
     """Lower and upper bounds of `points` within their measured noise; NaN where it is not known.
 
-    Latency lies in its interval over processes, which needs 5 repeats; accuracy and FLOPs are
-    exact. `None` when an objective's noise is never measured: memory and energy.
+    Latency and memory lie in their intervals over processes, which need 5 repeats; accuracy and
+    FLOPs are exact. The noise of energy is never known.
     """
-    if not {*objectives} <= {*_EXACT, Objective.LATENCY}:
-        return None
     low, high = points(panel, objectives), points(panel, objectives)
-    if Objective.LATENCY in objectives:
-        at = objectives.index(Objective.LATENCY)
-        low[:, :, at], high[:, :, at] = panel.latency_low, panel.latency_high
+    for at, objective in enumerate(objectives):
+        if objective in _PROCESSES:
+            values = repeats.processes[_PROCESSES.index(objective)]
+            low[:, :, at], high[:, :, at] = process_interval(values)
+        elif objective is Objective.ENERGY:
+            low[:, :, at] = high[:, :, at] = np.nan
+    return low, high
+
+
+def process_interval(values: Floats) -> tuple[Floats, Floats]:
+    """Interval of the median over processes (..., n_repeats), NaN missing, as tables show it.
+
+    NaN below 5 of them.
+    """
+    in_order = np.sort(values, axis=-1)
+    count = np.isfinite(values).sum(axis=-1)
+    depth = np.array([interval_depth(n) for n in range(values.shape[-1] + 1)])[count]
+    ends = [
+        np.take_along_axis(in_order, np.maximum(at, 0)[..., None], axis=-1)[..., 0]
+        for at in (depth, count - 1 - depth)
+    ]
+    low, high = np.where(count >= MIN_REPEATS, ends, np.nan)
     return low, high
 
 

@@ -25,13 +25,12 @@ class Objectives:
 
     Attributes:
         values: (n_models, n_platforms, n_objectives).
-        bounds: lower and upper ends of `values` within noise, NaN where not known; `None` when
-            they never are.
+        bounds: lower and upper ends of `values` within noise, NaN where not known.
         flops: objectives that need no device, (n_models, n_of_these).
     """
 
     values: Floats
-    bounds: tuple[Floats, Floats] | None
+    bounds: tuple[Floats, Floats]
     flops: Floats
 
 
@@ -71,9 +70,7 @@ def _against_flops(points: Floats, masks: Mask, block: Block) -> dict[str, Float
     return dict(zip(_FLOPS, (found.precision, found.recall, found.f1), strict=True))
 
 
-def _within_noise(bounds: tuple[Floats, Floats] | None, block: Block) -> dict[str, Floats]:
-    if bounds is None:
-        return {}
+def _within_noise(bounds: tuple[Floats, Floats], block: Block) -> dict[str, Floats]:
     low, high = (end[np.ix_(block.models, block.columns)] for end in bounds)
     known = np.asarray(np.isfinite(low + high).all(axis=(0, 2)))
     masks = np.zeros(low.shape[:2], dtype=np.bool_)

@@ -27,7 +27,6 @@ class Panel:
         models: names, (n_models,).
         platforms: one row per platform with `platform_key` and `PLATFORM_FACTS`.
         latency, memory, energy: (n_models, n_platforms).
-        latency_low, latency_high: interval of latency over processes, (n_models, n_platforms).
         flops, accuracy: (n_models,).
         families: family of each model, `None` where it is not stated, (n_models,).
         notes: what the reader of any table made from it has to know.
@@ -36,8 +35,6 @@ class Panel:
     models: tuple[str, ...]
     platforms: pl.DataFrame
     latency: Floats
-    latency_low: Floats
-    latency_high: Floats
     memory: Floats
     energy: Floats
     flops: Floats
@@ -114,8 +111,6 @@ def panel_of(scope: Scope) -> Panel:
         models=tuple(models),
         platforms=platforms,
         latency=matrix("latency_ns"),
-        latency_low=matrix("latency_low_ns"),
-        latency_high=matrix("latency_high_ns"),
         memory=matrix("peak_memory_bytes"),
         energy=matrix("energy_mj"),
         flops=_numbers(cells, "flops", models),

@@ -19,8 +19,9 @@ from analysis.objectives import (
 from analysis.pair_frontiers import FIGURES, SHAPES, Figures, Objectives, pair_frontiers
 from analysis.pair_groups import unlike_facts
 from analysis.pairs import Pair
-from analysis.panel import Panel, make_panel
+from analysis.panel import Panel
 from analysis.ranking import Floats
+from analysis.repeats import Repeats, make_repeats
 from analysis.table_functions.directed import TIER_NOTE, directed_pairs, tier_groups
 from analysis.table_functions.transfer import MAX_LISTED_PAIRS, unlisted
 from analysis.tables import Selection, Table, setting
@@ -67,15 +68,15 @@ def pareto_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     Setting `objectives`: names separated by commas, accuracy,latency unless told otherwise.
     """
     names = parse_objectives(setting(selection, "objectives", DEFAULT_OBJECTIVES))
-    panel = make_panel(frame, selection)
+    panel, repeats = make_repeats(frame, selection)
     pairs = directed_pairs(panel, selection)
     is_listed = len(pairs) <= MAX_LISTED_PAIRS
-    objectives = _objectives(panel, names)
+    objectives = _objectives(panel, repeats, names)
     n_models, figures = pair_frontiers(objectives, pairs, with_shapes=is_listed)
     rows = list(_tier_rows(panel, pairs, n_models, figures))
     if is_listed:
         rows += _pair_rows(panel, pairs, n_models, figures)
-    why_none = _reasons(objectives, is_listed=is_listed)
+    why_none = _reasons(names, is_listed=is_listed)
     rows = [row | {"reason": _reason(row, why_none)} for row in rows]
     notes = (
         *panel.notes,
@@ -88,10 +89,10 @@ def pareto_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     return Table(title="Pareto frontiers", frame=pl.DataFrame(rows, schema=_SCHEMA), notes=notes)
 
 
-def _objectives(panel: Panel, names: tuple[Objective, ...]) -> Objectives:
+def _objectives(panel: Panel, repeats: Repeats, names: tuple[Objective, ...]) -> Objectives:
     return Objectives(
         values=points(panel, names),
-        bounds=noise_bounds(panel, names),
+        bounds=noise_bounds(panel, repeats, names),
         flops=points(panel, by_flops(names))[:, 0],
     )
 
@@ -138,15 +139,15 @@ def _known(values: Floats) -> Row:
     }
 
 
-def _reasons(objectives: Objectives, *, is_listed: bool) -> dict[str, str]:
+def _reasons(names: tuple[Objective, ...], *, is_listed: bool) -> dict[str, str]:
     """Why a figure may be undefined, by the last of its kind."""
     few = f"no noisy_*: fewer than {MIN_REPEATS} repeats of a common model"
-    unknown = "no noisy_*: the noise of memory and energy is not known"
+    unknown = "no noisy_*: the noise of energy is not known"
     volume = "no hypervolume_ratio: the target's frontier is no better than the worst"
     unlisted_shapes = "hypervolume_ratio, epsilon_*: made where the pairs are listed"
     return {
         "flops_f1": "no FLOPs baseline: a common model has no FLOPs",
-        "noisy_f1": unknown if objectives.bounds is None else few,
+        "noisy_f1": unknown if Objective.ENERGY in names else few,
         SHAPES[0]: volume if is_listed else unlisted_shapes,
         SHAPES[2]: "no epsilon_factor: an accuracy of 0" if is_listed else unlisted_shapes,
     }

@@ -1,10 +1,11 @@
 """The table of frontiers beyond two exact objectives."""
 
+import numpy as np
 import polars as pl
 import pytest
 
 from analysis.errors import AnalysisError
-from analysis.objectives import by_flops, parse_objectives
+from analysis.objectives import by_flops, parse_objectives, process_interval
 from analysis.tables import Selection, make_table
 
 
@@ -63,8 +64,37 @@ def test_the_user_names_the_objectives(make_grid) -> None:
         for names in ("accuracy,latency", "accuracy, latency, memory", "memory,accuracy")
     }
     assert list(sizes.values()) == [1, 2, 1]
+
+
+def test_memory_has_noise_and_energy_none(make_attempts) -> None:
+    # m1 takes less memory than m0, though not in every process; both cost equal energy.
+    frame = make_attempts(
+        {"model": f"m{i}", "device": device, "repeat": repeat, "accuracy_top1": 70, "flops": 1,
+         "latency_p50_ns": 1.0, "peak_memory_bytes": 100 - 2 * i + repeat, "energy_mj": 1.0}
+        for device in ("d1", "d2")
+        for i in range(2)
+        for repeat in range(5)
+    )  # fmt: skip
     (row,) = rows_of(frame, source="d1", settings=(("objectives", "accuracy,memory"),))
-    assert "the noise of memory and energy is not known" in row["reason"]
+    assert (row["n_target"], row["noisy_n_target"]) == (1, 2)
+    (row,) = rows_of(frame, source="d1", settings=(("objectives", "accuracy,energy"),))
+    assert (row["n_target"], row["noisy_n_target"]) == (2, None)
+    assert "the noise of energy is not known" in row["reason"]
+
+
+@pytest.mark.parametrize("repeats", [4, 5, 8, 13])
+def test_noise_is_the_interval_that_the_latency_table_shows(make_attempts, repeats: int) -> None:
+    values = [float((7 * n) % 17 + 1) for n in range(repeats)]
+    frame = make_attempts({"repeat": n, "latency_p50_ns": one} for n, one in enumerate(values))
+    shown = make_table("latency", frame, Selection()).frame.row(0, named=True)
+    low, high = process_interval(np.array([*values, np.nan]))
+    if repeats < 5:
+        assert shown["latency_low_ms"] is None
+        assert np.isnan([low, high]).all()
+        return
+    assert [low / 1e6, high / 1e6] == pytest.approx(
+        [shown["latency_low_ms"], shown["latency_high_ms"]]
+    )
 
 
 def test_missing_objectives_are_counted(make_grid) -> None:
