@@ -20,7 +20,7 @@ from analysis.ceiling import (
     share_of_ceiling,
     why_unreliable,
 )
-from analysis.pair_groups import PairGroup, Row, group_rows, pair_rows, tier_groups
+from analysis.pair_groups import PairGroup, Row, group_rows, pair_rows, tier_groups, unlike_facts
 from analysis.pairs import Block, Pair, blocks
 from analysis.panel import Panel, incomplete_notes
 from analysis.pareto import frontier, overlap
@@ -47,6 +47,7 @@ _SCHEMA = {
     "ceiling": pl.Float64,
     "share_of_ceiling": pl.Float64,
     "method": pl.String,
+    "unlike": pl.String,
     "reason": pl.String,
 }
 _FRONTIER = ("frontier_precision", "frontier_recall")
@@ -192,6 +193,7 @@ def _frontier_block(panel: Panel, noise: FrontierNoise, block: Block) -> Iterato
         frontier(np.column_stack([panel.latency[models, column], -panel.accuracy[models]]))
         for column in block.columns
     ]
+    facts = panel.platforms[block.columns.tolist()].to_dicts()
     for i, j in zip(block.source, block.target, strict=True):
         both = overlap(masks[i], masks[j]) if models.size >= MIN_MODELS else None
         figures = (None, None) if both is None else (both.precision, both.recall)
@@ -208,6 +210,7 @@ def _frontier_block(panel: Panel, noise: FrontierNoise, block: Block) -> Iterato
                 "ceiling": ceiling,
                 "share_of_ceiling": share,
                 "method": None if figure is None else "resampled repeats",
+                "unlike": unlike_facts(facts[i], facts[j]),
                 "reason": None if both else _few(models.size),
             }
             for name, figure, first, second in zip(_FRONTIER, figures, own[i], own[j], strict=True)

@@ -183,3 +183,10 @@ def test_tier_ceiling_ignores_pairs_without_a_rho_and_misses_where_one_has_none(
     once = [*two, *rows_of(["d3"], repeats=1)]
     (row,) = find(shown(make_attempts(once)), "tier", "latency")
     assert (row["ceiling"], row["reason"]) == (None, "no ceiling: 2 of 3 pairs have none")
+
+
+def test_unlike_facts_are_printed_with_every_pair(make_attempts) -> None:
+    rows = [*rows_of(["d1"]), *rows_of(["d2"], runtime_version="2.0")]
+    for measure in ("latency", "frm", "frontier_precision"):
+        (row,) = find(shown(make_attempts(rows)), "pair", measure)
+        assert row["unlike"] == "runtime_version: 1.0 / 2.0"

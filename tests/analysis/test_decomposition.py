@@ -1,6 +1,7 @@
 """FRM taken apart, against slow and obvious versions."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from analysis.decomposition import component_measures, mean_shares, variance_sha
 from analysis.errors import AnalysisError
 from analysis.pair_means import mean_figures
 from analysis.pairs import Block, block_resamples, block_rhos, blocks, pair_figures
-from analysis.panel import Measure, Panel
+from analysis.panel import Measure, Panel, make_panel
 from analysis.ranking import average_ranks, partial_units, products, unit_columns
 from analysis.sample_size import few_models_note
 from analysis.tables import Selection, Table, make_table
@@ -244,13 +245,13 @@ _PUBLIC = {
 }
 
 
-def public_panel(folder: Path) -> Panel:
+def public_panel(folder: Path, other: Panel) -> Panel:
     """GMACs, time per sample and parameters of what three public files have in common."""
     key = ["model", "infer_img_size"]
     tables = [
         pl.read_csv(folder / file, schema_overrides={"param_count": pl.String})
         .filter(pl.col("infer_gmacs") > 0)
-        .unique(key)
+        .unique(key, keep="first", maintain_order=True)
         .select(
             *key,
             pl.col("infer_gmacs").alias(f"macs {name}"),
@@ -262,27 +263,21 @@ def public_panel(folder: Path) -> Panel:
     joined = tables[0].join(tables[1], on=key).join(tables[2], on=key).sort(key)
     size = joined["size rtx3090"].to_numpy()
     macs = joined.select(pl.max_horizontal(pl.col("^macs .*$")).alias("macs"))["macs"].to_numpy()
-    unknown = np.full((macs.size, len(_PUBLIC)), np.nan)
-    return Panel(
+    # Of the panel only these fields matter here.
+    return replace(
+        other,
         models=tuple(joined["model"]),
-        platforms=pl.DataFrame({"platform_key": list(_PUBLIC)}),
         latency=joined.select(*_PUBLIC).to_numpy(),
-        latency_low=unknown,
-        latency_high=unknown,
-        energy=unknown,
         memory=np.repeat(size[:, None], len(_PUBLIC), axis=1),
         flops=macs,
-        accuracy=np.full(macs.size, np.nan),
-        families=(None,) * macs.size,
-        notes=(),
     )
 
 
-def test_public_files_give_the_figures_recomputed_by_hand() -> None:
+def test_public_files_give_the_figures_recomputed_by_hand(make_grid) -> None:
     folder = Path(os.environ.get("FLEETRANK_PUBLIC_DATA", "../shared/data")) / "timm"
     if not folder.is_dir():
         pytest.skip(f"{folder} is not here; FLEETRANK_PUBLIC_DATA names a folder with timm/ in it")
-    panel = public_panel(folder)
+    panel = public_panel(folder, make_panel(make_grid({"d1": [1.0]}), Selection()))
     pairs = [(0, 1), (0, 2), (1, 2)]
     (block,) = blocks(np.isfinite(panel.latency), pairs)
     found = {one.name: block_rhos(one, block).round(3) for one in component_measures(panel)}
