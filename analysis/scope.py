@@ -66,6 +66,16 @@ def matches(column: str, pattern: str) -> pl.Expr:
     return pl.col(column).str.contains(f"^{'.*'.join(parts)}$")
 
 
+def fits_platform(pattern: str | None, tier: str | None) -> pl.Expr:
+    """Whether a platform's key or device equals the pattern, and its tier the tier."""
+    fits = pl.lit(value=True)
+    if pattern is not None:
+        fits = fits & (matches("platform_key", pattern) | matches("device", pattern))
+    if tier is not None:
+        fits = fits & (pl.col("tier") == tier)
+    return fits
+
+
 def _banner(cells: pl.DataFrame) -> tuple[str, ...]:
     parts = {name: cells.filter(pl.col("origin") == name) for name in _UNREAL}
     return tuple(

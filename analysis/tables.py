@@ -1,8 +1,9 @@
 """The tables a user can ask for by name.
 
 To add one: write a function `(frame, selection) -> Table` in `analysis/table_functions/` and add
-its name to `TABLES`. Start from `scope.select_cells`, which applies the selection and brings the
-notes that every table owes its reader.
+its name to `TABLES`; what it alone can be told (`--set`) is named in `SETTINGS`. Start from
+`scope.select_cells`, which applies the selection and brings the notes that every table owes its
+reader.
 """
 
 import difflib
@@ -11,6 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import overload
 
 import polars as pl
 
@@ -27,6 +29,7 @@ class Selection:
         source, target: a device, or a platform key in which `*` stands for anything.
         model: its name, in which `*` stands for anything.
         seed: of every random step: bootstrap, permutation, null.
+        settings: what a single table can be told beyond that, see `SETTINGS`; read by `setting`.
     """
 
     sweep: str | None = None
@@ -40,6 +43,7 @@ class Selection:
     model: str | None = None
     origins: tuple[str, ...] = DEFAULT_ORIGINS
     seed: int = 0
+    settings: tuple[tuple[str, float | str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,26 +73,91 @@ TABLES: Mapping[str, str] = MappingProxyType(
         "coldstart": "analysis.table_functions.performance:coldstart_table",
         "frm": "analysis.table_functions.frm:frm_table",
         "transfer": "analysis.table_functions.transfer:transfer_table",
+        "decomposition": "analysis.table_functions.decomposition:decomposition_table",
+        "ceiling": "analysis.table_functions.ceiling:ceiling_table",
+        "stability": "analysis.table_functions.stability:stability_table",
+        "predictability": "analysis.table_functions.predictability:predictability_table",
+        "ratio-transfer": "analysis.table_functions.ratio_transfer:ratio_transfer_table",
         "pareto": "analysis.table_functions.pareto:pareto_table",
+        "regret": "analysis.table_functions.regret:regret_table",
         "disagreement": "analysis.table_functions.disagreement:disagreement_table",
         "shifts": "analysis.table_functions.disagreement:shifts_table",
         "frameworks": "analysis.table_functions.transfer:frameworks_table",
+        "proxies": "analysis.table_functions.proxies:proxies_table",
+        "coverage": "analysis.table_functions.proxies:coverage_table",
+        "next-models": "analysis.table_functions.next_models:next_models_table",
+        "savings": "analysis.table_functions.next_models:savings_table",
+        "composites": "analysis.table_functions.composites:composites_table",
+        "recommend": "analysis.table_functions.recommend:recommend_table",
+        "significance": "analysis.table_functions.significance:significance_table",
         "quality": "analysis.table_functions.quality:quality_table",
         "dropped": "analysis.table_functions.quality:dropped_table",
         "audit": "analysis.table_functions.audit:audit_table",
     }
 )
 
+FRM_WEIGHTS = ("weight_flops", "weight_latency", "weight_memory")
+
+SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "coverage": ("threshold",),
+        "frm": FRM_WEIGHTS,
+        "decomposition": FRM_WEIGHTS,
+        "next-models": ("k",),
+        "pareto": ("objectives",),
+        "regret": ("budgets_ms", "floors_percent"),
+        "recommend": ("goal",),
+        "significance": ("model_a", "model_b", "within"),
+    }
+)
+"""The names that `--set` takes for a table, which states its defaults where it reads them."""
+
 
 def make_table(name: str, frame: pl.LazyFrame, selection: Selection) -> Table:
     """Makes one table from every stored attempt, as `load.load_measurements` scans them.
 
     Raises:
-        AnalysisError: there is no such table; the remedy names the nearest.
+        AnalysisError: there is no such table or setting; the remedy names the nearest.
         NoDataError: no row is left to answer with.
         NotComparableError: rows differ in what the comparison needs equal.
     """
-    return _resolve(name)(frame, selection)
+    function = _resolve(name)
+    _refuse_unknown_settings(name, selection)
+    return function(frame, selection)
+
+
+@overload
+def setting(selection: Selection, name: str, default: float) -> float: ...
+@overload
+def setting(selection: Selection, name: str, default: str) -> str: ...
+def setting(selection: Selection, name: str, default: float | str) -> float | str:
+    """What the user set, of the default's kind, or the default; the last one counts.
+
+    Raises:
+        AnalysisError: a number is expected and something else is given.
+    """
+    given = dict(selection.settings).get(name, default)
+    if isinstance(default, str):
+        return str(given)
+    try:
+        value = float(given)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise AnalysisError(f"{name}={given} is no number", f"such as --set {name}={default:g}")
+    return value
+
+
+def _refuse_unknown_settings(table: str, selection: Selection) -> None:
+    known = SETTINGS.get(table, ())
+    for name, _ in selection.settings:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean '{near[0]}'? " if near else ""
+            raise AnalysisError(
+                f"table '{table}' has no setting '{name}'",
+                hint + (f"it takes {', '.join(known)}" if known else "it takes none"),
+            )
 
 
 def _resolve(name: str) -> TableFunction:

@@ -42,6 +42,9 @@ COMMANDS: Mapping[str, Command] = {
     "sweep": Command("orchestrator.cli.sweep_command:app", "Plan, run and resume sweeps."),
     "results": Command("orchestrator.cli.results_command:app", "Stored measurements."),
     "report": Command("orchestrator.cli.report_command:app", "Tables and the report page."),
+    "recommend": Command(
+        "orchestrator.cli.recommend_command:recommend", "Say what to measure for which goal."
+    ),
     "query": Command("orchestrator.cli.query_command:query", "Ask the measurements in SQL."),
 }
 

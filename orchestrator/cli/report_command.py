@@ -15,7 +15,7 @@ from orchestrator.errors import UsageError
 app = typer.Typer(no_args_is_help=True)
 
 _REAL = ("measured", "imported")
-_ALL = (*_REAL, "virtual", "simulated")
+ALL_ORIGINS = (*_REAL, "virtual", "simulated")
 _PAGE = "report.html"
 _LIBRARIES = ("altair", "jinja2", "vl_convert")
 
@@ -64,7 +64,7 @@ def build(
     path = out or workspace.root / _PAGE
     with host_turn("report build"):
         build_report(
-            workspace.results, path, sweep=sweep, origins=_origins(include_simulated), seed=seed
+            workspace.results, path, sweep=sweep, origins=origins_of(include_simulated), seed=seed
         )
     print(path)
 
@@ -86,6 +86,10 @@ def show(
     precision: Annotated[Text, typer.Option(help="fp32, fp16, bf16 or int8.")] = None,
     family: Annotated[Text, typer.Option(help="Such as transformer.")] = None,
     model: Annotated[Text, typer.Option(help="A model, or names with * in them.")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="What this table alone can be told."),
+    ] = None,
     include_simulated: Simulated = False,
     seed: Seed = 0,
 ) -> None:
@@ -94,7 +98,7 @@ def show(
     from analysis.load import load_measurements
     from analysis.tables import Selection, make_table
 
-    _check_words(
+    check_words(
         {
             "--source-tier": source_tier,
             "--target-tier": target_tier,
@@ -113,21 +117,34 @@ def show(
         precision=precision,
         family=family,
         model=model,
-        origins=_origins(include_simulated),
+        origins=origins_of(include_simulated),
         seed=seed,
+        settings=_settings(settings or []),
     )
     # Rows of every origin: the selection leaves some out, and the table says how many.
-    frame = load_measurements(current().workspace.results, sweep=sweep, origins=_ALL)
+    frame = load_measurements(current().workspace.results, sweep=sweep, origins=ALL_ORIGINS)
     table = make_table(name, frame, selection)
     print(render(table, (TableFormat.JSON if as_json else format_).value), end="")
 
 
-def _origins(include_simulated: bool) -> tuple[str, ...]:
-    return _ALL if include_simulated else _REAL
+def origins_of(include_simulated: bool) -> tuple[str, ...]:
+    """Which rows enter figures."""
+    return ALL_ORIGINS if include_simulated else _REAL
 
 
-def _check_words(given: dict[str, str | None]) -> None:
-    """A misspelt word would select nothing and blame the results."""
+def _settings(given: list[str]) -> tuple[tuple[str, str], ...]:
+    for text in given:
+        if "=" not in text or text.startswith("="):
+            raise UsageError(f"--set {text}: no value", "write --set NAME=VALUE, such as k=5")
+    return tuple((name, value) for name, _, value in (text.partition("=") for text in given))
+
+
+def check_words(given: dict[str, str | None]) -> None:
+    """A misspelt word would select nothing and blame the results.
+
+    Raises:
+        UsageError: an option's word is none of those there are.
+    """
     from analysis.columns import FAMILIES, PRECISIONS, STORED_RUNTIMES, TIERS
 
     known = {

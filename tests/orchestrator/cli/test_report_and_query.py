@@ -157,3 +157,39 @@ def test_query_without_sql_is_bad_usage(
 ) -> None:
     assert _run(workspace, "query") == 2
     assert "--tables" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "message"), [("k", "--set k: no value"), ("k=2", "no setting 'k'")]
+)
+def test_a_setting_that_cannot_be_is_bad_usage(
+    workspace: Path, capsys: pytest.CaptureFixture[str], given: str, message: str
+) -> None:
+    assert _run(workspace, "report", "show", "latency", "--set", given) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_recommend_answers_every_goal_in_sentences(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _run(workspace, "recommend") == 0
+    text = capsys.readouterr().out
+    for goal in ("Early exploration", "Paper comparison", "Production", "Architecture search"):
+        assert f"{goal}\n  " in text
+    assert "13 models, 6 platforms" in text
+
+
+def test_recommend_takes_a_goal_and_answers_programs(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _run(workspace, "recommend", "--goal", "production", "--json") == 0
+    assert "real target" in capsys.readouterr().out
+    assert _run(workspace, "recommend", "--goal", "fame") == 2
+
+
+def test_a_setting_reaches_its_table(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("report", "show", "coverage", "--set", "threshold=-1", "--json")
+    assert _run(workspace, *words) == 0
+    answer = json.loads(capsys.readouterr().out)
+    rows = answer["rows"] if isinstance(answer, dict) else answer
+    assert sum(row["is_owned"] for row in rows) == 1

@@ -1,0 +1,85 @@
+"""Models to measure next and runs saved, from rows."""
+
+import math
+
+import polars as pl
+import pytest
+
+from analysis.errors import AnalysisError, NoDataError
+from analysis.tables import Selection, make_table
+
+
+@pytest.fixture
+def fleet(make_grid):
+    """Nine models on five devices that agree but for speed and for the model m4."""
+    devices = {
+        f"d{n}": [(n + 1.0) * (i + 1) * (5.0 ** (n - 2) if i == 4 else 1) for i in range(9)]
+        for n in range(5)
+    }
+    return make_grid(devices, flops=range(1, 10), accuracy=range(60, 69))
+
+
+def test_the_odd_model_is_measured_and_the_rest_follows(fleet) -> None:
+    rows = make_table("next-models", fleet, Selection(settings=(("k", 2),))).frame.to_dicts()
+    assert [row["step"] for row in rows] == [0, 1, 2]
+    assert "m4" in [row["model"] for row in rows]
+    assert rows[2]["error_left"] < 0.02 < rows[2]["error_left_random"]
+    assert rows[2]["rho"] > 0.99 > rows[2]["rho_random"]
+    assert rows[0]["error_left"] is None
+    assert rows[0]["reason"] == "ranks only: its speed is unknown"
+    assert (rows[0]["n_devices"], rows[0]["n_models"]) == (5, 9)
+
+
+@pytest.mark.parametrize("k", ["0", "9", "2.5", "-1"])
+def test_k_is_a_number_of_models(fleet, k: str) -> None:
+    with pytest.raises(AnalysisError) as caught:
+        make_table("next-models", fleet, Selection(settings=(("k", k),)))
+    assert caught.value.remedy == "a whole number from 1 to 8"
+
+
+def test_savings_by_hand(make_grid) -> None:
+    up, down = [1.0, 2, 3, 4, 5], [5.0, 4, 3, 2, 1]
+    frame = make_grid(
+        {"a": up, "b": up, "c": down}, flops=[1, 2, 3, 4, 5], accuracy=[61, 62, 63, 64, 65]
+    )
+    none, one, two = make_table("savings", frame, Selection()).frame.to_dicts()
+    assert [row["runs_saved"] for row in (none, one, two)] == pytest.approx([1, 2 / 3, 1 / 3])
+    assert none["rho"] == pytest.approx(1 / 3)
+    # FLOPs find all five of a and b, and of c the one that is on its frontier.
+    assert none["precision"] == pytest.approx((1 + 1 + 1 / 5) / 3)
+    assert none["recall"] == pytest.approx(1)
+    assert one["rho_min"] == pytest.approx(-1)
+    # The mean of a and c is flat but for rounding; of b's two sources one agrees.
+    assert -1 <= two["rho"] <= 1
+
+
+def test_missing_accuracy_and_flops_are_told(make_grid) -> None:
+    frame = make_grid({name: [1.0, 2, 3, 4, 5 + n] for n, name in enumerate("abc")})
+    rows = make_table("savings", frame, Selection()).frame.to_dicts()
+    assert (rows[0]["rho"], rows[0]["reason"]) == (None, "a model has no FLOPs")
+    assert rows[1]["reason"] == "no frontier: no model has an accuracy"
+    assert rows[1]["rho"] == pytest.approx(1)
+
+
+def test_sparse_platforms_and_models_are_left_out_and_counted(make_grid) -> None:
+    full = make_grid({name: [1.0, 2, 3, 4, 5, 6 + n] for n, name in enumerate("abc")})
+    sparse = make_grid({"d": [1.0, 2]})
+    table = make_table("savings", pl.concat([full, sparse]), Selection())
+    assert any(
+        "Used: 6 models on 3 device models. Dropped: 1 platforms" in note for note in table.notes
+    )
+
+
+def test_two_device_models_cannot_judge(make_grid) -> None:
+    frame = make_grid({"a": [1.0, 2, 3, 4, 5], "b": [1.0, 2, 3, 4, 5]})
+    for name in ("next-models", "savings"):
+        with pytest.raises(NoDataError, match="at least 5 models on 3 are needed"):
+            make_table(name, frame, Selection())
+
+
+def test_a_large_fleet_takes_seconds(make_grid) -> None:
+    frame = make_grid(
+        {f"d{n:02}": [2 + math.sin(i * n + i) for i in range(12)] for n in range(60)},
+        accuracy=range(12),
+    )
+    assert make_table("savings", frame, Selection()).frame["n_targets"].to_list()[0] == 50

@@ -1,0 +1,93 @@
+"""Predictability by family on hand-made latencies."""
+
+import polars as pl
+import pytest
+
+from analysis.tables import Selection, make_table
+
+SOURCE = [1.0, 2, 4, 8, 16, 32]
+
+
+def rows_of(frame: pl.LazyFrame, level: str, **selection: str) -> dict[str, dict[str, object]]:
+    rows = make_table("predictability", frame, Selection(**selection)).frame.to_dicts()  # type: ignore[arg-type]
+    return {str(row["family"]): row for row in rows if row["level"] == level}
+
+
+@pytest.fixture
+def two_devices(make_attempts) -> pl.LazyFrame:
+    """d2 = 3 x d1, but for the one transformer, which is twice as slow as that."""
+    families = ["mobile_cnn"] * 5 + ["transformer"]
+    return make_attempts(
+        {"model": f"m{i}", "family": family, "device": device,
+         "latency_p50_ns": factor * SOURCE[i] * (2 if device == "d2" and i == 5 else 1)}
+        for i, family in enumerate(families)
+        for device, factor in (("d1", 1), ("d2", 3))
+    )  # fmt: skip
+
+
+def test_a_model_off_the_line_is_foretold_by_the_others(two_devices) -> None:
+    found = rows_of(two_devices, "pair", source="d1")
+    # 3 x 32 foretold, 192 measured.
+    assert found["transformer"]["mean_error_percent"] == pytest.approx(50)
+    assert found["transformer"]["median_error_percent"] == pytest.approx(50)
+    assert (found["transformer"]["n_models"], found["transformer"]["n_fitted"]) == (1, 6)
+    assert found["all"]["mean_error_percent"] == pytest.approx(
+        (50 + found["mobile_cnn"]["mean_error_percent"]) / 2  # type: ignore[operator]
+    )
+
+
+def test_rho_of_a_family_needs_five_models(two_devices) -> None:
+    found = rows_of(two_devices, "pair", source="d1")
+    assert found["mobile_cnn"]["rho"] == pytest.approx(1)
+    few = found["transformer"]
+    assert (few["rho"], few["mean_abs_shift"]) == (None, 0)
+    assert few["reason"] == "no rho: too few, 1 of the 5 models needed"
+
+
+def test_prediction_has_a_direction(two_devices) -> None:
+    there, back = (rows_of(two_devices, "pair", source=one)["all"] for one in ("d1", "d2"))
+    assert (there["source"], there["target"]) == (back["target"], back["source"])
+    assert there["mean_error_percent"] != pytest.approx(back["mean_error_percent"])
+
+
+def test_the_tier_of_one_pair_is_that_pair(two_devices) -> None:
+    tier, pair = (rows_of(two_devices, level, source="d1") for level in ("tier", "pair"))
+    for family, row in pair.items():
+        assert tier[family]["mean_error_percent"] == pytest.approx(row["mean_error_percent"])
+        assert (tier[family]["n_pairs"], tier[family]["n_clusters"]) == (1, 1)
+
+
+def test_few_common_models_are_undefined_with_their_reason(make_grid) -> None:
+    frame = make_grid({"d1": [1, 2, 3, 4], "d2": [1, 2, 3, 4]})
+    found = rows_of(frame, "pair", source="d1")["all"]
+    assert found["mean_error_percent"] is None
+    assert found["reason"] == "4 models in common, at least 5 needed"
+
+
+def test_equal_latencies_on_the_source_fix_no_line(make_grid) -> None:
+    frame = make_grid({"d1": [2.0] * 6, "d2": SOURCE})
+    found = rows_of(frame, "pair", source="d1")["all"]
+    assert found["mean_error_percent"] is None
+    assert "equal on the source" in str(found["reason"])
+
+
+def test_a_family_that_a_pair_lacks_is_named_as_such(make_attempts) -> None:
+    frame = make_attempts(
+        {"model": f"m{i}", "device": device, "latency_p50_ns": float(i + 1),
+         "family": "hybrid" if i == 5 else "mobile_cnn"}
+        for device, n in (("d1", 6), ("d2", 5))
+        for i in range(n)
+    )  # fmt: skip
+    found = rows_of(frame, "pair", source="d1")
+    assert found["hybrid"]["mean_error_percent"] is None
+    assert found["hybrid"]["reason"] is not None
+    assert found["all"]["mean_error_percent"] == pytest.approx(0, abs=1e-9)
+
+
+def test_intervals_hold_the_mean_from_nine_models_on(make_grid) -> None:
+    frame = make_grid(
+        {"d1": range(1, 13), "d2": [2, 1, 3, 5, 4, 9, 7, 8, 6, 12, 10, 11]},
+    )
+    row = rows_of(frame, "tier", source="d1")["mobile_cnn"]
+    assert row["low_percent"] < row["mean_error_percent"] < row["high_percent"]  # type: ignore[operator]
+    assert row["reason"] is None

@@ -1,0 +1,96 @@
+"""The one device to own and the fewest that cover, from rows."""
+
+import polars as pl
+import pytest
+
+from analysis.errors import NoDataError
+from analysis.tables import Selection, Table, make_table
+
+UP = [1.0, 2, 3, 4, 5]
+SWAPPED = [2.0, 1, 3, 4, 5]
+DOWN = UP[::-1]
+
+
+def rows_by_device(table: Table) -> dict[str, dict[str, object]]:
+    return {row["device_model"].removeprefix("model of "): row for row in table.frame.to_dicts()}
+
+
+def test_proxies_by_hand(make_grid) -> None:
+    frame = make_grid({"a": UP, "b": UP, "c": SWAPPED, "d": DOWN})
+    table = make_table("proxies", frame, Selection())
+    found = rows_by_device(table)
+    assert found["a"]["median_rho"] == pytest.approx(0.9)
+    assert found["a"]["min_rho"] == pytest.approx(-1)
+    assert found["a"]["worst_target"] == "model of d"
+    assert found["d"]["median_rho"] == pytest.approx(-1)
+    # c, between the others and d, has the best median without a and without b.
+    assert (found["c"]["times_chosen"], found["c"]["held_out_median"]) == (2, pytest.approx(0.9))
+    assert sum(row["times_chosen"] for row in found.values()) == 4
+    assert found["a"]["reason"] == "no interval: 5 models in a pair, at least 9 needed"
+
+
+def test_intervals_from_nine_models_on(make_grid) -> None:
+    up = [float(n) for n in range(1, 10)]
+    frame = make_grid({"a": up, "b": up, "c": [up[1], up[0], *up[2:]]})
+    row = rows_by_device(make_table("proxies", frame, Selection()))["a"]
+    assert row["low"] <= row["median_rho"] <= row["high"] <= 1
+    assert row["reason"] is None
+
+
+def test_units_of_one_device_model_do_not_predict_each_other(make_grid) -> None:
+    same = {"device_model": "phone"}
+    frame = make_grid({"a1": UP, "a2": UP, "b": DOWN}, a1=same, a2=same)
+    rows = rows_by_device(make_table("proxies", frame, Selection()))
+    assert set(rows) == {"phone", "b"}
+    assert rows["phone"]["median_rho"] == pytest.approx(-1)
+    with pytest.raises(NoDataError, match="only one device model"):
+        make_table("proxies", make_grid({"a1": UP, "a2": UP}, a1=same, a2=same), Selection())
+
+
+def test_platforms_of_unequal_batch_are_not_compared(make_grid) -> None:
+    frame = make_grid({"a": UP, "b": UP}, b={"batch": 8})
+    row = make_table("proxies", frame, Selection()).frame.to_dicts()[0]
+    assert (row["median_rho"], row["n_targets"]) == (None, 0)
+    assert "equal batch" in row["reason"]
+
+
+def test_sources_and_targets_are_chosen_by_tier(make_grid) -> None:
+    frame = make_grid({"g": UP, "e1": UP, "e2": DOWN}, e1={"tier": "edge"}, e2={"tier": "edge"})
+    selection = Selection(source_tier="cpu", target_tier="edge")
+    (row,) = make_table("proxies", frame, selection).frame.to_dicts()
+    assert (row["n_targets"], row["median_rho"]) == (2, pytest.approx(0, abs=1e-12))
+    with pytest.raises(NoDataError, match="no two device models"):
+        make_table("proxies", frame, Selection(source_tier="gpu"))
+
+
+def test_coverage_by_hand(make_grid) -> None:
+    frame = make_grid({"a": UP, "b": SWAPPED, "c": DOWN})
+    table = make_table("coverage", frame, Selection())
+    rows = rows_by_device(table)
+    assert {name for name, row in rows.items() if row["is_owned"]} == {"a", "c"}
+    assert (rows["b"]["predicted_by"], rows["b"]["n_models"]) == ("model of a", 5)
+    assert rows["b"]["rho"] == pytest.approx(0.9)
+    assert rows["a"]["rho"] is None
+    assert any("2 of 3 device models suffice at rho >= 0.9" in note for note in table.notes)
+
+
+def test_threshold_is_a_setting(make_grid) -> None:
+    frame = make_grid({"a": UP, "b": SWAPPED, "c": DOWN})
+    strict = make_table("coverage", frame, Selection(settings=(("threshold", "0.95"),)))
+    assert strict.frame["is_owned"].to_list() == [True] * 3
+
+
+def test_what_no_device_predicts_is_named(make_grid) -> None:
+    frame = make_grid({"g": UP, "e1": UP, "e2": DOWN}, e1={"tier": "edge"}, e2={"tier": "edge"})
+    table = make_table("coverage", frame, Selection(source_tier="cpu", target_tier="edge"))
+    rows = rows_by_device(table)
+    assert "below 0.9" in str(rows["e2"]["reason"])
+    assert rows["e1"]["reason"] is None
+    assert any("No choice of devices" in note for note in table.notes)
+
+
+def test_missing_models_are_ranked_inside_the_pair(make_grid) -> None:
+    extra = make_grid({"a": [*UP, 6, 7]})
+    frame = pl.concat([extra, make_grid({"b": UP, "c": DOWN})])
+    rows = rows_by_device(make_table("proxies", frame, Selection()))
+    assert (rows["a"]["n_models"], rows["a"]["median_rho"]) == (5, pytest.approx(0, abs=1e-12))

@@ -1,0 +1,84 @@
+"""The decision tree answered from rows whose answers are known."""
+
+import pytest
+
+from analysis.errors import AnalysisError
+from analysis.tables import Selection, make_table
+
+
+@pytest.fixture
+def fleet(make_attempts):
+    """Nine CNNs that rank alike everywhere; four transformers that rank at random on the edge."""
+    odd = [7.0, 1.0, 3.0, 100.0]
+    rows = []
+    for device, tier in (("g", "gpu"), ("e1", "edge"), ("e2", "edge")):
+        for n in range(13):
+            is_cnn = n < 9
+            latency = (n + 1.0) if is_cnn or tier == "gpu" else odd[n - 9]
+            rows.append(
+                {
+                    "model": f"m{n:02}", "device": device, "tier": tier,
+                    "family": "mobile_cnn" if is_cnn else "transformer",
+                    "latency_p50_ns": latency * 1000, "latency_p99_ns": latency * 1500,
+                    "flops": n + 1, "accuracy_top1": 60.0 + n,
+                }
+            )  # fmt: skip
+    return make_attempts(rows)
+
+
+def answers(frame, goal: str, **selection: object) -> dict[str, dict[str, object]]:
+    table = make_table("recommend", frame, Selection(settings=(("goal", goal),), **selection))  # type: ignore[arg-type]
+    return {f"{row['figure']} {row['scope']}": row for row in table.frame.to_dicts()}
+
+
+def test_deployment_tells_cnns_from_transformers(fleet) -> None:
+    rows = answers(fleet, "multi", source_tier="gpu", target_tier="edge")
+    cnn = rows["rho of latency, CNNs gpu -> edge"]
+    assert cnn["advice"] == "rank CNNs on the reference device"
+    assert str(cnn["answer"]).startswith(
+        "CNN rankings (9 models) transfer from gpu to edge with rho 1.00 [1.00, 1.00] "
+        "over 2 pairs of device models (permuted "
+    )
+    other = rows["leave-one-out error, transformers and hybrids gpu -> edge"]
+    assert (other["n_models"], other["low"]) == (4, None)
+    assert float(str(other["value"])) > 0.1
+    assert "the 4 transformer and hybrid models are too few for a rho" in str(other["answer"])
+    assert str(other["advice"]).startswith("measure them on the target")
+
+
+def test_rho_between_tiers_is_told_once_and_errors_in_both_directions(fleet) -> None:
+    rows = answers(fleet, "")
+    assert len([name for name in rows if name.startswith("rho of latency between")]) == 1
+    assert len([name for name in rows if name.startswith("rho of latency, CNNs")]) == 2
+    assert len([name for name in rows if name.startswith("leave-one-out")]) == 3
+
+
+def test_exploration_by_flops(fleet) -> None:
+    (row,) = answers(fleet, "early").values()
+    assert (row["n_models"], row["n_pairs"]) == (13, 3)
+    assert "FLOPs rank 13 models with rho" in str(row["answer"])
+
+
+def test_production_names_the_worst_tail(fleet) -> None:
+    (row,) = answers(fleet, "production").values()
+    assert row["value"] == pytest.approx(1.5)
+    assert "always measure the real target" in str(row["answer"])
+
+
+def test_search_gives_the_frontier_beside_chance(fleet) -> None:
+    (row,) = answers(fleet, "architecture").values()
+    assert "(chance " in str(row["answer"])
+    assert row["n_pairs"] == 6
+
+
+def test_one_platform_gets_answers_that_say_what_is_missing(make_grid) -> None:
+    rows = answers(make_grid({"d": [1.0, 2, 3, 4, 5]}), "")
+    assert len(rows) == 7
+    assert all(row["reason"] for row in rows.values())
+    assert rows["rho of latency, CNNs -"]["advice"] == "measure CNNs on the targets"
+
+
+def test_an_unknown_goal_is_told_with_those_there_are(make_grid) -> None:
+    with pytest.raises(AnalysisError) as caught:
+        answers(make_grid({"d": [1.0]}), "fun")
+    assert "production" in caught.value.remedy

@@ -1,0 +1,104 @@
+"""Two models on one platform: what is tested, what is refused and why."""
+
+import polars as pl
+import pytest
+
+from analysis.tables import Selection, Table, make_table
+
+
+def table_of(frame: pl.LazyFrame, **settings: float | str) -> Table:
+    return make_table("significance", frame, Selection(settings=tuple(settings.items())))
+
+
+@pytest.fixture
+def make_processes(make_attempts):
+    """Process medians of each model on one device, repeat by repeat."""
+
+    def make(series, **facts):
+        return make_attempts(
+            {"model": model, "repeat": repeat, "latency_p50_ns": float(value), **facts}
+            for model, values in series.items()
+            for repeat, value in enumerate(values)
+        )
+
+    return make
+
+
+def test_six_processes_by_hand(make_processes) -> None:
+    frame = make_processes({"a": range(100, 106), "b": range(110, 116)})
+    (row,) = table_of(frame).frame.to_dicts()
+    assert (row["model_a"], row["model_b"], row["n_a"], row["n_paired"]) == ("a", "b", 6, 6)
+    assert row["ratio"] == pytest.approx(112.5 / 102.5)
+    assert (row["u"], row["cliffs_delta"]) == (36, 1)
+    # One of C(12, 6) = 924 splits in each tail; one of 2^6 signs.
+    assert row["p_value"] == row["p_adjusted"] == pytest.approx(2 / 924)
+    assert row["wilcoxon_p"] == pytest.approx(2 / 64)
+    assert row["cohens_d"] == pytest.approx(10 / 3.5**0.5)
+    assert row["hotelling_t2"] is None
+    assert row["reason"] == "no T2: accuracy was not measured with variance"
+
+
+def test_fewer_than_five_processes_are_refused_with_the_reason(make_processes) -> None:
+    (row,) = table_of(make_processes({"a": range(9, 13), "b": range(9, 14)})).frame.to_dicts()
+    assert (row["p_value"], row["cohens_d"]) == (None, None)
+    assert row["reason"] == "4 processes, at least 5 a side needed"
+
+
+def test_five_pairs_have_no_wilcoxon_since_it_cannot_find_anything(make_processes) -> None:
+    (row,) = table_of(make_processes({"a": range(9, 14), "b": range(9, 14)})).frame.to_dicts()
+    assert row["p_value"] == 1
+    assert row["wilcoxon_p"] is None
+    assert "5 paired repeats, at least 6 needed" in row["reason"]
+
+
+def test_repeats_of_unlike_sweeps_are_not_paired(make_processes) -> None:
+    first = make_processes({"a": range(100, 106)})
+    frame = pl.concat([first, make_processes({"b": range(100, 106)}, sweep_id="s2")])
+    (row,) = table_of(frame).frame.to_dicts()
+    assert (row["n_paired"], row["wilcoxon_p"]) == (0, None)
+    assert row["p_value"] == 1
+
+
+def test_far_medians_are_listed_only_when_named(make_processes) -> None:
+    frame = make_processes({"a": range(100, 106), "b": range(200, 206), "c": range(203, 209)})
+    assert table_of(frame).frame["model_a"].to_list() == ["b"]
+    assert table_of(frame, within=2).frame.height == 3
+    assert table_of(frame, within=0.0001).frame.is_empty()
+    (row,) = table_of(frame, model_a="b", model_b="a").frame.to_dicts()
+    assert (row["model_a"], row["model_b"], row["cliffs_delta"]) == ("b", "a", -1)
+    assert table_of(frame, model_a="c").frame.height == 2
+
+
+def test_p_is_adjusted_over_the_listed_pairs(make_processes) -> None:
+    frame = make_processes({"a": range(100, 106), "b": range(110, 116), "c": range(100, 106)})
+    rows = table_of(frame).frame
+    # Two separated pairs of three: Benjamini-Hochberg multiplies their p by 3 / 2.
+    assert rows["p_adjusted"].to_list() == pytest.approx([3 / 924, 1, 3 / 924])
+
+
+def test_accuracy_that_was_measured_with_variance_is_tested_together(make_attempts) -> None:
+    frame = make_attempts(
+        {
+            "model": model, "repeat": n, "latency_p50_ns": 100.0 + 7 * n * n % 11 + shift,
+            "accuracy_top1": 70 + 5 * n % 7 / 10 + shift / 20,
+        }
+        for model, shift in (("a", 0), ("b", 10))
+        for n in range(6)
+    )  # fmt: skip
+    (row,) = table_of(frame).frame.to_dicts()
+    assert row["hotelling_t2"] > 0
+    assert row["hotelling_p"] < 0.05
+    assert row["reason"] is None
+
+
+def test_too_many_pairs_are_told_not_listed(make_processes) -> None:
+    frame = make_processes({f"m{n:03}": [100.0 + n / 100] for n in range(102)})
+    table = table_of(frame)
+    assert table.frame.is_empty()
+    assert any("More than 5000 pairs of models" in note for note in table.notes)
+
+
+def test_source_chooses_the_platforms(make_grid) -> None:
+    frame = make_grid({"d1": [1.0, 1.1], "d2": [1.0, 1.1]})
+    rows = make_table("significance", frame, Selection(source="d2")).frame
+    assert rows["platform_key"].to_list() == ["d2/onnx/b1/t1"]
