@@ -178,6 +178,23 @@ def test_simulated_rows_come_under_a_banner(make_attempts) -> None:
     assert notes[0].startswith("NOT MEASURED ON REAL DEVICES: 1 of 2 rows are simulated")
 
 
+def test_the_banner_names_the_devices_that_are_none(make_attempts) -> None:
+    rows = [{"origin": "virtual", "device": f"phone-{n}"} for n in range(8)]
+    frame = make_attempts([*rows, {"device": "real"}])
+    banner = make_table("latency", frame, Selection(origins=("measured", "virtual"))).notes[0]
+    assert banner.endswith("phone-4, phone-5 and 2 more.")
+    assert "real," not in banner
+
+
+def test_memory_counted_in_unlike_ways_is_said_beside_the_figures(make_attempts) -> None:
+    phone = {"device": "phone", "memory_metric": "maxrss_growth"}
+    frame = make_attempts([{}, phone, {"device": "other", "memory_metric": None}])
+    notes = " ".join(make_table("latency", frame, Selection()).notes)
+    assert "unlike ways, which enter FRM as they are: maxrss_growth on phone; vmhwm" in notes
+    alike = " ".join(make_table("latency", make_attempts([{}]), Selection()).notes)
+    assert "unlike" not in alike
+
+
 def test_pareto_by_hand(make_grid) -> None:
     # d1: m0 m1 m2 undominated, m3 not. d2: m3 becomes fast and beats m0, m1.
     frame = make_grid(
