@@ -71,7 +71,7 @@ def _joined(name: str) -> pl.Expr:
 
 def _with_interval(cells: pl.LazyFrame) -> pl.LazyFrame:
     n = pl.col("medians").list.len()
-    depth = n.map_elements(_depth, return_dtype=pl.Int64)
+    depth = n.map_elements(interval_depth, return_dtype=pl.Int64)
     coverage = n.map_elements(_coverage, return_dtype=pl.Float64)
     has_interval = n >= MIN_REPEATS
     reason = pl.format("n = {}: no interval below {} repeats", n, pl.lit(MIN_REPEATS))
@@ -88,7 +88,7 @@ def _with_interval(cells: pl.LazyFrame) -> pl.LazyFrame:
 
 
 @functools.lru_cache(maxsize=1024)
-def _depth(n: int) -> int:
+def interval_depth(n: int) -> int:
     """How many values may be cut from each end of `n` sorted ones at `MIN_COVERAGE` or more.
 
     Source: the sign test's interval; P(fewer than k of n lie below the median) is binomial.
@@ -101,4 +101,4 @@ def _depth(n: int) -> int:
 
 @functools.lru_cache(maxsize=1024)
 def _coverage(n: int) -> float:
-    return 1 - 2 * float(binom.cdf(_depth(n), n, 0.5))
+    return 1 - 2 * float(binom.cdf(interval_depth(n), n, 0.5))

@@ -28,7 +28,7 @@ _STR, _INT, _FLOAT, _BOOL = pl.String(), pl.Int64(), pl.Float64(), pl.Boolean()
 _UTC = pl.Datetime("us", "UTC")
 _INTS, _STRS = pl.List(pl.Int64), pl.List(pl.String)
 
-RUNTIMES = ("onnx", "torch", "tflite")
+RUNTIMES = ("onnx", "torch", "tflite", "executorch")
 PRECISIONS = ("fp32", "fp16", "bf16", "int8")
 MODES = ("eager", "compile", "graphs")
 TIERS = ("gpu", "cpu", "edge")
@@ -41,7 +41,7 @@ MEMORY_METRICS = (
 )  # fmt: skip
 ERROR_KINDS = (
     "bad_artifact", "unsupported", "missing_library", "out_of_memory", "crashed", "bad_output",
-    "timed_out", "device_lost", "disk_full", "interrupted", "export_failed",
+    "timed_out", "device_lost", "disk_full", "unfit_conditions", "interrupted", "export_failed",
     "verification_failed", "internal",
 )  # fmt: skip
 FLAGS = (
@@ -50,7 +50,7 @@ FLAGS = (
 )  # fmt: skip
 FLOPS_METHODS = ("counted", "formula", "parameters")
 WEIGHTS_KINDS = ("seeded", "pretrained", "checkpoint", "embedded")
-FORMATS = ("onnx", "pt2", "tflite")
+FORMATS = ("onnx", "pt2", "tflite", "pte")
 
 
 def _column(
@@ -159,6 +159,10 @@ _CONDITIONS = tuple(
         ("available_memory_bytes", _INT, "memory available"),
         ("battery_percent", _FLOAT, "battery level"),
         ("thermal_status", _INT, "Android thermal status, 0 none to 6 shutdown"),
+        ("clock_cap_mhz", _FLOAT, "highest clock the cores were allowed"),
+        ("is_charging", _BOOL, "whether the battery was charging or full on a charger"),
+        ("is_screen_on", _BOOL, "whether the phone was awake"),
+        ("canary_ns", _INT, "median of the canary model, where it was run"),
     )
 )
 _WORKER = (

@@ -1,6 +1,7 @@
 """The compound measure FRM, and what its rank correlation is worth without any latency signal."""
 
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
@@ -26,16 +27,52 @@ def ratios(values: Floats, reference: int | None = None) -> Floats:
     return over_base
 
 
-def frm(flops: Floats, latency: Floats, memory: Floats, reference: int | None = None) -> Floats:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weights:
+    """Exponents of FRM's ratios; 0 leaves a component out.
+
+    Raises:
+        ValueError: a weight is below 0, or latency's is 0: nothing would be measured.
+    """
+
+    flops: float = 1.0
+    latency: float = 1.0
+    memory: float = 1.0
+
+    def __post_init__(self) -> None:
+        if min(self.flops, self.memory) < 0 or self.latency <= 0:
+            raise ValueError("weights are 0 or more, that of latency above 0")
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """Names of the components with a weight above 0."""
+        return tuple(name for name, weight in asdict(self).items() if weight > 0)
+
+
+EQUAL_WEIGHTS = Weights()
+
+
+def frm(
+    flops: Floats,
+    latency: Floats,
+    memory: Floats,
+    reference: int | None = None,
+    weights: Weights = EQUAL_WEIGHTS,
+) -> Floats:
     """(ratio_flops x ratio_latency x ratio_memory)^(1/3) of (n_models, n_platforms) each.
 
-    `flops` is (n_models,). On one platform its ranks are those of the plain product.
+    `flops` is (n_models,). With `weights`, the weighted geometric mean of the ratios; a component
+    of weight 0 is not looked at. On one platform its ranks are those of the plain product.
 
     Raises:
         ValueError: a component is not above 0; take that model out.
     """
-    product = ratios(flops, reference)[:, None] * ratios(latency, reference)
-    root: Floats = np.cbrt(product * ratios(memory, reference))
+    parts = {"flops": flops[:, None], "latency": latency, "memory": memory}
+    exponents = asdict(weights)
+    logs = np.zeros_like(latency)
+    for name in weights.used:
+        logs += exponents[name] * np.log(ratios(parts[name], reference))
+    root: Floats = np.exp(logs / sum(exponents.values()))
     return root
 
 

@@ -52,6 +52,13 @@ def stored_parts(results: Path, *, sweep: str | None = None) -> list[Path]:
     raise _no_data(measurements, sweep)
 
 
+def last_attempts(frame: pl.LazyFrame) -> pl.LazyFrame:
+    """Keeps the last ok attempt of each (sweep, cell, repeat), of every sweep."""
+    ok = frame.filter(pl.col("status") == "ok")
+    repeat = ("sweep_id", "cell_key", "repeat")
+    return ok.filter(pl.col("attempt") == pl.col("attempt").max().over(repeat))
+
+
 def valid_attempts(frame: pl.LazyFrame) -> pl.LazyFrame:
     """Keeps the last ok attempt of each (sweep, cell, repeat), from the newest sweep only.
 
@@ -59,9 +66,7 @@ def valid_attempts(frame: pl.LazyFrame) -> pl.LazyFrame:
     which every attempt failed does not hide an older one that worked. Applying it twice changes
     nothing.
     """
-    ok = frame.filter(pl.col("status") == "ok")
-    repeat = ("sweep_id", "cell_key", "repeat")
-    last = ok.filter(pl.col("attempt") == pl.col("attempt").max().over(repeat))
+    last = last_attempts(frame)
     newest = (
         last.group_by("platform_key", "model", "sweep_id")
         .agg(pl.col("started_utc").min())

@@ -1,7 +1,7 @@
 """Rank agreement averaged over many pairs, between two tiers of devices for example."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -9,12 +9,21 @@ from analysis.bootstrap import (
     MIN_MODELS_FOR_INTERVAL,
     percentile_interval,
     resample_counts,
-    resampled_units,
 )
 from analysis.frm import headroom, null_p
-from analysis.pairs import Block, Draws, Pair, block_rng, blocks, draws_for, null_draws
+from analysis.pairs import (
+    Block,
+    Draws,
+    Pair,
+    block_resamples,
+    block_rhos,
+    block_rng,
+    blocks,
+    draws_for,
+    null_draws,
+)
 from analysis.panel import Measure
-from analysis.ranking import MIN_MODELS, Floats, spearman_matrix
+from analysis.ranking import MIN_MODELS, Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +36,8 @@ class MeanFigures:
         low, high: 95 % percentile bootstrap; each resample of models serves all pairs.
         std_over_pairs: spread of the clusters' means; no uncertainty of `rho`.
         p_value: one-sided, against the null; it and `null_p95` are upper bounds where pairs have
-            unlike common models.
+            unlike common models. They, `null_mean` and `headroom` are `None` for a measure without
+            latency.
     """
 
     n_models: int
@@ -57,15 +67,13 @@ def mean_figures(
     fewest = min((part.models.size for part in parts), default=0)
     if np.isnan(rho).all():
         return MeanFigures(n_models=fewest, n_pairs=0, reason="no pair of platforms has a rho")
-    weights, spread, n_clusters = _weights(rho, clusters)
+    weights, spread, n_clusters = cluster_weights(rho, clusters)
     mean = float(np.nansum(weights * rho))
     used = [part for part in parts if weights[part.where].any()]
     fewest = min(part.models.size for part in used)
     draws = draws_for(pairs)
     low, high = _interval(measure, used, weights, draws, seed)
-    null = _null(measure, used, weights, draws, seed)
-    null_mean = float(np.mean(null))
-    return MeanFigures(
+    figures = MeanFigures(
         n_models=fewest,
         n_pairs=int(np.isfinite(rho).sum()),
         n_clusters=n_clusters,
@@ -73,11 +81,18 @@ def mean_figures(
         low=low,
         high=high,
         std_over_pairs=spread,
+        reason=None if low is not None else _why_no_interval(fewest),
+    )
+    if not measure.has_latency:
+        return figures
+    null = _null(measure, used, weights, draws, seed)
+    null_mean = float(np.mean(null))
+    return replace(
+        figures,
         p_value=float(null_p(mean, null)),
         null_mean=null_mean,
         null_p95=float(np.quantile(null, 0.95)),
         headroom=headroom(mean, null_mean),
-        reason=None if low is not None else _why_no_interval(fewest),
     )
 
 
@@ -85,12 +100,11 @@ def _rhos(measure: Measure, parts: Iterable[Block], n_pairs: int) -> Floats:
     rho = np.full(n_pairs, np.nan)
     for part in parts:
         if part.models.size >= MIN_MODELS:
-            values = measure.values[np.ix_(part.models, part.columns)]
-            rho[part.where] = spearman_matrix(values)[part.source, part.target]
+            rho[part.where] = block_rhos(measure, part)
     return rho
 
 
-def _weights(rho: Floats, clusters: Sequence[str]) -> tuple[Floats, float | None, int]:
+def cluster_weights(rho: Floats, clusters: Sequence[str]) -> tuple[Floats, float | None, int]:
     """Each pair's share in the mean, the standard deviation over clusters, and their number."""
     known = np.isfinite(rho)
     names, member = np.unique(np.array(clusters)[known], return_inverse=True)
@@ -112,9 +126,8 @@ def _interval(
     counts = resample_counts(union.size, draws.bootstrap, rng)
     total = np.zeros(draws.bootstrap)
     for part in parts:
-        values = measure.values[np.ix_(part.models, part.columns)]
         mine = counts[:, np.searchsorted(union, part.models)]
-        total += _mean_rho(resampled_units(values, mine), part, weights)
+        total += _mean_rho(block_resamples(measure, part, mine), part, weights)
     # A mean of correlations of 1 may lie above it by rounding.
     low, high = np.clip(percentile_interval(total), -1.0, 1.0)
     return float(low), float(high)

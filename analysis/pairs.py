@@ -20,9 +20,12 @@ from analysis.panel import Measure
 from analysis.ranking import (
     MIN_MODELS,
     Floats,
+    average_ranks,
     block_size,
     kendall_matrix,
-    spearman_matrix,
+    partial_units,
+    products,
+    unit_columns,
 )
 
 Pair = tuple[int, int]
@@ -47,8 +50,10 @@ class PairFigures:
 
     Attributes:
         low, high: 95 % percentile bootstrap over models; `None` below 9 of them.
-        p_value: latency alone: two-sided permutation test; FRM: one-sided against its null.
-        null_mean, null_p95: rho when latencies are permuted on every platform.
+        tau_b: `None` for a partial correlation.
+        p_value: latency alone: two-sided permutation test; otherwise one-sided against the null.
+        null_mean, null_p95: rho when latencies are permuted on every platform; `None`, as is the
+            p-value, for a measure without latency.
         headroom: (rho - null_mean) / (1 - null_mean).
     """
 
@@ -143,26 +148,44 @@ def _block_figures(measure: Measure, block: Block, draws: Draws, seed: int) -> l
     if n_models < MIN_MODELS:
         reason = f"{n_models} models in common, at least {MIN_MODELS} needed"
         return [PairFigures(n_models=n_models, reason=reason)] * block.where.size
-    values = measure.values[np.ix_(block.models, block.columns)]
-    at = (block.source, block.target)
-    rho, tau = spearman_matrix(values)[at], kendall_matrix(values)[at]
-    low, high = _intervals(values, block, draws, block_rng(measure, block, seed, "bootstrap"))
+    rho = block_rhos(measure, block)
+    low, high = _intervals(measure, block, draws, seed)
+    null = _null(measure, block, rho, draws, seed)
+    rows = np.column_stack([rho, _taus(measure, block), low, high, *null]).tolist()
+    undefined = "all models are equal on one side"
+    if measure.given is not None:
+        undefined += ", or what is given is equal for all or explains all"
+    return [_figures(n_models, row, undefined) for row in rows]
+
+
+def _taus(measure: Measure, block: Block) -> Floats:
+    if measure.given is not None:
+        return np.full(block.where.size, np.nan)
+    return kendall_matrix(_block_values(measure, block))[block.source, block.target]
+
+
+def _null(
+    measure: Measure, block: Block, rho: Floats, draws: Draws, seed: int
+) -> tuple[Floats, Floats, Floats]:
+    """P-value, mean and 95th percentile of the null for each pair of the block."""
+    if not measure.has_latency:
+        nothing = np.full(block.where.size, np.nan)
+        return nothing, nothing, nothing
     null = _picked(null_draws(measure, block, draws, seed), block)
     if measure.name == "latency":
         rng = block_rng(measure, block, seed, "permutation")
-        p = permutation_p(values, draws.permutation, rng)[at]
+        values = _block_values(measure, block)
+        p = permutation_p(values, draws.permutation, rng)[block.source, block.target]
     else:
         p = null_p(rho, null)
-    means = null.mean(axis=0)
-    p95 = np.quantile(null, 0.95, axis=0)
-    rows = np.column_stack([rho, tau, low, high, p, means, p95]).tolist()
-    return [_figures(n_models, row) for row in rows]
+    p95: Floats = np.quantile(null, 0.95, axis=0)
+    return p, null.mean(axis=0), p95
 
 
-def _figures(n_models: int, row: Sequence[float]) -> PairFigures:
+def _figures(n_models: int, row: Sequence[float], undefined: str) -> PairFigures:
     rho, tau, low, high, p, mean, p95 = (None if math.isnan(value) else value for value in row)
     if rho is None:
-        return PairFigures(n_models=n_models, reason="all models are equal on one side")
+        return PairFigures(n_models=n_models, reason=undefined)
     reason = None
     if low is None:
         reason = f"no interval: {n_models} models, at least {MIN_MODELS_FOR_INTERVAL} needed"
@@ -180,11 +203,46 @@ def _figures(n_models: int, row: Sequence[float]) -> PairFigures:
     )
 
 
+def block_rhos(measure: Measure, block: Block) -> Floats:
+    """Rho, or partial rho, of the block's pairs over their common models; NaN where undefined."""
+    units = unit_columns(average_ranks(_block_values(measure, block)))
+    if measure.given is not None:
+        units = partial_units(units, _given_unit(measure.given, block))
+    rhos: Floats = products(units)[block.source, block.target]
+    return rhos
+
+
+def block_resamples(
+    measure: Measure, block: Block, counts: npt.NDArray[np.int64]
+) -> Iterator[Floats]:
+    """Unit columns of the block's platforms in resamples of its models, (draws, n_models)."""
+    values = _block_values(measure, block)
+    if measure.given is None:
+        yield from resampled_units(values, counts)
+        return
+    with_given = np.column_stack([values, measure.given[block.models]])
+    for units in resampled_units(with_given, counts):
+        yield partial_units(units[..., :-1], units[..., -1:])
+
+
+def _block_values(measure: Measure, block: Block) -> Floats:
+    values: Floats = measure.values[np.ix_(block.models, block.columns)]
+    return values
+
+
+def _given_unit(given: Floats, block: Block) -> Floats:
+    return unit_columns(average_ranks(given[block.models, None]))
+
+
 def null_draws(measure: Measure, block: Block, draws: Draws, seed: int) -> Iterator[Floats]:
     """Unit columns of the block's platforms with permuted latencies; see `frm.null_units`."""
     grid = np.ix_(block.models, block.columns)
     rng = block_rng(measure, block, seed, "null")
-    return null_units(measure.rest[grid], measure.latency[grid], draws.null, rng)
+    units = null_units(measure.rest[grid], measure.latency[grid], draws.null, rng)
+    if measure.given is None:
+        return units
+    given = _given_unit(measure.given, block)
+    return (partial_units(some, given) for some in units)
 
 
 def _picked(units: Iterable[Floats], block: Block) -> Floats:
@@ -205,12 +263,11 @@ def block_rng(measure: Measure, block: Block, seed: int, purpose: str) -> np.ran
     return np.random.default_rng([seed, models, zlib.crc32(f"{measure.name}/{purpose}".encode())])
 
 
-def _intervals(
-    values: Floats, block: Block, draws: Draws, rng: np.random.Generator
-) -> tuple[Floats, Floats]:
-    n_models = values.shape[0]
+def _intervals(measure: Measure, block: Block, draws: Draws, seed: int) -> tuple[Floats, Floats]:
+    n_models = block.models.size
     if n_models < MIN_MODELS_FOR_INTERVAL:
         nothing = np.full(block.where.size, np.nan)
         return nothing, nothing
+    rng = block_rng(measure, block, seed, "bootstrap")
     counts = resample_counts(n_models, draws.bootstrap, rng)
-    return percentile_interval(_picked(resampled_units(values, counts), block))
+    return percentile_interval(_picked(block_resamples(measure, block, counts), block))

@@ -1,5 +1,7 @@
 """From rows to arrays: models down, platforms across, both sorted by name."""
 
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +10,7 @@ import polars as pl
 
 from analysis.comparable import EQUAL_INSIDE_PLATFORM, comparable_cells
 from analysis.ranking import Floats
-from analysis.scope import select_cells
+from analysis.scope import Scope, select_cells
 from analysis.tables import Selection
 
 PLATFORM_FACTS = (
@@ -24,7 +26,7 @@ class Panel:
     Attributes:
         models: names, (n_models,).
         platforms: one row per platform with `platform_key` and `PLATFORM_FACTS`.
-        latency, memory: (n_models, n_platforms).
+        latency, memory, energy: (n_models, n_platforms).
         flops, accuracy: (n_models,).
         families: family of each model, `None` where it is not stated, (n_models,).
         notes: what the reader of any table made from it has to know.
@@ -34,6 +36,7 @@ class Panel:
     platforms: pl.DataFrame
     latency: Floats
     memory: Floats
+    energy: Floats
     flops: Floats
     accuracy: Floats
     families: tuple[str | None, ...]
@@ -51,11 +54,17 @@ class Measure:
 
     Attributes:
         rest: what stays when latencies are permuted; ones for latency alone.
+        latency: ones where the measure has none.
+        given: (n_models,) or `None`; what its ranks explain is taken out of this measure's ranks,
+            so that correlations are partial.
+        has_latency: without it there is nothing to permute, hence no null.
     """
 
     name: str
     rest: Floats
     latency: Floats
+    given: Floats | None = None
+    has_latency: bool = True
 
     @property
     def values(self) -> Floats:
@@ -71,8 +80,24 @@ def make_panel(frame: pl.LazyFrame, selection: Selection) -> Panel:
         NoDataError: nothing fits the selection.
         NotComparableError: no platform holds comparable rows.
     """
+    return panel_of(comparable_scope(frame, selection))
+
+
+def comparable_scope(frame: pl.LazyFrame, selection: Selection) -> Scope:
+    """Selected cells that may be ranked, with `identity`, and what every table says about them.
+
+    Raises:
+        NoDataError: nothing fits the selection.
+        NotComparableError: no platform holds comparable rows.
+    """
     scope = select_cells(frame, selection)
     cells, notes = comparable_cells(scope.cells)
+    return Scope(cells=cells, notes=(*scope.notes, *notes))
+
+
+def panel_of(scope: Scope) -> Panel:
+    """The arrays of `comparable_scope`."""
+    cells = scope.cells
     models = cells["identity"].unique().sort()
     platforms = (
         cells.group_by("platform_key")
@@ -81,15 +106,17 @@ def make_panel(frame: pl.LazyFrame, selection: Selection) -> Panel:
     )
     row = _positions(models, cells["identity"])
     column = _positions(platforms["platform_key"], cells["platform_key"])
+    matrix = functools.partial(_matrix, cells, row=row, column=column)
     return Panel(
         models=tuple(models),
         platforms=platforms,
-        latency=_matrix(cells, "latency_ns", row, column),
-        memory=_matrix(cells, "peak_memory_bytes", row, column),
+        latency=matrix("latency_ns"),
+        memory=matrix("peak_memory_bytes"),
+        energy=matrix("energy_mj"),
         flops=_numbers(cells, "flops", models),
         accuracy=_numbers(cells, "accuracy_top1", models),
         families=tuple(_per_model(cells, "family", models)),
-        notes=(*scope.notes, *notes),
+        notes=scope.notes,
     )
 
 
@@ -103,12 +130,22 @@ def measures(panel: Panel) -> tuple[Measure, Measure]:
     )
 
 
-def incomplete_notes(panel: Panel) -> tuple[str, ...]:
-    """How many (model, platform) lack a component of FRM, by component."""
+def components(panel: Panel) -> dict[str, Floats]:
+    """FLOPs, latency and memory, (n_models, n_platforms) each; NaN where not above 0."""
+    flops = np.broadcast_to(_positive(panel.flops)[:, None], panel.latency.shape)
+    return {
+        "flops": flops, "latency": _positive(panel.latency), "memory": _positive(panel.memory)
+    }  # fmt: skip
+
+
+def incomplete_notes(panel: Panel, used: Sequence[str] = ("flops", "memory")) -> tuple[str, ...]:
+    """How many (model, platform) lack a component that FRM uses, by component."""
     measured = np.isfinite(panel.latency)
+    names = {"flops": "FLOPs above 0", "memory": "a peak memory above 0"}
     lacking = {
-        "FLOPs above 0": np.isnan(_positive(panel.flops))[:, None] & measured,
-        "a peak memory above 0": np.isnan(_positive(panel.memory)) & measured,
+        names[name]: np.isnan(values) & measured
+        for name, values in components(panel).items()
+        if name in names and name in used
     }
     return tuple(
         f"Dropped from FRM: {int(mask.sum())} of {int(measured.sum())} values without {what}."

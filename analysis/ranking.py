@@ -73,6 +73,21 @@ def unit_columns(columns: Floats) -> Floats:
     return units
 
 
+def partial_units(units: Floats, given: Floats) -> Floats:
+    """Unit columns (..., n, p) without what the unit column `given` (..., n, 1) explains.
+
+    Their products are partial correlations given that column; NaN where it explains all or is
+    itself undefined. Source: the recursion of Yule 1907, as regression of both sides (Frisch and
+    Waugh 1933).
+    """
+    residual = units - given * (given * units).sum(axis=-2, keepdims=True)
+    squares = (residual**2).sum(axis=-2, keepdims=True)
+    # Rounding leaves 1e-31; unequal ranks of a million models at least 1e-17.
+    norm = np.where(squares > 1e-24, np.sqrt(squares), np.nan)
+    partial: Floats = residual / norm
+    return partial
+
+
 def products(units: Floats) -> Floats:
     """Correlations (..., p, p) of unit columns (..., n, p)."""
     clipped: Floats = np.clip(np.swapaxes(units, -1, -2) @ units, -1.0, 1.0)

@@ -9,6 +9,8 @@ from analysis.errors import NoDataError
 from analysis.tables import Selection
 
 _UNREAL = {"simulated": "no device made them", "virtual": "made on stand-in devices"}
+_NAMED = 6
+"""Devices a sentence names: more nobody reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +51,11 @@ def select_cells(frame: pl.LazyFrame, selection: Selection) -> Scope:
     if cells.is_empty():
         raise NoDataError(
             "no successful measurement fits the selection",
-            "widen the selection, or see `fleetrank report show dropped`",
+            "widen the selection (`--include-simulated` takes virtual and simulated devices in), "
+            "or see `fleetrank report show dropped`",
         )
-    return Scope(cells=cells, notes=(*_banner(cells), _counts(cells), *_lost(attempts, cells)))
+    notes = (*_banner(cells), _counts(cells), *_memory(cells), *_lost(attempts, cells))
+    return Scope(cells=cells, notes=notes)
 
 
 def matches(column: str, pattern: str) -> pl.Expr:
@@ -73,12 +77,33 @@ def fits_platform(pattern: str | None, tier: str | None) -> pl.Expr:
 
 
 def _banner(cells: pl.DataFrame) -> tuple[str, ...]:
-    counts = {name: int((cells["origin"] == name).sum()) for name in _UNREAL}
+    parts = {name: cells.filter(pl.col("origin") == name) for name in _UNREAL}
     return tuple(
-        f"NOT MEASURED ON REAL DEVICES: {count} of {cells.height} rows are {name}, {_UNREAL[name]}."
-        for name, count in counts.items()
-        if count
+        f"NOT MEASURED ON REAL DEVICES: {part.height} of {cells.height} rows are {name}, "
+        f"{_UNREAL[name]}: {devices_of(part)}."
+        for name, part in parts.items()
+        if part.height
     )
+
+
+def _memory(cells: pl.DataFrame) -> tuple[str, ...]:
+    """Ways of counting memory that a ratio cannot level out, wherever there is more than one."""
+    counted = cells.drop_nulls("memory_metric")
+    kinds = sorted(counted["memory_metric"].unique())
+    if len(kinds) < 2:
+        return ()
+    parts = (counted.filter(pl.col("memory_metric") == kind) for kind in kinds)
+    told = "; ".join(
+        f"{kind} on {devices_of(part)}" for kind, part in zip(kinds, parts, strict=True)
+    )
+    return (f"Peak memory is counted in unlike ways, which enter FRM as they are: {told}.",)
+
+
+def devices_of(cells: pl.DataFrame) -> str:
+    """The devices of some cells, the first of them by name."""
+    names = sorted(cells["device"].unique())
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _counts(cells: pl.DataFrame) -> str:

@@ -73,9 +73,13 @@ TABLES: Mapping[str, str] = MappingProxyType(
         "coldstart": "analysis.table_functions.performance:coldstart_table",
         "frm": "analysis.table_functions.frm:frm_table",
         "transfer": "analysis.table_functions.transfer:transfer_table",
+        "decomposition": "analysis.table_functions.decomposition:decomposition_table",
+        "ceiling": "analysis.table_functions.ceiling:ceiling_table",
+        "stability": "analysis.table_functions.stability:stability_table",
         "predictability": "analysis.table_functions.predictability:predictability_table",
         "ratio-transfer": "analysis.table_functions.ratio_transfer:ratio_transfer_table",
         "pareto": "analysis.table_functions.pareto:pareto_table",
+        "regret": "analysis.table_functions.regret:regret_table",
         "disagreement": "analysis.table_functions.disagreement:disagreement_table",
         "shifts": "analysis.table_functions.disagreement:shifts_table",
         "frameworks": "analysis.table_functions.transfer:frameworks_table",
@@ -91,10 +95,16 @@ TABLES: Mapping[str, str] = MappingProxyType(
     }
 )
 
+FRM_WEIGHTS = ("weight_flops", "weight_latency", "weight_memory")
+
 SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "coverage": ("threshold",),
+        "frm": FRM_WEIGHTS,
+        "decomposition": FRM_WEIGHTS,
         "next-models": ("k",),
+        "pareto": ("objectives",),
+        "regret": ("budgets_ms", "floors_percent"),
         "recommend": ("goal",),
         "significance": ("model_a", "model_b", "within"),
     }

@@ -37,6 +37,13 @@ class Agent(Protocol):
         """Says why this device cannot execute so, or `None` when it can; no I/O on the device."""
         ...
 
+    def longest_s(self, task: MeasureTask) -> float:
+        """How long `measure` may take, the agent's own waiting included.
+
+        Whoever hears nothing for longer takes the device for lost.
+        """
+        ...
+
     def measure(self, task: MeasureTask, stop_requested: StopRequested = never_stop) -> Measurement:
         """Measures one repeat, in a fresh process where anything is really executed.
 

@@ -20,12 +20,44 @@ class TransientError(AgentError):
     """May succeed when tried again: the device was busy, lost or out of a shared resource."""
 
 
+class TimedOutError(TransientError):
+    """No end within the time limit; what it was doing on the device was abandoned."""
+
+
+class StoppedError(TransientError):
+    """Ended on request of the user, not by anything wrong."""
+
+
+class UnfitConditionsError(TransientError):
+    """The device is too hot, too empty or slowed down to be measured on now."""
+
+
 class PermanentError(AgentError):
     """Fails the same way every time: a damaged file, an unsupported operator, a wrong option."""
 
 
+class UnusableDeviceError(PermanentError):
+    """The device refuses this host, or is another one: a person has to act, no task is at fault."""
+
+
 class MissingLibraryError(PermanentError):
     """An optional library is not installed; `remedy` names the extra."""
+
+
+class CrashedError(PermanentError):
+    """A program ended by a signal, or said that it failed and not why."""
+
+
+class OutOfMemoryError(PermanentError):
+    """An allocation failed."""
+
+
+class KilledError(TransientError):
+    """Something else killed the program, such as the system when memory ran low."""
+
+
+class TooSlowError(PermanentError):
+    """A program was still at work at its time limit; another try would be too."""
 
 
 class BadArtifactError(PermanentError):
@@ -34,3 +66,11 @@ class BadArtifactError(PermanentError):
 
 class UnsupportedError(PermanentError):
     """The device or runtime cannot do what the task asks."""
+
+
+class BadOutputError(PermanentError):
+    """A tool or a device said something that is not an answer to what it was asked."""
+
+
+class StorageFullError(PermanentError):
+    """There is no room left on the device."""

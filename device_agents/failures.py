@@ -9,8 +9,18 @@ from enum import StrEnum
 from device_agents.errors import (
     AgentError,
     BadArtifactError,
+    BadOutputError,
+    CrashedError,
+    KilledError,
     MissingLibraryError,
+    OutOfMemoryError,
+    StoppedError,
+    StorageFullError,
+    TimedOutError,
+    TooSlowError,
     TransientError,
+    UnfitConditionsError,
+    UnusableDeviceError,
 )
 from device_agents.protocol import STAGE_MARK
 from device_agents.types import Failure
@@ -109,7 +119,12 @@ def interrupted(message: str = "the measurement was stopped on request") -> Fail
 
 def is_memory_error(error: BaseException) -> bool:
     """Whether a library's exception means that an allocation failed."""
-    return isinstance(error, MemoryError) or _MEMORY_SIGNS.search(str(error)) is not None
+    return isinstance(error, MemoryError) or says_out_of_memory(str(error))
+
+
+def says_out_of_memory(text: str) -> bool:
+    """Whether a program's words mean that an allocation failed."""
+    return _MEMORY_SIGNS.search(text) is not None
 
 
 def last_stage(stderr: str) -> str | None:
@@ -119,9 +134,19 @@ def last_stage(stderr: str) -> str | None:
 
 
 _KINDS: tuple[tuple[type[AgentError], ErrorKind], ...] = (
+    (CrashedError, ErrorKind.CRASHED),
+    (KilledError, ErrorKind.CRASHED),
+    (OutOfMemoryError, ErrorKind.OUT_OF_MEMORY),
     (MissingLibraryError, ErrorKind.MISSING_LIBRARY),
     (BadArtifactError, ErrorKind.BAD_ARTIFACT),
+    (BadOutputError, ErrorKind.BAD_OUTPUT),
+    (StorageFullError, ErrorKind.DISK_FULL),
+    (TimedOutError, ErrorKind.TIMED_OUT),
+    (TooSlowError, ErrorKind.TIMED_OUT),
+    (StoppedError, ErrorKind.INTERRUPTED),
+    (UnfitConditionsError, ErrorKind.UNFIT_CONDITIONS),
     (TransientError, ErrorKind.DEVICE_LOST),
+    (UnusableDeviceError, ErrorKind.DEVICE_LOST),
     (AgentError, ErrorKind.UNSUPPORTED),
 )
 """The first class that fits says the kind."""
@@ -155,7 +180,7 @@ def _judge_end(end: WorkerEnd, where: str) -> tuple[ErrorKind, str, str, bool]:
 
 
 def _judge_crash(end: WorkerEnd, where: str) -> tuple[ErrorKind, str, str, bool]:
-    if _MEMORY_SIGNS.search(end.stderr):
+    if says_out_of_memory(end.stderr):
         return ErrorKind.OUT_OF_MEMORY, f"an allocation failed{where}", _MEMORY_REMEDY, False
     if end.exit_code != -signal.SIGKILL:
         remedy = "the runtime or the file is at fault; try another version of either"

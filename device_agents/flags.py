@@ -85,16 +85,22 @@ def has_outliers(samples: Sequence[int]) -> bool:
 
 
 def has_drift(samples: Sequence[int]) -> bool:
-    """Whether the first and the last third differ, each without its lowest and highest quarter.
+    """Whether the first and the last third of the run differ; see `drift_share`."""
+    share = drift_share(samples)
+    return share is not None and share > MAX_DRIFT
 
-    The mean of all samples would follow one spike, and the median jumps between the two modes
-    of a latency that has two.
+
+def drift_share(samples: Sequence[int]) -> float | None:
+    """By how much first and last third differ, as a share of the smaller; `None` with too few.
+
+    Each third goes without its lowest and highest quarter: the mean of all samples would follow
+    one spike, and the median jumps between the two modes of a latency that has two.
     """
     if len(samples) < MIN_SAMPLES_TO_JUDGE:
-        return False
+        return None
     third = len(samples) // 3
     first, last = _midmean(samples[:third]), _midmean(samples[-third:])
-    return abs(first - last) > MAX_DRIFT * min(first, last)
+    return abs(first - last) / min(first, last) if min(first, last) > 0 else None
 
 
 def _midmean(samples: Sequence[int]) -> float:

@@ -8,6 +8,7 @@ from device_agents.errors import PermanentError
 from device_agents.types import OptionValue
 
 AGENTS: Mapping[str, str] = {
+    "android": "device_agents.android.agent:AndroidAgent",
     "cpu": "device_agents.cpu.agent:CpuAgent",
     "simulated": "device_agents.simulated.agent:SimulatedAgent",
 }

@@ -71,6 +71,28 @@ class Execution:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CanaryTask:
+    """A small model of known latency, run beside a repeat to see whether the device is itself.
+
+    Attributes:
+        affinity: CPUs it is pinned to, as when the device was registered.
+        reference_ns: what it took then.
+        spread: largest less smallest of its medians then, over their mean; `None` if unknown.
+        runs_before: run it before the repeat is measured.
+        runs_after: and after it, as the last repeat of a device's share does.
+    """
+
+    runtime: Runtime
+    artifact_path: str
+    artifact_sha256: str
+    affinity: tuple[int, ...] | None
+    reference_ns: int
+    spread: float | None
+    runs_before: bool
+    runs_after: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureTask:
     """One repeat of one cell: what a worker needs, and nothing about networks or sweeps.
 
@@ -85,6 +107,7 @@ class MeasureTask:
         timeout_s: the worker and its process group are killed after this long.
         memory_limit_bytes: RLIMIT_DATA of the worker; `None` leaves it to the agent.
         macs_and_parameters: only the simulated agent reads it: (MACs, parameters) of the network.
+        canary: to be run beside the repeat; only phones have one.
     """
 
     task_id: str
@@ -98,6 +121,7 @@ class MeasureTask:
     timeout_s: float = 300.0
     memory_limit_bytes: int | None = None
     macs_and_parameters: tuple[int, int] | None = None
+    canary: CanaryTask | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +150,7 @@ class Failure:
     """Why an attempt gave no measurement.
 
     Attributes:
-        stage: `start load prime first_inference warmup timed verify export`.
+        stage: `start load prime first_inference warmup timed canary verify export`.
         exit_code: of the worker; negative for a signal; `None` when it ended by itself.
     """
 
@@ -147,7 +171,10 @@ class Conditions:
             (or during) the repeat, 0 to 1.
         steal_share: share of time the hypervisor gave to others, 0 to 1.
         clock_mhz: mean current clock of the cores used.
+        clock_cap_mhz: the highest clock the cores are allowed now, below `clock_max_mhz` where
+            heat or a battery saver lowers it.
         temp_c: hottest CPU, GPU or battery sensor, whichever the agent names in its docs.
+        canary_ns: median of the canary at this moment; `None` when it was not run.
     """
 
     load_1min: float | None = None
@@ -160,6 +187,10 @@ class Conditions:
     available_memory_bytes: int | None = None
     battery_percent: float | None = None
     thermal_status: int | None = None
+    clock_cap_mhz: float | None = None
+    is_charging: bool | None = None
+    is_screen_on: bool | None = None
+    canary_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +215,28 @@ class WorkerFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSummary:
+    """Statistics of one process that a tool made itself and keeps no samples of.
+
+    Percentiles are the tool's own, which need not interpolate; what it does not give is `None`.
+
+    Attributes:
+        median_ns: the figure that stands for the repeat; the mean, where a tool prints no median
+            (the setting `summary_statistic` then says so).
+        std_ns: of the tool's own kind; `benchmark_model` divides by n, and its text knows whole
+            microseconds only.
+    """
+
+    median_ns: int
+    count: int | None = None
+    mean_ns: int | None = None
+    std_ns: int | None = None
+    p90_ns: int | None = None
+    p95_ns: int | None = None
+    p99_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """What one repeat gave: raw samples and the circumstances they were taken in.
 
@@ -191,11 +244,12 @@ class Measurement:
         samples_ns: synchronised wall clock, one number per inference in order; empty when the
             tool gives none (see `sample_kind`) or the repeat failed early.
         device_samples_ns: device clock beside it (CUDA events); `None` without a stream.
-        summary_latency_ns: the tool's median, only with a `sample_kind` that has no samples.
+        summary: the tool's own statistics, only with a `sample_kind` that has no samples.
         stop_reason: `half_width max_time max_samples`.
         load_peak_memory_bytes: peak while loading and first inference, over the baseline.
         run_peak_memory_bytes: peak while warming up and timing, over the same baseline.
-        raw_log: file name of the kept tool output, relative to the results folder.
+        raw_log: all that an external tool wrote, for better parsers to come; `None` where
+            fleetrank's own worker measured.
         origin: `simulated` and `virtual` mark rows that no real device made.
     """
 
@@ -210,7 +264,7 @@ class Measurement:
     warmup_runs: int | None = None
     samples_ns: tuple[int, ...] = ()
     device_samples_ns: tuple[int, ...] | None = None
-    summary_latency_ns: int | None = None
+    summary: ToolSummary | None = None
     stop_reason: str | None = None
     memory_metric: MemoryMetric | None = None
     baseline_memory_bytes: int | None = None

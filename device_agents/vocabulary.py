@@ -9,6 +9,7 @@ class Runtime(StrEnum):
     ONNX = "onnx"
     TORCH = "torch"
     TFLITE = "tflite"
+    EXECUTORCH = "executorch"
 
 
 class Precision(StrEnum):
@@ -105,6 +106,8 @@ class ErrorKind(StrEnum):
     TIMED_OUT = "timed_out"
     DEVICE_LOST = "device_lost"
     DISK_FULL = "disk_full"
+    UNFIT_CONDITIONS = "unfit_conditions"
+    """The device was too hot, slowed down or not itself; what it measured does not count."""
     INTERRUPTED = "interrupted"
     EXPORT_FAILED = "export_failed"
     """The model could not be exported: there was nothing to measure."""

@@ -8,6 +8,7 @@ FORMATS_OF_SUFFIX: Mapping[str, Format] = {
     ".onnx": Format.ONNX,
     ".pt2": Format.PT2,
     ".tflite": Format.TFLITE,
+    ".pte": Format.PTE,
     ".keras": Format.TFLITE,
     ".h5": Format.TFLITE,
 }

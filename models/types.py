@@ -21,9 +21,15 @@ class Format(StrEnum):
     ONNX = "onnx"
     PT2 = "pt2"
     TFLITE = "tflite"
+    PTE = "pte"
 
 
-RUNTIME_OF_FORMAT = {Format.ONNX: "onnx", Format.PT2: "torch", Format.TFLITE: "tflite"}
+RUNTIME_OF_FORMAT = {
+    Format.ONNX: "onnx",
+    Format.PT2: "torch",
+    Format.TFLITE: "tflite",
+    Format.PTE: "executorch",
+}
 """Runtime names as strings: their owner, `device_agents`, may not be imported here."""
 
 
@@ -35,7 +41,7 @@ class Source(StrEnum):
     ENTRY_POINT = "entry_point"
     """`package.module:function` returning a `torch.nn.Module`; the user's code, needs trust."""
     FILE = "file"
-    """A file the user exported: `.onnx`, `.tflite`, `.pt2`, Keras `.keras`, SavedModel folder."""
+    """A file the user exported: `.onnx`, `.tflite`, `.pt2`, `.pte`, `.keras`, SavedModel folder."""
 
 
 class WeightsKind(StrEnum):

@@ -55,6 +55,7 @@ class Plan:
         max_attempts: tries at one repeat when its failures are transient, at least 1.
         timeout_s: limit of one repeat.
         memory_limit_bytes: limit of one worker; `None` leaves it to the agent.
+        canary_every: repeats of a phone between two runs of its canary.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Plan:
     timeout_s: float
     memory_limit_bytes: int | None
     policy: MeasurePolicy
+    canary_every: int
     cells: tuple[Cell, ...]
     skipped: tuple[SkippedCell, ...] = ()
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from statistics import fmean
+from typing import Annotated, Literal
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -11,10 +12,15 @@ from device_agents.registry import AGENTS
 from models.names import nearest
 from orchestrator.errors import UsageError
 from orchestrator.host_identity import host_hash
+from orchestrator.store.durable import replace_file
 from orchestrator.sweep_spec import OptionSpec
 from orchestrator.workspace import Workspace
 from orchestrator.yaml_file import parse_file
 
+HOST_CPU = "cpu"
+"""The device kind that shares cores, caches and power with everything else on its host."""
+PHONE = "android"
+"""The device kind that is registered over adb."""
 LOCAL_CPU = "local-cpu"
 """The name that means this host's CPU on every host, so that a sweep file can be shared."""
 
@@ -25,6 +31,37 @@ def _known_kind(kind: str) -> str:
     return kind
 
 
+class Registration(BaseModel):
+    """What registering a phone found out; `devices check` says what has changed since.
+
+    Attributes:
+        facts: of the probe, for people and for `devices check`.
+        clusters: CPUs of one maximum clock, fastest cluster first; empty where it tells no cores,
+            or programs cannot be pinned to them.
+        virtual: the mode of a virtual phone, `None` for a real one.
+        canary_latency_ns: medians of the canary's processes, on the fastest cluster.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    registered_utc: str | None = None
+    facts: dict[str, bool | int | float | str | None] = {}
+    clusters: tuple[tuple[int, ...], ...] = ()
+    virtual: Literal["real", "canned"] | None = None
+    canary_latency_ns: tuple[int, ...] = ()
+
+    @property
+    def canary_affinity(self) -> tuple[int, ...] | None:
+        """The fastest cluster; `None` where there are none."""
+        return self.clusters[0] if self.clusters else None
+
+    @property
+    def canary_spread(self) -> float | None:
+        """Largest less smallest of the canary's medians over their mean: its repeatability."""
+        runs = self.canary_latency_ns
+        return (max(runs) - min(runs)) / fmean(runs) if len(runs) > 1 else None
+
+
 class DeviceFile(BaseModel):
     """One registered device; `options` go to its agent."""
 
@@ -32,15 +69,24 @@ class DeviceFile(BaseModel):
 
     name: Annotated[str, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,59}$")]
     kind: Annotated[str, AfterValidator(_known_kind)] = Field(
-        description="as in device_agents.registry: cpu, simulated"
+        description="as in device_agents.registry: cpu, simulated, android"
     )
     options: dict[str, OptionSpec] = {}
     labels: dict[str, str] = Field(default={}, description="for people")
+    registration: Registration | None = Field(
+        default=None, description="what `devices add --adb` found out; written by it alone"
+    )
+
+    @property
+    def needs_quiet(self) -> bool:
+        """Whether measuring on it needs its whole host quiet: it computes on the host's cores."""
+        is_host = self.registration is not None and self.registration.virtual == "real"
+        return is_host or self.kind == HOST_CPU
 
 
 def local_cpu() -> DeviceFile:
     """This host's CPU, under a name that differs from host to host."""
-    return DeviceFile(name=f"cpu-{host_hash()[:6]}", kind="cpu")
+    return DeviceFile(name=f"cpu-{host_hash()[:6]}", kind=HOST_CPU)
 
 
 def load_devices(workspace: Workspace) -> dict[str, DeviceFile]:
@@ -87,15 +133,30 @@ def save_device(workspace: Workspace, device: DeviceFile) -> Path:
     """
     path = workspace.devices / f"{device.name}.yaml"
     workspace.devices.mkdir(exist_ok=True)
-    text = yaml.safe_dump(device.model_dump(exclude_defaults=True), sort_keys=False)
     try:
         with path.open("x", encoding="utf-8") as file:
-            file.write(text)
+            file.write(_text(device))
     except FileExistsError as error:
         raise UsageError(
             f"{path} exists", f"edit it, or `fleetrank devices remove {device.name}` first"
         ) from error
     return path
+
+
+def update_device(workspace: Workspace, device: DeviceFile) -> Path:
+    """Writes a device's file anew; readers see the old or the new one.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    path = workspace.devices / f"{device.name}.yaml"
+    replace_file(path, _text(device).encode())
+    return path
+
+
+def _text(device: DeviceFile) -> str:
+    content = device.model_dump(mode="json", exclude_defaults=True)
+    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
 
 
 def remove_device(workspace: Workspace, name: str) -> None:

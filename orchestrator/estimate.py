@@ -7,11 +7,12 @@ from device_agents.types import MeasurePolicy
 from models.primer import primer_request
 from models.types import ExportRequest, Format, Source
 from orchestrator.cells import Plan
+from orchestrator.dispatch.work import DevicePlace
 
 _START_S = 3.0
 """A repeat's process, imports and load: 0.5 s for ONNX Runtime, 3 to 4 s for PyTorch (2 cores)."""
 
-_EXPORT_S = {Format.ONNX: 8.0, Format.PT2: 8.0, Format.TFLITE: 12.0}
+_EXPORT_S = {Format.ONNX: 8.0, Format.PT2: 8.0, Format.TFLITE: 12.0, Format.PTE: 20.0}
 """Seeded weights, export and verification of one of the study's models, the mean of 13.
 
 Source: timed on 2 idle cores, two side by side: ONNX 6 to 9 s, .pt2 6 to 9, TFLite 8 to 16.
@@ -24,20 +25,29 @@ _SIDE_BY_SIDE = 2
 """As many as when they were timed; more cores make it shorter by an unknown factor."""
 
 
-def measuring_s(plan: Plan, history: Mapping[str, float]) -> float | None:
+def measuring_s(
+    plan: Plan, history: Mapping[str, float], places: Mapping[str, DevicePlace]
+) -> float | None:
     """Seconds the plan's repeats take when none fails; `None` when it has no cells.
 
     A cell measured before takes what it took (`history`: cell key to seconds of one repeat), any
-    other what the policy allows at most. Devices work side by side; the slowest one counts.
+    other what the policy allows at most. Phones work side by side, and the slowest one counts;
+    devices that need their host quiet take turns with all others on it.
     """
     if not plan.cells:
         return None
-    seconds_by_device: dict[str, float] = defaultdict(float)
+    seconds: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     longest_s = _longest_repeat_s(plan.policy)
     for cell in plan.cells:
         repeat_s = history.get(cell.cell_key, longest_s)
-        seconds_by_device[cell.device] += repeat_s * plan.repeats
-    return max(seconds_by_device.values())
+        seconds[places[cell.device].host][cell.device] += repeat_s * plan.repeats
+    return max(_host_s(by_device, places) for by_device in seconds.values())
+
+
+def _host_s(by_device: Mapping[str, float], places: Mapping[str, DevicePlace]) -> float:
+    alone = [seconds for name, seconds in by_device.items() if places[name].needs_quiet]
+    beside = [seconds for name, seconds in by_device.items() if not places[name].needs_quiet]
+    return sum(alone) + max(beside, default=0.0)
 
 
 def exporting_s(missing: Iterable[ExportRequest]) -> float:

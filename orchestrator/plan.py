@@ -23,6 +23,7 @@ from orchestrator.cells import Cell, Plan, SkippedCell
 from orchestrator.device_registry import DeviceFile, find_device
 from orchestrator.errors import UsageError
 from orchestrator.keys import cell_key, platform_key
+from orchestrator.pinning import DeviceCores, affinities, check_affinity
 from orchestrator.sweep_spec import SweepSpec
 
 ALL = "all"
@@ -30,7 +31,12 @@ WhyUnsupported = Callable[[str, Execution], str | None]
 """(device name, execution) to the reason why the device cannot do it, or `None`."""
 
 _FORMAT_OF_RUNTIME = {runtime: format_ for format_, runtime in RUNTIME_OF_FORMAT.items()}
-DEFAULT_BACKENDS = {Runtime.ONNX: "cpu", Runtime.TORCH: "cpu", Runtime.TFLITE: "xnnpack"}
+DEFAULT_BACKENDS = {
+    Runtime.ONNX: "cpu",
+    Runtime.TORCH: "cpu",
+    Runtime.TFLITE: "xnnpack",
+    Runtime.EXECUTORCH: "xnnpack",
+}
 """What every host has; verification runs there too."""
 
 
@@ -39,13 +45,12 @@ def make_plan(
     cards: Mapping[str, ModelCard],
     devices: Mapping[str, DeviceFile],
     *,
-    cpus: Mapping[str, Sequence[int]] = MappingProxyType({}),
+    cores: Mapping[str, DeviceCores] = MappingProxyType({}),
     why_unsupported: WhyUnsupported = lambda _device, _execution: None,
 ) -> Plan:
     """Expands a specification into cells and into the cells nothing can measure.
 
-    `cpus` has, by device name, one logical CPU of each core in the order to fill them; a device
-    that is not in it counts its CPUs from 0.
+    `cores` are those of the devices by name; one that is not in it counts its CPUs from 0.
 
     Raises:
         UsageError: names an unknown model or device, the nearest known one, and the key; or the
@@ -53,11 +58,11 @@ def make_plan(
     """
     models = _select_models(spec, cards)
     _check_weights_of(spec, models)
-    _check_affinity(spec)
+    check_affinity(spec)
     cells: dict[str, Cell] = {}
     skipped: dict[str, SkippedCell] = {}
     for device, card in itertools.product(_select_devices(spec, devices), models):
-        for execution in executions(spec, cpus.get(device.name)):
+        for execution in executions(spec, cores.get(device.name, DeviceCores())):
             cell = _cell(spec, card, device.name, execution)
             reason = _why_not_here(card, cell.export) or why_unsupported(device.name, execution)
             if reason is None:
@@ -72,13 +77,14 @@ def make_plan(
         timeout_s=spec.limits.timeout_s,
         memory_limit_bytes=spec.limits.memory_limit_bytes,
         policy=spec.measure.policy(),
+        canary_every=spec.phones.canary_every,
         cells=tuple(cells.values()),
         skipped=tuple(skipped.values()),
     )
 
 
-def executions(spec: SweepSpec, cpus: Sequence[int] | None = None) -> Iterator[Execution]:
-    """Every way of executing that the specification names, on a device with these CPUs."""
+def executions(spec: SweepSpec, cores: DeviceCores) -> Iterator[Execution]:
+    """Every way of executing that the specification names, on a device with these cores."""
     for runtime in dict.fromkeys(spec.runtimes):
         options = tuple(sorted(spec.runtime_options.get(runtime, {}).items()))
         for mode, backend, precision, batch, threads in itertools.product(
@@ -88,16 +94,17 @@ def executions(spec: SweepSpec, cpus: Sequence[int] | None = None) -> Iterator[E
             spec.batch,
             spec.threads,
         ):
-            yield Execution(
-                runtime=runtime,
-                backend=backend,
-                mode=mode,
-                precision=precision,
-                batch=batch,
-                threads=threads,
-                affinity=_affinity(spec, threads, cpus),
-                options=options,
-            )
+            for affinity in affinities(spec, threads, cores):
+                yield Execution(
+                    runtime=runtime,
+                    backend=backend,
+                    mode=mode,
+                    precision=precision,
+                    batch=batch,
+                    threads=threads,
+                    affinity=affinity,
+                    options=options,
+                )
 
 
 def narrow(plan: Plan, pattern: str) -> Plan:
@@ -195,33 +202,6 @@ def _weights(spec: SweepSpec, card: ModelCard) -> Weights:
         seed=choice.seed,
         checkpoint_path=None if choice.path is None else str(choice.path),
         checkpoint_sha256=choice.sha256,
-    )
-
-
-def _affinity(spec: SweepSpec, threads: int, cpus: Sequence[int] | None) -> tuple[int, ...] | None:
-    if spec.affinity == "free":
-        return None
-    if isinstance(spec.affinity, tuple):
-        return spec.affinity[:threads]
-    if cpus is None:
-        return tuple(range(threads))
-    # With fewer cores than threads (hyper-threading) any pinning would be a worse guess.
-    return tuple(cpus[:threads]) if threads <= len(cpus) else None
-
-
-def _check_affinity(spec: SweepSpec) -> None:
-    if not isinstance(spec.affinity, tuple):
-        return
-    most = max(spec.threads)
-    if len(set(spec.affinity)) != len(spec.affinity):
-        problem = "a CPU is named twice"
-    elif len(spec.affinity) < most:
-        problem = f"{len(spec.affinity)} CPUs are too few for {most} threads"
-    else:
-        return
-    raise UsageError(
-        f"sweep '{spec.name}', key 'affinity': {problem}",
-        f"name at least {most} different CPUs, or leave it out for one CPU of each core",
     )
 
 

@@ -10,6 +10,7 @@ from time import perf_counter
 
 from device_agents.host_lease import give_up_at_once, host_lease
 from models.cache import ArtifactCache
+from models.canary import canary_request
 from orchestrator.cells import Cell, Plan
 from orchestrator.device_registry import local_cpu
 from orchestrator.dispatch.controller import Controller, Ports
@@ -27,6 +28,7 @@ from orchestrator.progress.events import Notice, Subscriber, SweepFinished, Swee
 from orchestrator.progress.publisher import Publisher
 from orchestrator.provenance import new_sweep_id, sweep_facts, sweep_provenance
 from orchestrator.store.journal import Journal
+from orchestrator.store.raw_logs import set_aside
 from orchestrator.store.results import ResultStore
 from orchestrator.sweep_setup import (
     Setup,
@@ -115,7 +117,7 @@ class _JournalSink:
     sweep_id: str
 
     def append(self, row: Row) -> None:
-        self.journal.append(row)
+        self.journal.append(set_aside(self.store.root, row))
 
     def flush(self) -> None:
         self.journal.flush()
@@ -210,10 +212,13 @@ class _Session:
         )
         cells = _open_cells(self._setup.plan, tally)
         primed = primed_formats(self._setup, cells)
+        requests = [cell.export for cell in cells]
+        if self._setup.has_canaries:
+            requests.append(canary_request())
         purpose = f"sweep {self._sweep_id}, which exports models"
         # A wait that was given up leaves a pressed switch, and then nothing is built.
         with self._host_turn(purpose):
-            return build_artifacts([cell.export for cell in cells], primed, tools)
+            return build_artifacts(requests, primed, tools)
 
     def _host_turn(self, purpose: str) -> AbstractContextManager[bool]:
         """The host's lease, for what this process computes itself."""
@@ -231,13 +236,14 @@ class _Session:
             artifacts=exports.artifacts,
             failures=exports.failures,
             primers=exports.primers,
+            canaries=self._setup.canaries(exports.artifacts.get(canary_request())),
             is_trusted=self._options.is_trusted,
         )
 
     def _announce(self, tally: Tally) -> None:
         plan = self._setup.plan
         n_repeats = count_repeats(plan)
-        whole_s = measuring_s(plan, self._store.history())
+        whole_s = measuring_s(plan, self._store.history(), self._setup.places)
         share_left = 1 - tally.n_finished / n_repeats
         self._emit(
             SweepStarted(

@@ -4,27 +4,35 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
 
 from pydantic import ValidationError
 
 from device_agents.cpu import topology
 from device_agents.registry import create_agent
-from device_agents.types import Execution
+from device_agents.types import CanaryTask, Execution
+from device_agents.vocabulary import Runtime
 from models.cards import load_cards
-from models.types import Format
+from models.types import RUNTIME_OF_FORMAT, Artifact, Format
 from orchestrator.cells import Cell, Plan
-from orchestrator.device_registry import DeviceFile, load_devices, local_cpu
+from orchestrator.device_registry import (
+    HOST_CPU,
+    PHONE,
+    DeviceFile,
+    Registration,
+    load_devices,
+    local_cpu,
+)
 from orchestrator.dispatch.device_bench import DeviceSpec
 from orchestrator.dispatch.work import DevicePlace
 from orchestrator.errors import NothingToDoError, StoreError, UsageError
 from orchestrator.keys import canonical_json
+from orchestrator.pinning import DeviceCores
 from orchestrator.plan import make_plan, narrow
 from orchestrator.sweep_spec import SweepSpec, load_spec
 from orchestrator.workspace import Workspace
 
 LOCAL_HOST = "local"
-_HOST_CPU = "cpu"
-"""The device kind that shares cores, caches and power with everything else on its host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +53,33 @@ class Setup:
     def places(self) -> dict[str, DevicePlace]:
         """Where each device hangs: all on this host, until there is a cluster."""
         return {
-            name: DevicePlace(host=LOCAL_HOST, needs_quiet=device.kind == _HOST_CPU)
+            name: DevicePlace(host=LOCAL_HOST, needs_quiet=device.needs_quiet)
             for name, device in self.devices.items()
+        }
+
+    @property
+    def has_canaries(self) -> bool:
+        """Whether any device was registered with a canary."""
+        return any(_registered(device).canary_latency_ns for device in self.devices.values())
+
+    def canaries(self, artifact: Artifact | None) -> dict[str, CanaryTask]:
+        """The canary of each phone that was registered with one, by device; none without a file."""
+        if artifact is None:
+            return {}
+        registrations = {name: _registered(device) for name, device in self.devices.items()}
+        return {
+            name: CanaryTask(
+                runtime=Runtime(RUNTIME_OF_FORMAT[artifact.format]),
+                artifact_path=artifact.path,
+                artifact_sha256=artifact.sha256,
+                affinity=registration.canary_affinity,
+                reference_ns=round(fmean(registration.canary_latency_ns)),
+                spread=registration.canary_spread,
+                runs_before=False,
+                runs_after=False,
+            )
+            for name, registration in registrations.items()
+            if registration.canary_latency_ns
         }
 
     @property
@@ -75,7 +108,7 @@ def plan_sweep(workspace: Workspace, spec: SweepSpec, only: str | None) -> Setup
         spec,
         load_cards(workspace.cards),
         devices,
-        cpus=_cpus(devices.values()),
+        cores={device.name: _cores(device) for device in devices.values()},
         why_unsupported=why_unsupported,
     )
     if not plan.cells:
@@ -95,8 +128,8 @@ def primed_formats(setup: Setup, cells: Iterable[Cell]) -> set[Format]:
 
     Only a worker on this host has lazy imports that a primer would take off the model.
     """
-    places = setup.places
-    return {cell.export.format for cell in cells if places[cell.device].needs_quiet}
+    kinds = {name: device.kind for name, device in setup.devices.items()}
+    return {cell.export.format for cell in cells if kinds[cell.device] == HOST_CPU}
 
 
 def setup_record(setup: Setup, spec_path: Path) -> dict[str, object]:
@@ -154,8 +187,15 @@ def read_spec(workspace: Workspace, path: Path) -> tuple[SweepSpec, Path]:
 def _plan_sha256(setup: Setup) -> str:
     """Of the cells, and of the devices: a cell's key has only a device's name."""
     keys = sorted(cell.cell_key for cell in setup.plan.cells)
-    specs = [asdict(_device_spec(setup.devices[name])) for name in sorted(setup.devices)]
-    return hashlib.sha256(canonical_json([keys, specs]).encode()).hexdigest()
+    devices = [_what_matters(setup.devices[name]) for name in sorted(setup.devices)]
+    return hashlib.sha256(canonical_json([keys, devices]).encode()).hexdigest()
+
+
+def _what_matters(device: DeviceFile) -> dict[str, object]:
+    """Of a device, to what is measured on it: a phone's canary decides which repeats count."""
+    registered = device.registration
+    found = registered and registered.model_dump(mode="json", exclude={"registered_utc"})
+    return asdict(_device_spec(device)) | ({"registration": found} if found else {})
 
 
 def _device_spec(device: DeviceFile) -> DeviceSpec:
@@ -164,15 +204,21 @@ def _device_spec(device: DeviceFile) -> DeviceSpec:
         name=device.name,
         kind=device.kind,
         options=options,
-        needs_quiet=device.kind == _HOST_CPU,
+        needs_quiet=device.kind == HOST_CPU,
     )
 
 
-def _cpus(devices: Iterable[DeviceFile]) -> dict[str, tuple[int, ...]]:
-    """The CPUs to pin to, of the devices that are this host's CPU."""
-    return {
-        device.name: topology.cpus_one_per_core() for device in devices if device.kind == _HOST_CPU
-    }
+def _cores(device: DeviceFile) -> DeviceCores:
+    if device.kind == HOST_CPU:
+        return DeviceCores(one_per_core=topology.cpus_one_per_core())
+    clusters = _registered(device).clusters
+    # Counting from 0, as on other devices, would pin a phone to its slowest cores.
+    return DeviceCores(clusters=clusters, one_per_core=() if device.kind == PHONE else None)
+
+
+def _registered(device: DeviceFile) -> Registration:
+    """What registering found out: nothing, for a device that was only named."""
+    return device.registration or Registration()
 
 
 def count_repeats(plan: Plan) -> int:

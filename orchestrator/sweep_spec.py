@@ -22,6 +22,9 @@ from orchestrator.yaml_file import parse_file
 
 T = TypeVar("T")
 
+DEFAULT_RUNTIMES = (Runtime.ONNX, Runtime.TORCH, Runtime.TFLITE)
+"""Those of the study; any other is measured where it is asked for by name."""
+
 
 def _as_list(value: object) -> object:
     """A single value stands for a list of one."""
@@ -108,6 +111,19 @@ class LimitsSpec(_Spec):
     )
 
 
+class PhonesSpec(_Spec):
+    """What concerns phones alone."""
+
+    clusters: OneOrMany[Literal["auto", "big", "middle", "little"]] = Field(
+        default=("auto",),
+        description="cores a repeat is pinned to with affinity: first_cores; auto is the fastest "
+        "cluster with a core for every thread",
+    )
+    canary_every: Annotated[int, Field(ge=1, le=10_000, strict=True)] = Field(
+        default=10, description="repeats between two runs of the canary model"
+    )
+
+
 class WeightsSpec(_Spec):
     """Which weights a model gets, where a word alone does not say it."""
 
@@ -145,7 +161,7 @@ class SweepSpec(_Spec):
     )
     description: str = ""
     models: OneOrMany[str] = Field(description="names of models or families, or 'all'")
-    runtimes: OneOrMany[Runtime] = tuple(Runtime)
+    runtimes: OneOrMany[Runtime] = DEFAULT_RUNTIMES
     devices: OneOrMany[str] = Field(
         default=("local-cpu",), description="names of registered devices, or 'all'"
     )
@@ -178,6 +194,7 @@ class SweepSpec(_Spec):
     seed: Seed = 0
     measure: MeasureSpec = MeasureSpec()
     limits: LimitsSpec = LimitsSpec()
+    phones: PhonesSpec = PhonesSpec()
 
 
 def load_spec(path: Path) -> SweepSpec:

@@ -9,7 +9,14 @@ from datetime import UTC, datetime
 import numpy as np
 
 from analysis.columns import SCHEMA, SCHEMA_VERSION
-from device_agents.types import Conditions, DeviceFacts, Failure, Measurement, WorkerFacts
+from device_agents.types import (
+    Conditions,
+    DeviceFacts,
+    Failure,
+    Measurement,
+    ToolSummary,
+    WorkerFacts,
+)
 from device_agents.vocabulary import Origin, Status
 from models.cards import card_sha256, weights_id
 from models.errors import ModelError
@@ -22,7 +29,8 @@ Row = dict[str, object]
 
 _CONDITIONS = (
     "load_1min", "busy_share", "steal_share", "clock_mhz", "temp_c", "available_memory_bytes",
-    "battery_percent", "thermal_status",
+    "battery_percent", "thermal_status", "clock_cap_mhz", "is_charging", "is_screen_on",
+    "canary_ns",
 )  # fmt: skip
 
 
@@ -72,7 +80,7 @@ def make_row(
         "platform_key": cell.platform_key,
     }
     row |= _model_columns(cell, artifact) | _platform_columns(cell) | _device_columns(facts)
-    row |= _outcome_columns(measurement) | _latency_columns(measurement)
+    row |= _outcome_columns(measurement) | latency_columns(measurement)
     row |= _condition_columns(measurement, facts) | _worker_columns(measurement.worker)
     return {name: _storable(value) for name, value in row.items()}
 
@@ -107,6 +115,23 @@ def summarise(samples_ns: Sequence[int]) -> dict[str, float | int | None]:
         "latency_mean_ns": float(samples.mean()),
         "latency_std_ns": float(samples.std(ddof=1)) if len(samples) > 1 else None,
     }
+
+
+def summary_columns(summary: ToolSummary) -> Row:
+    """The columns of `summarise`, filled with what a tool says of samples that it did not keep."""
+    return {
+        "sample_count": summary.count,
+        "latency_p50_ns": float(summary.median_ns),
+        "latency_p90_ns": _as_float(summary.p90_ns),
+        "latency_p95_ns": _as_float(summary.p95_ns),
+        "latency_p99_ns": _as_float(summary.p99_ns),
+        "latency_mean_ns": _as_float(summary.mean_ns),
+        "latency_std_ns": _as_float(summary.std_ns),
+    }
+
+
+def _as_float(value: int | None) -> float | None:
+    return None if value is None else float(value)
 
 
 def _storable(value: object) -> object:
@@ -214,7 +239,8 @@ def _outcome_columns(measurement: Measurement) -> Row:
     return columns
 
 
-def _latency_columns(measurement: Measurement) -> Row:
+def latency_columns(measurement: Measurement) -> Row:
+    """The columns of time, memory and energy."""
     device_samples = measurement.device_samples_ns
     columns: Row = {
         "sample_kind": measurement.sample_kind.value,
@@ -232,8 +258,8 @@ def _latency_columns(measurement: Measurement) -> Row:
         "peak_memory_bytes": measurement.run_peak_memory_bytes,
         "energy_mj": measurement.energy_mj,
     }
-    if not measurement.samples_ns and measurement.summary_latency_ns is not None:
-        columns["latency_p50_ns"] = float(measurement.summary_latency_ns)
+    if not measurement.samples_ns and measurement.summary is not None:
+        columns |= summary_columns(measurement.summary)
     return columns
 
 

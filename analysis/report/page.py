@@ -27,7 +27,7 @@ from analysis.report.sections import (
     quality_section,
 )
 from analysis.report.transfer_section import transfer_section, transfer_tables
-from analysis.scope import count_of
+from analysis.scope import count_of, devices_of
 from analysis.tables import Selection
 
 _TEMPLATES = "report/templates"
@@ -130,13 +130,13 @@ def _facts(cells: pl.DataFrame, now: datetime) -> list[str]:
 
 
 def _banner(cells: pl.DataFrame) -> str | None:
-    counts = cells.filter(pl.col("origin").str.contains("simulated|virtual"))["origin"]
-    if counts.is_empty():
+    unreal = cells.filter(pl.col("origin").str.contains("simulated|virtual"))
+    if unreal.is_empty():
         return None
-    kinds = " and ".join(sorted(set(" | ".join(counts).split(" | "))))
+    kinds = " and ".join(sorted(set(" | ".join(unreal["origin"]).split(" | "))))
     return (
-        f"{counts.len()} of {cells.height} values are {kinds}: they show how this page works, "
-        "and say nothing about hardware."
+        f"{unreal.height} of {cells.height} values are {kinds}, those of {devices_of(unreal)}: "
+        "they show how this page works, and say nothing about hardware."
     )
 
 

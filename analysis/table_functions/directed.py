@@ -3,13 +3,10 @@
 from collections.abc import Sequence
 
 from analysis.directions import Group, grouped
+from analysis.pair_groups import between_devices
 from analysis.pairs import Pair
 from analysis.panel import Panel
-from analysis.table_functions.transfer import (
-    between_devices,
-    chosen_platforms,
-    nothing_to_compare,
-)
+from analysis.table_functions.transfer import chosen_platforms, nothing_to_compare
 from analysis.tables import Selection
 
 TIER_NOTE = (

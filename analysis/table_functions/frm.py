@@ -1,15 +1,21 @@
 """FRM of every model on every platform, with the ratios it is made of."""
 
+from dataclasses import asdict
+
 import numpy as np
 import polars as pl
 
-from analysis.errors import NoDataError
-from analysis.frm import frm, ratios
-from analysis.panel import Panel, incomplete_notes, make_panel, measures
+from analysis.errors import AnalysisError, NoDataError
+from analysis.frm import EQUAL_WEIGHTS, Weights, frm, ratios
+from analysis.panel import Panel, components, incomplete_notes, make_panel
 from analysis.pareto import Mask
 from analysis.ranking import average_ranks
-from analysis.tables import Selection, Table
+from analysis.tables import FRM_WEIGHTS, Selection, Table, setting
 
+_SCHEMA = {
+    "memory_metric": pl.String, "n_models": pl.Int64, "ratio_flops": pl.Float64,
+    "ratio_memory": pl.Float64, "rank_flops": pl.Float64,
+}  # fmt: skip
 _MEANING = (
     "FRM = (ratio_flops x ratio_latency x ratio_memory)^(1/3); a ratio is the value over the "
     "geometric mean over the models of the platform; smaller is better.",
@@ -21,39 +27,63 @@ _MEANING = (
 def frm_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     """One row per model and platform with all three components, ranked inside the platform."""
     panel = make_panel(frame, selection)
-    present = np.isfinite(measures(panel)[1].values)
+    weights = frm_weights(selection)
+    used = [part for name, part in components(panel).items() if name in weights.used]
+    present: Mask = np.all(np.isfinite(np.stack(used)), axis=0)
     columns = np.flatnonzero(present.any(axis=0)).tolist()
-    parts = [_platform_rows(panel, present[:, column], column) for column in columns]
+    parts = [_platform_rows(panel, present[:, column], column, weights) for column in columns]
     if not parts:
         raise NoDataError(
-            "no model has FLOPs, latency and peak memory above 0 on any platform: "
-            + " ".join(incomplete_notes(panel)),
+            f"no model has {', '.join(weights.used)} above 0 on any platform: "
+            + " ".join(incomplete_notes(panel, weights.used)),
             "see `fleetrank report show memory` for what was measured",
         )
     shown = pl.concat(parts).sort("platform_key", "rank_frm", "model")
-    notes = (*panel.notes, *incomplete_notes(panel), *_MEANING)
+    lacking = incomplete_notes(panel, weights.used)
+    notes = (*panel.notes, *lacking, *weights_note(weights), *_MEANING)
     return Table(title="FRM", frame=shown, notes=notes)
 
 
-def _platform_rows(panel: Panel, present: Mask, column: int) -> pl.DataFrame:
+def frm_weights(selection: Selection) -> Weights:
+    """The weights the user set, else equal ones.
+
+    Raises:
+        AnalysisError: a weight is below 0, or latency's is 0.
+    """
+    flops, latency, memory = (setting(selection, name, 1.0) for name in FRM_WEIGHTS)
+    try:
+        return Weights(flops=flops, latency=latency, memory=memory)
+    except ValueError as error:
+        raise AnalysisError(str(error), "such as --set weight_memory=0") from error
+
+
+def weights_note(weights: Weights) -> tuple[str, ...]:
+    """Says that FRM here is another than the usual one; empty at equal weights."""
+    if weights == EQUAL_WEIGHTS:
+        return ()
+    listed = ", ".join(f"{name} {weight:g}" for name, weight in asdict(weights).items())
+    return (f"FRM here is the weighted geometric mean of its ratios, weights: {listed}.",)
+
+
+def _platform_rows(panel: Panel, present: Mask, column: int, weights: Weights) -> pl.DataFrame:
     rows = np.flatnonzero(present)
-    flops = panel.flops[rows]
-    latency = panel.latency[rows, column][:, None]
-    memory = panel.memory[rows, column][:, None]
-    compound = frm(flops, latency, memory)
+    parts = {name: part[rows, column][:, None] for name, part in components(panel).items()}
+    flops, latency = parts["flops"][:, 0], parts["latency"]
+    compound = frm(flops, latency, parts["memory"], weights=weights)
+    used = {name: ratios(part)[:, 0] for name, part in parts.items() if name in weights.used}
     return pl.DataFrame(
         {
             "model": [panel.models[row] for row in rows],
             "platform_key": [panel.keys[column]] * rows.size,
             "n_models": [rows.size] * rows.size,
-            "ratio_flops": ratios(flops),
-            "ratio_latency": ratios(latency)[:, 0],
-            "ratio_memory": ratios(memory)[:, 0],
+            "ratio_flops": used.get("flops"),
+            "ratio_latency": used["latency"],
+            "ratio_memory": used.get("memory"),
             "frm": compound[:, 0],
             "rank_frm": average_ranks(compound)[:, 0],
-            "rank_flops": average_ranks(flops[:, None])[:, 0],
+            "rank_flops": average_ranks(parts["flops"])[:, 0] if "flops" in used else None,
             "rank_latency": average_ranks(latency)[:, 0],
             "memory_metric": [panel.platforms["memory_metric"][column]] * rows.size,
         },
-        schema_overrides={"memory_metric": pl.String, "n_models": pl.Int64},
+        schema_overrides=_SCHEMA,
     )

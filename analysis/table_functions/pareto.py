@@ -1,111 +1,177 @@
-"""Does the accuracy-latency frontier found on one platform hold on another?"""
+"""Does the frontier found on one platform hold on another?"""
 
-from collections.abc import Iterator
-from dataclasses import asdict
+import math
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import polars as pl
 
-from analysis.pairs import Block, Pair, blocks
-from analysis.panel import Panel, make_panel
-from analysis.pareto import Mask, frontier, overlap
+from analysis.cells_table import MIN_REPEATS
+from analysis.directions import cluster_means, known_mean
+from analysis.objectives import (
+    DEFAULT_OBJECTIVES,
+    Objective,
+    by_flops,
+    noise_bounds,
+    parse_objectives,
+    points,
+)
+from analysis.pair_frontiers import FIGURES, SHAPES, Figures, Objectives, pair_frontiers
+from analysis.pair_groups import unlike_facts
+from analysis.pairs import Pair
+from analysis.panel import Panel
 from analysis.ranking import Floats
-from analysis.table_functions.transfer import MAX_LISTED_PAIRS, select_pairs, unlisted
-from analysis.tables import Selection, Table
+from analysis.repeats import Repeats, make_repeats
+from analysis.table_functions.directed import TIER_NOTE, directed_pairs, tier_groups
+from analysis.table_functions.transfer import MAX_LISTED_PAIRS, unlisted
+from analysis.tables import Selection, Table, setting
 
-_SCHEMA = {
-    "source": pl.String,
-    "target": pl.String,
-    "n_models": pl.Int64,
-    "n_source": pl.Int64,
-    "n_target": pl.Int64,
-    "precision": pl.Float64,
-    "recall": pl.Float64,
-    "f1": pl.Float64,
-    "jaccard": pl.Float64,
-    "chance_precision": pl.Float64,
-    "flops_precision": pl.Float64,
-    "flops_recall": pl.Float64,
-    "flops_f1": pl.Float64,
-    "reason": pl.String,
+_SCHEMA: dict[str, pl.DataType] = {
+    "level": pl.String(),
+    "source": pl.String(),
+    "target": pl.String(),
+    "n_models": pl.Int64(),
+    "n_pairs": pl.Int64(),
+    "n_clusters": pl.Int64(),
+    **dict.fromkeys(FIGURES, pl.Float64()),
+    "unlike": pl.String(),
+    "reason": pl.String(),
 }
 _MEANING = (
-    "Frontier: no other common model is as accurate and as fast, and better in one; exact "
-    "duplicates are both kept.",
+    "Frontier: no other common model is as good in every objective and better in one; exact "
+    "duplicates are both kept. n_source, n_target: models on it.",
     "precision: share of the source's frontier that is on the target's; recall: share of the "
     "target's frontier that is on the source's.",
     "chance_precision = size of the target's frontier / n; a frontier that holds most models, or "
-    "well-separated ones, is easy to predict. flops_*: the frontier of accuracy against FLOPs, "
-    "which needs no device, against the target's.",
-    "The frontiers are those of the medians; measurement noise is not taken into account.",
+    "well-separated ones, is easy to predict. flops_*: the frontier with FLOPs in place of all "
+    "that is measured, which needs no device, against the target's.",
+    "noisy_*: one model dominates another only when its interval of process medians ends before "
+    f"the other's begins (from {MIN_REPEATS} repeats on; accuracy and FLOPs count as exact). These "
+    "frontiers hold every model that the noise does not rule out; the others are of the medians.",
+    "hypervolume_ratio: what the source's frontier dominates on the target, over what the "
+    "target's own does, up to the worst value of any common model in each objective. "
+    "epsilon_share: the least improvement, as a share of each objective's range on the target, "
+    "with which the source's frontier reaches the target's; epsilon_factor: the least factor "
+    "(1 is: reached).",
+    "No interval: a frontier is made of extremes, and a resample of models, which lacks a third "
+    "of them, has another kind of frontier.",
     "Accuracy is as published for the model's card; weights measured here may be others.",
 )
+_NOTHING_COMMON = "no common model has all objectives"
+
+Row = dict[str, object]
 
 
 def pareto_table(frame: pl.LazyFrame, selection: Selection) -> Table:
-    """Precision, recall, F1 and Jaccard of each source's frontier on each target."""
-    panel = make_panel(frame, selection)
-    pairs = _both_ways(select_pairs(panel, selection), selection)
-    hidden: tuple[str, ...] = ()
-    if len(pairs) > MAX_LISTED_PAIRS:
-        hidden = (unlisted(pairs),)
-        pairs = []
-    present = np.isfinite(panel.latency) & np.isfinite(panel.accuracy)[:, None]
-    rows: list[dict[str, object]] = [{}] * len(pairs)
-    for block in blocks(present, pairs):
-        for position, row in zip(block.where, _block_rows(panel, block), strict=True):
-            rows[position] = row
-    notes = (*panel.notes, *hidden, *_without_accuracy(panel), *_MEANING)
+    """How well each source's frontier foretells each target's, and means from tier to tier.
+
+    Setting `objectives`: names separated by commas, accuracy,latency unless told otherwise.
+    """
+    names = parse_objectives(setting(selection, "objectives", DEFAULT_OBJECTIVES))
+    panel, repeats = make_repeats(frame, selection)
+    pairs = directed_pairs(panel, selection)
+    is_listed = len(pairs) <= MAX_LISTED_PAIRS
+    objectives = _objectives(panel, repeats, names)
+    n_models, figures = pair_frontiers(objectives, pairs, with_shapes=is_listed)
+    rows = list(_tier_rows(panel, pairs, n_models, figures))
+    if is_listed:
+        rows += _pair_rows(panel, pairs, n_models, figures)
+    why_none = _reasons(names, is_listed=is_listed)
+    rows = [row | {"reason": _reason(row, why_none)} for row in rows]
+    notes = (
+        *panel.notes,
+        f"Objectives: {', '.join(names)}.",
+        *(() if is_listed else (unlisted(pairs),)),
+        *_incomplete(panel, names, objectives.values),
+        TIER_NOTE,
+        *_MEANING,
+    )
     return Table(title="Pareto frontiers", frame=pl.DataFrame(rows, schema=_SCHEMA), notes=notes)
 
 
-def _both_ways(pairs: list[Pair], selection: Selection) -> list[Pair]:
-    """Precision has a direction; with a source or target named, only that one is asked for."""
-    chosen = (
-        selection.source, selection.target, selection.source_tier, selection.target_tier
-    )  # fmt: skip
-    if any(name is not None for name in chosen):
-        return pairs
-    return sorted([*pairs, *((j, i) for i, j in pairs)])
+def _objectives(panel: Panel, repeats: Repeats, names: tuple[Objective, ...]) -> Objectives:
+    return Objectives(
+        values=points(panel, names),
+        bounds=noise_bounds(panel, repeats, names),
+        flops=points(panel, by_flops(names))[:, 0],
+    )
 
 
-def _block_rows(panel: Panel, block: Block) -> Iterator[dict[str, object]]:
-    accuracy = panel.accuracy[block.models]
-    masks = [_frontier(accuracy, panel.latency[block.models, column]) for column in block.columns]
-    flops = panel.flops[block.models]
-    by_flops = _frontier(accuracy, flops) if np.isfinite(flops).all() else None
-    for source, target in zip(block.source, block.target, strict=True):
-        keys = panel.keys
+def _tier_rows(
+    panel: Panel, pairs: Sequence[Pair], n_models: Floats, figures: Figures
+) -> Iterator[Row]:
+    stacked = np.array([figures[name] for name in FIGURES])
+    position = {pair: at for at, pair in enumerate(pairs)}
+    between, groups = tier_groups(panel, pairs)
+    for group in groups:
+        mine = [position[between[at]] for at in group.at]
+        by_cluster = cluster_means(stacked[:, mine], group.starts)
+        used = n_models[mine] > 0
         yield {
-            "source": keys[block.columns[source]],
-            "target": keys[block.columns[target]],
-            "n_models": block.models.size,
-        } | _figures(masks[source], masks[target], by_flops)
+            "level": "tier",
+            "source": group.source,
+            "target": group.target,
+            "n_models": int(n_models[mine][used].min()) if used.any() else 0,
+            "n_pairs": int(used.sum()),
+            "n_clusters": int(np.isfinite(by_cluster[0]).sum()),
+        } | _known(known_mean(by_cluster, 1))
 
 
-def _figures(source: Mask, target: Mask, by_flops: Mask | None) -> dict[str, object]:
-    measured = overlap(source, target)
-    if measured is None:
-        return {"reason": "no common model with an accuracy"}
-    baseline = None if by_flops is None else overlap(by_flops, target)
-    figures: dict[str, object] = {
-        "n_source": int(source.sum()), "n_target": int(target.sum()), **asdict(measured)
-    }  # fmt: skip
-    if baseline is None:
-        return figures | {"reason": "no FLOPs baseline: a common model has no FLOPs"}
-    return figures | {
-        "flops_precision": baseline.precision,
-        "flops_recall": baseline.recall,
-        "flops_f1": baseline.f1,
+def _pair_rows(
+    panel: Panel, pairs: Sequence[Pair], n_models: Floats, figures: Figures
+) -> Iterator[Row]:
+    stacked = np.array([figures[name] for name in FIGURES])
+    facts = panel.platforms.to_dicts()
+    for at, (i, j) in enumerate(pairs):
+        yield {
+            "level": "pair",
+            "unlike": unlike_facts(facts[i], facts[j]),
+            "source": panel.keys[i],
+            "target": panel.keys[j],
+            "n_models": int(n_models[at]),
+        } | _known(stacked[:, at])
+
+
+def _known(values: Floats) -> Row:
+    return {
+        name: None if math.isnan(value) else value
+        for name, value in zip(FIGURES, values.tolist(), strict=True)
     }
 
 
-def _frontier(accuracy: Floats, cost: Floats) -> Mask:
-    return frontier(np.column_stack([cost, -accuracy]))
+def _reasons(names: tuple[Objective, ...], *, is_listed: bool) -> dict[str, str]:
+    """Why a figure may be undefined, by the last of its kind."""
+    few = f"no noisy_*: fewer than {MIN_REPEATS} repeats of a common model"
+    unknown = "no noisy_*: the noise of energy is not known"
+    volume = "no hypervolume_ratio: the target's frontier is no better than the worst"
+    unlisted_shapes = "hypervolume_ratio, epsilon_*: made where the pairs are listed"
+    return {
+        "flops_f1": "no FLOPs baseline: a common model has no FLOPs",
+        "noisy_f1": unknown if Objective.ENERGY in names else few,
+        SHAPES[0]: volume if is_listed else unlisted_shapes,
+        SHAPES[2]: "no epsilon_factor: an accuracy of 0" if is_listed else unlisted_shapes,
+    }
 
 
-def _without_accuracy(panel: Panel) -> tuple[str, ...]:
-    lacking = [
-        name for name, value in zip(panel.models, panel.accuracy, strict=True) if np.isnan(value)
-    ]
-    return (f"Dropped, no accuracy: {', '.join(lacking)}.",) if lacking else ()
+def _reason(row: Row, why_none: dict[str, str]) -> str | None:
+    if row["precision"] is None:
+        return _NOTHING_COMMON
+    texts = dict.fromkeys(text for name, text in why_none.items() if row[name] is None)
+    return "; ".join(texts) or None
+
+
+def _incomplete(panel: Panel, names: tuple[Objective, ...], values: Floats) -> tuple[str, ...]:
+    """Who is left out, and for lack of what."""
+    measured = np.isfinite(panel.latency)
+    notes = []
+    for at, name in enumerate(names):
+        lacks = measured & np.isnan(values[:, :, at])
+        if name in {Objective.ACCURACY, Objective.FLOPS} and lacks.any():
+            models = (panel.models[row] for row in np.flatnonzero(lacks.any(axis=1)))
+            notes.append(f"Dropped, no {name}: {', '.join(models)}.")
+        elif lacks.any():
+            notes.append(
+                f"Dropped: {int(lacks.sum())} of {int(measured.sum())} values without {name} "
+                "above 0."
+            )
+    return tuple(notes)

@@ -18,9 +18,11 @@ from analysis.family_errors import (
     group_errors,
     pair_errors,
 )
+from analysis.pair_groups import unlike_facts
 from analysis.pairs import Pair, draws_for
-from analysis.panel import make_panel, measures
+from analysis.panel import Panel, make_panel, measures
 from analysis.ranking import MIN_MODELS, Floats
+from analysis.sample_size import few_models_note
 from analysis.table_functions.directed import TIER_NOTE, directed_pairs, tier_groups
 from analysis.table_functions.transfer import MAX_LISTED_PAIRS, unlisted
 from analysis.tables import Selection, Table
@@ -40,6 +42,7 @@ _SCHEMA = {
     "median_error_percent": pl.Float64,
     "rho": pl.Float64,
     "mean_abs_shift": pl.Float64,
+    "unlike": pl.String,
     "reason": pl.String,
 }
 _MEANING = (
@@ -74,10 +77,11 @@ def predictability_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     ]
     is_listed = len(pairs) <= MAX_LISTED_PAIRS
     if is_listed:
-        rows += _pair_rows(logs, pairs, families, panel.keys)
+        rows += _pair_rows(panel, logs, pairs, families)
     hidden = () if is_listed else (unlisted(pairs),)
     drawn = f"Seed {selection.seed}: {draws_for(pairs).bootstrap} resamples."
-    notes = (*panel.notes, *hidden, TIER_NOTE, *_MEANING, drawn)
+    few = few_models_note(len(panel.models))
+    notes = (*panel.notes, *hidden, TIER_NOTE, *_MEANING, drawn, *few)
     return Table(
         title="Predictability by family", frame=pl.DataFrame(rows, schema=_SCHEMA), notes=notes
     )
@@ -102,11 +106,13 @@ def _group_rows(
 
 
 def _pair_rows(
-    logs: Floats, pairs: Sequence[Pair], families: Families, keys: Sequence[str]
+    panel: Panel, logs: Floats, pairs: Sequence[Pair], families: Families
 ) -> Iterator[Row]:
+    platforms = panel.platforms.to_dicts()
     found, n_common = pair_errors(logs, pairs, families)
     for at, (i, j) in enumerate(pairs):
-        facts: Row = {"level": "pair", "source": keys[i], "target": keys[j]}
+        facts: Row = {"level": "pair", "source": panel.keys[i], "target": panel.keys[j]}
+        facts["unlike"] = unlike_facts(platforms[i], platforms[j])
         for number, family in enumerate([*families, ALL]):
             figures = _figures(_of(found, (number, at)), int(n_common[at]))
             yield facts | {"family": family} | figures

@@ -45,7 +45,10 @@ def dropped_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     attempts = select_attempts(frame, selection)
     total = attempts.select(pl.len()).collect().item()
     if total == 0:
-        raise NoDataError("no measurement fits the selection", "widen the selection")
+        raise NoDataError(
+            "no measurement fits the selection",
+            "widen the selection; `--include-simulated` takes virtual and simulated devices in",
+        )
     dropped = dropped_attempts(attempts)
     origins = frame.filter(~pl.col("origin").is_in(list(selection.origins)))
     others = origins.group_by("origin").len().sort("origin").collect()

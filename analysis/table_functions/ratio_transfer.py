@@ -9,6 +9,7 @@ import polars as pl
 
 from analysis.bootstrap import MIN_MODELS_FOR_INTERVAL, percentile_interval
 from analysis.directions import Group, cluster_means, known_mean, known_median
+from analysis.pair_groups import unlike_facts
 from analysis.pairs import Pair, draws_for
 from analysis.panel import Panel, make_panel, measures
 from analysis.ranking import MIN_MODELS, Floats
@@ -35,6 +36,7 @@ _SCHEMA = {
     "high": pl.Float64,
     "median_r2": pl.Float64,
     "share_above_half": pl.Float64,
+    "unlike": pl.String,
     "reason": pl.String,
 }
 _MEANING = (
@@ -105,9 +107,11 @@ def _pair_rows(panel: Panel, logs: Floats, pairs: Sequence[Pair], seed: int) -> 
     medians = known_median(r2, 0)
     draws = _resampled(logs, pairs, seed)
     lists_references = _lists_references(panel, pairs)
+    platforms = panel.platforms.to_dicts()
     for at, (i, j) in enumerate(pairs):
-        facts: Row = {"level": "pair", "source": panel.keys[i], "target": panel.keys[j],
-                      "n_models": int(n_common[at])}  # fmt: skip
+        facts: Row = {"level": "pair", "source": panel.keys[i], "target": panel.keys[j]}
+        facts["n_models"] = int(n_common[at])
+        facts["unlike"] = unlike_facts(platforms[i], platforms[j])
         if lists_references:
             for row in np.flatnonzero(np.isfinite(r2[:, at])):
                 yield facts | {"reference": panel.models[row], "r2": float(r2[row, at])}

@@ -255,7 +255,8 @@ def _tail(data: _Data) -> _Evidence:
 
 def _frontier(data: _Data) -> _Evidence:
     try:
-        rows = pareto_table(data.frame, data.selection).frame.drop_nulls("precision")
+        shown = pareto_table(data.frame, data.selection).frame
+        rows = shown.filter(pl.col("level") == "pair").drop_nulls("precision")
     except NoDataError as error:
         text = "Frontiers are not known here"
         return _Evidence(scope="all pairs", text=text, reason=error.message)

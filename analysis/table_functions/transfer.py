@@ -1,19 +1,17 @@
 """Does a ranking carry over? Between platforms, between tiers, between runtimes."""
 
 import itertools
-from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 
 import polars as pl
 
-from analysis.bootstrap import adjust_p
-from analysis.columns import TIERS
-from analysis.comparable import EQUAL_INSIDE_PLATFORM
+from analysis.ceiling import Noise, mean_ceiling, noises, pair_ceilings, share_of_ceiling
 from analysis.errors import NoDataError
-from analysis.pair_means import mean_figures
-from analysis.pairs import Pair, draws_for, pair_figures
-from analysis.panel import Measure, Panel, incomplete_notes, make_panel, measures
+from analysis.pair_groups import PairGroup, Row, group_rows, pair_rows, runtime_groups, tier_groups
+from analysis.pairs import Pair, draws_for
+from analysis.panel import Panel, incomplete_notes
+from analysis.repeats import make_repeats
+from analysis.sample_size import few_models_note
 from analysis.scope import count_of, fits_platform
 from analysis.tables import Selection, Table
 
@@ -37,6 +35,8 @@ _SCHEMA = {
     "null_mean": pl.Float64,
     "null_p95": pl.Float64,
     "headroom": pl.Float64,
+    "ceiling": pl.Float64,
+    "share_of_ceiling": pl.Float64,
     "p_value": pl.Float64,
     "p_adjusted": pl.Float64,
     "tau_b": pl.Float64,
@@ -45,15 +45,15 @@ _SCHEMA = {
     "reason": pl.String,
 }
 
-Row = dict[str, object]
-GroupOf = Callable[[dict[str, object], dict[str, object]], tuple[str, str]]
-
 _MEANING = (
     "rho: Spearman's, ranks taken inside the pair over common models; it is symmetric, so a pair "
     "is listed once.",
     "FRM's null: its rho with latencies permuted on every platform. FLOPs are one third of FRM and "
     "the same everywhere, so FRM correlates even where latency does not transfer at all; headroom "
     "= (rho - null_mean) / (1 - null_mean).",
+    "ceiling: what rho would be had both sides the same true ranking, given how well each repeats "
+    "itself; an upper bound where repeats are of one session. Table `ceiling` has the parts, and "
+    "why there is none. share_of_ceiling = rho / ceiling.",
     "low to high: 95 % percentile bootstrap over models, from 9 models on.",
     "p_value: of a pair's latency two-sided by permutation (exact up to 8 models), otherwise "
     "one-sided against the null; p_adjusted: Benjamini-Hochberg over the listed pairs of a "
@@ -64,23 +64,23 @@ _MEANING = (
 
 def transfer_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     """Rank transfer from tier to tier and for every pair of platforms, latency and FRM."""
-    panel = make_panel(frame, selection)
+    panel, repeats = make_repeats(frame, selection)
     pairs = select_pairs(panel, selection)
-    tiers = between_devices(panel, pairs)
+    tiers = tier_groups(panel, pairs)
     note = (
         "Tier to tier: platforms of unlike devices at equal batch; mean inside a pair of device "
         "models (a cluster) first, then over clusters; std_over_pairs is their spread and no "
         "uncertainty."
     )
-    rows = _mean_rows(panel, tiers, "tier", _tiers_of, selection.seed)
     if not tiers:
         note = "Tier to tier: undefined, no two devices were measured at equal batch."
-    return _finish("Rank transfer", panel, rows, pairs, (note, selection))
+    found = noises(panel, repeats, selection.seed)
+    return _finish("Rank transfer", panel, found, (tiers, pairs), (note, selection.seed))
 
 
 def frameworks_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     """Framework invariance: the same device, threads, batch and precision, another runtime."""
-    panel = make_panel(frame, selection)
+    panel, repeats = make_repeats(frame, selection)
     facts = panel.platforms.to_dicts()
     same = ("device", "threads", "batch", "precision")
     pairs = [
@@ -94,9 +94,10 @@ def frameworks_table(frame: pl.LazyFrame, selection: Selection) -> Table:
             "no device was measured with two runtimes at equal threads, batch and precision",
             "add a runtime to the sweep",
         )
-    rows = _mean_rows(panel, pairs, "runtimes", _runtimes_of, selection.seed)
+    groups = runtime_groups(panel, pairs)
     note = "Runtimes: mean inside a device model (a cluster) first, then over device models."
-    return _finish("Framework invariance", panel, rows, pairs, (note, selection))
+    found = noises(panel, repeats, selection.seed)
+    return _finish("Framework invariance", panel, found, (groups, pairs), (note, selection.seed))
 
 
 def select_pairs(panel: Panel, selection: Selection) -> list[Pair]:
@@ -139,72 +140,45 @@ def _chosen(panel: Panel, pattern: str | None, tier: str | None) -> list[int]:
     return panel.platforms.with_row_index("at").filter(fits_platform(pattern, tier))["at"].to_list()
 
 
-def between_devices(panel: Panel, pairs: Sequence[Pair]) -> list[Pair]:
-    """Pairs of unlike devices at equal batch: those that a mean over tiers is made of."""
-    device, batch = panel.platforms["device"].to_list(), panel.platforms["batch"].to_list()
-    return [(i, j) for i, j in pairs if device[i] != device[j] and batch[i] == batch[j]]
-
-
-def _mean_rows(
-    panel: Panel, pairs: Sequence[Pair], level: str, group_of: GroupOf, seed: int
-) -> list[Row]:
-    facts = panel.platforms.to_dicts()
-    groups: dict[tuple[str, str], list[Pair]] = defaultdict(list)
-    for i, j in pairs:
-        groups[group_of(facts[i], facts[j])].append((i, j))
-    rows = []
-    for (source, target), members in sorted(groups.items()):
-        clusters = [_cluster(facts[i], facts[j]) for i, j in members]
-        for measure in measures(panel):
-            figures = mean_figures(measure, members, clusters, seed)
-            rows.append(
-                {"level": level, "measure": measure.name, "source": source, "target": target}
-                | asdict(figures)
-            )
-    return rows
-
-
-def _tiers_of(source: dict[str, object], target: dict[str, object]) -> tuple[str, str]:
-    """Tiers in their own order, since rho has no direction."""
-    first, second = sorted((str(source["tier"]), str(target["tier"])), key=_tier_order)
-    return first, second
-
-
-def _tier_order(tier: str) -> int:
-    return TIERS.index(tier) if tier in TIERS else len(TIERS)
-
-
-def _runtimes_of(source: dict[str, object], target: dict[str, object]) -> tuple[str, str]:
-    first, second = sorted((str(source["runtime"]), str(target["runtime"])))
-    return first, second
-
-
-def _cluster(source: dict[str, object], target: dict[str, object]) -> str:
-    return " + ".join(sorted((str(source["device_model"]), str(target["device_model"]))))
-
-
 def _finish(
     title: str,
     panel: Panel,
-    means: list[Row],
-    pairs: Sequence[Pair],
-    context: tuple[str, Selection],
+    found: Sequence[Noise],
+    of: tuple[Sequence[PairGroup], Sequence[Pair]],
+    context: tuple[str, int],
 ) -> Table:
-    note, selection = context
+    (groups, pairs), (note, seed) = of, context
     is_listed = len(pairs) <= MAX_LISTED_PAIRS
-    rows = list(means)
+    rows = [_group_row(noise, group, seed) for group in groups for noise in found]
     if is_listed:
-        for measure in measures(panel):
-            rows += _pair_rows(panel, measure, pairs, selection.seed)
+        rows += [row for noise in found for row in _pair_rows(panel, noise, pairs, seed)]
     draws = draws_for(pairs)
     drawn = (
-        f"Seed {selection.seed}: {draws.bootstrap} resamples, {draws.permutation} permutations, "
+        f"Seed {seed}: {draws.bootstrap} resamples, {draws.permutation} permutations, "
         f"{draws.null} draws of the null."
     )
     hidden = () if is_listed else (unlisted(pairs),)
     frame = pl.DataFrame(rows, schema=_SCHEMA)
-    notes = (*panel.notes, *incomplete_notes(panel), *hidden, note, *_MEANING, drawn)
+    warning = few_models_note(len(panel.models))
+    notes = (*panel.notes, *incomplete_notes(panel), *hidden, note, *_MEANING, drawn, *warning)
     return Table(title=title, frame=frame, notes=notes)
+
+
+def _group_row(noise: Noise, group: PairGroup, seed: int) -> Row:
+    (row,) = group_rows(group, [noise.measure], seed)
+    return row | _share(row, mean_ceiling(pair_ceilings(noise, group.pairs), group.clusters))
+
+
+def _pair_rows(panel: Panel, noise: Noise, pairs: Sequence[Pair], seed: int) -> list[Row]:
+    ceilings = pair_ceilings(noise, pairs).ceiling.tolist()
+    rows = pair_rows(panel, noise.measure, pairs, seed)
+    return [row | _share(row, one) for row, one in zip(rows, ceilings, strict=True)]
+
+
+def _share(row: Row, ceiling: float) -> Row:
+    rho = None if row["rho"] is None else float(str(row["rho"]))
+    known, share = share_of_ceiling(rho, ceiling)
+    return {"ceiling": known, "share_of_ceiling": share}
 
 
 def unlisted(pairs: Sequence[Pair]) -> str:
@@ -213,31 +187,3 @@ def unlisted(pairs: Sequence[Pair]) -> str:
         f"{count_of(len(pairs), 'pair')} of platforms are not listed (over {MAX_LISTED_PAIRS}): "
         "narrow with --source or --target."
     )
-
-
-def _pair_rows(panel: Panel, measure: Measure, pairs: Sequence[Pair], seed: int) -> list[Row]:
-    figures = pair_figures(measure, pairs, seed)
-    adjusted = adjust_p([figure.p_value for figure in figures])
-    facts, keys = panel.platforms.to_dicts(), panel.keys
-    return [
-        {
-            "level": "pair",
-            "measure": measure.name,
-            "source": keys[i],
-            "target": keys[j],
-            "p_adjusted": p_adjusted,
-            "unlike": _unlike(facts[i], facts[j]),
-        }
-        | asdict(figure)
-        for (i, j), figure, p_adjusted in zip(pairs, figures, adjusted, strict=True)
-    ]
-
-
-def _unlike(source: dict[str, object], target: dict[str, object]) -> str | None:
-    """Facts that may differ between platforms but change what the figure means."""
-    texts = [
-        f"{name}: {source[name]} / {target[name]}"
-        for name in EQUAL_INSIDE_PLATFORM
-        if source[name] != target[name]
-    ]
-    return "; ".join(texts) or None

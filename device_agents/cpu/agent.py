@@ -48,6 +48,10 @@ class CpuAgent:
             return f"{execution.threads} threads need more than the {len(usable)} usable CPUs"
         return why_unsupported(execution)
 
+    def longest_s(self, task: MeasureTask) -> float:
+        """See `Agent`."""
+        return task.timeout_s
+
     def measure(self, task: MeasureTask, stop_requested: StopRequested = never_stop) -> Measurement:
         """See `Agent`."""
         return measure_in_worker(_limited(task), stop_requested)

@@ -11,6 +11,7 @@ RUNNERS: Mapping[Runtime, str] = {
     Runtime.ONNX: "device_agents.runtimes.onnx_runner:OnnxRunner",
     Runtime.TORCH: "device_agents.runtimes.torch_runner:TorchRunner",
     Runtime.TFLITE: "device_agents.runtimes.tflite_runner:TfliteRunner",
+    Runtime.EXECUTORCH: "device_agents.runtimes.executorch_runner:ExecutorchRunner",
 }
 
 

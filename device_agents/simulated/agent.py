@@ -72,6 +72,10 @@ class SimulatedAgent:
             return "threads and batch are at least 1"
         return None
 
+    def longest_s(self, task: MeasureTask) -> float:
+        """See `Agent`."""
+        return task.timeout_s
+
     def measure(self, task: MeasureTask, stop_requested: StopRequested = never_stop) -> Measurement:
         """See `Agent`; nothing is run, and the artifact is not opened."""
         started = datetime.now(UTC).isoformat()

@@ -1,8 +1,9 @@
 """Options of a simulated device, checked by name, type and range."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
+from device_agents.agent_options import read_fields
 from device_agents.errors import PermanentError
 from device_agents.types import OptionValue
 from device_agents.vocabulary import Tier
@@ -44,28 +45,9 @@ def read_options(options: Mapping[str, OptionValue]) -> SimulatedOptions:
     Raises:
         PermanentError: an unknown name, a wrong type, or a value out of range.
     """
-    known = {field.name: field for field in fields(SimulatedOptions)}
-    values: dict[str, OptionValue] = {}
-    for name, value in options.items():
-        if name not in known:
-            names = ", ".join(known)
-            raise PermanentError(
-                f"a simulated device has no option {name!r}", f"its options are: {names}"
-            )
-        values[name] = _typed(name, value, known[name].type)
-    read = SimulatedOptions(**values)  # type: ignore[arg-type]
+    read = read_fields(SimulatedOptions, "simulated", options)
     _check_ranges(read)
     return read
-
-
-def _typed(name: str, value: OptionValue, wanted: object) -> OptionValue:
-    if wanted is float and type(value) in (int, float):
-        return float(value)
-    if type(value) is not wanted:
-        raise PermanentError(
-            f"option {name} is {value!r}", f"give a {getattr(wanted, '__name__', wanted)}"
-        )
-    return value
 
 
 def _check_ranges(read: SimulatedOptions) -> None:

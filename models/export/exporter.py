@@ -16,6 +16,7 @@ EXPORTERS: Mapping[Format, str] = {
     Format.ONNX: "models.export.onnx_exporter:OnnxExporter",
     Format.PT2: "models.export.pt2_exporter:Pt2Exporter",
     Format.TFLITE: "models.export.tflite_exporter:TfliteExporter",
+    Format.PTE: "models.export.executorch_exporter:ExecutorchExporter",
 }
 
 

@@ -1,6 +1,7 @@
 """Takes over a file that the user exported: checked, made self-contained, never run."""
 
 import math
+import re
 import shutil
 import struct
 import zipfile
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
 _TFLITE_IDENTIFIER = b"TFL3"
+_PTE_IDENTIFIER = re.compile(rb"ET\d\d")
 
 
 def stage_file(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -> StagedExport:
@@ -42,6 +44,9 @@ def stage_file(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -> St
         cost = _stage_onnx(source, path)
     elif source.suffix.lower() == ".tflite":
         _check_tflite(source.read_bytes(), source)
+        shutil.copyfile(source, path)
+    elif source.suffix.lower() == ".pte":
+        _check_pte(source)
         shutil.copyfile(source, path)
     elif source.suffix.lower() == ".pt2":
         _check_pt2(source)
@@ -132,6 +137,16 @@ def _check_tflite(data: bytes, source: Path) -> None:
         raise ExportError(
             f"{source} is damaged: it ends in the middle of its data", "copy or export it again"
         ) from error
+
+
+def _check_pte(source: Path) -> None:
+    """The identifier only: the runtime verifies the whole program when it loads it."""
+    with source.open("rb") as file:
+        head = file.read(8)
+    if not _PTE_IDENTIFIER.fullmatch(head[4:8]):
+        raise ExportError(
+            f"{source} is not an ExecuTorch program", "export it again, or correct the path"
+        )
 
 
 def _check_pt2(source: Path) -> None:

@@ -8,9 +8,13 @@ import typer
 import yaml
 
 from device_agents.registry import create_agent
+from device_agents.types import OptionValue
 from orchestrator.cli.context import current
+from orchestrator.cli.devices_discover import discover
+from orchestrator.cli.devices_virtual import virtual
 from orchestrator.cli.listing import print_table
 from orchestrator.device_registry import (
+    PHONE,
     DeviceFile,
     find_device,
     load_devices,
@@ -24,6 +28,9 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Name = Annotated[str, typer.Argument(help="Name of the device.")]
+
+app.command()(discover)
+app.command()(virtual)
 
 
 @app.command("list")
@@ -61,23 +68,48 @@ def show(name: Name, as_json: AsJson = False) -> None:
 
 @app.command()
 def add(
-    name: Name,
-    kind: Annotated[str, typer.Option(help="cpu or simulated.")],
+    name: Annotated[
+        str | None, typer.Argument(help="Name of the device; a phone's is made of its model.")
+    ] = None,
+    *,
+    kind: Annotated[str | None, typer.Option(help="cpu or simulated; phones: --adb.")] = None,
+    adb: Annotated[
+        str | None, typer.Option(help="Serial of a phone, as `devices discover` shows it.")
+    ] = None,
+    named: Annotated[str | None, typer.Option("--name", help="Same as NAME.")] = None,
     option: Annotated[
         list[str] | None, typer.Option(help="KEY=VALUE for the agent; may be repeated.")
     ] = None,
     label: Annotated[
         list[str] | None, typer.Option(help="KEY=VALUE for people; may be repeated.")
     ] = None,
+    tool: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=PATH of a program to run on the phone; may be repeated."),
+    ] = None,
 ) -> None:
-    """Register a device: writes devices/NAME.yaml."""
-    workspace = current().workspace
-    content = {
-        "name": name,
-        "kind": kind,
-        "options": {key: yaml.safe_load(value) for key, value in _split(option, "--option")},
-        "labels": dict(_split(label, "--label")),
-    }
+    """Register a device, or a phone anew: writes devices/NAME.yaml."""
+    workspace, name = current().workspace, name or named
+    labels = dict(_split(label, "--label"))
+    options = {key: _value(key, text) for key, text in _split(option, "--option")}
+    if adb is not None and kind not in (None, PHONE):
+        raise UsageError(f"--adb is for phones, --kind says {kind}", "leave out one of the two")
+    if adb is not None:
+        from orchestrator.cli.devices_phones import add_phone, tool_paths
+        from orchestrator.phone_registration import PhoneRequest
+
+        tools = tool_paths(_split(tool, "--tool"))
+        request = PhoneRequest(serial=adb, name=name, labels=labels, tools=tools, options=options)
+        print(workspace.devices / f"{add_phone(workspace, request).name}.yaml")
+        return
+    if tool:
+        raise UsageError("--tool is for phones", "name the phone with --adb SERIAL")
+    if name is None or kind is None:
+        raise UsageError(
+            "a device needs NAME and --kind, a phone --adb SERIAL",
+            "`fleetrank devices discover` shows the phones",
+        )
+    content = {"name": name, "kind": kind, "options": options, "labels": labels}
     device = parse_content(f"device '{name}'", DeviceFile, content)
     # The agent refuses a kind or an option it does not know before the file is there.
     create_agent(device.kind, device.options)
@@ -85,9 +117,32 @@ def add(
 
 
 @app.command()
+def check(name: Name, as_json: AsJson = False) -> None:
+    """Ask a device anew, and say what has changed since it was registered."""
+    device = find_device(load_devices(current().workspace), name)
+    if device.registration is None:
+        create_agent(device.kind, device.options).probe()
+        rows: list[dict[str, object]] = []
+    else:
+        from orchestrator.cli.devices_phones import change_rows, check_phone
+
+        rows = change_rows(check_phone(current().workspace, device))
+    if rows or as_json:
+        print_table(rows, as_json)
+    else:
+        print(f"{device.name} answers, and nothing has changed")
+
+
+@app.command()
 def remove(name: Name) -> None:
-    """Delete a device's file; what was measured on it stays."""
-    remove_device(current().workspace, name)
+    """Delete a device's file, and our folder on a phone; what was measured on it stays."""
+    workspace = current().workspace
+    device = find_device(load_devices(workspace), name)
+    remove_device(workspace, name)
+    if device.registration is not None:
+        from orchestrator.cli.devices_phones import clean_phone
+
+        clean_phone(device)
 
 
 def _split(pairs: Sequence[str] | None, option: str) -> list[tuple[str, str]]:
@@ -96,6 +151,19 @@ def _split(pairs: Sequence[str] | None, option: str) -> list[tuple[str, str]]:
         if not (key and equals):
             raise UsageError(f"'{key}' after {option} is not KEY=VALUE", f"{option} tier=gpu")
     return [(key, value) for key, _, value in split]
+
+
+def _value(key: str, text: str) -> OptionValue:
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        value = None
+    if not isinstance(value, bool | int | float | str):
+        raise UsageError(
+            f"--option {key}: '{text}' is not a value",
+            "give a number, a word, true or false, as in a YAML file",
+        )
+    return value
 
 
 def _pairs(values: object) -> list[str]:

@@ -30,6 +30,7 @@ from orchestrator.dispatch.stop_switch import StopSwitch, listening
 from orchestrator.errors import NothingToDoError, UsageError
 from orchestrator.export_stage import ExportTools, build_artifacts
 from orchestrator.progress.plain import PlainLines
+from orchestrator.sweep_spec import DEFAULT_RUNTIMES
 
 _EXIT_FAILED, _EXIT_INTERRUPTED = 3, 130
 
@@ -87,7 +88,10 @@ def show(name: Name, as_json: AsJson = False) -> None:
 def export(
     names: Names = None,
     runtime: Annotated[
-        list[Runtime] | None, typer.Option(help="Only for this runtime; may be repeated.")
+        list[Runtime] | None,
+        typer.Option(
+            help="Only for this runtime; may be repeated. Left out: onnx, torch and tflite."
+        ),
     ] = None,
     weights: WeightsOption = WeightsChoice.SEEDED,
     trust: Annotated[
@@ -97,8 +101,7 @@ def export(
 ) -> None:
     """Export models and verify each file against PyTorch's output; what is cached is kept."""
     workspace, switch = current().workspace, StopSwitch()
-    wanted = set(runtime or Runtime)
-    requests = [request for request in _requests(names, weights) if runtime_of(request) in wanted]
+    requests = [request for request in _requests(names, weights) if _is_wanted(request, runtime)]
     tools = ExportTools(
         cache=ArtifactCache(workspace.artifacts),
         infer=create_agent("cpu", {}).infer,
@@ -193,6 +196,13 @@ def _requests(names: list[str] | None, weights: WeightsChoice) -> list[ExportReq
         for card in chosen
         for format_ in formats_of(card)
     ]
+
+
+def _is_wanted(request: ExportRequest, runtimes: list[Runtime] | None) -> bool:
+    """Without a choice: the default runtimes, and a user's file in whichever it runs."""
+    if runtimes is None:
+        return request.card.source is Source.FILE or runtime_of(request) in DEFAULT_RUNTIMES
+    return runtime_of(request) in runtimes
 
 
 def _weights(card: ModelCard, weights: WeightsChoice) -> Weights:

@@ -82,7 +82,7 @@ def show(
     target: Annotated[Text, typer.Option(help="Likewise.")] = None,
     source_tier: Annotated[Text, typer.Option(help="gpu, cpu or edge.")] = None,
     target_tier: Annotated[Text, typer.Option(help="gpu, cpu or edge.")] = None,
-    runtime: Annotated[Text, typer.Option(help="onnx, torch or tflite.")] = None,
+    runtime: Annotated[Text, typer.Option(help="onnx, torch, tflite or executorch.")] = None,
     precision: Annotated[Text, typer.Option(help="fp32, fp16, bf16 or int8.")] = None,
     family: Annotated[Text, typer.Option(help="Such as transformer.")] = None,
     model: Annotated[Text, typer.Option(help="A model, or names with * in them.")] = None,

@@ -1,6 +1,7 @@
 """`fleetrank results`: what has been stored."""
 
 import sys
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +15,7 @@ from orchestrator.cli.listing import print_table
 from orchestrator.errors import NothingToDoError, StoreError, UsageError
 from orchestrator.store.durable import replace_file
 from orchestrator.store.parts import read_sweeps, to_parquet
+from orchestrator.store.reparse import Reparsed, reparse_sweep, store_reparsed
 from orchestrator.store.results import ResultStore
 from orchestrator.store.verify import find_faults
 
@@ -86,6 +88,50 @@ def export(
         return
     replace_file(out, _encode(frame, export_format))
     print(out)
+
+
+@app.command()
+def reparse(
+    sweeps: SweepIds = None,
+    write: Annotated[bool, typer.Option(help="Store what changes as new attempts.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Read the kept output of measuring programs again, and show what today's parsers change."""
+    store = ResultStore(current().workspace.results)
+    read = _reparse_and_store if write else reparse_sweep
+    items = [item for sweep_id in _chosen(store, sweeps) for item in read(store, sweep_id)]
+    if not items:
+        raise NothingToDoError(
+            "no stored attempt has a raw log", "only measurements on phones keep one"
+        )
+    print_table([line for item in items for line in _changes(item)], as_json)
+    if not as_json:
+        n_new = sum(item.new is not None for item in items)
+        end = "stored as new attempts" if write else "nothing stored; --write does"
+        print(f"{len(items)} logs read, {n_new} attempts change: {end}")
+
+
+def _reparse_and_store(store: ResultStore, sweep_id: str) -> list[Reparsed]:
+    """Reads inside the lease: a resume could otherwise take the same attempt's number."""
+    with store.lease(sweep_id), host_turn("results reparse"):
+        items = reparse_sweep(store, sweep_id)
+        store_reparsed(store, sweep_id, items)
+    return items
+
+
+def _changes(item: Reparsed) -> Iterator[dict[str, object]]:
+    """One line for each column that changes, or for a log that is refused now."""
+    names = ("sweep_id", "model", "device", "repeat", "attempt")
+    where = {name: item.old.get(name) for name in names}
+    if item.refusal is not None:
+        yield {**where, "column": "status", "before": "ok", "after": item.refusal}
+    for column, before, after in item.changes:
+        yield {**where, "column": column, "before": _short(before), "after": _short(after)}
+
+
+def _short(value: object) -> object:
+    """A list of samples by its length: ten thousand numbers are nothing to look at."""
+    return f"{len(value)} values" if isinstance(value, list) and len(value) > 10 else value
 
 
 def _chosen(store: ResultStore, sweeps: list[str] | None) -> list[str]:

@@ -1,12 +1,14 @@
 """What `fleetrank sweep plan` prints."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from models.cache import ArtifactCache
+from models.canary import canary_request
 from models.errors import ModelError
 from models.primer import primer_request
 from models.types import ExportRequest
-from orchestrator.cells import Plan
+from orchestrator.cells import SkippedCell
 from orchestrator.cli.listing import print_table
 from orchestrator.estimate import exporting_s, measuring_s
 from orchestrator.progress.wording import duration
@@ -39,18 +41,32 @@ def print_plan(workspace: Workspace, setup: Setup, *, as_json: bool) -> None:
         print_table([*rows, *skipped], as_json=True)
         return
     print_table([{k: v for k, v in row.items() if k != "skipped"} for row in rows], as_json=False)
-    for cell in plan.skipped:
-        print(f"skipped: {cell.label}: {cell.reason}")
+    for line in _skipped_lines(plan.skipped):
+        print(line)
     print(f"\n{len(plan.cells)} cells x {plan.repeats} repeats = {count_repeats(plan)} processes")
     print(f"files: {len(cached)} ready, {len(requests) - len(cached)} to build and verify")
+    if setup.has_canaries:
+        requests.setdefault(canary_request())
+        cached = _cached(workspace, requests)
     primers = [primer_request(format_) for format_ in primed_formats(setup, plan.cells)]
     missing = [request for request in requests if request not in cached]
     missing += set(primers) - _cached(workspace, primers)
-    _print_estimate(plan, missing, ResultStore(workspace.results).history())
+    _print_estimate(setup, missing, ResultStore(workspace.results).history())
+
+
+def _skipped_lines(skipped: Iterable[SkippedCell]) -> Iterator[str]:
+    """One line for all models that a platform does not measure for one reason."""
+    models: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for cell in skipped:
+        model, _, platform = cell.label.partition(" on ")
+        models[platform, cell.reason].append(model)
+    for (platform, reason), names in models.items():
+        shown = names[0] if len(names) == 1 else f"{len(names)} models"
+        yield f"skipped: {shown} on {platform}: {reason}"
 
 
 def _print_estimate(
-    plan: Plan, missing: Sequence[ExportRequest], history: Mapping[str, float]
+    setup: Setup, missing: Sequence[ExportRequest], history: Mapping[str, float]
 ) -> None:
     """Both parts of the time, and what each is judged by."""
     if missing:
@@ -58,7 +74,8 @@ def _print_estimate(
         print(
             f"exporting takes about {took} on 2 idle cores, if models are as large as the study's"
         )
-    seconds = measuring_s(plan, history)
+    plan = setup.plan
+    seconds = measuring_s(plan, history, setup.places)
     if seconds is not None:
         n_known = sum(cell.cell_key in history for cell in plan.cells)
         print(

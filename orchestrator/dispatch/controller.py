@@ -12,6 +12,7 @@ from orchestrator.cells import Cell
 from orchestrator.dispatch import retry
 from orchestrator.dispatch.assign import next_assignments
 from orchestrator.dispatch.executor import Executor
+from orchestrator.dispatch.probes import Probes
 from orchestrator.dispatch.row_sink import RowSink
 from orchestrator.dispatch.state import (
     Attempt,
@@ -28,6 +29,7 @@ from orchestrator.dispatch.tally import Tally
 from orchestrator.dispatch.work import (
     SweepWork,
     attempts_left,
+    canary_of,
     device_attempts,
     failed_attempts,
     task_id_of,
@@ -77,6 +79,7 @@ class Controller:
         self._published_s = ports.clock()
         self._interrupted_s: float | None = None
         self._facts = dict(ports.executor.facts())
+        self._probes = Probes(ports.executor.probe)
         self._queues = self._make_queues()
         lanes = tuple(self._new_lane(device) for device in self._queues)
         self._state = DispatchState(lanes=lanes)
@@ -137,32 +140,36 @@ class Controller:
         if self._state.is_stopping:
             return
         for lane in self._state.lanes:
-            if lane.probe_at_s is None or lane.probe_at_s > now_s:
-                continue
-            answer = self._ports.executor.probe(lane.device)
-            self._state = retry.probed(
-                self._state,
-                lane.device,
-                is_well=isinstance(answer, DeviceFacts),
-                rules=self._rules,
-                now_s=self._ports.clock(),
+            if lane.probe_at_s is not None and lane.probe_at_s <= now_s:
+                self._probes.start(lane.device)
+        for device, answer in self._probes.answers():
+            self._take_answer(device, answer)
+
+    def _take_answer(self, device: str, answer: DeviceFacts | Failure) -> None:
+        self._state = retry.probed(
+            self._state,
+            device,
+            is_well=isinstance(answer, DeviceFacts),
+            rules=self._rules,
+            now_s=self._ports.clock(),
+        )
+        if isinstance(answer, DeviceFacts):
+            self._facts[device] = answer
+            self._notice("info", f"{device} answers again")
+        elif self._state.lane(device).is_given_up:
+            self._notice(
+                "warning",
+                f"{device} is given up: {answer.message}; "
+                "`fleetrank sweep resume` measures what is left",
             )
-            if isinstance(answer, DeviceFacts):
-                self._facts[lane.device] = answer
-                self._notice("info", f"{lane.device} answers again")
-            elif self._state.lane(lane.device).is_given_up:
-                self._notice(
-                    "warning",
-                    f"{lane.device} is given up: {answer.message}; "
-                    "`fleetrank sweep resume` measures what is left",
-                )
 
     def _assign(self) -> None:
         for assignment in next_assignments(self._state, self._ports.clock()):
             device, attempt = assignment.device, assignment.attempt
-            self._ports.executor.submit(device, task_of(self._work, attempt))
             self._state = started(self._state, device, attempt)
             self._refill()
+            canary = canary_of(self._work, self._state.lane(device))
+            self._ports.executor.submit(device, task_of(self._work, attempt, canary))
             self._ports.emit(
                 RepeatStarted(
                     device=device,

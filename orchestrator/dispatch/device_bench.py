@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -40,12 +41,13 @@ class DeviceBench:
         self._stops: dict[str, threading.Event] = {}
         self._stops_lock = threading.Lock()
         self._quiet = frozenset(spec.name for spec in specs if spec.needs_quiet)
-        self._started_s: dict[str, float] = {}
+        self._limits_s: dict[str, float] = {}
+        self._deadlines_s: dict[str, float] = {}
 
     def facts(self) -> Mapping[str, DeviceFacts]:
-        """Probes every device; one that does not answer is left out."""
-        for name in self._agents:
-            self.probe(name)
+        """Probes every device, side by side; one that does not answer is left out."""
+        with ThreadPoolExecutor(max_workers=max(1, len(self._agents))) as pool:
+            list(pool.map(self.probe, self._agents))
         return dict(self._facts)
 
     def probe(self, device: str) -> DeviceFacts | Failure:
@@ -62,18 +64,25 @@ class DeviceBench:
         with self._stops_lock:
             self._stops[task.task_id] = stop
         try:
+            self._limits_s[task.task_id] = self._agents[device].longest_s(task)
             return self._measure_in_turn(device, task, stop)
         except Exception as error:
             return failure_measurement(task.task_id, _failure_of(error), self._origin(device))
         finally:
             with self._stops_lock:
                 del self._stops[task.task_id]
-                self._started_s.pop(task.task_id, None)
+                self._limits_s.pop(task.task_id, None)
+                self._deadlines_s.pop(task.task_id, None)
 
-    def measured_s(self, task_id: str) -> float:
-        """How long a task has been measured by now; waiting for the host's lease does not count."""
-        started_s = self._started_s.get(task_id)
-        return 0.0 if started_s is None else perf_counter() - started_s
+    def left_s(self, task_id: str) -> float:
+        """How long a task may still take, negative when it is late.
+
+        All its time while it waits for the host's lease; 0 when it has just ended.
+        """
+        deadline_s = self._deadlines_s.get(task_id)
+        if deadline_s is not None:
+            return deadline_s - perf_counter()
+        return self._limits_s.get(task_id, 0.0)
 
     def _measure_in_turn(
         self, device: str, task: MeasureTask, stop: threading.Event
@@ -89,7 +98,7 @@ class DeviceBench:
             return self._start(device, task, stop)
 
     def _start(self, device: str, task: MeasureTask, stop: threading.Event) -> Measurement:
-        self._started_s[task.task_id] = perf_counter()
+        self._deadlines_s[task.task_id] = perf_counter() + self._limits_s[task.task_id]
         return self._agents[device].measure(task, stop.is_set)
 
     def _origin(self, device: str) -> Origin:

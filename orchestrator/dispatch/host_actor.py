@@ -40,9 +40,9 @@ class HostActor:
         """Measures one repeat in a worker process of its own."""
         return await self._in_thread(lambda: self._bench.measure(device, task))
 
-    async def measured_s(self, task_id: str) -> float:
-        """How long a task has been measured by now; 0 while it waits for the host's lease."""
-        return self._bench.measured_s(task_id)
+    async def left_s(self, task_id: str) -> float:
+        """How long a task may still take; see `DeviceBench.left_s`."""
+        return self._bench.left_s(task_id)
 
     async def infer(self, device: str, task: InferTask) -> Failure | None:
         """Runs an artifact over stored inputs."""

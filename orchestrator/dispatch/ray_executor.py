@@ -34,11 +34,10 @@ _MARGIN_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class _Flight:
-    """A task on its way: on which device, how long it may take, and when to ask after it."""
+    """A task on its way: on which device, and when to ask after it."""
 
     device: str
     task_id: str
-    limit_s: float
     deadline_s: float
 
 
@@ -87,9 +86,8 @@ class RayExecutor:
     def submit(self, device: str, task: MeasureTask) -> None:
         """Sends a task to the actor; returns at once."""
         reference = self._entered().measure.remote(device, task)
-        limit_s = task.timeout_s + _MARGIN_S
-        deadline_s = perf_counter() + limit_s
-        self._flights[reference] = _Flight(device, task.task_id, limit_s, deadline_s)
+        deadline_s = perf_counter() + task.timeout_s + _MARGIN_S
+        self._flights[reference] = _Flight(device, task.task_id, deadline_s)
 
     def poll(self, timeout_s: float) -> Sequence[Measurement]:
         """Waits for the first measurement and takes along what else is there."""
@@ -161,13 +159,13 @@ class RayExecutor:
         ]
 
     def _has_time_left(self, reference: "ray.ObjectRef") -> bool:
-        """Whether a late task has waited for its host's lease, which is not held against it."""
+        """Whether a late task only waits: for its host's lease, for a phone that cools down."""
         flight = self._flights[reference]
-        question = self._entered().measured_s.remote(flight.task_id)
-        took_s: float | Failure = self._wait_for(question, _ALIVE_S)
-        if isinstance(took_s, Failure) or took_s >= flight.limit_s:
+        question = self._entered().left_s.remote(flight.task_id)
+        left_s: float | Failure = self._wait_for(question, _ALIVE_S)
+        if isinstance(left_s, Failure) or left_s + _MARGIN_S <= 0:
             return False
-        deadline_s = perf_counter() + flight.limit_s - took_s
+        deadline_s = perf_counter() + left_s + _MARGIN_S
         self._flights[reference] = replace(flight, deadline_s=deadline_s)
         return True
 

@@ -38,6 +38,7 @@ class Lane:
         fresh: the next attempt from the plan; the controller puts in the one after it.
         retries: attempts whose back-off runs.
         turn: when it was last served; the longest unserved lane of a host goes first.
+        n_started: attempts it was given in this run.
         n_failures_in_a_row: failures that may be the device's own fault.
         probe_at_s: the device is set aside, and asked then whether it is well; `None` in service.
         n_probes: unanswered probes since it was set aside.
@@ -51,6 +52,7 @@ class Lane:
     retries: tuple[Waiting, ...] = ()
     running: Attempt | None = None
     turn: int = 0
+    n_started: int = 0
     n_failures_in_a_row: int = 0
     probe_at_s: float | None = None
     n_probes: int = 0
@@ -111,6 +113,7 @@ def started(state: DispatchState, device: str, attempt: Attempt) -> DispatchStat
         fresh=None if lane.fresh == attempt else lane.fresh,
         retries=tuple(waiting for waiting in lane.retries if waiting.attempt != attempt),
         turn=turn,
+        n_started=lane.n_started + 1,
     )
     return replace(with_lane(state, changed), turn=turn)
 

@@ -11,7 +11,9 @@ from orchestrator.dispatch.retry import condemns_cell
 RepeatKey = tuple[str, int]
 """(cell key, 0-based repeat)."""
 
-_NO_FILE = frozenset({ErrorKind.EXPORT_FAILED, ErrorKind.VERIFICATION_FAILED})
+_NOTHING_TRIED = frozenset(
+    {ErrorKind.EXPORT_FAILED, ErrorKind.VERIFICATION_FAILED, ErrorKind.DEVICE_LOST}
+)
 
 
 class Standing(Enum):
@@ -90,8 +92,10 @@ class Tally:
 def _standing(row: Mapping[str, object]) -> Standing:
     if row.get("status") == Status.OK:
         return Standing.OK
-    # Without a file nothing was measured: by then the disk may have room, or the file be trusted.
-    may_pass = row.get("error_is_transient") is not False or row.get("error_kind") in _NO_FILE
+    # Without file or device nothing was measured: by then the disk may have room, the file be
+    # trusted, the phone accept this computer.
+    kind = row.get("error_kind")
+    may_pass = row.get("error_is_transient") is not False or kind in _NOTHING_TRIED
     return Standing.MAY_RETRY if may_pass else Standing.FAILED
 
 

@@ -2,12 +2,12 @@
 
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from device_agents.types import Failure, MeasureTask
+from device_agents.types import CanaryTask, Failure, MeasureTask
 from models.types import Artifact, ExportRequest, Format
 from orchestrator.cells import Cell, Plan, Repeat
-from orchestrator.dispatch.state import Attempt
+from orchestrator.dispatch.state import Attempt, Lane
 from orchestrator.dispatch.tally import Tally
 from orchestrator.translate import SweepFacts
 
@@ -28,6 +28,7 @@ class SweepWork:
         artifacts: of every cell whose export succeeded.
         failures: of every other cell.
         primers: tiny files that warm a runtime up before memory is counted.
+        canaries: of the phones, by device.
         is_trusted: the user vouches for the files brought from outside.
     """
 
@@ -37,10 +38,11 @@ class SweepWork:
     artifacts: Mapping[ExportRequest, Artifact]
     failures: Mapping[ExportRequest, Failure]
     primers: Mapping[Format, Artifact]
+    canaries: Mapping[str, CanaryTask] = field(default_factory=dict)
     is_trusted: bool = False
 
 
-def task_of(work: SweepWork, attempt: Attempt) -> MeasureTask:
+def task_of(work: SweepWork, attempt: Attempt, canary: CanaryTask | None = None) -> MeasureTask:
     """The task of one attempt; only for cells that have an artifact."""
     cell, plan = attempt.repeat.cell, work.plan
     artifact = work.artifacts[cell.export]
@@ -59,7 +61,24 @@ def task_of(work: SweepWork, attempt: Attempt) -> MeasureTask:
         timeout_s=plan.timeout_s,
         memory_limit_bytes=plan.memory_limit_bytes,
         macs_and_parameters=(cost.macs or 0, cost.parameters or 0) if has_cost else None,
+        canary=canary,
     )
+
+
+def canary_of(work: SweepWork, lane: Lane) -> CanaryTask | None:
+    """The canary of the attempt a lane was just given; `None` when none is due.
+
+    It runs at the start of a device's share, every `canary_every` repeats, and at the end: after
+    the attempt behind which nothing waits. What fails there is tried again with one of its own.
+    """
+    canary = work.canaries.get(lane.device)
+    if canary is None:
+        return None
+    runs_before = (lane.n_started - 1) % work.plan.canary_every == 0
+    runs_after = lane.fresh is None and not lane.retries
+    if not (runs_before or runs_after):
+        return None
+    return replace(canary, runs_before=runs_before, runs_after=runs_after)
 
 
 def task_id_of(work: SweepWork, attempt: Attempt) -> str:

@@ -31,6 +31,12 @@ LIBRARIES = (
         distribution="ai-edge-litert",
         target="ai_edge_litert.interpreter",
     ),
+    Library(
+        check="runtime executorch",
+        extra="executorch",
+        distribution="executorch",
+        target="executorch.extension.pybindings.portable_lib",
+    ),
     Library(check="exporter onnx", extra="onnx", distribution="onnx", target="onnx"),
     Library(
         check="exporter onnxscript",
@@ -51,6 +57,12 @@ LIBRARIES = (
         extra="tflite",
         distribution="litert-torch",
         target="litert_torch",
+    ),
+    Library(
+        check="exporter executorch",
+        extra="executorch",
+        distribution="executorch",
+        target="executorch.backends.xnnpack.partition.xnnpack_partitioner",
     ),
     Library(
         check="converter keras",

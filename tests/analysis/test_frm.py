@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from analysis.frm import frm, headroom, null_p, null_units, ratios
+from analysis.frm import Weights, frm, headroom, null_p, null_units, ratios
 from analysis.ranking import products
 
 positive = hnp.arrays(
@@ -101,3 +101,27 @@ def test_null_p_adds_one_and_counts_equal_draws() -> None:
     null = np.array([0.1, 0.5, 0.9, 0.9])
     assert null_p(0.9, null) == pytest.approx(3 / 5)
     assert null_p(1.0, null) == pytest.approx(1 / 5)
+
+
+@given(positive, st.tuples(*[st.sampled_from([0.0, 1.0, 2.5])] * 2))
+def test_weighted_frm_is_scipys_weighted_geometric_mean_of_the_ratios(
+    values: np.ndarray, chosen: tuple[float, float]
+) -> None:
+    weights = Weights(flops=chosen[0], latency=1.5, memory=chosen[1])
+    flops, latency, memory = values.T
+    found = frm(flops, latency[:, None], memory[:, None], weights=weights)[:, 0]
+    slow = stats.gmean(ratios(values), axis=1, weights=[chosen[0], 1.5, chosen[1]])
+    np.testing.assert_allclose(found, slow, rtol=1e-9)
+
+
+def test_component_of_weight_zero_may_be_missing() -> None:
+    missing = np.full((2, 1), np.nan)
+    latency = np.array([[2.0], [8]])
+    found = frm(np.array([1.0, 4]), latency, missing, weights=Weights(memory=0))
+    np.testing.assert_allclose(found[:, 0], [0.5, 2])
+
+
+@pytest.mark.parametrize("given", [{"latency": 0.0}, {"memory": -1.0}])
+def test_negative_weights_and_frm_without_latency_are_refused(given: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="latency above 0"):
+        Weights(**given)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from analysis.pareto import FrontierOverlap, frontier, overlap
+from analysis.pareto import FrontierOverlap, frontier, noisy_frontier, overlap, overlaps
 
 points = hnp.arrays(
     np.float64,
@@ -53,3 +53,46 @@ def test_a_frontier_predicts_itself(values: np.ndarray) -> None:
 def test_no_points_give_none() -> None:
     nothing = np.zeros(0, dtype=bool)
     assert overlap(nothing, nothing) is None
+
+
+def test_many_points_equal_the_staircase() -> None:
+    # Enough points for the one that spares most of the sort to be found in a sample.
+    rng = np.random.default_rng(0)
+    values = np.round(rng.random((20_000, 2)) ** 2, 3)
+    best, staircase = np.inf, set()
+    for x, y in sorted(map(tuple, values)):
+        if y < best:
+            best = y
+            staircase.add((x, y))
+    assert frontier(values).tolist() == [tuple(one) in staircase for one in values]
+
+
+@given(points, st.data())
+def test_noise_aware_frontier_equals_comparing_all_with_all(values: np.ndarray, data) -> None:
+    high = values + data.draw(
+        hnp.arrays(np.float64, values.shape, elements=st.integers(0, 2).map(float))
+    )
+    slow = [
+        not any((above <= one).all() and (above < one).any() for above in high) for one in values
+    ]
+    found = noisy_frontier(values, high)
+    assert found.tolist() == slow
+    assert (found | ~frontier(values)).all()
+
+
+@given(points)
+def test_without_noise_both_frontiers_are_one(values: np.ndarray) -> None:
+    assert noisy_frontier(values, values).tolist() == frontier(values).tolist()
+
+
+@given(hnp.arrays(np.bool_, st.tuples(st.integers(1, 9), st.just(4))))
+def test_overlaps_equal_overlap_of_each_pair(masks: np.ndarray) -> None:
+    masks[0] = True
+    source, target = np.array([0, 1, 3, 2]), np.array([1, 0, 3, 0])
+    found = overlaps(masks, source, target)
+    for at, (i, j) in enumerate(zip(source, target, strict=True)):
+        one = overlap(masks[:, i], masks[:, j])
+        assert one is not None
+        for name in ("precision", "recall", "f1", "jaccard", "chance_precision"):
+            assert getattr(found, name)[at] == pytest.approx(getattr(one, name))
+        assert (found.n_source[at], found.n_target[at]) == (masks[:, i].sum(), masks[:, j].sum())

@@ -176,7 +176,7 @@ def test_simulated_rows_enter_only_when_asked_and_under_a_banner(tmp_path: Path)
     assert re.search(r"\d+ attempts of origin simulated were not asked for", real.text)
     both = _page(folder, origins=("measured", "simulated"))
     assert "Not measured on real devices" in both.text
-    assert "13 of 39 values are simulated" in both.text
+    assert "13 of 39 values are simulated, those of sim:" in both.text
 
 
 def test_only_simulated_rows_are_no_result_unless_asked(tmp_path: Path) -> None:

@@ -178,12 +178,29 @@ def test_simulated_rows_come_under_a_banner(make_attempts) -> None:
     assert notes[0].startswith("NOT MEASURED ON REAL DEVICES: 1 of 2 rows are simulated")
 
 
+def test_the_banner_names_the_devices_that_are_none(make_attempts) -> None:
+    rows = [{"origin": "virtual", "device": f"phone-{n}"} for n in range(8)]
+    frame = make_attempts([*rows, {"device": "real"}])
+    banner = make_table("latency", frame, Selection(origins=("measured", "virtual"))).notes[0]
+    assert banner.endswith("phone-4, phone-5 and 2 more.")
+    assert "real," not in banner
+
+
+def test_memory_counted_in_unlike_ways_is_said_beside_the_figures(make_attempts) -> None:
+    phone = {"device": "phone", "memory_metric": "maxrss_growth"}
+    frame = make_attempts([{}, phone, {"device": "other", "memory_metric": None}])
+    notes = " ".join(make_table("latency", frame, Selection()).notes)
+    assert "unlike ways, which enter FRM as they are: maxrss_growth on phone; vmhwm" in notes
+    alike = " ".join(make_table("latency", make_attempts([{}]), Selection()).notes)
+    assert "unlike" not in alike
+
+
 def test_pareto_by_hand(make_grid) -> None:
     # d1: m0 m1 m2 undominated, m3 not. d2: m3 becomes fast and beats m0, m1.
     frame = make_grid(
         {"d1": [1, 2, 3, 4], "d2": [2, 3, 4, 1]}, accuracy=[60, 70, 80, 75], flops=[1, 2, 3, 4]
     )
-    there, back = rows_of("pareto", frame)
+    _, there, back = rows_of("pareto", frame)
     assert (there["n_models"], there["n_source"], there["n_target"]) == (4, 3, 2)
     assert there["precision"] == pytest.approx(1 / 3)
     assert there["recall"] == pytest.approx(1 / 2)
@@ -197,7 +214,7 @@ def test_pareto_by_hand(make_grid) -> None:
 def test_pareto_names_models_without_accuracy(make_grid) -> None:
     frame = make_grid({"d1": [1, 2], "d2": [1, 2]})
     table = make_table("pareto", frame, Selection())
-    assert table.frame["reason"].to_list() == ["no common model with an accuracy"] * 2
+    assert set(table.frame["reason"]) == {"no common model has all objectives"}
     assert "Dropped, no accuracy: m0, m1." in table.notes
 
 
@@ -333,3 +350,10 @@ def test_a_hundred_thousand_rows_take_seconds() -> None:
         assert make_table(table, lazy, Selection()).frame.height
     # Takes 2 s on a quiet core; the limit only catches what became slow by its order.
     assert time.perf_counter() - started < 30
+
+
+@pytest.mark.parametrize("name", ["predictability", "ratio-transfer", "pareto", "regret"])
+def test_predictions_too_print_unlike_facts_with_the_pair(make_grid, name: str) -> None:
+    frame = make_grid({"d1": UP, "d2": UP}, accuracy=UP, d2={"runtime_version": "2.0"})
+    pairs = [row for row in rows_of(name, frame, source="d1") if row["level"] == "pair"]
+    assert {row["unlike"] for row in pairs} == {"runtime_version: 1.0 / 2.0"}

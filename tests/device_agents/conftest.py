@@ -1,4 +1,4 @@
-"""Tiny real artifacts in three formats, made once per session."""
+"""Tiny real artifacts in every format, made once per session."""
 
 import hashlib
 from collections.abc import Callable
@@ -14,7 +14,12 @@ QUICK = MeasurePolicy(
     min_warmup_runs=2, min_warmup_s=0.0, max_warmup_s=0.05, min_runs=8, max_time_s=2.0,
     half_width=0.5,
 )  # fmt: skip
-BACKENDS = {Runtime.ONNX: "cpu", Runtime.TORCH: "cpu", Runtime.TFLITE: "xnnpack"}
+BACKENDS = {
+    Runtime.ONNX: "cpu",
+    Runtime.TORCH: "cpu",
+    Runtime.TFLITE: "xnnpack",
+    Runtime.EXECUTORCH: "xnnpack",
+}
 
 
 def sha256(path: Path) -> str:
@@ -70,8 +75,21 @@ def tflite_file() -> Path:
 
 
 @pytest.fixture(scope="session")
-def artifacts(onnx_file: Path, pt2_file: Path, tflite_file: Path) -> dict[Runtime, Path]:
-    return {Runtime.ONNX: onnx_file, Runtime.TORCH: pt2_file, Runtime.TFLITE: tflite_file}
+def pte_file() -> Path:
+    """Recorded, because lowering takes seconds and a heavy library; see tests/data."""
+    return Path(__file__).parent / "data" / "tiny.pte"
+
+
+@pytest.fixture(scope="session")
+def artifacts(
+    onnx_file: Path, pt2_file: Path, tflite_file: Path, pte_file: Path
+) -> dict[Runtime, Path]:
+    return {
+        Runtime.ONNX: onnx_file,
+        Runtime.TORCH: pt2_file,
+        Runtime.TFLITE: tflite_file,
+        Runtime.EXECUTORCH: pte_file,
+    }
 
 
 @pytest.fixture(scope="session")

@@ -1,28 +1,58 @@
-"""What every kind of agent promises; a new kind adds one line to AGENTS."""
+"""What every kind of agent promises; a new kind adds one line to OPTIONS."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from adb_bench import open_bench, private_server
+from phone_agent import phone_options
 
 from device_agents.agent import Agent
+from device_agents.android.adb_server import find_adb
 from device_agents.codec import from_json, to_json
-from device_agents.errors import PermanentError
+from device_agents.errors import MissingLibraryError, PermanentError
 from device_agents.registry import AGENTS, create_agent
-from device_agents.types import Execution, InferTask, Measurement, OptionValue
-from device_agents.vocabulary import ErrorKind, Flag, Runtime, Status
+from device_agents.types import Execution, InferTask, Measurement, MeasurePolicy, OptionValue
+from device_agents.virtual_phone.phone import PhoneMode
+from device_agents.vocabulary import ErrorKind, Flag, Runtime, SampleKind, Status
 from tests.device_agents.conftest import BACKENDS, MakeTask, sha256
 
 OPTIONS: Mapping[str, Mapping[str, OptionValue]] = {"cpu": {}, "simulated": {}}
+"""Of the kinds that need no device beside this host."""
+KINDS = [*sorted(OPTIONS), pytest.param("android", marks=pytest.mark.adb)]
 # torch compiles with the machine's own compiler and takes half a minute: its own test.
 RUNTIMES = list(Runtime)
 
 
-@pytest.fixture(params=sorted(AGENTS))
+PhoneOptions = Iterator[Mapping[str, OptionValue]]
+
+
+@pytest.fixture(scope="module")
+def phone_of_this_host(tmp_path_factory: pytest.TempPathFactory) -> PhoneOptions:
+    """A virtual phone that really runs models; the options of its agent."""
+    try:
+        adb = find_adb()
+    except MissingLibraryError:
+        pytest.skip("there is no adb")
+    home = tmp_path_factory.mktemp("home")
+    with private_server(adb, home) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(home / "cache"))
+        with open_bench(server, home / "phones", home, PhoneMode.REAL) as bench:
+            yield phone_options(server, bench.farmed.address)
+
+
+@pytest.fixture(params=KINDS)
 def agent(request: pytest.FixtureRequest) -> Agent:
-    return create_agent(request.param, OPTIONS[request.param])
+    kind = request.param
+    if kind in OPTIONS:
+        return create_agent(kind, OPTIONS[kind])
+    return create_agent(kind, request.getfixturevalue("phone_of_this_host"))
+
+
+def test_every_kind_is_tested() -> None:
+    assert {*OPTIONS, "android"} == set(AGENTS)
 
 
 @pytest.mark.parametrize("kind", sorted(AGENTS))
@@ -41,31 +71,58 @@ def test_probe_says_what_the_device_is(agent: Agent) -> None:
 def test_a_measurement_answers_its_task(agent: Agent, runtime: Runtime, task_of: MakeTask) -> None:
     task = task_of(runtime)
     seen = agent.measure(task)
+    if agent.why_unsupported(task.execution) is not None:
+        assert seen.failure is not None
+        assert (seen.failure.kind, seen.failure.is_transient) == (ErrorKind.UNSUPPORTED, False)
+        return
     assert seen.status is Status.OK, seen.failure
     assert seen.task_id == task.task_id
     assert seen.origin is agent.probe().origin
-    assert len(seen.samples_ns) >= task.policy.min_runs
+    assert run_count(seen) >= task.policy.min_runs
     assert all(sample > 0 for sample in seen.samples_ns)
-    assert seen.stop_reason in {"half_width", "max_time", "max_samples"}
     assert seen.load_ns is not None
-    assert seen.first_inference_ns is not None
     assert seen.warmup_runs is not None
-    assert seen.warmup_runs >= task.policy.min_warmup_runs or Flag.UNSTABLE_WARMUP in seen.flags
-    assert seen.memory_metric is not None
-    assert seen.run_peak_memory_bytes is not None
+    assert (seen.memory_metric is None) == (seen.run_peak_memory_bytes is None)
+    if seen.raw_log is None:
+        assert_complete(seen, task.policy)
+    else:
+        # A tool ends by rules of its own, tells no memory or no short first inference, and may
+        # count that one as the first of its warm-up runs.
+        assert seen.stop_reason is None
+        assert seen.warmup_runs + 1 >= task.policy.min_warmup_runs
     assert seen.started_utc is not None
     assert seen.finished_utc is not None
     assert seen.started_utc <= seen.finished_utc
     assert from_json(Measurement, to_json(seen)) == seen
 
 
+def assert_complete(seen: Measurement, policy: MeasurePolicy) -> None:
+    """All that our own worker knows."""
+    assert seen.stop_reason in {"half_width", "max_time", "max_samples"}
+    assert seen.first_inference_ns is not None
+    assert seen.memory_metric is not None
+    assert seen.warmup_runs is not None
+    assert seen.warmup_runs >= policy.min_warmup_runs or Flag.UNSTABLE_WARMUP in seen.flags
+
+
+def run_count(seen: Measurement) -> int:
+    """How many runs were timed: those of a summary are counted by the tool."""
+    if seen.sample_kind is SampleKind.TOOL_SUMMARY:
+        assert seen.samples_ns == ()
+        assert seen.summary is not None
+        assert seen.summary.median_ns > 0
+        return seen.summary.count or 0
+    assert seen.summary is None
+    return len(seen.samples_ns)
+
+
 def test_time_is_up_before_the_least_runs(agent: Agent, task_of: MakeTask) -> None:
-    task = task_of(Runtime.ONNX)
+    task = task_of(Runtime.TFLITE)
     policy = replace(task.policy, max_time_s=1e-9, min_runs=100)
     seen = agent.measure(replace(task, policy=policy))
     assert seen.status is Status.OK, seen.failure
-    assert len(seen.samples_ns) == 1
-    assert seen.stop_reason == "max_time"
+    assert run_count(seen) == 1
+    assert seen.stop_reason == ("max_time" if seen.raw_log is None else None)
     assert Flag.TOO_FEW in seen.flags
 
 

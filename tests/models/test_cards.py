@@ -68,6 +68,7 @@ def test_user_file_has_the_one_format_of_its_runtime() -> None:
     assert formats_of(load_zoo()["resnet18"]) == tuple(Format)
     assert formats_of(file_card(Path("/a/b.onnx"))) == (Format.ONNX,)
     assert formats_of(file_card(Path("/a/b.pt2"))) == (Format.PT2,)
+    assert formats_of(file_card(Path("/a/b.pte"))) == (Format.PTE,)
     for name in ("b.tflite", "b.keras", "saved_model_folder"):
         assert formats_of(file_card(Path("/a") / name)) == (Format.TFLITE,)
 

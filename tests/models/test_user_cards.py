@@ -31,7 +31,7 @@ def test_relative_file_starts_at_the_card(tmp_path: Path) -> None:
 def test_file_of_a_format_that_nothing_runs_is_refused_with_those_that_do(tmp_path: Path) -> None:
     error = refused(tmp_path, GOOD.replace(".onnx", ".pth"))
     assert "mine.pth" in error.message
-    assert ".onnx, .pt2, .tflite" in error.remedy
+    assert ".onnx, .pt2, .tflite, .pte" in error.remedy
 
 
 def test_stated_macs_are_taken_and_counted_means_unknown_yet(tmp_path: Path) -> None:

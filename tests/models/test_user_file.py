@@ -244,3 +244,16 @@ def test_saved_model_folder_needs_trust(
         stage_file(file_request(tmp_path / "saved", Format.TFLITE), out_dir, is_trusted=False)
     with pytest.raises(ExportError, match="not a SavedModel"):
         stage_file(file_request(tmp_path / "saved", Format.TFLITE), out_dir, is_trusted=True)
+
+
+def test_executorch_program_is_taken_over_as_it_is_and_a_text_file_is_refused(
+    tmp_path: Path, out_dir: Path, file_request: FileRequest
+) -> None:
+    good, bad = tmp_path / "good.pte", tmp_path / "bad.pte"
+    good.write_bytes(b"\x30\0\0\0ET12 and the rest")
+    bad.write_text("this is no program")
+    staged = stage_file(file_request(good, Format.PTE), out_dir, is_trusted=False)
+    assert staged.path.name == "model.pte"
+    assert staged.path.read_bytes() == good.read_bytes()
+    with pytest.raises(ExportError, match="not an ExecuTorch program"):
+        stage_file(file_request(bad, Format.PTE), out_dir, is_trusted=False)

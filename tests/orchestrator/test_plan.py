@@ -4,13 +4,21 @@ import pytest
 
 from models.types import Family, Format, ModelCard, Source, WeightsKind
 from orchestrator.device_registry import DeviceFile
+from orchestrator.dispatch.work import DevicePlace
 from orchestrator.errors import UsageError
 from orchestrator.estimate import measuring_s
+from orchestrator.pinning import DeviceCores
 from orchestrator.plan import make_plan, narrow
 from orchestrator.sweep_spec import SweepSpec
 
 BOX = DeviceFile(name="box", kind="cpu")
 DEVICES = {"box": BOX, "local-cpu": BOX, "sim": DeviceFile(name="sim", kind="simulated")}
+
+
+PLACES = {
+    "box": DevicePlace(host="h", needs_quiet=True),
+    "sim": DevicePlace(host="h", needs_quiet=False),
+}
 
 
 def _card(name: str, family: Family = Family.HYBRID) -> ModelCard:
@@ -101,7 +109,7 @@ def test_affinity_follows_the_threads(affinity, expected) -> None:
 )
 def test_each_thread_gets_a_core_of_its_own_where_the_device_has_them(cpus, expected) -> None:
     spec = _spec(models="one", runtimes="onnx", threads=[1, 2], devices=["box", "sim"])
-    plan = make_plan(spec, CARDS, DEVICES, cpus={"box": cpus})
+    plan = make_plan(spec, CARDS, DEVICES, cores={"box": DeviceCores(one_per_core=cpus)})
     seen = [cell.execution.affinity for cell in plan.cells]
     assert seen == [*expected, (0,), (0, 1)]
 
@@ -194,9 +202,12 @@ def test_a_pattern_that_matches_nothing_is_refused() -> None:
 
 def test_the_estimate_takes_history_before_the_rule_and_the_slowest_device() -> None:
     plan = _plan(models=["one", "two"], runtimes="onnx", repeats=2, measure={"max_time_s": 6})
-    assert measuring_s(plan, {}) == pytest.approx(2 * 2 * (3 + 1 + 6))
+    assert measuring_s(plan, {}, PLACES) == pytest.approx(2 * 2 * (3 + 1 + 6))
     known = {plan.cells[0].cell_key: 4.0}
-    assert measuring_s(plan, known) == pytest.approx(2 * (4 + 10))
+    assert measuring_s(plan, known, PLACES) == pytest.approx(2 * (4 + 10))
     both = _plan(models="one", runtimes="onnx", repeats=1, devices=["box", "sim"])
-    assert measuring_s(both, {both.cells[0].cell_key: 100.0}) == pytest.approx(100)
-    assert measuring_s(replace(plan, cells=()), {}) is None
+    history = {both.cells[0].cell_key: 100.0}
+    assert measuring_s(both, history, PLACES) == pytest.approx(100 + 24), "they take turns"
+    apart = PLACES | {"sim": DevicePlace(host="other", needs_quiet=False)}
+    assert measuring_s(both, history, apart) == pytest.approx(100)
+    assert measuring_s(replace(plan, cells=()), {}, PLACES) is None

@@ -44,7 +44,7 @@ def _file(folder: Path, text: str) -> Path:
 def test_a_short_specification_gets_the_protocol_as_default(tmp_path) -> None:
     spec = load_spec(_file(tmp_path, "name: a\nmodels: all"))
     assert spec.models == ("all",)
-    assert spec.runtimes == tuple(Runtime)
+    assert spec.runtimes == (Runtime.ONNX, Runtime.TORCH, Runtime.TFLITE)
     assert spec.devices == ("local-cpu",)
     assert spec.repeats == 5
     assert spec.affinity == "first_cores"

@@ -6,12 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.columns import COLUMNS, SCHEMA, SCHEMA_VERSION
-from device_agents.types import Failure, Measurement
+from device_agents.types import Failure, Measurement, ToolSummary
 from device_agents.vocabulary import ErrorKind, Origin, SampleKind, Status
 from models.types import Family, ModelCard, Source
 from orchestrator.cells import Repeat
 from orchestrator.keys import canonical_json
 from orchestrator.store.parts import to_frame
+from orchestrator.store.verify import wrong_summaries
 from orchestrator.translate import failure_measurement, summarise
 
 
@@ -88,18 +89,19 @@ def test_a_failed_export_is_a_row_without_figures(translate) -> None:
     assert to_frame([row]).height == 1
 
 
-def test_a_tools_median_stands_where_there_are_no_samples(translate) -> None:
+def test_a_tools_statistics_stand_where_there_are_no_samples(translate) -> None:
     measurement = Measurement(
         task_id="t",
         status=Status.OK,
         origin=Origin.MEASURED,
         sample_kind=SampleKind.TOOL_SUMMARY,
-        summary_latency_ns=1234,
+        summary=ToolSummary(median_ns=1234, count=50, mean_ns=1300, p95_ns=1500),
     )
     row = translate(measurement=measurement)
-    assert (row["samples_ns"], row["sample_count"]) == (None, None)
-    assert row["latency_p50_ns"] == 1234.0
-    assert row["latency_p95_ns"] is None
+    assert (row["samples_ns"], row["sample_count"]) == (None, 50)
+    assert (row["latency_p50_ns"], row["latency_mean_ns"]) == (1234.0, 1300.0)
+    assert (row["latency_p95_ns"], row["latency_p99_ns"]) == (1500.0, None)
+    assert list(wrong_summaries(row)) == []
 
 
 def test_what_cannot_be_stored_is_made_storable(translate) -> None:

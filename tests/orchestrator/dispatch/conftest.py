@@ -93,6 +93,7 @@ def new_work() -> Callable[..., SweepWork]:
                 max_attempts=max_attempts,
                 timeout_s=10.0,
                 memory_limit_bytes=None,
+                canary_every=10,
                 policy=MeasurePolicy(),
                 cells=cells,
             ),

@@ -1,11 +1,12 @@
 """The loop: what it stores, when it stops, and what a full disk does to it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from device_agents.types import Failure, MeasureTask
-from device_agents.vocabulary import ErrorKind
+from device_agents.types import CanaryTask, Failure, MeasureTask
+from device_agents.vocabulary import ErrorKind, Runtime
 from orchestrator.dispatch.controller import Controller, Ports
 from orchestrator.dispatch.stop_switch import StopSwitch
 from orchestrator.dispatch.tally import Tally
@@ -209,6 +210,21 @@ def test_a_resumed_sweep_measures_what_is_left_and_numbers_attempts_on(
     assert again in resumed.stored()
 
 
+def test_a_phone_that_refuses_this_computer_costs_no_cell_and_a_resume_asks_it_again(
+    new_work: Callable, new_executor: Callable, new_failure: Callable
+) -> None:
+    work = new_work({"a": True}, n_models=3, repeats=2)
+    refusal = new_failure(ErrorKind.DEVICE_LOST, is_transient=False)
+    executor = new_executor(["a"], lambda *_: refusal)
+    executor.probes.extend([False] * 5)
+    bench = Bench(work, executor)
+    bench.controller.run()
+    assert len(bench.sink.rows) == 3, "then it was set aside and given up"
+    resumed = Bench(work, new_executor(["a"], always_well), rows=bench.sink.rows)
+    resumed.controller.run()
+    assert (resumed.tally.n_ok, resumed.tally.n_failed) == (6, 0)
+
+
 def test_one_stop_finishes_and_stores_what_runs(new_work: Callable, new_executor: Callable) -> None:
     bench = Bench(new_work({"a": True}, n_models=9), new_executor(["a"], always_well))
     bench.executor.on_poll = lambda: (
@@ -302,3 +318,22 @@ def test_a_device_that_never_answers_leaves_its_cells_for_a_resume(
     assert {row["device"] for row in bench.sink.rows} == {"b"}
     assert len(bench.sink.rows) == 4
     assert any(isinstance(event, Notice) and "given up" in event.message for event in bench.events)
+
+
+def test_the_canary_runs_at_the_start_every_k_repeats_and_at_the_end(
+    new_work: Callable, new_executor: Callable
+) -> None:
+    work = new_work({"phone": False, "box": True}, n_models=4, repeats=2)
+    canary = CanaryTask(
+        runtime=Runtime.TFLITE, artifact_path="/c", artifact_sha256="c", affinity=None,
+        reference_ns=5_000_000, spread=None, runs_before=False, runs_after=False,
+    )  # fmt: skip
+    work = replace(work, canaries={"phone": canary}, plan=replace(work.plan, canary_every=3))
+    bench = Bench(work, new_executor(["phone", "box"], always_well))
+    bench.controller.run()
+    seen: dict[str, list[str]] = {"phone": [], "box": []}
+    for device, task in bench.executor.submitted:
+        runs = task.canary
+        when = ("b" if runs.runs_before else "") + ("a" if runs.runs_after else "") if runs else ""
+        seen[device].append(when)
+    assert seen == {"phone": ["b", "", "", "b", "", "", "b", "a"], "box": [""] * 8}

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from device_agents.types import Execution, Measurement, MeasureTask
+from device_agents.registry import create_agent
+from device_agents.simulated.agent import SimulatedAgent
+from device_agents.types import DeviceFacts, Execution, Measurement, MeasureTask
 from device_agents.vocabulary import ErrorKind, Runtime, Status
 from orchestrator.dispatch.device_bench import DeviceBench, DeviceSpec
 
@@ -53,7 +55,7 @@ def test_it_measures_when_the_other_has_finished_and_the_wait_does_not_count(oth
     thread = _measure(bench, answers)
     thread.join(1.0)
     assert thread.is_alive(), "longer than its time limit, and still waiting"
-    assert bench.measured_s(TASK.task_id) == 0.0
+    assert bench.left_s(TASK.task_id) == TASK.timeout_s
     other.communicate("go\n")
     thread.join(10.0)
     assert [answer.status for answer in answers] == [Status.OK]
@@ -71,3 +73,24 @@ def test_a_wait_that_is_interrupted_is_an_interrupted_attempt(other) -> None:
 def test_a_device_with_a_processor_of_its_own_does_not_wait(other) -> None:
     bench = DeviceBench((DeviceSpec(name="d", kind="simulated"),))
     assert bench.measure("d", TASK).status is Status.OK
+
+
+def test_all_devices_are_asked_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    specs = tuple(DeviceSpec(name=name, kind="simulated") for name in "abc")
+    bench = DeviceBench(specs)
+    together = threading.Barrier(len(specs), timeout=10)
+    probe = SimulatedAgent.probe
+
+    def wait_for_the_others(agent: SimulatedAgent) -> DeviceFacts:
+        together.wait()
+        return probe(agent)
+
+    monkeypatch.setattr(SimulatedAgent, "probe", wait_for_the_others)
+    assert set(bench.facts()) == {"a", "b", "c"}
+
+
+def test_a_phone_that_cools_down_has_time_left_when_a_worker_would_be_late() -> None:
+    options = {"serial": "S", "max_wait_s": 900.0, "settle_s": 20.0, "boot_limit_s": 100.0}
+    agent = create_agent("android", options)
+    assert agent.longest_s(TASK) > 900 + 20 + 100 + TASK.timeout_s
+    assert create_agent("cpu", {}).longest_s(TASK) == TASK.timeout_s

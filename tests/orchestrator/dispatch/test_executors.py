@@ -7,6 +7,7 @@ import signal
 import statistics
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -132,6 +133,17 @@ def test_an_actor_that_dies_loses_the_measurement_and_comes_back(home: Path) -> 
             executor.submit("quick", task("t6"))
             status = wait_for(executor, 1)["t6"].status
         assert status is Status.OK
+
+
+@pytest.mark.ray
+def test_a_late_task_whose_agent_only_waits_is_not_given_up(home: Path) -> None:
+    specs = (DeviceSpec(name="waits", kind="simulated", options=(("duration_s", 2.0),)),)
+    with RayExecutor(specs) as executor:
+        executor.submit("waits", task("t10"))
+        late = {ref: replace(flight, deadline_s=0.0) for ref, flight in executor._flights.items()}
+        executor._flights.update(late)
+        assert executor.poll(0.5) == []
+        assert wait_for(executor, 1)["t10"].status is Status.OK
 
 
 @pytest.mark.ray

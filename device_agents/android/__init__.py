@@ -1,0 +1,1 @@
+"""Drives Android phones over adb."""

@@ -1,0 +1,60 @@
+"""Options of an `android` device file."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from device_agents.agent_options import read_fields
+from device_agents.android.boot import BOOT_LIMIT_S, SETTLE_S
+from device_agents.android.readiness import PhoneRules
+from device_agents.types import OptionValue
+
+TOOLS = ("benchmark_model", "executor_runner", "onnxruntime_perf_test")
+"""The programs of `runners`; each is an option too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhoneOptions:
+    """How to reach a phone, who it is, and which programs it was given.
+
+    Attributes:
+        serial: as `adb devices` shows it: a serial number, or `host:port`.
+        serial_hash: of the phone's own serial number at registration; another phone that answers
+            under `serial` is refused.
+        virtual: the mode a virtual phone was registered with.
+        adb: path of the adb binary, else as `adb_server.find_adb`.
+        adb_port: of the adb server, else as `adb_server.find_port`.
+        settle_s: how long a phone rests after it started, before anything is measured.
+        boot_limit_s: how long one that is lost or restarts is waited for.
+        benchmark_model: SHA-256 of the program that runs TFLite files; likewise the two others.
+    """
+
+    serial: str
+    serial_hash: str | None = None
+    virtual: str | None = None
+    adb: str | None = None
+    adb_port: int | None = None
+    settle_s: float = SETTLE_S
+    boot_limit_s: float = BOOT_LIMIT_S
+    benchmark_model: str | None = None
+    executor_runner: str | None = None
+    onnxruntime_perf_test: str | None = None
+
+    @property
+    def tools(self) -> dict[str, str]:
+        """SHA-256 of each program, by its name."""
+        return {name: getattr(self, name) for name in TOOLS if getattr(self, name) is not None}
+
+
+def read_options(options: Mapping[str, OptionValue]) -> tuple[PhoneOptions, PhoneRules]:
+    """Splits the options of a device file into how to reach the phone and when it is fit.
+
+    Raises:
+        PermanentError: an unknown or missing name, or a value of another type.
+    """
+    names = [field.name for field in fields(PhoneRules)]
+    rules = {name: value for name, value in options.items() if name in names}
+    rest = {name: value for name, value in options.items() if name not in names}
+    return (
+        read_fields(PhoneOptions, "android", rest, read_elsewhere=names),
+        read_fields(PhoneRules, "android", rules),
+    )

@@ -1,0 +1,213 @@
+"""LiteRT's `benchmark_model`: TFLite files on CPU, GPU and NNAPI; a summary, no samples.
+
+Memory is the growth of ru_maxrss that the tool prints in any case. Its peak monitor is never asked
+for: it is a thread that wakes every 50 ms beside the measurement.
+"""
+
+import re
+
+from device_agents.android.runners.benchmark_reading import BenchmarkFigures
+from device_agents.android.runners.benchmark_result import read_result
+from device_agents.android.runners.benchmark_text import read_text
+from device_agents.android.runners.delegation import Placement, read_delegation
+from device_agents.android.runners.names import why_unknown
+from device_agents.android.runners.program_end import (
+    Wording,
+    all_text,
+    last_words,
+    refuse_failed,
+)
+from device_agents.android.runners.runner import ToolOutput, ToolReading, ToolRun
+from device_agents.errors import BadOutputError, MissingLibraryError, UnsupportedError
+from device_agents.types import Execution, MeasurePolicy, MeasureTask, OptionValue
+from device_agents.vocabulary import MemoryMetric, SampleKind
+
+RESULT_FILE = "result.pb"
+
+MIN_TIMED_S = 1.0
+"""At least this long, since a hundred runs of a small network take 20 ms. Source: its default."""
+
+_OPTIONS: dict[str, tuple[type, frozenset[str]]] = {
+    "require_full_delegation": (bool, frozenset({"xnnpack", "gpu", "nnapi"})),
+    "max_delegated_partitions": (int, frozenset({"gpu", "nnapi"})),
+    "xnnpack_force_fp16": (bool, frozenset({"xnnpack"})),
+    "gpu_precision_loss_allowed": (bool, frozenset({"gpu"})),
+    "gpu_backend": (str, frozenset({"gpu"})),
+    "gpu_inference_for_sustained_speed": (bool, frozenset({"gpu"})),
+    "nnapi_accelerator_name": (str, frozenset({"nnapi"})),
+    "nnapi_execution_preference": (str, frozenset({"nnapi"})),
+    "disable_nnapi_cpu": (bool, frozenset({"nnapi"})),
+    "nnapi_allow_fp16": (bool, frozenset({"nnapi"})),
+}
+"""Option to its type and the backends it has a meaning for; the flag has the option's name."""
+
+_BACKEND_FLAGS = {
+    "builtin": ("--use_xnnpack=false",),
+    "xnnpack": ("--use_xnnpack=true",),
+    # Half precision is the delegate's own default: it is asked for, never slipped in.
+    "gpu": ("--use_gpu=true", "--gpu_precision_loss_allowed=false"),
+    "nnapi": ("--use_nnapi=true",),
+}
+
+_OPTIONAL_FLAGS = frozenset({"--result_file_path"})
+"""What an older build may lack: the text says the same."""
+
+_UNKNOWN_FLAGS = re.compile(r"Unconsumed cmdline flags:(.*)")
+
+_WORDING = Wording(
+    tool="benchmark_model",
+    unsupported=(
+        "Disallowed CPU fallback detected", "Failed to parse flag", "Failed to apply",
+        "Didn't find op for builtin", "nresolved custom op", "unresolved-ops",
+        "delegate is not supported",
+    ),
+    bad_artifact=(
+        "Failed to mmap model", "Could not open", "not a valid flatbuffer",
+        "not a valid Flatbuffer", "Failed to load model", "Model provided has model identifier",
+    ),
+)  # fmt: skip
+
+
+class BenchmarkModel:
+    """Backends: `builtin` (LiteRT's own kernels on the CPU), `xnnpack`, `gpu`, `nnapi`.
+
+    See `PhoneRunner`.
+    """
+
+    tool = "benchmark_model"
+    artifact_suffix = ".tflite"
+    backends = frozenset(_BACKEND_FLAGS)
+    option_names = frozenset(_OPTIONS)
+
+    def why_unsupported(self, execution: Execution) -> str | None:
+        """See `PhoneRunner`."""
+        if (unknown := why_unknown(self, execution)) is not None:
+            return unknown
+        for option, value in execution.options:
+            kind, backends = _OPTIONS[option]
+            if execution.backend not in backends:
+                known = ", ".join(sorted(backends))
+                return f"option {option} has no meaning for {execution.backend}; it is for {known}"
+            if type(value) is not kind:
+                return f"option {option} is {value!r}; it takes a {kind.__name__}"
+        return None
+
+    def plan_run(
+        self, *, tool_path: str, artifact_path: str, run_folder: str, task: MeasureTask
+    ) -> ToolRun:
+        """See `PhoneRunner`."""
+        execution = task.execution
+        if (refusal := self.why_unsupported(execution)) is not None:
+            raise UnsupportedError(refusal, "change the sweep's options")
+        result_file = f"{run_folder}/{RESULT_FILE}"
+        argv = (
+            tool_path,
+            f"--graph={artifact_path}",
+            f"--num_threads={execution.threads}",
+            *_policy_flags(task.policy),
+            # Given twice, the last one counts: the user's options come after the defaults.
+            *_BACKEND_FLAGS[execution.backend],
+            *(f"--{name}={_flag_value(value)}" for name, value in execution.options),
+            f"--result_file_path={result_file}",
+        )
+        return ToolRun(argv=_last_of_each(argv), result_file=result_file)
+
+    def read(self, output: ToolOutput) -> ToolReading:
+        """See `PhoneRunner`."""
+        text = all_text(output)
+        refuse_failed(output, _WORDING)
+        _refuse_unknown_flags(text)
+        figures, source = _figures(output, text)
+        settings: dict[str, OptionValue] = {
+            "read_from": source,
+            "summary_statistic": "median" if figures.has_median else "mean",
+            **_delegate_settings(output.run.argv, text),
+        }
+        has_memory = figures.overall_memory_bytes is not None
+        return ToolReading(
+            sample_kind=SampleKind.TOOL_SUMMARY,
+            summary=figures.summary,
+            load_ns=figures.init_ns,
+            first_inference_ns=figures.first_inference_ns,
+            warmup_ns=figures.warmup_ns,
+            warmup_runs=figures.warmup_runs,
+            memory_metric=MemoryMetric.MAXRSS_GROWTH if has_memory else None,
+            load_peak_memory_bytes=figures.init_memory_bytes if has_memory else None,
+            run_peak_memory_bytes=figures.overall_memory_bytes,
+            settings=tuple(sorted(settings.items())),
+        )
+
+
+def _policy_flags(policy: MeasurePolicy) -> tuple[str, ...]:
+    """The tool has one limit for warming up and timing alike, and no stop rule of its own.
+
+    Runs go on until `num_runs` and `min_secs` are both reached; `max_secs` cuts them, so that the
+    count may lie on either side of `num_runs`.
+    """
+    return (
+        f"--warmup_runs={policy.min_warmup_runs}",
+        f"--warmup_min_secs={policy.min_warmup_s:g}",
+        f"--num_runs={policy.min_runs}",
+        f"--min_secs={min(MIN_TIMED_S, policy.max_time_s):g}",
+        f"--max_secs={policy.max_time_s:g}",
+    )
+
+
+def _flag_value(value: OptionValue) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _last_of_each(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """One flag of each name: which of two a build takes is nowhere promised."""
+    return tuple({item.partition("=")[0]: item for item in argv}.values())
+
+
+def _refuse_unknown_flags(text: str) -> None:
+    """A flag that the build does not know is only warned about, and silently not applied."""
+    for found in _UNKNOWN_FLAGS.findall(text):
+        unknown = [flag for flag in found.split() if flag.startswith("--")]
+        refused = [flag for flag in unknown if flag.partition("=")[0] not in _OPTIONAL_FLAGS]
+        if refused:
+            raise UnsupportedError(
+                f"this build of benchmark_model does not know {' '.join(refused)[:300]}",
+                "give a newer build with --tool benchmark_model=PATH, or leave the option out",
+            )
+
+
+def _figures(output: ToolOutput, text: str) -> tuple[BenchmarkFigures, str]:
+    """The result file where there is a good one, the text otherwise."""
+    if output.result:
+        try:
+            return read_result(output.result), "result_file"
+        except (BadOutputError, MissingLibraryError):
+            # The text of the same run may be whole.
+            return read_text(text), "text"
+    return read_text(text), "text"
+
+
+def _delegate_settings(argv: tuple[str, ...], text: str) -> dict[str, OptionValue]:
+    """What the delegate took.
+
+    Raises:
+        UnsupportedError: it took nothing, which would pass a CPU's latency off as another's; or
+            not everything, where that was required.
+    """
+    backend = next((b for b, flags in _BACKEND_FLAGS.items() if flags[0] in argv), "builtin")
+    if backend == "builtin":
+        return {}
+    found = read_delegation(text, backend)
+    if found.placement is Placement.NONE:
+        raise UnsupportedError(
+            f"the {backend} delegate took no node of the model: {last_words(text)}",
+            "take another backend for this model: other kernels would run it",
+        )
+    if "--require_full_delegation=true" in argv and found.placement is not Placement.COMPLETE:
+        raise UnsupportedError(
+            f"all of the model was required on the {backend} delegate; what it took: "
+            f"{found.placement.value}, share of nodes {found.node_share}",
+            "leave out require_full_delegation, or take another backend for this model",
+        )
+    settings: dict[str, OptionValue] = {"delegate_placement": found.placement.value}
+    if found.node_share is not None:
+        settings["delegate_node_share"] = found.node_share
+    return settings

@@ -1,0 +1,169 @@
+"""The text of `benchmark_model`, from TensorFlow 1.12 to LiteRT 2.
+
+Known variants: `INFO: ` before lines or not; everything on standard error or not; with and without
+percentiles; `count=0`; `count=5 curr=7(all same)`; scientific numbers; the closing line of
+TensorFlow 1.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from device_agents.android.runners.benchmark_reading import BenchmarkFigures, grown_bytes
+from device_agents.android.runners.figures import (
+    NS_PER_US,
+    NUMBER,
+    named_fields,
+    not_a_result,
+    to_latency_ns,
+    to_ns,
+)
+from device_agents.types import ToolSummary
+
+_PHASE = "Running benchmark for "
+"""Begins warming up, then timing."""
+_COUNT = re.compile(r"(?:^|\s)count=([0-9]{1,12})\b(.*)")
+_OTHER_COUNTS = ("(microseconds): ", "(bytes): ")
+"""Operator profiling prints `Timings (microseconds): count=...` and `Memory (bytes): count=...`."""
+# With the end of the line: half a number is a number too.
+_CLOSING = re.compile(
+    rf"Inference timings in us: Init: ({NUMBER}), First inference: ({NUMBER}), "
+    rf"Warmup \(avg\): {NUMBER}, Inference \(avg\): ({NUMBER})\r?\n"
+)
+_CLOSING_OLD = re.compile(
+    rf"Average inference timings in us: Warmup: {NUMBER}, Init: ({NUMBER}), "
+    rf"(?:no stats|Inference): ({NUMBER})\r?\n"
+)
+_MEMORY = re.compile(
+    rf"Memory footprint delta from the start of the tool \(MB\): init=({NUMBER}) overall=({NUMBER})"
+)
+_BYTES_PER_MB = 2**20
+"""The tool divides its kilobytes by 1024. Source: benchmark_model.cc."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Closing:
+    init_ns: int
+    first_inference_ns: int | None
+    mean_ns: int
+
+
+def read_text(text: str) -> BenchmarkFigures:
+    """Reads the text of one run.
+
+    Raises:
+        BadOutputError: half of it is missing, or a figure cannot be believed.
+    """
+    closing = _closing(text)
+    if closing is None:
+        raise not_a_result("the closing line with the timings is missing")
+    warmup, timed = _phases(text)
+    summary = _summary(timed, closing.mean_ns)
+    init_memory, overall_memory = _memory(text)
+    first_ns = closing.first_inference_ns
+    if first_ns is None:
+        first_ns = _first(warmup)
+    warmup_runs, warmup_ns = _warmup(warmup, first_ns)
+    return BenchmarkFigures(
+        summary=summary,
+        has_median="median" in timed or "avg" not in timed,
+        init_ns=closing.init_ns,
+        first_inference_ns=first_ns,
+        warmup_ns=warmup_ns,
+        warmup_runs=warmup_runs,
+        init_memory_bytes=init_memory,
+        overall_memory_bytes=overall_memory,
+    )
+
+
+def _closing(text: str) -> _Closing | None:
+    if found := _CLOSING.search(text):
+        init, first, mean = found.groups()
+    elif found := _CLOSING_OLD.search(text):
+        (init, mean), first = found.groups(), None
+    else:
+        return None
+    return _Closing(
+        init_ns=to_ns(init, NS_PER_US, "the initialisation time"),
+        first_inference_ns=None if first is None else to_ns(first, NS_PER_US, "the first run"),
+        mean_ns=to_latency_ns(mean, NS_PER_US, "the mean"),
+    )
+
+
+def _phases(text: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """The fields of the statistics of warming up and of timing."""
+    phases: list[Mapping[str, str] | None] = []
+    for line in text.splitlines():
+        if _PHASE in line:
+            phases.append(None)
+        elif phases and phases[-1] is None and (fields := _statistics(line)):
+            phases[-1] = fields
+    complete = [fields for fields in phases if fields is not None]
+    if len(phases) != 2 or len(complete) != 2:
+        raise not_a_result(f"{len(complete)} of the two lines of statistics are there")
+    return complete[0], complete[1]
+
+
+def _statistics(line: str) -> Mapping[str, str] | None:
+    if any(other in line for other in _OTHER_COUNTS):
+        return None
+    found = _COUNT.search(line)
+    return None if found is None else {"count": found[1], **named_fields(found[2])}
+
+
+def _summary(fields: Mapping[str, str], mean_ns: int) -> ToolSummary:
+    count = int(fields["count"])
+    if count == 0:
+        raise not_a_result("no run was timed (count=0)")
+    if "avg" not in fields:
+        # All runs alike, or one run: the only figure is the newest.
+        return _all_same(fields, count)
+    median = fields.get("median")
+    p95, std = fields.get("p95"), fields.get("std")
+    return ToolSummary(
+        count=count,
+        median_ns=mean_ns if median is None else to_latency_ns(median, NS_PER_US, "the median"),
+        mean_ns=mean_ns,
+        # A whole number of microseconds: the tool keeps it so.
+        std_ns=None if std is None else to_ns(std, NS_PER_US, "the standard deviation"),
+        p95_ns=None if p95 is None else to_latency_ns(p95, NS_PER_US, "the 95th percentile"),
+    )
+
+
+def _all_same(fields: Mapping[str, str], count: int) -> ToolSummary:
+    if "curr" not in fields:
+        raise not_a_result("a line of statistics without figures")
+    value_ns = to_latency_ns(fields["curr"], NS_PER_US, "the latency")
+    return ToolSummary(
+        count=count,
+        median_ns=value_ns,
+        mean_ns=value_ns,
+        std_ns=0 if count > 1 else None,
+        p95_ns=value_ns,
+    )
+
+
+def _first(warmup: Mapping[str, str]) -> int | None:
+    text = warmup.get("first", warmup.get("curr"))
+    if text is None or int(warmup["count"]) == 0:
+        return None
+    return to_ns(text, NS_PER_US, "the first inference")
+
+
+def _warmup(warmup: Mapping[str, str], first_ns: int | None) -> tuple[int | None, int | None]:
+    """Runs and time after the first inference, which has a column of its own."""
+    count = int(warmup["count"])
+    mean = warmup.get("avg", warmup.get("curr"))
+    if count == 0 or mean is None or first_ns is None:
+        return None, None
+    # The mean is printed with six digits: of two runs it may fall short of the first.
+    total_ns = to_ns(float(mean) * count, NS_PER_US, "the warm-up time")
+    return count - 1, max(0, total_ns - first_ns)
+
+
+def _memory(text: str) -> tuple[int | None, int | None]:
+    found = _MEMORY.search(text)
+    if found is None:
+        return None, None
+    init, overall = (grown_bytes(float(value) * _BYTES_PER_MB) for value in found.groups())
+    return init, overall

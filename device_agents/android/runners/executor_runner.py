@@ -1,0 +1,130 @@
+"""ExecuTorch's `executor_runner`: `.pte` files; it logs every execution, on Android to logcat.
+
+Where the graph runs was decided by the exporter, so the backend is a fact of the file. Inputs are
+ones. It reports no memory, and has no limit in time but the task's own.
+Source: examples/portable/executor_runner/executor_runner.cpp of ExecuTorch 1.0 to 1.5; builds
+before per-iteration logging give one total and are refused.
+"""
+
+import re
+
+from device_agents.android.runners.figures import (
+    NS_PER_MS,
+    NUMBER,
+    not_a_result,
+    to_latency_ns,
+    to_ns,
+)
+from device_agents.android.runners.names import why_unknown
+from device_agents.android.runners.program_end import Wording, refuse_failed
+from device_agents.android.runners.runner import ToolOutput, ToolReading, ToolRun
+from device_agents.errors import BadOutputError, UnsupportedError
+from device_agents.types import Execution, MeasureTask, OptionValue
+from device_agents.vocabulary import SampleKind
+
+LOG_TAG = "ExecuTorch"
+
+_ITERATION = re.compile(rf"Iteration ([0-9]{{1,9}}) of ([0-9]{{1,9}}): ({NUMBER}) ms\b")
+_LOADED = re.compile(rf"Model loaded in ({NUMBER}) ms\b")
+_TOTAL = "Model executed successfully"
+_THREADS = re.compile(r"Resetting threadpool with num threads = ([0-9]{1,4})\b")
+
+_WORDING = Wording(
+    tool="executor_runner",
+    # Statuses of runtime/core/error.h: what is missing, and what a file may lack.
+    unsupported=(
+        "unknown command line flag", "status 0x10", "status 0x11", "status 0x14", "status 0x20",
+        "status 0x30", "Missing operator",
+    ),
+    bad_artifact=(
+        "Failed to parse model file", "FileDataLoader::from() failed", "status 0x23",
+        "status 0x24", "Program has no methods",
+    ),
+)  # fmt: skip
+
+
+class ExecutorRunner:
+    """Backends: `xnnpack` and `portable`, as the file was exported. No options.
+
+    The first execution is the first inference; the policy's warm-up runs follow and are set aside.
+    See `PhoneRunner`.
+    """
+
+    tool = "executor_runner"
+    artifact_suffix = ".pte"
+    backends = frozenset({"xnnpack", "portable"})
+    option_names = frozenset[str]()
+
+    def why_unsupported(self, execution: Execution) -> str | None:
+        """See `PhoneRunner`."""
+        return why_unknown(self, execution)
+
+    def plan_run(
+        self,
+        *,
+        tool_path: str,
+        artifact_path: str,
+        run_folder: str,  # noqa: ARG002 - it writes no file
+        task: MeasureTask,
+    ) -> ToolRun:
+        """See `PhoneRunner`."""
+        if (refusal := self.why_unsupported(task.execution)) is not None:
+            raise UnsupportedError(refusal, "change the sweep's options")
+        policy = task.policy
+        argv = (
+            tool_path,
+            f"--model_path={artifact_path}",
+            f"--num_executions={1 + policy.min_warmup_runs + policy.min_runs}",
+            f"--cpu_threads={task.execution.threads}",
+            "--print_output=none",
+        )
+        return ToolRun(argv=argv, log_tag=LOG_TAG, warmup_runs=policy.min_warmup_runs)
+
+    def read(self, output: ToolOutput) -> ToolReading:
+        """See `PhoneRunner`."""
+        refuse_failed(output, _WORDING)
+        text = _text_with_iterations(output)
+        first_ns, *rest_ns = _iterations_ns(text)
+        n_warmup = output.run.warmup_runs
+        if len(rest_ns) <= n_warmup:
+            raise not_a_result(f"{len(rest_ns)} executions, of which {n_warmup} are warm-up")
+        loaded, threads = _LOADED.search(text), _THREADS.search(text)
+        settings: tuple[tuple[str, OptionValue], ...] = ()
+        if threads:
+            settings = (("threads", int(threads[1])),)
+        return ToolReading(
+            sample_kind=SampleKind.PER_INFERENCE,
+            samples_ns=tuple(rest_ns[n_warmup:]),
+            load_ns=to_ns(loaded[1], NS_PER_MS, "the load time") if loaded else None,
+            first_inference_ns=first_ns,
+            warmup_ns=sum(rest_ns[:n_warmup]),
+            warmup_runs=n_warmup,
+            settings=settings,
+        )
+
+
+def _text_with_iterations(output: ToolOutput) -> str:
+    """One of the streams, never two: a build may log to both."""
+    streams = [text for text in (output.stdout, output.stderr, output.logcat) if text]
+    for text in streams:
+        if _ITERATION.search(text):
+            return text
+    if any(_TOTAL in text for text in streams):
+        raise BadOutputError(
+            "this build of executor_runner logs no single executions",
+            "build it from ExecuTorch 1.0 or newer, with logging enabled",
+        )
+    raise not_a_result("no execution is logged")
+
+
+def _iterations_ns(text: str) -> list[int]:
+    """All executions in order.
+
+    A buffer of logcat that overflows loses its oldest lines: a gap is refused, not measured.
+    """
+    found = _ITERATION.findall(text)
+    numbers = [int(number) for number, _of, _ms in found]
+    asked = {int(of) for _number, of, _ms in found}
+    if asked != {len(found)} or numbers != list(range(1, len(found) + 1)):
+        raise not_a_result(f"{len(found)} executions are logged, of {sorted(asked)[:3]} asked for")
+    return [to_latency_ns(ms, NS_PER_MS, "an execution") for _number, _of, ms in found]

@@ -1,0 +1,56 @@
+"""Figures in the text of a program: checked, and turned into the project's units."""
+
+import math
+import re
+from collections.abc import Mapping
+
+from device_agents.errors import BadOutputError
+
+NUMBER = r"-?[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]{1,4})?"
+"""As C++ streams print one: integer, decimal or scientific (`1.04176e+06`)."""
+
+NS_PER_US = 1_000
+NS_PER_MS = 1_000_000
+NS_PER_S = 1_000_000_000
+
+_DAY_NS = 86_400 * NS_PER_S
+"""No repeat lasts a day; a longer time is a figure in another unit, or garbage."""
+
+_FIELD = re.compile(rf"([A-Za-z0-9_]+)=({NUMBER})", re.ASCII)
+
+
+def to_ns(value: str | float, ns_per_unit: int, what: str) -> int:
+    """A time in nanoseconds.
+
+    Raises:
+        BadOutputError: negative, not finite, or longer than a day.
+    """
+    ns = float(value) * ns_per_unit
+    if not (math.isfinite(ns) and 0 <= ns < _DAY_NS):
+        raise not_a_result(f"{what} is {str(value)[:40]}")
+    return round(ns)
+
+
+def to_latency_ns(value: str | float, ns_per_unit: int, what: str) -> int:
+    """A time in nanoseconds that is more than nothing: an inference in 0 ns is a lost figure.
+
+    Raises:
+        BadOutputError: as `to_ns`, or zero.
+    """
+    ns = to_ns(value, ns_per_unit, what)
+    if ns == 0:
+        raise not_a_result(f"{what} is zero")
+    return ns
+
+
+def named_fields(text: str) -> Mapping[str, str]:
+    """`a=1 b=2.5` as a mapping; what has no number is left out."""
+    return dict(_FIELD.findall(text))
+
+
+def not_a_result(why: str) -> BadOutputError:
+    """The error for output that ended well and says nothing that can be believed."""
+    return BadOutputError(
+        f"the output is no result: {why}",
+        "look into the raw log: the program may be of a version that prints another format",
+    )

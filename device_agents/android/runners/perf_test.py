@@ -1,0 +1,179 @@
+"""ONNX Runtime's `onnxruntime_perf_test`: ONNX files; every inference is in its result file.
+
+Nobody distributes it for Android: a user builds it and gives it by path. It has not been run on a
+phone by this project. Its peak working set is a total, not a growth, so no memory is taken from it.
+"""
+
+import re
+
+from device_agents.android.runners.figures import (
+    NS_PER_MS,
+    NS_PER_S,
+    NUMBER,
+    not_a_result,
+    to_latency_ns,
+    to_ns,
+)
+from device_agents.android.runners.names import why_unknown
+from device_agents.android.runners.program_end import Wording, all_text, refuse_failed
+from device_agents.android.runners.runner import ToolOutput, ToolReading, ToolRun
+from device_agents.errors import UnsupportedError
+from device_agents.types import Execution, MeasureTask, OptionValue, ToolSummary
+from device_agents.vocabulary import SampleKind
+
+RESULT_FILE = "result.csv"
+
+_SESSION = re.compile(rf"Session creation time cost: ({NUMBER}) s\b")
+_FIRST = re.compile(rf"First inference time cost: ({NUMBER}) ms\b")
+_MEAN = re.compile(rf"Average inference time cost(?: total)?: ({NUMBER}) ms\b")
+_COUNT = re.compile(r"Total inference requests: ([0-9]{1,9})\b")
+_PERCENTILE = re.compile(rf"\bP(50|90|95|99) Latency: ({NUMBER}) s\b")
+_ROW = re.compile(rf"({NUMBER}),{NUMBER},{NUMBER},([0-9]{{1,9}})")
+"""The end of a row: seconds, working set, CPU use, index; a model's name may hold commas."""
+
+_WORDING = Wording(
+    tool="onnxruntime_perf_test",
+    unsupported=(
+        "is not supported in this build", "NOT_IMPLEMENTED", "Could not find an implementation",
+        "is not a registered function/op", "No Op registered for", "No opset import for domain",
+        "is under development", "nknown command line flag", "perf_test [options",
+    ),
+    bad_artifact=(
+        "Protobuf parsing failed", "INVALID_PROTOBUF", "INVALID_GRAPH", "NO_SUCHFILE",
+        "Load model from", "INVALID_ARGUMENT",
+    ),
+)  # fmt: skip
+
+
+class PerfTest:
+    """Backends: `cpu`, `xnnpack`, `nnapi`; option `spinning` (default true).
+
+    One untimed inference comes first, which the tool reports in whole milliseconds. The policy's
+    warm-up runs are the first of the timed ones and set aside. There is no limit in time but the
+    task's own. See `PhoneRunner`.
+    """
+
+    tool = "onnxruntime_perf_test"
+    artifact_suffix = ".onnx"
+    backends = frozenset({"cpu", "xnnpack", "nnapi"})
+    option_names = frozenset({"spinning"})
+
+    def why_unsupported(self, execution: Execution) -> str | None:
+        """See `PhoneRunner`."""
+        if (unknown := why_unknown(self, execution)) is not None:
+            return unknown
+        spinning = dict(execution.options).get("spinning", True)
+        return None if isinstance(spinning, bool) else f"option spinning is {spinning!r}"
+
+    def plan_run(
+        self, *, tool_path: str, artifact_path: str, run_folder: str, task: MeasureTask
+    ) -> ToolRun:
+        """See `PhoneRunner`."""
+        execution, policy = task.execution, task.policy
+        if (refusal := self.why_unsupported(execution)) is not None:
+            raise UnsupportedError(refusal, "change the sweep's options")
+        is_spinning = dict(execution.options).get("spinning", True)
+        result_file = f"{run_folder}/{RESULT_FILE}"
+        argv = (
+            tool_path,
+            *("-e", execution.backend),
+            *("-x", str(execution.threads)),
+            *("-y", "1"),
+            *("-m", "times"),
+            *("-r", str(policy.min_warmup_runs + policy.min_runs)),
+            # Random inputs: otherwise it looks for a folder of test data beside the model.
+            "-I",
+            # Between the runs: the threads' own spinning is what a user of the library gets.
+            *(() if is_spinning else ("-D",)),
+            artifact_path,
+            result_file,
+        )
+        return ToolRun(argv=argv, result_file=result_file, warmup_runs=policy.min_warmup_runs)
+
+    def read(self, output: ToolOutput) -> ToolReading:
+        """See `PhoneRunner`."""
+        refuse_failed(output, _WORDING)
+        text = all_text(output)
+        load = _SESSION.search(text)
+        first = _FIRST.search(text)
+        load_ns = to_ns(load[1], NS_PER_S, "the session's creation") if load else None
+        # Whole milliseconds, cut off: 0 is less than one of them, not nothing.
+        first_ns = to_ns(first[1], NS_PER_MS, "the first inference") or None if first else None
+        if output.result:
+            times_ns = _times(output.result.decode("utf-8", "replace"))
+            return _reading(times_ns, output.run.warmup_runs, load_ns, first_ns)
+        return ToolReading(
+            sample_kind=SampleKind.TOOL_SUMMARY,
+            summary=_summary(text),
+            load_ns=load_ns,
+            first_inference_ns=first_ns,
+            settings=_settings("text"),
+        )
+
+
+def _reading(
+    times_ns: tuple[int, ...], n_warmup: int, load_ns: int | None, first_ns: int | None
+) -> ToolReading:
+    if len(times_ns) <= n_warmup:
+        raise not_a_result(f"{len(times_ns)} runs, of which {n_warmup} are warm-up")
+    return ToolReading(
+        sample_kind=SampleKind.PER_INFERENCE,
+        samples_ns=times_ns[n_warmup:],
+        load_ns=load_ns,
+        first_inference_ns=first_ns,
+        warmup_ns=sum(times_ns[:n_warmup]),
+        warmup_runs=n_warmup,
+        settings=_settings("result_file"),
+    )
+
+
+def _settings(source: str) -> tuple[tuple[str, OptionValue], ...]:
+    return (("read_from", source),)
+
+
+def _times(text: str) -> tuple[int, ...]:
+    """The samples of the last run: the tool appends to the file, each run counting from 0."""
+    times_ns: list[int] = []
+    for line in text.splitlines():
+        if not line.strip():
+            break  # statistics follow
+        found = _ROW.fullmatch(line[_row_start(line) :])
+        if found is None:
+            raise not_a_result(f"a row of the result file is {line[:80]!r}")
+        if found[2] == "0":
+            times_ns.clear()
+        if int(found[2]) != len(times_ns):
+            raise not_a_result(f"row {len(times_ns)} of the result file is missing")
+        times_ns.append(to_latency_ns(found[1], NS_PER_S, "a sample"))
+    return tuple(times_ns)
+
+
+def _row_start(line: str) -> int:
+    """Where the last four fields begin."""
+    return len(line) - len(",".join(line.rsplit(",", 4)[1:]))
+
+
+def _summary(text: str) -> ToolSummary:
+    """The printed statistics, of a build that wrote no result file; warm-up is among them.
+
+    Seconds for percentiles, milliseconds for the mean; percentiles are the sample at index
+    floor(n * p / 100), not interpolated.
+    """
+    mean, count = _MEAN.search(text), _COUNT.search(text)
+    shown = dict(_PERCENTILE.findall(text))
+    if mean is None or count is None or "50" not in shown:
+        raise not_a_result("mean, count or median are not printed")
+    p50, p90, p95, p99 = (
+        to_latency_ns(shown[name], NS_PER_S, f"P{name}") if name in shown else None
+        for name in ("50", "90", "95", "99")
+    )
+    if p50 is None or count[1] == "0":
+        raise not_a_result("no run was timed")
+    return ToolSummary(
+        count=int(count[1]),
+        median_ns=p50,
+        mean_ns=to_latency_ns(mean[1], NS_PER_MS, "the mean"),
+        p90_ns=p90,
+        p95_ns=p95,
+        p99_ns=p99,
+    )

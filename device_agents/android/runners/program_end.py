@@ -1,0 +1,109 @@
+"""How a program on the phone ended: nothing, or the error that says so."""
+
+import signal
+from dataclasses import dataclass
+
+from device_agents.android.runners.runner import ToolOutput
+from device_agents.errors import (
+    AgentError,
+    BadArtifactError,
+    CrashedError,
+    KilledError,
+    OutOfMemoryError,
+    UnsupportedError,
+)
+from device_agents.failures import says_out_of_memory
+
+TAIL_CHARACTERS = 600
+"""How much of a program's last words a message keeps."""
+
+_FROM_SIGNAL = 128
+"""A POSIX shell reports a program ended by signal n as 128 + n."""
+
+_NOT_RUNNABLE = (
+    "CANNOT LINK EXECUTABLE", "Exec format error", "not executable", "inaccessible or not found",
+    "has unexpected e_machine",
+)  # fmt: skip
+"""How Android's linker and shell refuse a binary of another ABI or without its libraries."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wording:
+    """How one program words what it cannot do; looked for when it failed.
+
+    Attributes:
+        unsupported: flags, operators, delegates it does not have.
+        bad_artifact: the file it cannot read.
+    """
+
+    tool: str
+    unsupported: tuple[str, ...]
+    bad_artifact: tuple[str, ...]
+
+
+def all_text(output: ToolOutput) -> str:
+    """Everything the program said, whichever stream its version uses."""
+    return "\n".join(part for part in (output.stdout, output.stderr, output.logcat) if part)
+
+
+def refuse_failed(output: ToolOutput, wording: Wording) -> None:
+    """Returns when the program ended with 0.
+
+    Raises:
+        AgentError: the subclass that fits; see `PhoneRunner.read`.
+    """
+    if output.exit_code != 0:
+        raise _error_of(output.exit_code, all_text(output), wording)
+
+
+def last_words(text: str) -> str:
+    """The end of a text, for a message."""
+    return text.strip()[-TAIL_CHARACTERS:]
+
+
+def _error_of(exit_code: int, text: str, wording: Wording) -> AgentError:
+    words = last_words(text)
+    tool = wording.tool
+    if says_out_of_memory(text):
+        return OutOfMemoryError(
+            f"{tool} could not allocate memory: {words}",
+            "free memory on the phone, or take the model out of the sweep",
+        )
+    if exit_code in (126, 127) or _says(text, _NOT_RUNNABLE):
+        return UnsupportedError(
+            f"{tool} does not run on this phone: {words}",
+            "give a build for the phone's ABI, with the libraries it needs: --tool NAME=PATH",
+        )
+    if _says(text, wording.unsupported):
+        return UnsupportedError(
+            f"{tool} cannot do what is asked: {words}",
+            "take another backend or option, or another build of the program",
+        )
+    if _says(text, wording.bad_artifact):
+        return BadArtifactError(
+            f"{tool} refuses the file: {words}", "export it again, or check where it comes from"
+        )
+    return _ended_badly(tool, exit_code, words)
+
+
+def _says(text: str, signs: tuple[str, ...]) -> bool:
+    return any(sign in text for sign in signs)
+
+
+def _ended_badly(tool: str, exit_code: int, words: str) -> AgentError:
+    if exit_code == _FROM_SIGNAL + signal.SIGKILL:
+        return KilledError(
+            f"{tool} was killed; its last words: {words}",
+            "the phone may have run out of memory; close its apps and try again",
+        )
+    return CrashedError(
+        f"{tool} ended with {_exit_name(exit_code)}; its last words: {words}",
+        "the program or the file is at fault; try another version of either",
+    )
+
+
+def _exit_name(exit_code: int) -> str:
+    try:
+        return signal.Signals(exit_code - _FROM_SIGNAL).name
+    except ValueError:
+        return f"exit code {exit_code}"

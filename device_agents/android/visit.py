@@ -1,0 +1,216 @@
+"""One repeat on one phone, step by step; what was seen so far survives whatever goes wrong."""
+
+import logging
+from dataclasses import dataclass, field, replace
+
+from device_agents.android.boot import COME_BACK_LIMIT_S, wait_until_booted
+from device_agents.android.conditions import (
+    PhoneConditions,
+    read_phone_conditions,
+    to_conditions,
+)
+from device_agents.android.cooling import wait_until_ready
+from device_agents.android.identity import identify
+from device_agents.android.lease import phone_lease
+from device_agents.android.options import PhoneOptions
+from device_agents.android.program import Programs, read
+from device_agents.android.raw_log import encode_log
+from device_agents.android.readiness import PhoneRules
+from device_agents.android.runners.measurement import to_measurement
+from device_agents.android.runners.runner import ToolReading, ToolRun
+from device_agents.android.settings import settings_for_measuring
+from device_agents.android.tool_call import clean_runs
+from device_agents.android.validity import (
+    CanaryReading,
+    Validity,
+    is_canary_off,
+    judge_validity,
+)
+from device_agents.errors import (
+    AgentError,
+    PermanentError,
+    TransientError,
+    UnfitConditionsError,
+    UnusableDeviceError,
+)
+from device_agents.failures import failure_from_error
+from device_agents.flags import Seen, judge
+from device_agents.types import (
+    CanaryTask,
+    Failure,
+    Measurement,
+    MeasurePolicy,
+    MeasureTask,
+    WorkerFacts,
+)
+from device_agents.vocabulary import ErrorKind, Flag, Origin, Status
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Visit:
+    """The state of one repeat.
+
+    Attributes:
+        stage: where it is; see `Failure.stage`.
+        origin: what the phone says it is, or was when it was registered.
+        versions: what a row made through adb depends on, by name.
+        canary_before_ns: the canary's latency; likewise after.
+    """
+
+    programs: Programs
+    options: PhoneOptions
+    rules: PhoneRules
+    task: MeasureTask
+    origin: Origin
+    versions: dict[str, str] = field(default_factory=dict)
+    stage: str = "start"
+    before: PhoneConditions | None = None
+    after: PhoneConditions | None = None
+    canary_before_ns: int | None = None
+    canary_after_ns: int | None = None
+    raw_log: str | None = None
+
+    def measure(self) -> Measurement:
+        """Measures; whatever goes wrong becomes a failed measurement with all that was seen."""
+        try:
+            return self._with_circumstances(self._measure())
+        except AgentError as error:
+            return self._with_circumstances(self._failed(failure_from_error(error, self.stage)))
+
+    def _measure(self) -> Measurement:
+        phone, stop = self.programs.phone, self.programs.stop_requested
+        wait_until_booted(
+            phone,
+            limit_s=self.options.boot_limit_s,
+            settle_s=self.options.settle_s,
+            stop_requested=stop,
+        )
+        identity = identify(phone, self.options.serial_hash, stop)
+        self.origin = identity.origin
+        self.versions["adb_version"] = phone.server.version()
+        with phone_lease(identity.serial_hash):
+            self.stage = "load"
+            placed = self.programs.place(self.task)
+            self.versions |= self.programs.version_of(self.task)
+            with settings_for_measuring(phone):
+                try:
+                    return self._measure_awake(placed)
+                finally:
+                    self._clean()
+
+    def _measure_awake(self, placed: ToolRun) -> Measurement:
+        phone, stop = self.programs.phone, self.programs.stop_requested
+        self.stage = "start"
+        self.before = wait_until_ready(
+            lambda: read_phone_conditions(phone, stop), self.rules, stop_requested=stop
+        )
+        canary = self.task.canary
+        if canary is not None and canary.runs_before:
+            self._run_canary_before(canary)
+        self.stage = "timed"
+        output = self.programs.run(self.task, placed)
+        self.raw_log = encode_log(output)
+        # First: a better parser may read the output later, and nobody the phone's state of now.
+        self.after = read_phone_conditions(phone, stop)
+        reading = read(self.task, output)
+        canary_after = None
+        if canary is not None and canary.runs_after:
+            self.canary_after_ns, canary_after = self._run_canary(canary)
+        return self._judge(reading, self.before, self.after, canary_after)
+
+    def _clean(self) -> None:
+        """Ends the program on a phone that was lost for a moment, too.
+
+        One that stays away is cleaned by whoever comes next.
+        """
+        phone = self.programs.phone
+        try:
+            wait_until_booted(phone, limit_s=COME_BACK_LIMIT_S, settle_s=0.0)
+            clean_runs(phone)
+        except AgentError as error:
+            _logger.warning("phone %r is not cleaned yet: %s", phone.serial, error)
+
+    def _run_canary_before(self, canary: CanaryTask) -> None:
+        """A phone that is not itself is not worth a measurement."""
+        self.canary_before_ns, seen = self._run_canary(canary)
+        if is_canary_off(seen, self.rules):
+            raise UnfitConditionsError(
+                f"the canary model took {seen.ratio:.2f} times its registered latency",
+                "let the phone rest; after an update of its system register it again",
+            )
+
+    def _run_canary(self, canary: CanaryTask) -> tuple[int, CanaryReading]:
+        """Whatever becomes of the canary says something of the phone, and nothing of the cell."""
+        self.stage = "canary"
+        try:
+            return self.programs.run_canary(canary)
+        except (TransientError, UnusableDeviceError):
+            raise
+        except PermanentError as error:
+            raise UnfitConditionsError(
+                f"the canary model could not be measured: {error.message}", error.remedy
+            ) from error
+
+    def _judge(
+        self,
+        reading: ToolReading,
+        before: PhoneConditions,
+        after: PhoneConditions,
+        canary: CanaryReading | None,
+    ) -> Measurement:
+        validity = judge_validity(
+            before, after, self.rules, samples_ns=reading.samples_ns, canary=canary
+        )
+        measurement = to_measurement(reading, task_id=self.task.task_id, origin=self.origin)
+        flags = _flags(reading, self.task.policy, validity)
+        if validity.is_valid:
+            return replace(measurement, flags=flags)
+        failure = Failure(
+            kind=ErrorKind.UNFIT_CONDITIONS,
+            message="; ".join(validity.reasons),
+            remedy="it is measured again, up to max_attempts; let the phone rest between sweeps",
+            is_transient=True,
+            stage="timed",
+        )
+        return replace(measurement, status=Status.FAILED, failure=failure, flags=flags)
+
+    def _failed(self, failure: Failure) -> Measurement:
+        return Measurement(
+            task_id=self.task.task_id, status=Status.FAILED, origin=self.origin, failure=failure
+        )
+
+    def _with_circumstances(self, measurement: Measurement) -> Measurement:
+        before, after = self.before, self.after
+        worker = measurement.worker or WorkerFacts()
+        return replace(
+            measurement,
+            conditions_before=to_conditions(before, self.canary_before_ns) if before else None,
+            conditions_after=to_conditions(after, self.canary_after_ns) if after else None,
+            worker=replace(
+                worker,
+                affinity=self.task.execution.affinity,
+                settings=tuple(sorted((*worker.settings, *self.versions.items()))),
+            ),
+            raw_log=self.raw_log,
+        )
+
+
+def _flags(reading: ToolReading, policy: MeasurePolicy, validity: Validity) -> tuple[Flag, ...]:
+    """Flags of the samples and of the phone; clocks are judged by their caps, not by the moment."""
+    summary = reading.summary
+    if reading.samples_ns or summary is None:
+        seen = Seen(
+            samples_ns=reading.samples_ns,
+            is_warmup_stable=True,
+            involuntary_switches=None,
+            niceness=None,
+            before=None,
+            after=None,
+        )
+        found = set(judge(seen, policy))
+    else:
+        is_few = summary.count is not None and summary.count < policy.min_runs
+        found = {Flag.TOO_FEW} if is_few else set()
+    return tuple(flag for flag in Flag if flag in found or flag in validity.flags)

@@ -1,0 +1,190 @@
+"""ExecuTorch's runtime for `.pte` programs, with XNNPACK."""
+
+import importlib
+import importlib.metadata
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Protocol, cast
+
+from device_agents.errors import AgentError, BadArtifactError, UnsupportedError
+from device_agents.runtimes.options import missing_library
+from device_agents.runtimes.runner import Array, LoadedModel, TensorSpec
+from device_agents.types import Execution, Options
+from device_agents.vocabulary import Mode
+
+_METHOD = "forward"
+_DELEGATE = "XnnpackBackend"
+_IDENTIFIER = re.compile(rb"ET\d\d")
+"""Bytes 4 to 8 of every program. Source: schema/program.fbs, file_identifier."""
+_DTYPES = {
+    0: "uint8", 1: "int8", 2: "int16", 3: "int32", 4: "int64", 5: "float16", 6: "float32",
+    7: "float64", 11: "bool",
+}  # fmt: skip
+"""Source: runtime/core/portable_type/scalar_type.h (ExecuTorch 1.5)."""
+_ERROR_CODE = re.compile(r"error:? 0x:?([0-9a-fA-F]+)")
+_UNSUPPORTED_CODES = frozenset({0x10, 0x11, 0x14, 0x20})
+"""NotSupported, NotImplemented, OperatorMissing, NotFound. Source: runtime/core/error.h (1.5)."""
+_MEMORY_CODES = frozenset({0x21, 0x31})
+"""MemoryAllocationFailed, DelegateMemoryAllocationFailed. Source: as above."""
+
+
+class _Tensor(Protocol):
+    def numpy(self) -> Array: ...
+
+
+class _TensorInfo(Protocol):
+    def sizes(self) -> Sequence[int]: ...
+    def dtype(self) -> int: ...
+
+
+class _MethodMeta(Protocol):
+    def num_inputs(self) -> int: ...
+    def input_tensor_meta(self, index: int) -> _TensorInfo: ...
+
+
+class _Method(Protocol):
+    def method_meta(self) -> _MethodMeta: ...
+    def set_inputs(self, inputs: Sequence[object]) -> None: ...
+    def execute(self) -> None: ...
+    def get_outputs(self, clone_outputs: bool) -> Sequence[object]: ...
+
+
+class ExecutorchModel:
+    """One loaded method; see `LoadedModel`."""
+
+    def __init__(
+        self, torch: ModuleType, program: object, method: _Method, settings: Options
+    ) -> None:
+        self._torch = torch
+        self._program = program  # the method points into it
+        self._method = method
+        self._settings = settings
+        self._inputs = _specs(method.method_meta())
+        self._arguments: tuple[object, ...] = ()
+
+    @property
+    def inputs(self) -> Sequence[TensorSpec]:
+        """See `LoadedModel`."""
+        return self._inputs
+
+    @property
+    def settings(self) -> Options:
+        """See `LoadedModel`."""
+        return self._settings
+
+    def set_inputs(self, arrays: Sequence[Array]) -> None:
+        """Wraps copies of the arrays: PyTorch warns of read-only memory."""
+        self._arguments = tuple(self._torch.from_numpy(array.copy()) for array in arrays)
+
+    def run(self) -> None:
+        """See `LoadedModel`; all kernels are done when the call returns.
+
+        The input is copied in each time, because the planned memory may have been used again.
+        """
+        self._method.set_inputs(self._arguments)
+        self._method.execute()
+
+    def outputs(self) -> list[Array]:
+        """See `LoadedModel`."""
+        outputs = self._method.get_outputs(clone_outputs=True)
+        return [cast(_Tensor, each).numpy() for each in outputs if hasattr(each, "numpy")]
+
+
+class ExecutorchRunner:
+    """Backend `xnnpack`; what it lacks runs on ExecuTorch's own kernels. No options."""
+
+    option_names = frozenset[str]()
+    backends = frozenset({"xnnpack"})
+    modes = frozenset({Mode.EAGER})
+
+    def version(self) -> str:
+        """See `Runner`."""
+        return importlib.metadata.version("executorch")
+
+    def distrust(self, path: str) -> None:
+        """See `Runner`; a program holds no code, and `load` verifies every file alike."""
+
+    def load(self, path: str, execution: Execution) -> LoadedModel:
+        """See `Runner`."""
+        _check_identifier(path)
+        try:
+            torch = importlib.import_module("torch")
+            library = importlib.import_module("executorch.extension.pybindings.portable_lib")
+        except ImportError as error:
+            raise missing_library("executorch", "executorch", error) from error
+        _check_delegates(path, library._get_registered_backend_names())
+        # Before loading: XNNPACK takes the pool it finds then. No other Python call sets it.
+        library._unsafe_reset_threadpool(execution.threads)
+        torch.set_num_threads(execution.threads)
+        try:
+            # Checks every offset of the FlatBuffer; the binding's own default does not.
+            strict = library.Verification.InternalConsistency
+            program = library._load_program(path, program_verification=strict)
+            method = cast(_Method, program.load_method(_METHOD))
+        except RuntimeError as error:
+            raise _as_agent_error(error) from error
+        settings: Options = (
+            ("threads", int(library._threadpool_get_thread_count())),
+            ("xnnpack", True),
+        )
+        return ExecutorchModel(torch, program, method, settings)
+
+
+def _specs(meta: _MethodMeta) -> tuple[TensorSpec, ...]:
+    specs = []
+    for number in range(meta.num_inputs()):
+        try:
+            info = meta.input_tensor_meta(number)
+        except RuntimeError as error:
+            raise UnsupportedError(
+                f"input {number} is no tensor", "export the model with tensor inputs only"
+            ) from error
+        dtype = _DTYPES.get(info.dtype())
+        if dtype is None:
+            raise UnsupportedError(
+                f"input {number} has ExecuTorch's scalar type {info.dtype()}",
+                f"export the model with one of {', '.join(_DTYPES.values())}",
+            )
+        shape = tuple(int(size) for size in info.sizes())
+        specs.append(TensorSpec(name=f"input_{number}", shape=shape, dtype=dtype))
+    return tuple(specs)
+
+
+def _check_identifier(path: str) -> None:
+    with Path(path).open("rb") as file:
+        head = file.read(8)
+    if not _IDENTIFIER.fullmatch(head[4:8]):
+        raise BadArtifactError(
+            f"{path} is not an ExecuTorch program", "give a .pte file, or export the model again"
+        )
+
+
+def _check_delegates(path: str, registered: Iterable[str]) -> None:
+    """Refuses other delegates of the wheel, which load drivers and are not what is recorded.
+
+    A program names a delegate by the very bytes the runtime compares, so none can hide.
+    """
+    data = Path(path).read_bytes()
+    for name in registered:
+        if name != _DELEGATE and name.encode() + b"\0" in data:
+            raise UnsupportedError(
+                f"the program wants the delegate {name}", "lower the model to XNNPACK"
+            )
+
+
+def _as_agent_error(error: RuntimeError) -> AgentError | MemoryError:
+    text = str(error)
+    found = _ERROR_CODE.search(text)
+    code = int(found[1], 16) if found else None
+    if code in _MEMORY_CODES:
+        return MemoryError(f"ExecuTorch: {text}")
+    if code in _UNSUPPORTED_CODES:
+        return UnsupportedError(
+            f"ExecuTorch cannot execute the program: {text}",
+            "lower the model to XNNPACK, with operators of ExecuTorch's own library only",
+        )
+    return BadArtifactError(
+        f"ExecuTorch refuses the program: {text}", "export it again, or check where it comes from"
+    )

@@ -1,0 +1,64 @@
+"""Checks that a client holds the private half of a known adb key.
+
+Python's integers suffice: one modular power and one comparison. The exponent and the padding are
+fixed, nothing secret is computed, so timing tells nothing.
+Source: AOSP `libcrypto_utils/android_pubkey.cpp` (the structure), RFC 8017 section 9.2 (padding).
+"""
+
+import base64
+import binascii
+import hmac
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+TOKEN_BYTES = 20
+"""The token stands for a SHA-1 digest: it is signed as it is, not hashed again."""
+
+MODULUS_BYTES = 256
+_EXPONENTS = (3, 65537)
+_STRUCTURE_BYTES = 4 + 4 + MODULUS_BYTES + MODULUS_BYTES + 4
+_SHA1_PREFIX = bytes.fromhex("3021300906052b0e03021a05000414")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicKey:
+    """An RSA key of 2048 bits."""
+
+    modulus: int
+    exponent: int
+
+
+def read_public_key(path: Path) -> PublicKey | None:
+    """Reads `adbkey.pub`; `None` when there is none, or none that we know how to read."""
+    try:
+        return parse_public_key(path.read_bytes())
+    except OSError:
+        return None
+
+
+def parse_public_key(text: bytes) -> PublicKey | None:
+    """Reads the base64 structure that stands before the name of the key's owner."""
+    words = text.strip(b"\0").split()
+    try:
+        raw = base64.b64decode(words[0] if words else b"", validate=True)
+    except binascii.Error:
+        return None
+    if len(raw) != _STRUCTURE_BYTES:
+        return None
+    (modulus_words,) = struct.unpack_from("<I", raw)
+    (exponent,) = struct.unpack_from("<I", raw, _STRUCTURE_BYTES - 4)
+    if modulus_words * 4 != MODULUS_BYTES or exponent not in _EXPONENTS:
+        return None
+    modulus = int.from_bytes(raw[8 : 8 + MODULUS_BYTES], "little")
+    return PublicKey(modulus=modulus, exponent=exponent)
+
+
+def is_signed(token: bytes, signature: bytes, key: PublicKey) -> bool:
+    """Whether `signature` is the key's PKCS#1 v1.5 signature of the 20 bytes of `token`."""
+    number = int.from_bytes(signature, "big")
+    if len(signature) != MODULUS_BYTES or number >= key.modulus:
+        return False
+    decrypted = pow(number, key.exponent, key.modulus).to_bytes(MODULUS_BYTES, "big")
+    padding = b"\xff" * (MODULUS_BYTES - 3 - len(_SHA1_PREFIX) - TOKEN_BYTES)
+    return hmac.compare_digest(decrypted, b"\0\1" + padding + b"\0" + _SHA1_PREFIX + token)

@@ -1,0 +1,90 @@
+"""What can go wrong with a phone, by name; every one can be injected into a virtual phone."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Fault(StrEnum):
+    """A fault and how long it lasts.
+
+    Those that say 'once' wait for the next occasion and are then spent; the others last until
+    the injection's `duration_s` is over, or until they are cleared.
+    """
+
+    UNAUTHORIZED = "unauthorized"
+    """No key is accepted; open connections are cut so that it shows."""
+    OFFLINE = "offline"
+    """CNXN gets no answer; open connections are cut."""
+    DROP_PUSH = "drop_push"
+    """Once: the connection is cut in the middle of the next file sent to the phone."""
+    DROP_RUN = "drop_run"
+    """Once: the connection is cut while the next runner is running."""
+    HANG = "hang"
+    """Nothing is answered any more; connections stay open."""
+    REBOOT = "reboot"
+    """Away for `duration_s`, then back, for a while without `sys.boot_completed`."""
+    STORAGE_FULL = "storage_full"
+    NO_EXIT_CODES = "no_exit_codes"
+    """The phone no longer announces shell v2; open connections are cut so that it shows."""
+    CLOCK_JUMP = "clock_jump"
+    """The phone's `date` is a day ahead."""
+    RUNNER_CRASH = "runner_crash"
+    """Once: the next runner dies of a segmentation fault after half its output."""
+    HALF_OUTPUT = "half_output"
+    """Once: the next runner stops printing half-way, writes no result file and exits with 0."""
+    GARBAGE_OUTPUT = "garbage_output"
+    """Once: the next runner prints bytes that mean nothing, in the result file too."""
+    OTHER_VERSION = "other_version"
+    """Once: the next runner prints the format of an old version and writes no result file."""
+    HOSTILE_NAMES = "hostile_names"
+    """Listings over sync name files outside the folder asked for."""
+    THROTTLED = "throttled"
+    """Clocks at 60 %, thermal status moderate."""
+    HOT = "hot"
+    """Battery at 46 degrees, skin at 52, thermal status severe."""
+    BATTERY_LOW = "battery_low"
+    """12 %, not charging."""
+
+
+CUTTING = frozenset({Fault.UNAUTHORIZED, Fault.OFFLINE, Fault.NO_EXIT_CODES, Fault.REBOOT})
+"""Faults that show only when the client connects anew."""
+
+ONCE = frozenset({Fault.DROP_PUSH, Fault.DROP_RUN})
+"""Spent by the daemon at the next occasion, however late it comes."""
+
+RUNNER = frozenset(
+    {Fault.RUNNER_CRASH, Fault.HALF_OUTPUT, Fault.GARBAGE_OUTPUT, Fault.OTHER_VERSION}
+)
+"""Spent by the next runner stand-in, which finds them in the phone's folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Injection:
+    """One fault of a fault run; `phone` counts from 0."""
+
+    after_s: float
+    phone: int
+    fault: Fault
+    duration_s: float
+
+
+def draw_injections(
+    rng: random.Random, *, phones: int, count: int, span_s: float, faults: Sequence[Fault]
+) -> tuple[Injection, ...]:
+    """Draws `count` injections over `span_s`, in order of time; every fault named occurs.
+
+    `count` below the number of `faults` is raised to it.
+    """
+    kinds = [*faults, *rng.choices(faults, k=max(0, count - len(faults)))]
+    drawn = [
+        Injection(
+            after_s=rng.uniform(0.0, span_s),
+            phone=rng.randrange(phones),
+            fault=fault,
+            duration_s=rng.uniform(0.5, 3.0),
+        )
+        for fault in kinds
+    ]
+    return tuple(sorted(drawn, key=lambda injection: injection.after_s))

@@ -1,0 +1,1 @@
+"""The programs that stand in for the runners on a virtual phone."""

@@ -1,0 +1,84 @@
+"""Stands in for ExecuTorch's `executor_runner` on Android: everything it says goes to the log.
+
+Source: examples/portable/executor_runner/executor_runner.cpp of ExecuTorch 1.x; the other version
+prints no single executions. The outputs that `--print_output` asks for are not printed.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from device_agents.errors import AgentError
+from device_agents.virtual_phone.imitation.inference import InferenceSpec, open_inference
+from device_agents.virtual_phone.imitation.result import ToolResult
+from device_agents.virtual_phone.imitation.surroundings import Surroundings
+
+DEFAULTS = {
+    "model_path": "model.pte", "data_path": "", "inputs": "", "input_shapes": "",
+    "output_file": "", "server_mode": "false", "print_output": "summary", "num_executions": "1",
+    "method_name": "", "etdump_path": "model.etdump", "cpu_threads": "-1",
+    "bundleio_rtol": "0.01", "bundleio_atol": "0.01",
+}  # fmt: skip
+_HEURISTIC_THREADS = 4
+"""What `cpu_threads` -1 comes to on these phones."""
+_IDENTIFIER = b"ET12"
+"""Bytes 4 to 8 of every program. Source: schema/program.fbs, file_identifier."""
+_ABORTED = 134
+"""A shell's number for SIGABRT, the end of every failed check of the program."""
+
+
+def run(argv: Sequence[str], surroundings: Surroundings) -> ToolResult:
+    """Does what the program does with these arguments."""
+    flags = dict(DEFAULTS)
+    for word in argv:
+        # gflags: one dash or two, and no unknown flag.
+        name, equals, value = word.lstrip("-").partition("=")
+        if not (word.startswith("-") and equals and name in flags):
+            return ToolResult(text=f"ERROR: unknown command line flag '{name}'\n", exit_code=1)
+        flags[name] = value
+    model = Path(flags["model_path"])
+    shown = surroundings.shown(str(model))
+    threads = int(flags["cpu_threads"])
+    spec = InferenceSpec(
+        runtime="executorch",
+        model=model,
+        backend="xnnpack",
+        threads=_HEURISTIC_THREADS if threads == -1 else threads,
+        argv=tuple(argv),
+    )
+    if (refusal := _refusal(model)) is not None:
+        return ToolResult(log=(refusal,), other_log=(refusal,), exit_code=_ABORTED)
+    count = int(flags["num_executions"])
+    try:
+        with open_inference(spec, surroundings) as inference:
+            load_ns = inference.load_ns
+            times_ns = [inference.run() for _ in range(count)]
+    except (AgentError, OSError) as error:
+        refusal = f"Loading of method forward failed with status 0x20: {error}"
+        return ToolResult(log=(refusal,), other_log=(refusal,), exit_code=_ABORTED)
+    heading = (
+        f"Resetting threadpool with num threads = {spec.threads}",
+        f"Model file {shown} is loaded.",
+        "Using method forward",
+        "Setting up CPU planned buffer 0, size 9633792.",
+    )
+    closing = f"Model executed successfully {count} time(s) in {sum(times_ns) / 1e6:f} ms."
+    iterations = (
+        f"Iteration {number} of {count}: {time_ns / 1e6:f} ms"
+        for number, time_ns in enumerate(times_ns, start=1)
+    )
+    loaded = f"Model loaded in {load_ns / 1e6:f} ms."
+    return ToolResult(
+        log=(*heading, loaded, *iterations, closing, "1 outputs: "),
+        other_log=(*heading, "Method loaded.", closing, "1 outputs: "),
+    )
+
+
+def _refusal(model: Path) -> str | None:
+    try:
+        with model.open("rb") as file:
+            head = file.read(8)
+    except OSError:
+        return f"Failed to open {model.name}: No such file or directory (2)"
+    if head[4:] != _IDENTIFIER:
+        return f"Failed to parse model file {model.name}"
+    return None

@@ -1,0 +1,145 @@
+"""Where a stand-in's times come from: the model run on this host, or numbers made from its hash."""
+
+import hashlib
+import math
+import random
+import resource
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from device_agents.errors import UnsupportedError
+from device_agents.virtual_phone.imitation.surroundings import Surroundings
+
+FASTEST_NS, SLOWEST_NS = 2e6, 40e6
+"""Between these lie canned latencies of one thread on the fastest phone, evenly in their logarithm:
+the range of image networks on phones."""
+_THREAD_EXPONENT = 0.7
+"""Four threads are 2.6 times as fast as one, as published figures have it, roughly."""
+_BACKEND_FACTORS = {"builtin": 2.5, "gpu": 0.6, "nnapi": 0.8}
+_NOISE = 0.01
+_PROCESS_NOISE = 0.02
+"""Between processes more than within one; see the project's own measurements."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InferenceSpec:
+    """What a program was told to run."""
+
+    runtime: str
+    model: Path
+    backend: str
+    threads: int
+    argv: tuple[str, ...]
+
+
+class Inference(Protocol):
+    """A loaded model whose runs have durations."""
+
+    load_ns: int
+    load_bytes: int
+    """Growth of the peak resident set while loading."""
+
+    def run(self) -> int:
+        """Runs once and returns how long it took."""
+        ...
+
+    def peak_bytes(self) -> int:
+        """Growth of the peak resident set since the start."""
+        ...
+
+
+@contextmanager
+def open_inference(spec: InferenceSpec, surroundings: Surroundings) -> Iterator[Inference]:
+    """Loads the model in the phone's mode; a real one has this host's quiet while it is open.
+
+    Raises:
+        AgentError: the runtime refuses the model, or does not exist here.
+        OSError: the file cannot be read.
+    """
+    if surroundings.is_canned:
+        yield CannedInference(spec, surroundings)
+        return
+    with surroundings.quiet_host():
+        yield RealInference(spec)
+
+
+class CannedInference:
+    """Times from the model's SHA-256, the phone's seed and speed, and the command line.
+
+    The same command on the same phone gives the same times; another repeat has another run folder
+    in its command line, and so other noise.
+    """
+
+    def __init__(self, spec: InferenceSpec, surroundings: Surroundings) -> None:
+        content = spec.model.read_bytes()
+        digest = hashlib.sha256(content).digest()
+        share = int.from_bytes(digest[:4], "big") / 2**32
+        typical_ns = FASTEST_NS * math.exp(share * math.log(SLOWEST_NS / FASTEST_NS))
+        seed = hashlib.sha256(digest + f"{surroundings.seed} {spec.argv}".encode()).digest()
+        self._rng = random.Random(seed)  # noqa: S311 - noise, not a secret
+        self._latency_ns = (
+            typical_ns
+            * surroundings.slowness
+            * _BACKEND_FACTORS.get(spec.backend, 1.0)
+            * max(1, spec.threads) ** -_THREAD_EXPONENT
+            * math.exp(self._rng.gauss(0.0, _PROCESS_NOISE))
+        )
+        self._is_first = True
+        self.load_ns = int(self._latency_ns * 3)
+        self.load_bytes = int(len(content) * 1.2) + 2**20
+
+    def run(self) -> int:
+        """See `Inference`; the first is slower, as everywhere."""
+        factor = 1.5 if self._is_first else 1.0
+        self._is_first = False
+        return int(self._latency_ns * factor * math.exp(abs(self._rng.gauss(0.0, _NOISE))))
+
+    def peak_bytes(self) -> int:
+        """See `Inference`."""
+        return self.load_bytes * 3 // 2
+
+
+class RealInference:
+    """The model in one of the runtimes of this host."""
+
+    def __init__(self, spec: InferenceSpec) -> None:
+        # Heavy imports: a canned run must not pay for them.
+        from device_agents.inputs import make_inputs
+        from device_agents.runtimes.registry import create_runner
+        from device_agents.types import Execution
+        from device_agents.vocabulary import Runtime
+
+        if spec.runtime not in set(Runtime):
+            raise UnsupportedError(
+                f"this version has no runtime '{spec.runtime}'",
+                "start the phone with --mode canned",
+            )
+        execution = Execution(
+            runtime=Runtime(spec.runtime), backend=spec.backend, threads=max(1, spec.threads)
+        )
+        runner = create_runner(execution.runtime)
+        self._start_bytes = _peak_bytes()
+        started_ns = time.perf_counter_ns()
+        self._model = runner.load(str(spec.model), execution)
+        self.load_ns = time.perf_counter_ns() - started_ns
+        self._model.set_inputs(make_inputs(self._model.inputs, seed=0))
+        self.load_bytes = self.peak_bytes()
+
+    def run(self) -> int:
+        """See `Inference`."""
+        started_ns = time.perf_counter_ns()
+        self._model.run()
+        return time.perf_counter_ns() - started_ns
+
+    def peak_bytes(self) -> int:
+        """See `Inference`."""
+        return max(0, _peak_bytes() - self._start_bytes)
+
+
+def _peak_bytes() -> int:
+    """What the real tools read. Source: getrusage(2), ru_maxrss in kB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,0 +1,67 @@
+"""What a stand-in finds on its phone."""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from device_agents.virtual_phone import runner_faults
+from device_agents.virtual_phone.faults import Fault
+
+_CORE = "sys/devices/system/cpu/cpu0/cpufreq"
+
+
+class Surroundings:
+    """The phone's folder, read by a program that runs on it."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    @property
+    def is_canned(self) -> bool:
+        """Whether times are made up."""
+        return self._property("ro.fleetrank.virtual") == "canned"
+
+    @property
+    def seed(self) -> str:
+        """The phone's own."""
+        return self._property("ro.fleetrank.seed")
+
+    @property
+    def slowness(self) -> float:
+        """Of the phone as it is now: throttled, it is as much slower as its clock is lower."""
+        highest, allowed = (
+            float((self._root / _CORE / name).read_text())
+            for name in ("cpuinfo_max_freq", "scaling_max_freq")
+        )
+        return float(self._property("ro.fleetrank.slowness")) * highest / allowed
+
+    @contextmanager
+    def quiet_host(self) -> Iterator[None]:
+        """Keeps other measurements of this host away while a model really runs on it."""
+        from device_agents.host_lease import host_lease  # a canned run has no use for it
+
+        with host_lease(f"virtual phone {self._property('ro.serialno')}"):
+            yield
+
+    def take_fault(self) -> Fault | None:
+        """The fault this run has to show, spent now."""
+        return runner_faults.take_fault(self._root)
+
+    def shown(self, path: str) -> str:
+        """A path as the phone's user knows it."""
+        return path.removeprefix(str(self._root))
+
+    def log(self, tag: str, lines: Sequence[str]) -> None:
+        """Appends to the phone's log, in the form `threadtime`, by the phone's clock."""
+        offset_s = int((self._root / ".phone/clock_offset_s").read_text())
+        now = datetime.now(UTC) + timedelta(seconds=offset_s)
+        stamp = f"{now:%m-%d %H:%M:%S}.{now.microsecond // 1000:03d}"
+        pid = os.getpid() % 100_000
+        text = "".join(f"{stamp} {pid:5d} {pid:5d} I {tag}: {line}\n" for line in lines)
+        with (self._root / ".phone/logcat").open("a") as file:
+            file.write(text)
+
+    def _property(self, name: str) -> str:
+        return (self._root / ".phone/properties" / name).read_text().strip()

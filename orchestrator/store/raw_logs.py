@@ -1,0 +1,55 @@
+"""What external tools wrote, kept beside the rows so that a better parser can be run over it."""
+
+import gzip
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from orchestrator.errors import StoreError, UsageError
+from orchestrator.store.durable import replace_file
+from orchestrator.translate import Row
+
+_FOLDER = "raw"
+MAX_LOG_BYTES = 16 * 1024 * 1024
+"""What reading one log back may unpack to; ten thousand iterations take 0.5 MB."""
+
+
+def set_aside(results: Path, row: Row) -> Row:
+    """Moves a row's tool output into a file of its own; the row keeps the file's name.
+
+    The name is made of the row's key. A row without output comes back as it is.
+
+    Raises:
+        StoreError: the disk is full.
+    """
+    text = row["raw_log"]
+    if not isinstance(text, str):
+        return row
+    key = f"{row['cell_key']}-{row['repeat']}-{row['attempt']}"
+    name = Path(_FOLDER) / str(row["sweep_id"]) / f"{key}.log.gz"
+    # Without a time stamp equal logs are equal files.
+    replace_file(results / name, gzip.compress(text.encode("utf-8", "replace"), mtime=0))
+    return {**row, "raw_log": str(name)}
+
+
+def read_log(results: Path, row: Mapping[str, object]) -> str | None:
+    """The tool output of a stored row; `None` where there never was any.
+
+    Raises:
+        StoreError: the file is gone or damaged.
+        UsageError: the row names a file outside the results folder.
+    """
+    name = row["raw_log"]
+    if not isinstance(name, str):
+        return None
+    folder = (results / _FOLDER).resolve()
+    path = (results / name).resolve()
+    if not path.is_relative_to(folder):
+        raise UsageError(f"a row names the log {name!r}", f"logs lie in {folder}")
+    try:
+        with gzip.open(path) as file:
+            return file.read(MAX_LOG_BYTES).decode("utf-8", "replace")
+    except (OSError, EOFError, zlib.error) as error:
+        raise StoreError(
+            f"{path} cannot be read: {error}", "restore it; the row is whole"
+        ) from error

@@ -1,0 +1,181 @@
+"""Kept raw logs read again by today's parsers; what they say otherwise becomes a new attempt.
+
+A stored row is never changed. The new attempt has the circumstances of the old one, and the setting
+`reparsed_attempt` names it; `fleetrank_version` is that of the parser. Only what a parser judged is
+judged again: an attempt that failed for the state of the phone stays failed.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from analysis.columns import SCHEMA_VERSION
+from device_agents.android.raw_log import decode_log
+from device_agents.android.runners.measurement import to_measurement
+from device_agents.android.runners.registry import create_phone_runner
+from device_agents.android.runners.runner import ToolReading
+from device_agents.codec import parse_json
+from device_agents.errors import AgentError
+from device_agents.flags import has_drift, has_outliers, has_spread
+from device_agents.vocabulary import ErrorKind, Flag, Origin, Runtime, Status
+from orchestrator.errors import OrchestratorError
+from orchestrator.keys import canonical_json
+from orchestrator.provenance import package_versions
+from orchestrator.store.raw_logs import read_log
+from orchestrator.store.results import ResultStore
+from orchestrator.translate import Row, latency_columns
+
+NOTE = "reparsed_attempt"
+"""Setting of a row that no device measured anew: the attempt whose log was read again."""
+
+_JUDGED_BY_PARSERS = frozenset(
+    {
+        ErrorKind.BAD_OUTPUT.value,
+        ErrorKind.UNSUPPORTED.value,
+        ErrorKind.BAD_ARTIFACT.value,
+        ErrorKind.CRASHED.value,
+        ErrorKind.OUT_OF_MEMORY.value,
+    }
+)
+_NOT_IN_A_READING = frozenset(
+    {"device_samples_ns", "stop_reason", "baseline_memory_bytes", "energy_mj"}
+)
+_ERROR_COLUMNS = (
+    "error_kind", "error_message", "error_remedy", "error_stage", "error_is_transient", "exit_code",
+)  # fmt: skip
+_SAMPLE_FLAGS = {
+    Flag.SPREAD: has_spread,
+    Flag.OUTLIERS: has_outliers,
+    Flag.DRIFT: has_drift,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reparsed:
+    """What today's parser makes of one kept log.
+
+    Attributes:
+        old: the row of the attempt that made the log.
+        new: the next attempt; `None` when nothing changed or the parser refuses the log.
+        changes: column to what it was and what it would be.
+        refusal: why the parser refuses a log whose row is good; nothing is stored for it, since
+            a failed attempt would not outweigh the good one.
+    """
+
+    old: Row
+    new: Row | None
+    changes: tuple[tuple[str, object, object], ...]
+    refusal: str | None = None
+
+
+def reparse_sweep(store: ResultStore, sweep_id: str) -> list[Reparsed]:
+    """Reads every kept log of a sweep again; stores nothing."""
+    rows = store.open_journal(sweep_id).rows()
+    return [_compare(old, next_attempt, store.root) for old, next_attempt in _newest_with_log(rows)]
+
+
+def store_reparsed(store: ResultStore, sweep_id: str, reparsed: Iterable[Reparsed]) -> int:
+    """Appends the new attempts to the journal and publishes them; the caller holds the lease.
+
+    Returns:
+        How many there were.
+
+    Raises:
+        StoreError: the disk is full.
+    """
+    new_rows = [item.new for item in reparsed if item.new is not None]
+    if new_rows:
+        with store.open_journal(sweep_id) as journal:
+            for row in new_rows:
+                journal.append(row)
+        store.publish(sweep_id)
+    return len(new_rows)
+
+
+def _newest_with_log(rows: Iterable[Row]) -> Iterator[tuple[Row, int]]:
+    """Per repeat the newest attempt whose log can be judged, and the next attempt's number."""
+    repeats: dict[tuple[object, object], list[Row]] = defaultdict(list)
+    for row in rows:
+        repeats[row["cell_key"], row["repeat"]].append(row)
+    for attempts in repeats.values():
+        attempts.sort(key=_attempt)
+        readable = [row for row in attempts if row.get("raw_log") and _is_judged(row)]
+        if readable:
+            yield readable[-1], _attempt(attempts[-1]) + 1
+
+
+def _attempt(row: Row) -> int:
+    return int(str(row["attempt"]))
+
+
+def _is_judged(row: Row) -> bool:
+    return row["status"] == Status.OK.value or row.get("error_kind") in _JUDGED_BY_PARSERS
+
+
+def _compare(old: Row, next_attempt: int, root: Path) -> Reparsed:
+    try:
+        reading = _read(old, root)
+    except (AgentError, OrchestratorError) as error:
+        is_news = old["status"] == Status.OK.value
+        return Reparsed(old=old, new=None, changes=(), refusal=str(error) if is_news else None)
+    columns = _columns(old, reading)
+    changes = tuple(
+        (name, old.get(name), value) for name, value in columns.items() if old.get(name) != value
+    )
+    if not changes:
+        return Reparsed(old=old, new=None, changes=())
+    noted = {**_settings(columns), NOTE: _attempt(old)}
+    new = old | columns
+    new |= {
+        "attempt": next_attempt,
+        "schema_version": SCHEMA_VERSION,
+        "fleetrank_version": package_versions(["fleetrank"]).get("fleetrank", "unknown"),
+        "runtime_settings": canonical_json(noted),
+    }
+    return Reparsed(old=old, new=new, changes=changes)
+
+
+def _read(row: Row, root: Path) -> ToolReading:
+    log = read_log(root, row)
+    return create_phone_runner(Runtime(str(row["runtime"]))).read(decode_log(log or ""))
+
+
+def _columns(old: Row, reading: ToolReading) -> Row:
+    """The columns a reading decides, as they would be stored today."""
+    origin = Origin(str(old["origin"]))
+    measurement = to_measurement(reading, task_id="", origin=origin)
+    columns = {
+        name: value
+        for name, value in latency_columns(measurement).items()
+        if name not in _NOT_IN_A_READING
+    }
+    settings = _settings(old) | dict(reading.settings)
+    return {
+        **columns,
+        **dict.fromkeys(_ERROR_COLUMNS),
+        "status": Status.OK.value,
+        "runtime_settings": canonical_json(settings),
+        "runtime_version": reading.runtime_version or old.get("runtime_version"),
+        "flags": _flags(old, reading.samples_ns),
+    }
+
+
+def _settings(row: Row) -> dict[str, object]:
+    """The settings of a row, whatever they are; an unreadable text is none."""
+    try:
+        settings = parse_json(str(row.get("runtime_settings") or "{}"))
+    except AgentError:
+        return {}
+    return dict(settings) if isinstance(settings, dict) else {}
+
+
+def _flags(old: Row, samples_ns: tuple[int, ...]) -> list[str]:
+    """The old flags, with those that samples alone decide judged again."""
+    stored = old.get("flags")
+    known = set(stored) if isinstance(stored, list) else set()
+    for flag, is_doubtful in _SAMPLE_FLAGS.items():
+        known.discard(flag.value)
+        if is_doubtful(samples_ns):
+            known.add(flag.value)
+    return [flag.value for flag in Flag if flag.value in known]

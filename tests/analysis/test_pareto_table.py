@@ -1,0 +1,136 @@
+"""The table of frontiers beyond two exact objectives."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from analysis.errors import AnalysisError
+from analysis.objectives import by_flops, parse_objectives, process_interval
+from analysis.tables import Selection, make_table
+
+
+def rows_of(frame: pl.LazyFrame, level: str = "pair", **selection: object) -> list[dict]:
+    table = make_table("pareto", frame, Selection(**selection))  # type: ignore[arg-type]
+    return [row for row in table.frame.to_dicts() if row["level"] == level]
+
+
+def test_shapes_by_hand(make_grid) -> None:
+    # On d1 the frontier is m0 and m2; on d2 all three, m1 between them.
+    frame = make_grid(
+        {"d1": [1, 9, 8, 10], "d2": [1, 2, 4, 5]}, accuracy=[60, 70, 80, 60], flops=[1, 2, 3, 4]
+    )
+    (row,) = rows_of(frame, source="d1")
+    assert (row["n_source"], row["n_target"]) == (2, 3)
+    # Up to (5 ns, 60 %) on d2: m1 adds 3 x 10, m2 1 x 20, both 1 x 10; m0 has the worst accuracy.
+    assert row["hypervolume_ratio"] == pytest.approx(20 / 40)
+    # m1 is reached from m2 by (4 - 2) / 4 of the latencies' range, or (70 - 60) / 20 from m0.
+    assert row["epsilon_share"] == pytest.approx(0.5)
+    # Factor 2 in latency from m2; 70 / 60 in accuracy from m0, which is less.
+    assert row["epsilon_factor"] == pytest.approx(70 / 60)
+
+
+def repeated(make_attempts, spread: float, repeats: int = 5) -> pl.LazyFrame:
+    latencies = {"d1": [1.0, 2, 2.1], "d2": [1.0, 2.1, 2]}
+    accuracy = [60.0, 80, 80]
+    return make_attempts(
+        {"model": f"m{i}", "device": device, "repeat": repeat, "accuracy_top1": accuracy[i],
+         "flops": i + 1, "latency_p50_ns": latency * (1 + spread * (repeat - 2))}
+        for device, series in latencies.items()
+        for i, latency in enumerate(series)
+        for repeat in range(repeats)
+    )  # fmt: skip
+
+
+def test_what_lies_within_the_noise_is_not_dominated(make_attempts) -> None:
+    (quiet,) = rows_of(repeated(make_attempts, 0.001), source="d1")
+    assert (quiet["precision"], quiet["noisy_precision"]) == (0.5, 0.5)
+    (noisy,) = rows_of(repeated(make_attempts, 0.04), source="d1")
+    assert (noisy["precision"], noisy["noisy_precision"]) == (0.5, 1)
+    assert (noisy["noisy_n_source"], noisy["noisy_n_target"]) == (3, 3)
+
+
+def test_fewer_than_five_repeats_have_no_noise_and_say_so(make_attempts) -> None:
+    for level in ("pair", "tier"):
+        (row,) = rows_of(repeated(make_attempts, 0.04, repeats=4), level, source="d1")
+        assert row["noisy_precision"] is None
+        assert "no noisy_*: fewer than 5 repeats of a common model" in row["reason"]
+
+
+def test_the_user_names_the_objectives(make_grid) -> None:
+    # By latency m1 is dominated by m0; by memory it is the best.
+    frame = make_grid({"d1": [1, 2], "d2": [1, 2]}, accuracy=[70, 70], memory=[5, 3], flops=[1, 1])
+    sizes = {
+        names: rows_of(frame, source="d1", settings=(("objectives", names),))[0]["n_target"]
+        for names in ("accuracy,latency", "accuracy, latency, memory", "memory,accuracy")
+    }
+    assert list(sizes.values()) == [1, 2, 1]
+
+
+def test_memory_has_noise_and_energy_none(make_attempts) -> None:
+    # m1 takes less memory than m0, though not in every process; both cost equal energy.
+    frame = make_attempts(
+        {"model": f"m{i}", "device": device, "repeat": repeat, "accuracy_top1": 70, "flops": 1,
+         "latency_p50_ns": 1.0, "peak_memory_bytes": 100 - 2 * i + repeat, "energy_mj": 1.0}
+        for device in ("d1", "d2")
+        for i in range(2)
+        for repeat in range(5)
+    )  # fmt: skip
+    (row,) = rows_of(frame, source="d1", settings=(("objectives", "accuracy,memory"),))
+    assert (row["n_target"], row["noisy_n_target"]) == (1, 2)
+    (row,) = rows_of(frame, source="d1", settings=(("objectives", "accuracy,energy"),))
+    assert (row["n_target"], row["noisy_n_target"]) == (2, None)
+    assert "the noise of energy is not known" in row["reason"]
+
+
+@pytest.mark.parametrize("repeats", [4, 5, 8, 13])
+def test_noise_is_the_interval_that_the_latency_table_shows(make_attempts, repeats: int) -> None:
+    values = [float((7 * n) % 17 + 1) for n in range(repeats)]
+    frame = make_attempts({"repeat": n, "latency_p50_ns": one} for n, one in enumerate(values))
+    shown = make_table("latency", frame, Selection()).frame.row(0, named=True)
+    low, high = process_interval(np.array([*values, np.nan]))
+    if repeats < 5:
+        assert shown["latency_low_ms"] is None
+        assert np.isnan([low, high]).all()
+        return
+    assert [low / 1e6, high / 1e6] == pytest.approx(
+        [shown["latency_low_ms"], shown["latency_high_ms"]]
+    )
+
+
+def test_missing_objectives_are_counted(make_grid) -> None:
+    frame = make_grid({"d1": [1, 2], "d2": [1, 2]}, accuracy=[70, 70], memory=[0, 3])
+    selection = Selection(settings=(("objectives", "accuracy,memory"),))
+    table = make_table("pareto", frame, selection)
+    assert "Dropped: 2 of 4 values without memory above 0." in table.notes
+    assert set(table.frame["n_models"]) == {1}
+
+
+def test_tiers_average_pairs_of_device_models(make_grid) -> None:
+    # Two units of one edge model agree with the source, the single other one does not.
+    facts = {"tier": "edge", "device_model": "phone"}
+    frame = make_grid(
+        {"g": [1, 2], "p1": [1, 2], "p2": [1, 2], "q": [2, 1]}, accuracy=[60, 70],
+        g={"tier": "gpu"}, p1=facts, p2=facts, q={"tier": "edge"},
+    )  # fmt: skip
+    (row,) = rows_of(frame, "tier", source="g")
+    assert (row["n_pairs"], row["n_clusters"]) == (3, 2)
+    # Precision 1, 1 and 1/2; inside the phones first.
+    assert row["precision"] == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("accuracy,latancy", "did you mean 'latency'"),
+        ("accuracy", "two or more different"),
+        ("latency,latency", "two or more different"),
+    ],
+)
+def test_objectives_that_are_none_are_refused(text: str, message: str) -> None:
+    with pytest.raises(AnalysisError, match=message):
+        parse_objectives(text)
+
+
+def test_flops_stand_for_all_that_is_measured() -> None:
+    names = parse_objectives("latency,accuracy,memory,energy")
+    assert by_flops(names) == ("flops", "accuracy")

@@ -1,0 +1,31 @@
+"""A private adb server, in both versions that are supported, and a virtual phone on it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from adb_bench import AdbBench, open_bench, private_server
+
+from device_agents.android.adb_server import AdbServer, find_adb
+
+DEBIANS_ADB = Path("/usr/lib/android-sdk/platform-tools/adb")
+"""Version 29, the oldest that is supported."""
+
+
+@pytest.fixture(scope="session", params=["wheel", "debian"])
+def adb_server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[AdbServer]:
+    """A server on a port, in a home and with a key of its own."""
+    adb = find_adb() if request.param == "wheel" else DEBIANS_ADB
+    if not adb.is_file():
+        pytest.skip(f"{adb} is not installed")
+    with private_server(adb, tmp_path_factory.mktemp("home")) as server:
+        yield server
+
+
+@pytest.fixture
+def bench(adb_server: AdbServer, tmp_path: Path) -> Iterator[AdbBench]:
+    """A phone of its own for each test, connected."""
+    with open_bench(adb_server, tmp_path / "phones", Path.home()) as opened:
+        yield opened

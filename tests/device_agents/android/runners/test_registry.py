@@ -1,0 +1,23 @@
+import pytest
+
+from device_agents.android.runners.registry import RUNNERS, create_phone_runner, why_unsupported
+from device_agents.errors import UnsupportedError
+from device_agents.types import Execution
+from device_agents.vocabulary import Runtime
+
+
+def test_every_runner_is_found_by_its_runtime() -> None:
+    tools = {create_phone_runner(runtime).tool for runtime in (Runtime.TFLITE, Runtime.ONNX)}
+    assert tools == {"benchmark_model", "onnxruntime_perf_test"}
+    assert set(RUNNERS) == {"tflite", "onnx", "executorch"}
+
+
+def test_a_runtime_no_phone_has_is_refused_with_those_it_has() -> None:
+    with pytest.raises(UnsupportedError, match="use executorch, onnx, tflite"):
+        create_phone_runner(Runtime.TORCH)
+    execution = Execution(runtime=Runtime.TORCH, backend="cpu")
+    assert "no program runs torch" in (why_unsupported(execution) or "")
+
+
+def test_what_a_runner_can_do_is_not_refused() -> None:
+    assert why_unsupported(Execution(runtime=Runtime.TFLITE, backend="xnnpack")) is None

@@ -1,0 +1,138 @@
+"""What is asked of a phone and set on it, through the real adb, against the virtual phone."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from adb_bench import AdbBench
+
+from device_agents.android.conditions import read_phone_conditions
+from device_agents.android.phone import Phone
+from device_agents.android.probe import probe_phone
+from device_agents.android.probe_text import VirtualMode, hash_serial, to_device_facts, why_refused
+from device_agents.android.readiness import PhoneRules, Verdict, judge_readiness
+from device_agents.android.settings import RECORD, restore_settings, settings_for_measuring
+from device_agents.android.validity import judge_validity
+from device_agents.virtual_phone.faults import Fault
+from device_agents.vocabulary import Origin
+
+# The newer adb alone: what differs between versions is in test_phone.py.
+pytestmark = [pytest.mark.adb, pytest.mark.parametrize("adb_server", ["wheel"], indirect=True)]
+
+STAY_ON, HEADS_UP = "stay_on_while_plugged_in", "heads_up_notifications_enabled"
+CRASH = """
+import os, signal, sys
+from pathlib import Path
+from device_agents.android.adb_server import AdbServer
+from device_agents.android.phone import Phone
+from device_agents.android.settings import settings_for_measuring
+with settings_for_measuring(Phone(AdbServer(Path(sys.argv[1]), int(sys.argv[2])), sys.argv[3])):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def read(phone: Phone, key: str) -> str:
+    return phone.shell('settings get global "$1"', key, timeout_s=20).stdout.strip()
+
+
+def has_record(bench: AdbBench) -> bool:
+    return (bench.farmed.folder / RECORD[1:]).exists()
+
+
+def test_a_virtual_phone_tells_all_that_is_asked(bench: AdbBench) -> None:
+    facts = probe_phone(bench.phone)
+    assert facts.virtual is VirtualMode.CANNED
+    assert facts.serial_hash == hash_serial(bench.farmed.serial)
+    assert why_refused(facts) is None
+    assert None not in (facts.soc, facts.sdk, facts.build, facts.gpu, facts.memory_bytes)
+    assert facts.free_bytes is not None
+    assert facts.has_battery
+    assert facts.has_exit_codes
+    assert facts.has_taskset
+    assert len(facts.cores) == sum(len(cluster.cores) for cluster in facts.clusters) > 1
+    assert to_device_facts(facts, adb_version="36").origin is Origin.VIRTUAL
+
+
+def test_properties_of_a_hostile_phone_are_text(bench: AdbBench) -> None:
+    hostile = "a'b\"c;$(touch pwned)`id`  section x"
+    properties = bench.farmed.folder / ".phone/properties"
+    for name in ("ro.product.model", "ro.serialno"):
+        (properties / name).write_text(hostile + "\n")
+    facts = probe_phone(bench.phone)
+    assert facts.model == hostile
+    assert facts.serial_hash == hash_serial(hostile)
+    assert not list(bench.farmed.folder.rglob("pwned"))
+
+
+def test_a_phone_at_rest_is_ready(bench: AdbBench) -> None:
+    seen = read_phone_conditions(bench.phone)
+    assert judge_readiness(seen, PhoneRules()).verdict is Verdict.READY
+    assert seen.battery is not None
+    assert seen.boot_id is not None
+    assert seen.cap_share == 1.0
+    assert seen.is_screen_on is not None
+
+
+@pytest.mark.parametrize(
+    ("fault", "verdict"),
+    [
+        (Fault.HOT, Verdict.WAIT),
+        (Fault.THROTTLED, Verdict.WAIT),
+        (Fault.BATTERY_LOW, Verdict.REFUSE),
+    ],
+)
+def test_an_unfit_phone_is_seen(bench: AdbBench, fault: Fault, verdict: Verdict) -> None:
+    before = read_phone_conditions(bench.phone)
+    bench.inject(fault)
+    after = read_phone_conditions(bench.phone)
+    assert judge_readiness(after, PhoneRules()).verdict is verdict
+    if fault is not Fault.BATTERY_LOW:
+        assert not judge_validity(before, after, PhoneRules()).is_valid
+
+
+def test_readings_set_by_hand_are_refused(bench: AdbBench) -> None:
+    bench.phone.shell("dumpsys battery set level 90", timeout_s=20)
+    seen = read_phone_conditions(bench.phone)
+    assert judge_readiness(seen, PhoneRules()).verdict is Verdict.REFUSE
+
+
+def test_settings_are_set_and_put_back_and_the_unset_is_unset_again(bench: AdbBench) -> None:
+    bench.phone.shell(f"settings put global {HEADS_UP} 1", timeout_s=20)
+    with settings_for_measuring(bench.phone):
+        assert read(bench.phone, STAY_ON) == "7"
+        assert read(bench.phone, HEADS_UP) == "0"
+        assert has_record(bench)
+    assert read(bench.phone, STAY_ON) == "null"
+    assert read(bench.phone, HEADS_UP) == "1"
+    assert not has_record(bench)
+
+
+def test_settings_left_by_a_killed_process_are_put_back_by_the_next(bench: AdbBench) -> None:
+    bench.phone.shell(f"settings put global {STAY_ON} 3", timeout_s=20)
+    server = bench.phone.server
+    command = [sys.executable, "-c", CRASH, str(server.adb), str(server.port), bench.phone.serial]
+    assert subprocess.run(command, check=False, timeout=60).returncode == -9
+    assert read(bench.phone, STAY_ON) == "7"
+    with settings_for_measuring(bench.phone):
+        assert read(bench.phone, STAY_ON) == "7"
+    assert (read(bench.phone, STAY_ON), read(bench.phone, HEADS_UP)) == ("3", "null")
+
+
+def test_settings_of_a_phone_lost_at_the_end_are_put_back_later(bench: AdbBench) -> None:
+    with settings_for_measuring(bench.phone):
+        bench.phone.server.disconnect(bench.phone.serial)
+    assert has_record(bench)
+    bench.phone.server.connect(bench.phone.serial)
+    restore_settings(bench.phone)
+    assert read(bench.phone, STAY_ON) == "null"
+
+
+def test_a_record_that_someone_changed_sets_nothing_else(bench: AdbBench) -> None:
+    record: Path = bench.farmed.folder / RECORD[1:]
+    record.parent.mkdir(parents=True)
+    record.write_text(f"global adb_enabled 0\nglobal {HEADS_UP} $(touch pwned);x\nsecure x y\n")
+    restore_settings(bench.phone)
+    assert read(bench.phone, "adb_enabled") == "null"
+    assert read(bench.phone, HEADS_UP) == "$(touch pwned);x"
+    assert not list(bench.farmed.folder.rglob("pwned"))

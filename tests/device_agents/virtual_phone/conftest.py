@@ -1,0 +1,27 @@
+"""A phone that the real adb is connected to, in both supported versions."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from virtual_phone_clients import ADB_29, Adb, OnePhone, adb_of_the_wheel, connect, serve_adb
+
+
+@pytest.fixture(scope="session", params=["36", "29"])
+def adb(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Adb]:
+    binary = adb_of_the_wheel() if request.param == "36" else ADB_29
+    if binary is None or not binary.exists():
+        pytest.skip(f"adb {request.param} is not installed")
+    yield from serve_adb(binary, tmp_path_factory.mktemp("home"))
+
+
+@pytest.fixture
+def phone(adb: Adb, tmp_path: Path) -> Iterator[OnePhone]:
+    """A Pixel 8."""
+    yield from connect(adb, tmp_path, "pixel-8")
+
+
+@pytest.fixture
+def old_phone(adb: Adb, tmp_path: Path) -> Iterator[OnePhone]:
+    """A Nexus 5: no shell v2, checksums, messages of 4 KiB."""
+    yield from connect(adb, tmp_path, "nexus-5")

@@ -1,0 +1,47 @@
+"""The Android agent on virtual phones: its options, its programs, and what it left behind."""
+
+from pathlib import Path
+
+from device_agents.android.adb_server import AdbServer
+from device_agents.android.settings import FOLDER
+from device_agents.android.tool_store import ToolStore
+from device_agents.android.tools import Tool, file_sha256
+from device_agents.types import OptionValue
+from device_agents.virtual_phone.standin import TOOLS, standin_path
+
+TINY_TFLITE = Path(__file__).parents[1] / "device_agents" / "data" / "tiny.tflite"
+
+
+def add_standins() -> dict[str, OptionValue]:
+    """Keeps the stand-ins as registered programs; the options that name them."""
+    options: dict[str, OptionValue] = {}
+    for name in TOOLS:
+        path = standin_path(name)
+        sha256 = file_sha256(path)
+        ToolStore().add(Tool(name=name, path=path, sha256=sha256))
+        options[name] = sha256
+    return options
+
+
+def phone_options(server: AdbServer, address: str) -> dict[str, OptionValue]:
+    """Of a phone that neither settles nor cools for long."""
+    return {
+        **add_standins(),
+        "serial": address,
+        "virtual": "canned",
+        "adb": str(server.adb),
+        "adb_port": server.port,
+        "settle_s": 0.0,
+        "max_wait_s": 0.0,
+        "poll_s": 0.1,
+    }
+
+
+def leftovers(phone: Path) -> list[str]:
+    """What lies on a phone that only a measurement under way may leave there."""
+    folder = phone / FOLDER[1:]
+    found = [path for path in folder.rglob("*") if path.name.endswith(".part")]
+    found += [path for path in (folder / "run", folder / "restore.txt") if path.exists()]
+    settings = phone / ".phone/settings/global"
+    found += [path for path in settings.iterdir() if path.is_file()]
+    return [str(path.relative_to(phone)) for path in found]

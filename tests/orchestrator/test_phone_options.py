@@ -1,0 +1,161 @@
+"""A virtual phone registered with options of a person's own, and cleaned when it is removed."""
+
+import hashlib
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from adb_bench import AdbBench, free_port, open_bench
+
+from device_agents.android.adb_server import AdbServer, find_adb
+from device_agents.android.agent import AndroidAgent
+from device_agents.android.cores import Core
+from device_agents.android.lease import phone_lease
+from device_agents.android.probe_text import facts_of_sections
+from device_agents.android.settings import settings_for_measuring
+from device_agents.android.tool_store import ToolStore
+from device_agents.errors import MissingLibraryError
+from device_agents.types import OptionValue
+from orchestrator.cli.devices_phones import check_phone, clean_phone
+from orchestrator.device_registry import DeviceFile
+from orchestrator.errors import NothingToDoError, UsageError
+from orchestrator.phone_registration import PhoneRequest, Registrar, registration_of
+from orchestrator.workspace import Workspace
+from tests.orchestrator.conftest import ARTIFACT
+
+pytestmark = pytest.mark.adb
+
+NO_OPTIONS: Mapping[str, OptionValue] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """A phone on it, and what registers phones."""
+
+    bench: AdbBench
+    registrar: Registrar
+
+    def register(
+        self, *known: DeviceFile, options: Mapping[str, OptionValue] = NO_OPTIONS
+    ) -> DeviceFile:
+        request = PhoneRequest(
+            serial=self.bench.phone.serial, name=None, labels={}, tools={}, options=options
+        )
+        return self.registrar.register(request, known)
+
+    @property
+    def folder(self) -> Path:
+        return self.bench.farmed.folder / "data/local/tmp/fleetrank"
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    try:
+        adb = find_adb()
+    except MissingLibraryError as error:
+        pytest.skip(error.message)
+    home, port = tmp_path / "home", free_port()
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(port))
+    monkeypatch.setenv("ADB_LIBUSB", "0")  # starts at once instead of in 3 s
+    monkeypatch.setenv("ADB_LOCAL_TRANSPORT_MAX_PORT", "5554")  # looks for no emulators
+    server = AdbServer(adb, port)
+    server.start()
+    canary = tmp_path / "canary.tflite"
+    canary.write_bytes(b"\0\0\0\0TFL3 canned latencies are made of this")
+    sha256 = hashlib.sha256(canary.read_bytes()).hexdigest()
+    registrar = Registrar(
+        server=server,
+        store=ToolStore(),
+        canary=lambda: replace(ARTIFACT, path=str(canary), sha256=sha256),
+        tell=lambda _: None,
+    )
+    with open_bench(server, tmp_path / "phones", home) as bench:
+        yield Desk(bench=bench, registrar=registrar)
+    kill = [str(adb), "-P", str(port), "kill-server"]
+    subprocess.run(kill, check=False, timeout=30, capture_output=True)
+
+
+def test_an_option_given_once_stays_when_the_phone_is_registered_anew(desk: Desk) -> None:
+    device = desk.register(options={"max_wait_s": 5.0})
+    assert desk.register(device).options["max_wait_s"] == 5.0
+    assert desk.register(device, options={"max_wait_s": 7.0}).options["max_wait_s"] == 7.0
+
+
+def test_two_phones_of_a_model_are_told_apart(desk: Desk) -> None:
+    other = DeviceFile(name="pixel-8", kind="cpu")
+    assert desk.register().name == "pixel-8"
+    assert desk.register(other).name == "pixel-8-2"
+
+
+def test_an_option_no_phone_has_is_refused_by_name(desk: Desk) -> None:
+    with pytest.raises(NothingToDoError, match="no option 'max_wait'") as caught:
+        desk.register(options={"max_wait": 5.0})
+    assert {"max_wait_s", "settle_s"} <= set(caught.value.remedy.replace(",", "").split())
+
+
+def test_a_phone_on_the_network_is_found_again_when_adb_has_forgotten_it(desk: Desk) -> None:
+    device = desk.register()
+    desk.registrar.server.disconnect(desk.bench.phone.serial)
+    assert AndroidAgent(device.options).probe().device_model == "Google Pixel 8"
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"), [("box", "there is a device 'box'"), ("../box", "key 'name'")]
+)
+def test_a_name_that_cannot_be_had_is_refused_before_anything_runs(
+    desk: Desk, name: str, problem: str
+) -> None:
+    request = PhoneRequest(serial=desk.bench.phone.serial, name=name, labels={}, tools={})
+    with pytest.raises(UsageError, match=problem):
+        desk.registrar.register(request, [DeviceFile(name="box", kind="cpu")])
+    assert not desk.folder.exists()
+
+
+def test_checking_a_phone_tells_another_one_at_its_address(desk: Desk, tmp_path: Path) -> None:
+    options = {"serial": desk.bench.phone.serial, "serial_hash": "0" * 64}
+    device = DeviceFile(name="mine", kind="android", options=options)
+    with pytest.raises(NothingToDoError, match="another phone"):
+        check_phone(Workspace.init(tmp_path / "w"), device)
+
+
+def test_removing_a_phone_restores_what_a_crash_left_and_leaves_nothing(desk: Desk) -> None:
+    device, phone = desk.register(), desk.bench.phone
+    asked = 'settings get global "$1"', "heads_up_notifications_enabled"
+    before = phone.shell(*asked, timeout_s=20).stdout
+    with settings_for_measuring(phone):
+        assert phone.shell(*asked, timeout_s=20).stdout != before
+        clean_phone(device)
+        assert phone.shell(*asked, timeout_s=20).stdout == before
+        assert not desk.folder.exists()
+
+
+def test_the_folder_of_a_phone_in_use_stays_and_the_person_is_told(
+    desk: Desk, capsys: pytest.CaptureFixture[str]
+) -> None:
+    device = desk.register()
+    with phone_lease(str(device.options["serial_hash"])):
+        clean_phone(device)
+    assert desk.folder.exists()
+    assert "in use" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("has_taskset", "khz", "clusters"),
+    [
+        (True, (3, 3, 9, None), ((2,), (0, 1))),
+        (True, (None, None, None, None), ((0, 1, 2, 3),)),
+        (False, (3, 3, 9, 9), ()),
+    ],
+)
+def test_a_phone_is_pinned_to_cores_that_are_there(
+    has_taskset: bool, khz: tuple[int | None, ...], clusters: tuple[tuple[int, ...], ...]
+) -> None:
+    cores = tuple(Core(number=number, max_khz=clock) for number, clock in enumerate(khz))
+    facts = facts_of_sections({}, has_exit_codes=True)
+    facts = replace(facts, has_taskset=has_taskset, cores=cores)
+    assert registration_of(facts).clusters == clusters
