@@ -19,8 +19,8 @@ DRAWS = 400
 """Resamples of models behind an interval."""
 MAX_BLOCKS = 500
 """Each set of common models is resampled by itself; more take tens of seconds."""
-MAX_PLATFORMS = 200
-"""400 draws of the correlations of so many are 128 MB."""
+MAX_PLATFORMS = 100
+"""400 draws of the correlations of so many are 32 MB and take a second or two."""
 MIN_SHARE = 0.8
 """Of the models; a platform that measured fewer is left out of a complete panel."""
 
@@ -167,12 +167,19 @@ def _fill(drawn: Floats, values: Floats, part: Block, counts: npt.NDArray[np.int
 
 def _by_device(rho: Floats, member: npt.NDArray[np.int64]) -> Floats:
     """Means over pairs of platforms (..., p, p) inside each pair of device models."""
-    group = (member[:, None] == np.unique(member)).astype(np.float64)
     known = np.isfinite(rho)
-    n = group.T @ known.astype(np.float64) @ group
-    total = group.T @ np.where(known, rho, 0.0) @ group
+    n = _sums(known.astype(np.float64), member)
+    total = _sums(np.where(known, rho, 0.0), member)
     means: Floats = np.where(n > 0, total / np.maximum(n, 1.0), np.nan)
     return means
+
+
+def _sums(values: Floats, member: npt.NDArray[np.int64]) -> Floats:
+    order = np.argsort(member, kind="stable")
+    starts = np.flatnonzero(np.diff(member[order], prepend=-1))
+    across = np.add.reduceat(values[..., order], starts, axis=-1)
+    sums: Floats = np.add.reduceat(across[..., order, :], starts, axis=-2)
+    return sums
 
 
 def _fewest(common: npt.NDArray[np.int64], member: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

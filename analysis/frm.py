@@ -86,11 +86,14 @@ def null_units(
     (some draws, n_models, n_platforms), `draws` in all; see `ranking.unit_columns`.
     """
     log_rest, log_latency = _logs(rest), _logs(latency)
+    # Where nothing else ranks the models, permuted latencies have permuted ranks: no sorting.
+    is_alone = bool((log_rest == log_rest[:1]).all())
+    moved = unit_columns(average_ranks(log_latency)) if is_alone else log_latency
     step = block_size(*log_rest.shape)
     for start in range(0, draws, step):
         shape = (min(step, draws - start), *log_rest.shape)
-        permuted = rng.permuted(np.broadcast_to(log_latency, shape), axis=1)
-        yield unit_columns(average_ranks(log_rest + permuted))
+        permuted = rng.permuted(np.broadcast_to(moved, shape), axis=1)
+        yield permuted if is_alone else unit_columns(average_ranks(log_rest + permuted))
 
 
 def headroom(rho: float, null: float) -> float | None:

@@ -159,15 +159,18 @@ def _mean_rho(units: Iterable[Floats], part: Block, weights: Floats) -> Floats:
     np.add.at(share, (part.source, part.target), weights[part.where] / 2)
     share += share.T
     used = np.flatnonzero(share.any(axis=0))
-    # Units of one device model weigh the same: their columns are summed, not multiplied singly.
+    # Columns that weigh alike up to a factor are summed, not multiplied singly: between two tiers
+    # of complete measurements two sums are left.
     rows = share[np.ix_(used, used)]
-    _, first, member = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    joint = rows[np.ix_(first, first)]
-    is_member = (member.reshape(-1, 1) == np.arange(first.size)).astype(np.float64)
+    scale = rows.sum(axis=1)
+    profiles = np.round(rows / scale[:, None], 12)
+    _, first, member = np.unique(profiles, axis=0, return_index=True, return_inverse=True)
+    joint = rows[np.ix_(first, first)] / np.outer(scale[first], scale[first])
+    factor = (member.reshape(-1, 1) == np.arange(first.size)) * scale[:, None]
     sums = []
     for some in units:
         # One product of two matrices per block: many small ones wait for BLAS's threads instead.
-        flat = some[:, :, used].reshape(-1, used.size) @ is_member
+        flat = some[:, :, used].reshape(-1, used.size) @ factor
         sums.append(((flat @ joint) * flat).reshape(some.shape[0], -1).sum(axis=1))
     return np.concatenate(sums)
 

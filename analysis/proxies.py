@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from analysis.directions import known_median
 from analysis.ranking import Floats
 
 MAX_EXACT = 20
@@ -39,9 +40,7 @@ def typical_rho(rho: Floats) -> Floats:
 
     NaN where no target is known.
     """
-    nowhere = np.isnan(rho).all(axis=-1)
-    medians: Floats = np.nanmedian(np.where(np.expand_dims(nowhere, -1), 0.0, rho), axis=-1)
-    return np.where(nowhere, np.nan, medians)
+    return known_median(rho, -1)
 
 
 def best_source(rho: Floats) -> int | None:

@@ -17,8 +17,21 @@ MIN_MODELS = 5
 def average_ranks(values: Floats) -> Floats:
     """Ranks 1 to n over the models of (..., n_models, n_platforms); ties share their mean."""
     require_finite(values)
-    ranks: Floats = stats.rankdata(values, axis=-2)
-    return ranks
+    if values.size == 0:
+        return np.empty(values.shape)
+    by_column = np.swapaxes(values, -1, -2)
+    rows = by_column.reshape(-1, values.shape[-2])
+    # Several times faster than SciPy's ranks, which are left the columns that hold ties.
+    order = np.argsort(rows, axis=-1)
+    order += np.arange(rows.shape[0])[:, None] * rows.shape[1]
+    ranks = np.empty(rows.size)
+    ranks[order] = np.arange(1.0, rows.shape[1] + 1)
+    ranks = ranks.reshape(rows.shape)
+    in_order = rows.reshape(-1)[order]
+    has_ties = (in_order[:, 1:] == in_order[:, :-1]).any(axis=1)
+    if has_ties.any():
+        ranks[has_ties] = stats.rankdata(rows[has_ties], axis=-1)
+    return np.swapaxes(ranks.reshape(by_column.shape), -1, -2)
 
 
 def spearman_matrix(values: Floats) -> Floats:

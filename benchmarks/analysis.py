@@ -1,0 +1,234 @@
+"""How fast is the analysis, as ratios to what one would use instead, in one run?
+
+Spearman's matrix with and without missing values, bootstrap, Pareto, and all tables over 10^4, 10^5
+and 10^6 stored rows of 100 samples each, which are made up and live in a temporary folder.
+`--rows 4,5` limits the powers of ten; seconds are of this machine, ratios carry further.
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import polars as pl
+from scipy import stats
+
+# A script's folder comes first on the path, where this file would hide the package of its name.
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from analysis.bootstrap import percentile_interval, resample_counts, resampled_units
+from analysis.columns import SCHEMA
+from analysis.errors import AnalysisError
+from analysis.load import load_measurements
+from analysis.missing_ranks import spearman_common
+from analysis.pareto import frontier
+from analysis.ranking import products, spearman_matrix
+from analysis.tables import TABLES, Selection, make_table
+
+MODELS, PLATFORMS, SAMPLED = 1000, 2000, 200
+DRAWS, FLEET = 1000, 100
+REPEATS, SAMPLES, PART = 5, 100, 100_000
+ROUNDS = 3
+T = TypeVar("T")
+
+
+def main() -> None:
+    """Prints one line per comparison; `--tables FOLDER` is the process that makes all tables."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rows", default="4,5,6")
+    parser.add_argument("--tables", type=Path)
+    given = parser.parse_args()
+    if given.tables is not None:
+        print(json.dumps(all_tables(given.tables)))
+        return
+    rng = np.random.default_rng(0)
+    missing(rng)
+    complete(rng)
+    bootstrap(rng)
+    pareto(rng)
+    for power in given.rows.split(","):
+        stored_rows(10 ** int(power))
+
+
+def missing(rng: np.random.Generator) -> None:
+    """Ranks inside each pair: all platforms, against pandas on some of them, pair for pair."""
+    values = rng.normal(size=(MODELS, PLATFORMS))
+    values[rng.random(values.shape) < 0.1] = np.nan
+    ours_s, (rho, _) = timed(lambda: spearman_common(values))
+    worst = 0.0
+    for i, j in rng.integers(0, PLATFORMS, (200, 2)):
+        both = np.isfinite(values[:, i]) & np.isfinite(values[:, j])
+        found = stats.spearmanr(values[both, i], values[both, j]).statistic
+        worst = max(worst, abs(float(found) - float(rho[i, j])))
+    shape = f"Spearman, {MODELS} x {PLATFORMS}, 10 % missing"
+    print(f"{shape}: largest difference from SciPy in 200 pairs {worst:.1e}")
+    try:
+        import pandas as pd
+    except ModuleNotFoundError:
+        print(f"{shape}: {ours_s:.1f} s; pandas is not installed, nothing to compare with")
+        return
+    some = pd.DataFrame(values[:, :SAMPLED])
+    theirs_s, _ = timed(lambda: some.corr(method="spearman"))
+    ratio = (theirs_s / pairs_of(SAMPLED)) / (ours_s / pairs_of(PLATFORMS))
+    print(
+        f"{shape}: {ratio:.1f} times faster than pandas corr per pair ({SAMPLED} platforms of it)"
+    )
+
+
+def complete(rng: np.random.Generator) -> None:
+    """Without missing values, against ranking and the bare product."""
+    values = rng.normal(size=(MODELS, PLATFORMS))
+    ours, bare = [], []
+    for _ in range(ROUNDS):
+        ours.append(timed(lambda: spearman_matrix(values))[0])
+        bare.append(timed(lambda: bare_product(values))[0])
+    ratio = np.median(np.array(ours) / np.array(bare))
+    print(f"Spearman, {MODELS} x {PLATFORMS}, complete: {ratio:.2f} times rank + bare product")
+
+
+def bare_product(values: np.ndarray) -> np.ndarray:
+    """What any Spearman matrix has to do at least."""
+    ranks = stats.rankdata(values, axis=0)
+    return ranks.T @ ranks
+
+
+def bootstrap(rng: np.random.Generator) -> None:
+    """Intervals of all pairs, against resampling and ranking anew, draw by draw."""
+    values = rng.normal(size=(FLEET, FLEET))
+    counts = resample_counts(FLEET, DRAWS, rng)
+
+    def ours() -> object:
+        parts = [products(units) for units in resampled_units(values, counts)]
+        return percentile_interval(np.concatenate(parts))
+
+    def plain() -> object:
+        return [
+            spearman_matrix(values[np.repeat(np.arange(FLEET), count)]) for count in counts[:100]
+        ]
+
+    ours_s, plain_s = timed(ours)[0], timed(plain)[0] * DRAWS / 100
+    print(
+        f"bootstrap, {DRAWS} draws, {FLEET} x {FLEET}: {ours_s:.1f} s, "
+        f"{plain_s / ours_s:.2f} times faster than ranking each resample (without its quantiles)"
+    )
+
+
+def pareto(rng: np.random.Generator) -> None:
+    """Two objectives, against sorting the points."""
+    points = rng.random((10**6, 2))
+    ours = min(timed(lambda: frontier(points))[0] for _ in range(ROUNDS))
+    rows = min(timed(lambda: np.lexsort(points.T[::-1]))[0] for _ in range(ROUNDS))
+    column = min(timed(lambda: np.argsort(points[:, 0], kind="stable"))[0] for _ in range(ROUNDS))
+    print(
+        f"Pareto, 10^6 points: {ours / rows:.2f} times lexsort, {ours / column:.2f} times argsort"
+    )
+
+
+def stored_rows(n_rows: int) -> None:
+    """Seconds and peak memory of all tables over so many stored rows, in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        make_rows(Path(folder), n_rows)
+        command = [sys.executable, __file__, "--tables", folder]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    slowest = sorted(found["seconds"].items(), key=lambda item: -item[1])[:6]
+    listed = ", ".join(f"{name} {seconds:.1f}" for name, seconds in slowest)
+    print(
+        f"{n_rows:,} rows to {len(found['seconds'])} tables: {found['total_s']:.1f} s, "
+        f"{found['peak_bytes'] / 1e9:.2f} GB at most; slowest: {listed}"
+    )
+    for name, reason in found["refused"].items():
+        print(f"  {name}: {reason}")
+
+
+def make_rows(folder: Path, n_rows: int) -> None:
+    """Writes rows of 100 models on as many platforms as it takes, five repeats each."""
+    target = folder / "measurements" / "sweep_id=made-up"
+    target.mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    for number, start in enumerate(range(0, n_rows, PART)):
+        index = pl.int_range(start, min(n_rows, start + PART), eager=True)
+        made_up(index, rng).write_parquet(target / f"part-{number:08}.parquet")
+
+
+def made_up(index: pl.Series, rng: np.random.Generator) -> pl.DataFrame:
+    """Rows number `index`; a quarter of the platforms are CPUs, one in ten GPUs."""
+    model, cell = index % 100, index // REPEATS // 100
+    latency = 1e6 * (model.to_numpy() + 5) * np.exp(rng.normal(0, 0.3, len(index)))
+    samples = (latency[:, None] * np.exp(rng.normal(0, 0.01, (len(index), SAMPLES)))).astype(int)
+    device = "device-" + cell.cast(pl.String)
+    tier = (cell % 10).replace_strict({0: "gpu", 1: "cpu", 2: "cpu"}, default="edge")
+    families = ("standard_cnn", "mobile_cnn", "efficient_cnn", "transformer", "hybrid")
+    p50, p95, p99 = np.percentile(samples, [50, 95, 99], axis=1)
+    frame = pl.DataFrame(
+        {
+            "model": "model-" + model.cast(pl.String),
+            "family": pl.Series([families[i % 5] for i in model]),
+            "platform_key": device + "/onnx/cpu/eager/fp32/b1/t1/afree/{}",
+            "device": device, "device_model": "type-" + (cell // 2).cast(pl.String), "tier": tier,
+            "repeat": index // 100 % REPEATS, "latency_p50_ns": p50, "latency_p95_ns": p95,
+            "latency_p99_ns": p99, "flops": (model + 1) * 10**8, "parameters": (model + 1) * 10**6,
+            "accuracy_top1": 60 + model / 5, "peak_memory_bytes": (model + 2) * 2**20,
+            "load_ns": index + 10**7, "first_inference_ns": index + 10**7,
+            "samples_ns": samples.tolist(),
+        }
+    )  # fmt: skip
+    constants: dict[str, object] = {
+        "attempt": 0, "status": "ok", "origin": "measured", "batch": 1, "threads": 1,
+        "runtime": "onnx", "precision": "fp32", "backend": "cpu", "mode": "eager",
+        "sample_kind": "per_inference", "memory_metric": "vmhwm_growth", "runtime_version": "1",
+        "weights_id": "seed-0", "card_sha256": "c", "input_size": 224, "seed": 7,
+        "sample_count": SAMPLES, "options": "{}", "flags": [],
+        "started_utc": datetime(2026, 1, 1, tzinfo=UTC),
+    }  # fmt: skip
+    whole = frame.with_columns(
+        *(pl.lit(value, SCHEMA[name]).alias(name) for name, value in constants.items()),
+        pl.format("{}@{}", "model", "platform_key").alias("cell_key"),
+        has_attention=pl.col("family") == "transformer",
+    )
+    names = [name for name in SCHEMA if name != "sweep_id"]
+    absent = [pl.lit(None, SCHEMA[name]).alias(name) for name in names if name not in whole.columns]
+    return whole.with_columns(absent).select(pl.col(name).cast(SCHEMA[name]) for name in names)
+
+
+def all_tables(folder: Path) -> dict[str, object]:
+    """Makes every table once, as `report show` does one after the other."""
+    seconds, refused = {}, {}
+    started = time.perf_counter()
+    for name in TABLES:
+        try:
+            seconds[name] = timed(
+                lambda name=name: make_table(name, load_measurements(folder), Selection())
+            )[0]
+        except AnalysisError as error:
+            refused[name] = error.message
+    return {
+        "seconds": seconds,
+        "refused": refused,
+        "total_s": time.perf_counter() - started,
+        "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+
+
+def timed(work: Callable[[], T]) -> tuple[float, T]:
+    """Seconds that `work` took, and what it returned."""
+    started = time.perf_counter()
+    result = work()
+    return time.perf_counter() - started, result
+
+
+def pairs_of(n: int) -> float:
+    """Pairs that a symmetric matrix of `n` columns holds."""
+    return n * (n + 1) / 2
+
+
+if __name__ == "__main__":
+    main()
