@@ -154,9 +154,9 @@ def make_rows(folder: Path, n_rows: int) -> None:
     target = folder / "measurements" / "sweep_id=made-up"
     target.mkdir(parents=True)
     rng = np.random.default_rng(0)
-    for number, start in enumerate(range(0, n_rows, PART)):
+    for start in range(0, n_rows, PART):
         index = pl.int_range(start, min(n_rows, start + PART), eager=True)
-        made_up(index, rng).write_parquet(target / f"part-{number:08}.parquet")
+        made_up(index, rng).write_parquet(target / f"part-{start:08}.parquet")
 
 
 def made_up(index: pl.Series, rng: np.random.Generator) -> pl.DataFrame:

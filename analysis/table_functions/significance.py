@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from operator import itemgetter
 
 import numpy as np
 import polars as pl
@@ -110,8 +111,10 @@ def significance_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     )
 
 
-def _samples(frame: pl.LazyFrame, selection: Selection, cells: pl.DataFrame) -> list[_Sample]:
-    """In the order of platform and model; a process without a latency is left out."""
+def _samples(
+    frame: pl.LazyFrame, selection: Selection, cells: pl.DataFrame
+) -> Iterator[list[_Sample]]:
+    """Those of one platform at a time, in order; a process without a latency is left out."""
     names = cells.select("cell_key", "platform_key", "identity")
     processes = (
         valid_attempts(select_attempts(frame, selection))
@@ -128,37 +131,42 @@ def _samples(frame: pl.LazyFrame, selection: Selection, cells: pl.DataFrame) -> 
         .group_by("platform_key", "identity", maintain_order=True)
         .agg("run", "latency", "accuracy")
     )
-    return [
-        _Sample(
-            platform=platform,
-            model=model,
-            runs=tuple(runs),
-            latency=np.array(latency),
-            accuracy=np.array(accuracy, dtype=np.float64),
-        )
-        for platform, model, runs, latency, accuracy in processes.iter_rows()
-    ]
+    for platform, rows in itertools.groupby(processes.iter_rows(), key=itemgetter(0)):
+        yield [
+            _Sample(
+                platform=platform,
+                model=model,
+                runs=tuple(runs),
+                latency=np.array(latency),
+                accuracy=np.array(accuracy, dtype=np.float64),
+            )
+            for _, model, runs, latency, accuracy in rows
+        ]
 
 
-def _pairs(samples: Sequence[_Sample], selection: Selection) -> Iterator[tuple[_Sample, _Sample]]:
+def _pairs(
+    platforms: Iterator[list[_Sample]], selection: Selection
+) -> Iterator[tuple[_Sample, _Sample]]:
     wanted_a = setting(selection, "model_a", "*")
     wanted_b = setting(selection, "model_b", "*")
     within = setting(selection, "within", NEAR)
-    is_open = wanted_a == wanted_b == "*"
-    medians = [float(np.median(sample.latency)) for sample in samples]
-    for i, a in enumerate(samples):
-        for j in range(i + 1, len(samples)):
-            b = samples[j]
-            if b.platform != a.platform:
-                break
-            if is_open:
-                low, high = sorted((medians[i], medians[j]))
-                if high <= low * (1 + within):
-                    yield a, b
-            elif _fit(a, b, wanted_a, wanted_b):
+    for samples in platforms:
+        if wanted_a == wanted_b == "*":
+            yield from _near(samples, within)
+            continue
+        for a, b in itertools.combinations(samples, 2):
+            if _fit(a, b, wanted_a, wanted_b):
                 yield a, b
             elif _fit(b, a, wanted_a, wanted_b):
                 yield b, a
+
+
+def _near(samples: Sequence[_Sample], within: float) -> Iterator[tuple[_Sample, _Sample]]:
+    medians = [float(np.median(sample.latency)) for sample in samples]
+    for (i, a), (j, b) in itertools.combinations(enumerate(samples), 2):
+        low, high = sorted((medians[i], medians[j]))
+        if high <= low * (1 + within):
+            yield a, b
 
 
 def _fit(a: _Sample, b: _Sample, wanted_a: str, wanted_b: str) -> bool:

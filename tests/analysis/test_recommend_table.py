@@ -37,7 +37,7 @@ def test_deployment_tells_cnns_from_transformers(fleet) -> None:
     assert cnn["advice"] == "rank CNNs on the reference device"
     assert str(cnn["answer"]).startswith(
         "CNN rankings (9 models) transfer from gpu to edge with rho 1.00 [1.00, 1.00] "
-        "over 2 pairs of device models (permuted "
+        "over 2 pairs of device models, permuted "
     )
     other = rows["leave-one-out error, transformers and hybrids gpu -> edge"]
     assert (other["n_models"], other["low"]) == (4, None)
@@ -51,6 +51,26 @@ def test_rho_between_tiers_is_told_once_and_errors_in_both_directions(fleet) -> 
     assert len([name for name in rows if name.startswith("rho of latency between")]) == 1
     assert len([name for name in rows if name.startswith("rho of latency, CNNs")]) == 2
     assert len([name for name in rows if name.startswith("leave-one-out")]) == 3
+
+
+def test_repeats_give_the_ceiling_that_stands_beside_rho(make_attempts) -> None:
+    frame = make_attempts(
+        {
+            "model": f"m{n}", "device": device, "repeat": repeat, "family": "mobile_cnn",
+            "latency_p50_ns": 1000.0 * (n + 1) + repeat,
+        }
+        for device in ("a", "b")
+        for n in range(6)
+        for repeat in range(4)
+    )  # fmt: skip
+    (row,) = [row for row in answers(frame, "multi").values() if row["value"] is not None]
+    assert row["ceiling"] == pytest.approx(1)
+    assert ", ceiling 1.00: " in str(row["answer"])
+
+
+def test_inside_a_tier_a_pair_counts_once(fleet) -> None:
+    rows = answers(fleet, "paper")
+    assert rows["rho of latency inside a tier edge -> edge"]["n_pairs"] == 1
 
 
 def test_exploration_by_flops(fleet) -> None:
