@@ -74,6 +74,8 @@ class Execution:
 class CanaryTask:
     """A small model of known latency, run beside a repeat to see whether the device is itself.
 
+    It is a TFLite file: the one format whose program every phone can have.
+
     Attributes:
         affinity: CPUs it is pinned to, as when the device was registered.
         reference_ns: what it took then.
@@ -82,7 +84,6 @@ class CanaryTask:
         runs_after: and after it, as the last repeat of a device's share does.
     """
 
-    runtime: Runtime
     artifact_path: str
     artifact_sha256: str
     affinity: tuple[int, ...] | None

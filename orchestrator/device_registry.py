@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Literal
+from typing import Annotated
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -38,7 +38,6 @@ class Registration(BaseModel):
         facts: of the probe, for people and for `devices check`.
         clusters: CPUs of one maximum clock, fastest cluster first; empty where it tells no cores,
             or programs cannot be pinned to them.
-        virtual: the mode of a virtual phone, `None` for a real one.
         canary_latency_ns: medians of the canary's processes, on the fastest cluster.
     """
 
@@ -47,7 +46,6 @@ class Registration(BaseModel):
     registered_utc: str | None = None
     facts: dict[str, bool | int | float | str | None] = {}
     clusters: tuple[tuple[int, ...], ...] = ()
-    virtual: Literal["real", "canned"] | None = None
     canary_latency_ns: tuple[int, ...] = ()
 
     @property
@@ -80,8 +78,7 @@ class DeviceFile(BaseModel):
     @property
     def needs_quiet(self) -> bool:
         """Whether measuring on it needs its whole host quiet: it computes on the host's cores."""
-        is_host = self.registration is not None and self.registration.virtual == "real"
-        return is_host or self.kind == HOST_CPU
+        return self.kind == HOST_CPU or self.options.get("virtual") == "real"
 
 
 def local_cpu() -> DeviceFile:

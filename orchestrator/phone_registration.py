@@ -197,7 +197,6 @@ def registration_of(facts: PhoneFacts) -> Registration:
         registered_utc=datetime.now(UTC).isoformat(timespec="seconds"),
         facts={name: getattr(facts, name) for name in _PROBED} | {"abis": ",".join(facts.abis)},
         clusters=_clusters(facts),
-        virtual=None if facts.virtual is None else facts.virtual.value,
     )
 
 

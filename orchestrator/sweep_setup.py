@@ -11,9 +11,8 @@ from pydantic import ValidationError
 from device_agents.cpu import topology
 from device_agents.registry import create_agent
 from device_agents.types import CanaryTask, Execution
-from device_agents.vocabulary import Runtime
 from models.cards import load_cards
-from models.types import RUNTIME_OF_FORMAT, Artifact, Format
+from models.types import Artifact, Format
 from orchestrator.cells import Cell, Plan
 from orchestrator.device_registry import (
     HOST_CPU,
@@ -70,7 +69,6 @@ class Setup:
         registrations = {name: _registered(device) for name, device in self.devices.items()}
         return {
             name: CanaryTask(
-                runtime=Runtime(RUNTIME_OF_FORMAT[artifact.format]),
                 artifact_path=artifact.path,
                 artifact_sha256=artifact.sha256,
                 affinity=registration.canary_affinity,

@@ -55,7 +55,6 @@ def make_task(**changes: object) -> MeasureTask:
 
 def make_canary(reference_ns: int, **changes: bool) -> CanaryTask:
     canary = CanaryTask(
-        runtime=Runtime.TFLITE,
         artifact_path=str(TINY_TFLITE),
         artifact_sha256=file_sha256(TINY_TFLITE),
         affinity=None,

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from device_agents.types import CanaryTask, Failure, MeasureTask
-from device_agents.vocabulary import ErrorKind, Runtime
+from device_agents.vocabulary import ErrorKind
 from orchestrator.dispatch.controller import Controller, Ports
 from orchestrator.dispatch.stop_switch import StopSwitch
 from orchestrator.dispatch.tally import Tally
@@ -325,7 +325,7 @@ def test_the_canary_runs_at_the_start_every_k_repeats_and_at_the_end(
 ) -> None:
     work = new_work({"phone": False, "box": True}, n_models=4, repeats=2)
     canary = CanaryTask(
-        runtime=Runtime.TFLITE, artifact_path="/c", artifact_sha256="c", affinity=None,
+        artifact_path="/c", artifact_sha256="c", affinity=None,
         reference_ns=5_000_000, spread=None, runs_before=False, runs_after=False,
     )  # fmt: skip
     work = replace(work, canaries={"phone": canary}, plan=replace(work.plan, canary_every=3))
