@@ -7,26 +7,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from device_agents.android.adb_server import AdbServer
-from device_agents.android.agent import AndroidAgent
 from device_agents.android.download import fetch
 from device_agents.android.options import TOOLS, read_options
 from device_agents.android.phone import Phone
 from device_agents.android.probe import probe_phone
 from device_agents.android.probe_text import PhoneFacts, why_refused
-from device_agents.android.program import canary_task
 from device_agents.android.tool_store import ToolStore
 from device_agents.android.tools import Tool, choose_tool, file_sha256, load_catalogue
 from device_agents.errors import AgentError, UnsupportedError
-from device_agents.types import Measurement, OptionValue
+from device_agents.types import OptionValue
 from device_agents.virtual_phone.standin import standin_path
-from device_agents.vocabulary import Status
 from models.types import Artifact
 from orchestrator.device_registry import PHONE, DeviceFile, Registration
 from orchestrator.errors import NothingToDoError, UsageError
+from orchestrator.phone_trial import TOOL, PhoneTrial
 from orchestrator.yaml_file import parse_content
 
-CANARY_TOOL = "benchmark_model"
-N_CANARY_RUNS = 2
 _PROBED = (
     "manufacturer", "model", "soc", "memory_bytes", "android_release", "sdk", "build",
     "fingerprint", "gpu", "has_thermal", "has_battery", "has_exit_codes", "has_taskset",
@@ -96,9 +92,7 @@ class Registrar:
             "labels": {**(before.labels if before else {}), **request.labels},
         }
         device = parse_content(f"phone {request.serial!r}", DeviceFile, content)
-        registration = registration_of(facts)
-        latencies_ns = self._try_canary(options, registration.canary_affinity)
-        registration = registration.model_copy(update={"canary_latency_ns": latencies_ns})
+        registration = self._try_canary(options, registration_of(facts))
         return device.model_copy(update={"registration": registration})
 
     def probe(self, serial: str) -> PhoneFacts:
@@ -115,33 +109,22 @@ class Registrar:
             raise UnsupportedError(f"{facts.device_model}: {refusal.reason}", refusal.remedy)
         return facts
 
-    def run_canary(
-        self, options: Mapping[str, OptionValue], affinity: tuple[int, ...] | None
-    ) -> tuple[int, ...]:
-        """Medians of the canary's runs, each a process of its own.
-
-        Raises:
-            AgentError: it cannot be measured there.
-        """
-        artifact = self.canary()
-        agent, (_, rules) = AndroidAgent(options), read_options(options)
-        latencies_ns = []
-        for number in range(1, N_CANARY_RUNS + 1):
-            self.tell(
-                f"canary {number} of {N_CANARY_RUNS}; "
-                f"waits up to {rules.max_wait_s:g} s for the phone to be fit"
-            )
-            task = canary_task(artifact.path, artifact.sha256, affinity, f"canary/{number}")
-            latencies_ns.append(_latency_ns(agent.measure(task)))
-        return tuple(latencies_ns)
-
     def _try_canary(
-        self, options: Mapping[str, OptionValue], affinity: tuple[int, ...] | None
-    ) -> tuple[int, ...]:
-        if CANARY_TOOL not in options:
-            self.tell(f"no canary without {CANARY_TOOL}: its state is judged by heat and clocks")
-            return ()
-        return self.run_canary(options, affinity)
+        self, options: Mapping[str, OptionValue], registration: Registration
+    ) -> Registration:
+        """The registration with what the canary shows; as it is without the canary's program."""
+        if TOOL not in options:
+            self.tell(f"no canary without {TOOL}: its state is judged by heat and clocks")
+            return registration
+        trial = PhoneTrial(
+            options=options,
+            artifact=self.canary(),
+            affinity=registration.canary_affinity,
+            tell=self.tell,
+        )
+        latencies_ns = trial.latencies_ns()
+        facts = registration.facts | {"delegates": trial.delegates()}
+        return registration.model_copy(update={"canary_latency_ns": latencies_ns, "facts": facts})
 
     def _options(
         self, request: PhoneRequest, facts: PhoneFacts, before: DeviceFile | None
@@ -159,7 +142,7 @@ class Registrar:
         options |= {tool.name: tool.sha256 for tool in self._tools(request, facts, options)}
         if not set(options) & set(TOOLS):
             # Asking for it by name gives the reason and the remedy.
-            self._choose(CANARY_TOOL, request, facts)
+            self._choose(TOOL, request, facts)
         read_options(options)
         return options
 
@@ -232,12 +215,3 @@ def _name(
     stem = words[:50] or "phone"
     numbered = (f"{stem}-{number}" for number in range(2, len(taken) + 3))
     return next(name for name in (stem, *numbered) if name not in taken)
-
-
-def _latency_ns(measurement: Measurement) -> int:
-    if measurement.failure is not None:
-        failure = measurement.failure
-        raise UnsupportedError(f"the canary did not run: {failure.message}", failure.remedy)
-    if measurement.status is not Status.OK or measurement.summary is None:
-        raise UnsupportedError("the canary gave no latency", "look at the program's output")
-    return measurement.summary.median_ns

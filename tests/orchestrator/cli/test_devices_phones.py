@@ -107,7 +107,8 @@ def test_a_phone_is_registered_with_what_it_is_and_how_it_repeats(
     assert phone.serial not in text, "only the hash of its own serial number"
     registration = content["registration"]
     assert len(registration["canary_latency_ns"]) == 2
-    assert registration["virtual"] == "canned"
+    assert content["options"]["virtual"] == "canned"
+    assert registration["facts"]["delegates"] == "gpu 100%, nnapi 83%"
     assert [len(cluster) for cluster in registration["clusters"]] == [1, 4, 4]
     assert registration["facts"]["soc"] == "Google Tensor G3"
     assert not (phone.folder / FOLDER[1:] / "run").exists()
