@@ -29,6 +29,9 @@ _UTC = pl.Datetime("us", "UTC")
 _INTS, _STRS = pl.List(pl.Int64), pl.List(pl.String)
 
 RUNTIMES = ("onnx", "torch", "tflite", "executorch")
+IMPORTED_RUNTIMES = ("qnn",)
+"""What only published measurements come from: nothing here runs it."""
+STORED_RUNTIMES = (*RUNTIMES, *IMPORTED_RUNTIMES)
 PRECISIONS = ("fp32", "fp16", "bf16", "int8")
 MODES = ("eager", "compile", "graphs")
 TIERS = ("gpu", "cpu", "edge")
@@ -38,6 +41,7 @@ SAMPLE_KINDS = ("per_inference", "tool_summary", "throughput_derived", "vendor")
 STATUSES = ("ok", "failed")
 MEMORY_METRICS = (
     "vmhwm_growth", "maxrss_growth", "cuda_allocated", "cuda_reserved", "nvml_process", "simulated",
+    "vendor_estimate",
 )  # fmt: skip
 ERROR_KINDS = (
     "bad_artifact", "unsupported", "missing_library", "out_of_memory", "crashed", "bad_output",
@@ -48,7 +52,7 @@ FLAGS = (
     "spread", "outliers", "drift", "preempted", "throttled", "hot", "too_few", "niced",
     "busy_host", "unstable_warmup",
 )  # fmt: skip
-FLOPS_METHODS = ("counted", "formula", "parameters")
+FLOPS_METHODS = ("counted", "formula", "parameters", "published")
 WEIGHTS_KINDS = ("seeded", "pretrained", "checkpoint", "embedded")
 FORMATS = ("onnx", "pt2", "tflite", "pte")
 
@@ -105,7 +109,7 @@ _DEVICE = (
 )
 _PLATFORM = (
     _column("platform_key", _STR, "device/runtime/backend/mode/precision/b/t/affinity/options"),
-    _column("runtime", _STR, "what executed the artifact", RUNTIMES),
+    _column("runtime", _STR, "what executed the artifact", STORED_RUNTIMES),
     _column("backend", _STR, "execution provider or delegate"),
     _column("mode", _STR, "how the graph is executed", MODES),
     _column("precision", _STR, "arithmetic of the artifact", PRECISIONS),
@@ -178,13 +182,20 @@ _WORKER = (
     _column("involuntary_switches", _INT, "context switches forced while timing"),
     _column("flags", _STRS, "doubts about this row", FLAGS),
     _column("raw_log", _STR, "kept tool output, relative to the results folder"),
-    _column("started_utc", _UTC, "start of the attempt"),
+    _column("started_utc", _UTC, "start of the attempt; of an imported row, when it was imported"),
     _column("finished_utc", _UTC, "end of the attempt"),
+)
+_SOURCE = (
+    _column("source", _STR, "who published an imported row"),
+    _column("source_ref", _STR, "file and sha256 of its content, or commit"),
+    _column("licence", _STR, "terms the source is published under"),
+    _column("derived", _STRS, "quantities not read as they are, each with how it was made"),
+    _column("flops_source", _STR, "where FLOPs not counted here are published"),
 )
 
 COLUMNS: tuple[Column, ...] = (
     *_IDENTITY, *_MODEL, *_DEVICE, *_PLATFORM, *_OUTCOME, *_LATENCY, *_MEMORY, *_CONDITIONS,
-    *_WORKER,
+    *_WORKER, *_SOURCE,
 )  # fmt: skip
 
 SCHEMA: dict[str, pl.DataType] = {column.name: column.dtype for column in COLUMNS}

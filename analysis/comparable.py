@@ -62,8 +62,14 @@ def comparable_cells(cells: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]
 
 
 def _with_identity(cells: pl.DataFrame) -> pl.DataFrame:
-    """The model's name, followed by weights, card and size where one name means several."""
-    several = pl.struct(IDENTITY).n_unique().over("model") > 1
+    """The model's name, followed by weights, card and size where one name means several.
+
+    What an imported row does not state contradicts nothing: it has our card's name only where
+    the two were declared equal.
+    """
+    several = pl.any_horizontal(
+        pl.col(name).drop_nulls().n_unique().over("model") > 1 for name in IDENTITY
+    )
     parts = [
         pl.col("weights_id").fill_null("?"),
         pl.col("card_sha256").str.slice(0, 8).fill_null("?"),

@@ -92,6 +92,7 @@ TABLES: Mapping[str, str] = MappingProxyType(
         "significance": "analysis.table_functions.significance:significance_table",
         "quality": "analysis.table_functions.quality:quality_table",
         "dropped": "analysis.table_functions.quality:dropped_table",
+        "audit": "analysis.table_functions.audit:audit_table",
     }
 )
 

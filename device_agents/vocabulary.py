@@ -66,6 +66,8 @@ class MemoryMetric(StrEnum):
     CUDA_RESERVED = "cuda_reserved"
     NVML_PROCESS = "nvml_process"
     SIMULATED = "simulated"
+    VENDOR_ESTIMATE = "vendor_estimate"
+    """Upper end of a range that a vendor's tool estimates; in imported rows only."""
 
 
 class Status(StrEnum):

@@ -66,6 +66,8 @@ class FlopsMethod(StrEnum):
     """Given by the card from a published figure."""
     PARAMETERS = "parameters"
     """Estimated from the number of parameters; only good for an order of size."""
+    PUBLISHED = "published"
+    """Stands in somebody else's table; in imported rows only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,12 +2,13 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 
 from device_agents.types import Execution
 from models.cache import request_key
 from models.types import ExportRequest
 
-_CELL_KEY_DIGITS = 16
+CELL_KEY_DIGITS = 16
 """64 bits: a million cells collide with a chance of 3e-8."""
 
 
@@ -17,20 +18,29 @@ def platform_key(device: str, execution: Execution) -> str:
     Affinity is `a0,1`, or `afree` when left to the system; options are sorted JSON. Versions are
     facts of a row and not part of it.
     """
-    affinity = "free" if execution.affinity is None else affinity_text(execution.affinity)
-    return "/".join(
-        (
-            device,
-            execution.runtime.value,
-            execution.backend,
-            execution.mode.value,
-            execution.precision.value,
-            f"b{execution.batch}",
-            f"t{execution.threads}",
-            f"a{affinity}",
-            canonical_json(dict(execution.options)),
-        )
+    affinity = None if execution.affinity is None else affinity_text(execution.affinity)
+    return row_platform_key(
+        {
+            "device": device,
+            "runtime": execution.runtime.value,
+            "backend": execution.backend,
+            "mode": execution.mode.value,
+            "precision": execution.precision.value,
+            "batch": execution.batch,
+            "threads": execution.threads,
+            "affinity": affinity,
+            "options": canonical_json(dict(execution.options)),
+        }
     )
+
+
+def row_platform_key(row: Mapping[str, object]) -> str:
+    """The same name from a row of the table; what an imported row does not know is `?`."""
+    known = {name: "?" if value is None else str(value) for name, value in row.items()}
+    named = (known[name] for name in ("device", "runtime", "backend", "mode", "precision"))
+    affinity = "free" if row.get("affinity") is None else known["affinity"]
+    numbers = (f"b{known['batch']}", f"t{known.get('threads', '?')}", f"a{affinity}")
+    return "/".join((*named, *numbers, known["options"]))
 
 
 def affinity_text(affinity: tuple[int, ...]) -> str:
@@ -51,4 +61,4 @@ def cell_key(request: ExportRequest, platform: str) -> str:
     runtimes are facts of the row.
     """
     text = canonical_json([request_key(request), platform])
-    return hashlib.sha256(text.encode()).hexdigest()[:_CELL_KEY_DIGITS]
+    return hashlib.sha256(text.encode()).hexdigest()[:CELL_KEY_DIGITS]

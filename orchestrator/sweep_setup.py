@@ -29,6 +29,7 @@ from orchestrator.errors import NothingToDoError, StoreError, UsageError
 from orchestrator.keys import canonical_json
 from orchestrator.pinning import DeviceCores
 from orchestrator.plan import make_plan, narrow
+from orchestrator.store.results import IMPORTED
 from orchestrator.sweep_spec import SweepSpec, load_spec
 from orchestrator.workspace import Workspace
 
@@ -156,8 +157,14 @@ def setup_of_record(workspace: Workspace, sweep_id: str, record: Mapping[str, ob
 
     Raises:
         StoreError: the record is damaged.
-        UsageError: a model card, a checkpoint or a device has changed since.
+        UsageError: a model card, a checkpoint or a device has changed since, or the sweep was
+            imported.
     """
+    if record.get("origin") == IMPORTED:
+        raise UsageError(
+            f"{sweep_id} was imported: there is nothing to go on with",
+            "`fleetrank results import` completes an import that was cut short",
+        )
     try:
         spec = SweepSpec.model_validate(record["spec"])
         plan_facts = record["plan"]

@@ -82,7 +82,7 @@ def show(
     target: Annotated[Text, typer.Option(help="Likewise.")] = None,
     source_tier: Annotated[Text, typer.Option(help="gpu, cpu or edge.")] = None,
     target_tier: Annotated[Text, typer.Option(help="gpu, cpu or edge.")] = None,
-    runtime: Annotated[Text, typer.Option(help="onnx, torch, tflite or executorch.")] = None,
+    runtime: Annotated[Text, typer.Option(help="Such as tflite; qnn is imported only.")] = None,
     precision: Annotated[Text, typer.Option(help="fp32, fp16, bf16 or int8.")] = None,
     family: Annotated[Text, typer.Option(help="Such as transformer.")] = None,
     model: Annotated[Text, typer.Option(help="A model, or names with * in them.")] = None,
@@ -145,12 +145,12 @@ def check_words(given: dict[str, str | None]) -> None:
     Raises:
         UsageError: an option's word is none of those there are.
     """
-    from analysis.columns import FAMILIES, PRECISIONS, RUNTIMES, TIERS
+    from analysis.columns import FAMILIES, PRECISIONS, STORED_RUNTIMES, TIERS
 
     known = {
         "--source-tier": TIERS,
         "--target-tier": TIERS,
-        "--runtime": RUNTIMES,
+        "--runtime": STORED_RUNTIMES,
         "--precision": PRECISIONS,
         "--family": FAMILIES,
     }

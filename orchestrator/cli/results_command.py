@@ -12,6 +12,8 @@ import typer
 from orchestrator.cli.context import current
 from orchestrator.cli.host_turn import host_turn
 from orchestrator.cli.listing import print_table
+from orchestrator.cli.results_audit import audit
+from orchestrator.cli.results_import import import_results
 from orchestrator.errors import NothingToDoError, StoreError, UsageError
 from orchestrator.store.durable import replace_file
 from orchestrator.store.parts import read_sweeps, to_parquet
@@ -20,6 +22,8 @@ from orchestrator.store.results import ResultStore
 from orchestrator.store.verify import find_faults
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app.command("import")(import_results)
+app.command()(audit)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 SweepIds = Annotated[list[str] | None, typer.Argument(help="Sweeps; all when left out.")]
@@ -138,8 +142,11 @@ def _chosen(store: ResultStore, sweeps: list[str] | None) -> list[str]:
     """The sweeps named, each checked, or all."""
     if sweeps:
         return [sweep_id for sweep_id in sweeps if store.sweep_record(sweep_id)]
-    store.newest_sweep()
-    return store.sweep_ids()
+    if not (ids := store.sweep_ids()):
+        raise NothingToDoError(
+            f"{store.root} holds no sweep", "`fleetrank sweep run`, or `fleetrank results import`"
+        )
+    return ids
 
 
 def _encode(frame: pl.DataFrame, export_format: ExportFormat) -> bytes:

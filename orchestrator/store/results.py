@@ -17,6 +17,8 @@ from orchestrator.store.lease import sweep_lease
 _log = logging.getLogger(__name__)
 
 _SWEEP_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+IMPORTED = "imported"
+"""`origin` of the record of a sweep that nobody measured here."""
 Record = dict[str, object]
 """What is known about a sweep as a whole; JSON values only."""
 
@@ -80,17 +82,17 @@ class ResultStore:
         return sorted(ids, key=_age)
 
     def newest_sweep(self) -> str:
-        """The sweep started last.
+        """The sweep started last; what was imported is none that could go on.
 
         Raises:
             NothingToDoError: there is none.
         """
-        ids = self.sweep_ids()
-        if not ids:
-            raise NothingToDoError(
-                f"{self.root} holds no sweep", "run one: `fleetrank sweep run sweeps/NAME.yaml`"
-            )
-        return ids[-1]
+        for sweep_id in reversed(self.sweep_ids()):
+            if self.sweep_record(sweep_id).get("origin") != IMPORTED:
+                return sweep_id
+        raise NothingToDoError(
+            f"{self.root} holds no sweep", "run one: `fleetrank sweep run sweeps/NAME.yaml`"
+        )
 
     def open_journal(self, sweep_id: str) -> Journal:
         """The journal of a sweep; the file is made with the first row."""

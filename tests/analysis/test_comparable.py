@@ -56,3 +56,16 @@ def test_a_model_measured_twice_on_a_platform_is_left_out_there(make_attempts) -
     kept, notes = comparable_cells(cell_values(frame))
     assert kept["model"].to_list() == ["b"]
     assert "a on d1/onnx/b1/t1, measured there with unlike exporter options" in notes[0]
+
+
+def test_an_imported_row_states_no_weights_and_joins_the_card_it_was_declared_equal_to(
+    make_attempts,
+) -> None:
+    unstated = {"card_sha256": None, "weights_id": None, "device": "d2"}
+    frame = make_attempts([{"device": "d1"}, unstated])
+    kept, notes = comparable_cells(cell_values(frame))
+    assert kept["identity"].to_list() == ["a", "a"]
+    assert notes == ()
+    frame = make_attempts([{"device": "d1"}, {"device": "d3", "weights_id": "other"}, unstated])
+    kept, _ = comparable_cells(cell_values(frame))
+    assert kept["identity"].n_unique() == 3

@@ -57,6 +57,18 @@ def test_partial_rho_is_the_textbook_formula_or_undefined(values: np.ndarray) ->
         assert found == pytest.approx(slow_partial(x, y, z), abs=1e-9)
 
 
+def test_a_null_has_a_mean_though_flops_explain_some_of_its_permutations() -> None:
+    """Of the 120 rankings of five models two are FLOPs' own, in either direction."""
+    rng = np.random.default_rng(4)
+    values, flops = np.exp(rng.normal(size=(5, 3))), np.arange(1.0, 6.0)
+    measure, pairs = partial_measure(values, flops), [(0, 1), (0, 2), (1, 2)]
+    mean = mean_figures(measure, pairs, ["x", "y", "z"], seed=0)
+    for figure in (mean, *pair_figures(measure, pairs, seed=0)):
+        assert figure.rho is not None
+        assert figure.null_mean == pytest.approx(0, abs=0.1)
+        assert figure.null_p95 is not None
+
+
 def test_partial_rho_of_a_pair_uses_its_common_models() -> None:
     rng = np.random.default_rng(3)
     values, flops = np.exp(rng.normal(size=(12, 2))), np.exp(rng.normal(size=12))

@@ -8,7 +8,7 @@ from device_agents.types import Execution
 from device_agents.vocabulary import Mode, Precision, Runtime
 from models.cards import card_sha256
 from models.types import ExportRequest, Family, Format, ModelCard, Source, Weights, WeightsKind
-from orchestrator.keys import canonical_json, cell_key, platform_key
+from orchestrator.keys import canonical_json, cell_key, platform_key, row_platform_key
 
 CARD = ModelCard(
     name="net", family=Family.HYBRID, source=Source.TIMM, entry="net", weights_tag="tag"
@@ -102,3 +102,12 @@ def test_a_cell_has_the_key_it_always_had() -> None:
 @given(st.dictionaries(st.text(), st.integers() | st.text() | st.booleans()))
 def test_canonical_json_does_not_depend_on_the_order_of_keys(value) -> None:
     assert canonical_json(dict(reversed(value.items()))) == canonical_json(value)
+
+
+def test_an_imported_rows_platform_reads_like_a_measured_one() -> None:
+    row = {"device": "box", "runtime": "onnx", "backend": "cpu", "mode": "eager",
+           "precision": "fp32", "batch": 1, "threads": 2, "affinity": "0,1",
+           "options": "{}"}  # fmt: skip
+    assert row_platform_key(row) == platform_key("box", EXECUTION)
+    unknown = {name: row[name] for name in row if name not in {"threads", "affinity"}}
+    assert row_platform_key(unknown | {"batch": None}) == "box/onnx/cpu/eager/fp32/b?/t?/afree/{}"

@@ -78,7 +78,7 @@ def add(phone: FarmedPhone, *more: str) -> int:
     return run(["devices", "add", "--adb", phone.address, *more])
 
 
-def read_file(workspace: Workspace, name: str = "virtual-pixel-8") -> dict[str, dict[str, object]]:
+def read_file(workspace: Workspace, name: str = "pixel-8") -> dict[str, dict[str, object]]:
     content: dict[str, dict[str, object]] = yaml.safe_load(
         (workspace.devices / f"{name}.yaml").read_text()
     )
@@ -89,7 +89,7 @@ def set_property(phone: FarmedPhone, name: str, value: str) -> None:
     (phone.folder / ".phone/properties" / name).write_text(value + "\n")
 
 
-def changes(capsys, name: str = "virtual-pixel-8") -> dict[str, dict[str, object]]:
+def changes(capsys, name: str = "pixel-8") -> dict[str, dict[str, object]]:
     capsys.readouterr()
     assert run(["devices", "check", name, "--json"]) == 0
     return {row["fact"]: row for row in json.loads(capsys.readouterr().out)}
@@ -99,7 +99,7 @@ def test_a_phone_is_registered_with_what_it_is_and_how_it_repeats(
     phone: FarmedPhone, workspace: Workspace
 ) -> None:
     assert add(phone, "--label", "rack=2") == 0
-    text = (workspace.devices / "virtual-pixel-8.yaml").read_text()
+    text = (workspace.devices / "pixel-8.yaml").read_text()
     content = read_file(workspace)
     assert content["kind"] == "android"
     assert content["labels"] == {"rack": "2"}
@@ -136,16 +136,16 @@ def test_two_phones_of_one_model_have_names_of_their_own(
     with open_phones(server, tmp_path / "phones", "pixel-8", "pixel-8") as phones:
         assert [add(phone) for phone in phones] == [0, 0]
         assert {file.stem for file in workspace.devices.glob("*.yaml")} == {
-            "virtual-pixel-8",
-            "virtual-pixel-8-2",
+            "pixel-8",
+            "pixel-8-2",
         }
         capsys.readouterr()
-        assert add(phones[1], "--name", "virtual-pixel-8") == 2
-        assert "a device 'virtual-pixel-8' already" in capsys.readouterr().err
+        assert add(phones[1], "--name", "pixel-8") == 2
+        assert "a device 'pixel-8' already" in capsys.readouterr().err
         assert run(["devices", "discover", "--json"]) == 0
         rows = json.loads(capsys.readouterr().out)
         seen = {row["serial"]: row["registered_as"] for row in rows}
-    assert {"virtual-pixel-8", "virtual-pixel-8-2"} <= set(seen.values())
+    assert {"pixel-8", "pixel-8-2"} <= set(seen.values())
 
 
 def test_a_phone_with_too_old_a_system_is_refused_with_the_reason(
@@ -187,11 +187,11 @@ def test_check_tells_nothing_of_a_phone_that_is_the_same(
     phone: FarmedPhone, workspace: Workspace, capsys
 ) -> None:
     assert add(phone) == 0
-    before = (workspace.devices / "virtual-pixel-8.yaml").read_bytes()
+    before = (workspace.devices / "pixel-8.yaml").read_bytes()
     assert changes(capsys) == {}
-    assert run(["devices", "check", "virtual-pixel-8"]) == 0
+    assert run(["devices", "check", "pixel-8"]) == 0
     assert "nothing has changed" in capsys.readouterr().out
-    assert (workspace.devices / "virtual-pixel-8.yaml").read_bytes() == before
+    assert (workspace.devices / "pixel-8.yaml").read_bytes() == before
 
 
 def test_check_tells_another_system_another_speed_and_another_program(
@@ -231,15 +231,15 @@ def test_another_phone_at_the_address_is_not_taken_for_it(
     for name in ("ro.serialno", "ro.boot.serialno"):
         set_property(phone, name, "OTHER")
     capsys.readouterr()
-    assert run(["devices", "check", "virtual-pixel-8"]) == 4
+    assert run(["devices", "check", "pixel-8"]) == 4
     assert "another phone" in capsys.readouterr().err
-    assert run(["devices", "show", "virtual-pixel-8"]) != 0
+    assert run(["devices", "show", "pixel-8"]) != 0
 
 
 def test_removing_a_phone_cleans_it(phone: FarmedPhone, workspace: Workspace) -> None:
     assert add(phone) == 0
     assert (phone.folder / FOLDER[1:]).exists()
-    assert run(["devices", "remove", "virtual-pixel-8"]) == 0
+    assert run(["devices", "remove", "pixel-8"]) == 0
     assert not (phone.folder / FOLDER[1:]).exists()
     assert not list(workspace.devices.glob("*.yaml"))
 
@@ -253,7 +253,7 @@ def test_removing_a_phone_restores_what_a_crash_left_set(
     )
     settings = phone.folder / ".phone/settings/global"
     (settings / "stay_on_while_plugged_in").write_text("7\n")
-    assert run(["devices", "remove", "virtual-pixel-8"]) == 0
+    assert run(["devices", "remove", "pixel-8"]) == 0
     assert not (settings / "stay_on_while_plugged_in").exists()
     assert (settings / "heads_up_notifications_enabled").read_text() == "1\n"
 
@@ -263,7 +263,7 @@ def test_a_phone_that_is_measured_on_is_not_cleaned_under_it(
 ) -> None:
     assert add(phone) == 0
     with phone_lease(hash_serial(phone.serial)):
-        assert run(["devices", "remove", "virtual-pixel-8"]) == 0
+        assert run(["devices", "remove", "pixel-8"]) == 0
     assert "in use" in capsys.readouterr().err
     assert (phone.folder / FOLDER[1:]).exists()
 
@@ -274,7 +274,7 @@ def test_a_phone_that_is_away_is_removed_with_a_note(
     with open_phones(server, tmp_path / "phones", "pixel-8") as phones:
         assert add(phones[0]) == 0
     capsys.readouterr()
-    assert run(["devices", "remove", "virtual-pixel-8"]) == 0
+    assert run(["devices", "remove", "pixel-8"]) == 0
     told = capsys.readouterr().err
     assert "stays" in told
     assert f"rm -r {FOLDER}" in told
@@ -287,6 +287,6 @@ def test_removing_does_not_clean_another_phone_at_the_address(
     assert add(phone) == 0
     for name in ("ro.serialno", "ro.boot.serialno"):
         set_property(phone, name, "OTHER")
-    assert run(["devices", "remove", "virtual-pixel-8"]) == 0
+    assert run(["devices", "remove", "pixel-8"]) == 0
     assert (phone.folder / FOLDER[1:]).exists()
     assert "another phone" in capsys.readouterr().err

@@ -1,0 +1,1 @@
+"""Reads measurements that others published; pure: bytes in, rows of the table out."""

@@ -1,0 +1,164 @@
+"""Any table of measurements, read by a mapping that its owner writes."""
+
+import csv
+import io
+import math
+import re
+from collections.abc import Iterator, Mapping
+
+from analysis.columns import SCHEMA
+from analysis.errors import AnalysisError
+from analysis.importers.csv_mapping import FACTS, QUANTITIES, WORDS, Mapped, read_mapping
+from analysis.importers.equivalence import Equivalences, load_equivalences, named
+from analysis.importers.release import (
+    Release,
+    Row,
+    drop,
+    file_reference,
+    is_sentinel,
+    read_number,
+    whole,
+)
+
+_PER_SECOND = "samples_per_second"
+_STATED = "stated by the mapping"
+
+
+def parse_csv(name: str, content: bytes, mapping_content: bytes) -> tuple[Release, ...]:
+    """Reads one CSV file through a `mapping.toml`; several lines of one cell are its repeats.
+
+    Raises:
+        AnalysisError: the mapping is wrong (see `csv_mapping.read_mapping`), or the file lacks a
+            column that the mapping names.
+    """
+    mapping = read_mapping(mapping_content)
+    try:
+        reader = csv.DictReader(
+            io.StringIO(content.decode("utf-8-sig")), delimiter=mapping.delimiter, restval=""
+        )
+        header = reader.fieldnames or ()
+        lines = [{key: line[key] for key in header} for line in reader]
+    except (UnicodeDecodeError, csv.Error, TypeError) as error:
+        raise AnalysisError(f"{name} is no CSV: {error}", "see delimiter in [source]") from error
+    missing = [column for column in mapping.columns.values() if column not in header]
+    if missing:
+        raise AnalysisError(
+            f"{name} has no column {', '.join(missing)}", f"it has {', '.join(header)}"
+        )
+    table = Equivalences(
+        source=mapping.name,
+        equal=mapping.models,
+        unequal={},
+        macs=load_equivalences(mapping.name).macs,
+    )
+    reference = f"{file_reference(name, content)}; {file_reference('mapping', mapping_content)}"
+    rows = tuple(_rows(lines, mapping, table, reference))
+    return (
+        Release(source=mapping.name, version=mapping.version, licence=mapping.licence, rows=rows),
+    )
+
+
+def _rows(
+    lines: list[dict[str, str]], mapping: Mapped, table: Equivalences, reference: str
+) -> Iterator[Row]:
+    for line in lines:
+        row, reason = _row(line, mapping, table)
+        row |= {"source_ref": reference}
+        yield row | {"status": "ok"} if reason is None else drop(row, *reason)
+
+
+def _row(
+    line: Mapping[str, str], mapping: Mapped, table: Equivalences
+) -> tuple[Row, tuple[str, str] | None]:
+    """The row, and why it cannot be used; the first reason found."""
+    facts, reason = _facts(line, mapping)
+    figures, gaps = _figures(line, mapping)
+    row = facts | _derived(figures, facts, mapping)
+    name = str(facts["model"] or "?")
+    row = named(row, name, table)
+    if reason is not None:
+        return row, reason
+    return row, gaps.get("latency")
+
+
+def _facts(line: Mapping[str, str], mapping: Mapped) -> tuple[Row, tuple[str, str] | None]:
+    facts: Row = {
+        "source": mapping.name,
+        "licence": mapping.licence,
+        "sample_kind": mapping.sample_kind,
+        "backend": None,
+        "mode": "eager",
+        "options": "{}",
+        **mapping.constants,
+    }
+    reason = None
+    for name in FACTS:
+        if (column := mapping.columns.get(name)) is None:
+            continue
+        text = line[column].strip()
+        value: object = text or None
+        if SCHEMA[name].is_integer():
+            value = whole(read_number(text))
+        if value is not None and (words := WORDS.get(name)) is not None and value not in words:
+            reason = reason or (f"unknown {name}", repr(text))
+            value = None
+        facts[name] = value
+    for name in ("model", "device"):
+        if not facts.get(name):
+            reason = reason or (f"no {name}", "the field is empty")
+    slug = re.sub(r"[^a-z0-9._]+", "-", str(facts.get("device") or "unknown").lower()).strip("-")
+    facts["device_model"] = facts.get("device_model") or facts.get("device")
+    facts["device"] = f"{mapping.name}-{slug}"
+    return facts, reason
+
+
+def _figures(
+    line: Mapping[str, str], mapping: Mapped
+) -> tuple[dict[str, float], dict[str, tuple[str, str]]]:
+    """Quantities in our units, and why the others are missing."""
+    figures: dict[str, float] = {}
+    gaps: dict[str, tuple[str, str]] = {}
+    for name, factor in mapping.factors.items():
+        text = line[mapping.columns[name]]
+        value = read_number(text)
+        if value is None:
+            gaps[name] = (f"no {name}", repr(text))
+        elif value in mapping.missing.get(name, ()) or is_sentinel(value) or value < 0:
+            gaps[name] = ("sentinel", f"{name} {text.strip()}")
+        else:
+            is_rate = mapping.units.get(name) == _PER_SECOND
+            figures[name] = factor / value if is_rate else value * factor
+        if not math.isfinite(figures.get(name, 0.0)):
+            del figures[name]
+            gaps[name] = ("out of range", f"{name} {text.strip()}")
+    return figures, gaps
+
+
+def _derived(figures: Mapping[str, float], facts: Row, mapping: Mapped) -> Row:
+    row: Row = {}
+    for name, value in figures.items():
+        column = QUANTITIES[name][0]
+        row[column] = whole(value) if SCHEMA[column].is_integer() else value
+    macs, flops = row.get("macs"), row.get("flops")
+    if isinstance(macs, int) and flops is None:
+        row["flops"] = 2 * macs
+    elif isinstance(flops, int) and macs is None:
+        row["macs"] = flops // 2
+    if row.get("flops") is not None:
+        row |= {"flops_method": "published", "flops_source": f"{mapping.name}, {_STATED}"}
+    if "accuracy_top1" in row and not facts.get("accuracy_source"):
+        row["accuracy_source"] = f"{mapping.name}, {_STATED}"
+    if "peak_memory_bytes" not in row:
+        row["memory_metric"] = None
+    return row | {"derived": _converted(figures, mapping)}
+
+
+def _converted(figures: Mapping[str, float], mapping: Mapped) -> list[str]:
+    texts = [
+        f"{QUANTITIES[name][0]}: column {mapping.columns[name]} in {unit}"
+        for name in figures
+        if (unit := mapping.units.get(name))
+    ]
+    if {"macs", "flops"} & set(figures) and not {"macs", "flops"} <= set(figures):
+        texts.append("macs and flops: one from the other, flops = 2 x macs")
+    return texts

@@ -1,0 +1,219 @@
+"""AI Hub's published job results: `perf.yaml`, `info.yaml`, `numerics.yaml` of each model.
+
+Source: quic/ai-hub-models. A figure is one job on one device of the vendor's farm: a latency, and
+an estimated range of memory that depends on device and release more than on the model.
+"""
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from analysis.importers.equivalence import Equivalences, load_equivalences, named, unequal_notes
+from analysis.importers.qai_hub_files import HubModel, read_models
+from analysis.importers.qai_hub_layouts import Job
+from analysis.importers.release import (
+    Release,
+    Row,
+    drop,
+    is_sentinel,
+    whole,
+)
+
+SOURCE = "qai-hub"
+LICENCE = "BSD-3-Clause, quic/ai-hub-models"
+
+_RUNTIMES = {
+    "tflite": ("tflite", "tflite", {}),
+    "torchscript_onnx_tflite": ("tflite", "tflite", {}),
+    "onnx": ("onnx", "onnx_runtime", {}),
+    "torchscript_onnx": ("onnx", "onnx_runtime", {}),
+    "precompiled_qnn_onnx": ("onnx", "onnx_runtime", {"path": "precompiled_qnn"}),
+    "qnn": ("qnn", "qairt", {}),
+    "torchscript_onnx_qnn": ("qnn", "qairt", {}),
+    "qnn_dlc": ("qnn", "qairt", {"path": "dlc"}),
+    "qnn_context_binary": ("qnn", "qairt", {"path": "context_binary"}),
+}
+"""The source's word to runtime, the tool whose version is the runtime's, and options."""
+_FLOAT_ON = {"npu": "fp16", "gpu": "fp16", "cpu": "fp32"}
+"""`float` says how the model is stored; older releases say fp16 for the same jobs on an NPU."""
+_QUANTISED = re.compile(r"w8a\d+\w*")
+_PROXY = "(Proxy)"
+_DERIVED = (
+    "latency_p50_ns: the vendor's one figure of a job",
+    "peak_memory_bytes: upper end of the vendor's estimated range",
+)
+
+
+def parse_qai_hub(files: Mapping[str, bytes]) -> tuple[Release, ...]:
+    """Reads AI Hub's files, relative path to content; oldest release first.
+
+    A release is a folder `v1.2.3`, or the checkout whose `_version.py` is among the files.
+
+    Raises:
+        AnalysisError: no `perf.yaml`, or one that is no YAML.
+    """
+    equivalences = load_equivalences(SOURCE)
+    return tuple(
+        _make_release(version, models, equivalences) for version, models in read_models(files)
+    )
+
+
+def _make_release(version: str, models: list[HubModel], equivalences: Equivalences) -> Release:
+    aliases = _aliases(models)
+    rows = [row for model in models for row in _model_rows(model, aliases, equivalences)]
+    return Release(
+        source=SOURCE,
+        version=version,
+        licence=LICENCE,
+        rows=tuple(rows),
+        aliases=tuple(sorted(aliases.items())),
+        notes=_notes(models, aliases, equivalences),
+    )
+
+
+def _aliases(models: list[HubModel]) -> dict[str, str]:
+    """Device names under which jobs of another device stand again, to that device.
+
+    Of two names the one that is no proxy is kept, else the first in the alphabet.
+    """
+    devices: dict[str, set[str]] = defaultdict(set)
+    for model in models:
+        for job in model.jobs:
+            if job.job_id:
+                devices[job.job_id].add(job.device)
+    aliases: dict[str, str] = {}
+    for names in devices.values():
+        kept, *others = sorted(names, key=lambda name: (_PROXY in name, name))
+        aliases |= dict.fromkeys(others, kept)
+    return aliases
+
+
+def _model_rows(
+    model: HubModel, aliases: Mapping[str, str], equivalences: Equivalences
+) -> Iterator[Row]:
+    measured = {(job.device, *_where(job)): job.job_id for job in model.jobs}
+    for job in model.jobs:
+        kept = aliases.get(job.device)
+        if kept is None:
+            yield _row(model, job, job.device, equivalences)
+            continue
+        there = measured.get((kept, *_where(job)))
+        if there is None:
+            yield _row(model, job, kept, equivalences)
+            continue
+        row = _row(model, job, job.device, equivalences)
+        is_mirror = there == job.job_id
+        yield drop(row, "mirror", f"job {job.job_id} of {kept} again") if is_mirror else row
+
+
+def _where(job: Job) -> tuple[str, str, str]:
+    return job.component, job.precision, job.path
+
+
+def _row(model: HubModel, job: Job, device: str, equivalences: Equivalences) -> Row:
+    row = model.facts | _job_facts(job, device) | {"source_ref": model.reference}
+    if device != job.device:
+        row["derived"] = [*_DERIVED, f"device: published as {job.device}, an alias"]
+    if job.n_components > 1:
+        row["model"] = f"{SOURCE}:{model.name}/{job.component}"
+    else:
+        row = named(row, model.name, equivalences)
+    return _checked(row, job)
+
+
+def _checked(row: Row, job: Job) -> Row:
+    """The row with its latency, or dropped with the reason it has none."""
+    if not job.has_passed:
+        return drop(row, "job not passed", job.job_id)
+    if job.latency is None:
+        return drop(row, "no latency", job.job_id)
+    if job.latency <= 0 or is_sentinel(job.latency) or is_sentinel(job.latency * 1000):
+        return drop(row, "sentinel", f"latency {job.latency:g} in job {job.job_id}")
+    if row["runtime"] is None:
+        return drop(row, "unknown runtime", job.path)
+    if row["precision"] is None:
+        return drop(
+            row, "unknown precision", f"{job.precision} on {job.unit or 'what is not said'}"
+        )
+    return row | {"status": "ok", "latency_p50_ns": job.latency * job.latency_unit_ns}
+
+
+def _job_facts(job: Job, device: str) -> Row:
+    runtime, tool, options = _RUNTIMES.get(job.path, (None, "", {}))
+    unit = job.unit.lower() or "unknown"
+    precision = _precision(job.precision, unit)
+    if precision == "int8" and job.precision not in {"int8", "w8a8"}:
+        options = options | {"quantisation": job.precision}
+    memory = whole(job.memory_max_bytes)
+    return {
+        "source": SOURCE,
+        "licence": LICENCE,
+        "derived": list(_DERIVED),
+        "device": f"{SOURCE}-{re.sub(r'[^a-z0-9]+', '-', device.lower()).strip('-')}",
+        "device_model": device,
+        "tier": "edge",
+        "os": job.os,
+        "runtime": runtime,
+        "backend": unit,
+        "mode": "eager",
+        "precision": precision,
+        "batch": 1,
+        "options": _compact(options),
+        "runtime_version": job.tools.get(tool),
+        "runtime_settings": _compact(
+            {"job_id": job.job_id, "layers": dict(job.layers), "tools": dict(job.tools)}
+            | ({} if job.timestamp is None else {"timestamp": job.timestamp})
+        ),
+        "sample_kind": "vendor",
+        "memory_metric": "vendor_estimate" if memory else None,
+        "peak_memory_bytes": memory or None,
+    }
+
+
+def _compact(value: Mapping[str, object]) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def _precision(word: str, unit: str) -> str | None:
+    if word == "float":
+        return _FLOAT_ON.get(unit)
+    if word in {"fp16", "fp32", "int8"}:
+        return word
+    return "int8" if _QUANTISED.fullmatch(word) else None
+
+
+def _notes(
+    models: list[HubModel], aliases: Mapping[str, str], equivalences: Equivalences
+) -> tuple[str, ...]:
+    jobs = [job for model in models for job in model.jobs]
+    proxies = sorted({job.device for job in jobs if _PROXY in job.device} - set(aliases))
+    elsewhere = sum(job.unit in {"CPU", "GPU"} for job in jobs)
+    partly = sum(job.unit == "NPU" and bool(set(job.layers) - {"npu"}) for job in jobs)
+    no_memory = sum(not job.memory_max_bytes for job in jobs)
+    several = sorted({model.name for model in models for job in model.jobs if job.n_components > 1})
+    notes = [
+        "Latency is one figure of one job on the vendor's farm; memory is the upper end of an "
+        "estimated range and is never compared with a resident size.",
+        "Float models are taken as fp16 on NPU and GPU, fp32 on CPU.",
+    ]
+    if proxies:
+        notes.append(f"Proxies run on related silicon, not on what they name: {_list(proxies)}.")
+    if elsewhere:
+        notes.append(
+            f"{elsewhere} of {len(jobs)} jobs ran on CPU or GPU (primary_compute_unit): platforms "
+            "of their own."
+        )
+    if partly:
+        notes.append(
+            f"{partly} of {len(jobs)} jobs on the NPU ran some layers elsewhere (runtime_settings)."
+        )
+    if no_memory:
+        notes.append(f"{no_memory} of {len(jobs)} memory estimates are 0: unknown.")
+    if several:
+        notes.append(f"Several components, each a row of its own: {_list(several)}.")
+    return (*notes, *unequal_notes({model.name for model in models}, equivalences))
+
+
+def _list(names: list[str]) -> str:
+    return ", ".join(names)

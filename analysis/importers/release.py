@@ -1,0 +1,96 @@
+"""What an importer returns: the rows of one release of a source, and what happened to the rest."""
+
+import hashlib
+import math
+import re
+from dataclasses import dataclass
+
+Row = dict[str, object]
+"""Some columns of `analysis.columns.SCHEMA`; whoever stores it adds the keys and the times."""
+
+IMPORT_STAGE = "import"
+"""`error_stage` of a row that the source has and that no figure may use."""
+
+_GROUPED = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
+SENTINELS = (-1.0, 0.0, float(2**31 - 1), float(2**32 - 1), float(2**63 - 1), float(2**64 - 1))
+"""What stands for 'nothing' in published tables; seen: -1 in OneProxy, 0 and 2^64-1 in AI Hub."""
+_MAX_COUNT = 2**62
+"""Inside 64 bits however it is rounded."""
+_SENTINEL_TOLERANCE = 1e-9
+"""Of 2^64-1 written as a float or rounded by a printer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """One release of one source; becomes a sweep of its own.
+
+    Attributes:
+        version: of the release, letters, digits and dots.
+        rows: every measurement of the source, those that no figure may use with status `failed`
+            and the reason.
+        aliases: names under which the source repeats a device, to the name it was imported as.
+        notes: what a reader of any figure made from it should know.
+    """
+
+    source: str
+    version: str
+    licence: str
+    rows: tuple[Row, ...]
+    aliases: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def drop(row: Row, reason: str, detail: str) -> Row:
+    """The row as one that no figure uses, kept so that `report show dropped` lists it.
+
+    `reason` is a few words that many rows share; `detail` is about this one.
+    """
+    return row | {
+        "status": "failed",
+        "error_kind": "bad_output",
+        "error_stage": IMPORT_STAGE,
+        "error_message": f"{reason}: {detail}",
+        "error_remedy": "nothing to do here; the published file says no more",
+        "error_is_transient": False,
+        "latency_p50_ns": None,
+        "latency_mean_ns": None,
+    }
+
+
+def drop_reason(row: Row) -> str | None:
+    """The words `drop` was given; `None` for a row that counts."""
+    if row.get("status") != "failed":
+        return None
+    return str(row["error_message"]).partition(":")[0]
+
+
+def read_number(text: object) -> float | None:
+    """A figure as tables print it; `1,014.45` has a thousands comma.
+
+    `None` for nothing, `null`, words, NaN and infinity: none of them is a measurement.
+    """
+    words = str(text).strip()
+    if _GROUPED.fullmatch(words):
+        words = words.replace(",", "")
+    try:
+        value = float(words)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def is_sentinel(value: float) -> bool:
+    """Whether a figure, in the unit the source wrote it in, stands for 'nothing'."""
+    return any(math.isclose(value, mark, rel_tol=_SENTINEL_TOLERANCE) for mark in SENTINELS)
+
+
+def whole(value: float | None, factor: float = 1) -> int | None:
+    """`value` x `factor` as a count; `None` where there is none or the table cannot hold it."""
+    if value is None or not abs(value * factor) <= _MAX_COUNT:
+        return None
+    return round(value * factor)
+
+
+def file_reference(name: str, content: bytes) -> str:
+    """A file by name and content, as `source_ref` keeps it."""
+    return f"{name} sha256:{hashlib.sha256(content).hexdigest()}"

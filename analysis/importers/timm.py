@@ -1,0 +1,296 @@
+"""timm's inference benchmarks: `results/benchmark-infer-*.csv` of pytorch-image-models.
+
+Source: huggingface/pytorch-image-models, `benchmark.py` (columns) and `results/README.md`. One
+file is one device; `infer_step_time` is milliseconds per step of `infer_batch_size` samples, and
+the batch is halved for a model until it fits, so only the time per sample can be compared.
+"""
+
+import csv
+import io
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from analysis.errors import AnalysisError
+from analysis.importers.equivalence import (
+    Equivalences,
+    flops_columns,
+    load_equivalences,
+    named,
+    unequal_notes,
+)
+from analysis.importers.release import (
+    Release,
+    Row,
+    drop,
+    file_reference,
+    is_sentinel,
+    read_number,
+    whole,
+)
+
+SOURCE = "timm"
+LICENCE = "Apache-2.0, huggingface/pytorch-image-models"
+ACCURACY_FILE = "results-imagenet.csv"
+
+_FILE = re.compile(
+    r"benchmark-infer-(?P<arithmetic>amp|fp32|fp16|bf16)-(?P<layout>nchw|nhwc)"
+    r"-pt(?P<torch>\d{3,})-(?:cu(?P<cuda>\d+)-)?(?:cpu-)?(?P<device>[A-Za-z0-9_]+)"
+    r"(?P<dynamo>-dynamo)?\.csv"
+)
+_PRECISION = {"amp": "fp16", "fp32": "fp32", "fp16": "fp16", "bf16": "bf16"}
+"""`--amp` means float16 unless --amp-dtype says otherwise (timm benchmark.py)."""
+_DEVICES = {
+    "rtx3090": "NVIDIA GeForce RTX 3090",
+    "3090": "NVIDIA GeForce RTX 3090",
+    "rtx4090": "NVIDIA GeForce RTX 4090",
+    "4090": "NVIDIA GeForce RTX 4090",
+    "rtx5090": "NVIDIA GeForce RTX 5090",
+    "5090": "NVIDIA GeForce RTX 5090",
+    "i9_10940x": "Intel Core i9-10940X",
+    "i7_12700h": "Intel Core i7-12700H",
+}
+"""File names write one card in two ways; another device keeps the name of its file."""
+_NEEDED = ("model", "infer_img_size", "infer_samples_per_sec", "infer_batch_size")
+_LOWEST_SPEED = 1e-6
+"""A sample in eleven days is no measurement, and its time in nanoseconds may be infinite."""
+_GIGA = 1e9
+_NS_PER_S = 1e9
+
+Config = tuple[str, int]
+"""Model and image size in pixels."""
+Line = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bench:
+    """One benchmark file: what its name says, and its lines."""
+
+    name: str
+    reference: str
+    match: re.Match[str]
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Context:
+    """What is known about models from all files together."""
+
+    equivalences: Equivalences
+    macs: Mapping[Config, tuple[float, ...]]
+    accuracy: Mapping[Config, tuple[float, str]]
+
+
+def parse_timm(files: Mapping[str, bytes]) -> tuple[Release, ...]:
+    """Reads timm's result files, name to content; one release for each version of PyTorch.
+
+    Latency is 1 / `infer_samples_per_sec`, the mean time of one sample inside a batch. MACs are
+    the largest that any file gives for model and size: some files leave attention out. Accuracy
+    is the best top-1 of the pretrained tags tested at exactly that size.
+
+    Raises:
+        AnalysisError: no benchmark file, or one without the columns it needs.
+    """
+    benches = [bench for name in sorted(files) if (bench := _read_bench(name, files[name]))]
+    if not benches:
+        raise AnalysisError(
+            "no file benchmark-infer-*.csv of timm", "name the folder `results` of a checkout"
+        )
+    context = _Context(
+        equivalences=load_equivalences(SOURCE),
+        macs=_all_macs(benches),
+        accuracy=_accuracies(files.get(ACCURACY_FILE, b"")),
+    )
+    groups: dict[str, list[_Bench]] = defaultdict(list)
+    for bench in benches:
+        groups[_torch_version(bench.match)].append(bench)
+    skipped = sorted(set(files) - {bench.name for bench in benches} - {ACCURACY_FILE})
+    return tuple(
+        Release(
+            source=SOURCE,
+            version=f"pt{version}",
+            licence=LICENCE,
+            rows=tuple(row for bench in group for row in _rows(bench, context)),
+            notes=_notes(group, context, skipped),
+        )
+        for version, group in sorted(groups.items(), key=lambda item: _order(item[0]))
+    )
+
+
+def _read_bench(name: str, content: bytes) -> _Bench | None:
+    match = _FILE.fullmatch(name)
+    if match is None:
+        return None
+    lines = _read_lines(name, content)
+    missing = [column for column in _NEEDED if not lines or column not in lines[0]]
+    if missing:
+        raise AnalysisError(
+            f"{name} lacks {', '.join(missing)}", "fetch the file again, or leave it out"
+        )
+    return _Bench(
+        name=name, reference=file_reference(name, content), match=match, lines=tuple(lines)
+    )
+
+
+def _read_lines(name: str, content: bytes) -> list[Line]:
+    try:
+        # A short line leaves its last columns None, a long one has a rest: neither is text.
+        reader = csv.DictReader(io.StringIO(content.decode("utf-8-sig")), restval="")
+        return [{key: line[key] for key in line if key is not None} for line in reader]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise AnalysisError(f"{name} is not a CSV file: {error}", "fetch it again") from error
+
+
+def _config(line: Line) -> Config | None:
+    size = whole(read_number(line["infer_img_size"]))
+    return None if not line["model"] or size is None else (line["model"], size)
+
+
+def _all_macs(benches: list[_Bench]) -> dict[Config, tuple[float, ...]]:
+    """The unlike GMACs that files give for a model at one size, smallest first."""
+    found: dict[Config, set[float]] = defaultdict(set)
+    for bench in benches:
+        for line in bench.lines:
+            macs, config = read_number(line.get("infer_gmacs")), _config(line)
+            if config is not None and macs:
+                found[config].add(macs)
+    return {config: tuple(sorted(values)) for config, values in found.items()}
+
+
+def _accuracies(content: bytes) -> dict[Config, tuple[float, str]]:
+    """Best top-1 of each architecture at each size, and how it was chosen."""
+    tags: dict[Config, list[tuple[float, str]]] = defaultdict(list)
+    for line in _read_lines(ACCURACY_FILE, content):
+        top1, size = read_number(line.get("top1")), whole(read_number(line.get("img_size")))
+        if top1 is not None and size is not None:
+            tags[line["model"].partition(".")[0], size].append((top1, line["model"]))
+    chosen = {}
+    for config, found in tags.items():
+        top1, tag = max(found)
+        of = f"best of {len(found)} tags at {config[1]} px" if len(found) > 1 else "the only tag"
+        chosen[config] = (top1, f"timm {ACCURACY_FILE}: {tag}, {of}")
+    return chosen
+
+
+def _rows(bench: _Bench, context: _Context) -> Iterator[Row]:
+    facts = _platform_facts(bench)
+    for line in bench.lines:
+        yield _row(line, facts, context)
+
+
+def _row(line: Line, facts: Row, context: _Context) -> Row:
+    config = _config(line)
+    if config is None:
+        blank = facts | {"model": f"{SOURCE}:{line['model'] or '?'}"}
+        return drop(blank, "no image size", repr(line["infer_img_size"]))
+    batch = whole(read_number(line["infer_batch_size"]))
+    row = facts | {
+        "input_size": config[1],
+        "parameters": whole(read_number(line.get("param_count")), 1e6),
+        "runtime_settings": f'{{"batch":{batch or "null"}}}',
+        "derived": [*_DERIVED, *(_AMP if '"amp"' in str(facts["options"]) else ())],
+        **_flops(config, context),
+        **_accuracy(config, context),
+    }
+    row = named(row, f"{config[0]}@{config[1]}", context.equivalences)
+    speed = read_number(line["infer_samples_per_sec"])
+    if speed is None or speed <= _LOWEST_SPEED or is_sentinel(speed):
+        return drop(row, "no throughput", repr(line["infer_samples_per_sec"]))
+    latency_ns = _NS_PER_S / speed
+    return row | {"status": "ok", "latency_p50_ns": latency_ns, "latency_mean_ns": latency_ns}
+
+
+_DERIVED = (
+    "latency_p50_ns: mean per sample, 1e9 / infer_samples_per_sec",
+    "parameters: from millions with two decimals",
+)
+_AMP = ("precision: amp is float16 autocast",)
+
+
+def _flops(config: Config, context: _Context) -> Row:
+    if not (values := context.macs.get(config)):
+        return {}
+    text = "timm infer_gmacs, two decimals"
+    if len(values) > 1:
+        text += f"; files give {', '.join(f'{value:g}' for value in values)}, the largest taken"
+    return flops_columns(whole(values[-1], _GIGA), text)
+
+
+def _accuracy(config: Config, context: _Context) -> Row:
+    if config not in context.accuracy:
+        return {}
+    top1, source = context.accuracy[config]
+    return {"accuracy_top1": top1, "accuracy_source": source}
+
+
+def _platform_facts(bench: _Bench) -> Row:
+    """Batch is what was asked for, the file's largest; what a row really got is in its settings."""
+    match = bench.match
+    batches = [read_number(line["infer_batch_size"]) or 0 for line in bench.lines]
+    model = _DEVICES.get(match["device"], match["device"])
+    is_gpu = match["cuda"] is not None
+    version = _torch_version(match)
+    return {
+        "source": SOURCE,
+        "source_ref": bench.reference,
+        "licence": LICENCE,
+        "device": f"timm-{re.sub(r'[^a-z0-9]+', '-', model.lower())}",
+        "device_model": model,
+        "tier": "gpu" if is_gpu else "cpu",
+        "cpu_model": None if is_gpu else model,
+        "runtime": "torch",
+        "backend": "cuda" if is_gpu else "cpu",
+        "mode": "compile" if match["dynamo"] else "eager",
+        "precision": _PRECISION[match["arithmetic"]],
+        "batch": round(max(batches)) or None,
+        "options": _options(match),
+        "runtime_version": f"{version}+cu{match['cuda']}" if is_gpu else version,
+        "sample_kind": "throughput_derived",
+    }
+
+
+def _options(match: re.Match[str]) -> str:
+    options = ['"amp":true'] if match["arithmetic"] == "amp" else []
+    options += ['"channels_last":true'] if match["layout"] == "nhwc" else []
+    return "{" + ",".join(options) + "}"
+
+
+def _torch_version(match: re.Match[str]) -> str:
+    """`pt240` is 2.4.0, `pt2100` is 2.10.0."""
+    digits = match["torch"]
+    return f"{digits[0]}.{digits[1:-1]}.{digits[-1]}"
+
+
+def _order(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+def _notes(group: list[_Bench], context: _Context, skipped: list[str]) -> tuple[str, ...]:
+    configs = {config for bench in group for line in bench.lines if (config := _config(line))}
+    unlike = sum(len(context.macs.get(config, ())) > 1 for config in configs)
+    unknown = sum(config not in context.macs for config in configs)
+    untested = sum(config not in context.accuracy for config in configs)
+    notes = [
+        "Latency is the mean time of one sample inside a batch (1 / infer_samples_per_sec), not "
+        "the time a single request waits.",
+        f"MACs differ between files for {unlike} of {len(configs)} model sizes; the largest was "
+        f"taken. {unknown} have none.",
+        f"Accuracy is the best pretrained tag at the same image size; {untested} of "
+        f"{len(configs)} model sizes have none.",
+    ]
+    notes += [note for bench in group if (note := _batch_note(bench))]
+    notes += [f"Not read: {name}, no inference benchmark." for name in skipped]
+    names = {f"{model}@{size}" for model, size in configs}
+    return (*notes, *unequal_notes(names, context.equivalences))
+
+
+def _batch_note(bench: _Bench) -> str | None:
+    batches = [batch for line in bench.lines if (batch := read_number(line["infer_batch_size"]))]
+    if not batches or min(batches) == max(batches):
+        return None
+    smaller = sum(batch < max(batches) for batch in batches)
+    return (
+        f"{bench.name}: {smaller} of {len(batches)} models ran at a batch below {max(batches):g}, "
+        f"down to {min(batches):g}."
+    )

@@ -1,0 +1,29 @@
+"""`fleetrank results audit`: is a data set what it seems?"""
+
+from typing import Annotated
+
+import polars as pl
+import typer
+
+from orchestrator.cli.context import current
+from orchestrator.store.results import ResultStore
+
+
+def audit(
+    sweeps: Annotated[list[str] | None, typer.Argument(help="Sweeps; all when left out.")] = None,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Look for duplicates, sentinels, unit slips, ties, outliers; measured, imported or made up."""
+    from analysis.columns import ORIGINS
+    from analysis.formats import render
+    from analysis.load import load_measurements
+    from analysis.tables import Selection, make_table
+
+    store = ResultStore(current().workspace.results)
+    frame = load_measurements(store.root, origins=ORIGINS)
+    if sweeps:
+        chosen = [sweep_id for sweep_id in sweeps if store.sweep_record(sweep_id)]
+        frame = frame.filter(pl.col("sweep_id").is_in(chosen))
+    table = make_table("audit", frame, Selection(origins=ORIGINS))
+    print(render(table, "json" if as_json else "table"), end="")

@@ -1,0 +1,158 @@
+"""Stores what others published: each release a sweep of its own, with where it came from."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from analysis.columns import SCHEMA, SCHEMA_VERSION
+from analysis.importers.release import Release, drop_reason
+from models.cards import find_card
+from models.types import ModelCard
+from orchestrator.keys import CELL_KEY_DIGITS, canonical_json, row_platform_key
+from orchestrator.provenance import new_sweep_id, sweep_facts, sweep_provenance
+from orchestrator.store.results import IMPORTED, ResultStore
+from orchestrator.translate import Row, SweepFacts
+
+_BY_EQUIVALENCE = ("macs", "flops", "flops_method", "flops_source")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """What became of one release.
+
+    Attributes:
+        is_new: whether anything was added; the same content is stored once.
+        dropped: reason to number of rows that no figure uses.
+    """
+
+    sweep_id: str
+    release: Release
+    is_new: bool
+    n_rows: int
+    dropped: Mapping[str, int]
+
+
+def import_release(
+    store: ResultStore, release: Release, cards: Mapping[str, ModelCard], folder: Path
+) -> Imported:
+    """Stores one release, unless its content is there already; ends what a crash left half done.
+
+    `folder` is the workspace, for the provenance.
+
+    Raises:
+        StoreError: the disk is full; run the import again.
+        CardError: a mapping declares a model equal to a card that does not exist.
+    """
+    for name in {str(row["model"]) for row in release.rows}:
+        if not name.startswith(f"{release.source}:"):
+            find_card(cards, name)
+    rows = [_with_card(row, cards) for row in release.rows]
+    dropped = Counter(reason for row in rows if (reason := drop_reason(row)) is not None)
+    content = hashlib.sha256(canonical_json([rows, release.aliases]).encode()).hexdigest()
+    sweep_id, state = _stored(store, content)
+    if sweep_id is None:
+        sweep_id = new_sweep_id(f"import-{release.source}-{release.version}")
+        store.create_sweep(sweep_id, _record(release, content, dropped, folder))
+    if state != "finished":
+        _write(store, sweep_id, rows, folder)
+    return Imported(
+        sweep_id=sweep_id,
+        release=release,
+        is_new=state != "finished",
+        n_rows=len(rows),
+        dropped=dict(dropped),
+    )
+
+
+def _stored(store: ResultStore, content: str) -> tuple[str | None, object]:
+    """The sweep that has this content, and how far it came."""
+    for sweep_id in store.sweep_ids():
+        record = store.sweep_record(sweep_id)
+        if record.get("content_sha256") == content:
+            return sweep_id, record.get("state")
+    return None, None
+
+
+def _record(
+    release: Release, content: str, dropped: Mapping[str, int], folder: Path
+) -> dict[str, object]:
+    return {
+        "state": "interrupted",
+        "origin": IMPORTED,
+        "source": release.source,
+        "release": release.version,
+        "licence": release.licence,
+        "content_sha256": content,
+        "files": sorted({str(row["source_ref"]) for row in release.rows}),
+        "n_rows": len(release.rows),
+        "dropped": dict(dropped),
+        "aliases": dict(release.aliases),
+        "notes": list(release.notes),
+        "started_utc": datetime.now(UTC).isoformat(),
+        **sweep_provenance(folder),
+    }
+
+
+def _write(store: ResultStore, sweep_id: str, rows: Iterable[Row], folder: Path) -> None:
+    facts = sweep_facts(sweep_id, 0, folder)
+    with store.lease(sweep_id):
+        with store.open_journal(sweep_id) as journal:
+            n_there = sum(1 for _ in journal.rows())
+            for number, row in enumerate(_keyed(rows, facts)):
+                if number >= n_there:
+                    journal.append(row)
+        store.publish(sweep_id)
+        finished = datetime.now(UTC).isoformat()
+        store.update_record(sweep_id, {"state": "finished", "finished_utc": finished})
+
+
+def _keyed(rows: Iterable[Row], facts: SweepFacts) -> Iterable[Row]:
+    """Adds keys and times; a second row of one model on one platform is a second repeat."""
+    repeats: Counter[str] = Counter()
+    now = datetime.now(UTC).isoformat()
+    for row in rows:
+        platform = row_platform_key(row)
+        text = canonical_json([row["model"], row.get("input_size"), platform])
+        cell = hashlib.sha256(text.encode()).hexdigest()[:CELL_KEY_DIGITS]
+        yield (
+            dict.fromkeys(SCHEMA)
+            | row
+            | {
+                "sweep_id": facts.sweep_id,
+                "cell_key": cell,
+                "platform_key": platform,
+                "repeat": repeats[cell],
+                "attempt": 0,
+                "schema_version": SCHEMA_VERSION,
+                "fleetrank_version": facts.fleetrank_version,
+                "git_commit": facts.git_commit,
+                "origin": "imported",
+                "flags": [],
+                # The source says nothing of when; newest is what was imported last.
+                "started_utc": now,
+                "finished_utc": now,
+            }
+        )
+        repeats[cell] += 1
+
+
+def _with_card(row: Row, cards: Mapping[str, ModelCard]) -> Row:
+    """What our card says about a model declared equal to it; one model has one accuracy."""
+    card = cards.get(str(row["model"]))
+    if card is None:
+        return row
+    size = row.get("input_size")
+    if size is not None and size != card.input_size:
+        # The declaration no longer fits what the source has under that name.
+        apart: Row = {"model": f"{row['source']}:{row['model']}@{size}"}
+        return row | apart | dict.fromkeys(_BY_EQUIVALENCE)
+    facts: Row = {"family": card.family.value, "has_attention": card.has_attention}
+    if row.get("input_size") is None:
+        facts["input_size"] = card.input_size
+    if card.accuracy_top1 is not None:
+        facts["accuracy_top1"] = card.accuracy_top1
+        facts["accuracy_source"] = f"{card.accuracy_source}, by equivalence"
+    return row | facts

@@ -1,0 +1,124 @@
+import pytest
+
+from analysis.errors import AnalysisError
+from analysis.importers.csv_map import parse_csv
+from analysis.importers.csv_mapping import read_mapping
+from analysis.importers.release import Release, drop_reason
+
+MAPPING = """
+[source]
+name = "lab"
+version = "2026"
+licence = "CC-BY-4.0"
+sample_kind = "tool_summary"
+delimiter = ";"
+
+[columns]
+model = "net"
+device = "phone"
+precision = "arithmetic"
+latency = "time"
+memory = "rss"
+macs = "gmacs"
+accuracy = "top1"
+
+[units]
+latency = "ms"
+memory = "MiB"
+macs = "G"
+accuracy = "share"
+
+[constants]
+tier = "edge"
+runtime = "tflite"
+batch = 1
+memory_metric = "maxrss_growth"
+
+[missing]
+latency = [-1, 99999]
+
+[models]
+"ResNet-18" = "resnet18"
+"""
+TABLE = """net;phone;arithmetic;time;rss;gmacs;top1
+ResNet-18;Pixel 7;fp32;12.5;30;1.8;0.698
+Other;Pixel 7;fp32;"1,250.5";0;0.5;
+Other;Pixel 7;fp32;1300;40;0.5;
+Failed;Pixel 7;fp32;-1;40;0.5;
+Slow;Pixel 7;fp32;99999;40;0.5;
+Empty;Pixel 7;fp32;;40;0.5;
+Odd;Pixel 7;fp8;5;40;0.5;
+;Pixel 7;fp32;5;40;0.5;
+"""
+
+
+def _parse(table: str = TABLE, mapping: str = MAPPING) -> Release:
+    (release,) = parse_csv("lab.csv", table.encode(), mapping.encode())
+    return release
+
+
+def test_columns_units_and_constants_become_ours() -> None:
+    row = _parse().rows[0]
+    assert row["latency_p50_ns"] == 12_500_000
+    assert row["peak_memory_bytes"] == 30 * 2**20
+    assert row["accuracy_top1"] == pytest.approx(69.8)
+    assert (row["tier"], row["runtime"], row["batch"]) == ("edge", "tflite", 1)
+    assert row["device"] == "lab-pixel-7"
+    assert row["device_model"] == "Pixel 7"
+    assert row["sample_kind"] == "tool_summary"
+    assert row["accuracy_source"] == "lab, stated by the mapping"
+    assert "latency_p50_ns: column time in ms" in row["derived"]
+
+
+def test_only_a_declared_model_is_ours() -> None:
+    rows = _parse().rows
+    assert rows[0]["model"] == "resnet18"
+    assert rows[0]["macs"] == 1_814_000_000
+    assert rows[1]["model"] == "lab:Other"
+    assert rows[1]["flops"] == 1_000_000_000
+    assert rows[1]["flops_source"] == "lab, stated by the mapping"
+
+
+def test_commas_group_digits_and_zero_memory_is_unknown() -> None:
+    row = _parse().rows[1]
+    assert row["latency_p50_ns"] == 1_250_500_000
+    assert "peak_memory_bytes" not in row
+    assert row["memory_metric"] is None
+
+
+def test_what_cannot_be_used_is_dropped_with_its_reason() -> None:
+    assert [drop_reason(row) for row in _parse().rows] == [
+        None, None, None, "sentinel", "sentinel", "no latency", "unknown precision", "no model",
+    ]  # fmt: skip
+
+
+def test_samples_per_second_become_time_per_sample() -> None:
+    mapping = MAPPING.replace('latency = "ms"', 'latency = "samples_per_second"')
+    assert _parse(mapping=mapping).rows[0]["latency_p50_ns"] == 1e9 / 12.5
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[units]", "[unit]", "did you mean 'units'"),
+        ('tier = "edge"', 'teir = "edge"', "did you mean 'tier'"),
+        ('tier = "edge"', 'tier = "phone"', "use gpu, cpu, edge"),
+        ('tier = "edge"', "", "says nothing of tier"),
+        ('latency = "ms"', 'latency = "min"', "no unit of it"),
+        ('memory_metric = "maxrss_growth"', "", "says nothing of memory_metric"),
+        ("batch = 1", 'batch = "one"', "is no int"),
+        ("[-1, 99999]", '"none"', "holds no numbers"),
+        ('name = "lab"', 'name = "../lab"', "part of a file's name"),
+        ('name = "lab"', "name = ", "not TOML"),
+        ('licence = "CC-BY-4.0"', "", "lacks licence"),
+    ],
+)
+def test_a_wrong_mapping_names_the_key_and_the_remedy(old: str, new: str, message: str) -> None:
+    with pytest.raises(AnalysisError) as caught:
+        read_mapping(MAPPING.replace(old, new).encode())
+    assert message in str(caught.value)
+
+
+def test_a_column_that_the_file_lacks_is_named() -> None:
+    with pytest.raises(AnalysisError, match="no column rss"):
+        _parse(TABLE.replace("rss", "memory"))

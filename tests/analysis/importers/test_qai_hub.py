@@ -1,0 +1,169 @@
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analysis.errors import AnalysisError
+from analysis.importers.qai_hub import parse_qai_hub
+from analysis.importers.qai_hub_files import FILES
+from analysis.importers.qai_hub_layouts import read_jobs
+from analysis.importers.release import Release, Row, drop_reason
+
+FOLDER = Path(__file__).parents[2] / "data" / "qai_hub"
+CONTENT = {
+    path.relative_to(FOLDER).as_posix(): path.read_bytes()
+    for name in FILES
+    for path in FOLDER.rglob(name)
+}
+
+
+@pytest.fixture(scope="module")
+def old() -> Release:
+    return parse_qai_hub(CONTENT)[0]
+
+
+@pytest.fixture(scope="module")
+def new() -> Release:
+    return parse_qai_hub(CONTENT)[1]
+
+
+def _row(release: Release, job: str, device: str | None = None) -> Row:
+    (row,) = [
+        row
+        for row in release.rows
+        if json.loads(str(row["runtime_settings"]))["job_id"] == job
+        and device in {None, row["device_model"]}
+    ]
+    return row
+
+
+def test_releases_come_oldest_first() -> None:
+    versions = [release.version for release in parse_qai_hub(CONTENT)]
+    assert versions == ["v0.12.1", "v0.46.1"]
+    checkout = {"qai_hub_models/_version.py": b'__version__ = "0.9.0"\n'} | {
+        f"qai_hub_models/models/{name.removeprefix('v0.46.1/')}": content
+        for name, content in CONTENT.items()
+        if name.startswith("v0.46.1/")
+    }
+    assert [release.version for release in parse_qai_hub(checkout)] == ["v0.9.0"]
+
+
+def test_the_older_layout_has_microseconds_and_bytes(old) -> None:
+    row = _row(old, "jold")
+    assert row["latency_p50_ns"] == 902_000
+    assert row["peak_memory_bytes"] == 1_547_712
+    assert row["precision"] == "fp16"
+    assert row["os"] == "Android 13"
+    assert (row["runtime"], row["backend"]) == ("tflite", "npu")
+    assert json.loads(str(row["runtime_settings"]))["timestamp"] == "2024-08-27T11:54:11Z"
+
+
+def test_the_newer_layout_has_milliseconds_and_mebibytes(new) -> None:
+    row = _row(new, "jmirror", "SA7255P ADP")
+    assert row["latency_p50_ns"] == 2_500_000
+    assert row["peak_memory_bytes"] == 35 * 2**20
+    assert row["memory_metric"] == "vendor_estimate"
+    assert row["sample_kind"] == "vendor"
+    assert row["runtime_version"] == "2.17.0"
+
+
+def test_only_what_was_measured_is_imported(old, new) -> None:
+    devices = {row["device_model"] for release in (old, new) for row in release.rows}
+    assert not devices & {"Google Pixel 3", "Never Measured 9"}
+    assert (len(old.rows), len(new.rows)) == (3, 10)
+
+
+def test_two_to_the_64_and_the_word_null_are_no_latency(old) -> None:
+    assert [drop_reason(row) for row in old.rows] == [None, "sentinel", "job not passed"]
+    assert "latency 1.84467e+19 in job jstuck" in str(old.rows[1]["error_message"])
+    assert old.rows[1]["latency_p50_ns"] is None
+
+
+def test_a_mirror_is_an_alias_and_counts_once(new) -> None:
+    assert new.aliases == (("QCS8275 (Proxy)", "SA7255P ADP"),)
+    mirror = _row(new, "jmirror", "QCS8275 (Proxy)")
+    assert drop_reason(mirror) == "mirror"
+    assert str(mirror["error_message"]).endswith("job jmirror of SA7255P ADP again")
+    assert drop_reason(_row(new, "jmirror", "SA7255P ADP")) is None
+
+
+def test_what_only_the_alias_has_is_kept_under_the_name_kept(new) -> None:
+    row = _row(new, "jonly")
+    assert row["device_model"] == "SA7255P ADP"
+    assert "device: published as QCS8275 (Proxy), an alias" in row["derived"]
+
+
+def test_a_job_that_fell_back_is_on_a_platform_of_its_own(new) -> None:
+    assert _row(new, "jgpu")["backend"] == "gpu"
+    assert any("2 of 10 jobs ran on CPU or GPU" in note for note in new.notes)
+    assert any("1 of 10 jobs on the NPU ran some layers elsewhere" in note for note in new.notes)
+
+
+def test_a_memory_of_zero_is_unknown(new) -> None:
+    row = _row(new, "jonly")
+    assert row["peak_memory_bytes"] is None
+    assert row["memory_metric"] is None
+
+
+def test_failed_jobs_and_unknown_runtimes_are_dropped_with_their_reason(new) -> None:
+    assert drop_reason(_row(new, "jfailed")) == "job not passed"
+    assert drop_reason(_row(new, "jnew")) == "unknown runtime"
+
+
+def test_mixed_quantisation_is_an_option_of_int8(new) -> None:
+    row = _row(new, "jquantised")
+    assert row["precision"] == "int8"
+    assert row["options"] == '{"path":"dlc","quantisation":"w8a16"}'
+
+
+def test_a_variant_keeps_its_own_name_and_accuracy(new) -> None:
+    row = _row(new, "jinception")
+    assert row["model"] == "qai-hub:inception_v3"
+    assert "flops" not in row
+    assert row["input_size"] == 224
+    assert row["parameters"] == 23_900_000
+    assert row["accuracy_top1"] == 69.5
+    assert row["accuracy_source"] == "AI Hub numerics.yaml: float model on 1000 images of ImageNet"
+    assert any("inception_v3 is kept apart: 224 px against 299" in note for note in new.notes)
+
+
+def test_each_component_is_a_row_of_its_own(new) -> None:
+    assert _row(new, "je")["model"] == "qai-hub:speech/Encoder"
+    assert _row(new, "jd")["model"] == "qai-hub:speech/Decoder"
+    assert any("Several components, each a row of its own: speech" in n for n in new.notes)
+
+
+def test_proxies_that_are_no_alias_are_named() -> None:
+    content = CONTENT["v0.46.1/inception_v3/perf.yaml"].replace(
+        b"Samsung Galaxy S24", b"QCS8550 (Proxy)"
+    )
+    (release,) = parse_qai_hub({"v1.0/inception_v3/perf.yaml": content})
+    assert any("related silicon" in note and "QCS8550" in note for note in release.notes)
+
+
+def test_no_perf_file_and_no_yaml_are_refused() -> None:
+    with pytest.raises(AnalysisError, match=r"no perf\.yaml"):
+        parse_qai_hub({})
+    with pytest.raises(AnalysisError, match=r"m/perf\.yaml is not YAML"):
+        parse_qai_hub({"m/perf.yaml": b"a: [1"})
+
+
+_JSON = st.recursive(
+    st.none() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(
+            st.sampled_from(["models", "precisions", "components", "performance_metrics", "a"]),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(_JSON)
+def test_any_document_is_jobs_or_nothing(document: object) -> None:
+    assert isinstance(read_jobs(document), list)
