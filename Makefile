@@ -35,6 +35,7 @@ check: setup ## format, lint, types and the layers between packages
 bench: setup ## compare fleetrank with what a user would use instead, as ratios
 	$(BIN)/python benchmarks/report.py
 	$(BIN)/python benchmarks/fidelity.py
+	$(BIN)/python benchmarks/analysis.py
 
 clean: ## remove what was built, .venv included; results/ stays, it cannot be made again
 	rm -rf $(VENV) artifacts report.html

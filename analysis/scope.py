@@ -40,12 +40,32 @@ def select_attempts(frame: pl.LazyFrame, selection: Selection) -> pl.LazyFrame:
     return chosen
 
 
+_latest: tuple[pl.LazyFrame, tuple[object, ...], Scope] | None = None
+"""The cells made last: many tables of one scan are made one after the other, and making cells of
+a million rows takes longer than most tables."""
+
+
 def select_cells(frame: pl.LazyFrame, selection: Selection) -> Scope:
     """Values of the selected cells and what every table says about them.
+
+    Asked again of the same frame (the same object) it does not look at the files again.
 
     Raises:
         NoDataError: nothing was measured there, or every attempt failed.
     """
+    global _latest  # noqa: PLW0603 - one entry, replaced as a whole
+    key = (
+        selection.sweep, selection.runtime, selection.precision, selection.family,
+        selection.model, selection.origins,
+    )  # fmt: skip
+    if _latest is not None and _latest[0] is frame and _latest[1] == key:
+        return _latest[2]
+    scope = _make_cells(frame, selection)
+    _latest = (frame, key, scope)
+    return scope
+
+
+def _make_cells(frame: pl.LazyFrame, selection: Selection) -> Scope:
     attempts = select_attempts(frame, selection)
     cells = cell_values(attempts)
     if cells.is_empty():

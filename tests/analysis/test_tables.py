@@ -167,6 +167,18 @@ def test_selectors_narrow_the_rows(make_attempts) -> None:
     assert models(model="levit", origins=("simulated",)) == ["levit"]
 
 
+def test_tables_of_one_frame_do_not_take_each_others_selection(make_attempts) -> None:
+    frame = make_attempts([{"model": "a", "runtime": "torch"}, {"model": "b"}])
+    other = make_attempts([{"model": "c"}])
+    shown = [
+        [row["model"] for row in rows_of("latency", of, **selection)]
+        for of, selection in (
+            (frame, {}), (frame, {"runtime": "torch"}), (frame, {}), (other, {}), (frame, {})
+        )
+    ]  # fmt: skip
+    assert shown == [["a", "b"], ["a"], ["a", "b"], ["c"], ["a", "b"]]
+
+
 def test_pattern_is_text_but_for_the_star(make_attempts) -> None:
     frame = make_attempts([{"model": "a.b"}, {"model": "axb"}])
     assert [row["model"] for row in rows_of("latency", frame, model="a.*")] == ["a.b"]
