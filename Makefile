@@ -24,7 +24,7 @@ sweep: setup ## measure six models in three runtimes on this machine, write resu
 	case $$code in 0|3) $(BIN)/fleetrank report build || exit ;; esac; exit $$code
 
 test: setup ## run the tests that need no special hardware
-	$(BIN)/pytest --numprocesses 2
+	$(BIN)/pytest --numprocesses 2 --dist worksteal
 
 check: setup ## format, lint, types and the layers between packages
 	$(BIN)/ruff format --check .
