@@ -27,6 +27,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+# Before this folder, whose analysis.py would shadow the package.
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
 from device_agents.android.adb_server import AdbServer
 from device_agents.android.phone import Phone
 from device_agents.android.probe import probe_phone
