@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.frontier_noise import frontiers, resampled_medians, self_overlap
+from analysis.last_result import LastResult
 from analysis.pair_means import cluster_weights
 from analysis.pairs import Pair, blocks
 from analysis.panel import Measure, Panel, measures
@@ -63,8 +64,15 @@ class PairCeilings:
     methods: tuple[str | None, ...]
 
 
+_last: LastResult[tuple[Noise, Noise]] = LastResult()
+
+
 def noises(panel: Panel, repeats: Repeats, seed: int) -> tuple[Noise, Noise]:
-    """Noise of latency alone and of FRM, in the order of `panel.measures`."""
+    """Noise of latency alone and of FRM, in the order of `panel.measures`; the last is kept."""
+    return _last.get(repeats, seed, lambda: _noises(panel, repeats, seed))
+
+
+def _noises(panel: Panel, repeats: Repeats, seed: int) -> tuple[Noise, Noise]:
     latency, frm = measures(panel)
     flops = np.where(panel.flops > 0, panel.flops, np.nan)
     return (

@@ -14,7 +14,7 @@ from analysis.ranking import MIN_MODELS, Floats, average_ranks, spearman_matrix,
 MIN_REPEATS_TO_SPLIT = 2
 """One process cannot disagree with itself."""
 _RESAMPLES = 400
-_SPLITS_IN_INTERVAL = 10
+_SPLITS_IN_INTERVAL = 5
 """Resampling models moves a reliability far more than the choice of splits does."""
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 
 from analysis.comparable import IDENTITY
+from analysis.last_result import LastResult
 from analysis.load import last_attempts, valid_attempts
 from analysis.panel import Panel, comparable_scope, panel_of
 from analysis.ranking import Floats
@@ -30,13 +31,20 @@ class Repeats:
     sweeps: Floats
 
 
+_last: LastResult[tuple[Panel, Repeats]] = LastResult()
+
+
 def make_repeats(frame: pl.LazyFrame, selection: Selection) -> tuple[Panel, Repeats]:
-    """The panel of `panel.make_panel` and the single measurements behind it.
+    """The panel of `panel.make_panel` and the single measurements behind it; the last is kept.
 
     Raises:
         NoDataError: nothing fits the selection.
         NotComparableError: no platform holds comparable rows.
     """
+    return _last.get(frame, selection, lambda: _make_repeats(frame, selection))
+
+
+def _make_repeats(frame: pl.LazyFrame, selection: Selection) -> tuple[Panel, Repeats]:
     scope = comparable_scope(frame, selection)
     panel = panel_of(scope)
     attempts = select_attempts(frame, selection)

@@ -6,6 +6,7 @@ import polars as pl
 
 from analysis.cells_table import MIN_REPEATS, cell_values
 from analysis.errors import NoDataError
+from analysis.last_result import LastResult
 from analysis.tables import Selection
 
 _UNREAL = {"simulated": "no device made them", "virtual": "made on stand-in devices"}
@@ -40,9 +41,8 @@ def select_attempts(frame: pl.LazyFrame, selection: Selection) -> pl.LazyFrame:
     return chosen
 
 
-_latest: tuple[pl.LazyFrame, tuple[object, ...], Scope] | None = None
-"""The cells made last: many tables of one scan are made one after the other, and making cells of
-a million rows takes longer than most tables."""
+_last: LastResult[Scope] = LastResult()
+"""Making cells of a million rows takes longer than most tables."""
 
 
 def select_cells(frame: pl.LazyFrame, selection: Selection) -> Scope:
@@ -53,16 +53,11 @@ def select_cells(frame: pl.LazyFrame, selection: Selection) -> Scope:
     Raises:
         NoDataError: nothing was measured there, or every attempt failed.
     """
-    global _latest  # noqa: PLW0603 - one entry, replaced as a whole
     key = (
         selection.sweep, selection.runtime, selection.precision, selection.family,
         selection.model, selection.origins,
     )  # fmt: skip
-    if _latest is not None and _latest[0] is frame and _latest[1] == key:
-        return _latest[2]
-    scope = _make_cells(frame, selection)
-    _latest = (frame, key, scope)
-    return scope
+    return _last.get(frame, key, lambda: _make_cells(frame, selection))
 
 
 def _make_cells(frame: pl.LazyFrame, selection: Selection) -> Scope:
