@@ -9,6 +9,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from device_agents.registry import AGENTS
+from device_agents.vocabulary import Origin
 from models.names import nearest
 from orchestrator.errors import UsageError
 from orchestrator.host_identity import host_hash
@@ -74,6 +75,13 @@ class DeviceFile(BaseModel):
     registration: Registration | None = Field(
         default=None, description="what `devices add --adb` found out; written by it alone"
     )
+
+    @property
+    def origin(self) -> Origin:
+        """What its rows are marked with while it cannot be asked."""
+        if self.kind == "simulated":
+            return Origin.SIMULATED
+        return Origin.VIRTUAL if "virtual" in self.options else Origin.MEASURED
 
     @property
     def needs_quiet(self) -> bool:

@@ -53,7 +53,7 @@ class Setup:
     def places(self) -> dict[str, DevicePlace]:
         """Where each device hangs: all on this host, until there is a cluster."""
         return {
-            name: DevicePlace(host=LOCAL_HOST, needs_quiet=device.needs_quiet)
+            name: DevicePlace(host=LOCAL_HOST, needs_quiet=device.needs_quiet, origin=device.origin)
             for name, device in self.devices.items()
         }
 

@@ -240,6 +240,9 @@ class Controller:
 
     def _store(self, attempt: Attempt, measurement: Measurement, *, will_retry: bool) -> None:
         cell = attempt.repeat.cell
+        if cell.device not in self._facts:
+            # Whoever failed on the way to it does not know either.
+            measurement = replace(measurement, origin=self._origin(attempt))
         row = make_row(
             sweep=self._work.sweep,
             repeat=attempt.repeat,
@@ -285,8 +288,9 @@ class Controller:
             self._published_s = self._ports.clock()
 
     def _origin(self, attempt: Attempt) -> Origin:
-        facts = self._facts.get(attempt.repeat.cell.device)
-        return Origin.MEASURED if facts is None else facts.origin
+        device = attempt.repeat.cell.device
+        facts = self._facts.get(device)
+        return self._work.places[device].origin if facts is None else facts.origin
 
     def _notice(self, level: str, message: str) -> None:
         self._ports.emit(Notice(level=level, message=message))

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from device_agents.types import CanaryTask, Failure, MeasureTask
+from device_agents.vocabulary import Origin
 from models.types import Artifact, ExportRequest, Format
 from orchestrator.cells import Cell, Plan, Repeat
 from orchestrator.dispatch.state import Attempt, Lane
@@ -14,10 +15,15 @@ from orchestrator.translate import SweepFacts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DevicePlace:
-    """Where a device hangs, and whether measuring on it needs its whole host quiet."""
+    """Where a device hangs, and whether measuring on it needs its whole host quiet.
+
+    Attributes:
+        origin: of rows about it while it has not told what it is.
+    """
 
     host: str
     needs_quiet: bool
+    origin: Origin = Origin.MEASURED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from device_agents.types import CanaryTask, Failure, MeasureTask
-from device_agents.vocabulary import ErrorKind
+from device_agents.vocabulary import ErrorKind, Origin
 from orchestrator.dispatch.controller import Controller, Ports
 from orchestrator.dispatch.stop_switch import StopSwitch
 from orchestrator.dispatch.tally import Tally
@@ -337,3 +337,16 @@ def test_the_canary_runs_at_the_start_every_k_repeats_and_at_the_end(
         when = ("b" if runs.runs_before else "") + ("a" if runs.runs_after else "") if runs else ""
         seen[device].append(when)
     assert seen == {"phone": ["b", "", "", "b", "", "", "b", "a"], "box": [""] * 8}
+
+
+def test_a_failure_on_a_virtual_phone_that_never_told_what_it_is_is_marked(
+    new_work: Callable, new_executor: Callable
+) -> None:
+    work = new_work({"phone": False}, n_models=1, repeats=1)
+    place = replace(work.places["phone"], origin=Origin.VIRTUAL)
+    failure = Failure(kind=ErrorKind.CRASHED, message="m", remedy="r", is_transient=False)
+    executor = new_executor(["phone"], lambda _device, _task: failure)
+    bench = Bench(replace(work, places={"phone": place}), executor)
+    bench.controller._facts.clear()
+    bench.controller.run()
+    assert [row["origin"] for row in bench.sink.rows] == ["virtual"]
