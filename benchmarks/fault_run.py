@@ -31,6 +31,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from device_agents.android.adb_server import AdbServer
+from device_agents.android.options import TOOLS
 from device_agents.android.phone import Phone
 from device_agents.android.probe import probe_phone
 from device_agents.android.settings import FOLDER
@@ -39,7 +40,7 @@ from device_agents.android.tools import Tool, file_sha256
 from device_agents.virtual_phone.farm import FarmedPhone, FarmSpec, VirtualFarm
 from device_agents.virtual_phone.faults import Fault, draw_injections
 from device_agents.virtual_phone.profile import DEFAULT_PROFILES
-from device_agents.virtual_phone.standin import TOOLS, standin_path
+from device_agents.virtual_phone.standin import standin_path
 from device_agents.vocabulary import ErrorKind
 from orchestrator.device_registry import PHONE, DeviceFile, save_device
 from orchestrator.phone_registration import registration_of

@@ -1,6 +1,8 @@
 """What has changed about a registered phone since it was registered."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from statistics import fmean
 
 from device_agents.android.readiness import PhoneRules
 from device_agents.android.validity import CanaryReading, is_canary_off
@@ -26,45 +28,30 @@ def changes_between(before: DeviceFile, after: DeviceFile) -> tuple[Change, ...]
     old = before.registration or Registration()
     new = after.registration or Registration()
     return (
-        *_changed_facts(old, new),
-        *_changed_programs(before, after),
+        *_differences(
+            old.facts,
+            new.facts,
+            "the phone's system is another: compare new sweeps with new ones",
+        ),
+        *_differences(
+            before.options, after.options, "sweeps begun before cannot be resumed with it"
+        ),
         *_changed_canary(old, new),
     )
 
 
-def _changed_facts(old: Registration, new: Registration) -> list[Change]:
-    names = dict.fromkeys((*old.facts, *new.facts))
-    return [
-        Change(
-            fact=name,
-            registered=old.facts.get(name),
-            now=new.facts.get(name),
-            meaning="the phone's system is another: compare new sweeps with new ones",
-        )
-        for name in names
-        if old.facts.get(name) != new.facts.get(name)
-    ]
-
-
-def _changed_programs(before: DeviceFile, after: DeviceFile) -> list[Change]:
-    names = dict.fromkeys((*before.options, *after.options))
-    return [
-        Change(
-            fact=name,
-            registered=before.options.get(name),
-            now=after.options.get(name),
-            meaning="sweeps begun before cannot be resumed with it",
-        )
-        for name in names
-        if before.options.get(name) != after.options.get(name)
-    ]
+def _differences(
+    old: Mapping[str, object], new: Mapping[str, object], meaning: str
+) -> Iterator[Change]:
+    for name in dict.fromkeys((*old, *new)):
+        if old.get(name) != new.get(name):
+            yield Change(fact=name, registered=old.get(name), now=new.get(name), meaning=meaning)
 
 
 def _changed_canary(old: Registration, new: Registration) -> list[Change]:
     changes = []
     if old.canary_latency_ns and new.canary_latency_ns:
-        mean_old = sum(old.canary_latency_ns) / len(old.canary_latency_ns)
-        mean_new = sum(new.canary_latency_ns) / len(new.canary_latency_ns)
+        mean_old, mean_new = fmean(old.canary_latency_ns), fmean(new.canary_latency_ns)
         reading = CanaryReading(ratio=mean_new / mean_old, spread=old.canary_spread)
         if is_canary_off(reading, PhoneRules()):
             changes.append(

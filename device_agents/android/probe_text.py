@@ -35,7 +35,9 @@ class VirtualMode(StrEnum):
     """Where a virtual phone takes its latencies from."""
 
     REAL = "real"
+    """The model runs on the phone's host."""
     CANNED = "canned"
+    """Made from the model's SHA-256 and the phone's seed, in milliseconds."""
 
 
 def virtual_mode(told: str | None) -> VirtualMode | None:

@@ -8,9 +8,9 @@ import threading
 from dataclasses import asdict
 from pathlib import Path
 
+from device_agents.android.probe_text import VirtualMode
 from device_agents.errors import AgentError
 from device_agents.virtual_phone.farm import FarmSpec, VirtualFarm
-from device_agents.virtual_phone.phone import PhoneMode
 from device_agents.virtual_phone.profile import DEFAULT_PROFILES, load_profiles
 
 
@@ -36,7 +36,9 @@ def _read_spec() -> FarmSpec:
     parser.add_argument("--count", type=int, default=1)
     parser.add_argument("--port", type=int, help="of the first phone; the others follow")
     parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--mode", type=PhoneMode, choices=list(PhoneMode), default=PhoneMode.CANNED)
+    parser.add_argument(
+        "--mode", type=VirtualMode, choices=list(VirtualMode), default=VirtualMode.CANNED
+    )
     parser.add_argument("--profile", action="append", choices=list(load_profiles()))
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()

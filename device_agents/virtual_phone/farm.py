@@ -8,10 +8,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from device_agents.android.probe_text import VirtualMode
 from device_agents.errors import PermanentError
 from device_agents.virtual_phone.connection import Connection, end_tasks
 from device_agents.virtual_phone.faults import Fault, Injection
-from device_agents.virtual_phone.phone import PhoneMode, PhoneSpec, VirtualPhone
+from device_agents.virtual_phone.phone import PhoneSpec, VirtualPhone
 from device_agents.virtual_phone.profile import DEFAULT_PROFILES, find_profile
 
 HOST = "127.0.0.1"
@@ -35,7 +36,7 @@ class FarmSpec:
 
     folder: Path
     count: int = 1
-    mode: PhoneMode = PhoneMode.CANNED
+    mode: VirtualMode = VirtualMode.CANNED
     profiles: tuple[str, ...] = DEFAULT_PROFILES
     seed: int = 0
     first_port: int | None = None
@@ -49,7 +50,7 @@ class FarmedPhone:
     address: str
     serial: str
     profile: str
-    mode: PhoneMode
+    mode: VirtualMode
     folder: Path
 
 

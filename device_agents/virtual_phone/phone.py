@@ -6,9 +6,9 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
+from device_agents.android.probe_text import VirtualMode
 from device_agents.virtual_phone import adb_key, folder, runner_faults
 from device_agents.virtual_phone.adb_key import PublicKey
 from device_agents.virtual_phone.faults import CUTTING, ONCE, RUNNER, Fault
@@ -21,22 +21,13 @@ BOOT_S = 1.0
 """From the first answer after a restart until `sys.boot_completed`; minutes on a phone."""
 
 
-class PhoneMode(StrEnum):
-    """Where a virtual phone's latencies come from."""
-
-    REAL = "real"
-    """The model runs on this host."""
-    CANNED = "canned"
-    """Made from the model's SHA-256 and the phone's seed, in milliseconds."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhoneSpec:
     """What is asked for; `seed` decides canned times, and with `name` the serial number."""
 
     name: str
     profile: Profile
-    mode: PhoneMode
+    mode: VirtualMode
     seed: int
     key_file: Path
 

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from device_agents.android.options import TOOLS
 from device_agents.errors import UnsupportedError
 
 _FOLDER = Path(__file__).with_name("standins")
-TOOLS = ("benchmark_model", "executor_runner", "onnxruntime_perf_test")
 
 
 def standin_path(tool: str) -> Path:

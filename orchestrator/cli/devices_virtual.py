@@ -11,9 +11,9 @@ from typing import Annotated
 import typer
 
 from device_agents.android.adb_server import AdbServer
+from device_agents.android.probe_text import VirtualMode
 from device_agents.errors import AgentError, MissingLibraryError
 from device_agents.virtual_phone.farm import FarmedPhone, FarmSpec, VirtualFarm
-from device_agents.virtual_phone.phone import PhoneMode
 from device_agents.virtual_phone.profile import DEFAULT_PROFILES, load_profiles
 from orchestrator.errors import UsageError
 
@@ -24,9 +24,9 @@ MAX_COUNT = 200
 def virtual(
     count: Annotated[int, typer.Option(min=1, max=MAX_COUNT, help="How many phones.")] = 1,
     mode: Annotated[
-        PhoneMode,
+        VirtualMode,
         typer.Option(help="real runs models on this computer, canned makes latencies up."),
-    ] = PhoneMode.REAL,
+    ] = VirtualMode.REAL,
     profile: Annotated[
         list[str] | None,
         typer.Option(help=f"Which phone: {', '.join(load_profiles())}; may be repeated."),

@@ -5,15 +5,17 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.context import current
 from orchestrator.cli.report_command import (
-    ALL_ORIGINS,
+    OfPrecision,
+    OfRuntime,
+    OfTier,
     Seed,
     Simulated,
+    Source,
     Sweep,
-    Text,
-    check_words,
+    Target,
     origins_of,
+    selected_table,
 )
 
 
@@ -22,12 +24,12 @@ def recommend(
     goal: Annotated[
         str, typer.Option(help="Such as 'production'; its beginning will do. All by default.")
     ] = "",
-    source: Annotated[Text, typer.Option(help="A device, or a platform with * in it.")] = None,
-    target: Annotated[Text, typer.Option(help="Likewise.")] = None,
-    source_tier: Annotated[Text, typer.Option(help="gpu, cpu or edge.")] = None,
-    target_tier: Annotated[Text, typer.Option(help="gpu, cpu or edge.")] = None,
-    runtime: Annotated[Text, typer.Option(help="onnx, torch or tflite.")] = None,
-    precision: Annotated[Text, typer.Option(help="fp32, fp16, bf16 or int8.")] = None,
+    source: Source = None,
+    target: Target = None,
+    source_tier: OfTier = None,
+    target_tier: OfTier = None,
+    runtime: OfRuntime = None,
+    precision: OfPrecision = None,
     as_json: Annotated[bool, typer.Option("--json", help="The table, for programs.")] = False,
     sweep: Sweep = None,
     include_simulated: Simulated = False,
@@ -38,17 +40,8 @@ def recommend(
     `fleetrank report show recommend` prints the same as a table, with every selector.
     """
     from analysis.formats import render
-    from analysis.load import load_measurements
-    from analysis.tables import Selection, make_table
+    from analysis.tables import Selection
 
-    check_words(
-        {
-            "--source-tier": source_tier,
-            "--target-tier": target_tier,
-            "--runtime": runtime,
-            "--precision": precision,
-        }
-    )
     selection = Selection(
         sweep=sweep,
         source=source,
@@ -61,8 +54,7 @@ def recommend(
         seed=seed,
         settings=(("goal", goal),),
     )
-    frame = load_measurements(current().workspace.results, sweep=sweep, origins=ALL_ORIGINS)
-    table = make_table("recommend", frame, selection)
+    table = selected_table("recommend", selection)
     if as_json:
         print(render(table, "json"), end="")
         return

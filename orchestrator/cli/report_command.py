@@ -3,7 +3,7 @@
 import importlib.util
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,10 +12,13 @@ from orchestrator.cli.context import current
 from orchestrator.cli.host_turn import host_turn
 from orchestrator.errors import UsageError
 
+if TYPE_CHECKING:
+    from analysis.tables import Selection, Table
+
 app = typer.Typer(no_args_is_help=True)
 
 _REAL = ("measured", "imported")
-ALL_ORIGINS = (*_REAL, "virtual", "simulated")
+_ALL_ORIGINS = (*_REAL, "virtual", "simulated")
 _PAGE = "report.html"
 _LIBRARIES = ("altair", "jinja2", "vl_convert")
 
@@ -37,6 +40,11 @@ Simulated = Annotated[
         "--include-simulated", help="Take virtual and simulated devices in, under a banner."
     ),
 ]
+Source = Annotated[Text, typer.Option(help="A device, or a platform with * in it.")]
+Target = Annotated[Text, typer.Option(help="Likewise.")]
+OfTier = Annotated[Text, typer.Option(help="gpu, cpu or edge.")]
+OfRuntime = Annotated[Text, typer.Option(help="Such as tflite; qnn is imported only.")]
+OfPrecision = Annotated[Text, typer.Option(help="fp32, fp16, bf16 or int8.")]
 Sweep = Annotated[Text, typer.Option(help="One sweep; otherwise the newest of each platform.")]
 Seed = Annotated[int, typer.Option(help="Of bootstrap, permutation and null.")]
 
@@ -78,12 +86,12 @@ def show(
     ),
     as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
     sweep: Sweep = None,
-    source: Annotated[Text, typer.Option(help="A device, or a platform with * in it.")] = None,
-    target: Annotated[Text, typer.Option(help="Likewise.")] = None,
-    source_tier: Annotated[Text, typer.Option(help="gpu, cpu or edge.")] = None,
-    target_tier: Annotated[Text, typer.Option(help="gpu, cpu or edge.")] = None,
-    runtime: Annotated[Text, typer.Option(help="Such as tflite; qnn is imported only.")] = None,
-    precision: Annotated[Text, typer.Option(help="fp32, fp16, bf16 or int8.")] = None,
+    source: Source = None,
+    target: Target = None,
+    source_tier: OfTier = None,
+    target_tier: OfTier = None,
+    runtime: OfRuntime = None,
+    precision: OfPrecision = None,
     family: Annotated[Text, typer.Option(help="Such as transformer.")] = None,
     model: Annotated[Text, typer.Option(help="A model, or names with * in them.")] = None,
     settings: Annotated[
@@ -95,18 +103,8 @@ def show(
 ) -> None:
     """Print one table: a person's, a program's, or ready for a paper."""
     from analysis.formats import render
-    from analysis.load import load_measurements
-    from analysis.tables import Selection, make_table
+    from analysis.tables import Selection
 
-    check_words(
-        {
-            "--source-tier": source_tier,
-            "--target-tier": target_tier,
-            "--runtime": runtime,
-            "--precision": precision,
-            "--family": family,
-        }
-    )
     selection = Selection(
         sweep=sweep,
         source=source,
@@ -121,15 +119,30 @@ def show(
         seed=seed,
         settings=_settings(settings or []),
     )
-    # Rows of every origin: the selection leaves some out, and the table says how many.
-    frame = load_measurements(current().workspace.results, sweep=sweep, origins=ALL_ORIGINS)
-    table = make_table(name, frame, selection)
+    table = selected_table(name, selection)
     print(render(table, (TableFormat.JSON if as_json else format_).value), end="")
+
+
+def selected_table(name: str, selection: "Selection") -> "Table":
+    """Makes a table of the workspace's results.
+
+    Raises:
+        UsageError: a word of the selection is none of those there are.
+    """
+    from analysis.load import load_measurements
+    from analysis.tables import make_table
+
+    _check_words(selection)
+    # Rows of every origin: the selection leaves some out, and the table says how many.
+    frame = load_measurements(
+        current().workspace.results, sweep=selection.sweep, origins=_ALL_ORIGINS
+    )
+    return make_table(name, frame, selection)
 
 
 def origins_of(include_simulated: bool) -> tuple[str, ...]:
     """Which rows enter figures."""
-    return ALL_ORIGINS if include_simulated else _REAL
+    return _ALL_ORIGINS if include_simulated else _REAL
 
 
 def _settings(given: list[str]) -> tuple[tuple[str, str], ...]:
@@ -139,21 +152,16 @@ def _settings(given: list[str]) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, _, value in (text.partition("=") for text in given))
 
 
-def check_words(given: dict[str, str | None]) -> None:
-    """A misspelt word would select nothing and blame the results.
-
-    Raises:
-        UsageError: an option's word is none of those there are.
-    """
+def _check_words(selection: "Selection") -> None:
+    """A misspelt word would select nothing and blame the results."""
     from analysis.columns import FAMILIES, PRECISIONS, STORED_RUNTIMES, TIERS
 
-    known = {
-        "--source-tier": TIERS,
-        "--target-tier": TIERS,
-        "--runtime": STORED_RUNTIMES,
-        "--precision": PRECISIONS,
-        "--family": FAMILIES,
-    }
-    for option, word in given.items():
-        if word is not None and word not in known[option]:
-            raise UsageError(f"{option} {word}: no such word", f"use {', '.join(known[option])}")
+    for option, word, known in (
+        ("--source-tier", selection.source_tier, TIERS),
+        ("--target-tier", selection.target_tier, TIERS),
+        ("--runtime", selection.runtime, STORED_RUNTIMES),
+        ("--precision", selection.precision, PRECISIONS),
+        ("--family", selection.family, FAMILIES),
+    ):
+        if word is not None and word not in known:
+            raise UsageError(f"{option} {word}: no such word", f"use {', '.join(known)}")

@@ -45,12 +45,12 @@ def print_plan(workspace: Workspace, setup: Setup, *, as_json: bool) -> None:
         print(line)
     print(f"\n{len(plan.cells)} cells x {plan.repeats} repeats = {count_repeats(plan)} processes")
     print(f"files: {len(cached)} ready, {len(requests) - len(cached)} to build and verify")
+    more = {primer_request(format_) for format_ in primed_formats(setup, plan.cells)}
     if setup.has_canaries:
-        requests.setdefault(canary_request())
-        cached = _cached(workspace, requests)
-    primers = [primer_request(format_) for format_ in primed_formats(setup, plan.cells)]
+        more.add(canary_request())
+    more -= requests.keys()
     missing = [request for request in requests if request not in cached]
-    missing += set(primers) - _cached(workspace, primers)
+    missing += more - _cached(workspace, more)
     _print_estimate(setup, missing, ResultStore(workspace.results).history())
 
 

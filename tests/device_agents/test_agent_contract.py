@@ -11,11 +11,11 @@ from phone_agent import phone_options
 
 from device_agents.agent import Agent
 from device_agents.android.adb_server import find_adb
+from device_agents.android.probe_text import VirtualMode
 from device_agents.codec import from_json, to_json
 from device_agents.errors import MissingLibraryError, PermanentError
 from device_agents.registry import AGENTS, create_agent
 from device_agents.types import Execution, InferTask, Measurement, MeasurePolicy, OptionValue
-from device_agents.virtual_phone.phone import PhoneMode
 from device_agents.vocabulary import ErrorKind, Flag, Runtime, SampleKind, Status
 from tests.device_agents.conftest import BACKENDS, MakeTask, sha256
 
@@ -39,7 +39,7 @@ def phone_of_this_host(tmp_path_factory: pytest.TempPathFactory) -> PhoneOptions
     home = tmp_path_factory.mktemp("home")
     with private_server(adb, home) as server, pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(home / "cache"))
-        with open_bench(server, home / "phones", home, PhoneMode.REAL) as bench:
+        with open_bench(server, home / "phones", home, VirtualMode.REAL) as bench:
             yield phone_options(server, bench.farmed.address)
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from device_agents.android.adb_server import AdbServer
 from device_agents.android.phone import Phone
+from device_agents.android.probe_text import VirtualMode
 from device_agents.virtual_phone.farm import FarmedPhone, FarmSpec, VirtualFarm
 from device_agents.virtual_phone.faults import Fault
-from device_agents.virtual_phone.phone import PhoneMode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ def private_server(adb: Path, home: Path) -> Iterator[AdbServer]:
 
 @contextmanager
 def open_bench(
-    server: AdbServer, folder: Path, home: Path, mode: PhoneMode = PhoneMode.CANNED
+    server: AdbServer, folder: Path, home: Path, mode: VirtualMode = VirtualMode.CANNED
 ) -> Iterator[AdbBench]:
     """Starts one phone and connects to it."""
     spec = FarmSpec(folder=folder, key_file=home / ".android/adbkey.pub", mode=mode)

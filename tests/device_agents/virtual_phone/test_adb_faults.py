@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from virtual_phone_clients import OnePhone
 
+from device_agents.android.options import TOOLS
 from device_agents.virtual_phone.faults import Fault, Injection
-from device_agents.virtual_phone.standin import TOOLS, standin_path
+from device_agents.virtual_phone.standin import standin_path
 
 pytestmark = pytest.mark.adb
 

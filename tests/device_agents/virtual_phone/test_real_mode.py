@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from virtual_phone_clients import Adb, OnePhone
 
+from device_agents.android.probe_text import VirtualMode
 from device_agents.virtual_phone.farm import FarmSpec, VirtualFarm
-from device_agents.virtual_phone.phone import PhoneMode
 from device_agents.virtual_phone.standin import standin_path
 
 pytestmark = pytest.mark.adb
@@ -21,7 +21,7 @@ def real_phone(adb: Adb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     # The lease of this test's own: another measurement on this host shall not hold it up.
     (tmp_path / "run").mkdir(mode=0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
-    spec = FarmSpec(folder=tmp_path / "phones", mode=PhoneMode.REAL, key_file=adb.key_file)
+    spec = FarmSpec(folder=tmp_path / "phones", mode=VirtualMode.REAL, key_file=adb.key_file)
     with VirtualFarm(spec) as farm:
         adb.run("connect", farm.phones[0].address)
         yield OnePhone(adb=adb, farm=farm, address=farm.phones[0].address)
