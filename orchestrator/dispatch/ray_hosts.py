@@ -133,9 +133,13 @@ class RayHosts:
         return answer
 
     def distrust(self, name: str) -> None:
-        """Has the host asked anew who it is: its actor has died for good or does not answer."""
+        """Has the host's process started anew: it has died for good or does not answer."""
+        import ray
+
         with self._lock:
-            self._handles.pop(name, None)
+            handle = self._handles.pop(name, None)
+        if handle is not None:
+            ray.kill(handle.actor, no_restart=False)
 
     def _watch(self) -> None:
         while not self._stop.wait(_LOOK_S):
