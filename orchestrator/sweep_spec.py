@@ -84,6 +84,7 @@ class MeasureSpec(_Spec):
     half_width: Share = _DEFAULT.half_width
     max_time_s: Seconds = _DEFAULT.max_time_s
     max_samples: Count = _DEFAULT.max_samples
+    energy_s: Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)] = _DEFAULT.energy_s
 
     @model_validator(mode="after")
     def _check_order(self) -> Self:
