@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
+from device_agents.runtimes.gpu_backends import CUDA, GPU_RUNTIMES
 from device_agents.types import Execution
 from device_agents.vocabulary import Mode, Runtime
 from models.cards import formats_of
@@ -20,7 +21,7 @@ from models.types import (
     WeightsKind,
 )
 from orchestrator.cells import Cell, Plan, SkippedCell
-from orchestrator.device_registry import DeviceFile, find_device
+from orchestrator.device_registry import GPU, DeviceFile, find_device
 from orchestrator.errors import UsageError
 from orchestrator.keys import cell_key, platform_key
 from orchestrator.pinning import DeviceCores, affinities, check_affinity
@@ -38,6 +39,9 @@ DEFAULT_BACKENDS = {
     Runtime.EXECUTORCH: "xnnpack",
 }
 """What every host has; verification runs there too."""
+
+GPU_BACKENDS_OF_RUNTIMES = DEFAULT_BACKENDS | dict.fromkeys(GPU_RUNTIMES, CUDA)
+"""What a GPU's runtimes have; the others are then skipped with their reason."""
 
 
 def make_plan(
@@ -62,7 +66,8 @@ def make_plan(
     cells: dict[str, Cell] = {}
     skipped: dict[str, SkippedCell] = {}
     for device, card in itertools.product(_select_devices(spec, devices), models):
-        for execution in executions(spec, cores.get(device.name, DeviceCores())):
+        backends = GPU_BACKENDS_OF_RUNTIMES if device.kind == GPU else DEFAULT_BACKENDS
+        for execution in executions(spec, cores.get(device.name, DeviceCores()), backends):
             cell = _cell(spec, card, device.name, execution)
             reason = _why_not_here(card, cell.export) or why_unsupported(device.name, execution)
             if reason is None:
@@ -85,13 +90,18 @@ def make_plan(
     )
 
 
-def executions(spec: SweepSpec, cores: DeviceCores) -> Iterator[Execution]:
-    """Every way of executing that the specification names, on a device with these cores."""
+def executions(
+    spec: SweepSpec, cores: DeviceCores, backends: Mapping[Runtime, str] = DEFAULT_BACKENDS
+) -> Iterator[Execution]:
+    """Every way of executing that the specification names, on a device with these cores.
+
+    `backends` are the device's where the specification names none.
+    """
     for runtime in dict.fromkeys(spec.runtimes):
         options = tuple(sorted(spec.runtime_options.get(runtime, {}).items()))
         for mode, backend, precision, batch, threads in itertools.product(
             spec.modes.get(runtime, (Mode.EAGER,)),
-            spec.backends.get(runtime, (DEFAULT_BACKENDS[runtime],)),
+            spec.backends.get(runtime, (backends[runtime],)),
             spec.precision,
             spec.batch,
             spec.threads,
