@@ -47,11 +47,13 @@ def main() -> int:
 
 def _answer(task: MeasureTask | InferTask, inherited: Inherited) -> Measurement | InferReply:
     try:
-        limit_memory(task.memory_limit_bytes)
         pin(task.execution.affinity)
         # Only now: NumPy and the runtimes size their thread pools when they are imported.
         from device_agents.inferring import infer
         from device_agents.measuring import measure
+
+        # Not before: an interpreter that runs out of memory while importing fails as it likes.
+        limit_memory(task.memory_limit_bytes)
     except (OSError, ValueError, ImportError, MemoryError) as error:
         failure = failure_from_error(error, "start")
         if isinstance(task, InferTask):

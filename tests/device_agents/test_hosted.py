@@ -150,19 +150,21 @@ def test_a_folder_with_packages_of_the_same_names_shadows_nothing(
     assert measure_in_worker(task_of(Runtime.ONNX)).status is Status.OK
 
 
-def test_the_worker_needs_numpy_and_the_runtime_alone(task_of: MakeTask) -> None:
+@pytest.mark.parametrize("runtime", [Runtime.ONNX, Runtime.TORCH])
+def test_the_worker_needs_numpy_and_the_runtime_alone(task_of: MakeTask, runtime: Runtime) -> None:
     script = """
 import sys
 class Forbid:
     def find_spec(self, name, path=None, target=None):
         if name.partition('.')[0] in {'models', 'orchestrator', 'analysis', 'pydantic', 'ray',
-                                      'polars', 'scipy', 'psutil', 'pandas', 'typer', 'rich'}:
+                                      'polars', 'scipy', 'psutil', 'typer', 'rich',
+                                      'pyarrow', 'orjson', 'yaml', 'duckdb', 'pynvml', 'adbutils'}:
             raise ModuleNotFoundError(f'{name} is not on a device')
 sys.meta_path.insert(0, Forbid())
 from device_agents.worker import main
 main()
 """
-    seen = measure_in_worker(task_of(Runtime.ONNX), command=(sys.executable, "-P", "-c", script))
+    seen = measure_in_worker(task_of(runtime), command=(sys.executable, "-P", "-c", script))
     assert seen.status is Status.OK, seen.failure
 
 
