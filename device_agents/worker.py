@@ -1,8 +1,8 @@
 """One task in one fresh process: `python -P -m device_agents.worker`.
 
 One line of JSON comes in on standard input, one goes out on standard output. Standard input has
-to stay open: its end means that whoever asked is gone, and the worker ends too. Needs NumPy and
-the one runtime it is asked for, nothing else.
+to stay open, unless it is a file: its end means that whoever asked is gone, and the worker ends
+too. Needs NumPy and the one runtime it is asked for, nothing else.
 """
 
 import os
