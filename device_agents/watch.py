@@ -20,7 +20,6 @@ class Watch(Protocol):
     """Looks at whatever executes one task; made before any runtime is imported."""
 
     memory_metric: MemoryMetric
-    is_gpu: bool
 
     def conditions(self, used: Shares) -> Conditions:
         """The state now."""
@@ -67,7 +66,6 @@ class HostWatch:
     """The `Watch` of this host's processor."""
 
     memory_metric = MemoryMetric.VMHWM_GROWTH
-    is_gpu = False
 
     def __init__(self, cpus: Sequence[int] | None) -> None:
         self._cpus = cpus

@@ -4,6 +4,7 @@ import importlib
 from types import ModuleType
 
 from device_agents.errors import MissingLibraryError
+from device_agents.runtimes import torch_cuda
 from device_agents.runtimes.options import missing_library
 
 _FLUSH_FACTOR = 2
@@ -24,12 +25,13 @@ class TorchGpuMemory:
 
         Raises:
             MissingLibraryError: PyTorch is not installed.
+            UnsupportedError: it cannot use the GPU; says why.
         """
         try:
             self._torch = importlib.import_module("torch")
         except ImportError as error:
             raise self._missing(error) from error
-        self._torch.cuda.init()
+        torch_cuda.TorchGpu(self._torch).open()
         if flushes and self._buffer is None:
             cache = getattr(self._torch.cuda.get_device_properties(0), "L2_cache_size", 0)
             size = max(_FLUSH_FACTOR * cache, _LEAST_FLUSH_BYTES)

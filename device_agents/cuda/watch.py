@@ -74,8 +74,6 @@ def use_gpu(library: GpuLibrary | None, wanted: str | None, execution: Execution
 class GpuWatch:
     """The `Watch` of a GPU; with a library of `None` it knows what PyTorch knows."""
 
-    is_gpu = True
-
     def __init__(self, library: GpuLibrary | None, gpu: Gpu | None, execution: Execution) -> None:
         self._library = library
         self._gpu = gpu
