@@ -36,6 +36,7 @@ bench: setup ## compare fleetrank with what a user would use instead, as ratios
 	$(BIN)/python benchmarks/report.py
 	$(BIN)/python benchmarks/fidelity.py
 	$(BIN)/python benchmarks/analysis.py
+	$(BIN)/python benchmarks/orchestration.py
 
 clean: ## remove what was built, .venv included; results/ stays, it cannot be made again
 	rm -rf $(VENV) artifacts report.html

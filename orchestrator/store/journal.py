@@ -12,6 +12,7 @@ import orjson
 
 from analysis.columns import ROW_KEY, SCHEMA, SCHEMA_VERSION
 from orchestrator.errors import NewerSchemaError
+from orchestrator.keys import canonical_json
 from orchestrator.store.durable import store_error, sync_folder
 from orchestrator.translate import Row
 
@@ -55,7 +56,7 @@ class Journal:
             StoreError: the disk is full; the row is kept in memory and goes out with the next
                 `append` or `flush` that succeeds.
         """
-        self._pending.append(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
+        self._pending.append(_line(row))
         self._write_pending()
 
     def flush(self) -> None:
@@ -141,6 +142,14 @@ class Journal:
             os.close(descriptor)
             raise
         return descriptor
+
+
+def _line(row: Row) -> bytes:
+    try:
+        return orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
+    except TypeError:
+        # An integer beyond 64 bits: publishing names the row, and the sweep goes on.
+        return canonical_json(row).encode() + b"\n"
 
 
 def _parse(line: bytes, number: int, path: Path) -> Row | JournalProblem:
