@@ -4,7 +4,6 @@ import json
 from dataclasses import dataclass
 from enum import StrEnum
 
-
 FORGET = b"forget\n"
 """In place of a job: the files of the results have changed."""
 
