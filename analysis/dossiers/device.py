@@ -21,9 +21,9 @@ _CONDITIONS = (
     ("temp_c_before", "Temperature before each repeat", "\N{DEGREE SIGN}C"),
     ("clock_mhz_before", "Clock before each repeat", "MHz"),
     ("clock_cap_mhz_before", "Highest clock allowed", "MHz"),
-    ("thermal_status_before", "Thermal status, 0 none to 6 shutdown", "status"),
-    ("busy_share_before", "Core time used by others", "0 to 1"),
-    ("steal_share_before", "Core time taken by the hypervisor", "0 to 1"),
+    ("thermal_status_before", "Thermal status, 0 none to 6 shutdown", ""),
+    ("busy_share_before", "Share of core time used by others", ""),
+    ("steal_share_before", "Share of core time taken by the hypervisor", ""),
     ("battery_percent_before", "Battery", "%"),
     ("available_memory_bytes_before", "Memory available", "bytes"),
 )

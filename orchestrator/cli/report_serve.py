@@ -70,6 +70,8 @@ def _listener(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
+        # From now on a client waits and is not refused: the address is printed before the start.
+        listener.listen()
     except OSError as error:
         listener.close()
         raise UsageError(

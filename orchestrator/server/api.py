@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 
@@ -57,7 +57,10 @@ async def tables() -> list[TableName]:
 
 @router.get("/tables/{name}", responses=_AS_TABLE, summary="Any table, in five forms")
 async def table(
-    name: str, asked: Annotated[TableQuery, Query()], context: Context, request: Request
+    name: Annotated[str, Path(description="Of a table that /api/tables lists.")],
+    asked: Annotated[TableQuery, Query()],
+    context: Context,
+    request: Request,
 ) -> Response:
     """What `fleetrank report show NAME` prints."""
     selectors = Selectors.model_validate(asked.model_dump(by_alias=True, exclude={"format"}))

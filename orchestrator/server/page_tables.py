@@ -56,13 +56,17 @@ def grid(
     """
     shown = rows[:MAX_ROWS]
     names = [name for name in (rows[0] if rows else {}) if _is_told(name, rows)]
+    numbers = {name for name in names if _is_number(name, rows)}
     told = list(notes)
     if len(rows) > MAX_ROWS:
         told.append(f"The first {MAX_ROWS} of {len(rows)} rows; the API has all.")
     return GridTable(
         title=title,
         heads=tuple(name.replace("_", " ") for name in names),
-        rows=tuple(tuple(_cell(name, row[name], links) for name in names) for row in shown),
+        rows=tuple(
+            tuple(_cell(name, row[name], links, is_number=name in numbers) for name in names)
+            for row in shown
+        ),
         notes=tuple(told),
         n_rows=len(rows),
     )
@@ -78,8 +82,14 @@ def _is_told(name: str, rows: Sequence[Mapping[str, object]]) -> bool:
     return any(row.get(name) not in (None, []) for row in rows)
 
 
-def _cell(name: str, value: object, links: Mapping[str, tuple[str, str]]) -> GridCell:
-    is_number = isinstance(value, _NUMBERS) and not isinstance(value, bool)
+def _is_number(name: str, rows: Sequence[Mapping[str, object]]) -> bool:
+    known = [row[name] for row in rows if row.get(name) is not None]
+    return all(isinstance(value, _NUMBERS) and not isinstance(value, bool) for value in known)
+
+
+def _cell(
+    name: str, value: object, links: Mapping[str, tuple[str, str]], *, is_number: bool
+) -> GridCell:
     href = None
     if name in links and isinstance(value, str):
         path, parameter = links[name]
