@@ -73,6 +73,7 @@ def test_sql_is_answered_and_cut(client: httpx.Client) -> None:
         ("/api/transfer?seed=-1", 422, "seed"),
         ("/api/transfer?sweep=none", 404, "none"),
         ("/api/tables/coverage?set=threshold=x", 400, "threshold"),
+        ("/api/tables/frm?set=weight_flops=1e308", 400, "no finite figures"),
         ("/api/tables/nope", 404, "nope"),
         ("/api/nope", 404, "no such page"),
     ],
