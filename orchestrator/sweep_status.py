@@ -2,11 +2,12 @@
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
 from device_agents.file_lease import is_locked
 from orchestrator.dispatch.tally import Tally
+from orchestrator.progress.progress_file import read_progress
 from orchestrator.store.results import ResultStore
 
 _MAX_FAILURES = 20
@@ -21,6 +22,7 @@ class SweepStatus:
         state: `running finished interrupted failed`, or `stopped`: its driver died,
             or a device was given up.
         seconds_left: from the pace of the current run; `None` when it does not run.
+        devices: what each does now and has done in the current run; none when it does not run.
         failures: the last attempts that failed, for people.
     """
 
@@ -33,6 +35,7 @@ class SweepStatus:
     n_failed: int
     n_left: int
     seconds_left: float | None
+    devices: tuple[Mapping[str, object], ...]
     failures: tuple[Mapping[str, object], ...]
 
     def as_json(self) -> dict[str, object]:
@@ -60,7 +63,7 @@ class SweepCount:
     def status(
         self, sweep_id: str, record: Mapping[str, object], *, is_running: bool
     ) -> SweepStatus:
-        """How far the sweep of this record is."""
+        """How far the sweep of this record is; rows do not say what a device does now."""
         n_repeats = _n_repeats(record)
         n_left = max(0, n_repeats - self._tally.n_ok - self._tally.n_failed)
         started = _of_run(self._started, record)
@@ -74,6 +77,7 @@ class SweepCount:
             n_failed=self._tally.n_failed,
             n_left=n_left,
             seconds_left=_seconds_left(started, n_left) if is_running else None,
+            devices=(),
             failures=tuple(self._failures),
         )
 
@@ -89,12 +93,19 @@ def read_status(store: ResultStore, sweep_id: str) -> SweepStatus:
     count = SweepCount()
     for row in store.open_journal(sweep_id).rows():
         count.observe(row)
-    return count.status(sweep_id, record, is_running=is_running(store, sweep_id))
+    runs = is_running(store, sweep_id)
+    status = count.status(sweep_id, record, is_running=runs)
+    return replace(status, devices=_devices(store, sweep_id)) if runs else status
 
 
 def is_running(store: ResultStore, sweep_id: str) -> bool:
     """Whether a live process drives the sweep."""
     return is_locked(store.root / "sweeps" / f"{sweep_id}.lease")
+
+
+def _devices(store: ResultStore, sweep_id: str) -> tuple[Mapping[str, object], ...]:
+    found = read_progress(store.progress_path(sweep_id))
+    return tuple({"device": name, **facts} for name, facts in found.items())
 
 
 def _state(record: Mapping[str, object], *, is_running: bool) -> str:

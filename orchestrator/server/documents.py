@@ -74,6 +74,7 @@ class DeviceProgressAnswer(BaseModel):
     """A device in a sweep."""
 
     device: str
+    running: str | None = Field(description="What it measures now.")
     n_repeats: int | None = Field(description="Null where the sweep's record does not say.")
     n_ok: int
     n_failed: int

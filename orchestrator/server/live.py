@@ -13,6 +13,7 @@ from time import monotonic
 
 from orchestrator.dispatch.tally import Tally
 from orchestrator.errors import StoreError, UsageError
+from orchestrator.progress.progress_file import read_progress
 from orchestrator.server.journal_tail import JournalTail
 from orchestrator.store.results import IMPORTED, Record, ResultStore
 from orchestrator.sweep_status import SweepCount, SweepStatus, is_running
@@ -28,9 +29,15 @@ _NS_PER_MS = 1e6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceProgress:
-    """One device in one sweep; `n_repeats` is `None` where the sweep's record does not say."""
+    """One device in one sweep; `n_repeats` is `None` where the sweep's record does not say.
+
+    Attributes:
+        running: what it measures now, for people; `None` when nothing or not known.
+        last: its last stored attempt.
+    """
 
     device: str
+    running: str | None
     n_repeats: int | None
     n_ok: int
     n_failed: int
@@ -69,12 +76,16 @@ class _Watched:
             self._last[device] = shown = _shown(row)
             self.latest.appendleft(shown)
 
-    def devices(self, record: Record) -> tuple[DeviceProgress, ...]:
+    def devices(
+        self, record: Record, now: Mapping[str, Mapping[str, object]]
+    ) -> tuple[DeviceProgress, ...]:
         totals = _totals(record)
         tallies = {device: Tally() for device in totals} | self._devices
+        doing = {device: now.get(device, {}).get("running") for device in tallies}
         return tuple(
             DeviceProgress(
                 device=device,
+                running=None if doing[device] is None else str(doing[device]),
                 n_repeats=totals.get(device),
                 n_ok=tally.n_ok,
                 n_failed=tally.n_failed,
@@ -153,8 +164,9 @@ class Live:
         status = watched.count.status(sweep_id, record, is_running=runs)
         if record.get("origin") == IMPORTED:
             status = replace(status, state=IMPORTED)
+        now = read_progress(store.progress_path(sweep_id)) if runs else {}
         return SweepProgress(
-            status=status, devices=watched.devices(record), latest=tuple(watched.latest)
+            status=status, devices=watched.devices(record, now), latest=tuple(watched.latest)
         )
 
 

@@ -90,7 +90,11 @@ async def sweeps(context: Context) -> Response:
     """All sweeps, those without a published row included."""
     found = await run_in_threadpool(context.live.sweeps)
     rows: list[dict[str, object]] = [
-        {name: value for name, value in status.as_json().items() if name != "failures"}
+        {
+            name: value
+            for name, value in status.as_json().items()
+            if name not in {"failures", "devices"}
+        }
         for status in found
     ]
     table = grid("Sweeps", rows, links={"sweep_id": ("/sweep", "name")})
