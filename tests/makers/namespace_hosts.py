@@ -29,6 +29,8 @@ _INIT = """
 set -e
 hostname "$1"
 mount -t tmpfs -o size=1g tmpfs /dev/shm
+mount -t tmpfs -o size=10m tmpfs /run
+mkdir -m 755 /run/sshd
 mount --bind "$2/ray" /tmp/ray
 mount --bind "$2/hosts" /etc/hosts
 mount --bind "$2/passwd" /etc/passwd
@@ -284,12 +286,10 @@ def _remove_all() -> None:
 
 
 def _passwd(home: Path) -> str:
-    """This machine's users, with the host's own home for root: what a login gets."""
-    fields = [line.split(":") for line in Path("/etc/passwd").read_text().splitlines()]
-    return "".join(
-        ":".join([*line[:5], str(home) if line[0] == "root" else line[5], *line[6:]]) + "\n"
-        for line in fields
-    )
+    """This machine's users, with the host's own home for root and a key as the only way in."""
+    lines = Path("/etc/passwd").read_text().splitlines()
+    others = [line for line in lines if not line.startswith("root:")]
+    return "\n".join([f"root:*:0:0:root:{home}:/bin/bash", *others, ""])
 
 
 def _pid_namespace(process: psutil.Process) -> Path:
