@@ -74,6 +74,10 @@ class NamespaceHost:
         return self.folder / "home"
 
     @property
+    def is_on(self) -> bool:
+        return self._power is not None
+
+    @property
     def env(self) -> dict[str, str]:
         """What a user's shell on this host has."""
         given = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}

@@ -5,6 +5,7 @@ import secrets
 import shlex
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -76,6 +77,17 @@ class RayCluster:
             if done.returncode:
                 raise RuntimeError(f"ray start on {host.name}: {done.stdout}{done.stderr}")
         self.wait_for(host.name, is_alive=True, timeout_s=_START_TIMEOUT_S)
+
+    def mend(self, names: Sequence[str]) -> None:
+        """Makes hosts well that a fault left off, cut or without Ray; the head has to be up."""
+        for name in names:
+            host = self.network.hosts[name]
+            if not host.is_on:
+                host.power_on()
+                self.start(host)
+            host.restore()
+        for name in names:
+            self.wait_for(name, is_alive=True, timeout_s=60.0)
 
     def alive(self) -> set[str]:
         """Hosts the head counts among the living."""
