@@ -12,7 +12,7 @@ from namespace_hosts import HostProcess, NamespaceHost
 
 from orchestrator.store.results import ResultStore
 
-_FLEETRANK = [sys.executable, "-P", "-c", "from orchestrator.cli.main import main; main()"]
+FLEETRANK = [sys.executable, "-P", "-c", "from orchestrator.cli.main import main; main()"]
 _CARD = """family = "mobile_cnn"
 source = "file"
 entry = "{file}"
@@ -156,12 +156,12 @@ class ClusterDriver:
         self._n_runs += 1
         log = self.host.folder / f"{self.root.name}-{self._n_runs}.log"
         words = ["sweep", *(arguments or ("run", "t")), "--cluster", self.address]
-        command = [*_FLEETRANK, "--workspace", str(self.root), *words, "--progress", "jsonl"]
+        command = [*FLEETRANK, "--workspace", str(self.root), *words, "--progress", "jsonl"]
         return WatchedSweep(process=self.host.start(command, log=log))
 
     def run(self, *arguments: str, timeout_s: float = 60.0) -> str:
         """Runs `fleetrank` to its end and returns standard output; fails on any other end."""
-        command = [*_FLEETRANK, "--workspace", str(self.root), *arguments]
+        command = [*FLEETRANK, "--workspace", str(self.root), *arguments]
         done = self.host.run(command, timeout_s=timeout_s)
         if done.returncode:
             raise AssertionError(f"{arguments} ended with {done.returncode}: {done.stderr}")

@@ -212,6 +212,11 @@ class HostProcess:
         for process in psutil.Process(self.outer.pid).children():
             process.send_signal(number)
 
+    def kill(self) -> None:
+        """Ends the command, whatever it does."""
+        self.signal(signal.SIGKILL)
+        self.wait(10.0)
+
     def wait(self, timeout_s: float) -> int:
         """Waits for the end; negative codes are signals. Raises `TimeoutExpired`."""
         return self.outer.wait(timeout_s)

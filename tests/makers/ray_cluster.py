@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from namespace_hosts import HostNetwork, HostProcess, NamespaceHost
+from namespace_hosts import HostNetwork, HostProcess, NamespaceHost, wait_until
 
 _PORT = 6379
 _START_TIMEOUT_S = 60.0
@@ -86,8 +86,7 @@ class RayCluster:
                 host.power_on()
                 self.start(host)
             host.restore()
-        for name in names:
-            self.wait_for(name, is_alive=True, timeout_s=60.0)
+        wait_until(lambda: self.alive() >= set(names), f"{names} to be alive", 60.0)
 
     def alive(self) -> set[str]:
         """Hosts the head counts among the living."""
