@@ -45,7 +45,8 @@ MEMORY_METRICS = (
 )  # fmt: skip
 ERROR_KINDS = (
     "bad_artifact", "unsupported", "missing_library", "out_of_memory", "crashed", "bad_output",
-    "timed_out", "device_lost", "disk_full", "unfit_conditions", "interrupted", "export_failed",
+    "timed_out", "device_lost", "host_lost", "disk_full", "unfit_conditions", "interrupted",
+    "export_failed",
     "verification_failed", "internal",
 )  # fmt: skip
 FLAGS = (

@@ -24,11 +24,15 @@ def open_lease(path: Path) -> Iterator[IO[str]]:
         yield file
 
 
-def wait_for_lock(file: IO[str], give_up: Callable[[], bool]) -> bool:
-    """Takes the lock; false when another has it and `give_up`, asked again and again, says so."""
+def wait_for_lock(file: IO[str], give_up: Callable[[], bool], *, is_shared: bool = False) -> bool:
+    """Takes the lock; false when another has it and `give_up`, asked again and again, says so.
+
+    A shared lock is held by any number at once, and by nobody beside one that is not shared.
+    """
+    kind = fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX
     while True:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, kind | fcntl.LOCK_NB)
         except BlockingIOError:
             if give_up():
                 return False

@@ -36,6 +36,7 @@ def give_up_at_once() -> bool:
 def host_lease(
     purpose: str,
     *,
+    is_shared: bool = False,
     on_wait: Callable[[str], None] = say_nothing,
     give_up: Callable[[], bool] = never_give_up,
 ) -> Iterator[bool]:
@@ -46,6 +47,8 @@ def host_lease(
 
     Args:
         purpose: who holds it what for, for those who wait: 'sweep s-1, which measures here'.
+        is_shared: beside others that share it, such as phones on one host, and beside nothing
+            else.
         on_wait: is told once, when the wait grows long, what is waited for.
         give_up: asked about ten times a second while waiting.
 
@@ -66,7 +69,9 @@ def host_lease(
 
         # One at a time waits for the lease itself. Who lets go has to queue here behind it.
         with open_lease(folder / "host.next") as turn:
-            is_held = wait_for_lock(turn, is_over) and wait_for_lock(lease, is_over)
+            is_held = wait_for_lock(turn, is_over) and wait_for_lock(
+                lease, is_over, is_shared=is_shared
+            )
         if is_held:
             sign(lease, purpose)
         yield is_held

@@ -107,6 +107,8 @@ class ErrorKind(StrEnum):
     """The worker wrote something that is not a measurement."""
     TIMED_OUT = "timed_out"
     DEVICE_LOST = "device_lost"
+    HOST_LOST = "host_lost"
+    """The host the device hangs on fell silent; it says nothing about the device or the cell."""
     DISK_FULL = "disk_full"
     UNFIT_CONDITIONS = "unfit_conditions"
     """The device was too hot, slowed down or not itself; what it measured does not count."""

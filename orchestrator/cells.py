@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from random import Random
 
 from device_agents.types import Execution, MeasurePolicy
+from device_agents.vocabulary import Origin
 from models.types import ExportRequest
 
 
@@ -48,6 +49,39 @@ class Repeat:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One try at one repeat.
+
+    Attributes:
+        number: 0-based over the whole life of the sweep; part of the row's key.
+        n_tries: 0-based in this run; a resumed sweep tries afresh.
+    """
+
+    repeat: Repeat
+    number: int
+    n_tries: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DevicePlace:
+    """Where a device hangs, and whether measuring on it needs its whole host quiet.
+
+    Attributes:
+        host: its name, which enters no row.
+        host_hash: how rows name it; `None` while it has never answered.
+        is_here: it is the host this process runs on.
+        origin: of rows about it while it has not told what it is.
+    """
+
+    device: str
+    host: str
+    needs_quiet: bool
+    host_hash: str | None = None
+    is_here: bool = True
+    origin: Origin = Origin.MEASURED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """All that a sweep will do, decided before anything runs; planning is pure.
 
@@ -56,6 +90,8 @@ class Plan:
         timeout_s: limit of one repeat.
         memory_limit_bytes: limit of one worker; `None` leaves it to the agent.
         canary_every: repeats of a phone between two runs of its canary.
+        host_wait_s: a host that fell silent is waited for so long.
+        allows_takeover: an equal device may measure what one that was given up leaves.
     """
 
     name: str
@@ -68,6 +104,8 @@ class Plan:
     canary_every: int
     cells: tuple[Cell, ...]
     skipped: tuple[SkippedCell, ...] = ()
+    host_wait_s: float = 300.0
+    allows_takeover: bool = False
 
     def order(self) -> Iterator[Repeat]:
         """All first repeats in seeded random order, then all second repeats, and so on.

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from device_agents.registry import AGENTS
 from device_agents.vocabulary import Origin
 from models.names import nearest
+from orchestrator.dispatch.device_spec import DeviceSpec, HostShare
 from orchestrator.errors import UsageError
 from orchestrator.host_identity import host_hash
 from orchestrator.store.durable import replace_file
@@ -70,6 +71,11 @@ class DeviceFile(BaseModel):
     kind: Annotated[str, AfterValidator(_known_kind)] = Field(
         description="as in device_agents.registry: cpu, simulated, android"
     )
+    host: Annotated[str, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}$")] | None = Field(
+        default=None,
+        description="name of the host it hangs on, as its node's label fleetrank-host says; "
+        "left out: the host that sweeps are started on",
+    )
     options: dict[str, OptionSpec] = {}
     labels: dict[str, str] = Field(default={}, description="for people")
     registration: Registration | None = Field(
@@ -84,6 +90,25 @@ class DeviceFile(BaseModel):
         return Origin.VIRTUAL if "virtual" in self.options else Origin.MEASURED
 
     @property
+    def share(self) -> HostShare:
+        """What measuring on it takes of its host's lease; a real virtual phone takes it itself."""
+        if self.kind == HOST_CPU:
+            return HostShare.ALONE
+        is_phone = self.kind == PHONE and self.options.get("virtual") != "real"
+        return HostShare.BESIDE if is_phone else HostShare.NONE
+
+    @property
+    def spec(self) -> DeviceSpec:
+        """What it takes to make its agent."""
+        return DeviceSpec(
+            name=self.name,
+            kind=self.kind,
+            options=tuple(sorted(self.options.items())),
+            share=self.share,
+            origin=self.origin,
+        )
+
+    @property
     def needs_quiet(self) -> bool:
         """Whether measuring on it needs its whole host quiet: it computes on the host's cores."""
         return self.kind == HOST_CPU or self.options.get("virtual") == "real"
@@ -94,6 +119,11 @@ def local_cpu() -> DeviceFile:
     return DeviceFile(name=f"cpu-{host_hash()[:6]}", kind=HOST_CPU)
 
 
+def host_cpu(host: str, host_hash: str) -> DeviceFile:
+    """The CPU of a host of a cluster, under the name it has there."""
+    return DeviceFile(name=f"cpu-{host_hash[:6]}", kind=HOST_CPU, host=host)
+
+
 def load_devices(workspace: Workspace) -> dict[str, DeviceFile]:
     """All devices by name; `local-cpu` is a second name of this host's CPU.
 
@@ -101,7 +131,12 @@ def load_devices(workspace: Workspace) -> dict[str, DeviceFile]:
         UsageError: a device file is wrong; names file, key and remedy.
     """
     own = local_cpu()
-    devices = {own.name: own}
+    return with_alias({own.name: own} | read_device_files(workspace), own.name)
+
+
+def read_device_files(workspace: Workspace) -> dict[str, DeviceFile]:
+    """The registered devices by name; raises as `load_devices`."""
+    devices = {}
     for path in sorted(workspace.devices.glob("*.yaml")):
         device = parse_file(path, DeviceFile)
         if device.name != path.stem:
@@ -110,9 +145,12 @@ def load_devices(workspace: Workspace) -> dict[str, DeviceFile]:
                 f"rename the file to {device.name}.yaml or the device to {path.stem}",
             )
         devices[device.name] = device
-    if LOCAL_CPU not in devices:
-        devices[LOCAL_CPU] = devices[own.name]
     return devices
+
+
+def with_alias(devices: Mapping[str, DeviceFile], own: str) -> dict[str, DeviceFile]:
+    """The devices with `local-cpu` as a second name of one, unless a file has that name."""
+    return {**devices, LOCAL_CPU: devices.get(LOCAL_CPU, devices[own])}
 
 
 def find_device(devices: Mapping[str, DeviceFile], name: str) -> DeviceFile:

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from device_agents.types import MeasurePolicy
 from models.primer import primer_request
 from models.types import ExportRequest, Format, Source
-from orchestrator.cells import Plan
-from orchestrator.dispatch.work import DevicePlace
+from orchestrator.cells import DevicePlace, Plan
 
 _START_S = 3.0
 """A repeat's process, imports and load: 0.5 s for ONNX Runtime, 3 to 4 s for PyTorch (2 cores)."""

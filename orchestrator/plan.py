@@ -78,6 +78,8 @@ def make_plan(
         memory_limit_bytes=spec.limits.memory_limit_bytes,
         policy=spec.measure.policy(),
         canary_every=spec.phones.canary_every,
+        host_wait_s=spec.hosts.wait_s,
+        allows_takeover=spec.hosts.takeover,
         cells=tuple(cells.values()),
         skipped=tuple(skipped.values()),
     )

@@ -13,7 +13,7 @@ from orchestrator.host_identity import host_hash
 from orchestrator.translate import SweepFacts
 
 _GIT_TIMEOUT_S = 10.0
-_PACKAGES = (
+PACKAGES = (
     "ai-edge-litert", "litert-torch", "numpy", "onnx", "onnxruntime", "onnxscript", "polars",
     "ray", "tensorflow-cpu", "timm", "torch", "torchvision",
 )  # fmt: skip
@@ -33,7 +33,6 @@ def sweep_facts(sweep_id: str, seed: int, folder: Path) -> SweepFacts:
         seed=seed,
         fleetrank_version=package_versions(["fleetrank"]).get("fleetrank", "unknown"),
         git_commit=git_commit(folder),
-        host_hash=host_hash(),
     )
 
 
@@ -42,7 +41,7 @@ def sweep_provenance(folder: Path) -> dict[str, object]:
     return {
         "command_line": command_line(),
         "python_version": sys.version.split()[0],
-        "versions": package_versions(["fleetrank", *_PACKAGES]),
+        "versions": package_versions(["fleetrank", *PACKAGES]),
         "git_commit": git_commit(folder),
         "host": host_hash(),
     }
@@ -60,7 +59,7 @@ def git_commit(folder: Path) -> str | None:
     return f"{commit}-dirty" if changes else commit
 
 
-def package_versions(names: Sequence[str] = _PACKAGES) -> dict[str, str]:
+def package_versions(names: Sequence[str] = PACKAGES) -> dict[str, str]:
     """Versions of those that are installed; imports none of them."""
     versions = {}
     for name in names:

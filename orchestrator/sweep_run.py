@@ -8,27 +8,26 @@ from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
 
-from device_agents.host_lease import give_up_at_once, host_lease
+from device_agents.host_lease import host_lease
+from device_agents.registry import create_agent
 from models.cache import ArtifactCache
 from models.canary import canary_request
+from orchestrator.carrier import Carrier, open_carrier
 from orchestrator.cells import Cell, Plan
-from orchestrator.device_registry import local_cpu
+from orchestrator.device_registry import HOST_CPU
 from orchestrator.dispatch.controller import Controller, Ports
-from orchestrator.dispatch.device_bench import DeviceSpec
-from orchestrator.dispatch.executor import Executor
-from orchestrator.dispatch.inline import InlineExecutor
-from orchestrator.dispatch.ray_executor import RayExecutor
 from orchestrator.dispatch.stop_switch import StopSwitch, listening
 from orchestrator.dispatch.tally import Tally
 from orchestrator.dispatch.work import SweepWork
-from orchestrator.errors import NothingToDoError, StoreError
+from orchestrator.errors import NothingToDoError, StoreError, UsageError
 from orchestrator.estimate import measuring_s
 from orchestrator.export_stage import Exports, ExportTools, build_artifacts
 from orchestrator.progress.events import Notice, Subscriber, SweepFinished, SweepStarted
+from orchestrator.progress.progress_file import ProgressFile
 from orchestrator.progress.publisher import Publisher
 from orchestrator.provenance import new_sweep_id, sweep_facts, sweep_provenance
 from orchestrator.store.journal import Journal
-from orchestrator.store.raw_logs import set_aside
+from orchestrator.store.journal_sink import JournalSink
 from orchestrator.store.results import ResultStore
 from orchestrator.sweep_setup import (
     Setup,
@@ -39,7 +38,6 @@ from orchestrator.sweep_setup import (
     setup_of_record,
     setup_record,
 )
-from orchestrator.translate import Row
 from orchestrator.workspace import Workspace
 
 
@@ -49,11 +47,13 @@ class RunOptions:
 
     Attributes:
         is_inline: agents run in this process instead of through Ray.
+        cluster: address of the Ray cluster to run on; `None` starts a Ray on this host.
         is_trusted: the user vouches for code that comes with models.
         subscribers: are told what happens.
     """
 
     is_inline: bool = False
+    cluster: str | None = None
     is_trusted: bool = False
     subscribers: Sequence[Subscriber] = ()
 
@@ -80,18 +80,19 @@ def run_sweep(
         StoreError: the results cannot be written; what was stored before is kept.
     """
     spec, path = read_spec(workspace, spec_path)
-    setup = plan_sweep(workspace, spec, only)
-    store = ResultStore(workspace.results)
-    sweep_id = new_sweep_id(spec.name)
-    record = {
-        "state": "running",
-        "started_utc": _now(),
-        "finished_utc": None,
-        **setup_record(setup, path),
-        **sweep_provenance(workspace.root),
-    }
-    store.create_sweep(sweep_id, record)
-    return _Session(workspace, store, sweep_id, setup, options).run()
+    with _carrier(workspace, options) as carrier:
+        setup = plan_sweep(workspace, spec, only, carrier.fleet, carrier.ask_host)
+        store = ResultStore(workspace.results)
+        sweep_id = new_sweep_id(spec.name)
+        record = {
+            "state": "running",
+            "started_utc": _now(),
+            "finished_utc": None,
+            **setup_record(setup, path),
+            **sweep_provenance(workspace.root),
+        }
+        store.create_sweep(sweep_id, record)
+        return _Session(workspace, store, sweep_id, setup, options, carrier).run()
 
 
 def resume_sweep(workspace: Workspace, sweep_id: str | None, options: RunOptions) -> SweepOutcome:
@@ -105,28 +106,27 @@ def resume_sweep(workspace: Workspace, sweep_id: str | None, options: RunOptions
     store = ResultStore(workspace.results)
     sweep_id = sweep_id or store.newest_sweep()
     setup = setup_of_record(workspace, sweep_id, store.sweep_record(sweep_id))
-    return _Session(workspace, store, sweep_id, setup, options).run()
+    with _carrier(workspace, options) as carrier:
+        _check_same_place(setup, options)
+        return _Session(workspace, store, sweep_id, setup, options, carrier).run()
 
 
-@dataclass(frozen=True, slots=True)
-class _JournalSink:
-    """Rows go to the journal; publishing copies them to Parquet."""
+def _carrier(workspace: Workspace, options: RunOptions) -> AbstractContextManager[Carrier]:
+    return open_carrier(
+        workspace,
+        cluster=options.cluster,
+        is_inline=options.is_inline,
+        emit=Publisher(options.subscribers),
+    )
 
-    store: ResultStore
-    journal: Journal
-    sweep_id: str
 
-    def append(self, row: Row) -> None:
-        self.journal.append(set_aside(self.store.root, row))
-
-    def flush(self) -> None:
-        self.journal.flush()
-
-    def publish(self) -> None:
-        # Beside another sweep's measurement it is left to the next time; the last one waits.
-        with host_lease(f"sweep {self.sweep_id}", give_up=give_up_at_once) as is_held:
-            if is_held:
-                self.store.publish(self.sweep_id)
+def _check_same_place(setup: Setup, options: RunOptions) -> None:
+    """A sweep of a cluster goes on there: this host alone has other devices."""
+    if setup.fleet.is_cluster == (options.cluster is not None):
+        return
+    if setup.fleet.is_cluster:
+        raise UsageError("this sweep ran on a cluster", "name it: --cluster ADDRESS")
+    raise UsageError("this sweep ran on this host alone", "leave --cluster out")
 
 
 class _Session:
@@ -139,13 +139,16 @@ class _Session:
         sweep_id: str,
         setup: Setup,
         options: RunOptions,
+        carrier: Carrier,
     ) -> None:
         self._workspace = workspace
         self._store = store
         self._sweep_id = sweep_id
         self._setup = setup
         self._options = options
-        self._emit = Publisher(options.subscribers)
+        self._carrier = carrier
+        progress = ProgressFile(store.progress_path(sweep_id))
+        self._emit = Publisher([*options.subscribers, progress])
         self._switch = StopSwitch()
 
     def run(self) -> SweepOutcome:
@@ -186,26 +189,28 @@ class _Session:
         return outcome
 
     def _measure(self, journal: Journal, tally: Tally) -> None:
-        executor = _executor(self._setup.device_specs, is_inline=self._options.is_inline)
         # Ray sets a handler of its own for SIGTERM when it starts; ours come after it.
-        with executor, listening(self._switch):
+        with (
+            self._carrier.executor(self._sweep_id, self._setup) as executor,
+            listening(self._switch),
+        ):
             if not set(self._setup.devices) & set(executor.facts()):
                 raise NothingToDoError(
                     f"no device answers: {', '.join(self._setup.devices)}",
                     "see `fleetrank doctor` and `fleetrank devices show NAME`",
                 )
-            exports = self._export(executor, tally)
+            exports = self._export(tally)
             if not exports.is_complete:
                 return
-            sink = _JournalSink(self._store, journal, self._sweep_id)
+            sink = JournalSink(self._store, journal, self._sweep_id)
             ports = Ports(executor=executor, sink=sink, emit=self._emit, switch=self._switch)
             Controller(self._work(exports), tally, ports).run()
 
-    def _export(self, executor: Executor, tally: Tally) -> Exports:
-        verifier = local_cpu().name
+    def _export(self, tally: Tally) -> Exports:
         tools = ExportTools(
             cache=ArtifactCache(self._workspace.artifacts),
-            infer=lambda task: executor.infer(verifier, task),
+            # On this host, where the files are made.
+            infer=create_agent(HOST_CPU, {}).infer,
             emit=self._emit,
             switch=self._switch,
             is_trusted=self._options.is_trusted,
@@ -278,10 +283,6 @@ class _Session:
         }
         with contextlib.suppress(StoreError):
             self._store.update_record(self._sweep_id, changes)
-
-
-def _executor(specs: tuple[DeviceSpec, ...], *, is_inline: bool) -> Executor:
-    return InlineExecutor(specs) if is_inline else RayExecutor(specs)
 
 
 def _state_of(outcome: SweepOutcome) -> str:

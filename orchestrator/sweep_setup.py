@@ -3,36 +3,36 @@
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from statistics import fmean
 
 from pydantic import ValidationError
 
-from device_agents.cpu import topology
 from device_agents.registry import create_agent
 from device_agents.types import CanaryTask, Execution
 from models.cards import load_cards
 from models.types import Artifact, Format
-from orchestrator.cells import Cell, Plan
+from orchestrator.cells import Cell, DevicePlace, Plan
 from orchestrator.device_registry import (
     HOST_CPU,
     PHONE,
     DeviceFile,
     Registration,
+    host_cpu,
     load_devices,
-    local_cpu,
+    read_device_files,
+    with_alias,
 )
-from orchestrator.dispatch.device_bench import DeviceSpec
-from orchestrator.dispatch.work import DevicePlace
+from orchestrator.dispatch.device_spec import DeviceSpec
 from orchestrator.errors import NothingToDoError, StoreError, UsageError
-from orchestrator.keys import canonical_json
+from orchestrator.fleet import Fleet, Refusals, fleet_of_record, this_host
+from orchestrator.keys import canonical_json, platform_key
 from orchestrator.pinning import DeviceCores
 from orchestrator.plan import make_plan, narrow
 from orchestrator.store.results import IMPORTED
 from orchestrator.sweep_spec import SweepSpec, load_spec
 from orchestrator.workspace import Workspace
-
-LOCAL_HOST = "local"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,22 +40,34 @@ class Setup:
     """A planned sweep.
 
     Attributes:
+        fleet: the hosts it was planned for.
         devices: those the plan names, by name.
         only: the pattern that narrowed the plan; part of the record.
+        refused: platforms that CPUs of other hosts cannot provide, with the reason they gave.
     """
 
     spec: SweepSpec
     plan: Plan
+    fleet: Fleet
     devices: Mapping[str, DeviceFile]
     only: str | None
+    refused: Mapping[str, str]
 
     @property
     def places(self) -> dict[str, DevicePlace]:
-        """Where each device hangs: all on this host, until there is a cluster."""
-        return {
-            name: DevicePlace(host=LOCAL_HOST, needs_quiet=device.needs_quiet, origin=device.origin)
-            for name, device in self.devices.items()
-        }
+        """Where each device hangs."""
+        return {name: self._place(device) for name, device in self.devices.items()}
+
+    def _place(self, device: DeviceFile) -> DevicePlace:
+        host = host_of(device, self.fleet)
+        return DevicePlace(
+            device=device.name,
+            host=host,
+            host_hash=self.fleet.host_hash(host),
+            is_here=host == self.fleet.here,
+            needs_quiet=device.needs_quiet,
+            origin=device.origin,
+        )
 
     @property
     def has_canaries(self) -> bool:
@@ -81,33 +93,50 @@ class Setup:
             if registration.canary_latency_ns
         }
 
-    @property
-    def device_specs(self) -> tuple[DeviceSpec, ...]:
-        """Of every device of the plan, and of this host's CPU, which verifies exported files."""
-        verifier = local_cpu()
-        devices = {verifier.name: verifier, **self.devices}
-        return tuple(_device_spec(device) for device in devices.values())
 
-
-def plan_sweep(workspace: Workspace, spec: SweepSpec, only: str | None) -> Setup:
+def plan_sweep(
+    workspace: Workspace,
+    spec: SweepSpec,
+    only: str | None,
+    fleet: Fleet | None = None,
+    ask_host: Refusals | None = None,
+) -> Setup:
     """Plans a sweep in a workspace; writes nothing.
+
+    Args:
+        workspace: with model cards and device files.
+        spec: what to measure.
+        only: a pattern that narrows the plan.
+        fleet: the hosts to plan for; this one alone by default.
+        ask_host: asks another host what its CPU cannot do; by default it is taken to do all.
 
     Raises:
         UsageError: the specification, a model card or a device file is wrong.
         NothingToDoError: nothing can measure any of its cells.
     """
-    devices = load_devices(workspace)
+    fleet = fleet or this_host()
+    devices = devices_of(workspace, fleet)
     agents = {device.name: device for device in devices.values()}
+    refused: dict[str, str] = {}
 
+    @cache
     def why_unsupported(name: str, execution: Execution) -> str | None:
         device = agents[name]
+        host = host_of(device, fleet)
+        if not fleet.is_cluster and host != fleet.here:
+            return f"it hangs on host {host}: measure there, or with --cluster ADDRESS"
+        if device.kind == HOST_CPU and host != fleet.here:
+            reason = None if ask_host is None else ask_host(host, device.spec, execution)
+            if reason is not None:
+                refused[platform_key(name, execution)] = reason
+            return reason
         return create_agent(device.kind, device.options).why_unsupported(execution)
 
     plan = make_plan(
         spec,
         load_cards(workspace.cards),
         devices,
-        cores={device.name: _cores(device) for device in devices.values()},
+        cores={device.name: _cores(device, fleet) for device in devices.values()},
         why_unsupported=why_unsupported,
     )
     if not plan.cells:
@@ -119,7 +148,34 @@ def plan_sweep(workspace: Workspace, spec: SweepSpec, only: str | None) -> Setup
     if only is not None:
         plan = narrow(plan, only)
     used = {name: agents[name] for name in dict.fromkeys(cell.device for cell in plan.cells)}
-    return Setup(spec=spec, plan=plan, devices=used, only=only)
+    return Setup(spec=spec, plan=plan, fleet=fleet, devices=used, only=only, refused=refused)
+
+
+def host_of(device: DeviceFile, fleet: Fleet) -> str:
+    """The name of the host a device hangs on.
+
+    Raises:
+        UsageError: it names none, and sweeps are started on a host that measures nothing.
+    """
+    host = device.host or fleet.here
+    if host is None:
+        raise UsageError(
+            f"device {device.name} names no host, and this host is none of the cluster's",
+            f"add `host: NAME` to devices/{device.name}.yaml; hosts: {', '.join(fleet.hosts)}",
+        )
+    return host
+
+
+def devices_of(workspace: Workspace, fleet: Fleet) -> dict[str, DeviceFile]:
+    """The registered devices, and the CPU of every host of a cluster that has no file for it."""
+    if not fleet.is_cluster:
+        return load_devices(workspace)
+    files = read_device_files(workspace)
+    cpus = {host_of(d, fleet): d for d in files.values() if d.kind == HOST_CPU}
+    for host, facts in fleet.hosts.items():
+        cpus.setdefault(host, host_cpu(host, facts.host_hash))
+    devices = {device.name: device for device in cpus.values()} | files
+    return with_alias(devices, cpus[fleet.here].name) if fleet.here else devices
 
 
 def primed_formats(setup: Setup, cells: Iterable[Cell]) -> set[Format]:
@@ -139,6 +195,8 @@ def setup_record(setup: Setup, spec_path: Path) -> dict[str, object]:
         "spec_text": spec_path.read_text(encoding="utf-8"),
         "spec": setup.spec.model_dump(mode="json"),
         "only": setup.only,
+        "fleet": setup.fleet.as_record(),
+        "refused": dict(setup.refused),
         "plan": {
             "n_cells": len(plan.cells),
             "repeats": plan.repeats,
@@ -151,7 +209,9 @@ def setup_record(setup: Setup, spec_path: Path) -> dict[str, object]:
 
 
 def setup_of_record(workspace: Workspace, sweep_id: str, record: Mapping[str, object]) -> Setup:
-    """Plans a recorded sweep again, and makes sure that it is still the same.
+    """Plans a recorded sweep again, for the hosts it was planned for, there or not.
+
+    It is made sure that the plan is still the same.
 
     Raises:
         StoreError: the record is damaged.
@@ -173,7 +233,16 @@ def setup_of_record(workspace: Workspace, sweep_id: str, record: Mapping[str, ob
             f"the record of sweep {sweep_id} is damaged: {error}",
             "start a new sweep; what was measured is kept",
         ) from error
-    setup = plan_sweep(workspace, spec, only if isinstance(only, str) else None)
+    fleet = fleet_of_record(record.get("fleet"))
+    given = record.get("refused")
+    refused = given if isinstance(given, Mapping) else {}
+
+    def as_it_was(_host: str, device: DeviceSpec, execution: Execution) -> str | None:
+        return refused.get(platform_key(device.name, execution))
+
+    setup = plan_sweep(
+        workspace, spec, only if isinstance(only, str) else None, fleet=fleet, ask_host=as_it_was
+    )
     if _plan_sha256(setup) != sha256:
         raise UsageError(
             f"sweep {sweep_id} cannot go on: a model card or a device has changed since it began",
@@ -200,22 +269,13 @@ def _what_matters(device: DeviceFile) -> dict[str, object]:
     """Of a device, to what is measured on it: a phone's canary decides which repeats count."""
     registered = device.registration
     found = registered and registered.model_dump(mode="json", exclude={"registered_utc"})
-    return asdict(_device_spec(device)) | ({"registration": found} if found else {})
+    return asdict(device.spec) | {"host": device.host} | ({"registration": found} if found else {})
 
 
-def _device_spec(device: DeviceFile) -> DeviceSpec:
-    options = tuple(sorted(device.options.items()))
-    return DeviceSpec(
-        name=device.name,
-        kind=device.kind,
-        options=options,
-        needs_quiet=device.kind == HOST_CPU,
-    )
-
-
-def _cores(device: DeviceFile) -> DeviceCores:
+def _cores(device: DeviceFile, fleet: Fleet) -> DeviceCores:
     if device.kind == HOST_CPU:
-        return DeviceCores(one_per_core=topology.cpus_one_per_core())
+        facts = fleet.hosts.get(host_of(device, fleet))
+        return DeviceCores(one_per_core=None if facts is None else facts.one_per_core)
     clusters = _registered(device).clusters
     # Counting from 0, as on other devices, would pin a phone to its slowest cores.
     return DeviceCores(clusters=clusters, one_per_core=() if device.kind == PHONE else None)

@@ -111,6 +111,23 @@ class LimitsSpec(_Spec):
     )
 
 
+class HostsSpec(_Spec):
+    """What concerns the hosts of a cluster."""
+
+    silent_s: Seconds = Field(
+        default=30.0, description="a host that has not answered for so long is taken for lost"
+    )
+    wait_s: Seconds = Field(
+        default=300.0,
+        description="a lost host, or one that is not there yet, is waited for so long; then its "
+        "devices are given up and left to a resume",
+    )
+    takeover: Annotated[bool, Field(strict=True)] = Field(
+        default=False,
+        description="let an equal device measure what one that was given up has left",
+    )
+
+
 class PhonesSpec(_Spec):
     """What concerns phones alone."""
 
@@ -195,6 +212,7 @@ class SweepSpec(_Spec):
     measure: MeasureSpec = MeasureSpec()
     limits: LimitsSpec = LimitsSpec()
     phones: PhonesSpec = PhonesSpec()
+    hosts: HostsSpec = HostsSpec()
 
 
 def load_spec(path: Path) -> SweepSpec:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from device_agents.file_lease import is_locked
 from orchestrator.dispatch.tally import Tally
+from orchestrator.progress.progress_file import read_progress
 from orchestrator.store.results import ResultStore
 
 _MAX_FAILURES = 20
@@ -20,6 +21,7 @@ class SweepStatus:
         state: `running finished interrupted failed`, or `stopped`: its driver died,
             or a device was given up.
         seconds_left: from the pace of the current run; `None` when it does not run.
+        devices: what each does now and has done in the current run; none when it does not run.
         failures: the last attempts that failed, for people.
     """
 
@@ -32,6 +34,7 @@ class SweepStatus:
     n_failed: int
     n_left: int
     seconds_left: float | None
+    devices: tuple[Mapping[str, object], ...]
     failures: tuple[Mapping[str, object], ...]
 
     def as_json(self) -> dict[str, object]:
@@ -69,8 +72,14 @@ def read_status(store: ResultStore, sweep_id: str) -> SweepStatus:
         n_failed=tally.n_failed,
         n_left=n_left,
         seconds_left=_seconds_left(_of_run(started, record), n_left) if is_running else None,
+        devices=_devices(store, sweep_id) if is_running else (),
         failures=tuple(failures),
     )
+
+
+def _devices(store: ResultStore, sweep_id: str) -> tuple[Mapping[str, object], ...]:
+    found = read_progress(store.progress_path(sweep_id))
+    return tuple({"device": name, **facts} for name, facts in found.items())
 
 
 def _state(record: Mapping[str, object], *, is_running: bool) -> str:

@@ -21,8 +21,8 @@ from device_agents.vocabulary import Origin, Status
 from models.cards import card_sha256, weights_id
 from models.errors import ModelError
 from models.types import Artifact, Cost, ModelCard
-from orchestrator.cells import Cell, Repeat
-from orchestrator.keys import affinity_text, canonical_json
+from orchestrator.cells import Attempt, Cell, DevicePlace
+from orchestrator.keys import affinity_text, canonical_json, platform_key
 
 Row = dict[str, object]
 """One row of `analysis.columns.SCHEMA`, as JSON can carry it: times are ISO 8601 text."""
@@ -40,44 +40,50 @@ class SweepFacts:
 
     Attributes:
         git_commit: of the workspace; `None` outside git.
-        host_hash: of the host the driver runs on; names never enter a row.
     """
 
     sweep_id: str
     seed: int
     fleetrank_version: str
     git_commit: str | None
-    host_hash: str
 
 
 def make_row(
     *,
     sweep: SweepFacts,
-    repeat: Repeat,
-    attempt: int,
+    attempt: Attempt,
     measurement: Measurement,
+    place: DevicePlace,
     facts: DeviceFacts | None,
     artifact: Artifact | None,
 ) -> Row:
     """Makes the complete row of one attempt; what is not known is `None`.
 
-    `facts` is `None` when the device could not be probed, `artifact` when there was none.
+    Args:
+        sweep: what all its rows share.
+        attempt: of the cell, whose key the row has.
+        measurement: what it gave.
+        place: the device that measured it; another than the cell's own if that one was given up.
+        facts: `None` when the device could not be probed.
+        artifact: `None` when there was none.
     """
-    cell = repeat.cell
+    cell = attempt.repeat.cell
+    device = place.device
+    is_own = device == cell.device
     row: Row = dict.fromkeys(SCHEMA)
     row |= {
         "sweep_id": sweep.sweep_id,
         "cell_key": cell.cell_key,
-        "repeat": repeat.index,
-        "attempt": attempt,
+        "repeat": attempt.repeat.index,
+        "attempt": attempt.number,
         "schema_version": SCHEMA_VERSION,
         "fleetrank_version": sweep.fleetrank_version,
         "git_commit": sweep.git_commit,
         "seed": sweep.seed,
-        "device": cell.device,
-        "host": sweep.host_hash,
+        "device": device,
+        "host": place.host_hash,
         "origin": measurement.origin.value,
-        "platform_key": cell.platform_key,
+        "platform_key": cell.platform_key if is_own else platform_key(device, cell.execution),
     }
     row |= _model_columns(cell, artifact) | _platform_columns(cell) | _device_columns(facts)
     row |= _outcome_columns(measurement) | latency_columns(measurement)

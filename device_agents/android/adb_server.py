@@ -132,16 +132,17 @@ class AdbServer:
         """
         with open_lease(runtime_folder() / f"adb-{self.port}.lease") as lease:
             wait_for_lock(lease, never_give_up)
-            if self._answers():
+            if self.answers():
                 return
             try:
                 self.start()
             except PermanentError as error:
-                if not self._answers():
+                if not self.answers():
                     # No task is at fault: what failed is tried again.
                     raise TransientError(error.message, error.remedy) from error
 
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
+        """Whether a server runs on the port; starts none."""
         try:
             SmartSocket(self.port, timeout_s=ASK_TIMEOUT_S).close()
         except OSError:

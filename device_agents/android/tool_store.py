@@ -1,18 +1,12 @@
 """Programs for phones on this host, under their sha256: what was registered is what is pushed."""
 
-import os
 import shutil
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 from device_agents.android.tools import Tool, file_sha256
 from device_agents.errors import PermanentError
-
-
-def default_folder() -> Path:
-    """`fleetrank/tools` in the user's cache folder, as the XDG base directories name it."""
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "fleetrank" / "tools"
+from device_agents.user_folders import cache_folder
 
 
 class ToolStore:
@@ -20,7 +14,7 @@ class ToolStore:
 
     def __init__(self, folder: Path | None = None) -> None:
         """`None` is the user's own folder."""
-        self.folder = folder or default_folder()
+        self.folder = folder or cache_folder() / "tools"
 
     def add(self, tool: Tool) -> None:
         """Keeps a copy, so that a file the user moves or builds anew changes no registration."""

@@ -39,6 +39,7 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "models": Command("orchestrator.cli.models_command:app", "Models and their exported files."),
     "devices": Command("orchestrator.cli.devices_command:app", "Registered devices."),
+    "cluster": Command("orchestrator.cli.cluster_command:app", "Hosts of a Ray cluster."),
     "sweep": Command("orchestrator.cli.sweep_command:app", "Plan, run and resume sweeps."),
     "results": Command("orchestrator.cli.results_command:app", "Stored measurements."),
     "report": Command("orchestrator.cli.report_command:app", "Tables and the report page."),

@@ -43,6 +43,10 @@ Only = Annotated[
 Inline = Annotated[
     bool, typer.Option("--inline", help="Without Ray, in this process; for debugging.")
 ]
+Cluster = Annotated[
+    str | None,
+    typer.Option(metavar="ADDRESS", help="Run on this Ray cluster: IP:PORT of its head, or auto."),
+]
 Trust = Annotated[
     bool, typer.Option("--trust", help="Let code that comes with a model run; make sure of it.")
 ]
@@ -72,6 +76,7 @@ def run(
     spec: SpecPath,
     only: Only = None,
     inline: Inline = False,
+    cluster: Cluster = None,
     trust: Trust = False,
     progress: Display = Progress.AUTO,
 ) -> None:
@@ -79,7 +84,9 @@ def run(
     from orchestrator.sweep_run import RunOptions, run_sweep
 
     with _display(progress) as subscribers:
-        options = RunOptions(is_inline=inline, is_trusted=trust, subscribers=subscribers)
+        options = RunOptions(
+            is_inline=inline, cluster=cluster, is_trusted=trust, subscribers=subscribers
+        )
         outcome = run_sweep(current().workspace, spec, options, only=only)
     _conclude(outcome.sweep_id, outcome.n_failed + outcome.n_left, outcome.is_interrupted, progress)
 
@@ -88,6 +95,7 @@ def run(
 def resume(
     sweep_id: SweepId = None,
     inline: Inline = False,
+    cluster: Cluster = None,
     trust: Trust = False,
     progress: Display = Progress.AUTO,
 ) -> None:
@@ -95,7 +103,9 @@ def resume(
     from orchestrator.sweep_run import RunOptions, resume_sweep
 
     with _display(progress) as subscribers:
-        options = RunOptions(is_inline=inline, is_trusted=trust, subscribers=subscribers)
+        options = RunOptions(
+            is_inline=inline, cluster=cluster, is_trusted=trust, subscribers=subscribers
+        )
         outcome = resume_sweep(current().workspace, sweep_id, options)
     _conclude(outcome.sweep_id, outcome.n_failed + outcome.n_left, outcome.is_interrupted, progress)
 
@@ -121,6 +131,9 @@ def status(sweep_id: SweepId = None, as_json: AsJson = False) -> None:
     )
     if found.seconds_left is not None:
         print(f"left      about {duration(found.seconds_left)}")
+    if found.devices:
+        print()
+        print_table(found.devices, as_json=False)
     if found.failures:
         print()
         print_table(found.failures, as_json=False)

@@ -3,7 +3,8 @@
 from collections import defaultdict
 from dataclasses import dataclass
 
-from orchestrator.dispatch.state import Attempt, DispatchState, Lane
+from orchestrator.cells import Attempt
+from orchestrator.dispatch.state import DispatchState, Lane
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +25,7 @@ def next_assignments(state: DispatchState, now_s: float) -> tuple[Assignment, ..
     if state.is_stopping:
         return ()
     by_host: dict[str, list[Lane]] = defaultdict(list)
-    for lane in state.lanes:
+    for lane in state.lanes.values():
         by_host[lane.host].append(lane)
     return tuple(
         assignment for lanes in by_host.values() for assignment in _assign_host(lanes, now_s)
@@ -32,11 +33,12 @@ def next_assignments(state: DispatchState, now_s: float) -> tuple[Assignment, ..
 
 
 def _assign_host(lanes: list[Lane], now_s: float) -> list[Assignment]:
-    is_busy = any(lane.running is not None for lane in lanes)
-    if any(lane.running is not None and lane.needs_quiet for lane in lanes):
+    idle = [lane for lane in lanes if lane.running is None]
+    is_busy = len(idle) < len(lanes)
+    if not idle or any(lane.needs_quiet for lane in lanes if lane.running is not None):
         return []
     chosen: list[Assignment] = []
-    for lane in sorted(lanes, key=lambda lane: (lane.turn, lane.device)):
+    for lane in sorted(idle, key=lambda lane: (lane.turn, lane.device)):
         attempt = lane.next_ready(now_s)
         if attempt is None:
             continue

@@ -1,30 +1,33 @@
 """The loop that obeys: polls, stores, asks the pure functions what is next, acts, tells."""
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from random import Random
 from time import perf_counter
 
 from device_agents.types import DeviceFacts, Failure, Measurement
-from device_agents.vocabulary import Origin
-from orchestrator.cells import Cell
+from device_agents.vocabulary import ErrorKind
+from orchestrator.cells import Attempt, Cell, Repeat
 from orchestrator.dispatch import retry
 from orchestrator.dispatch.assign import next_assignments
 from orchestrator.dispatch.executor import Executor
+from orchestrator.dispatch.late_results import adopted, attempt_of, is_running
 from orchestrator.dispatch.probes import Probes
+from orchestrator.dispatch.recorder import Recorder
 from orchestrator.dispatch.row_sink import RowSink
 from orchestrator.dispatch.state import (
-    Attempt,
     DispatchState,
     Lane,
     next_moment_s,
     started,
     stopping,
     with_lane,
-    without_cell,
+    without,
 )
 from orchestrator.dispatch.stop_switch import STOPPING, StopSwitch
+from orchestrator.dispatch.takeover import are_equal, handed_over
 from orchestrator.dispatch.tally import Tally
 from orchestrator.dispatch.work import (
     SweepWork,
@@ -35,9 +38,8 @@ from orchestrator.dispatch.work import (
     task_id_of,
     task_of,
 )
-from orchestrator.errors import StoreError
-from orchestrator.progress.events import Notice, RepeatFinished, RepeatStarted, Subscriber
-from orchestrator.translate import failure_measurement, make_row
+from orchestrator.progress.events import Notice, RepeatStarted, Subscriber
+from orchestrator.translate import failure_measurement
 
 _log = logging.getLogger(__name__)
 
@@ -45,8 +47,6 @@ _POLL_S = 0.25
 """Longest sleep between two looks at the stop switch; Ctrl-C feels immediate below it."""
 _GRACE_S = 15.0
 """After 'stop now' workers get this long to come back before the sweep ends without them."""
-_PUBLISH_S = 60.0
-"""Readers of Parquet see rows at most this late; rewriting a part takes well under a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,17 +72,20 @@ class Controller:
         self._work = work
         self._tally = tally
         self._ports = ports
-        self._rules = retry.RetryRules(max_attempts=work.plan.max_attempts)
+        self._recorder = Recorder(work, tally, ports.sink, ports.emit, ports.clock)
+        self._rules = retry.RetryRules(
+            max_attempts=work.plan.max_attempts, host_wait_s=work.plan.host_wait_s
+        )
         # Back-off needs no secrecy, and a seed makes a test repeatable.
         self._random = Random(work.plan.seed)  # noqa: S311
-        self._store_error: StoreError | None = None
-        self._published_s = ports.clock()
         self._interrupted_s: float | None = None
         self._facts = dict(ports.executor.facts())
         self._probes = Probes(ports.executor.probe)
+        self._cells = {cell.cell_key: cell for cell in work.plan.cells}
         self._queues = self._make_queues()
-        lanes = tuple(self._new_lane(device) for device in self._queues)
-        self._state = DispatchState(lanes=lanes)
+        self._state = DispatchState(lanes={name: self._new_lane(name) for name in self._queues})
+        self._flights: dict[str, str] = {}
+        self._taken_over: set[Repeat] = set()
 
     def run(self) -> None:
         """Measures until nothing is left or somebody asks to stop; rows go to the sink.
@@ -93,23 +96,43 @@ class Controller:
         """
         for attempt, failure in failed_attempts(self._work.plan, self._work.failures, self._tally):
             self._store_untried(attempt, failure)
-        self._refill()
+        self._take_over()
+        for device in self._state.lanes:
+            self._refill(device)
         while not self._is_over():
             self._obey_switch()
             self._probe()
             self._assign()
             self._collect()
-            self._publish_when_quiet()
-        self._write(self._ports.sink.flush)
-        if self._store_error is not None:
-            raise self._store_error
+            self._keep_up_when_quiet()
+        self._ports.executor.acknowledge(self._recorder.flush())
+        if self._recorder.error is not None:
+            raise self._recorder.error
 
     def _make_queues(self) -> dict[str, Iterator[Attempt]]:
-        plan = self._work.plan
-        cells = tuple(cell for cell in plan.cells if cell.export in self._work.artifacts)
-        plan = replace(plan, cells=cells)
-        devices = dict.fromkeys(cell.device for cell in cells)
-        return {device: device_attempts(plan, device, self._tally) for device in devices}
+        cells_of: dict[str, list[Cell]] = defaultdict(list)
+        for cell in self._work.plan.cells:
+            if cell.export in self._work.artifacts:
+                cells_of[cell.device].append(cell)
+        return {
+            device: device_attempts(self._work.plan, cells, self._tally)
+            for device, cells in cells_of.items()
+        }
+
+    def _take_over(self) -> None:
+        """Goes on where a driver before this one was cut off: with what it left, and left running.
+
+        What it had begun and not stored is stored as the attempt it was.
+        """
+        for task_id, device in self._ports.executor.under_way().items():
+            attempt = self._named(task_id)
+            lane = self._state.lanes.get(device)
+            if attempt is not None and lane is not None and lane.running is None:
+                self._state = started(self._state, device, attempt)
+                self._flights[task_id] = device
+                self._taken_over.add(attempt.repeat)
+        for measurement in self._ports.executor.poll(0.0):
+            self._finish(measurement)
 
     def _new_lane(self, device: str) -> Lane:
         place = self._work.places[device]
@@ -128,6 +151,8 @@ class Controller:
         return since_s is not None and self._ports.clock() - since_s > _GRACE_S
 
     def _obey_switch(self) -> None:
+        if self._recorder.error is not None:
+            self._state = stopping(self._state)
         if self._ports.switch.is_stopping and not self._state.is_stopping:
             self._state = stopping(self._state)
             self._notice("info", STOPPING)
@@ -139,7 +164,7 @@ class Controller:
         now_s = self._ports.clock()
         if self._state.is_stopping:
             return
-        for lane in self._state.lanes:
+        for lane in self._state.lanes.values():
             if lane.probe_at_s is not None and lane.probe_at_s <= now_s:
                 self._probes.start(lane.device)
         for device, answer in self._probes.answers():
@@ -149,56 +174,79 @@ class Controller:
         self._state = retry.probed(
             self._state,
             device,
-            is_well=isinstance(answer, DeviceFacts),
+            answer if isinstance(answer, Failure) else None,
             rules=self._rules,
             now_s=self._ports.clock(),
         )
         if isinstance(answer, DeviceFacts):
             self._facts[device] = answer
             self._notice("info", f"{device} answers again")
-        elif self._state.lane(device).is_given_up:
+        elif self._state.lanes[device].is_given_up:
             self._notice(
                 "warning",
                 f"{device} is given up: {answer.message}; "
                 "`fleetrank sweep resume` measures what is left",
             )
+            for other in self._state.lanes:
+                self._refill(other)
 
     def _assign(self) -> None:
         for assignment in next_assignments(self._state, self._ports.clock()):
             device, attempt = assignment.device, assignment.attempt
             self._state = started(self._state, device, attempt)
-            self._refill()
-            canary = canary_of(self._work, self._state.lane(device))
-            self._ports.executor.submit(device, task_of(self._work, attempt, canary))
+            self._refill(device)
+            canary = canary_of(self._work, self._state.lanes[device])
+            task = task_of(self._work, attempt, canary)
+            self._flights[task.task_id] = device
+            self._ports.executor.submit(device, task)
             self._ports.emit(
                 RepeatStarted(
                     device=device,
+                    host=self._work.places[device].host,
                     label=attempt.repeat.cell.label,
                     repeat=attempt.repeat.index,
                     attempt=attempt.number,
                 )
             )
 
-    def _refill(self) -> None:
-        """Puts the next attempt of the plan into every lane that has none."""
-        for lane in self._state.lanes:
-            if lane.fresh is None:
-                filled = replace(lane, fresh=next(self._queues[lane.device], None))
-                self._state = with_lane(self._state, filled)
+    def _refill(self, device: str) -> None:
+        """Puts the next attempt of the plan into a lane that has none."""
+        if self._state.lanes[device].fresh is not None:
+            return
+        for attempt in self._queues[device]:
+            if attempt.repeat not in self._taken_over:
+                lane = replace(self._state.lanes[device], fresh=attempt)
+                self._state = with_lane(self._state, lane)
+                return
+        if self._work.plan.allows_takeover and not self._state.lanes[device].is_given_up:
+            self._inherit(device)
+
+    def _inherit(self, device: str) -> None:
+        """A device with nothing left of its own takes work of an equal one that was given up."""
+        facts = self._facts.get(device)
+        for giver, lane in self._state.lanes.items():
+            theirs = self._facts.get(giver)
+            if not lane.is_given_up or facts is None or theirs is None:
+                continue
+            if are_equal(facts, theirs):
+                self._refill(giver)
+                self._state = handed_over(self._state, giver, device)
+                return
 
     def _collect(self) -> None:
         now_s = self._ports.clock()
-        next_s = next_moment_s(self._state.lanes, now_s)
+        next_s = next_moment_s(self._state.lanes.values(), now_s)
         wait_s = _POLL_S if next_s is None else min(_POLL_S, next_s - now_s)
         for measurement in self._ports.executor.poll(wait_s):
             self._finish(measurement)
 
     def _finish(self, measurement: Measurement) -> None:
-        attempt = self._running(measurement.task_id)
-        if attempt is None:
-            _log.warning("a measurement nobody waits for: %s", measurement.task_id)
+        self._recorder.take(measurement.task_id)
+        device = self._flights.pop(measurement.task_id, None)
+        attempt = None if device is None else self._state.lanes[device].running
+        if device is None or attempt is None:
+            self._finish_late(measurement)
             return
-        device = attempt.repeat.cell.device
         self._state, will_retry = retry.finished(
             self._state,
             device,
@@ -207,9 +255,29 @@ class Controller:
             now_s=self._ports.clock(),
             jitter=self._random.random(),
         )
-        self._store(attempt, measurement, will_retry=will_retry)
+        self._store(device, attempt, measurement, will_retry=will_retry)
         self._pass_over(attempt.repeat.cell)
-        if self._state.lane(device).probe_at_s is not None:
+        self._tell_of_trouble(device, measurement.failure)
+
+    def _finish_late(self, measurement: Measurement) -> None:
+        """Stores what nobody waits for, where it is still of use; nothing measured is lost."""
+        attempt = self._named(measurement.task_id)
+        use = None if attempt is None else adopted(attempt, measurement, self._tally)
+        if use is None or is_running(self._state, use.repeat):
+            _log.info("a measurement nobody waits for: %s", measurement.task_id)
+            return
+        device = use.repeat.cell.device
+        self._state = without(self._state, device, lambda repeat: repeat == use.repeat)
+        self._store(device, use, measurement, will_retry=True)
+        self._refill(device)
+
+    def _named(self, task_id: str) -> Attempt | None:
+        return attempt_of(task_id, self._work.sweep.sweep_id, self._cells)
+
+    def _tell_of_trouble(self, device: str, failure: Failure | None) -> None:
+        if failure is not None and failure.kind is ErrorKind.HOST_LOST:
+            self._notice("warning", f"{failure.message}; {device} waits for it")
+        elif self._state.lanes[device].probe_at_s is not None:
             self._notice("warning", f"{device} failed repeatedly and is set aside until it answers")
 
     def _pass_over(self, cell: Cell) -> None:
@@ -217,80 +285,36 @@ class Controller:
         failure = self._tally.verdict(cell.cell_key)
         if failure is None:
             return
-        self._state = without_cell(self._state, cell.device, cell.cell_key)
+        for device in self._state.lanes if self._work.plan.allows_takeover else (cell.device,):
+            self._state = without(
+                self._state, device, lambda repeat: repeat.cell.cell_key == cell.cell_key
+            )
         for attempt in attempts_left(self._work.plan, cell, self._tally):
             self._store_untried(attempt, failure)
-        self._refill()
-
-    def _running(self, task_id: str) -> Attempt | None:
-        running = (lane.running for lane in self._state.lanes)
-        return next(
-            (
-                attempt
-                for attempt in running
-                if attempt is not None and task_id_of(self._work, attempt) == task_id
-            ),
-            None,
-        )
+        self._refill(cell.device)
 
     def _store_untried(self, attempt: Attempt, failure: Failure) -> None:
-        task_id = task_id_of(self._work, attempt)
-        measurement = failure_measurement(task_id, failure, self._origin(attempt))
-        self._store(attempt, measurement, will_retry=False)
-
-    def _store(self, attempt: Attempt, measurement: Measurement, *, will_retry: bool) -> None:
-        cell = attempt.repeat.cell
-        if cell.device not in self._facts:
-            # Whoever failed on the way to it does not know either.
-            measurement = replace(measurement, origin=self._origin(attempt))
-        row = make_row(
-            sweep=self._work.sweep,
-            repeat=attempt.repeat,
-            attempt=attempt.number,
-            measurement=measurement,
-            facts=self._facts.get(cell.device),
-            artifact=self._work.artifacts.get(cell.export),
-        )
-        self._write(lambda: self._ports.sink.append(row))
-        self._tally.observe(row)
-        failure = measurement.failure
-        latency = row["latency_p50_ns"]
-        self._ports.emit(
-            RepeatFinished(
-                device=cell.device,
-                label=cell.label,
-                repeat=attempt.repeat.index,
-                attempt=attempt.number,
-                latency_p50_ns=latency if isinstance(latency, float) else None,
-                flags=tuple(flag.value for flag in measurement.flags),
-                error=None if failure is None else failure.message,
-                will_retry=will_retry and not self._state.is_stopping,
-            )
-        )
-
-    def _write(self, action: Callable[[], None]) -> None:
-        """A disk that cannot be written ends the sweep, but not before what runs has finished."""
-        try:
-            action()
-        except StoreError as error:
-            if self._store_error is None:
-                self._notice("warning", f"{error.message}; stopping when what runs has finished")
-            self._store_error = error
-            self._state = stopping(self._state)
-
-    def _publish_when_quiet(self) -> None:
-        """Syncing and rewriting would disturb a measurement on this host."""
-        if any(lane.running is not None and lane.needs_quiet for lane in self._state.lanes):
-            return
-        self._write(self._ports.sink.flush)
-        if self._ports.clock() - self._published_s >= _PUBLISH_S:
-            self._write(self._ports.sink.publish)
-            self._published_s = self._ports.clock()
-
-    def _origin(self, attempt: Attempt) -> Origin:
         device = attempt.repeat.cell.device
         facts = self._facts.get(device)
-        return self._work.places[device].origin if facts is None else facts.origin
+        origin = self._work.places[device].origin if facts is None else facts.origin
+        measurement = failure_measurement(task_id_of(self._work, attempt), failure, origin)
+        self._store(device, attempt, measurement, will_retry=False)
+
+    def _store(
+        self, device: str, attempt: Attempt, measurement: Measurement, *, will_retry: bool
+    ) -> None:
+        facts = self._facts.get(device)
+        will_retry = will_retry and not self._state.is_stopping
+        self._recorder.store(device, attempt, measurement, facts, will_retry=will_retry)
+
+    def _keep_up_when_quiet(self) -> None:
+        """Syncing and rewriting would disturb a measurement on this host."""
+        if not any(self._is_measuring_here(lane) for lane in self._state.lanes.values()):
+            self._ports.executor.acknowledge(self._recorder.keep_up())
+
+    def _is_measuring_here(self, lane: Lane) -> bool:
+        is_quiet = lane.needs_quiet and lane.running is not None
+        return is_quiet and self._work.places[lane.device].is_here
 
     def _notice(self, level: str, message: str) -> None:
         self._ports.emit(Notice(level=level, message=message))

@@ -1,8 +1,9 @@
-"""The agents of one host and what they are busy with; the inline executor and the actor use it."""
+"""The agents of one host and what they are busy with; the inline executor and hosts use it."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -11,115 +12,119 @@ from device_agents.errors import AgentError, TransientError
 from device_agents.failures import interrupted
 from device_agents.host_lease import host_lease
 from device_agents.registry import create_agent
-from device_agents.types import DeviceFacts, Failure, InferTask, Measurement, MeasureTask, Options
-from device_agents.vocabulary import ErrorKind, Origin
+from device_agents.types import DeviceFacts, Failure, Measurement, MeasureTask
+from device_agents.vocabulary import ErrorKind
+from orchestrator.dispatch.device_spec import DeviceSpec, HostShare
 from orchestrator.translate import failure_measurement
 
+_MOST_PROBES = 32
+"""Side by side: a phone that hangs takes half a minute, and threads are cheap."""
+_POLL_S = 0.1
+"""How often a task that waits for its device looks whether it shall give up."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceSpec:
-    """What it takes to make a device's agent, on whatever host it hangs.
 
-    Attributes:
-        needs_quiet: measuring on it takes the lease of its host.
-    """
+@dataclass(slots=True)
+class _Running:
+    """A task under way; `deadline_s` is `None` while it waits for its turn."""
 
-    name: str
-    kind: str
-    options: Options = ()
-    needs_quiet: bool = False
+    stop: threading.Event
+    deadline_s: float | None = None
 
 
 class DeviceBench:
-    """Owns the devices of one host. Every method blocks; call it from a thread of its own."""
+    """Drives the devices of one host. Every method blocks; call it from a thread of its own."""
 
-    def __init__(self, specs: tuple[DeviceSpec, ...]) -> None:
-        self._agents: dict[str, Agent] = {
-            spec.name: create_agent(spec.kind, dict(spec.options)) for spec in specs
+    def __init__(self) -> None:
+        self._agents: dict[DeviceSpec, Agent] = {}
+        self._turns: dict[str, threading.Lock] = {}
+        self._running: dict[str, _Running] = {}
+        self._lock = threading.Lock()
+
+    def facts(self, specs: Sequence[DeviceSpec]) -> Mapping[str, DeviceFacts]:
+        """Probes devices side by side; one that does not answer is left out."""
+        with ThreadPoolExecutor(max_workers=max(1, min(len(specs), _MOST_PROBES))) as pool:
+            answers = list(pool.map(self.probe, specs))
+        return {
+            spec.name: answer
+            for spec, answer in zip(specs, answers, strict=True)
+            if isinstance(answer, DeviceFacts)
         }
-        self._facts: dict[str, DeviceFacts] = {}
-        self._stops: dict[str, threading.Event] = {}
-        self._stops_lock = threading.Lock()
-        self._quiet = frozenset(spec.name for spec in specs if spec.needs_quiet)
-        self._limits_s: dict[str, float] = {}
-        self._deadlines_s: dict[str, float] = {}
 
-    def facts(self) -> Mapping[str, DeviceFacts]:
-        """Probes every device, side by side; one that does not answer is left out."""
-        with ThreadPoolExecutor(max_workers=max(1, len(self._agents))) as pool:
-            list(pool.map(self.probe, self._agents))
-        return dict(self._facts)
-
-    def probe(self, device: str) -> DeviceFacts | Failure:
+    def probe(self, spec: DeviceSpec) -> DeviceFacts | Failure:
         """Asks a device what it is, or learns why it cannot tell."""
         try:
-            self._facts[device] = self._agents[device].probe()
+            return self._agent(spec).probe()
         except Exception as error:
-            return _failure_of(error)
-        return self._facts[device]
+            return failure_of(error)
 
-    def measure(self, device: str, task: MeasureTask) -> Measurement:
-        """Measures one repeat; a defect of an agent becomes a failed measurement too."""
-        stop = threading.Event()
-        with self._stops_lock:
-            self._stops[task.task_id] = stop
-        try:
-            self._limits_s[task.task_id] = self._agents[device].longest_s(task)
-            return self._measure_in_turn(device, task, stop)
-        except Exception as error:
-            return failure_measurement(task.task_id, _failure_of(error), self._origin(device))
-        finally:
-            with self._stops_lock:
-                del self._stops[task.task_id]
-                self._limits_s.pop(task.task_id, None)
-                self._deadlines_s.pop(task.task_id, None)
+    def measure(self, spec: DeviceSpec, task: MeasureTask) -> Measurement:
+        """Measures one repeat; a defect of an agent becomes a failed measurement too.
 
-    def left_s(self, task_id: str) -> float:
-        """How long a task may still take, negative when it is late.
-
-        All its time while it waits for the host's lease; 0 when it has just ended.
+        One at a time per device: a second sweep's task waits, and so does one whose host's lease
+        somebody else has. Waiting counts against no time limit.
         """
-        deadline_s = self._deadlines_s.get(task_id)
-        if deadline_s is not None:
-            return deadline_s - perf_counter()
-        return self._limits_s.get(task_id, 0.0)
-
-    def _measure_in_turn(
-        self, device: str, task: MeasureTask, stop: threading.Event
-    ) -> Measurement:
-        """Takes the lease per attempt, so that two sweeps on one host take turns."""
-        if device not in self._quiet:
-            return self._start(device, task, stop)
-        sweep_id = task.task_id.partition("/")[0]
-        purpose = f"sweep {sweep_id}, which measures on this host"
-        with host_lease(purpose, give_up=stop.is_set) as is_held:
-            if not is_held:
-                return failure_measurement(task.task_id, interrupted(), self._origin(device))
-            return self._start(device, task, stop)
-
-    def _start(self, device: str, task: MeasureTask, stop: threading.Event) -> Measurement:
-        self._deadlines_s[task.task_id] = perf_counter() + self._limits_s[task.task_id]
-        return self._agents[device].measure(task, stop.is_set)
-
-    def _origin(self, device: str) -> Origin:
-        facts = self._facts.get(device)
-        return Origin.MEASURED if facts is None else facts.origin
-
-    def infer(self, device: str, task: InferTask) -> Failure | None:
-        """Runs an artifact over stored inputs."""
+        running = _Running(stop=threading.Event())
+        with self._lock:
+            self._running[task.task_id] = running
         try:
-            return self._agents[device].infer(task)
+            with self._turn(spec, task, running.stop) as is_held:
+                if not is_held:
+                    return failure_measurement(task.task_id, interrupted(), spec.origin)
+                agent = self._agent(spec)
+                running.deadline_s = perf_counter() + agent.longest_s(task)
+                return agent.measure(task, running.stop.is_set)
         except Exception as error:
-            return _failure_of(error)
+            return failure_measurement(task.task_id, failure_of(error), spec.origin)
+        finally:
+            with self._lock:
+                del self._running[task.task_id]
 
-    def interrupt(self) -> None:
-        """Asks everything that is measured now to end; what begins later is not concerned."""
-        with self._stops_lock:
-            for stop in self._stops.values():
-                stop.set()
+    def overdue(self, margin_s: float) -> Sequence[str]:
+        """Tasks that should have ended `margin_s` ago: their agent hangs."""
+        late_s = perf_counter() - margin_s
+        with self._lock:
+            return [
+                task_id
+                for task_id, running in self._running.items()
+                if running.deadline_s is not None and running.deadline_s < late_s
+            ]
+
+    def interrupt(self, task_ids_begin: str = "") -> None:
+        """Asks what is measured now to end, all or one sweep's; what begins later is left alone."""
+        with self._lock:
+            for task_id, running in self._running.items():
+                if task_id.startswith(task_ids_begin):
+                    running.stop.set()
+
+    @contextmanager
+    def _turn(self, spec: DeviceSpec, task: MeasureTask, stop: threading.Event) -> Iterator[bool]:
+        """The device for one task, and its share of the host; false when told to stop before."""
+        with self._lock:
+            turn = self._turns.setdefault(spec.name, threading.Lock())
+        while not turn.acquire(timeout=_POLL_S):
+            if stop.is_set():
+                yield False
+                return
+        try:
+            if spec.share is HostShare.NONE:
+                yield True
+                return
+            sweep_id = task.task_id.partition("/")[0]
+            purpose = f"sweep {sweep_id}, which measures on this host"
+            is_shared = spec.share is HostShare.BESIDE
+            with host_lease(purpose, is_shared=is_shared, give_up=stop.is_set) as is_held:
+                yield is_held
+        finally:
+            turn.release()
+
+    def _agent(self, spec: DeviceSpec) -> Agent:
+        if spec not in self._agents:
+            self._agents[spec] = create_agent(spec.kind, dict(spec.options))
+        return self._agents[spec]
 
 
-def _failure_of(error: Exception) -> Failure:
+def failure_of(error: Exception) -> Failure:
+    """What an error of an agent, or a defect on the way to it, means for the attempt."""
     if isinstance(error, AgentError):
         kind, message, remedy = ErrorKind.DEVICE_LOST, error.message, error.remedy
     else:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol, Self
 
-from device_agents.types import DeviceFacts, Failure, InferTask, Measurement, MeasureTask
+from device_agents.types import DeviceFacts, Failure, Measurement, MeasureTask
 
 
 class Executor(Protocol):
@@ -20,6 +20,13 @@ class Executor(Protocol):
         """What each device of the sweep is, probed when entering, by device name."""
         ...
 
+    def under_way(self) -> Mapping[str, str]:
+        """Tasks given to devices and not come back, to the device each is on.
+
+        When entering, those that a driver before this one has left running.
+        """
+        ...
+
     def submit(self, device: str, task: MeasureTask) -> None:
         """Starts a task on a device that has none running; returns at once."""
         ...
@@ -27,12 +34,14 @@ class Executor(Protocol):
     def poll(self, timeout_s: float) -> Sequence[Measurement]:
         """Waits at most `timeout_s` for measurements and returns those that arrived.
 
-        A host that dies gives a failed measurement of kind `device_lost` for what it was running.
+        A process that dies gives a failed measurement of kind `device_lost` for what it was
+        running, a host that falls silent one of kind `host_lost`. Measurements that nobody here
+        asked for come too: a driver before this one did, or they were believed lost.
         """
         ...
 
-    def infer(self, device: str, task: InferTask) -> Failure | None:
-        """Runs an artifact over stored inputs on a device's host, for verification; waits."""
+    def acknowledge(self, task_ids: Sequence[str]) -> None:
+        """Says that measurements are stored safely; until then they are kept where they arose."""
         ...
 
     def probe(self, device: str) -> DeviceFacts | Failure:

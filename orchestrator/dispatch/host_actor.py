@@ -1,56 +1,75 @@
-"""What runs on each host under Ray: an async actor that owns the host's devices."""
+"""What runs on each host under Ray: an async actor that answers at once, whatever is measured."""
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TypeVar
 
-from device_agents.types import DeviceFacts, Failure, InferTask, Measurement, MeasureTask
-from orchestrator.dispatch.device_bench import DeviceBench, DeviceSpec
+from device_agents.registry import create_agent
+from device_agents.types import DeviceFacts, Execution, Failure
+from device_agents.user_folders import cache_folder
+from orchestrator.dispatch.device_spec import DeviceSpec
+from orchestrator.dispatch.host_facts import HostFacts, code_sha256, read_host_facts
+from orchestrator.dispatch.host_files import FilePart
+from orchestrator.dispatch.host_service import Answer, HostService, Order, Question
 
 T = TypeVar("T")
-_SPARE_THREADS = 4
-"""For probes and verification beside one measurement per device."""
+_CALLS = 64
+"""Questions, probes and deliveries at once; each waiting driver takes one."""
 
 
 class HostActor:
-    """Starts workers through the agents; its event loop never blocks, so it answers at once.
+    """A `HostService` behind Ray; its event loop never blocks.
 
-    Plain Python; `ray_executor` makes it an actor. It holds nothing that a restart would lose:
-    the work in flight comes back to the driver as lost, and the driver decides.
+    Plain Python; `ray_cluster` makes it an actor. What is measured survives it in the spool; what
+    runs when it ends is lost, and the driver decides.
     """
 
-    def __init__(self, specs: tuple[DeviceSpec, ...]) -> None:
+    def __init__(self, host: str, folder: str | None = None) -> None:
+        """Takes the host's name, and where its spool lies: the user's cache folder by default."""
         # Ray sets it to 1 for every worker of its own; ours shall find what a shell gives.
         os.environ.pop("OMP_NUM_THREADS", None)
-        self._bench = DeviceBench(specs)
-        # A worker dies with the thread that started it; the pool keeps its threads to the end.
-        self._pool = ThreadPoolExecutor(max_workers=len(specs) + _SPARE_THREADS)
+        # Now, not when it is asked: the files may have changed by then, the loaded code has not.
+        code_sha256()
+        own = cache_folder() / "hosts" / host if folder is None else Path(folder)
+        self._service = HostService(own)
+        self._calls = ThreadPoolExecutor(max_workers=_CALLS)
 
-    async def facts(self) -> Mapping[str, DeviceFacts]:
-        """Probes every device of this host; one that does not answer is left out."""
-        return await self._in_thread(self._bench.facts)
+    async def describe(self) -> HostFacts:
+        """Says what this host is and has to do."""
+        n_running, n_kept = len(self._service.running), self._service.n_kept
+        return await self._call(lambda: read_host_facts(n_running=n_running, n_kept=n_kept))
 
-    async def probe(self, device: str) -> DeviceFacts | Failure:
-        """Asks a device what it is."""
-        return await self._in_thread(lambda: self._bench.probe(device))
+    async def accept(self, orders: Sequence[Order], *, has_files: bool) -> Sequence[str]:
+        """See `HostService.accept`."""
+        return await self._call(lambda: self._service.accept(orders, has_files=has_files))
 
-    async def measure(self, device: str, task: MeasureTask) -> Measurement:
-        """Measures one repeat in a worker process of its own."""
-        return await self._in_thread(lambda: self._bench.measure(device, task))
+    async def receive(self, part: FilePart) -> None:
+        """See `HostService.receive`."""
+        await self._call(lambda: self._service.receive(part))
 
-    async def left_s(self, task_id: str) -> float:
-        """How long a task may still take; see `DeviceBench.left_s`."""
-        return self._bench.left_s(task_id)
+    async def ask(self, question: Question) -> Answer:
+        """See `HostService.ask`."""
+        return await self._call(lambda: self._service.ask(question))
 
-    async def infer(self, device: str, task: InferTask) -> Failure | None:
-        """Runs an artifact over stored inputs."""
-        return await self._in_thread(lambda: self._bench.infer(device, task))
+    async def facts(self, specs: Sequence[DeviceSpec]) -> Mapping[str, DeviceFacts]:
+        """See `HostService.facts`."""
+        return await self._call(lambda: self._service.facts(specs))
 
-    async def interrupt(self) -> None:
-        """Ends running measurements now; each comes back as `interrupted`."""
-        self._bench.interrupt()
+    async def probe(self, spec: DeviceSpec) -> DeviceFacts | Failure:
+        """See `HostService.probe`."""
+        return await self._call(lambda: self._service.probe(spec))
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+    async def why_unsupported(self, spec: DeviceSpec, execution: Execution) -> str | None:
+        """See `Agent.why_unsupported`."""
+        agent = create_agent(spec.kind, dict(spec.options))
+        return await self._call(lambda: agent.why_unsupported(execution))
+
+    async def interrupt(self, sweep_id: str) -> None:
+        """See `HostService.interrupt`."""
+        self._service.interrupt(sweep_id)
+
+    async def _call(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._calls, work)

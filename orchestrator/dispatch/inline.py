@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import Self
 
-from device_agents.types import DeviceFacts, Failure, InferTask, Measurement, MeasureTask
-from orchestrator.dispatch.device_bench import DeviceBench, DeviceSpec
+from device_agents.types import DeviceFacts, Failure, Measurement, MeasureTask
+from orchestrator.dispatch.device_bench import DeviceBench
+from orchestrator.dispatch.device_spec import DeviceSpec
 
 _LEAVE_S = 10.0
 """How long leaving waits for interrupted workers; the system ends those that stay."""
@@ -17,15 +18,15 @@ class InlineExecutor:
     """Carries tasks to agents in this process; one thread per running task."""
 
     def __init__(self, specs: Sequence[DeviceSpec]) -> None:
-        self._specs = tuple(specs)
+        self._specs = {spec.name: spec for spec in specs}
         self._bench: DeviceBench | None = None
         self._facts: Mapping[str, DeviceFacts] = {}
         self._done: queue.SimpleQueue[Measurement] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
 
     def __enter__(self) -> Self:
-        self._bench = DeviceBench(self._specs)
-        self._facts = self._bench.facts()
+        self._bench = DeviceBench()
+        self._facts = self._bench.facts(tuple(self._specs.values()))
         return self
 
     def __exit__(self, *exc_info: object) -> None:
@@ -39,11 +40,15 @@ class InlineExecutor:
         """What each device is, probed when entering; one that did not answer is missing."""
         return self._facts
 
+    def under_way(self) -> Mapping[str, str]:
+        """Nothing when entering: what runs here ends with its driver."""
+        return {}
+
     def submit(self, device: str, task: MeasureTask) -> None:
         """Starts a task in a thread, which outlives the worker process it starts."""
         self._threads = [thread for thread in self._threads if thread.is_alive()]
         thread = threading.Thread(
-            target=self._measure, args=(self._entered(), device, task), daemon=True
+            target=self._measure, args=(self._entered(), self._specs[device], task), daemon=True
         )
         self._threads.append(thread)
         thread.start()
@@ -58,21 +63,20 @@ class InlineExecutor:
         except queue.Empty:
             return arrived
 
-    def infer(self, device: str, task: InferTask) -> Failure | None:
-        """Runs an artifact over stored inputs, in the calling thread."""
-        return self._entered().infer(device, task)
+    def acknowledge(self, task_ids: Sequence[str]) -> None:
+        """Nothing to forget: nothing survives this process."""
 
     def probe(self, device: str) -> DeviceFacts | Failure:
         """Asks a device what it is, in the calling thread."""
-        return self._entered().probe(device)
+        return self._entered().probe(self._specs[device])
 
     def interrupt(self) -> None:
         """Ends running tasks now."""
         if self._bench is not None:
             self._bench.interrupt()
 
-    def _measure(self, bench: DeviceBench, device: str, task: MeasureTask) -> None:
-        self._done.put(bench.measure(device, task))
+    def _measure(self, bench: DeviceBench, spec: DeviceSpec, task: MeasureTask) -> None:
+        self._done.put(bench.measure(spec, task))
 
     def _entered(self) -> DeviceBench:
         if self._bench is None:

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import orchestrator
 from device_agents.errors import MissingLibraryError
+from orchestrator.dispatch.ray_hosts import LABEL
 from orchestrator.errors import OrchestratorError
 
 NAMESPACE = "fleetrank"
+LOCAL_HOST = "local"
+"""The name of this host in the Ray that is started for one sweep."""
 _OBJECT_STORE_BYTES = 100_000_000
 """Ray takes 30 % of memory by default; what passes through here are small values."""
 _ENVIRONMENT = {
@@ -36,8 +39,7 @@ def local_ray() -> Iterator[None]:
         MissingLibraryError: Ray is not installed.
         OrchestratorError: it does not start, or runs in this process already.
     """
-    for name, value in _ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
+    set_ray_environment()
     try:
         import ray
     except ImportError as error:
@@ -47,7 +49,7 @@ def local_ray() -> Iterator[None]:
     if ray.is_initialized():
         raise OrchestratorError("Ray runs in this process already", "call ray.shutdown() first")
     try:
-        with _in_own_folder():
+        with in_own_folder():
             ray.init(
                 address="local",
                 # One prestarted process; devices are counted by us, not by Ray.
@@ -57,6 +59,7 @@ def local_ray() -> Iterator[None]:
                 log_to_driver=False,
                 logging_level="error",
                 namespace=NAMESPACE,
+                labels={LABEL: LOCAL_HOST},
             )
     except (ConnectionError, OSError, RuntimeError, ValueError) as error:
         raise OrchestratorError(
@@ -69,8 +72,14 @@ def local_ray() -> Iterator[None]:
         ray.shutdown()
 
 
+def set_ray_environment() -> None:
+    """What every process of Ray is to find, the driver's own included."""
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+
+
 @contextlib.contextmanager
-def _in_own_folder() -> Iterator[None]:
+def in_own_folder() -> Iterator[None]:
     """Ray puts the folder it is started in first on its workers' import path.
 
     A workspace may hold a `models` package of its own; started from where our packages lie, ours

@@ -1,199 +1,214 @@
-"""An executor on Ray: one host actor carries tasks to the devices of its host."""
+"""An executor on Ray: carries tasks to the hosts of a cluster, however they come and go."""
 
-import contextlib
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from time import perf_counter
-from typing import TYPE_CHECKING, Self, TypeVar
+from dataclasses import dataclass
+from typing import Self
 
-from device_agents.types import DeviceFacts, Failure, InferTask, Measurement, MeasureTask
-from device_agents.vocabulary import ErrorKind, Origin
-from orchestrator.dispatch.device_bench import DeviceSpec
-from orchestrator.dispatch.host_actor import HostActor
-from orchestrator.dispatch.local_ray import local_ray
-from orchestrator.errors import OrchestratorError
+from device_agents.types import DeviceFacts, Failure, Measurement, MeasureTask
+from device_agents.vocabulary import ErrorKind
+from orchestrator.dispatch.device_spec import DeviceSpec
+from orchestrator.dispatch.host_line import HostLine
+from orchestrator.dispatch.host_service import Order
+from orchestrator.dispatch.ray_hosts import HostHandle, RayHosts
 from orchestrator.translate import failure_measurement
 
-if TYPE_CHECKING:
-    import ray
-
-T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
-_ACTOR_NAME = "fleetrank-host"
-_START_TIMEOUT_S = 120.0
-"""Ray's first actor takes 0.4 s; a machine that swaps takes long."""
-_PROBE_TIMEOUT_S = 30.0
-_ALIVE_S = 5.0
-"""The actor's event loop never blocks, so that it answers in milliseconds."""
-_MARGIN_S = 60.0
-"""A worker is killed at the task's time limit; an actor silent for so long after it hangs."""
+HOST_TIMEOUT_S = 30.0
+"""A host answers every second; a busy one that swaps may take some."""
+_PROBE_TIMEOUT_S = 60.0
+"""A phone that hangs takes half a minute to be given up."""
+_FACTS_TIMEOUT_S = 120.0
+_FIRST_ANSWER_S = 10.0
+_LEAVE_S = 5.0
+"""For telling hosts what was stored; what they are not told they offer again."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Flight:
-    """A task on its way: on which device, and when to ask after it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedDevice:
+    """A device and the name of the host it hangs on."""
 
-    device: str
-    task_id: str
-    deadline_s: float
+    spec: DeviceSpec
+    host: str
 
 
 class RayExecutor:
-    """Carries tasks through a local Ray. The actor is named, restarted by Ray, and never retried.
+    """One line per host. Calls are never repeated by Ray: the controller alone measures anew.
 
-    A call in flight when the actor dies may or may not have been executed; it comes back as
-    `device_lost`, and the controller measures anew.
+    A host that falls silent ends what it was running as `host_lost`; when it is back, what it
+    finished meanwhile is offered, and its devices answer probes again.
     """
 
-    def __init__(self, specs: Sequence[DeviceSpec]) -> None:
-        self._specs = tuple(specs)
-        self._exits = contextlib.ExitStack()
-        self._actor: ray.actor.ActorHandle | None = None
-        self._facts: Mapping[str, DeviceFacts] = {}
-        self._flights: dict[ray.ObjectRef, _Flight] = {}
+    def __init__(
+        self,
+        sweep_id: str,
+        devices: Sequence[PlacedDevice],
+        hosts: RayHosts,
+        *,
+        host_timeout_s: float = HOST_TIMEOUT_S,
+    ) -> None:
+        """Takes the sweep whose tasks it carries, its devices, and the hosts, connected."""
+        self._sweep_id = sweep_id
+        self._devices = {device.spec.name: device for device in devices}
+        self._specs = {name: device.spec for name, device in self._devices.items()}
+        self._hosts = hosts
+        self._host_timeout_s = host_timeout_s
+        self._lines: dict[str, HostLine] = {}
+        self._origins: dict[str, str] = {}
+        self._arrived: list[Measurement] = []
+        self._facts: dict[str, DeviceFacts] = {}
 
     def __enter__(self) -> Self:
-        import ray
-
-        self._exits.enter_context(local_ray())
-        try:
-            self._actor = self._start_actor()
-            self._facts = ray.get(self._actor.facts.remote(), timeout=_START_TIMEOUT_S)
-        except ray.exceptions.RayError as error:
-            self._exits.close()
-            raise OrchestratorError(
-                f"the host actor did not start: {error}",
-                "see /tmp/ray/session_latest/logs, or use --inline",
-            ) from error
-        except BaseException:
-            self._exits.close()
-            raise
+        self._hosts.settle()
+        self._facts = self._ask_facts()
+        self._look_after_lines()
+        deadline_s = time.monotonic() + _FIRST_ANSWER_S
+        while time.monotonic() < deadline_s:
+            if all(line.is_answered for line in self._lines.values()):
+                break
+            self._arrived += self._exchange(0.1)
         return self
 
     def __exit__(self, *exc_info: object) -> None:
         self.interrupt()
-        self._actor = None
-        self._flights.clear()
-        self._exits.close()
+        deadline_s = time.monotonic() + _LEAVE_S
+        while time.monotonic() < deadline_s and self._has_to_tell():
+            self._exchange(0.1)
+        self._lines.clear()
 
     def facts(self) -> Mapping[str, DeviceFacts]:
         """What each device is, probed when entering; one that did not answer is missing."""
         return self._facts
 
+    def under_way(self) -> Mapping[str, str]:
+        """Tasks that hosts are running for this sweep, to the device each is on."""
+        return {
+            task_id: spec.name
+            for line in self._lines.values()
+            for task_id, spec in line.under_way.items()
+        }
+
     def submit(self, device: str, task: MeasureTask) -> None:
-        """Sends a task to the actor; returns at once."""
-        reference = self._entered().measure.remote(device, task)
-        deadline_s = perf_counter() + task.timeout_s + _MARGIN_S
-        self._flights[reference] = _Flight(device, task.task_id, deadline_s)
+        """Gives a task to the line of the device's host; it leaves with the next poll."""
+        placed = self._devices[device]
+        line = self._lines.get(placed.host)
+        if line is None:
+            failure = _host_lost(f"host {placed.host} is not there")
+            self._arrived.append(failure_measurement(task.task_id, failure, placed.spec.origin))
+        else:
+            line.order(Order(spec=placed.spec, task=task))
 
     def poll(self, timeout_s: float) -> Sequence[Measurement]:
         """Waits for the first measurement and takes along what else is there."""
-        import ray
+        arrived, self._arrived = self._arrived, []
+        self._look_after_lines()
+        return [*arrived, *self._exchange(0.0 if arrived else timeout_s)]
 
-        if not self._flights:
-            time.sleep(timeout_s)
-            return []
-        # Two calls: the first wakes with the first arrival, the second takes the whole batch.
-        ready, _ = ray.wait(list(self._flights), num_returns=1, timeout=timeout_s)
-        if ready:
-            waiting = list(self._flights)
-            ready, _ = ray.wait(waiting, num_returns=len(waiting), timeout=0)
-        arrived = [self._receive(reference, self._flights.pop(reference)) for reference in ready]
-        return arrived + self._give_up_overdue()
-
-    def infer(self, device: str, task: InferTask) -> Failure | None:
-        """Runs an artifact over stored inputs on the device's host; waits."""
-        reference = self._entered().infer.remote(device, task)
-        answer: Failure | None = self._wait_for(reference, task.timeout_s + _MARGIN_S)
-        return answer
+    def acknowledge(self, task_ids: Sequence[str]) -> None:
+        """Lets hosts forget what is stored; they are told with the next question."""
+        for task_id in task_ids:
+            line = self._lines.get(self._origins.pop(task_id, ""))
+            if line is not None:
+                line.acknowledged.append(task_id)
 
     def probe(self, device: str) -> DeviceFacts | Failure:
-        """Asks a device what it is; waits."""
-        reference = self._entered().probe.remote(device)
-        answer: DeviceFacts | Failure = self._wait_for(reference, _PROBE_TIMEOUT_S)
+        """Asks a device what it is; waits. Safe to call from any thread."""
+        import ray
+
+        placed = self._devices[device]
+        handle = self._hosts.handles().get(placed.host)
+        if handle is None:
+            return _host_lost(f"host {placed.host} is not there")
+        try:
+            answer: DeviceFacts | Failure = ray.get(
+                handle.actor.probe.remote(placed.spec), timeout=_PROBE_TIMEOUT_S
+            )
+        except ray.exceptions.RayError as error:
+            return _host_lost(f"host {placed.host} does not answer: {_first_line(error)}")
         return answer
 
     def interrupt(self) -> None:
         """Ends running tasks now."""
-        if self._actor is not None:
-            self._actor.interrupt.remote()
+        for line in self._lines.values():
+            line.interrupt()
 
-    def _start_actor(self) -> "ray.actor.ActorHandle":
+    def _exchange(self, timeout_s: float) -> list[Measurement]:
+        """One round over all lines: sends, waits for a first reply, reads all that have come."""
         import ray
 
-        actor_class = ray.remote(HostActor)
-        return actor_class.options(
-            name=_ACTOR_NAME,
-            num_cpus=0,
-            # A restarted actor is as good as new; a call is never made twice behind our back.
-            max_restarts=-1,
-            max_task_retries=0,
-            max_concurrency=len(self._specs) + 100,
-        ).remote(self._specs)
+        by_reference = {ref: line for line in self._lines.values() for ref in line.pump()}
+        if by_reference:
+            waiting = list(by_reference)
+            # Two calls: the first wakes with the first arrival, the second takes the whole batch.
+            ready, _ = ray.wait(waiting, num_returns=1, timeout=timeout_s)
+            if ready:
+                ready, _ = ray.wait(waiting, num_returns=len(waiting), timeout=0)
+            for reference in ready:
+                by_reference[reference].take(reference)
+        elif timeout_s:
+            time.sleep(timeout_s)
+        return [found for name in self._lines for found in self._drain(name)]
 
-    def _receive(self, reference: "ray.ObjectRef", flight: _Flight) -> Measurement:
+    def _drain(self, host: str) -> Sequence[Measurement]:
+        arrived = self._lines[host].drain()
+        self._origins |= dict.fromkeys((found.task_id for found in arrived), host)
+        return arrived
+
+    def _look_after_lines(self) -> None:
+        handles = self._hosts.handles()
+        for name, line in list(self._lines.items()):
+            trouble = self._trouble(line, handles.get(name))
+            if trouble is not None:
+                _log.info("host %s: %s", name, trouble)
+                line.lose(ErrorKind.HOST_LOST, f"host {name}: {trouble}")
+                self._arrived += self._drain(name)
+                del self._lines[name]
+        for name, handle in self._hosts.handles().items():
+            if name not in self._lines:
+                self._lines[name] = HostLine(handle, self._sweep_id, self._specs)
+
+    def _trouble(self, line: HostLine, handle: HostHandle | None) -> str | None:
+        """Why a line is of no use any more."""
+        if handle is None or handle.node_id != line.handle.node_id:
+            return "it has left the cluster"
+        if line.has_died:
+            self._hosts.distrust(handle.name)
+            return "its actor has died"
+        if line.silent_s > self._host_timeout_s:
+            self._hosts.distrust(handle.name)
+            return f"it has not answered for {self._host_timeout_s:g} s"
+        return None
+
+    def _has_to_tell(self) -> bool:
+        return any(line.acknowledged for line in self._lines.values())
+
+    def _ask_facts(self) -> dict[str, DeviceFacts]:
         import ray
 
-        try:
-            measurement: Measurement = ray.get(reference)
-        except ray.exceptions.RayError as error:
-            _log.info("%s was lost: %s", flight.task_id, error)
-            return self._lost(flight, "the host actor died while it measured")
-        return measurement
-
-    def _give_up_overdue(self) -> list[Measurement]:
-        """A hung actor is ended, so that Ray starts a new one; what it had comes back as lost."""
-        import ray
-
-        now_s = perf_counter()
-        late = [ref for ref, flight in self._flights.items() if flight.deadline_s < now_s]
-        overdue = [reference for reference in late if not self._has_time_left(reference)]
-        if overdue and self._actor is not None:
-            ray.kill(self._actor, no_restart=False)
-        return [
-            self._lost(self._flights.pop(reference), "the host actor does not answer")
-            for reference in overdue
-        ]
-
-    def _has_time_left(self, reference: "ray.ObjectRef") -> bool:
-        """Whether a late task only waits: for its host's lease, for a phone that cools down."""
-        flight = self._flights[reference]
-        question = self._entered().left_s.remote(flight.task_id)
-        left_s: float | Failure = self._wait_for(question, _ALIVE_S)
-        if isinstance(left_s, Failure) or left_s + _MARGIN_S <= 0:
-            return False
-        deadline_s = perf_counter() + left_s + _MARGIN_S
-        self._flights[reference] = replace(flight, deadline_s=deadline_s)
-        return True
-
-    def _lost(self, flight: _Flight, message: str) -> Measurement:
-        facts = self._facts.get(flight.device)
-        origin = Origin.MEASURED if facts is None else facts.origin
-        return failure_measurement(flight.task_id, _lost(message), origin)
-
-    def _wait_for(self, reference: "ray.ObjectRef", timeout_s: float) -> T | Failure:
-        import ray
-
-        try:
-            answer: T = ray.get(reference, timeout=timeout_s)
-        except ray.exceptions.RayError as error:
-            return _lost(f"the host actor did not answer: {error}")
-        return answer
-
-    def _entered(self) -> "ray.actor.ActorHandle":
-        if self._actor is None:
-            raise RuntimeError("the executor is used outside its `with` block")
-        return self._actor
+        found: dict[str, DeviceFacts] = {}
+        references = {}
+        for name, handle in self._hosts.handles().items():
+            specs = [placed.spec for placed in self._devices.values() if placed.host == name]
+            references[name] = handle.actor.facts.remote(specs)
+        for name, reference in references.items():
+            try:
+                found |= ray.get(reference, timeout=_FACTS_TIMEOUT_S)
+            except ray.exceptions.RayError as error:
+                _log.warning("host %s does not say what its devices are: %s", name, error)
+        return found
 
 
-def _lost(message: str) -> Failure:
+def _host_lost(message: str) -> Failure:
     return Failure(
-        kind=ErrorKind.DEVICE_LOST,
+        kind=ErrorKind.HOST_LOST,
         message=message,
-        remedy="it is tried again; if that keeps failing, look into /tmp/ray/session_latest/logs",
+        remedy="`fleetrank cluster status` says which hosts are there",
         is_transient=True,
         stage="start",
     )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]

@@ -14,6 +14,7 @@ _NOT_THE_DEVICE = frozenset(
         ErrorKind.VERIFICATION_FAILED,
         ErrorKind.INTERRUPTED,
         ErrorKind.DISK_FULL,
+        ErrorKind.HOST_LOST,
     }
 )
 """Failures that say nothing about the device's health."""
@@ -33,6 +34,10 @@ and a stop on request are not the cell's fault; a failed export never reaches a 
 """
 
 
+_HOST_PROBE_S = 1.0
+"""Asking for a host that is not there costs nothing: the list of hosts is kept anyway."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryRules:
     """When to try again, and when to distrust a device.
@@ -43,6 +48,7 @@ class RetryRules:
         max_delay_s: the longest back-off and the longest pause between two probes.
         failures_to_set_aside: this many repeats failing in a row put a device aside.
         max_probes: a device that answers none of so many probes is given up.
+        host_wait_s: a host that fell silent is waited for so long before its devices are given up.
     """
 
     max_attempts: int
@@ -50,6 +56,7 @@ class RetryRules:
     max_delay_s: float = 30.0
     failures_to_set_aside: int = 3
     max_probes: int = 5
+    host_wait_s: float = 300.0
 
 
 def delay_s(rules: RetryRules, n_before: int, jitter: float) -> float:
@@ -72,20 +79,35 @@ def finished(
     jitter: float,
 ) -> tuple[DispatchState, bool]:
     """The state after a result, and whether the repeat will be tried again."""
-    lane = state.lane(device)
+    lane = state.lanes[device]
     attempt = lane.running
     if attempt is None:
         return state, False
     lane = replace(lane, running=None)
-    will_retry = (
-        failure is not None and failure.is_transient and attempt.n_tries + 1 < rules.max_attempts
-    )
+    is_host_lost = failure is not None and failure.kind is ErrorKind.HOST_LOST
+    # A host that dies gives its work back: no try was made at the device.
+    n_tries = attempt.n_tries if is_host_lost else attempt.n_tries + 1
+    will_retry = failure is not None and failure.is_transient and n_tries < rules.max_attempts
     if will_retry:
-        again = replace(attempt, number=attempt.number + 1, n_tries=attempt.n_tries + 1)
+        again = replace(attempt, number=attempt.number + 1, n_tries=n_tries)
         ready_s = now_s + delay_s(rules, attempt.n_tries, jitter)
         lane = replace(lane, retries=(*lane.retries, Waiting(attempt=again, ready_s=ready_s)))
     lane = _judge_device(lane, failure, rules=rules, now_s=now_s, jitter=jitter)
-    return with_lane(state, lane), will_retry
+    state = with_lane(state, lane)
+    return host_lost(state, lane.host, rules, now_s) if is_host_lost else state, will_retry
+
+
+def host_lost(state: DispatchState, host: str, rules: RetryRules, now_s: float) -> DispatchState:
+    """The state after a host fell silent: all its devices are set aside and asked again.
+
+    The first of them to answer may be long in coming; nothing is started on the others meanwhile.
+    """
+    for lane in state.lanes.values():
+        if lane.host == host and lane.host_until_s is None and not lane.is_given_up:
+            until_s = now_s + rules.host_wait_s
+            aside = replace(lane, probe_at_s=now_s, n_probes=0, host_until_s=until_s)
+            state = with_lane(state, aside)
+    return state
 
 
 def condemns_cell(kind: ErrorKind, *, is_transient: bool) -> bool:
@@ -97,27 +119,43 @@ def condemns_cell(kind: ErrorKind, *, is_transient: bool) -> bool:
 
 
 def probed(
-    state: DispatchState, device: str, *, is_well: bool, rules: RetryRules, now_s: float
+    state: DispatchState,
+    device: str,
+    failure: Failure | None,
+    *,
+    rules: RetryRules,
+    now_s: float,
 ) -> DispatchState:
     """The state after a device that was set aside was asked whether it is well.
 
-    A device that is well comes back, one failure away from being set aside again.
+    A device that is well comes back, one failure away from being set aside again; one whose host
+    is not there is waited for as long as the host is.
     """
-    lane = state.lane(device)
+    lane = state.lanes[device]
     n_probes = lane.n_probes + 1
-    if is_well:
+    if failure is not None and failure.kind is ErrorKind.HOST_LOST and lane.host_until_s is None:
+        lane = replace(lane, host_until_s=now_s + rules.host_wait_s)
+    if failure is None:
+        # It was the host that was silent, unless the device itself had failed before.
+        n_failures = rules.failures_to_set_aside - 1
+        if lane.host_until_s is not None:
+            n_failures = min(n_failures, lane.n_failures_in_a_row)
         lane = replace(
-            lane,
-            probe_at_s=None,
-            n_probes=0,
-            n_failures_in_a_row=rules.failures_to_set_aside - 1,
+            lane, probe_at_s=None, n_probes=0, host_until_s=None, n_failures_in_a_row=n_failures
         )
-    elif n_probes >= rules.max_probes:
+    elif _is_hopeless(lane, n_probes, rules, now_s):
         lane = replace(lane, probe_at_s=None, n_probes=n_probes, is_given_up=True)
     else:
-        probe_at_s = now_s + delay_s(rules, n_probes, 0.5)
-        lane = replace(lane, probe_at_s=probe_at_s, n_probes=n_probes)
+        is_host = lane.host_until_s is not None
+        pause_s = _HOST_PROBE_S if is_host else delay_s(rules, n_probes, 0.5)
+        lane = replace(lane, probe_at_s=now_s + pause_s, n_probes=n_probes)
     return with_lane(state, lane)
+
+
+def _is_hopeless(lane: Lane, n_probes: int, rules: RetryRules, now_s: float) -> bool:
+    if lane.host_until_s is not None:
+        return now_s >= lane.host_until_s
+    return n_probes >= rules.max_probes
 
 
 def _judge_device(

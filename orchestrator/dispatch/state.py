@@ -1,23 +1,9 @@
 """What the dispatcher knows: frozen values, changed only by the pure functions beside them."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from orchestrator.cells import Repeat
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """One try at one repeat.
-
-    Attributes:
-        number: 0-based over the whole life of the sweep; part of the row's key.
-        n_tries: 0-based in this run; a resumed sweep tries afresh.
-    """
-
-    repeat: Repeat
-    number: int
-    n_tries: int = 0
+from orchestrator.cells import Attempt, Repeat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +28,7 @@ class Lane:
         n_failures_in_a_row: failures that may be the device's own fault.
         probe_at_s: the device is set aside, and asked then whether it is well; `None` in service.
         n_probes: unanswered probes since it was set aside.
+        host_until_s: its host has fallen silent, and is waited for until then; `None` else.
         is_given_up: no probe was ever answered; what waits for it is left to a resume.
     """
 
@@ -56,6 +43,7 @@ class Lane:
     n_failures_in_a_row: int = 0
     probe_at_s: float | None = None
     n_probes: int = 0
+    host_until_s: float | None = None
     is_given_up: bool = False
 
     @property
@@ -74,38 +62,35 @@ class Lane:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DispatchState:
-    """Every lane by device, and whether new work may start.
+    """Every lane, and whether new work may start.
 
     Attributes:
+        lanes: by device.
         turn: counts what was started so far.
         is_stopping: what runs is finished and nothing else begun.
     """
 
-    lanes: tuple[Lane, ...]
+    lanes: Mapping[str, Lane]
     turn: int = 0
     is_stopping: bool = False
 
     @property
     def is_over(self) -> bool:
         """Nothing runs, and nothing is left that may be started."""
-        if any(lane.running is not None for lane in self.lanes):
+        lanes = self.lanes.values()
+        if any(lane.running is not None for lane in lanes):
             return False
-        return self.is_stopping or not any(lane.has_work for lane in self.lanes)
-
-    def lane(self, device: str) -> Lane:
-        """The lane of a device that the sweep has."""
-        return next(lane for lane in self.lanes if lane.device == device)
+        return self.is_stopping or not any(lane.has_work for lane in lanes)
 
 
 def with_lane(state: DispatchState, changed: Lane) -> DispatchState:
     """The state with one lane replaced."""
-    lanes = tuple(changed if lane.device == changed.device else lane for lane in state.lanes)
-    return replace(state, lanes=lanes)
+    return replace(state, lanes={**state.lanes, changed.device: changed})
 
 
 def started(state: DispatchState, device: str, attempt: Attempt) -> DispatchState:
     """The state after a device was given an attempt that waited for it."""
-    lane = state.lane(device)
+    lane = state.lanes[device]
     turn = state.turn + 1
     changed = replace(
         lane,
@@ -118,16 +103,14 @@ def started(state: DispatchState, device: str, attempt: Attempt) -> DispatchStat
     return replace(with_lane(state, changed), turn=turn)
 
 
-def without_cell(state: DispatchState, device: str, cell_key: str) -> DispatchState:
-    """The state when nothing that waits for a cell is to be started any more."""
-    lane = state.lane(device)
+def without(state: DispatchState, device: str, is_done: Callable[[Repeat], bool]) -> DispatchState:
+    """The state when some of what waits for a device is not to be started any more."""
+    lane = state.lanes[device]
     fresh = lane.fresh
     changed = replace(
         lane,
-        fresh=None if fresh is not None and fresh.repeat.cell.cell_key == cell_key else fresh,
-        retries=tuple(
-            waiting for waiting in lane.retries if waiting.attempt.repeat.cell.cell_key != cell_key
-        ),
+        fresh=None if fresh is not None and is_done(fresh.repeat) else fresh,
+        retries=tuple(w for w in lane.retries if not is_done(w.attempt.repeat)),
     )
     return with_lane(state, changed)
 

@@ -1,29 +1,15 @@
 """What a sweep gives its dispatcher: the plan, the files, and the tasks made of them."""
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from device_agents.types import CanaryTask, Failure, MeasureTask
-from device_agents.vocabulary import Origin
 from models.types import Artifact, ExportRequest, Format
-from orchestrator.cells import Cell, Plan, Repeat
-from orchestrator.dispatch.state import Attempt, Lane
+from orchestrator.cells import Attempt, Cell, DevicePlace, Plan, Repeat
+from orchestrator.dispatch.state import Lane
 from orchestrator.dispatch.tally import Tally
 from orchestrator.translate import SweepFacts
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DevicePlace:
-    """Where a device hangs, and whether measuring on it needs its whole host quiet.
-
-    Attributes:
-        origin: of rows about it while it has not told what it is.
-    """
-
-    host: str
-    needs_quiet: bool
-    origin: Origin = Origin.MEASURED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,10 +79,9 @@ def task_id_of(work: SweepWork, attempt: Attempt) -> str:
     return f"{work.sweep.sweep_id}/{cell_key}/{attempt.repeat.index}/{attempt.number}"
 
 
-def device_attempts(plan: Plan, device: str, tally: Tally) -> Iterator[Attempt]:
-    """What is left for one device, in the plan's order; lazy, one round of cells at a time."""
-    cells = tuple(cell for cell in plan.cells if cell.device == device)
-    for repeat in replace(plan, cells=cells).order():
+def device_attempts(plan: Plan, cells: Sequence[Cell], tally: Tally) -> Iterator[Attempt]:
+    """What is left of one device's cells, in the plan's order; lazy, one round at a time."""
+    for repeat in replace(plan, cells=tuple(cells)).order():
         key = (repeat.cell.cell_key, repeat.index)
         if not tally.is_finished(key):
             yield Attempt(repeat=repeat, number=tally.next_attempt(key))

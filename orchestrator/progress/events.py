@@ -40,6 +40,7 @@ class RepeatStarted:
     """A device has been given one repeat."""
 
     device: str
+    host: str
     label: str
     repeat: int
     attempt: int
@@ -50,6 +51,7 @@ class RepeatFinished:
     """One attempt has been stored; `latency_p50_ns` is `None` when it failed."""
 
     device: str
+    host: str
     label: str
     repeat: int
     attempt: int

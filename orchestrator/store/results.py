@@ -137,6 +137,10 @@ class ResultStore:
         """Where the Parquet parts of a sweep lie."""
         return self.root / "measurements" / f"sweep_id={_checked(sweep_id)}"
 
+    def progress_path(self, sweep_id: str) -> Path:
+        """The file that says what each device of a running sweep does."""
+        return self.root / "sweeps" / f"{_checked(sweep_id)}.progress"
+
     def record_path(self, sweep_id: str) -> Path:
         """The file of a sweep's record."""
         return self.root / "sweeps" / f"{_checked(sweep_id)}.json"

@@ -26,7 +26,7 @@ from models.types import (
     Source,
     Weights,
 )
-from orchestrator.cells import Cell, Repeat
+from orchestrator.cells import Attempt, Cell, DevicePlace, Repeat
 from orchestrator.translate import Row, SweepFacts, make_row
 
 CARD = ModelCard(
@@ -88,10 +88,18 @@ SWEEP = SweepFacts(
     seed=0,
     fleetrank_version="0.1.0",
     git_commit=None,
-    host_hash="0123456789ab",
 )
 
+FIRST = Attempt(repeat=Repeat(cell=CELL, index=0), number=0)
+PLACE = DevicePlace(device=CELL.device, host="here", host_hash="0123456789ab", needs_quiet=True)
+
 RowMaker = Callable[..., Row]
+
+
+@pytest.fixture
+def first() -> Attempt:
+    """The first attempt at the first repeat, whose row `translate` makes."""
+    return FIRST
 
 
 @pytest.fixture
@@ -101,9 +109,9 @@ def translate() -> RowMaker:
     def build(**changes: object) -> Row:
         arguments = {
             "sweep": SWEEP,
-            "repeat": Repeat(cell=CELL, index=0),
-            "attempt": 0,
+            "attempt": FIRST,
             "measurement": MEASUREMENT,
+            "place": PLACE,
             "facts": FACTS,
             "artifact": ARTIFACT,
         }

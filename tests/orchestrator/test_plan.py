@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 
 from models.types import Family, Format, ModelCard, Source, WeightsKind
+from orchestrator.cells import DevicePlace
 from orchestrator.device_registry import DeviceFile
-from orchestrator.dispatch.work import DevicePlace
 from orchestrator.errors import UsageError
 from orchestrator.estimate import measuring_s
 from orchestrator.pinning import DeviceCores
@@ -16,8 +16,8 @@ DEVICES = {"box": BOX, "local-cpu": BOX, "sim": DeviceFile(name="sim", kind="sim
 
 
 PLACES = {
-    "box": DevicePlace(host="h", needs_quiet=True),
-    "sim": DevicePlace(host="h", needs_quiet=False),
+    "box": DevicePlace(device="d", host="h", needs_quiet=True),
+    "sim": DevicePlace(device="d", host="h", needs_quiet=False),
 }
 
 
@@ -208,6 +208,6 @@ def test_the_estimate_takes_history_before_the_rule_and_the_slowest_device() -> 
     both = _plan(models="one", runtimes="onnx", repeats=1, devices=["box", "sim"])
     history = {both.cells[0].cell_key: 100.0}
     assert measuring_s(both, history, PLACES) == pytest.approx(100 + 24), "they take turns"
-    apart = PLACES | {"sim": DevicePlace(host="other", needs_quiet=False)}
+    apart = PLACES | {"sim": DevicePlace(device="d", host="other", needs_quiet=False)}
     assert measuring_s(both, history, apart) == pytest.approx(100)
     assert measuring_s(replace(plan, cells=()), {}, PLACES) is None

@@ -1,6 +1,7 @@
 import json
 import math
 import statistics
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +10,7 @@ from analysis.columns import COLUMNS, SCHEMA, SCHEMA_VERSION
 from device_agents.types import Failure, Measurement, ToolSummary
 from device_agents.vocabulary import ErrorKind, Origin, SampleKind, Status
 from models.types import Family, ModelCard, Source
-from orchestrator.cells import Repeat
+from orchestrator.cells import DevicePlace, Repeat
 from orchestrator.keys import canonical_json
 from orchestrator.store.parts import to_frame
 from orchestrator.store.verify import wrong_summaries
@@ -66,7 +67,7 @@ def test_a_closed_column_holds_only_its_words(new_row) -> None:
             assert set(words) <= {*column.values, None}
 
 
-def test_a_failed_export_is_a_row_without_figures(translate) -> None:
+def test_a_failed_export_is_a_row_without_figures(translate, first) -> None:
     failure = Failure(
         kind=ErrorKind.EXPORT_FAILED,
         message="no such operator",
@@ -75,7 +76,9 @@ def test_a_failed_export_is_a_row_without_figures(translate) -> None:
         stage="export",
     )
     measurement = failure_measurement("t", failure, Origin.MEASURED)
-    row = translate(attempt=2, measurement=measurement, facts=None, artifact=None)
+    row = translate(
+        attempt=replace(first, number=2), measurement=measurement, facts=None, artifact=None
+    )
     assert list(row) == list(SCHEMA)
     assert (row["status"], row["error_kind"], row["error_stage"]) == (
         "failed",
@@ -120,9 +123,21 @@ def test_what_cannot_be_stored_is_made_storable(translate) -> None:
     assert to_frame([json.loads(canonical_json(row))]).height == 1
 
 
-def test_a_users_file_that_is_gone_costs_no_row(translate, new_cell) -> None:
+def test_a_cell_that_an_equal_device_took_over_is_a_row_of_that_device(translate, first) -> None:
+    own = translate()
+    heir = DevicePlace(device="other", host="far", host_hash="feedfacecafe", needs_quiet=True)
+    row = translate(place=heir)
+    assert (row["cell_key"], row["device"], row["host"]) == (
+        own["cell_key"],
+        "other",
+        "feedfacecafe",
+    )
+    assert row["platform_key"] == str(own["platform_key"]).replace(str(own["device"]), "other", 1)
+
+
+def test_a_users_file_that_is_gone_costs_no_row(translate, new_cell, first) -> None:
     gone = ModelCard(name="m", family=Family.HYBRID, source=Source.FILE, entry="/none/m.onnx")
-    row = translate(repeat=Repeat(cell=new_cell(gone), index=0))
+    row = translate(attempt=replace(first, repeat=Repeat(cell=new_cell(gone), index=0)))
     assert (row["model"], row["card_sha256"], row["latency_p50_ns"]) == ("m", None, 25.0)
 
 

@@ -10,7 +10,6 @@ from device_agents.types import (
     DeviceFacts,
     Execution,
     Failure,
-    InferTask,
     Measurement,
     MeasurePolicy,
     MeasureTask,
@@ -27,8 +26,8 @@ from models.types import (
     Source,
     Weights,
 )
-from orchestrator.cells import Cell, Plan
-from orchestrator.dispatch.work import DevicePlace, SweepWork
+from orchestrator.cells import Cell, DevicePlace, Plan
+from orchestrator.dispatch.work import SweepWork
 from orchestrator.translate import SweepFacts
 
 Answer = Callable[[str, MeasureTask], Failure | None]
@@ -84,7 +83,6 @@ def new_work() -> Callable[..., SweepWork]:
                 seed=0,
                 fleetrank_version="0",
                 git_commit=None,
-                host_hash="h",
             ),
             plan=Plan(
                 name="s",
@@ -98,7 +96,7 @@ def new_work() -> Callable[..., SweepWork]:
                 cells=cells,
             ),
             places={
-                name: DevicePlace(host="local", needs_quiet=needs_quiet)
+                name: DevicePlace(device=name, host="local", host_hash="h", needs_quiet=needs_quiet)
                 for name, needs_quiet in devices.items()
             },
             artifacts={r: make_artifact(n) for r, n in requests.items() if n not in broken},
@@ -123,6 +121,9 @@ class ScriptedExecutor:
         self.n_probes = 0
         self.is_interrupted = False
         self.on_poll: Callable[[], None] = lambda: None
+        self.left_running: dict[str, str] = {}
+        self.offered: list[Measurement] = []
+        self.acknowledged: list[str] = []
 
     def __enter__(self) -> Self:
         return self
@@ -144,15 +145,19 @@ class ScriptedExecutor:
     def poll(self, timeout_s: float) -> Sequence[Measurement]:
         self.now_s += max(timeout_s, 0.01)
         self.on_poll()
+        offered, self.offered = self.offered, []
         done = [
             _measurement(task, _INTERRUPTED if self.is_interrupted else self.answer(device, task))
             for device, task in self.running.items()
         ]
         self.running.clear()
-        return done
+        return offered + done
 
-    def infer(self, device: str, task: InferTask) -> Failure | None:
-        return None
+    def under_way(self) -> Mapping[str, str]:
+        return self.left_running
+
+    def acknowledge(self, task_ids: Sequence[str]) -> None:
+        self.acknowledged += task_ids
 
     def probe(self, device: str) -> DeviceFacts | Failure:
         self.n_probes += 1

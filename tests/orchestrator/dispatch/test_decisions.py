@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from device_agents.types import Execution, Failure
 from device_agents.vocabulary import ErrorKind, Runtime
 from models.types import ExportRequest, Family, Format, ModelCard, Source, Weights
-from orchestrator.cells import Cell, Repeat
+from orchestrator.cells import Attempt, Cell, Repeat
 from orchestrator.dispatch.assign import next_assignments
 from orchestrator.dispatch.retry import RetryRules, condemns_cell, delay_s, finished, probed
 from orchestrator.dispatch.state import (
-    Attempt,
     DispatchState,
     Lane,
     Waiting,
@@ -22,7 +21,7 @@ from orchestrator.dispatch.state import (
     started,
     stopping,
     with_lane,
-    without_cell,
+    without,
 )
 
 RULES = RetryRules(max_attempts=3)
@@ -47,6 +46,7 @@ def failure(kind: ErrorKind, *, is_transient: bool) -> Failure:
 
 LOST = failure(ErrorKind.DEVICE_LOST, is_transient=True)
 BAD_FILE = failure(ErrorKind.BAD_ARTIFACT, is_transient=False)
+HOST_LOST = failure(ErrorKind.HOST_LOST, is_transient=True)
 TIMED_OUT = failure(ErrorKind.TIMED_OUT, is_transient=False)
 CRASHED = failure(ErrorKind.CRASHED, is_transient=False)
 OUTCOMES = (None, None, None, LOST, BAD_FILE, TIMED_OUT, CRASHED)
@@ -62,9 +62,10 @@ class World:
     tries: Counter[tuple[str, int]] = field(default_factory=Counter)
     ended: Counter[tuple[str, int]] = field(default_factory=Counter)
     condemned: set[str] = field(default_factory=set)
+    n_hosts_lost: int = 0
 
     def refill(self, device: str) -> None:
-        lane = self.state.lane(device)
+        lane = self.state.lanes[device]
         while lane.fresh is None and self.left[device]:
             self.left[device] -= 1
             fresh = attempt(device, self.left[device])
@@ -76,7 +77,7 @@ class World:
         """Ends at once what is left of a cell."""
         cell_key = attempt(device, index).repeat.cell.cell_key
         self.condemned.add(cell_key)
-        self.state = without_cell(self.state, device, cell_key)
+        self.state = without(self.state, device, lambda repeat: repeat.cell.cell_key == cell_key)
         for other in range(index % 2, n_repeats, 2):
             if not self.ended[(device, other)]:
                 self.ended[(device, other)] += 1
@@ -87,7 +88,7 @@ class World:
         assignments = next_assignments(self.state, self.now_s)
         for chosen in assignments:
             assert chosen.attempt.repeat.cell.cell_key not in self.condemned
-            assert self.state.lane(chosen.device).running is None
+            assert self.state.lanes[chosen.device].running is None
             self.state = started(self.state, chosen.device, chosen.attempt)
             self.tries[(chosen.device, chosen.attempt.repeat.index)] += 1
             self.refill(chosen.device)
@@ -95,8 +96,11 @@ class World:
         return len(assignments)
 
     def finish(self, device: str, outcome: Failure | None) -> None:
-        running = self.state.lane(device).running
+        running = self.state.lanes[device].running
         assert running is not None
+        if outcome is HOST_LOST:
+            # Its host's fault: no try of the repeat is used up.
+            self.tries[(device, running.repeat.index)] -= 1
         self.state, will_retry = finished(
             self.state, device, outcome, rules=RULES, now_s=self.now_s, jitter=0.5
         )
@@ -104,18 +108,30 @@ class World:
             self.ended[(device, running.repeat.index)] += 1
         self.check()
 
+    def lose_host(self, host: str) -> None:
+        """Everything under way on a host comes back at once."""
+        for lane in list(self.state.lanes.values()):
+            if lane.host == host and lane.running is not None:
+                self.finish(lane.device, HOST_LOST)
+        for lane in self.state.lanes.values():
+            is_aside = lane.host != host or lane.probe_at_s is not None or lane.is_given_up
+            assert is_aside, "a device of a lost host is still in service"
+
     def probe(self, device: str, *, is_well: bool) -> None:
-        self.state = probed(self.state, device, is_well=is_well, rules=RULES, now_s=self.now_s)
+        answer = None if is_well else LOST
+        self.state = probed(self.state, device, answer, rules=RULES, now_s=self.now_s)
 
     def check(self) -> None:
-        for host in {lane.host for lane in self.state.lanes}:
-            busy = [x for x in self.state.lanes if x.host == host and x.running is not None]
+        for host in {lane.host for lane in self.state.lanes.values()}:
+            busy = [
+                x for x in self.state.lanes.values() if x.host == host and x.running is not None
+            ]
             assert len(busy) <= 1 or not any(lane.needs_quiet for lane in busy)
         assert all(n <= RULES.max_attempts for n in self.tries.values())
         assert all(n == 1 for n in self.ended.values())
 
     def wait(self) -> None:
-        moment_s = next_moment_s(self.state.lanes, self.now_s)
+        moment_s = next_moment_s(self.state.lanes.values(), self.now_s)
         assert moment_s is not None, "work is left, but nothing will ever happen"
         self.now_s = moment_s
 
@@ -130,10 +146,10 @@ lanes_strategy = st.lists(
 def new_world(lanes: list[tuple[str, bool, int]]) -> World:
     names = [f"d{number}" for number in range(len(lanes))]
     state = DispatchState(
-        lanes=tuple(
-            Lane(device=name, host=host, needs_quiet=needs_quiet)
+        lanes={
+            name: Lane(device=name, host=host, needs_quiet=needs_quiet)
             for name, (host, needs_quiet, _) in zip(names, lanes, strict=True)
-        )
+        }
     )
     left = {name: n for name, (_, _, n) in zip(names, lanes, strict=True)}
     world = World(state, dict(left))
@@ -150,15 +166,19 @@ def test_every_repeat_ends_once_in_whatever_order_things_happen(
     for _step in range(2000):
         if world.state.is_over:
             break
-        for lane in world.state.lanes:
+        for lane in world.state.lanes.values():
             if lane.probe_at_s is not None and lane.probe_at_s <= world.now_s:
                 world.probe(lane.device, is_well=data.draw(st.booleans()))
         n_assigned = world.assign()
-        running = [lane.device for lane in world.state.lanes if lane.running is not None]
-        if running:
+        running = [lane.device for lane in world.state.lanes.values() if lane.running is not None]
+        hosts = {world.state.lanes[device].host for device in running}
+        if running and world.n_hosts_lost < 3 and data.draw(st.integers(0, 9)) == 0:
+            world.n_hosts_lost += 1
+            world.lose_host(data.draw(st.sampled_from(sorted(hosts))))
+        elif running:
             # One of those that run comes back, so that slow and fast devices interleave.
             device, outcome = (data.draw(st.sampled_from(x)) for x in (running, OUTCOMES))
-            attempt_ = world.state.lane(device).running
+            attempt_ = world.state.lanes[device].running
             assert attempt_ is not None
             world.finish(device, outcome)
             if outcome and condemns_cell(outcome.kind, is_transient=outcome.is_transient):
@@ -168,7 +188,7 @@ def test_every_repeat_ends_once_in_whatever_order_things_happen(
             world.wait()
     assert world.state.is_over
     for name, (_, _, n) in zip(world.left, lanes, strict=True):
-        is_given_up = world.state.lane(name).is_given_up
+        is_given_up = world.state.lanes[name].is_given_up
         n_ended = sum(n for (device, _), n in world.ended.items() if device == name)
         assert n_ended == n or is_given_up
 
@@ -180,18 +200,64 @@ def test_nothing_starts_after_a_stop_and_what_runs_still_ends(
     world = new_world(lanes)
     for _ in range(n_before):
         world.assign()
-        for lane in world.state.lanes:
+        for lane in world.state.lanes.values():
             if lane.running is not None:
                 world.finish(lane.device, None)
                 break
     world.assign()
     world.state = stopping(world.state)
     assert world.assign() == 0
-    for lane in world.state.lanes:
+    for lane in world.state.lanes.values():
         if lane.running is not None:
             world.finish(lane.device, LOST)
     assert world.assign() == 0
     assert world.state.is_over
+
+
+@given(lanes_strategy, st.data())
+def test_whoever_has_work_is_served_before_anybody_else_of_its_host_is_served_three_times(
+    lanes: list[tuple[str, bool, int]], data: st.DataObject
+) -> None:
+    world = new_world(lanes)
+    served: dict[str, Counter[str]] = {name: Counter() for name in world.left}
+    for _step in range(200):
+        for chosen in next_assignments(world.state, world.now_s):
+            host = world.state.lanes[chosen.device].host
+            for waiting in world.state.lanes.values():
+                if waiting.host == host and waiting.fresh is not None and waiting.running is None:
+                    served[waiting.device][chosen.device] += 1
+            served[chosen.device].clear()
+            world.state = started(world.state, chosen.device, chosen.attempt)
+            world.refill(chosen.device)
+        assert all(n <= 2 for counter in served.values() for n in counter.values())
+        running = [lane.device for lane in world.state.lanes.values() if lane.running is not None]
+        if not running:
+            break
+        world.finish(data.draw(st.sampled_from(running)), None)
+    assert world.state.is_over
+
+
+def test_devices_of_a_lost_host_wait_for_it_and_no_try_is_used_up() -> None:
+    world = new_world([("h1", False, 1), ("h1", False, 1), ("h2", False, 1)])
+    assert world.assign() == 3
+    world.lose_host("h1")
+    assert world.state.lanes["d2"].running is not None
+    world.now_s = RULES.host_wait_s - 1
+    assert world.assign() == 0, "set aside until they answer"
+    world.state = probed(world.state, "d0", HOST_LOST, rules=RULES, now_s=world.now_s)
+    world.probe("d1", is_well=True)
+    assert [chosen.device for chosen in next_assignments(world.state, world.now_s)] == ["d1"]
+    world.now_s = RULES.host_wait_s + 1
+    world.state = probed(world.state, "d0", HOST_LOST, rules=RULES, now_s=world.now_s)
+    assert world.state.lanes["d0"].is_given_up
+
+
+def test_a_device_whose_host_is_not_there_yet_is_waited_for_longer_than_a_silent_one() -> None:
+    world = new_world([("h1", False, 1)])
+    for _ in range(RULES.max_probes + 3):
+        world.state = probed(world.state, "d0", HOST_LOST, rules=RULES, now_s=world.now_s)
+        world.now_s += 1
+    assert not world.state.lanes["d0"].is_given_up
 
 
 def test_phones_do_not_starve_a_device_that_needs_quiet() -> None:

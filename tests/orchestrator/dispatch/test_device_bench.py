@@ -3,7 +3,9 @@
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,10 @@ from device_agents.registry import create_agent
 from device_agents.simulated.agent import SimulatedAgent
 from device_agents.types import DeviceFacts, Execution, Measurement, MeasureTask
 from device_agents.vocabulary import ErrorKind, Runtime, Status
-from orchestrator.dispatch.device_bench import DeviceBench, DeviceSpec
+from orchestrator.dispatch.device_bench import DeviceBench
+from orchestrator.dispatch.device_spec import DeviceSpec, HostShare
 
+QUIET = DeviceSpec(name="d", kind="simulated", share=HostShare.ALONE)
 HOLD = """
 from device_agents.host_lease import host_lease
 with host_lease("another sweep"):
@@ -45,24 +49,24 @@ def other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subproces
 
 
 def _measure(bench: DeviceBench, answers: list[Measurement]) -> threading.Thread:
-    thread = threading.Thread(target=lambda: answers.append(bench.measure("d", TASK)))
+    thread = threading.Thread(target=lambda: answers.append(bench.measure(QUIET, TASK)))
     thread.start()
     return thread
 
 
 def test_it_measures_when_the_other_has_finished_and_the_wait_does_not_count(other) -> None:
-    bench, answers = DeviceBench((DeviceSpec(name="d", kind="simulated", needs_quiet=True),)), []
+    bench, answers = DeviceBench(), []
     thread = _measure(bench, answers)
     thread.join(1.0)
     assert thread.is_alive(), "longer than its time limit, and still waiting"
-    assert bench.left_s(TASK.task_id) == TASK.timeout_s
+    assert not bench.overdue(0.0)
     other.communicate("go\n")
     thread.join(10.0)
     assert [answer.status for answer in answers] == [Status.OK]
 
 
 def test_a_wait_that_is_interrupted_is_an_interrupted_attempt(other) -> None:
-    bench, answers = DeviceBench((DeviceSpec(name="d", kind="simulated", needs_quiet=True),)), []
+    bench, answers = DeviceBench(), []
     thread = _measure(bench, answers)
     thread.join(0.3)
     bench.interrupt()
@@ -71,13 +75,46 @@ def test_a_wait_that_is_interrupted_is_an_interrupted_attempt(other) -> None:
 
 
 def test_a_device_with_a_processor_of_its_own_does_not_wait(other) -> None:
-    bench = DeviceBench((DeviceSpec(name="d", kind="simulated"),))
-    assert bench.measure("d", TASK).status is Status.OK
+    bench = DeviceBench()
+    assert bench.measure(DeviceSpec(name="d", kind="simulated"), TASK).status is Status.OK
+
+
+def test_one_device_measures_for_one_sweep_at_a_time_and_the_other_waits_its_turn() -> None:
+    slow = DeviceSpec(name="d", kind="simulated", options=(("duration_s", 0.4),))
+    bench, answers = DeviceBench(), []
+    tasks = [replace(TASK, task_id=f"s-{number}/c/0/0", timeout_s=60.0) for number in (1, 2)]
+    threads = [
+        threading.Thread(target=lambda t=t: answers.append(bench.measure(slow, t))) for t in tasks
+    ]
+    started_s = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10.0)
+    assert time.perf_counter() - started_s >= 0.8
+    assert [answer.status for answer in answers] == [Status.OK, Status.OK]
+
+
+def test_a_task_whose_agent_does_not_come_back_in_time_is_overdue() -> None:
+    slow = DeviceSpec(name="d", kind="simulated", options=(("duration_s", 30.0),))
+    bench = DeviceBench()
+    task = replace(TASK, timeout_s=0.05)
+    thread = threading.Thread(target=bench.measure, args=(slow, task))
+    thread.start()
+    thread.join(0.3)
+    assert bench.overdue(0.1) == [task.task_id]
+    assert bench.overdue(60.0) == []
+    bench.interrupt("another sweep/")
+    thread.join(0.2)
+    assert thread.is_alive()
+    bench.interrupt("s-1/")
+    thread.join(10.0)
+    assert not thread.is_alive()
 
 
 def test_all_devices_are_asked_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     specs = tuple(DeviceSpec(name=name, kind="simulated") for name in "abc")
-    bench = DeviceBench(specs)
+    bench = DeviceBench()
     together = threading.Barrier(len(specs), timeout=10)
     probe = SimulatedAgent.probe
 
@@ -86,7 +123,7 @@ def test_all_devices_are_asked_side_by_side(monkeypatch: pytest.MonkeyPatch) -> 
         return probe(agent)
 
     monkeypatch.setattr(SimulatedAgent, "probe", wait_for_the_others)
-    assert set(bench.facts()) == {"a", "b", "c"}
+    assert set(bench.facts(specs)) == {"a", "b", "c"}
 
 
 def test_a_phone_that_cools_down_has_time_left_when_a_worker_would_be_late() -> None:

@@ -2,11 +2,12 @@
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
-from orchestrator.progress.console import LiveConsole, View, render, updated
+from orchestrator.progress.console import LiveConsole, render
 from orchestrator.progress.events import (
     Event,
     ExportFinished,
@@ -20,12 +21,13 @@ from orchestrator.progress.events import (
 from orchestrator.progress.json_lines import JsonLines
 from orchestrator.progress.plain import PlainLines
 from orchestrator.progress.publisher import Publisher
+from orchestrator.progress.view import View, updated
 from orchestrator.progress.wording import duration
 
 STARTED = SweepStarted(
     sweep_id="s-1", n_cells=2, n_repeats=4, n_done=1, n_skipped=0, estimate_s=60.0
 )
-BEGUN = RepeatStarted(device="box", label="resnet18 on box", repeat=0, attempt=0)
+BEGUN = RepeatStarted(device="box", host="local", label="resnet18 on box", repeat=0, attempt=0)
 FINISHED = SweepFinished(
     sweep_id="s-1", n_ok=3, n_failed=1, n_left=0, seconds=61.0, is_interrupted=False
 )
@@ -33,6 +35,7 @@ FINISHED = SweepFinished(
 
 def ended(error: str | None = None, *, will_retry: bool = False) -> RepeatFinished:
     return RepeatFinished(
+        host="local",
         device="box",
         label="resnet18 on box",
         repeat=0,
@@ -114,7 +117,7 @@ def test_the_view_counts_and_estimates_what_is_left() -> None:
 def test_the_table_shows_what_runs_and_hides_most_of_a_fleet() -> None:
     view = updated(View(), STARTED, 0.0)
     for number in range(50):
-        begun = RepeatStarted(device=f"d{number}", label="m", repeat=0, attempt=0)
+        begun = RepeatStarted(device=f"d{number}", host="local", label="m", repeat=0, attempt=0)
         view = updated(view, begun, 1.0)
     stream = io.StringIO()
     Console(file=stream, width=100).print(render(view, 2.0))
@@ -139,3 +142,17 @@ def test_the_live_console_keeps_failures_and_gives_the_terminal_back() -> None:
 )
 def test_durations_read_as_people_say_them(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+def test_hosts_are_shown_where_there_are_several() -> None:
+    one = updated(View(), BEGUN, 0.0)
+    two = updated(one, replace(BEGUN, device="phone", host="lab"), 0.0)
+    assert "local" not in _drawn(one)
+    assert all(word in _drawn(two) for word in ("host", "local", "lab", "phone"))
+
+
+def _drawn(view: View) -> str:
+    console = Console(file=io.StringIO(), width=120)
+    console.print(render(view, 1.0))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()

@@ -1,0 +1,115 @@
+"""What carries a sweep's tasks: this process, a Ray of its own, or a cluster."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.cluster_status import skew
+from orchestrator.dispatch.cluster import cluster_ray
+from orchestrator.dispatch.executor import Executor
+from orchestrator.dispatch.inline import InlineExecutor
+from orchestrator.dispatch.local_ray import local_ray
+from orchestrator.dispatch.ray_executor import PlacedDevice, RayExecutor
+from orchestrator.dispatch.ray_hosts import RayHosts
+from orchestrator.errors import NothingToDoError, UsageError
+from orchestrator.fleet import Fleet, Refusals, this_host
+from orchestrator.progress.events import Notice, Subscriber
+from orchestrator.sweep_setup import Setup, host_of
+from orchestrator.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Carrier:
+    """Knows the hosts before a sweep is planned, and carries its tasks to them afterwards.
+
+    Attributes:
+        fleet: the hosts to plan for.
+        ask_host: asks another host what its CPU cannot do.
+        executor: what takes the tasks of a planned sweep, named by its id.
+    """
+
+    fleet: Fleet
+    ask_host: Refusals | None = None
+    executor: Callable[[str, Setup], AbstractContextManager[Executor]]
+
+
+@contextmanager
+def open_carrier(
+    workspace: Workspace, *, cluster: str | None, is_inline: bool, emit: Subscriber
+) -> Iterator[Carrier]:
+    """Connects to what a command line named; a cluster goes on when the block ends.
+
+    Args:
+        workspace: whose results take what a Ray on this host alone leaves behind.
+        cluster: the address of a cluster, or `None`.
+        is_inline: without Ray, in this process.
+        emit: is told of hosts that cannot be used.
+
+    Raises:
+        UsageError: both are asked for, or the cluster refuses this process.
+        NothingToDoError: the cluster does not answer, or none of its hosts can be used.
+    """
+    if cluster is not None and is_inline:
+        raise UsageError("--inline and --cluster exclude each other", "leave one of them out")
+    if cluster is None:
+        yield _inline() if is_inline else _local(workspace.results / "spool")
+        return
+    with cluster_ray(cluster) as dashboard, RayHosts() as hosts:
+        hosts.settle()
+        left_out = [f"{problem.host} is left out: {problem.message}" for problem in hosts.problems]
+        facts = {name: handle.facts for name, handle in hosts.handles().items()}
+        for message in (*left_out, *skew(facts)):
+            emit(Notice(level="warning", message=message))
+        if not hosts.handles():
+            raise NothingToDoError(
+                f"no host of the cluster at {cluster} can be used",
+                "start raylets with the label fleetrank-host=NAME; see `fleetrank cluster status`",
+            )
+        if dashboard:
+            emit(Notice(level="info", message=f"Ray's dashboard: http://{dashboard}"))
+        yield _on_cluster(hosts)
+
+
+def _inline() -> Carrier:
+    """No Ray: agents run in threads of this process."""
+
+    @contextmanager
+    def executor(_sweep_id: str, setup: Setup) -> Iterator[Executor]:
+        with InlineExecutor([device.spec for device in setup.devices.values()]) as opened:
+            yield opened
+
+    return Carrier(fleet=this_host(), executor=executor)
+
+
+def _local(spool: Path) -> Carrier:
+    """A Ray that is started for one sweep and gone with it; the spool stays."""
+
+    @contextmanager
+    def executor(sweep_id: str, setup: Setup) -> Iterator[Executor]:
+        with (
+            local_ray(),
+            RayHosts(str(spool)) as hosts,
+            _ray_executor(sweep_id, setup, hosts) as opened,
+        ):
+            yield opened
+
+    return Carrier(fleet=this_host(), executor=executor)
+
+
+def _on_cluster(hosts: RayHosts) -> Carrier:
+    """The hosts that answer now; others may come later."""
+    facts = {name: handle.facts for name, handle in hosts.handles().items()}
+    return Carrier(
+        fleet=Fleet(here=hosts.here, hosts=facts, is_cluster=True),
+        ask_host=hosts.why_unsupported,
+        executor=lambda sweep_id, setup: _ray_executor(sweep_id, setup, hosts),
+    )
+
+
+def _ray_executor(sweep_id: str, setup: Setup, hosts: RayHosts) -> RayExecutor:
+    placed = [
+        PlacedDevice(spec=device.spec, host=host_of(device, setup.fleet))
+        for device in setup.devices.values()
+    ]
+    return RayExecutor(sweep_id, placed, hosts, host_timeout_s=setup.spec.hosts.silent_s)

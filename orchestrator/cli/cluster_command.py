@@ -1,0 +1,46 @@
+"""`fleetrank cluster`: the hosts sweeps can run on."""
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli.context import current
+from orchestrator.cli.listing import print_table
+from orchestrator.errors import NothingToDoError
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.callback()
+def _cluster() -> None:
+    """Keeps `status` a word of its own."""
+
+
+@app.command()
+def status(
+    cluster: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="IP:PORT of the head, or auto.")
+    ] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show hosts, devices, versions, what is under way, and what is wrong."""
+    from orchestrator.cluster_status import read_cluster_status
+
+    found = read_cluster_status(current().workspace, cluster)
+    if as_json:
+        print(json.dumps(asdict(found), indent=2))
+    else:
+        print(f"dashboard  {found.dashboard or 'none: its packages or the dashboard are left out'}")
+        print(f"this host  {found.here or 'none of the device hosts'}\n")
+        print_table([asdict(host) for host in found.hosts], as_json=False)
+        print()
+        print_table([asdict(device) for device in found.devices], as_json=False)
+        for problem in found.problems:
+            print(f"\n! {problem}")
+    if not found.hosts:
+        raise NothingToDoError(
+            "no host of this cluster can be used",
+            "start raylets with the label fleetrank-host=NAME; see docs/cluster.md",
+        )

@@ -1,0 +1,62 @@
+"""Progress as a small file, for whoever looks from another terminal or a browser."""
+
+import contextlib
+import os
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from time import monotonic
+
+import orjson
+
+from orchestrator.progress.events import Event, RepeatFinished, RepeatStarted, SweepFinished
+from orchestrator.progress.view import View, updated
+
+_PAUSE_S = 1.0
+"""At most one writing in so long: a fleet of a thousand devices has as many events a second."""
+
+
+class ProgressFile:
+    """Writes the view of what has happened after events, never beside a measurement on this host.
+
+    A subscriber of events; readers see a whole file or the one before. It is lost with a crash
+    and made anew by a resume: what counts lies in the journal.
+    """
+
+    def __init__(self, path: Path, clock: Callable[[], float] = monotonic) -> None:
+        self._path = path
+        self._clock = clock
+        self._view = View()
+        self._written_s: float | None = None
+
+    def __call__(self, event: Event) -> None:
+        """Takes an event in."""
+        now_s = self._clock()
+        self._view = updated(self._view, event, now_s)
+        is_due = self._written_s is None or now_s - self._written_s >= _PAUSE_S
+        is_last = isinstance(event, SweepFinished)
+        if is_last or (is_due and isinstance(event, RepeatStarted | RepeatFinished)):
+            self._written_s = now_s
+            # A full disk is the journal's business.
+            with contextlib.suppress(OSError):
+                self._write(now_s)
+
+    def _write(self, now_s: float) -> None:
+        content = {
+            "written_utc": datetime.now(UTC).isoformat(timespec="seconds"),
+            "seconds_left": self._view.eta_s(now_s),
+            "devices": {name: asdict(device) for name, device in self._view.devices},
+        }
+        aside = self._path.with_name(f".{self._path.name}.{os.getpid()}.tmp")
+        aside.write_bytes(orjson.dumps(content))
+        aside.replace(self._path)
+
+
+def read_progress(path: Path) -> dict[str, dict[str, object]]:
+    """What each device was doing when the file was written, by device; empty without a file."""
+    try:
+        devices = orjson.loads(path.read_bytes())["devices"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    return dict(devices) if isinstance(devices, dict) else {}
