@@ -197,11 +197,11 @@ _ahead = types.ModuleType("datetime")
 vars(_ahead).update(vars(datetime), datetime=_Ahead)
 _import = builtins.__import__
 
-def _with_clock(name, globals=None, *rest):
+def _with_clock(name, globals=None, *rest, **named):
     owner = str((globals or {}).get("__name__")).partition(".")[0]
     if name == "datetime" and owner in ("orchestrator", "device_agents"):
         return _ahead
-    return _import(name, globals, *rest)
+    return _import(name, globals, *rest, **named)
 
 builtins.__import__ = _with_clock
 """
