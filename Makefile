@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 export RAY_worker_niceness := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup sweep test check bench docs clean
+.PHONY: help setup sweep test test-cluster check bench docs clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -25,6 +25,9 @@ sweep: setup ## measure six models in three runtimes on this machine, write resu
 
 test: setup ## run the tests that need no special hardware
 	$(BIN)/pytest --numprocesses 2 --dist worksteal
+
+test-cluster: setup ## run the fault matrix on a fleet of hosts made of namespaces (root, iproute2)
+	$(BIN)/pytest -m cluster -r s tests/cluster
 
 check: setup ## format, lint, types and the layers between packages
 	$(BIN)/ruff format --check .

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from device_agents.registry import AGENTS
 from device_agents.vocabulary import Origin
 from models.names import nearest
-from orchestrator.dispatch.device_spec import DeviceSpec, HostShare
+from orchestrator.dispatch.device_spec import HOST_NAME, DeviceSpec, HostShare
 from orchestrator.errors import UsageError
 from orchestrator.host_identity import host_hash
 from orchestrator.store.durable import replace_file
@@ -73,7 +73,7 @@ class DeviceFile(BaseModel):
     kind: Annotated[str, AfterValidator(_known_kind)] = Field(
         description="as in device_agents.registry: cpu, simulated, android"
     )
-    host: Annotated[str, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}$")] | None = Field(
+    host: Annotated[str, Field(pattern=f"^{HOST_NAME}$")] | None = Field(
         default=None,
         description="name of the host it hangs on, as its node's label fleetrank-host says; "
         "left out: the host that sweeps are started on",

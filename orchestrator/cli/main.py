@@ -128,7 +128,7 @@ def build_app(arguments: Sequence[str]) -> typer.Typer:
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         epilog="Exit codes: 0 done, 1 unexpected, 2 bad usage or file, 3 failed cells, "
-        "4 nothing to do it with, 130 interrupted.",
+        "4 nothing to do it with, 5 a comparison found something slower, 130 interrupted.",
     )
     app.callback()(_shared_options)
     asked = next((word for word in arguments if not word.startswith("-")), None)

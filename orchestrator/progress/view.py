@@ -1,7 +1,7 @@
 """What is known of a running sweep, event by event: pure; consoles and files show it."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from orchestrator.progress.events import (
     Event,
@@ -34,7 +34,7 @@ class View:
     n_done: int = 0
     n_failed: int = 0
     exporting: tuple[str, ...] = ()
-    devices: tuple[tuple[str, DeviceView], ...] = ()
+    devices: Mapping[str, DeviceView] = field(default_factory=dict)
     measuring_since_s: float | None = None
 
     def eta_s(self, now_s: float) -> float | None:
@@ -94,6 +94,5 @@ def _after_repeat(view: View, event: RepeatFinished) -> View:
 
 
 def _with_device(view: View, name: str, change: Callable[[DeviceView], DeviceView]) -> View:
-    devices = dict(view.devices)
-    devices[name] = change(devices.get(name, DeviceView()))
-    return replace(view, devices=tuple(devices.items()))
+    changed = change(view.devices.get(name, DeviceView()))
+    return replace(view, devices={**view.devices, name: changed})
