@@ -18,6 +18,8 @@ from orchestrator.translate import Row
 
 _log = logging.getLogger(__name__)
 
+_KEY_TYPES = {name: int if SCHEMA[name].is_integer() else str for name in ROW_KEY}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalProblem:
@@ -172,6 +174,4 @@ def _parse(line: bytes, number: int, path: Path) -> Row | JournalProblem:
 
 
 def _has_key(row: Row) -> bool:
-    return all(
-        type(row.get(name)) is (int if SCHEMA[name].is_integer() else str) for name in ROW_KEY
-    )
+    return all(type(row.get(name)) is expected for name, expected in _KEY_TYPES.items())
