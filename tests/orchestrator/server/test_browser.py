@@ -87,7 +87,6 @@ def test_a_page_opens_without_a_complaint_or_a_foreign_request(
     answer = visit.page.goto(served.base + path)
     assert answer is not None
     assert answer.status == 200
-    visit.page.wait_for_load_state("networkidle" if path != "/" else "load")
     assert visit.messages == []
     assert {url for url in visit.requests if not url.startswith((served.base, "data:"))} == set()
     for width in WIDTHS.values():
