@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 export RAY_worker_niceness := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup sweep test test-cluster check bench clean
+.PHONY: help setup sweep test test-cluster check bench docs clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -40,5 +40,11 @@ bench: setup ## compare fleetrank with what a user would use instead, as ratios
 	$(BIN)/python benchmarks/fidelity.py
 	$(BIN)/python benchmarks/analysis.py
 
+# Material's advertisement of another generator is no warning of ours.
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: setup ## build the documentation into site/, from docs/ and the code
+	$(BIN)/mkdocs build --strict --quiet
+	@echo site/index.html
+
 clean: ## remove what was built, .venv included; results/ stays, it cannot be made again
-	rm -rf $(VENV) artifacts report.html
+	rm -rf $(VENV) artifacts report.html site

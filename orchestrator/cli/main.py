@@ -82,7 +82,7 @@ def run(arguments: Sequence[str]) -> int:
         logging.basicConfig(
             level=_LOG_LEVELS[min(context.verbose, 2)], format="%(levelname)s %(name)s: %(message)s"
         )
-        _build_app(rest)(rest, prog_name="fleetrank")
+        build_app(rest)(rest, prog_name="fleetrank")
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except KeyboardInterrupt:
@@ -120,7 +120,7 @@ def take_shared_options(arguments: Sequence[str]) -> tuple[CliContext, list[str]
     return context, rest
 
 
-def _build_app(arguments: Sequence[str]) -> typer.Typer:
+def build_app(arguments: Sequence[str]) -> typer.Typer:
     """The app with the one subcommand that is asked for; the others are only names."""
     app = typer.Typer(
         add_completion=False,
