@@ -79,7 +79,8 @@ def script_of(block: Block) -> str:
 
 def pages_in(root: Path) -> list[Path]:
     """Every page whose commands a reader may try."""
-    return [root / "README.md", root / "CONTRIBUTING.md", *sorted((root / "docs").rglob("*.md"))]
+    others = ("README.md", "CONTRIBUTING.md", "orchestrator/templates/README.md")
+    return [*(root / name for name in others), *sorted((root / "docs").rglob("*.md"))]
 
 
 def _without_prompts(block: Block) -> str:
