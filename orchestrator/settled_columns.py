@@ -8,7 +8,7 @@ import functools
 import math
 from collections.abc import Mapping
 
-from device_agents.types import DeviceFacts, Execution
+from device_agents.types import DeviceFacts, Execution, Options
 from models.cards import card_sha256, weights_id
 from models.errors import ModelError
 from models.types import Artifact, Cost, ExportRequest, ModelCard
@@ -16,6 +16,7 @@ from orchestrator.keys import affinity_text, canonical_json
 
 Columns = Mapping[str, object]
 
+_ALWAYS_STORABLE = (type(None), int, bool, list)
 _KEPT = 4096
 """More devices, exports or ways of executing than a sweep has; a few kilobytes each."""
 
@@ -74,7 +75,7 @@ def platform_columns(execution: Execution) -> Columns:
         "batch": execution.batch,
         "threads": execution.threads,
         "affinity": cpu_numbers(execution.affinity),
-        "options": canonical_json(dict(execution.options)),
+        "options": options_text(execution.options),
     }
 
 
@@ -102,9 +103,18 @@ def cpu_numbers(cpus: tuple[int, ...] | None) -> str | None:
     return None if cpus is None else affinity_text(cpus)
 
 
+@functools.lru_cache(maxsize=_KEPT)
+def options_text(options: Options) -> str:
+    """Options as the table stores them: sorted JSON."""
+    return canonical_json(dict(options))
+
+
 def storable(columns: Columns) -> dict[str, object]:
     """What JSON and Parquet can both hold: a figure that is no number is missing."""
-    return {name: _storable(value) for name, value in columns.items()}
+    return {
+        name: value if type(value) in _ALWAYS_STORABLE else _storable(value)
+        for name, value in columns.items()
+    }
 
 
 def _storable(value: object) -> object:

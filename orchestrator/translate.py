@@ -20,11 +20,12 @@ from device_agents.types import (
 from device_agents.vocabulary import Origin, Status
 from models.types import Artifact
 from orchestrator.cells import Attempt, DevicePlace
-from orchestrator.keys import canonical_json, platform_key
+from orchestrator.keys import platform_key
 from orchestrator.settled_columns import (
     cpu_numbers,
     device_columns,
     model_columns,
+    options_text,
     platform_columns,
     storable,
 )
@@ -127,9 +128,9 @@ def summarise(samples_ns: Sequence[int]) -> dict[str, float | int | None]:
         return dict.fromkeys(("sample_count", *names, "latency_mean_ns", "latency_std_ns"))
     samples = np.sort(np.asarray(samples_ns, dtype=np.float64))
     n = len(samples_ns)
-    mean = float(samples.mean())
-    # `np.percentile` and `np.std` give the same and take 60 microseconds more.
-    squares = float(np.square(samples - mean).sum())
+    # NumPy's own percentile, mean and std give the same and take 60 microseconds more.
+    mean = float(np.add.reduce(samples)) / n
+    squares = float(np.add.reduce(np.square(samples - mean)))
     return {
         "sample_count": n,
         **{name: _percentile(samples, share) for name, share in zip(names, _SHARES, strict=True)},
@@ -231,7 +232,7 @@ def _worker_columns(worker: WorkerFacts | None) -> Row:
     return {
         "runtime_version": worker.runtime_version,
         "python_version": worker.python_version,
-        "runtime_settings": canonical_json(dict(worker.settings)),
+        "runtime_settings": options_text(worker.settings),
         "worker_affinity": cpu_numbers(worker.affinity),
         "niceness": worker.niceness,
         "oom_score_adj": worker.oom_score_adj,

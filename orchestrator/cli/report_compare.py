@@ -56,7 +56,7 @@ def _print_text(found: "Comparison") -> None:
 
 
 def _give_exit_code(found: "Comparison") -> None:
-    from analysis.comparison import Verdict
+    from analysis.cell_verdicts import Verdict
 
     if found.counts[Verdict.SLOWER]:
         raise typer.Exit(EXIT_SLOWER)

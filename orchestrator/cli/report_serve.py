@@ -44,7 +44,7 @@ def serve(
     from orchestrator.server.app import create_app
 
     results = current().workspace.results
-    listener = _listener(host, port)
+    listener = open_listener(host, port)
     bound_port = int(listener.getsockname()[1])
     access = access_for(host, bound_port, frozenset(name or ()))
     config = uvicorn.Config(
@@ -64,9 +64,15 @@ def serve(
         print("ended", file=sys.stderr)
 
 
-def _listener(host: str, port: int) -> socket.socket:
+def open_listener(host: str, port: int) -> socket.socket:
+    """A socket that clients can already connect to.
+
+    Raises:
+        UsageError: the address cannot be had.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # With its protocol named, asyncio switches Nagle's delay off, which costs 40 ms an answer.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))

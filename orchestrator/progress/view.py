@@ -58,9 +58,9 @@ def updated(view: View, event: Event, now_s: float) -> View:
             name = f"{event.model} to {event.format}"
             return replace(view, exporting=tuple(n for n in view.exporting if n != name))
         case RepeatStarted():
-            since_s = now_s if view.measuring_since_s is None else view.measuring_since_s
             running = f"{event.label} #{event.repeat + 1}"
-            view = replace(view, measuring_since_s=since_s)
+            if view.measuring_since_s is None:
+                view = replace(view, measuring_since_s=now_s)
             return _with_device(
                 view,
                 event.device,

@@ -22,6 +22,8 @@ _QUERY_GRACE_S = 2.0
 """DuckDB is interrupted at the limit; what does not listen is killed so much later."""
 _QUERY_MEMORY_BYTES = 2 << 30
 """DuckDB keeps to 1 GB by itself, except for single huge values; the libraries take the rest."""
+_QUERY_THREADS = 2
+"""Of each library: on a host of 128 cores the stacks alone would take the memory."""
 _REMEMBERED_BYTES = 128 << 20
 """A few pages of 5 MB and thousands of tables."""
 
@@ -51,7 +53,9 @@ class Answers:
         self._turn = turn or Turn()
         self._figures = Child(results, memory_limit_bytes=default_limit_bytes())
         # SQL comes from outside: it shares its process with nothing else.
-        self._queries = Child(results, memory_limit_bytes=_QUERY_MEMORY_BYTES)
+        self._queries = Child(
+            results, memory_limit_bytes=_QUERY_MEMORY_BYTES, threads=_QUERY_THREADS
+        )
         self._kept: OrderedDict[Job, Answer] = OrderedDict()
         self._lock = threading.Lock()
 

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from orchestrator.errors import OrchestratorError
 from orchestrator.provenance import package_versions
-from orchestrator.server import api, pages
+from orchestrator.server import about_pages, api, pages
 from orchestrator.server.access import Access
 from orchestrator.server.answers import Answers
 from orchestrator.server.context import ServerContext
@@ -49,6 +49,7 @@ def create_app(results: Path, access: Access) -> FastAPI:
     app.state.context = context
     app.include_router(api.router)
     app.include_router(pages.router)
+    app.include_router(about_pages.router)
     app.add_api_route("/assets/{name}", _asset, include_in_schema=False)
     app.add_exception_handler(OrchestratorError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_wrong_parameter)

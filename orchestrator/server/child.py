@@ -18,6 +18,8 @@ from time import monotonic
 from orchestrator.server.errors import RefusedError
 from orchestrator.server.jobs import FORGET, Job, JobKind, Result
 
+_THREADS = ("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "ARROW_IO_THREADS")
+"""Arrow's own threads follow OMP_NUM_THREADS."""
 _CHUNK_BYTES = 1 << 20
 _MAX_BODY_BYTES = 256 << 20
 """Fifty times the largest page; more is a child gone mad."""
@@ -30,11 +32,23 @@ class _NoAnswerError(Exception):
 class Child:
     """One computing child, asked by one thread at a time."""
 
-    def __init__(self, results: Path, *, memory_limit_bytes: int) -> None:
+    def __init__(
+        self, results: Path, *, memory_limit_bytes: int, threads: int | None = None
+    ) -> None:
+        """Describes the child; it is started with the first job.
+
+        Args:
+            results: the folder it reads.
+            memory_limit_bytes: what it may allocate, the stacks of its threads included.
+            threads: of each library; `None` leaves it to them, which take one per core.
+        """
         limit = str(memory_limit_bytes)
         # -P: a workspace folder cannot shadow a package.
         module = ("-P", "-m", "orchestrator.server.worker")
         self._command = [sys.executable, *module, str(results), limit]
+        self._environment = os.environ | {
+            name: str(threads) for name in _THREADS if threads is not None
+        }
         self._limit_mib = memory_limit_bytes >> 20
         self._process: subprocess.Popen[bytes] | None = None
         self._fingerprint = ""
@@ -77,6 +91,7 @@ class Child:
                 self._command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
+                env=self._environment,
                 start_new_session=True,
             )
         return self._process

@@ -6,8 +6,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from analysis.cell_verdicts import Verdict
 from analysis.columns import SCHEMA
-from analysis.comparison import Comparison, Verdict, compare_sweeps, comparison_json
+from analysis.comparison import Comparison, compare_sweeps, comparison_json
 from analysis.errors import AnalysisError, NoDataError
 
 Rows = Iterable[Mapping[str, object]]

@@ -82,11 +82,6 @@ class WatchedSweep:
         self.look()
         return self.process.wait(1.0)
 
-    def first(self, is_it: Callable[[Event], bool], *, after_s: float) -> float | None:
-        """Seconds from a moment to the first event of a kind after it; `None` without any."""
-        found = (at_s - after_s for at_s, event in self.events if at_s > after_s and is_it(event))
-        return next(found, None)
-
     @property
     def output(self) -> str:
         return self.process.log.read_text()

@@ -34,11 +34,18 @@ class Case:
     driver: ClusterDriver
     table: list[tuple[str, ...]]
     sweep: WatchedSweep | None = None
-    harmed_s: float = 0.0
+    harmed_s: float | None = None
     _is_touched: Callable[[Event], bool] = field(default=lambda event: True)
 
     def host(self, name: str) -> NamespaceHost:
         return self.cluster.network.hosts[name]
+
+    def spool(self, host: str) -> Path:
+        """Where a host keeps what no driver has stored yet; empty when there is nothing."""
+        return self._kept(host) / "spool.jsonl"
+
+    def _kept(self, host: str) -> Path:
+        return self.host(host).home / ".cache" / "fleetrank" / "hosts" / host
 
     def start(self, *arguments: str) -> WatchedSweep:
         self.sweep = self.driver.sweep(*arguments)
@@ -57,19 +64,29 @@ class Case:
     def note(self, fault: str, outcome: str) -> None:
         """Adds the case to the table."""
         assert self.sweep is not None
-        noticed_s = self.sweep.first(
-            lambda event: is_failure(event) and self._is_touched(event), after_s=self.harmed_s
-        )
-        recovered_s = self.sweep.first(
-            lambda event: is_ok(event) and self._is_touched(event),
-            after_s=self.harmed_s + (noticed_s or 0.0),
-        )
-        if recovered_s is not None:
-            recovered_s += noticed_s or 0.0
+        times = [f"{s:.1f}" if s is not None else "-" for s in self._times()]
         ends = self.driver.ends()
         n_failed = sum(row["status"] != "ok" for rows in ends.values() for row in rows)
-        times = [f"{s:.1f}" if s is not None else "-" for s in (noticed_s, recovered_s)]
         self.table.append((fault, *times, str(len(ends)), str(n_failed), outcome))
+
+    def _times(self) -> tuple[float | None, float | None]:
+        """Seconds to the first failed attempt and to the first good one after it."""
+        if self.harmed_s is None or self.sweep is None:
+            return None, None
+        noticed_s = self._first(is_failure, self.harmed_s)
+        recovered_s = self._first(is_ok, self.harmed_s if noticed_s is None else noticed_s)
+        found = (noticed_s, recovered_s)
+        return tuple(None if at_s is None else at_s - self.harmed_s for at_s in found)
+
+    def _first(self, is_it: Callable[[Event], bool], after_s: float) -> float | None:
+        return next(
+            (
+                at_s
+                for at_s, event in self.sweep.events
+                if at_s > after_s and is_it(event) and self._is_touched(event)
+            ),
+            None,
+        )
 
     def assert_all_measured(self, n_repeats: int) -> None:
         """Every repeat of every cell has exactly one good row, whatever failed before it."""
@@ -88,7 +105,7 @@ class Case:
             wait_until(
                 lambda host=host: not host.processes(WORKER), f"workers of {name} to end", 5.0
             )
-            folders = [host.home / ".cache" / "fleetrank" / "hosts" / name / "files"]
+            folders = [self._kept(name) / "files"]
             folders.append(host.path(self.driver.root) / "artifacts" / "files")
             for folder in folders:
                 assert not [path for path in folder.glob("*") if not _is_whole(path)]

@@ -211,6 +211,9 @@ class HostProcess:
         """Signals the command itself, not what entered the host for it."""
         for process in psutil.Process(self.outer.pid).children():
             process.send_signal(number)
+        if number is not signal.SIGSTOP:
+            # What entered the host stops with its command, and would never tell of its end.
+            self.outer.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """Ends the command, whatever it does."""
@@ -277,9 +280,11 @@ def host_network(folder: Path) -> Iterator[HostNetwork]:
             _ip("-n", _SWITCH, "link", "add", "bridge0", "type", "bridge")
             _ip("-n", _SWITCH, "link", "set", "bridge0", "up")
             network = HostNetwork(folder=folder)
-            yield network
-            for host in network.hosts.values():
-                host.power_off()
+            try:
+                yield network
+            finally:
+                for host in network.hosts.values():
+                    host.power_off()
         finally:
             _remove_all()
 
