@@ -1,0 +1,93 @@
+// Accuracy against latency on a target, and which of its frontier a source had foretold.
+const FATES = {
+  h: ["hit", "#009E73", "circle"], m: ["miss", "#D55E00", "diamond"],
+  f: ["false alarm", "#CC79A7", "cross"], n: ["on neither", "#8a919c", "circle"],
+};
+
+function frontierPairs() {
+  const on = new Set(shown.platforms);
+  const pairs = data.frontiers.filter((pair) => on.has(pair.s) && on.has(pair.t));
+  // Other devices and tiers before other settings of one's own; of tiers, what is shipped to.
+  const order = (pair) => {
+    const source = data.platforms[pair.s], target = data.platforms[pair.t];
+    return (source.device === target.device ? 4 : 0) + (source.tier === target.tier ? 2 : 0)
+      + (target.tier === "edge" ? 0 : 1);
+  };
+  return pairs.map((pair, at) => [order(pair), at, pair])
+    .sort((a, b) => a[0] - b[0] || a[1] - b[1]).map(([, , pair]) => pair);
+}
+
+function frontierRows(pair) {
+  const on = new Set(shown.models);
+  return pair.models.map((model, at) => ({
+    ...data.models[model], model: data.models[model].name, number: model,
+    fate: FATES[pair.fates[at]][0], onTarget: "hm".includes(pair.fates[at]),
+    accuracy: cell(pair.t, model, "accuracy"),
+    ms: cell(pair.t, model, "ms"), source: cell(pair.s, model, "ms"), isShown: on.has(model),
+  })).sort((a, b) => a.ms - b.ms);
+}
+
+function frontierChart(rows) {
+  let named = 0;
+  const points = rows.filter((row) => row.isShown).map((row) => (
+    row.fate === FATES.n[0] ? row : { ...row, turn: named++ % 2 }
+  ));
+  const low = Math.min(...rows.map((row) => row.ms)), high = Math.max(...rows.map((row) => row.ms));
+  // Room for the names to the right of the last points.
+  const domain = [low * 0.85, high * Math.max(high / low, 2) ** 0.25 * 1.1];
+  const fates = Object.values(FATES);
+  const legend = { orient: "bottom", title: null, columns: 4, symbolSize: 60, labelFontSize: 11 };
+  const scaled = (range) => ({ field: "fate", type: "nominal", legend,
+    scale: { domain: fates.map((one) => one[0]), range } });
+  const x = { field: "ms", type: "quantitative", scale: { type: "log", nice: false, domain },
+    axis: { values: logTicks(...domain), format: "~g", labelOverlap: true },
+    title: "ms per inference on the target, log scale" };
+  const percents = rows.map((row) => row.accuracy);
+  const [worst, best] = [Math.min(...percents), Math.max(...percents)];
+  const room = Math.max(1, (best - worst) * 0.08);
+  const y = { field: "accuracy", type: "quantitative", title: "top-1 accuracy, %",
+    scale: { zero: false, nice: false, domain: [worst - room, best + room] } };
+  const about = tooltip(["model"], ["fate"], ["ms", "ms on target"], ["source", "ms on source"],
+    ["accuracy", "top-1 %"]);
+  return chart(320, { rows, points }, [
+    { data: { name: "rows" }, transform: [{ filter: "datum.onTarget" }],
+      mark: { type: "line", interpolate: "step-after", strokeWidth: 1.5, opacity: 0.45, color: INK },
+      encoding: { x, y } },
+    { data: { name: "points" }, mark: { type: "point", filled: true, size: 75, opacity: 1 },
+      encoding: { x, y, tooltip: about, color: scaled(fates.map((one) => one[1])),
+        shape: scaled(fates.map((one) => one[2])) } },
+    // Neighbours stand close: their names go below and above in turn.
+    ...[9, -9].map((dy, turn) => ({
+      data: { name: "points" }, transform: [{ filter: `datum.turn === ${turn}` }],
+      mark: { type: "text", align: "left", dx: 8, dy, limit: 110 },
+      encoding: { x, y, text: { field: "model" } },
+    })),
+  ]);
+}
+
+function regretText(pair) {
+  const parts = [];
+  const worst = (value) => (value === null ? "unknown" : Number(value.toPrecision(3)));
+  if (pair.lost && pair.lost[0] !== null) {
+    parts.push(`${worst(pair.lost[0])} points of accuracy lost (worst ${worst(pair.lost[1])})`);
+  }
+  if (pair.extra && pair.extra[0] !== null) {
+    parts.push(`${worst(pair.extra[0])} % extra latency (worst ${worst(pair.extra[1])})`);
+  }
+  return parts.length ? `regret: ${parts.join(", ")}` : "no regret can be told";
+}
+
+function frontierPanels(pairs) {
+  return pairs.map((pair) => {
+    const rows = frontierRows(pair);
+    const [source, target] = [data.platforms[pair.s].label, data.platforms[pair.t].label];
+    const cut = rows.length < pair.n ? `; ${rows.length} of them drawn` : "";
+    const caption = `precision ${pair.precision.toFixed(2)} (by chance ${pair.chance.toFixed(2)}), `
+      + `recall ${pair.recall.toFixed(2)} over ${plural(pair.n, "model")}${cut}; ${regretText(pair)}`;
+    return {
+      title: `${source} \u2192 ${target}`, caption,
+      description: `Accuracy against latency on ${target}, foretold by ${source}: ${caption}.`,
+      spec: () => frontierChart(rows),
+    };
+  });
+}
