@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping
 
+NO_FAMILY = "not stated"
+"""Stands for the family of a model that has none, as published models do."""
 FAMILY_COLOURS: Mapping[str, str] = {
     "standard_cnn": "#0072B2",
     "mobile_cnn": "#E69F00",
     "efficient_cnn": "#009E73",
     "transformer": "#D55E00",
     "hybrid": "#CC79A7",
+    NO_FAMILY: "#8a919c",
 }
 """Source: Okabe and Ito, Color Universal Design (2008); legible on white and on near-black."""
 FAMILY_SHAPES: Mapping[str, str] = {
@@ -16,5 +19,6 @@ FAMILY_SHAPES: Mapping[str, str] = {
     "efficient_cnn": "diamond",
     "transformer": "triangle-up",
     "hybrid": "triangle-down",
+    NO_FAMILY: "cross",
 }
 """Colour is never the only mark of a family."""

@@ -17,10 +17,9 @@ from analysis.tables import Selection
 
 _SAMPLES = ("samples_ns", "device_samples_ns")
 """Most of the bytes; tables are made from the stored summaries, strips from some of the samples."""
-_MAX_COMPARED, _MAX_COMPARED_OF_MANY_MODELS = 100, 60
-"""Platforms whose pairs are compared, and their number above `MANY_MODELS`: 4,950 pairs of 13
-models or 1,770 of a thousand take some two seconds with their intervals and nulls."""
-MANY_MODELS = 200
+_MAX_COMPARED = 60
+"""Platforms whose 1,770 pairs are compared: with intervals and nulls some two seconds, also over a
+thousand models. Not fewer than 51, from which on `pairs.draws_for` is content with fewer draws."""
 _MAX_PAIRED = 40
 """Of those, platforms whose 1,560 directed pairs are listed and drawn, frontiers among them."""
 Record = dict[str, object]
@@ -104,9 +103,7 @@ def gather(results: Path, selection: Selection) -> Evidence:
 
 def _compared(cells: pl.DataFrame) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Platforms to compare, and those whose pairs to list: an equal share of each tier."""
-    has_many = cells["model"].n_unique() > MANY_MODELS
-    most = _MAX_COMPARED_OF_MANY_MODELS if has_many else _MAX_COMPARED
-    compared = tuple(chosen_platforms(cells, most))
+    compared = tuple(chosen_platforms(cells, _MAX_COMPARED))
     of_these = cells.filter(pl.col("platform_key").is_in(list(compared)))
     return compared, tuple(chosen_platforms(of_these, _MAX_PAIRED))
 

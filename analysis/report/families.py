@@ -44,7 +44,9 @@ def family_lines(predictability: pl.DataFrame) -> FamilyLines | None:
         about = f"medians over {count_of(n_pairs, 'pair')} of platforms, source to target"
     lines = tuple(
         FamilyLine(family=str(row["family"]).replace("_", " "), sentence=_sentence(row))
-        for row in rows.filter(pl.col("family") != "all").iter_rows(named=True)
+        for row in rows.filter((pl.col("family") != "all") & (pl.col("n_models") > 0)).iter_rows(
+            named=True
+        )
     )
     return FamilyLines(about=about, lines=lines) if lines else None
 

@@ -13,7 +13,7 @@ import polars as pl
 from markupsafe import Markup
 
 from analysis.errors import AnalysisError
-from analysis.figures.theme import FAMILY_COLOURS
+from analysis.figures.theme import FAMILY_COLOURS, NO_FAMILY
 from analysis.load import DEFAULT_ORIGINS
 from analysis.report.embed import json_block, own_script, script_bundle, script_hash
 from analysis.report.evidence import Evidence, gather
@@ -53,6 +53,7 @@ _FAMILY_PATHS: Mapping[str, str] = {
     "efficient_cnn": "M0-5.6L5.6 0L0 5.6L-5.6 0z",
     "transformer": "M0-5L5.5 4.5H-5.5z",
     "hybrid": "M0 5L5.5-4.5H-5.5z",
+    NO_FAMILY: "M-5-2h3v-3h4v3h3v4h-3v3h-4v-3h-3z",
 }
 """The shapes of `theme.FAMILY_SHAPES`, for the legend."""
 
@@ -134,7 +135,7 @@ def render_page(evidence: Evidence, now: datetime) -> str:
 
 
 def _legend(cells: pl.DataFrame) -> list[dict[str, str]]:
-    present = set(cells["family"])
+    present = set(cells["family"].fill_null(NO_FAMILY))
     return [
         {"name": name.replace("_", " "), "colour": colour, "path": _FAMILY_PATHS[name]}
         for name, colour in FAMILY_COLOURS.items()

@@ -9,7 +9,7 @@ from analysis.figures.frontier import frontier_pairs
 from analysis.figures.heat_map import heat_columns
 from analysis.figures.latency import QUANTILES
 from analysis.figures.memory import models_by_memory
-from analysis.figures.theme import FAMILY_COLOURS, FAMILY_SHAPES
+from analysis.figures.theme import FAMILY_COLOURS, FAMILY_SHAPES, NO_FAMILY
 from analysis.report.evidence import Evidence
 from analysis.report.page_tables import PageTables
 from analysis.report.shown import Shown
@@ -50,6 +50,9 @@ def page_data(evidence: Evidence, tables: PageTables) -> Json:
             name: {"colour": FAMILY_COLOURS[name], "shape": FAMILY_SHAPES[name]}
             for name in FAMILY_COLOURS
         },
+        "in_results": {
+            "platforms": len(shown.names), "models": evidence.cells["model"].n_unique()
+        },
     }  # fmt: skip
 
 
@@ -74,7 +77,7 @@ def _platforms(shown: Shown) -> list[Json]:
 
 def _models(shown: Shown) -> list[Json]:
     families = dict(shown.cells.select("model", "family").iter_rows())
-    return [{"name": name, "family": families[name]} for name in shown.models]
+    return [{"name": name, "family": families[name] or NO_FAMILY} for name in shown.models]
 
 
 def _cells(evidence: Evidence) -> Json:

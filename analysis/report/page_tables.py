@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from analysis.errors import AnalysisError
-from analysis.report.evidence import MANY_MODELS, Evidence
+from analysis.report.evidence import Evidence
 from analysis.tables import Table, make_table
 
 _OF_ALL = (
@@ -16,6 +16,7 @@ _OF_COMPARED = ("transfer", "frameworks", "predictability", "stability")
 _OF_PAIRED = ("pareto", "regret")
 _SLOW = ("stability",)
 """Its draws are many even for few platforms, and each costs as much as there are models."""
+_MANY_MODELS = 200
 _PAIR_SCHEMA = {
     "level": pl.String, "measure": pl.String, "form": pl.String, "source": pl.String,
     "target": pl.String, "n_models": pl.Int64, "rho": pl.Float64, "low": pl.Float64,
@@ -72,7 +73,7 @@ def page_tables(evidence: Evidence) -> PageTables:
 
 def _table(name: str, frame: pl.LazyFrame, evidence: Evidence) -> Table:
     n_models = evidence.cells["model"].n_unique()
-    if name in _SLOW and n_models > MANY_MODELS:
+    if name in _SLOW and n_models > _MANY_MODELS:
         raise AnalysisError(
             f"not made for the page: it takes long over {n_models:,} models",
             f"fleetrank report show {name}",

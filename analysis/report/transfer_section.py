@@ -13,7 +13,8 @@ _SMALL_MATRIX = 12
 _LEGEND = (
     "Blue is an order that carries over, pale sand one that is half lost, orange one that says "
     "nothing; FRM is to be read against its null. Interval and null are shown on hover and in the "
-    "table. Rho has no direction, so both halves are equal."
+    "table. Rho has no direction, so both halves are equal. A platform that shares fewer than five "
+    "models with every other is not drawn."
 )
 
 

@@ -48,7 +48,7 @@ function optionOf(dimension, value) {
     tellAddress();
     apply();
   });
-  return element("label", {}, box, " ", element("span", {}, dimension.of === "models" || dimension.name !== "tier" ? shownName(dimension, value) : value));
+  return element("label", {}, box, " ", element("span", {}, shownName(dimension, value)));
 }
 
 function shownName(dimension, value) {
@@ -74,13 +74,14 @@ function showState(unknown) {
       : set.size === 1 ? shownName(dimension, [...set][0]) : `${set.size} of ${dimension.options.length}`;
     for (const box of pick.querySelectorAll("input[type=checkbox]")) box.checked = set.has(box.value);
   }
-  const parts = [
-    `Showing ${shown.platforms.length.toLocaleString("en")} of ${plural(data.platforms.length, "platform")}`,
-    `${shown.models.length.toLocaleString("en")} of ${plural(data.models.length, "model")}.`,
-  ];
+  const parts = ["platforms", "models"].map((kind) => {
+    const [on, all, stored] = [shown[kind].length, data[kind].length, data.in_results[kind]];
+    const more = stored > all ? ` here (${stored.toLocaleString("en")} in the results)` : "";
+    return `${on.toLocaleString("en")} of ${plural(all, kind.slice(0, -1))}${more}`;
+  });
   const nothing = shown.platforms.length === 0 || shown.models.length === 0 ? " Nothing fits: reset, or choose less." : "";
   const lost = unknown.length ? ` Not on this page: ${unknown.join(", ")}.` : "";
-  document.getElementById("shown").textContent = parts.join(", ") + nothing + lost;
+  document.getElementById("shown").textContent = `Showing ${parts.join(", ")}.${nothing}${lost}`;
   document.getElementById("reset").hidden = shown.isAll;
   document.documentElement.toggleAttribute("data-filtered", !shown.isAll);
 }

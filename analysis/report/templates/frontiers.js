@@ -27,14 +27,39 @@ function frontierRows(pair) {
   })).sort((a, b) => a.ms - b.ms);
 }
 
+// Where a name may stand beside its point; one that finds no room is told on hover.
+const PLACES = [["left", 8, 9], ["left", 8, -9], ["right", -8, -9], ["right", -8, 9]];
+const PLOT = { width: 430, height: 210, letter: 5.6, line: 12 };
+
+function placeNames(points, [low, high], [bottom, top]) {
+  const at = (row) => [
+    (Math.log(row.ms / low) / Math.log(high / low)) * PLOT.width,
+    ((top - row.accuracy) / (top - bottom)) * PLOT.height,
+  ];
+  const taken = points.map((row) => { const [x, y] = at(row); return [x - 5, y - 5, x + 5, y + 5]; });
+  for (const row of points.filter((one) => one.fate !== FATES.n[0])) {
+    const [x, y] = at(row), width = Math.min(110, row.model.length * PLOT.letter);
+    const boxes = PLACES.map(([align, dx, dy]) => {
+      const left = align === "left" ? x + dx : x + dx - width;
+      return [left, y + dy - PLOT.line / 2, left + width, y + dy + PLOT.line / 2];
+    });
+    const place = boxes.findIndex((box) => box[0] > -30
+      && !taken.some((other) => box[0] < other[2] && other[0] < box[2] && box[1] < other[3] && other[1] < box[3]));
+    if (place < 0) continue;
+    row.place = place;
+    taken.push(boxes[place]);
+  }
+}
+
 function frontierChart(rows) {
-  let named = 0;
-  const points = rows.filter((row) => row.isShown).map((row) => (
-    row.fate === FATES.n[0] ? row : { ...row, turn: named++ % 2 }
-  ));
+  const points = rows.filter((row) => row.isShown);
   const low = Math.min(...rows.map((row) => row.ms)), high = Math.max(...rows.map((row) => row.ms));
   // Room for the names to the right of the last points.
   const domain = [low * 0.85, high * Math.max(high / low, 2) ** 0.25 * 1.1];
+  const percents = rows.map((row) => row.accuracy);
+  const [worst, best] = [Math.min(...percents), Math.max(...percents)];
+  const room = Math.max(1, (best - worst) * 0.08);
+  placeNames(points, domain, [worst - room, best + room]);
   const fates = Object.values(FATES);
   const legend = { orient: "bottom", title: null, columns: 4, symbolSize: 60, labelFontSize: 11 };
   const scaled = (range) => ({ field: "fate", type: "nominal", legend,
@@ -42,9 +67,6 @@ function frontierChart(rows) {
   const x = { field: "ms", type: "quantitative", scale: { type: "log", nice: false, domain },
     axis: { values: logTicks(...domain), format: "~g", labelOverlap: true },
     title: "ms per inference on the target, log scale" };
-  const percents = rows.map((row) => row.accuracy);
-  const [worst, best] = [Math.min(...percents), Math.max(...percents)];
-  const room = Math.max(1, (best - worst) * 0.08);
   const y = { field: "accuracy", type: "quantitative", title: "top-1 accuracy, %",
     scale: { zero: false, nice: false, domain: [worst - room, best + room] } };
   const about = tooltip(["model"], ["fate"], ["ms", "ms on target"], ["source", "ms on source"],
@@ -56,10 +78,9 @@ function frontierChart(rows) {
     { data: { name: "points" }, mark: { type: "point", filled: true, size: 75, opacity: 1 },
       encoding: { x, y, tooltip: about, color: scaled(fates.map((one) => one[1])),
         shape: scaled(fates.map((one) => one[2])) } },
-    // Neighbours stand close: their names go below and above in turn.
-    ...[9, -9].map((dy, turn) => ({
-      data: { name: "points" }, transform: [{ filter: `datum.turn === ${turn}` }],
-      mark: { type: "text", align: "left", dx: 8, dy, limit: 110 },
+    ...PLACES.map(([align, dx, dy], place) => ({
+      data: { name: "points" }, transform: [{ filter: `datum.place === ${place}` }],
+      mark: { type: "text", align, dx, dy, limit: 110 },
       encoding: { x, y, text: { field: "model" } },
     })),
   ]);

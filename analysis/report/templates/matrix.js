@@ -11,9 +11,10 @@ function spread(list, most) {
   return Array.from({ length: most }, (_, at) => list[Math.floor((at * list.length) / most)]);
 }
 
+// Those with a figure: a platform of too few models has none with any other.
 function comparedPlatforms() {
-  const { source, target } = data.pairs.latency;
-  const known = new Set([...source, ...target]);
+  const { source, target, rho } = data.pairs.latency;
+  const known = new Set(rho.flatMap((value, at) => (value === null ? [] : [source[at], target[at]])));
   return shown.platforms.filter((number) => known.has(number));
 }
 
@@ -38,12 +39,13 @@ function matrixRows(measure, sides) {
 
 function matrixChart(rows, labels) {
   const scale = { domain: labels };
+  const labelLimit = innerWidth > 900 ? 230 : 120;
   const about = tooltip(["from"], ["to"], ["shown", "rho"], ["interval", "95 % interval"],
     ["null", "with shuffled latencies"], ["models"]);
   const x = { field: "to", type: "nominal", scale, title: "to",
-    axis: { labelAngle: -40, orient: "bottom", domain: false, ticks: false, grid: false } };
-  const y = { field: "from", type: "nominal", scale, title: "from", axis: { grid: false } };
-  const isDark = "datum.rho > 0.9 || datum.rho < 0.12";
+    axis: { labelAngle: -40, labelLimit, orient: "bottom", domain: false, ticks: false, grid: false } };
+  const y = { field: "from", type: "nominal", scale, title: "from", axis: { labelLimit, grid: false } };
+  const isDark = "isValid(datum.rho) && (datum.rho > 0.9 || datum.rho < 0.12)";
   const colour = { domain: [0, 0.5, 0.8, 1], range: ["#B5530D", "#F3DFC8", "#A9CDE6", "#0B5394"],
     clamp: true, interpolate: "rgb" };
   return chart(34 * labels.length + 80, { rows }, [
@@ -52,7 +54,10 @@ function matrixChart(rows, labels) {
         color: { field: "rho", type: "quantitative", scale: colour, legend: null } } },
     { data: { name: "rows" }, mark: { type: "text", fontSize: 11 },
       encoding: { x, y, tooltip: about, text: { field: "shown" },
-        color: { condition: { test: isDark, value: "#ffffff" }, value: "#1b1b1b" } } },
+        opacity: { value: 1, condition: { test: "!isValid(datum.rho)", value: 0.35 } },
+        color: { value: "#1b1b1b", condition: [
+          { test: isDark, value: "#ffffff" }, { test: "!isValid(datum.rho)", value: INK },
+        ] } } },
   ]);
 }
 

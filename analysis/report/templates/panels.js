@@ -1,7 +1,7 @@
 // Builds the panels of each kind and draws what can be seen first.
 const KINDS = {
   transfer: { step: MAX_SIDE, noun: "platform", of: comparedPlatforms, panels: matrixPanels,
-    pick: spread, none: "None of the platforms that fit were compared on this page: "
+    pick: spread, none: "No two of the platforms that fit were compared on this page over five models or more: "
       + "`fleetrank report show transfer` compares all." },
   frontier: { step: 4, noun: "pair", of: frontierPairs, panels: frontierPanels,
     none: "No pair that fits is on this page: `fleetrank report show pareto` has all." },

@@ -1,6 +1,6 @@
 // Rank by FLOPs on the left, measured rank on the right: the slope is what FLOPs misjudge.
 const MIN_SHIFT = 2;
-const MAX_NAMED = 26;
+const LINE = 11;
 
 function rankRows(platform) {
   return shown.models
@@ -17,14 +17,23 @@ function rankRows(platform) {
     });
 }
 
+// Where names would stand on one another, those furthest off keep theirs.
+function namedEnds(ends, pixelsPerRank) {
+  const named = [];
+  for (const end of [...ends].sort((a, b) => b.places - a.places)) {
+    const isFree = named.every((other) => other.side !== end.side
+      || Math.abs(other.rank - end.rank) * pixelsPerRank >= LINE);
+    if (isFree) named.push({ ...end, opacity: end.off ? 1 : 0.6 });
+  }
+  return named;
+}
+
 function ranksChart(rows, count) {
   const ends = rows.flatMap((row) => [
     { ...row, side: "by FLOPs", rank: row.flops }, { ...row, side: "measured", rank: row.measured },
   ]);
-  // Of very many models only those furthest off can be named.
-  const bar = [...rows].sort((a, b) => b.places - a.places)[Math.min(rows.length, MAX_NAMED) - 1].places;
-  const names = ends.filter((end) => rows.length <= MAX_NAMED || (end.off && end.places >= bar))
-    .map((end) => ({ ...end, opacity: end.off ? 1 : 0.6 }));
+  const height = Math.max(240, 19 * Math.min(count, 40) + 40);
+  const names = namedEnds(ends, ((height - 40) / count) || 1);
   const x = {
     field: "side", type: "nominal", scale: { domain: ["by FLOPs", "measured"], padding: 1.2 },
     axis: { orient: "top", labelAngle: 0, title: null, domain: false, ticks: false, grid: false },
@@ -44,7 +53,7 @@ function ranksChart(rows, count) {
     mark: { type: "text", align, dx, baseline: "middle", limit: 104 },
     encoding: { x, y, text: { field: "model" }, opacity: { field: "opacity", type: "quantitative", scale: null }, tooltip: about },
   });
-  return chart(Math.max(240, 19 * Math.min(count, 40) + 40), { ends, names }, [
+  return chart(height, { ends, names }, [
     line("!datum.off", { color: INK, opacity: 0.22, strokeWidth: 1 }),
     line("datum.off", { opacity: 0.95, strokeWidth: 2.4 }),
     { data: { name: "ends" }, transform: [{ filter: "datum.off" }],
