@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 export RAY_worker_niceness := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup sweep test check bench clean
+.PHONY: help setup sweep test test-cluster check bench docs clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -26,6 +26,9 @@ sweep: setup ## measure six models in three runtimes on this machine, write resu
 test: setup ## run the tests that need no special hardware
 	$(BIN)/pytest --numprocesses 2 --dist worksteal
 
+test-cluster: setup ## run the fault matrix on a fleet of hosts made of namespaces (root, iproute2)
+	$(BIN)/pytest -m cluster -r s tests/cluster
+
 check: setup ## format, lint, types and the layers between packages
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -37,5 +40,11 @@ bench: setup ## compare fleetrank with what a user would use instead, as ratios
 	$(BIN)/python benchmarks/fidelity.py
 	$(BIN)/python benchmarks/analysis.py
 
+# Material's advertisement of another generator is no warning of ours.
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: setup ## build the documentation into site/, from docs/ and the code
+	$(BIN)/mkdocs build --strict --quiet
+	@echo site/index.html
+
 clean: ## remove what was built, .venv included; results/ stays, it cannot be made again
-	rm -rf $(VENV) artifacts report.html
+	rm -rf $(VENV) artifacts report.html site

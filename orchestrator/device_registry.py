@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from device_agents.registry import AGENTS
 from device_agents.vocabulary import Origin
 from models.names import nearest
-from orchestrator.dispatch.device_spec import DeviceSpec, HostShare
+from orchestrator.dispatch.device_spec import HOST_NAME, DeviceSpec, HostShare
 from orchestrator.errors import UsageError
 from orchestrator.host_identity import host_hash
 from orchestrator.store.durable import replace_file
@@ -67,16 +67,18 @@ class DeviceFile(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: Annotated[str, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,59}$")]
+    name: Annotated[str, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,59}$")] = Field(
+        description="as sweeps name it; the name of the file without .yaml"
+    )
     kind: Annotated[str, AfterValidator(_known_kind)] = Field(
         description="as in device_agents.registry: cpu, simulated, android"
     )
-    host: Annotated[str, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}$")] | None = Field(
+    host: Annotated[str, Field(pattern=f"^{HOST_NAME}$")] | None = Field(
         default=None,
         description="name of the host it hangs on, as its node's label fleetrank-host says; "
         "left out: the host that sweeps are started on",
     )
-    options: dict[str, OptionSpec] = {}
+    options: dict[str, OptionSpec] = Field(default={}, description="for the agent of its kind")
     labels: dict[str, str] = Field(default={}, description="for people")
     registration: Registration | None = Field(
         default=None, description="what `devices add --adb` found out; written by it alone"

@@ -37,6 +37,7 @@ class PhoneRequest:
     Attributes:
         serial: as adb shows it.
         name: `None` takes the one it has, or makes one of the model.
+        host: of a cluster that it hangs on; `None` keeps the one it has.
         tools: the person's own programs, by name.
         options: for its agent, checked by it.
     """
@@ -46,6 +47,7 @@ class PhoneRequest:
     labels: Mapping[str, str]
     tools: Mapping[str, Path]
     options: Mapping[str, OptionValue] = field(default_factory=dict)
+    host: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +90,7 @@ class Registrar:
         content = {
             "name": _name(request, facts, before, {device.name for device in known}),
             "kind": PHONE,
+            "host": request.host or (before.host if before else None),
             "options": options,
             "labels": {**(before.labels if before else {}), **request.labels},
         }

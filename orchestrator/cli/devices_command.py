@@ -42,6 +42,7 @@ def list_devices(as_json: AsJson = False) -> None:
         {
             "name": device.name,
             "kind": device.kind,
+            "host": device.host,
             "aliases": [
                 key for key, other in devices.items() if other == device and key != device.name
             ],
@@ -77,6 +78,9 @@ def add(
         str | None, typer.Option(help="Serial of a phone, as `devices discover` shows it.")
     ] = None,
     named: Annotated[str | None, typer.Option("--name", help="Same as NAME.")] = None,
+    host: Annotated[
+        str | None, typer.Option(help="Host of a cluster it hangs on; left out: this one.")
+    ] = None,
     option: Annotated[
         list[str] | None, typer.Option(help="KEY=VALUE for the agent; may be repeated.")
     ] = None,
@@ -99,7 +103,9 @@ def add(
         from orchestrator.phone_registration import PhoneRequest
 
         tools = tool_paths(_split(tool, "--tool"))
-        request = PhoneRequest(serial=adb, name=name, labels=labels, tools=tools, options=options)
+        request = PhoneRequest(
+            serial=adb, name=name, labels=labels, tools=tools, options=options, host=host
+        )
         print(workspace.devices / f"{add_phone(workspace, request).name}.yaml")
         return
     if tool:
@@ -109,7 +115,7 @@ def add(
             "a device needs NAME and --kind, a phone --adb SERIAL",
             "`fleetrank devices discover` shows the phones",
         )
-    content = {"name": name, "kind": kind, "options": options, "labels": labels}
+    content = {"name": name, "kind": kind, "host": host, "options": options, "labels": labels}
     device = parse_content(f"device '{name}'", DeviceFile, content)
     # The agent refuses a kind or an option it does not know before the file is there.
     create_agent(device.kind, device.options)

@@ -61,14 +61,21 @@ def schema() -> None:
 
 
 @app.command()
-def plan(spec: SpecPath, only: Only = None, as_json: AsJson = False) -> None:
+def plan(
+    spec: SpecPath, only: Only = None, cluster: Cluster = None, as_json: AsJson = False
+) -> None:
     """Show cells, files to build and the time it would take; do nothing."""
+    from orchestrator.carrier import open_carrier
     from orchestrator.cli.sweep_plan_text import print_plan
+    from orchestrator.progress.plain import PlainLines
     from orchestrator.sweep_setup import plan_sweep, read_spec
 
     workspace = current().workspace
     specification, _path = read_spec(workspace, spec)
-    print_plan(workspace, plan_sweep(workspace, specification, only), as_json=as_json)
+    tell = PlainLines(sys.stderr)
+    with open_carrier(workspace, cluster=cluster, is_inline=False, emit=tell) as carrier:
+        setup = plan_sweep(workspace, specification, only, carrier.fleet, carrier.ask_host)
+    print_plan(workspace, setup, as_json=as_json)
 
 
 @app.command()

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 
@@ -94,9 +95,17 @@ def _local_clusters() -> set[str]:
     found = set()
     for process in psutil.process_iter(["cmdline"]):
         words = process.info["cmdline"] or []
-        if words and words[0].endswith("/raylet"):
+        if words and words[0].endswith("/raylet") and _is_of_this_network(process.pid):
             found |= {w.partition("=")[2] for w in words if w.startswith("--gcs-address=")}
     return found
+
+
+def _is_of_this_network(pid: int) -> bool:
+    """A container's raylet is listed on its host, too, and has other addresses."""
+    try:
+        return Path(f"/proc/{pid}/ns/net").readlink() == Path("/proc/self/ns/net").readlink()
+    except OSError:
+        return True  # no Linux, or not ours to look at
 
 
 def _check_reachable(address: str) -> None:
@@ -117,6 +126,8 @@ def _check_reachable(address: str) -> None:
 
 def _check_token(address: str) -> None:
     """Asks in a process of its own, which can be ended when it begins to repeat itself."""
+    if os.environ.get("RAY_AUTH_MODE") == "token" and not _has_token():
+        raise _no_token(address)
     command = (sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address)
     try:
         answer = subprocess.run(
@@ -133,6 +144,18 @@ def _check_token(address: str) -> None:
         raise NothingToDoError(
             f"Ray at {address} is not well: {last}", "`ray status` on its head says more"
         )
+
+
+def _has_token() -> bool:
+    """Whether Ray would find one; given an empty one, Ray 2.60 aborts.
+
+    Source: ray get-auth-token --help, and the message of its AuthenticationError.
+    """
+    if "RAY_AUTH_TOKEN" in os.environ:
+        return bool(os.environ["RAY_AUTH_TOKEN"].strip())
+    path = os.environ.get("RAY_AUTH_TOKEN_PATH")
+    file = Path(path) if path else Path.home() / ".ray" / "auth_token"
+    return file.is_file() and file.stat().st_size > 0
 
 
 def _no_token(address: str) -> UsageError:

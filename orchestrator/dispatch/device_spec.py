@@ -6,6 +6,9 @@ from enum import StrEnum
 from device_agents.types import Options
 from device_agents.vocabulary import Origin
 
+HOST_NAME = r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}"
+"""Names of hosts: they become parts of paths and of actors' names."""
+
 
 class HostShare(StrEnum):
     """What measuring on a device takes of its host's lease."""

@@ -43,8 +43,10 @@ class HostFacts:
     n_kept: int = 0
 
 
-def read_host_facts(*, n_running: int = 0, n_kept: int = 0) -> HostFacts:
-    """Reads what this host is."""
+def read_host_facts(
+    *, phones: tuple[str, ...] | None = None, n_running: int = 0, n_kept: int = 0
+) -> HostFacts:
+    """Reads what this host is; the rest is what its actor knows."""
     return HostFacts(
         host_hash=host_hash(),
         one_per_core=topology.cpus_one_per_core(),
@@ -52,14 +54,14 @@ def read_host_facts(*, n_running: int = 0, n_kept: int = 0) -> HostFacts:
         versions=tuple(sorted(package_versions(["fleetrank", *PACKAGES]).items())),
         code_sha256=code_sha256(),
         niceness=os.nice(0),
-        phones=_phones(),
+        phones=phones,
         n_running=n_running,
         n_kept=n_kept,
     )
 
 
-def _phones() -> tuple[str, ...] | None:
-    """Starts no server: a host without phones needs none."""
+def seen_phones() -> tuple[str, ...] | None:
+    """Serials that an adb server of this host sees; starts none, and `None` says there is none."""
     try:
         server = AdbServer()
         return tuple(seen.serial for seen in server.devices()) if server.answers() else None

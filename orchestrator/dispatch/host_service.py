@@ -99,10 +99,10 @@ class HostService:
         Returns:
             The files that have to be sent first; orders that need one of them are not taken.
         """
-        names = [] if has_files else [name for order in orders for name in file_names(order.task)]
-        missing = frozenset(self._files.missing(names))
-        for order in orders:
-            if not missing.isdisjoint(file_names(order.task)):
+        needs = [() if has_files else file_names(order.task) for order in orders]
+        missing = frozenset(self._files.missing(name for names in needs for name in names))
+        for order, names in zip(orders, needs, strict=True):
+            if not missing.isdisjoint(names):
                 continue
             with self._arrived:
                 task_id = order.task.task_id

@@ -5,6 +5,7 @@ seen, and found again by name later: it outlives drivers, and Ray starts it anew
 """
 
 import logging
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Self
 
 from device_agents.types import Execution
-from orchestrator.dispatch.device_spec import DeviceSpec
+from orchestrator.dispatch.device_spec import HOST_NAME, DeviceSpec
 from orchestrator.dispatch.host_actor import HostActor
 from orchestrator.dispatch.host_facts import HostFacts, code_sha256
 from orchestrator.errors import OrchestratorError
@@ -133,9 +134,13 @@ class RayHosts:
         return answer
 
     def distrust(self, name: str) -> None:
-        """Has the host asked anew who it is: its actor has died for good or does not answer."""
+        """Has the host's process started anew: it has died for good or does not answer."""
+        import ray
+
         with self._lock:
-            self._handles.pop(name, None)
+            handle = self._handles.pop(name, None)
+        if handle is not None:
+            ray.kill(handle.actor, no_restart=False)
 
     def _watch(self) -> None:
         while not self._stop.wait(_LOOK_S):
@@ -153,7 +158,7 @@ class RayHosts:
         found = {
             node["Labels"][LABEL]: node["NodeID"]
             for node in listed
-            if node["Alive"] and LABEL in node.get("Labels", {})
+            if node["Alive"] and re.fullmatch(HOST_NAME, node.get("Labels", {}).get(LABEL, ""))
         }
         with self._lock:
             self._nodes = found

@@ -100,7 +100,7 @@ def started(state: DispatchState, device: str, attempt: Attempt) -> DispatchStat
         turn=turn,
         n_started=lane.n_started + 1,
     )
-    return replace(with_lane(state, changed), turn=turn)
+    return replace(state, lanes={**state.lanes, device: changed}, turn=turn)
 
 
 def without(state: DispatchState, device: str, is_done: Callable[[Repeat], bool]) -> DispatchState:

@@ -1,7 +1,7 @@
 """What is known of a running sweep, event by event: pure; consoles and files show it."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from orchestrator.progress.events import (
     Event,
@@ -34,7 +34,7 @@ class View:
     n_done: int = 0
     n_failed: int = 0
     exporting: tuple[str, ...] = ()
-    devices: tuple[tuple[str, DeviceView], ...] = ()
+    devices: Mapping[str, DeviceView] = field(default_factory=dict)
     measuring_since_s: float | None = None
 
     def eta_s(self, now_s: float) -> float | None:
@@ -58,9 +58,9 @@ def updated(view: View, event: Event, now_s: float) -> View:
             name = f"{event.model} to {event.format}"
             return replace(view, exporting=tuple(n for n in view.exporting if n != name))
         case RepeatStarted():
-            since_s = now_s if view.measuring_since_s is None else view.measuring_since_s
             running = f"{event.label} #{event.repeat + 1}"
-            view = replace(view, measuring_since_s=since_s)
+            if view.measuring_since_s is None:
+                view = replace(view, measuring_since_s=now_s)
             return _with_device(
                 view,
                 event.device,
@@ -94,6 +94,5 @@ def _after_repeat(view: View, event: RepeatFinished) -> View:
 
 
 def _with_device(view: View, name: str, change: Callable[[DeviceView], DeviceView]) -> View:
-    devices = dict(view.devices)
-    devices[name] = change(devices.get(name, DeviceView()))
-    return replace(view, devices=tuple(devices.items()))
+    changed = change(view.devices.get(name, DeviceView()))
+    return replace(view, devices={**view.devices, name: changed})

@@ -1,6 +1,5 @@
 """The journal of a sweep: JSON lines, one per attempt, appended; the point of durability."""
 
-import json
 import logging
 import os
 from collections.abc import Iterator
@@ -9,9 +8,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import orjson
+
 from analysis.columns import ROW_KEY, SCHEMA, SCHEMA_VERSION
 from orchestrator.errors import NewerSchemaError
-from orchestrator.keys import canonical_json
 from orchestrator.store.durable import store_error, sync_folder
 from orchestrator.translate import Row
 
@@ -55,7 +55,7 @@ class Journal:
             StoreError: the disk is full; the row is kept in memory and goes out with the next
                 `append` or `flush` that succeeds.
         """
-        self._pending.append(canonical_json(row).encode() + b"\n")
+        self._pending.append(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
         self._write_pending()
 
     def flush(self) -> None:
@@ -145,8 +145,8 @@ class Journal:
 
 def _parse(line: bytes, number: int, path: Path) -> Row | JournalProblem:
     try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
+        row = orjson.loads(line)
+    except orjson.JSONDecodeError:
         is_torn = not line.endswith(b"\n")
         reason = "half a row, its writer died" if is_torn else "not JSON"
         return JournalProblem(line=number, reason=reason)

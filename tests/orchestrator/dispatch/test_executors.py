@@ -157,6 +157,44 @@ def test_an_actor_that_dies_loses_the_measurement_and_comes_back(
 
 
 @pytest.mark.ray
+def test_a_host_process_that_hangs_is_ended_and_its_devices_answer_again(
+    home: Path, tmp_path: Path
+) -> None:
+    with open_ray(SPECS, tmp_path, host_timeout_s=2.0) as executor:
+        executor.submit("slow", task("t5"))
+        assert executor.poll(1.0) == []
+        os.kill(_actor_process().pid, signal.SIGSTOP)
+        found = wait_for(executor, 1)["t5"]
+        assert found.failure is not None
+        assert (found.failure.kind, found.failure.is_transient) == (ErrorKind.HOST_LOST, True)
+        assert executor.under_way() == {}
+        end_s = time.perf_counter() + 60
+        while not isinstance(executor.probe("quick"), DeviceFacts):
+            assert time.perf_counter() < end_s
+            executor.poll(0.2)
+        executor.poll(0.2)
+        executor.submit("quick", task("t6"))
+        assert wait_for(executor, 1)["t6"].status is Status.OK
+
+
+@pytest.mark.ray
+def test_what_nobody_has_stored_is_offered_to_the_next_driver(home: Path, tmp_path: Path) -> None:
+    with open_ray(SPECS, tmp_path) as executor:
+        executor.submit("quick", task("t7"))
+        executor.submit("slow", task("t8"))
+        (found,) = [m for _ in range(20) for m in executor.poll(0.5)][:1]
+        assert found.status is Status.OK
+        assert dict(executor.under_way()) == {"s/c/0/t8": "slow"}
+    with open_ray(SPECS, tmp_path) as executor:
+        again = {m.task_id: m for m in executor.poll(0.0)}
+        assert again[found.task_id] == found
+        assert executor.under_way() == {}
+        executor.acknowledge(list(again))
+    with open_ray(SPECS, tmp_path) as executor:
+        assert list(executor.poll(0.0)) == []
+
+
+@pytest.mark.ray
 def test_a_workspace_with_its_own_models_package_does_not_shadow_ours(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,178 @@
+"""The hosts of a sweep: what its record keeps, and where devices hang."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from device_agents.types import Execution
+from orchestrator.cluster_status import find_problems, skew
+from orchestrator.device_registry import DeviceFile
+from orchestrator.dispatch.device_spec import DeviceSpec, HostShare
+from orchestrator.dispatch.host_facts import HostFacts, read_host_facts
+from orchestrator.dispatch.ray_hosts import Problem
+from orchestrator.errors import StoreError, UsageError
+from orchestrator.fleet import Fleet, fleet_of_record, this_host
+from orchestrator.sweep_setup import (
+    devices_of,
+    host_of,
+    plan_sweep,
+    setup_of_record,
+    setup_record,
+)
+from orchestrator.sweep_spec import SweepSpec
+from orchestrator.workspace import Workspace
+
+FACTS = HostFacts(
+    host_hash="aaaaaabbbbbb",
+    one_per_core=(0, 2),
+    python_version="3.11.7",
+    versions=(("fleetrank", "1"), ("onnxruntime", "1.22")),
+    code_sha256="c" * 64,
+    niceness=0,
+    phones=("SERIAL",),
+)
+OTHER = replace(FACTS, host_hash="ddddddeeeeee", one_per_core=(0, 1))
+FLEET = Fleet(here="head", hosts={"head": FACTS, "lab": OTHER}, is_cluster=True)
+SPEC = SweepSpec(name="s", models=("squeezenet1_1",), runtimes=("onnx",), devices=("all",))
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace.init(tmp_path / "w")
+
+
+def register(workspace: Workspace, name: str, kind: str, host: str | None) -> None:
+    host_line = f"host: {host}\n" if host else ""
+    text = f"name: {name}\nkind: {kind}\n{host_line}"
+    (workspace.devices / f"{name}.yaml").write_text(text, encoding="utf-8")
+
+
+def test_a_record_gives_the_fleet_back_without_serial_numbers() -> None:
+    text = json.dumps(FLEET.as_record())
+    assert "SERIAL" not in text
+    hosts = {name: replace(facts, phones=None) for name, facts in FLEET.hosts.items()}
+    assert fleet_of_record(json.loads(text)) == replace(FLEET, hosts=hosts)
+
+
+@pytest.mark.parametrize(
+    "record", [None, 3, {}, {"hosts": {"a": {}}}, {"hosts": 3, "here": None, "is_cluster": True}]
+)
+def test_a_damaged_record_says_so(record: object) -> None:
+    with pytest.raises(StoreError, match="hosts it was planned for"):
+        fleet_of_record(record)
+
+
+def test_every_host_of_a_cluster_has_its_cpu_and_the_drivers_is_the_local_one(
+    workspace: Workspace,
+) -> None:
+    register(workspace, "phone", "simulated", "lab")
+    devices = devices_of(workspace, FLEET)
+    assert {d.name: host_of(d, FLEET) for d in devices.values()} == {
+        "cpu-aaaaaa": "head",
+        "cpu-dddddd": "lab",
+        "phone": "lab",
+    }
+    assert devices["local-cpu"].name == "cpu-aaaaaa"
+
+
+def test_a_cpu_with_a_file_is_no_second_device(workspace: Workspace) -> None:
+    register(workspace, "bench", "cpu", "lab")
+    register(workspace, "absent", "cpu", "cellar")
+    devices = devices_of(workspace, FLEET)
+    assert set(devices) == {"cpu-aaaaaa", "bench", "absent", "local-cpu"}
+
+
+def test_a_device_without_a_host_needs_a_driver_on_a_device_host(workspace: Workspace) -> None:
+    register(workspace, "box", "simulated", None)
+    away = replace(FLEET, here=None)
+    with pytest.raises(UsageError, match="box names no host") as caught:
+        plan_sweep(workspace, SPEC, None, away)
+    assert "devices/box.yaml" in caught.value.remedy
+
+
+def test_a_cpu_is_pinned_to_the_cores_of_its_own_host(workspace: Workspace) -> None:
+    setup = plan_sweep(workspace, SPEC.model_copy(update={"threads": (2,)}), None, FLEET)
+    affinity = {cell.device: cell.execution.affinity for cell in setup.plan.cells}
+    assert affinity["cpu-dddddd"] == (0, 1)
+    places = setup.places
+    assert places["cpu-dddddd"].host_hash == "ddddddeeeeee"
+    assert (places["cpu-dddddd"].is_here, places["cpu-dddddd"].needs_quiet) == (False, True)
+
+
+def test_without_a_cluster_a_device_of_another_host_is_skipped_with_the_remedy(
+    workspace: Workspace,
+) -> None:
+    register(workspace, "phone", "simulated", "lab")
+    setup = plan_sweep(workspace, SPEC, None)
+    assert {cell.device for cell in setup.plan.cells} == {next(iter(setup.devices))}
+    assert [s.reason for s in setup.plan.skipped] == [
+        "it hangs on host lab: measure there, or with --cluster ADDRESS"
+    ]
+
+
+def test_a_resume_plans_the_same_when_a_host_is_gone_or_answers_otherwise(
+    workspace: Workspace,
+) -> None:
+    def refuses(host: str, device: DeviceSpec, execution: Execution) -> str | None:
+        return "no such library there" if host == "lab" else None
+
+    register(workspace, "box", "simulated", "lab")
+    setup = plan_sweep(workspace, SPEC, None, FLEET, refuses)
+    assert [s.reason for s in setup.plan.skipped] == ["no such library there"]
+    path = workspace.sweeps / "s.yaml"
+    path.write_text("name: s\n")
+    record = json.loads(json.dumps(setup_record(setup, path)))
+    again = setup_of_record(workspace, "s-1", record)
+    assert again.plan == setup.plan
+    register(workspace, "box", "simulated", "head")
+    with pytest.raises(UsageError, match="cannot go on"):
+        setup_of_record(workspace, "s-1", record)
+
+
+def test_this_host_alone_is_a_fleet_of_one() -> None:
+    fleet = this_host()
+    assert not fleet.is_cluster
+    assert fleet.here is not None
+    assert fleet.host_hash(fleet.here) == read_host_facts().host_hash
+    assert fleet.host_hash("elsewhere") is None
+
+
+def test_versions_that_differ_are_named_with_their_hosts() -> None:
+    other = replace(OTHER, versions=(("fleetrank", "1"), ("onnxruntime", "1.23")))
+    assert skew({"head": FACTS, "lab": OTHER}) == []
+    (said,) = skew({"head": FACTS, "lab": other})
+    assert "onnxruntime differs: 1.22 on head, 1.23 on lab" in said
+
+
+def test_what_is_wrong_with_a_cluster_is_said_with_its_remedy() -> None:
+    niced = replace(OTHER, niceness=15, host_hash=FACTS.host_hash)
+    fleet = Fleet(here="head", hosts={"head": FACTS, "lab": niced}, is_cluster=True)
+    lost = DeviceFile(name="phone", kind="simulated", host="cellar")
+    found = "\n".join(find_problems(fleet, [lost], [Problem(host="old", message="other code")]))
+    for words in (
+        "old is left out: other code",
+        "lab runs its workers at niceness 15",
+        "RAY_worker_niceness=0",
+        "head has the same host name and machine id",
+        "phone hangs on host cellar, which is not there",
+    ):
+        assert words in found
+    assert find_problems(FLEET, [], []) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "share"),
+    [
+        ("cpu", {}, HostShare.ALONE),
+        ("simulated", {}, HostShare.NONE),
+        ("android", {"serial": "S"}, HostShare.BESIDE),
+        ("android", {"serial": "S", "virtual": "imitation"}, HostShare.BESIDE),
+        ("android", {"serial": "S", "virtual": "real"}, HostShare.NONE),
+    ],
+)
+def test_what_a_device_takes_of_its_host(
+    kind: str, options: dict[str, str], share: HostShare
+) -> None:
+    assert DeviceFile(name="d", kind=kind, options=options).spec.share is share
