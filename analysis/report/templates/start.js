@@ -8,17 +8,24 @@ function apply(unknown = []) {
   draw();
 }
 
-function applyAddress() {
-  const { unknown, at } = readAddress();
-  apply(unknown);
+function chosenText() {
+  return JSON.stringify([...chosen].map(([name, values]) => [name, [...values]]));
+}
+
+// A plain anchor changes the address too, and redraws nothing.
+function followAddress() {
+  const before = chosenText(), { unknown, at } = readAddress();
+  if (chosenText() !== before) apply(unknown);
   if (at) goTo(at);
 }
 
 offerFilters();
 offerCopies();
 Object.keys(KINDS).forEach(offerChoices);
-applyAddress();
-addEventListener("hashchange", applyAddress);
+const start = readAddress();
+apply(start.unknown);
+if (start.at) goTo(start.at);
+addEventListener("hashchange", followAddress);
 addEventListener("beforeprint", () => {
   for (const details of document.querySelectorAll("details:not(.source):not(.pick)")) details.open = true;
 });
