@@ -42,7 +42,7 @@ function latencyChart(rows, models, domain, isRelative) {
       : { type: "log", domain, nice: false },
     axis: isRelative ? { format: ".0%", tickCount: 5 }
       : { values: logTicks(...domain), format: "~g", labelOverlap: true },
-    title: isRelative ? "of the model's median" : "ms per inference, log scale",
+    title: isRelative ? "of the model's median; beyond 50 or 200 % at the edge" : "ms per inference, log scale",
   };
   const y = rowAxis(models);
   const about = tooltip(
