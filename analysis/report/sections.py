@@ -152,7 +152,9 @@ def quality_section(evidence: Evidence, tables: PageTables) -> Section:
             "their rows and shown; they drop nothing.",
         ),
         tables=(
-            html_table("doubts", _doubts(evidence), evidence.shown, is_open=True),
+            html_table(
+                "doubts", _doubts(evidence), evidence.shown, is_open=True, is_statistic=True
+            ),
             *listed(evidence, tables, "stability", is_statistic=True),
             *listed(evidence, tables, "quality"),
         ),

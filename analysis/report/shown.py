@@ -25,6 +25,8 @@ _WORDS = {
 class Shown:
     """What the page holds; every table and chart numbers platforms and models like this.
 
+    Without slots, which what is worked out once would have no place in.
+
     Attributes:
         platforms: key to short name, in the order to show.
         names: likewise, of every platform of the results.

@@ -42,7 +42,7 @@ def transfer_section(evidence: Evidence, tables: PageTables) -> Section:
                 for name in names
                 if name not in tables.reasons
             ),
-            *listed(evidence, tables, "frm"),
+            *listed(evidence, tables, "frm", is_statistic=True),
         ),
         notes=(
             *evidence.limits,

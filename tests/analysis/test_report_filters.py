@@ -138,6 +138,22 @@ def test_pairs_are_shown_where_both_sides_are(page: "playwright.Page", report: s
     assert all(row.count("pixel-7") == 2 for row in _rows(page, "pareto")[1:])
 
 
+def test_a_frontier_is_shown_from_one_s_own_source_to_one_s_own_target(
+    page: "playwright.Page", report: str
+) -> None:
+    _open(page, report)
+    assert len(_titles(page, "frontier")) == 4
+    source, target = "pixel-7 \N{MIDDLE DOT} onnx", "cpu-3fa2c1 \N{MIDDLE DOT} tflite"
+    for label, name in (("Source", source), ("Target", target)):
+        select = page.get_by_label(label, exact=True)
+        options = select.locator("option").all_text_contents()
+        select.select_option(label=next(text for text in options if text.startswith(name)))
+    (title,) = _titles(page, "frontier")
+    assert title.startswith(source)
+    assert f"\N{RIGHTWARDS ARROW} {target}" in title
+    assert "regret: " in page.locator("[data-charts=frontier] figcaption").inner_text()
+
+
 def test_statistics_over_models_are_marked_and_not_made_anew(
     page: "playwright.Page", report: str
 ) -> None:

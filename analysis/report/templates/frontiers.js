@@ -4,9 +4,23 @@ const FATES = {
   f: ["false alarm", "#CC79A7", "cross"], n: ["on neither", "#8a919c", "circle"],
 };
 
+// The source and target that the reader asked for; -1 is any.
+const ends = { s: -1, t: -1 };
+
+function offerEnds(place, redraw) {
+  for (const [side, label] of [["s", "Source"], ["t", "Target"]]) {
+    const numbers = [...new Set(data.frontiers.map((pair) => pair[side]))].sort((a, b) => a - b);
+    const select = element("select", { "aria-label": label }, new Option("any", -1),
+      ...numbers.map((number) => new Option(data.platforms[number].label, number)));
+    select.addEventListener("change", () => { ends[side] = Number(select.value); redraw(); });
+    place.append(element("label", {}, label + " ", select));
+  }
+}
+
 function frontierPairs() {
   const on = new Set(shown.platforms);
-  const pairs = data.frontiers.filter((pair) => on.has(pair.s) && on.has(pair.t));
+  const pairs = data.frontiers.filter((pair) => on.has(pair.s) && on.has(pair.t)
+    && ["s", "t"].every((side) => ends[side] < 0 || ends[side] === pair[side]));
   // Other devices and tiers before other settings of one's own; of tiers, what is shipped to.
   const order = (pair) => {
     const source = data.platforms[pair.s], target = data.platforms[pair.t];

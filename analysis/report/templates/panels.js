@@ -3,7 +3,7 @@ const KINDS = {
   transfer: { step: MAX_SIDE, noun: "platform", of: comparedPlatforms, panels: matrixPanels,
     pick: spread, none: "No two of the platforms that fit were compared on this page over five models or more: "
       + "`fleetrank report show transfer` compares all." },
-  frontier: { step: 4, noun: "pair", of: frontierPairs, panels: frontierPanels,
+  frontier: { step: 4, noun: "pair", of: frontierPairs, panels: frontierPanels, offer: offerEnds,
     none: "No pair that fits is on this page: `fleetrank report show pareto` has all." },
   flops: { step: 6, noun: "platform", panels: ranksPanels,
     of: () => shown.platforms.filter((number) => rankRows(number).length > 0) },
@@ -49,7 +49,7 @@ function tellMore(name, count, drawnPanels) {
   const kind = KINDS[name], line = document.querySelector(`[data-more="${name}"]`);
   const n = Math.min(count, kind.limit);
   line.replaceChildren();
-  if (drawnPanels === 0) line.append(element("span", { role: "status" }, shown.isAll || !kind.none ? "Nothing to draw." : kind.none));
+  if (drawnPanels === 0) line.append(element("span", { role: "status" }, kind.none || "Nothing to draw."));
   else if (n < count) {
     line.append(element("span", {}, `${n} of ${plural(count, kind.noun)} are drawn, evenly spread. `));
     const button = element("button", { type: "button" }, `Draw ${Math.min(kind.step, count - n)} more`);
@@ -60,7 +60,9 @@ function tellMore(name, count, drawnPanels) {
 
 function offerChoices(name) {
   const kind = KINDS[name], place = document.querySelector(`[data-choices="${name}"]`);
-  if (!place || !kind.choices) return;
+  if (!place) return;
+  if (kind.offer) kind.offer(place, () => { layOut(name); draw(); });
+  if (!kind.choices) return;
   place.setAttribute("role", "group");
   place.setAttribute("aria-label", "Scale");
   for (const [value, label] of kind.choices) {
