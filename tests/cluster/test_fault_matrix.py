@@ -152,7 +152,7 @@ def test_a_link_is_cut_for_good_and_restored_for_a_resume(case: Case) -> None:
 
 
 def test_an_equal_device_takes_over_from_a_lost_host(case: Case) -> None:
-    _, lost = _simulate(case, "right", "left", wait_s=3.0, takeover=True)
+    _, lost = _simulate(case, "right", "left", wait_s=6.0, takeover=True)
     case.start().wait_for(lambda event: is_ok(event) and event["device"] == lost, _LIMIT_S)
     case.harm()
     case.host("left").power_off()

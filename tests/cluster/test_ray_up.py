@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 from cluster_driver import FLEETRANK
-from namespace_hosts import HostNetwork, NamespaceHost, wait_until
+from host_network import HostNetwork
+from namespace_hosts import NamespaceHost, wait_until
 from ray_cluster import RayCluster
 
 CLUSTER_FILE = Path(__file__).parents[2] / "cluster.yaml"
