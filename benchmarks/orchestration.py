@@ -4,7 +4,8 @@ Four raylets on this machine, 250 devices each, 20 ms of device time a repeat. B
 same tasks to the same agents (100 samples a repeat, made up in Python on the same cores) and take
 the same measurements back in batches; fleetrank alone decides, spools, makes rows, syncs them to
 its journal and shows progress. They take turns, each in a process of its own. The bound is the
-larger of the device time and repeats / (rate of the bare loop of the same round).
+larger of the device time and repeats / (rate of the bare loop of the same round). Computing time is
+of all processes of a side, a repeat: it holds on a busy machine too.
 
 `--quick` does a tenth, `--profile FILE` keeps the profile of fleetrank's driver in the largest run.
 """
@@ -43,7 +44,10 @@ def main() -> None:
     given = parser.parse_args()
     sizes = [size for size in SHAPES if not given.quick or size < max(SHAPES)]
     with tempfile.TemporaryDirectory(prefix="fr") as name, cluster(Path(name)) as address:
-        print(" repeats  bare loop  fleetrank  ratio  driver's peak  planning")
+        print(
+            " repeats     bound fleetrank  ratio | computing: bare, fleetrank (driver), ratio |"
+            " driver's peak, planning"
+        )
         for size in sizes:
             profile = given.profile if size == sizes[-1] else None
             compare(Path(name), address, size, given.rounds, profile)
@@ -60,14 +64,23 @@ def compare(folder: Path, address: str, size: int, rounds: int, profile: Path | 
         found = {}
         for side in ("bare", "ours") if number % 2 else ("ours", "bare"):
             found[side] = step(side, target, address, size, profile)
-        bare_s, ours = found["bare"]["seconds"], found["ours"]
-        ratios.append(ours["seconds"] / max(size / DEVICES * DEVICE_S, bare_s))
+        bare, ours = found["bare"], found["ours"]
+        bound_s = max(size / DEVICES * DEVICE_S, bare["seconds"])
+        ratios.append((ours["seconds"] / bound_s, ours["all_s"] / bare["all_s"]))
         print(
-            f"{size:8,}  {bare_s:7.1f} s  {ours['seconds']:7.1f} s  {ratios[-1]:5.2f}  "
-            f"{ours['peak_mb']:10.0f} MB  {ours['plan_s']:6.1f} s",
+            f"{size:8,} {bound_s:7.1f} s {ours['seconds']:7.1f} s {ratios[-1][0]:6.2f} |"
+            f" {per_repeat(bare, size)} {per_repeat(ours, size)} {ratios[-1][1]:6.2f} |"
+            f" {ours['peak_mb']:6.0f} MB {ours['plan_s']:5.1f} s",
             flush=True,
         )
-    print(f"{size:8,}  median ratio {statistics.median(ratios):.2f}")
+    wall, computing = (statistics.median(column) for column in zip(*ratios, strict=True))
+    print(f"{size:8,} repeats, medians: wall time {wall:.2f}, computing time {computing:.2f}")
+
+
+def per_repeat(figures: dict[str, float], size: int) -> str:
+    """Microseconds of computing a repeat, and how many of them are the driver's."""
+    every, driver = (1e6 * figures[name] / size for name in ("all_s", "driver_s"))
+    return f"{every:5.0f} us ({driver:3.0f})"
 
 
 def step(

@@ -4,6 +4,7 @@ import fnmatch
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from types import MappingProxyType
 
 from device_agents.types import Execution
@@ -61,9 +62,19 @@ def make_plan(
     check_affinity(spec)
     cells: dict[str, Cell] = {}
     skipped: dict[str, SkippedCell] = {}
+
+    # Devices share them: what is one object is compared and sent to hosts at no cost.
+    @cache
+    def ways(cores: DeviceCores) -> tuple[Execution, ...]:
+        return tuple(executions(spec, cores))
+
+    @cache
+    def request(card: ModelCard, execution: Execution) -> ExportRequest:
+        return _request(spec, card, execution)
+
     for device, card in itertools.product(_select_devices(spec, devices), models):
-        for execution in executions(spec, cores.get(device.name, DeviceCores())):
-            cell = _cell(spec, card, device.name, execution)
+        for execution in ways(cores.get(device.name, DeviceCores())):
+            cell = _cell(request(card, execution), device.name, execution)
             reason = _why_not_here(card, cell.export) or why_unsupported(device.name, execution)
             if reason is None:
                 cells[cell.cell_key] = cell
@@ -173,8 +184,7 @@ def _unknown(spec: SweepSpec, key: str, what: str, word: str, choices: Sequence[
     )
 
 
-def _cell(spec: SweepSpec, card: ModelCard, device: str, execution: Execution) -> Cell:
-    request = _request(spec, card, execution)
+def _cell(request: ExportRequest, device: str, execution: Execution) -> Cell:
     platform = platform_key(device, execution)
     return Cell(
         cell_key=cell_key(request, platform),

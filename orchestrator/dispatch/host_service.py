@@ -160,13 +160,16 @@ class HostService:
     def _measure(self, order: Order, *, has_files: bool) -> None:
         try:
             task = order.task if has_files else self._files.here(order.task)
-            measurement = self._bench.measure(order.spec, task)
+            self._keep(self._bench.measure(order.spec, task))
         except Exception as error:
+            # A figure that no spool can hold among them: a task that never ends is worse.
             failure = failure_of(error)
-            measurement = failure_measurement(order.task.task_id, failure, order.spec.origin)
+            self._keep(failure_measurement(order.task.task_id, failure, order.spec.origin))
+
+    def _keep(self, measurement: Measurement) -> None:
         with self._arrived:
             self._spool.add(measurement)
-            del self._running[order.task.task_id]
+            del self._running[measurement.task_id]
             self._arrived.notify_all()
 
     def _news(self, sweep_id: str, offered: set[str]) -> Sequence[Measurement]:

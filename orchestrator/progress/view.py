@@ -1,6 +1,6 @@
 """What is known of a running sweep, event by event: pure; consoles and files show it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from orchestrator.progress.events import (
@@ -61,11 +61,9 @@ def updated(view: View, event: Event, now_s: float) -> View:
             running = f"{event.label} #{event.repeat + 1}"
             if view.measuring_since_s is None:
                 view = replace(view, measuring_since_s=now_s)
-            return _with_device(
-                view,
-                event.device,
-                lambda device: replace(device, host=event.host, running=running),
-            )
+            device = view.devices.get(event.device, DeviceView())
+            changed = replace(device, host=event.host, running=running)
+            return replace(view, devices={**view.devices, event.device: changed})
         case RepeatFinished():
             return _after_repeat(view, event)
         case _:
@@ -78,21 +76,17 @@ def _after_repeat(view: View, event: RepeatFinished) -> View:
     last = "failed"
     if is_ok:
         last = "-" if event.latency_p50_ns is None else milliseconds(event.latency_p50_ns)
-    view = replace(view, n_done=view.n_done + is_ok, n_failed=view.n_failed + n_failed)
-    return _with_device(
-        view,
-        event.device,
-        lambda device: replace(
-            device,
-            host=event.host,
-            running=None,
-            last=last,
-            n_done=device.n_done + is_ok,
-            n_failed=device.n_failed + n_failed,
-        ),
+    device = view.devices.get(event.device, DeviceView())
+    changed = DeviceView(
+        host=event.host,
+        running=None,
+        last=last,
+        n_done=device.n_done + is_ok,
+        n_failed=device.n_failed + n_failed,
     )
-
-
-def _with_device(view: View, name: str, change: Callable[[DeviceView], DeviceView]) -> View:
-    changed = change(view.devices.get(name, DeviceView()))
-    return replace(view, devices={**view.devices, name: changed})
+    return replace(
+        view,
+        n_done=view.n_done + is_ok,
+        n_failed=view.n_failed + n_failed,
+        devices={**view.devices, event.device: changed},
+    )

@@ -12,10 +12,13 @@ import orjson
 
 from analysis.columns import ROW_KEY, SCHEMA, SCHEMA_VERSION
 from orchestrator.errors import NewerSchemaError
+from orchestrator.keys import canonical_json
 from orchestrator.store.durable import store_error, sync_folder
 from orchestrator.translate import Row
 
 _log = logging.getLogger(__name__)
+
+_KEY_TYPES = {name: int if SCHEMA[name].is_integer() else str for name in ROW_KEY}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +58,7 @@ class Journal:
             StoreError: the disk is full; the row is kept in memory and goes out with the next
                 `append` or `flush` that succeeds.
         """
-        self._pending.append(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
+        self._pending.append(_line(row))
         self._write_pending()
 
     def flush(self) -> None:
@@ -143,6 +146,14 @@ class Journal:
         return descriptor
 
 
+def _line(row: Row) -> bytes:
+    try:
+        return orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
+    except TypeError:
+        # An integer beyond 64 bits: publishing names the row, and the sweep goes on.
+        return canonical_json(row).encode() + b"\n"
+
+
 def _parse(line: bytes, number: int, path: Path) -> Row | JournalProblem:
     try:
         row = orjson.loads(line)
@@ -163,6 +174,4 @@ def _parse(line: bytes, number: int, path: Path) -> Row | JournalProblem:
 
 
 def _has_key(row: Row) -> bool:
-    return all(
-        type(row.get(name)) is (int if SCHEMA[name].is_integer() else str) for name in ROW_KEY
-    )
+    return all(type(row.get(name)) is expected for name, expected in _KEY_TYPES.items())

@@ -72,7 +72,7 @@ def make_workspace(ground: TrialGround, folder: Path) -> Path:
         (folder / "cards" / file.name).write_bytes(file.read_bytes())
     (folder / "artifacts").symlink_to(ground.artifacts)
     (folder / "devices" / f"{SIMULATED}.yaml").write_text(f"name: {SIMULATED}\nkind: simulated\n")
-    for sweep in (ROOT / "sweeps").glob("*.yaml"):
+    for sweep in (*(ROOT / "sweeps").glob("*.yaml"), folder / "sweeps/example.yaml"):
         (folder / "sweeps" / sweep.name).write_text(smaller_sweep(sweep.read_text(), n_models=2))
     write_results(folder / "results", n_samples=5)
     # Stands for the folder of somebody's published tables.
@@ -104,7 +104,7 @@ def run_page(ground: TrialGround, blocks: list[Block], workspace: Path) -> str:
     Raises:
         AssertionError: a command failed; holds all that was shown.
     """
-    parts = ["set -euxo pipefail", *(_step(block) for block in blocks)]
+    parts = ["PS4='+ $SECONDS s: '; set -euxo pipefail", *(_step(block) for block in blocks)]
     ended = subprocess.run(
         ["bash", "-c", "\n".join(parts)],
         cwd=workspace,

@@ -98,6 +98,15 @@ def test_a_waiting_question_is_answered_as_soon_as_there_is_something(
     assert answers[0].measurements[0].status is Status.OK
 
 
+def test_a_figure_that_no_spool_can_hold_is_a_failed_attempt(service: HostService) -> None:
+    eternal = replace(QUICK, options=(("overhead_us", 1e30),))
+    service.accept([order(0, eternal)], has_files=True)
+    (found,) = ask(service).measurements
+    assert found.failure is not None
+    assert found.failure.kind is ErrorKind.INTERNAL
+    assert service.running == frozenset()
+
+
 def test_a_file_that_is_gone_when_it_is_needed_is_a_failed_attempt(
     service: HostService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
