@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 export RAY_worker_niceness := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup sweep test test-gpu check bench clean
+.PHONY: help setup sweep test test-cluster test-gpu check bench docs clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -26,6 +26,9 @@ sweep: setup ## measure six models in three runtimes on this machine, write resu
 test: setup ## run the tests that need no special hardware
 	$(BIN)/pytest --numprocesses 2 --dist worksteal
 
+test-cluster: setup ## run the fault matrix on a fleet of hosts made of namespaces (root, iproute2)
+	$(BIN)/pytest -m cluster -r s tests/cluster
+
 # Without `setup`: a machine with a GPU often has no registry, and PyTorch already.
 GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,python3)
 test-gpu: ## run the tests that need an NVIDIA GPU, with pytest, NumPy and the runtimes alone
@@ -41,6 +44,13 @@ bench: setup ## compare fleetrank with what a user would use instead, as ratios
 	$(BIN)/python benchmarks/report.py
 	$(BIN)/python benchmarks/fidelity.py
 	$(BIN)/python benchmarks/analysis.py
+	$(BIN)/python benchmarks/orchestration.py
+
+# Material's advertisement of another generator is no warning of ours.
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: setup ## build the documentation into site/, from docs/ and the code
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "site/index.html; to search in it: $(BIN)/python -m http.server --directory site"
 
 clean: ## remove what was built, .venv included; results/ stays, it cannot be made again
-	rm -rf $(VENV) artifacts report.html
+	rm -rf $(VENV) artifacts report.html site

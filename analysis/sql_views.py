@@ -33,11 +33,12 @@ _RECORDS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewColumn:
-    """One column of one relation, for people."""
+    """One column of one relation, for people; `unit` is `None` for what has none."""
 
     view: str
     column: str
     dtype: str
+    unit: str | None
     doc: str
 
 
@@ -61,8 +62,8 @@ def register_views(connection: "duckdb.DuckDBPyConnection", results: Path) -> No
 def described_views() -> list[ViewColumn]:
     """Every column of the four relations with its type and meaning."""
     described = [
-        ViewColumn(view="measurements", column=column.name, dtype=_sql_type(column.dtype),
-                   doc=_doc(column.doc, column.values))
+        _described("measurements", column.name, _sql_type(column.dtype),
+                   _doc(column.doc, column.values))
         for column in COLUMNS
     ]  # fmt: skip
     docs = {column.name: column.doc for column in COLUMNS}
@@ -78,7 +79,23 @@ def described_views() -> list[ViewColumn]:
 
 
 def _described(view: str, column: str, dtype: str, doc: str) -> ViewColumn:
-    return ViewColumn(view=view, column=column, dtype=dtype, doc=doc)
+    return ViewColumn(view=view, column=column, dtype=dtype, unit=unit_of(column), doc=doc)
+
+
+_UNITS: Mapping[str, str] = {
+    "ns": "ns", "bytes": "bytes", "mj": "mJ", "mhz": "MHz", "c": "\N{DEGREE SIGN}C",
+    "percent": "%", "share": "0 to 1", "utc": "UTC", "top1": "%", "1min": "runnable processes",
+    "size": "pixels", "macs": "operations", "flops": "operations",
+}  # fmt: skip
+_MOMENTS = ("before", "after")
+
+
+def unit_of(column: str) -> str | None:
+    """The unit that a column's name ends in; `None` for names, counts and flags."""
+    words = column.split("_")
+    if words[-1] in _MOMENTS:
+        words.pop()
+    return _UNITS.get(words[-1])
 
 
 _TALLY = "count(*) AS n_attempts, count(*) FILTER (status = 'ok') AS n_ok"

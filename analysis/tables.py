@@ -117,13 +117,22 @@ def make_table(name: str, frame: pl.LazyFrame, selection: Selection) -> Table:
     """Makes one table from every stored attempt, as `load.load_measurements` scans them.
 
     Raises:
-        AnalysisError: there is no such table or setting; the remedy names the nearest.
+        AnalysisError: there is no such table or setting; the remedy names the nearest. Or a
+            setting is out of all proportion.
         NoDataError: no row is left to answer with.
         NotComparableError: rows differ in what the comparison needs equal.
     """
     function = _resolve(name)
     _refuse_unknown_settings(name, selection)
-    return function(frame, selection)
+    try:
+        return function(frame, selection)
+    except (ValueError, OverflowError) as error:
+        if not selection.settings:
+            raise
+        raise AnalysisError(
+            f"table '{name}' has no finite figures with these settings: {error}",
+            "use values nearer to the defaults",
+        ) from error
 
 
 @overload

@@ -17,25 +17,38 @@ _ENTRY_POINT = re.compile(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$")
 
 
 class UserCard(BaseModel):
-    """One network of the user's, as its card says it; `name` defaults to the file's name.
-
-    `macs` is a published figure, or `counted` (the default): counted when exporting.
-    `input_size` is the height and width of the RGB input; a file's own signature says it.
-    """
+    """One network of the user's, as its card says it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: Annotated[str, Field(pattern=_NAME)]
-    family: Family
-    source: Source
-    entry: Annotated[str, Field(min_length=1)]
-    input_size: Annotated[int, Field(ge=1, le=4096)] | None = None
-    weights_tag: str | None = None
-    accuracy_top1: Annotated[float, Field(ge=0, le=100)] | None = None
-    accuracy_source: str | None = None
-    has_attention: bool = False
-    macs: Annotated[int, Field(ge=1)] | Literal["counted"] = "counted"
-    parameters: Annotated[int, Field(ge=0)] | Literal["counted"] = "counted"
+    name: Annotated[str, Field(pattern=_NAME)] = Field(
+        description="as sweeps name it; left out: the name of the file without .toml"
+    )
+    family: Family = Field(description="kind of architecture")
+    source: Source = Field(description="where the network is defined")
+    entry: Annotated[str, Field(min_length=1)] = Field(
+        description="name in torchvision or timm, a file relative to the card, or "
+        "package.module:function"
+    )
+    input_size: Annotated[int, Field(ge=1, le=4096)] | None = Field(
+        default=None, description="height and width of the RGB input; a file's signature says it"
+    )
+    weights_tag: str | None = Field(
+        default=None, description="of the pretrained weights that the accuracy belongs to"
+    )
+    accuracy_top1: Annotated[float, Field(ge=0, le=100)] | None = Field(
+        default=None, description="ImageNet top-1 in per cent, as published"
+    )
+    accuracy_source: str | None = Field(
+        default=None, description="where it is published; needed with accuracy_top1"
+    )
+    has_attention: bool = Field(default=False, description="for the test on shifts by FLOPs")
+    macs: Annotated[int, Field(ge=1)] | Literal["counted"] = Field(
+        default="counted", description="of one inference at batch 1; counted when exporting"
+    )
+    parameters: Annotated[int, Field(ge=0)] | Literal["counted"] = Field(
+        default="counted", description="likewise"
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Self:

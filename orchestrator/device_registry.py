@@ -72,7 +72,9 @@ class DeviceFile(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: Annotated[str, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,59}$")]
+    name: Annotated[str, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,59}$")] = Field(
+        description="as sweeps name it; the name of the file without .yaml"
+    )
     kind: Annotated[str, AfterValidator(_known_kind)] = Field(
         description="as in device_agents.registry: cpu, cuda, simulated, android"
     )
@@ -81,7 +83,7 @@ class DeviceFile(BaseModel):
         description="name of the host it hangs on, as its node's label fleetrank-host says; "
         "left out: the host that sweeps are started on",
     )
-    options: dict[str, OptionSpec] = {}
+    options: dict[str, OptionSpec] = Field(default={}, description="for the agent of its kind")
     labels: dict[str, str] = Field(default={}, description="for people")
     registration: Registration | None = Field(
         default=None, description="what `devices add --adb` found out; written by it alone"

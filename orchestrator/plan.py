@@ -4,6 +4,7 @@ import fnmatch
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from types import MappingProxyType
 
 from device_agents.runtimes.gpu_backends import CUDA, GPU_RUNTIMES
@@ -65,10 +66,20 @@ def make_plan(
     check_affinity(spec)
     cells: dict[str, Cell] = {}
     skipped: dict[str, SkippedCell] = {}
+
+    # Devices share them: what is one object is compared and sent to hosts at no cost.
+    @cache
+    def ways(cores: DeviceCores, is_gpu: bool) -> tuple[Execution, ...]:
+        backends = GPU_BACKENDS_OF_RUNTIMES if is_gpu else DEFAULT_BACKENDS
+        return tuple(executions(spec, cores, backends))
+
+    @cache
+    def request(card: ModelCard, execution: Execution) -> ExportRequest:
+        return _request(spec, card, execution)
+
     for device, card in itertools.product(_select_devices(spec, devices), models):
-        backends = GPU_BACKENDS_OF_RUNTIMES if device.kind == GPU else DEFAULT_BACKENDS
-        for execution in executions(spec, cores.get(device.name, DeviceCores()), backends):
-            cell = _cell(spec, card, device.name, execution)
+        for execution in ways(cores.get(device.name, DeviceCores()), device.kind == GPU):
+            cell = _cell(request(card, execution), device.name, execution)
             reason = _why_not_here(card, cell.export) or why_unsupported(device.name, execution)
             if reason is None:
                 cells[cell.cell_key] = cell
@@ -183,8 +194,7 @@ def _unknown(spec: SweepSpec, key: str, what: str, word: str, choices: Sequence[
     )
 
 
-def _cell(spec: SweepSpec, card: ModelCard, device: str, execution: Execution) -> Cell:
-    request = _request(spec, card, execution)
+def _cell(request: ExportRequest, device: str, execution: Execution) -> Cell:
     platform = platform_key(device, execution)
     return Cell(
         cell_key=cell_key(request, platform),

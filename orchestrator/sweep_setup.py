@@ -1,6 +1,7 @@
 """From a specification to what a sweep needs: the plan, the devices, and a record to resume by."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -200,6 +201,7 @@ def setup_record(setup: Setup, spec_path: Path) -> dict[str, object]:
         "refused": dict(setup.refused),
         "plan": {
             "n_cells": len(plan.cells),
+            "cells_by_device": dict(Counter(cell.device for cell in plan.cells)),
             "repeats": plan.repeats,
             "models": sorted({cell.export.card.name for cell in plan.cells}),
             "platforms": sorted({cell.platform_key for cell in plan.cells}),

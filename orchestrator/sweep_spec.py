@@ -76,15 +76,35 @@ class _Spec(BaseModel):
 class MeasureSpec(_Spec):
     """When warming up and timing end; fields as in `device_agents.types.MeasurePolicy`."""
 
-    min_warmup_runs: Count = _DEFAULT.min_warmup_runs
-    min_warmup_s: Annotated[float, Field(ge=0, strict=True)] = _DEFAULT.min_warmup_s
-    warmup_tolerance: Share = _DEFAULT.warmup_tolerance
-    max_warmup_s: Seconds = _DEFAULT.max_warmup_s
-    min_runs: Count = _DEFAULT.min_runs
-    half_width: Share = _DEFAULT.half_width
-    max_time_s: Seconds = _DEFAULT.max_time_s
-    max_samples: Count = _DEFAULT.max_samples
-    energy_s: Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)] = _DEFAULT.energy_s
+    min_warmup_runs: Count = Field(
+        default=_DEFAULT.min_warmup_runs, description="warm up for at least so many runs"
+    )
+    min_warmup_s: Annotated[float, Field(ge=0, strict=True)] = Field(
+        default=_DEFAULT.min_warmup_s, description="and for at least so long"
+    )
+    warmup_tolerance: Share = Field(
+        default=_DEFAULT.warmup_tolerance,
+        description="then until the means of both halves differ by no more than this share",
+    )
+    max_warmup_s: Seconds = Field(
+        default=_DEFAULT.max_warmup_s, description="or until this is over"
+    )
+    min_runs: Count = Field(
+        default=_DEFAULT.min_runs,
+        description="timed runs, unless max_time_s ends them first (flag too_few)",
+    )
+    half_width: Share = Field(
+        default=_DEFAULT.half_width,
+        description="stop when the 95 % half-width of the median is below this share of it",
+    )
+    max_time_s: Seconds = Field(default=_DEFAULT.max_time_s, description="time for at most so long")
+    max_samples: Count = Field(
+        default=_DEFAULT.max_samples, description="time at most so many runs"
+    )
+    energy_s: Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)] = Field(
+        default=_DEFAULT.energy_s,
+        description="repeat runs at least so long for energy, where it can be read; 0 for none",
+    )
 
     @model_validator(mode="after")
     def _check_order(self) -> Self:
@@ -102,7 +122,9 @@ class MeasureSpec(_Spec):
 class LimitsSpec(_Spec):
     """What one repeat may cost."""
 
-    timeout_s: Seconds = 300.0
+    timeout_s: Seconds = Field(
+        default=300.0, description="then the process is killed, and the repeat has failed"
+    )
     memory_limit_bytes: Annotated[ByteSize, Field(ge=2**20)] | None = Field(
         default=None,
         description="of one worker: a number, or text such as '2GiB'; 80 % of the host's else",
@@ -145,7 +167,10 @@ class PhonesSpec(_Spec):
 class WeightsSpec(_Spec):
     """Which weights a model gets, where a word alone does not say it."""
 
-    kind: Literal["seeded", "pretrained", "checkpoint"] = "seeded"
+    kind: Literal["seeded", "pretrained", "checkpoint"] = Field(
+        default="seeded",
+        description="random ones without a download, the published ones, or a file of yours",
+    )
     seed: Seed = Field(default=0, description="of seeded weights")
     path: Path | None = Field(
         default=None, description="of a state dict (kind checkpoint), relative to this file"
@@ -177,15 +202,19 @@ class SweepSpec(_Spec):
     name: Annotated[str, Field(pattern="^[a-z0-9][a-z0-9_-]{0,39}$")] = Field(
         description="begins the sweep's id: small letters, digits, '-' and '_'"
     )
-    description: str = ""
+    description: str = Field(default="", description="for people")
     models: OneOrMany[str] = Field(description="names of models or families, or 'all'")
-    runtimes: OneOrMany[Runtime] = DEFAULT_RUNTIMES
+    runtimes: OneOrMany[Runtime] = Field(
+        default=DEFAULT_RUNTIMES, description="what executes the exported file"
+    )
     devices: OneOrMany[str] = Field(
         default=("local-cpu",), description="names of registered devices, or 'all'"
     )
-    threads: OneOrMany[Threads] = (1,)
-    batch: OneOrMany[Count] = (1,)
-    precision: OneOrMany[Precision] = (Precision.FP32,)
+    threads: OneOrMany[Threads] = Field(default=(1,), description="inside one operator")
+    batch: OneOrMany[Count] = Field(default=(1,), description="samples in one inference")
+    precision: OneOrMany[Precision] = Field(
+        default=(Precision.FP32,), description="arithmetic of the artifact"
+    )
     modes: dict[Runtime, OneOrMany[Mode]] = Field(
         default={}, description="per runtime; eager where it is left out"
     )
@@ -209,11 +238,11 @@ class SweepSpec(_Spec):
     repeats: Annotated[int, Field(ge=1, le=1000, strict=True)] = Field(
         default=5, description="fresh processes per cell; below 5 there is no interval"
     )
-    seed: Seed = 0
-    measure: MeasureSpec = MeasureSpec()
-    limits: LimitsSpec = LimitsSpec()
-    phones: PhonesSpec = PhonesSpec()
-    hosts: HostsSpec = HostsSpec()
+    seed: Seed = Field(default=0, description="of the order of cells, and of the inputs")
+    measure: MeasureSpec = Field(default=MeasureSpec(), description="when a repeat ends")
+    limits: LimitsSpec = Field(default=LimitsSpec(), description="what a repeat may cost")
+    phones: PhonesSpec = Field(default=PhonesSpec(), description="what concerns phones alone")
+    hosts: HostsSpec = Field(default=HostsSpec(), description="hosts of a cluster")
 
 
 def load_spec(path: Path) -> SweepSpec:

@@ -1,7 +1,8 @@
 """How far a sweep is, read from its record and journal; may be asked while it runs."""
 
+from collections import deque
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
 from device_agents.file_lease import is_locked
@@ -42,6 +43,45 @@ class SweepStatus:
         return asdict(self)
 
 
+class SweepCount:
+    """What the rows of a sweep come to; takes them one by one, so that a journal is read once."""
+
+    def __init__(self) -> None:
+        """Of no row yet."""
+        self._tally = Tally()
+        self._failures: deque[Mapping[str, object]] = deque(maxlen=_MAX_FAILURES)
+        self._started: list[datetime] = []
+
+    def observe(self, row: Mapping[str, object]) -> None:
+        """Takes one row of the journal into account."""
+        self._tally.observe(row)
+        if row.get("error_kind") is not None:
+            self._failures.append(_failure(row))
+        if isinstance(stamp := row.get("started_utc"), str):
+            self._started.append(datetime.fromisoformat(stamp))
+
+    def status(
+        self, sweep_id: str, record: Mapping[str, object], *, is_running: bool
+    ) -> SweepStatus:
+        """How far the sweep of this record is; rows do not say what a device does now."""
+        n_repeats = _n_repeats(record)
+        n_left = max(0, n_repeats - self._tally.n_ok - self._tally.n_failed)
+        started = _of_run(self._started, record)
+        return SweepStatus(
+            sweep_id=sweep_id,
+            state=_state(record, is_running=is_running),
+            started_utc=_text(record.get("started_utc")),
+            finished_utc=_text(record.get("finished_utc")),
+            n_repeats=n_repeats,
+            n_ok=self._tally.n_ok,
+            n_failed=self._tally.n_failed,
+            n_left=n_left,
+            seconds_left=_seconds_left(started, n_left) if is_running else None,
+            devices=(),
+            failures=tuple(self._failures),
+        )
+
+
 def read_status(store: ResultStore, sweep_id: str) -> SweepStatus:
     """Reads record and journal of a sweep; changes nothing.
 
@@ -50,31 +90,17 @@ def read_status(store: ResultStore, sweep_id: str) -> SweepStatus:
         StoreError: its record is damaged.
     """
     record = store.sweep_record(sweep_id)
-    tally = Tally()
-    failures: list[Mapping[str, object]] = []
-    started: list[datetime] = []
+    count = SweepCount()
     for row in store.open_journal(sweep_id).rows():
-        tally.observe(row)
-        if row.get("error_kind") is not None:
-            failures = [*failures[1 - _MAX_FAILURES :], _failure(row)]
-        if isinstance(stamp := row.get("started_utc"), str):
-            started.append(datetime.fromisoformat(stamp))
-    n_repeats = _n_repeats(record)
-    n_left = max(0, n_repeats - tally.n_ok - tally.n_failed)
-    is_running = is_locked(store.root / "sweeps" / f"{sweep_id}.lease")
-    return SweepStatus(
-        sweep_id=sweep_id,
-        state=_state(record, is_running=is_running),
-        started_utc=_text(record.get("started_utc")),
-        finished_utc=_text(record.get("finished_utc")),
-        n_repeats=n_repeats,
-        n_ok=tally.n_ok,
-        n_failed=tally.n_failed,
-        n_left=n_left,
-        seconds_left=_seconds_left(_of_run(started, record), n_left) if is_running else None,
-        devices=_devices(store, sweep_id) if is_running else (),
-        failures=tuple(failures),
-    )
+        count.observe(row)
+    runs = is_running(store, sweep_id)
+    status = count.status(sweep_id, record, is_running=runs)
+    return replace(status, devices=_devices(store, sweep_id)) if runs else status
+
+
+def is_running(store: ResultStore, sweep_id: str) -> bool:
+    """Whether a live process drives the sweep."""
+    return is_locked(store.root / "sweeps" / f"{sweep_id}.lease")
 
 
 def _devices(store: ResultStore, sweep_id: str) -> tuple[Mapping[str, object], ...]:

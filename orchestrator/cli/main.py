@@ -82,7 +82,7 @@ def run(arguments: Sequence[str]) -> int:
         logging.basicConfig(
             level=_LOG_LEVELS[min(context.verbose, 2)], format="%(levelname)s %(name)s: %(message)s"
         )
-        _build_app(rest)(rest, prog_name="fleetrank")
+        build_app(rest)(rest, prog_name="fleetrank")
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except KeyboardInterrupt:
@@ -120,7 +120,7 @@ def take_shared_options(arguments: Sequence[str]) -> tuple[CliContext, list[str]
     return context, rest
 
 
-def _build_app(arguments: Sequence[str]) -> typer.Typer:
+def build_app(arguments: Sequence[str]) -> typer.Typer:
     """The app with the one subcommand that is asked for; the others are only names."""
     app = typer.Typer(
         add_completion=False,
@@ -128,7 +128,7 @@ def _build_app(arguments: Sequence[str]) -> typer.Typer:
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         epilog="Exit codes: 0 done, 1 unexpected, 2 bad usage or file, 3 failed cells, "
-        "4 nothing to do it with, 130 interrupted.",
+        "4 nothing to do it with, 5 a comparison found something slower, 130 interrupted.",
     )
     app.callback()(_shared_options)
     asked = next((word for word in arguments if not word.startswith("-")), None)

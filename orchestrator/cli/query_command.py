@@ -3,7 +3,8 @@
 import sys
 from dataclasses import asdict
 from enum import StrEnum
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,67 +12,103 @@ from orchestrator.cli.context import current
 from orchestrator.cli.listing import print_table
 from orchestrator.errors import UsageError
 
+if TYPE_CHECKING:
+    import polars as pl
+
 _TIMEOUT_S = 30.0
 _MAX_ROWS = 1000
 """More than a terminal is read for; `--max-rows` raises it."""
 
 
 class QueryFormat(StrEnum):
-    """How the rows are printed."""
+    """How the rows are written."""
 
     TABLE = "table"
     JSON = "json"
     CSV = "csv"
+    PARQUET = "parquet"
 
 
 def query(
     sql: Annotated[str | None, typer.Argument(help="One SELECT.", metavar="SQL")] = None,
     *,
-    tables: Annotated[bool, typer.Option("--tables", help="List tables and columns.")] = False,
+    tables: Annotated[
+        bool, typer.Option("--tables", help="List tables and columns, with their units.")
+    ] = False,
     format_: Annotated[QueryFormat, typer.Option("--format", help="Form of the answer.")] = (
         QueryFormat.TABLE
     ),
     as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Write Parquet to this file, not to standard output.")
+    ] = None,
     timeout_s: Annotated[float, typer.Option(min=0.01, help="Give up after this time.")] = (
         _TIMEOUT_S
     ),
-    max_rows: Annotated[int, typer.Option(min=1, help="Print at most so many rows.")] = _MAX_ROWS,
+    max_rows: Annotated[int, typer.Option(min=1, help="At most so many rows.")] = _MAX_ROWS,
 ) -> None:
     """Ask measurements, devices, models and sweeps with one SELECT.
 
     Nothing else is in reach: no file, no setting, no second statement.
     """
     form = QueryFormat.JSON if as_json else format_
+    if out is not None and form is not QueryFormat.PARQUET:
+        raise UsageError("--out is for Parquet", "add --format parquet, or redirect with >")
     if tables:
-        _print_columns(form)
+        frame = _columns()
     elif sql is None:
         raise UsageError("no SQL is given", 'ask `fleetrank query "SELECT ..."`, or see --tables')
     else:
-        _print_answer(sql, form, timeout_s, max_rows)
+        frame = _answer(sql, timeout_s, max_rows)
+    _write(frame, form, out)
 
 
-def _print_columns(form: QueryFormat) -> None:
+def _columns() -> "pl.DataFrame":
+    import polars as pl
+
     from analysis.sql_views import described_views
 
-    _print_rows([asdict(column) for column in described_views()], form)
+    return pl.DataFrame([asdict(column) for column in described_views()])
 
 
-def _print_answer(sql: str, form: QueryFormat, timeout_s: float, max_rows: int) -> None:
+def _answer(sql: str, timeout_s: float, max_rows: int) -> "pl.DataFrame":
     from analysis.query import run_query
 
     results = current().workspace.results
     # One row more than is printed tells whether there are more.
     frame = run_query(results, sql, timeout_s=timeout_s, max_rows=max_rows + 1)
-    _print_rows(frame.head(max_rows).to_dicts(), form)
     if frame.height > max_rows:
         print(f"the first {max_rows} rows; --max-rows shows more", file=sys.stderr)
+    return frame.head(max_rows)
 
 
-def _print_rows(rows: list[dict[str, object]], form: QueryFormat) -> None:
-    if form is QueryFormat.CSV:
-        _print_csv(rows)
+def _write(frame: "pl.DataFrame", form: QueryFormat, out: Path | None) -> None:
+    if form is QueryFormat.PARQUET:
+        _write_parquet(frame, out)
+    elif form is QueryFormat.CSV:
+        _print_csv(frame.to_dicts())
     else:
-        print_table(rows, form is QueryFormat.JSON)
+        print_table(frame.to_dicts(), form is QueryFormat.JSON)
+
+
+def _write_parquet(frame: "pl.DataFrame", out: Path | None) -> None:
+    import polars as pl
+
+    from orchestrator.store.durable import replace_file
+    from orchestrator.store.parts import to_parquet
+
+    if out is None and sys.stdout.isatty():
+        raise UsageError("Parquet is not for terminals", "write it to a file with --out FILE")
+    try:
+        content = to_parquet(frame)
+    except pl.exceptions.PolarsError as error:
+        raise UsageError(
+            f"a column does not fit into Parquet: {error}", "cast it to VARCHAR"
+        ) from error
+    if out is None:
+        sys.stdout.buffer.write(content)
+    else:
+        replace_file(out.absolute(), content)
 
 
 def _print_csv(rows: list[dict[str, object]]) -> None:

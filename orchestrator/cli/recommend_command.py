@@ -5,18 +5,19 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.report_command import (
+from orchestrator.cli.report_command import selected_table
+from orchestrator.cli.selector_options import (
     OfPrecision,
     OfRuntime,
-    OfTier,
     Seed,
     Simulated,
     Source,
+    SourceTier,
     Sweep,
     Target,
-    origins_of,
-    selected_table,
+    TargetTier,
 )
+from orchestrator.selectors import Selectors
 
 
 def recommend(
@@ -26,8 +27,8 @@ def recommend(
     ] = "",
     source: Source = None,
     target: Target = None,
-    source_tier: OfTier = None,
-    target_tier: OfTier = None,
+    source_tier: SourceTier = None,
+    target_tier: TargetTier = None,
     runtime: OfRuntime = None,
     precision: OfPrecision = None,
     as_json: Annotated[bool, typer.Option("--json", help="The table, for programs.")] = False,
@@ -40,9 +41,8 @@ def recommend(
     `fleetrank report show recommend` prints the same as a table, with every selector.
     """
     from analysis.formats import render
-    from analysis.tables import Selection
 
-    selection = Selection(
+    selectors = Selectors(
         sweep=sweep,
         source=source,
         target=target,
@@ -50,11 +50,11 @@ def recommend(
         target_tier=target_tier,
         runtime=runtime,
         precision=precision,
-        origins=origins_of(include_simulated),
+        set=(f"goal={goal}",),
+        include_simulated=include_simulated,
         seed=seed,
-        settings=(("goal", goal),),
     )
-    table = selected_table("recommend", selection)
+    table = selected_table("recommend", selectors)
     if as_json:
         print(render(table, "json"), end="")
         return

@@ -1,7 +1,6 @@
-"""`fleetrank report`: tables, and the page."""
+"""`fleetrank report`: the page, tables, comparisons, and all of them over HTTP."""
 
 import importlib.util
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,43 +9,35 @@ import typer
 from device_agents.errors import MissingLibraryError
 from orchestrator.cli.context import current
 from orchestrator.cli.host_turn import host_turn
-from orchestrator.errors import UsageError
+from orchestrator.cli.report_compare import compare
+from orchestrator.cli.report_export import export
+from orchestrator.cli.report_serve import serve
+from orchestrator.cli.selector_options import (
+    OfFamily,
+    OfModel,
+    OfPrecision,
+    OfRuntime,
+    Seed,
+    Settings,
+    Simulated,
+    Source,
+    SourceTier,
+    Sweep,
+    Target,
+    TargetTier,
+)
+from orchestrator.selectors import Selectors, TableFormat, origins_of
 
 if TYPE_CHECKING:
-    from analysis.tables import Selection, Table
+    from analysis.tables import Table
 
 app = typer.Typer(no_args_is_help=True)
+app.command()(compare)
+app.command()(export)
+app.command()(serve)
 
-_REAL = ("measured", "imported")
-_ALL_ORIGINS = (*_REAL, "virtual", "simulated")
 _PAGE = "report.html"
-_LIBRARIES = ("altair", "jinja2", "vl_convert")
-
-
-class TableFormat(StrEnum):
-    """How a table is printed."""
-
-    TABLE = "table"
-    JSON = "json"
-    CSV = "csv"
-    MARKDOWN = "markdown"
-    LATEX = "latex"
-
-
-Text = str | None
-Simulated = Annotated[
-    bool,
-    typer.Option(
-        "--include-simulated", help="Take virtual and simulated devices in, under a banner."
-    ),
-]
-Source = Annotated[Text, typer.Option(help="A device, or a platform with * in it.")]
-Target = Annotated[Text, typer.Option(help="Likewise.")]
-OfTier = Annotated[Text, typer.Option(help="gpu, cpu or edge.")]
-OfRuntime = Annotated[Text, typer.Option(help="Such as tflite; qnn is imported only.")]
-OfPrecision = Annotated[Text, typer.Option(help="fp32, fp16, bf16 or int8.")]
-Sweep = Annotated[Text, typer.Option(help="One sweep; otherwise the newest of each platform.")]
-Seed = Annotated[int, typer.Option(help="Of bootstrap, permutation and null.")]
+_LIBRARIES = ("jinja2", "vl_convert")
 
 
 @app.command()
@@ -70,10 +61,9 @@ def build(
 
     workspace = current().workspace
     path = out or workspace.root / _PAGE
+    origins = origins_of(include_simulated=include_simulated)
     with host_turn("report build"):
-        build_report(
-            workspace.results, path, sweep=sweep, origins=origins_of(include_simulated), seed=seed
-        )
+        build_report(workspace.results, path, sweep=sweep, origins=origins, seed=seed)
     print(path)
 
 
@@ -88,24 +78,20 @@ def show(
     sweep: Sweep = None,
     source: Source = None,
     target: Target = None,
-    source_tier: OfTier = None,
-    target_tier: OfTier = None,
+    source_tier: SourceTier = None,
+    target_tier: TargetTier = None,
     runtime: OfRuntime = None,
     precision: OfPrecision = None,
-    family: Annotated[Text, typer.Option(help="Such as transformer.")] = None,
-    model: Annotated[Text, typer.Option(help="A model, or names with * in them.")] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="What this table alone can be told."),
-    ] = None,
+    family: OfFamily = None,
+    model: OfModel = None,
+    settings: Settings = None,
     include_simulated: Simulated = False,
     seed: Seed = 0,
 ) -> None:
     """Print one table: a person's, a program's, or ready for a paper."""
     from analysis.formats import render
-    from analysis.tables import Selection
 
-    selection = Selection(
+    selectors = Selectors(
         sweep=sweep,
         source=source,
         target=target,
@@ -115,53 +101,26 @@ def show(
         precision=precision,
         family=family,
         model=model,
-        origins=origins_of(include_simulated),
+        set=tuple(settings or ()),
+        include_simulated=include_simulated,
         seed=seed,
-        settings=_settings(settings or []),
     )
-    table = selected_table(name, selection)
+    table = selected_table(name, selectors)
     print(render(table, (TableFormat.JSON if as_json else format_).value), end="")
 
 
-def selected_table(name: str, selection: "Selection") -> "Table":
+def selected_table(name: str, selectors: Selectors) -> "Table":
     """Makes a table of the workspace's results.
 
     Raises:
         UsageError: a word of the selection is none of those there are.
+        AnalysisError: as `analysis.tables.make_table`.
     """
+    from analysis.columns import ORIGINS
     from analysis.load import load_measurements
     from analysis.tables import make_table
 
-    _check_words(selection)
+    selection = selectors.selection()
     # Rows of every origin: the selection leaves some out, and the table says how many.
-    frame = load_measurements(
-        current().workspace.results, sweep=selection.sweep, origins=_ALL_ORIGINS
-    )
+    frame = load_measurements(current().workspace.results, sweep=selection.sweep, origins=ORIGINS)
     return make_table(name, frame, selection)
-
-
-def origins_of(include_simulated: bool) -> tuple[str, ...]:
-    """Which rows enter figures."""
-    return _ALL_ORIGINS if include_simulated else _REAL
-
-
-def _settings(given: list[str]) -> tuple[tuple[str, str], ...]:
-    for text in given:
-        if "=" not in text or text.startswith("="):
-            raise UsageError(f"--set {text}: no value", "write --set NAME=VALUE, such as k=5")
-    return tuple((name, value) for name, _, value in (text.partition("=") for text in given))
-
-
-def _check_words(selection: "Selection") -> None:
-    """A misspelt word would select nothing and blame the results."""
-    from analysis.columns import FAMILIES, PRECISIONS, STORED_RUNTIMES, TIERS
-
-    for option, word, known in (
-        ("--source-tier", selection.source_tier, TIERS),
-        ("--target-tier", selection.target_tier, TIERS),
-        ("--runtime", selection.runtime, STORED_RUNTIMES),
-        ("--precision", selection.precision, PRECISIONS),
-        ("--family", selection.family, FAMILIES),
-    ):
-        if word is not None and word not in known:
-            raise UsageError(f"{option} {word}: no such word", f"use {', '.join(known)}")

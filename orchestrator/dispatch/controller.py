@@ -1,20 +1,20 @@
 """The loop that obeys: polls, stores, asks the pure functions what is next, acts, tells."""
 
 import logging
-from collections import defaultdict
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from random import Random
 from time import perf_counter
 
 from device_agents.types import DeviceFacts, Failure, Measurement
 from device_agents.vocabulary import ErrorKind
-from orchestrator.cells import Attempt, Cell, Repeat
+from orchestrator.cells import Attempt, Cell
 from orchestrator.dispatch import retry
 from orchestrator.dispatch.assign import next_assignments
 from orchestrator.dispatch.executor import Executor
 from orchestrator.dispatch.late_results import adopted, attempt_of, is_running
 from orchestrator.dispatch.probes import Probes
+from orchestrator.dispatch.queues import Queues
 from orchestrator.dispatch.recorder import Recorder
 from orchestrator.dispatch.row_sink import RowSink
 from orchestrator.dispatch.state import (
@@ -23,17 +23,14 @@ from orchestrator.dispatch.state import (
     next_moment_s,
     started,
     stopping,
-    with_lane,
     without,
 )
 from orchestrator.dispatch.stop_switch import STOPPING, StopSwitch
-from orchestrator.dispatch.takeover import are_equal, handed_over
 from orchestrator.dispatch.tally import Tally
 from orchestrator.dispatch.work import (
     SweepWork,
     attempts_left,
     canary_of,
-    device_attempts,
     failed_attempts,
     task_id_of,
     task_of,
@@ -82,10 +79,11 @@ class Controller:
         self._facts = dict(ports.executor.facts())
         self._probes = Probes(ports.executor.probe)
         self._cells = {cell.cell_key: cell for cell in work.plan.cells}
-        self._queues = self._make_queues()
-        self._state = DispatchState(lanes={name: self._new_lane(name) for name in self._queues})
+        self._queues = Queues(work, tally)
+        self._state = DispatchState(
+            lanes={name: self._new_lane(name) for name in self._queues.devices}
+        )
         self._flights: dict[str, str] = {}
-        self._taken_over: set[Repeat] = set()
 
     def run(self) -> None:
         """Measures until nothing is left or somebody asks to stop; rows go to the sink.
@@ -109,16 +107,6 @@ class Controller:
         if self._recorder.error is not None:
             raise self._recorder.error
 
-    def _make_queues(self) -> dict[str, Iterator[Attempt]]:
-        cells_of: dict[str, list[Cell]] = defaultdict(list)
-        for cell in self._work.plan.cells:
-            if cell.export in self._work.artifacts:
-                cells_of[cell.device].append(cell)
-        return {
-            device: device_attempts(self._work.plan, cells, self._tally)
-            for device, cells in cells_of.items()
-        }
-
     def _take_over(self) -> None:
         """Goes on where a driver before this one was cut off: with what it left, and left running.
 
@@ -130,7 +118,7 @@ class Controller:
             if attempt is not None and lane is not None and lane.running is None:
                 self._state = started(self._state, device, attempt)
                 self._flights[task_id] = device
-                self._taken_over.add(attempt.repeat)
+                self._queues.leave_out(attempt.repeat)
         for measurement in self._ports.executor.poll(0.0):
             self._finish(measurement)
 
@@ -210,28 +198,7 @@ class Controller:
             )
 
     def _refill(self, device: str) -> None:
-        """Puts the next attempt of the plan into a lane that has none."""
-        if self._state.lanes[device].fresh is not None:
-            return
-        for attempt in self._queues[device]:
-            if attempt.repeat not in self._taken_over:
-                lane = replace(self._state.lanes[device], fresh=attempt)
-                self._state = with_lane(self._state, lane)
-                return
-        if self._work.plan.allows_takeover and not self._state.lanes[device].is_given_up:
-            self._inherit(device)
-
-    def _inherit(self, device: str) -> None:
-        """A device with nothing left of its own takes work of an equal one that was given up."""
-        facts = self._facts.get(device)
-        for giver, lane in self._state.lanes.items():
-            theirs = self._facts.get(giver)
-            if not lane.is_given_up or facts is None or theirs is None:
-                continue
-            if are_equal(facts, theirs):
-                self._refill(giver)
-                self._state = handed_over(self._state, giver, device)
-                return
+        self._state = self._queues.refilled(self._state, device, self._facts)
 
     def _collect(self) -> None:
         now_s = self._ports.clock()

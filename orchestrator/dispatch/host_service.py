@@ -18,6 +18,8 @@ from orchestrator.translate import failure_measurement
 
 _MOST_TASKS = 4096
 """Threads, one per task under way; each is made when it is needed first and kept."""
+_MOST_TOLD = 100
+"""Measurements in one answer: Ray takes a reply above 100 kB the long way, through raylets."""
 _MARGIN_S = 60.0
 """A worker is killed at its time limit; an agent silent for so long after it hangs."""
 
@@ -99,10 +101,10 @@ class HostService:
         Returns:
             The files that have to be sent first; orders that need one of them are not taken.
         """
-        names = [] if has_files else [name for order in orders for name in file_names(order.task)]
-        missing = frozenset(self._files.missing(names))
-        for order in orders:
-            if not missing.isdisjoint(file_names(order.task)):
+        needs = [() if has_files else file_names(order.task) for order in orders]
+        missing = frozenset(self._files.missing(name for names in needs for name in names))
+        for order, names in zip(orders, needs, strict=True):
+            if not missing.isdisjoint(names):
                 continue
             with self._arrived:
                 task_id = order.task.task_id
@@ -124,13 +126,16 @@ class HostService:
         sweep_id = question.sweep_id
         with self._arrived:
             session, offered = self._sessions.get(sweep_id, ("", set[str]()))
-            if session != question.session:
+            is_first = session != question.session
+            if is_first:
                 offered = set[str]()
                 self._sessions[sweep_id] = question.session, offered
             offered -= set(question.acknowledged)
             found = self._news(sweep_id, offered)
             if not found and self._arrived.wait(question.wait_s):
                 found = self._news(sweep_id, offered)
+            # The first answer tells all: what it does not name, the driver takes for lost.
+            found = found if is_first else found[:_MOST_TOLD]
             offered |= {measurement.task_id for measurement in found}
             running = {
                 task_id: order.spec.name
@@ -160,13 +165,16 @@ class HostService:
     def _measure(self, order: Order, *, has_files: bool) -> None:
         try:
             task = order.task if has_files else self._files.here(order.task)
-            measurement = self._bench.measure(order.spec, task)
+            self._keep(self._bench.measure(order.spec, task))
         except Exception as error:
+            # A figure that no spool can hold among them: a task that never ends is worse.
             failure = failure_of(error)
-            measurement = failure_measurement(order.task.task_id, failure, order.spec.origin)
+            self._keep(failure_measurement(order.task.task_id, failure, order.spec.origin))
+
+    def _keep(self, measurement: Measurement) -> None:
         with self._arrived:
             self._spool.add(measurement)
-            del self._running[order.task.task_id]
+            del self._running[measurement.task_id]
             self._arrived.notify_all()
 
     def _news(self, sweep_id: str, offered: set[str]) -> Sequence[Measurement]:

@@ -162,7 +162,7 @@ def _judge_device(
     lane: Lane, failure: Failure | None, *, rules: RetryRules, now_s: float, jitter: float
 ) -> Lane:
     if failure is None:
-        return replace(lane, n_failures_in_a_row=0)
+        return replace(lane, n_failures_in_a_row=0) if lane.n_failures_in_a_row else lane
     if failure.kind in _NOT_THE_DEVICE:
         return lane
     n_failures = lane.n_failures_in_a_row + 1

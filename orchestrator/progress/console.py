@@ -58,7 +58,7 @@ class LiveConsole:
 def render(view: View, now_s: float) -> Group:
     """The table of devices and the line of totals."""
     table = Table(box=None, pad_edge=False)
-    hosts = {device.host for _, device in view.devices}
+    hosts = {device.host for device in view.devices.values()}
     has_hosts = len(hosts) > 1
     for heading in (
         *(["host"] if has_hosts else []),
@@ -69,7 +69,7 @@ def render(view: View, now_s: float) -> Group:
         "failed",
     ):
         table.add_column(heading, overflow="ellipsis", no_wrap=True)
-    busy_first = sorted(view.devices, key=lambda item: item[1].running is None)
+    busy_first = sorted(view.devices.items(), key=lambda item: item[1].running is None)
     for name, device in busy_first[:_MAX_DEVICES_SHOWN]:
         table.add_row(
             *([Text(device.host)] if has_hosts else []),

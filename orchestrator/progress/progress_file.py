@@ -3,7 +3,6 @@
 import contextlib
 import os
 from collections.abc import Callable
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
@@ -46,7 +45,7 @@ class ProgressFile:
         content = {
             "written_utc": datetime.now(UTC).isoformat(timespec="seconds"),
             "seconds_left": self._view.eta_s(now_s),
-            "devices": {name: asdict(device) for name, device in self._view.devices},
+            "devices": self._view.devices,
         }
         aside = self._path.with_name(f".{self._path.name}.{os.getpid()}.tmp")
         aside.write_bytes(orjson.dumps(content))

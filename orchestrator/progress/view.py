@@ -1,7 +1,7 @@
 """What is known of a running sweep, event by event: pure; consoles and files show it."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from orchestrator.progress.events import (
     Event,
@@ -34,7 +34,7 @@ class View:
     n_done: int = 0
     n_failed: int = 0
     exporting: tuple[str, ...] = ()
-    devices: tuple[tuple[str, DeviceView], ...] = ()
+    devices: Mapping[str, DeviceView] = field(default_factory=dict)
     measuring_since_s: float | None = None
 
     def eta_s(self, now_s: float) -> float | None:
@@ -58,14 +58,12 @@ def updated(view: View, event: Event, now_s: float) -> View:
             name = f"{event.model} to {event.format}"
             return replace(view, exporting=tuple(n for n in view.exporting if n != name))
         case RepeatStarted():
-            since_s = now_s if view.measuring_since_s is None else view.measuring_since_s
             running = f"{event.label} #{event.repeat + 1}"
-            view = replace(view, measuring_since_s=since_s)
-            return _with_device(
-                view,
-                event.device,
-                lambda device: replace(device, host=event.host, running=running),
-            )
+            if view.measuring_since_s is None:
+                view = replace(view, measuring_since_s=now_s)
+            device = view.devices.get(event.device, DeviceView())
+            changed = replace(device, host=event.host, running=running)
+            return replace(view, devices={**view.devices, event.device: changed})
         case RepeatFinished():
             return _after_repeat(view, event)
         case _:
@@ -78,22 +76,17 @@ def _after_repeat(view: View, event: RepeatFinished) -> View:
     last = "failed"
     if is_ok:
         last = "-" if event.latency_p50_ns is None else milliseconds(event.latency_p50_ns)
-    view = replace(view, n_done=view.n_done + is_ok, n_failed=view.n_failed + n_failed)
-    return _with_device(
-        view,
-        event.device,
-        lambda device: replace(
-            device,
-            host=event.host,
-            running=None,
-            last=last,
-            n_done=device.n_done + is_ok,
-            n_failed=device.n_failed + n_failed,
-        ),
+    device = view.devices.get(event.device, DeviceView())
+    changed = DeviceView(
+        host=event.host,
+        running=None,
+        last=last,
+        n_done=device.n_done + is_ok,
+        n_failed=device.n_failed + n_failed,
     )
-
-
-def _with_device(view: View, name: str, change: Callable[[DeviceView], DeviceView]) -> View:
-    devices = dict(view.devices)
-    devices[name] = change(devices.get(name, DeviceView()))
-    return replace(view, devices=tuple(devices.items()))
+    return replace(
+        view,
+        n_done=view.n_done + is_ok,
+        n_failed=view.n_failed + n_failed,
+        devices={**view.devices, event.device: changed},
+    )

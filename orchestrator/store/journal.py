@@ -1,6 +1,5 @@
 """The journal of a sweep: JSON lines, one per attempt, appended; the point of durability."""
 
-import json
 import logging
 import os
 from collections.abc import Iterator
@@ -9,6 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import orjson
+
 from analysis.columns import ROW_KEY, SCHEMA, SCHEMA_VERSION
 from orchestrator.errors import NewerSchemaError
 from orchestrator.keys import canonical_json
@@ -16,6 +17,8 @@ from orchestrator.store.durable import store_error, sync_folder
 from orchestrator.translate import Row
 
 _log = logging.getLogger(__name__)
+
+_KEY_TYPES = {name: int if SCHEMA[name].is_integer() else str for name in ROW_KEY}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +58,7 @@ class Journal:
             StoreError: the disk is full; the row is kept in memory and goes out with the next
                 `append` or `flush` that succeeds.
         """
-        self._pending.append(canonical_json(row).encode() + b"\n")
+        self._pending.append(_line(row))
         self._write_pending()
 
     def flush(self) -> None:
@@ -143,10 +146,18 @@ class Journal:
         return descriptor
 
 
+def _line(row: Row) -> bytes:
+    try:
+        return orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
+    except TypeError:
+        # An integer beyond 64 bits: publishing names the row, and the sweep goes on.
+        return canonical_json(row).encode() + b"\n"
+
+
 def _parse(line: bytes, number: int, path: Path) -> Row | JournalProblem:
     try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
+        row = orjson.loads(line)
+    except orjson.JSONDecodeError:
         is_torn = not line.endswith(b"\n")
         reason = "half a row, its writer died" if is_torn else "not JSON"
         return JournalProblem(line=number, reason=reason)
@@ -163,6 +174,4 @@ def _parse(line: bytes, number: int, path: Path) -> Row | JournalProblem:
 
 
 def _has_key(row: Row) -> bool:
-    return all(
-        type(row.get(name)) is (int if SCHEMA[name].is_integer() else str) for name in ROW_KEY
-    )
+    return all(type(row.get(name)) is expected for name, expected in _KEY_TYPES.items())

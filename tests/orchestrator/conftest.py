@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
+from tiny_onnx import save_tiny_onnx
 
 from device_agents.types import (
     Conditions,
@@ -141,18 +141,4 @@ def new_cell() -> Callable[[ModelCard], Cell]:
 @pytest.fixture(scope="session")
 def onnx_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A 3 x 3 convolution over 16 x 16 pixels: exported, verified and measured in no time."""
-    import onnx
-    from onnx import TensorProto, helper, numpy_helper
-
-    weights = np.random.default_rng(0).standard_normal((4, 3, 3, 3), dtype=np.float32)
-    graph = helper.make_graph(
-        [helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])],
-        "tiny",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 16, 16])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 16, 16])],
-        [numpy_helper.from_array(weights, "w")],
-    )
-    opsets = [helper.make_opsetid("", 17)]
-    path = tmp_path_factory.mktemp("onnx") / "tiny.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), str(path))
-    return path
+    return save_tiny_onnx(tmp_path_factory.mktemp("onnx") / "tiny.onnx")

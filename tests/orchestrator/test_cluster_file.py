@@ -1,17 +1,61 @@
+import re
 from pathlib import Path
 
 import pytest
 import yaml
 
 REPOSITORY = Path(__file__).parents[2]
+CLUSTER_FILE = REPOSITORY / "cluster.yaml"
+
+
+@pytest.fixture(scope="module")
+def described() -> dict[str, object]:
+    return yaml.safe_load(CLUSTER_FILE.read_text())
 
 
 @pytest.mark.ray
-@pytest.mark.parametrize("path", ["cluster.yaml", "orchestrator/templates/cluster.yaml"])
-def test_ray_accepts_the_cluster_file(path: str) -> None:
+def test_ray_accepts_the_cluster_file(described: dict[str, object]) -> None:
     from ray.autoscaler._private.util import (
         prepare_config,
         validate_config,
     )
 
-    validate_config(prepare_config(yaml.safe_load((REPOSITORY / path).read_text())))
+    validate_config(prepare_config(described))
+    with pytest.raises(Exception, match="devices"):
+        validate_config(prepare_config(described | {"devices": []}))
+
+
+def test_a_new_workspace_gets_the_same_file() -> None:
+    template = REPOSITORY / "orchestrator" / "templates" / "cluster.yaml"
+    assert template.read_text() == CLUSTER_FILE.read_text()
+
+
+def test_every_host_is_started_with_a_token_and_undistorted_workers(
+    described: dict[str, object],
+) -> None:
+    written = " ".join(described["setup_commands"])
+    assert "RAY_AUTH_MODE=token" in written
+    assert "chmod 600 ~/.ray/auth_token" in written
+    assert "RAY_worker_niceness=0" in written
+    assert "RAY_worker_oom_score_adjustment=0" in written
+    for start in _starts(described):
+        assert ". ~/.fleetrank-ray.env;" in start
+        assert '--labels="fleetrank-host=$(hostname)"' in start
+
+
+def test_a_cut_link_is_noticed_within_25_s(described: dict[str, object]) -> None:
+    written = " ".join(described["setup_commands"])
+    seen = dict(re.findall(r"RAY_health_check_(\w+)=(\d+)", written))
+    per_check_ms = int(seen["period_ms"]) + int(seen["timeout_ms"])
+    assert per_check_ms * int(seen["failure_threshold"]) <= 25_000
+
+
+def test_the_dashboard_answers_on_the_head_only(described: dict[str, object]) -> None:
+    head, worker = _starts(described)
+    assert "--dashboard-host=127.0.0.1" in head
+    assert "--dashboard-host" not in worker
+
+
+def _starts(described: dict[str, object]) -> list[str]:
+    roles = ("head_start_ray_commands", "worker_start_ray_commands")
+    return [command for role in roles for command in described[role] if "ray start" in command]

@@ -61,6 +61,13 @@ def test_the_same_specification_gives_the_same_plan() -> None:
     assert _plan(threads=[1, 2]) == _plan(threads=[1, 2])
 
 
+def test_devices_share_what_is_equal_between_their_cells() -> None:
+    cells = _plan(devices=["box", "sim"], runtimes="onnx").cells
+    assert {cell.device for cell in cells} == {"box", "sim"}
+    assert len({id(cell.export) for cell in cells}) == 3
+    assert len({id(cell.execution) for cell in cells}) == 1
+
+
 def test_the_order_of_a_list_does_not_change_a_key() -> None:
     one = _plan(threads=[1, 2], models=["one", "two"])
     other = _plan(threads=[2, 1], models=["two", "one"])

@@ -3,6 +3,7 @@ import math
 import statistics
 from dataclasses import replace
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -154,6 +155,21 @@ def test_what_cannot_be_stored_is_made_storable(translate) -> None:
     assert to_frame([json.loads(canonical_json(row))]).height == 1
 
 
+def test_what_is_made_once_for_many_rows_belongs_to_its_own_row_alone(translate) -> None:
+    first = translate()
+    first["model"] = first["device_model"] = "changed"
+    first["flags"].append("changed")
+    second = translate()
+    assert (second["model"], second["device_model"], second["flags"]) == (
+        "resnet18",
+        "Box 1",
+        ["drift"],
+    )
+    assert translate(artifact=None)["artifact_sha256"] is None
+    assert translate(facts=None)["device_model"] is None
+    assert translate() == second
+
+
 def test_a_cell_that_an_equal_device_took_over_is_a_row_of_that_device(translate, first) -> None:
     own = translate()
     heir = DevicePlace(device="other", host="far", host_hash="feedfacecafe", needs_quiet=True)
@@ -177,6 +193,14 @@ def test_one_sample_has_no_standard_deviation() -> None:
     assert summarise([5])["latency_p99_ns"] == 5.0
     assert set(summarise([]).values()) == {None}
     assert summarise([]).keys() == summarise([5]).keys()
+
+
+@given(st.lists(st.integers(0, 10**12), min_size=1, max_size=50))
+def test_percentiles_are_numpys(samples) -> None:
+    summary = summarise(samples)
+    expected = np.percentile(samples, (50, 90, 95, 99))
+    names = ("latency_p50_ns", "latency_p90_ns", "latency_p95_ns", "latency_p99_ns")
+    assert np.allclose([summary[name] for name in names], expected, rtol=1e-12, atol=0)
 
 
 @given(st.lists(st.integers(0, 10**12), min_size=2, max_size=50))

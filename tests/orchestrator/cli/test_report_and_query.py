@@ -136,7 +136,10 @@ def test_query_lists_its_columns_without_any_result(
 ) -> None:
     assert _run(tmp_path, "query", "--tables", "--json") == 0
     columns = json.loads(capsys.readouterr().out)
-    assert {"view", "column", "dtype", "doc"} == set(columns[0])
+    assert {"view", "column", "dtype", "unit", "doc"} == set(columns[0])
+    units = {column["column"]: column["unit"] for column in columns}
+    assert (units["peak_memory_bytes"], units["temp_c_before"]) == ("bytes", "°C")
+    assert units["model"] is None
     assert "latency_p50_ns" in {column["column"] for column in columns}
 
 
@@ -160,7 +163,7 @@ def test_query_without_sql_is_bad_usage(
 
 
 @pytest.mark.parametrize(
-    ("given", "message"), [("k", "--set k: no value"), ("k=2", "no setting 'k'")]
+    ("given", "message"), [("k", "'k' has no value"), ("k=2", "no setting 'k'")]
 )
 def test_a_setting_that_cannot_be_is_bad_usage(
     workspace: Path, capsys: pytest.CaptureFixture[str], given: str, message: str

@@ -1,0 +1,199 @@
+"""Two sweeps, cell by cell: what got slower or faster beyond the noise of their processes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import comb
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from analysis.cell_verdicts import Cells, Row, Verdict, compared_rows, with_verdicts
+from analysis.columns import ORIGINS
+from analysis.comparison_facts import Difference, facts_of, unlike_facts
+from analysis.errors import AnalysisError, NoDataError
+from analysis.load import last_attempts, load_measurements
+from analysis.scope import count_of
+from analysis.significance import MIN_PROCESSES
+from analysis.tables import Table
+
+DEFAULT_THRESHOLD = 0.02
+"""Below 2 % nobody acts: half of what the medians of two processes on a quiet machine differ by."""
+DEFAULT_ALPHA = 0.05
+"""Share of false alarms among the cells called slower or faster that is put up with."""
+
+
+_SCHEMA = {
+    "verdict": pl.String,
+    "model": pl.String,
+    "platform_key": pl.String,
+    "n_a": pl.Int64,
+    "n_b": pl.Int64,
+    "median_a_ms": pl.Float64,
+    "median_b_ms": pl.Float64,
+    "ratio": pl.Float64,
+    "cliffs_delta": pl.Float64,
+    "p_value": pl.Float64,
+    "p_adjusted": pl.Float64,
+    "reason": pl.String,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The verdict on every cell of two sweeps.
+
+    Attributes:
+        table: a row per cell, the slower ones first; ratio is median of b over median of a.
+        differences: facts that are not the same in both sweeps.
+        counts: cells per verdict, those of no cell included.
+    """
+
+    sweep_a: str
+    sweep_b: str
+    threshold: float
+    table: Table
+    differences: tuple[Difference, ...]
+    counts: Mapping[Verdict, int]
+
+    @property
+    def n_tested(self) -> int:
+        """Cells that a test was made on."""
+        untested = self.counts[Verdict.REFUSED] + self.counts[Verdict.ONE_SIDED]
+        return sum(self.counts.values()) - untested
+
+
+def compare_sweeps(
+    results: Path,
+    sweep_a: str,
+    sweep_b: str,
+    *,
+    threshold: float = DEFAULT_THRESHOLD,
+    alpha: float = DEFAULT_ALPHA,
+) -> Comparison:
+    """Compares the process medians of each cell that both sweeps measured.
+
+    Args:
+        results: the results folder of a workspace.
+        sweep_a: the one to compare with.
+        sweep_b: the one that may have become slower.
+        threshold: a smaller relative difference of medians is no difference, above 0.
+        alpha: false discovery rate over all tested cells.
+
+    Raises:
+        NoDataError: there is no such sweep, or nothing was measured in it.
+        AnalysisError: a sweep is compared with itself, or a limit is none.
+    """
+    if sweep_a == sweep_b:
+        raise AnalysisError(f"{sweep_a} is compared with itself", "name two sweeps")
+    if not (0 < threshold < 10 and 0 < alpha < 1):
+        raise AnalysisError(
+            f"threshold {threshold:g} or alpha {alpha:g} is out of range",
+            "use a share such as 0.02, and an alpha such as 0.05",
+        )
+    sides = [_cells(results, sweep) for sweep in (sweep_a, sweep_b)]
+    rows = with_verdicts(compared_rows(*sides), threshold, alpha)
+    counts = {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in Verdict}
+    differences = unlike_facts(*sides)
+    frame = pl.DataFrame([_plain(row) for row in rows], schema=_SCHEMA)
+    table = Table(
+        title=f"{sweep_b} against {sweep_a}",
+        frame=frame,
+        notes=(
+            *_banner(sides),
+            *(difference.sentence for difference in differences),
+            *_power(rows, alpha),
+            *_meaning(threshold, alpha),
+        ),
+    )
+    return Comparison(
+        sweep_a=sweep_a,
+        sweep_b=sweep_b,
+        threshold=threshold,
+        table=table,
+        differences=differences,
+        counts=counts,
+    )
+
+
+def _cells(results: Path, sweep: str) -> Cells:
+    """Cell key to model, platform, process medians and facts."""
+    frame = load_measurements(results, sweep=sweep, origins=ORIGINS)
+    processes = last_attempts(frame).filter(pl.col("latency_p50_ns") > 0)
+    cells = (
+        processes.group_by("cell_key")
+        .agg(
+            pl.col("model").first(),
+            pl.col("platform_key").first(),
+            pl.col("latency_p50_ns").alias("medians_ns"),
+            *facts_of(),
+        )
+        .collect()
+    )
+    if cells.is_empty():
+        raise NoDataError(
+            f"sweep {sweep} holds no successful measurement",
+            "see `fleetrank report show dropped`, or compare another",
+        )
+    return {str(row["cell_key"]): row for row in cells.iter_rows(named=True)}
+
+
+def _plain(row: Row) -> Row:
+    return {name: row.get(name) for name in _SCHEMA} | {"verdict": str(row["verdict"])}
+
+
+def _banner(sides: Sequence[Cells]) -> tuple[str, ...]:
+    origins = {str(cell["origin"]) for side in sides for cell in side.values()}
+    unreal = sorted(origin for origin in origins if origin in {"virtual", "simulated"})
+    if not unreal:
+        return ()
+    return (f"NOT MEASURED ON REAL DEVICES: rows are {' and '.join(unreal)}.",)
+
+
+def _power(rows: Sequence[Row], alpha: float) -> tuple[str, ...]:
+    """Says so where a single slower cell could not have been seen."""
+    tested = [row for row in rows if row.get("p_value") is not None]
+    if not tested:
+        return ()
+    sizes = [(int(str(row["n_a"])), int(str(row["n_b"]))) for row in tested]
+    smallest = max(2 / comb(n_a + n_b, n_a) for n_a, n_b in sizes)
+    needed = int(np.ceil(smallest * len(tested) / alpha))
+    if needed <= 1:
+        return ()
+    return (
+        f"With these repeats p is {smallest:.2g} at best: fewer than {needed} changed cells among "
+        f"{len(tested)} cannot be told from chance. More repeats, or a sweep of fewer cells, tell "
+        "smaller groups.",
+    )
+
+
+def _meaning(threshold: float, alpha: float) -> tuple[str, ...]:
+    return (
+        "Process medians of cells that both sweeps measured with the same card, weights and "
+        "platform; ratio: median of b over median of a, above 1 when b is slower.",
+        "p_value: Mann-Whitney U, two-sided, exact; p_adjusted: Benjamini-Hochberg over the tested "
+        f"cells. slower, faster: p_adjusted at most {alpha:g} and a difference of at least "
+        f"{100 * threshold:g} %; refused below {MIN_PROCESSES} processes a side.",
+        "Two sweeps are two sessions: a host that was warmer or busier in one of them is part of "
+        "the difference. A third sweep of the unchanged code shows how much.",
+    )
+
+
+def comparison_json(found: Comparison) -> dict[str, object]:
+    """The comparison as JSON values, for programs."""
+    return {
+        "sweep_a": found.sweep_a,
+        "sweep_b": found.sweep_b,
+        "threshold": found.threshold,
+        "cells": {str(verdict): n for verdict, n in found.counts.items()},
+        "differences": [difference.as_json() for difference in found.differences],
+        "notes": list(found.table.notes),
+        "rows": found.table.frame.to_dicts(),
+    }
+
+
+def comparison_sentence(found: Comparison) -> str:
+    """The answer in one line."""
+    counts = found.counts
+    told = ", ".join(f"{n} {verdict}" for verdict, n in counts.items() if n)
+    return f"{count_of(sum(counts.values()), 'cell')}: {told.replace('_', '-')}"

@@ -1,0 +1,1 @@
+"""All that is known about one device, one model or one sweep."""

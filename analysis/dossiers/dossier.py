@@ -1,0 +1,86 @@
+"""What a page about one thing shows: tables, and figures over time."""
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import polars as pl
+
+from analysis.errors import NoDataError
+from analysis.tables import Table
+
+MAX_POINTS = 400
+"""A line of more cannot be told from one of these on a screen."""
+MAX_ROWS = 500
+"""Of a table: more is asked for in SQL."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """One figure over time; points that are missing are left out, and so is an empty series."""
+
+    title: str
+    unit: str
+    points: tuple[tuple[datetime, float], ...]
+
+    def as_json(self) -> dict[str, object]:
+        """Times in ISO form, for programs and for drawing."""
+        points = [[time.isoformat(), value] for time, value in self.points]
+        return {"title": self.title, "unit": self.unit, "points": points}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dossier:
+    """Tables in the order to show, and figures over time."""
+
+    tables: tuple[Table, ...]
+    series: tuple[Series, ...] = ()
+
+
+def rows_about(frame: pl.LazyFrame, column: str, name: str) -> pl.DataFrame:
+    """Every attempt about one thing, without its samples, oldest first.
+
+    Raises:
+        NoDataError: nothing is known about it; the remedy names the nearest.
+    """
+    found = frame.filter(pl.col(column) == name).drop("samples_ns", "device_samples_ns").collect()
+    if found.is_empty():
+        known = frame.select(pl.col(column).unique()).collect()[column].drop_nulls().to_list()
+        near = difflib.get_close_matches(name, known, n=1)
+        raise NoDataError(
+            f"no row has the {column.removesuffix('_id')} '{name}'",
+            f"did you mean '{near[0]}'?" if near else f"{len(known)} others are known",
+        )
+    return found.sort("started_utc", nulls_last=False)
+
+
+def newest_facts(rows: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+    """`fact` and `value` as text: the last known of each, those never known left out."""
+    pairs = []
+    for name in names:
+        known = rows[name].drop_nulls()
+        if len(known):
+            value = known[-1]
+            told = ("no", "yes")[value] if isinstance(value, bool) else str(value)
+            pairs.append({"fact": name, "value": told})
+    return pl.DataFrame(pairs, schema={"fact": pl.String, "value": pl.String})
+
+
+def series_of(rows: pl.DataFrame, column: str, title: str, unit: str) -> Series:
+    """A column over the start of its attempt, thinned to `MAX_POINTS` evenly chosen rows."""
+    known = rows.select("started_utc", pl.col(column).cast(pl.Float64)).drop_nulls()
+    step = max(1, -(-known.height // MAX_POINTS))
+    return Series(title=title, unit=unit, points=tuple(known.gather_every(step).iter_rows()))
+
+
+def failures_table(rows: pl.DataFrame) -> Table:
+    """The last failed attempts, newest first."""
+    failed = rows.filter(pl.col("status") != "ok")
+    shown = failed.reverse().select(
+        "started_utc", "sweep_id", "model", "platform_key", "repeat", "attempt", "error_kind",
+        "error_stage", "error_message", "error_remedy",
+    )  # fmt: skip
+    hidden = shown.height - MAX_ROWS
+    notes = (f"{hidden} older ones are not listed.",) if hidden > 0 else ()
+    return Table(title="Failed attempts", frame=shown.head(MAX_ROWS), notes=notes)

@@ -1,0 +1,65 @@
+"""The reference of what is stored and shown: columns with their units, and tables."""
+
+import importlib
+import inspect
+
+from analysis.columns import SCHEMA_VERSION
+from analysis.sql_views import ViewColumn, described_views
+from analysis.tables import SETTINGS, TABLES
+
+_VIEWS = {
+    "measurements": "Every attempt at every repeat, failed ones included.",
+    "devices": "The newest facts of each device.",
+    "models": "The newest facts of each model.",
+    "sweeps": "One row for each sweep.",
+}
+
+
+def columns_page() -> str:
+    """Markdown: each column of each relation that `fleetrank query` knows."""
+    described = described_views()
+    parts = [
+        "# Columns",
+        "What `fleetrank query` can ask, made from the definition itself; `fleetrank query "
+        "--tables` lists the same. The Parquet files under `results/` hold the columns of "
+        f"`measurements` (schema version {SCHEMA_VERSION}). Null means not known or not "
+        "applicable, never 0.",
+    ]
+    for view, text in _VIEWS.items():
+        rows = [_column_row(column) for column in described if column.view == view]
+        header = ["| column | type | unit | meaning |", "|---|---|---|---|"]
+        parts += [f"## {view}", text, "\n".join([*header, *rows])]
+    return "\n\n".join(parts) + "\n"
+
+
+def _column_row(column: ViewColumn) -> str:
+    cells = (f"`{column.column}`", column.dtype, column.unit or "", column.doc)
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def tables_page() -> str:
+    """Markdown: each table of `fleetrank report show`, and what it can be told."""
+    rows = []
+    for name, target in TABLES.items():
+        settings = ", ".join(f"`{setting}`" for setting in SETTINGS.get(name, ()))
+        rows.append(f"| `{name}` | {_summary(target)} | {settings} |")
+    return "\n".join(
+        [
+            "# Tables",
+            "",
+            "`fleetrank report show NAME` prints one; "
+            "[the statistics](../analysis.md) say what each figure is and when it misleads.",
+            "",
+            "| table | what it shows | `--set` |",
+            "|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def _summary(target: str) -> str:
+    """The first sentence of the function that makes the table."""
+    module, function = target.split(":")
+    text = inspect.getdoc(getattr(importlib.import_module(module), function)) or ""
+    return text.partition("\n\n")[0].replace("\n", " ").replace("|", "\\|")

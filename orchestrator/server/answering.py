@@ -1,0 +1,151 @@
+"""Answers jobs from the results folder; runs in a child process, never in the server's own."""
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import polars as pl
+
+from analysis.columns import ORIGINS
+from analysis.dossiers.device import device_dossier
+from analysis.dossiers.dossier import Dossier
+from analysis.dossiers.model import model_dossier
+from analysis.dossiers.sweep import sweep_dossier
+from analysis.errors import QueryError
+from analysis.formats import render
+from analysis.load import load_measurements
+from analysis.query import run_query
+from analysis.tables import Selection, make_table
+from orchestrator.selectors import Selectors
+from orchestrator.server.jobs import Job, JobKind, Result
+
+JSON_TYPE = "application/json"
+_MEDIA_TYPES = {
+    "json": JSON_TYPE,
+    "csv": "text/csv; charset=utf-8",
+    "table": "text/plain; charset=utf-8",
+    "markdown": "text/markdown; charset=utf-8",
+    "latex": "application/x-latex; charset=utf-8",
+}
+_MAX_ANSWER_BYTES = 16 << 20
+"""Of a query's rows in memory: more is for a file, which the command line writes."""
+_MAX_LISTED = 100_000
+"""Devices, models or sweeps that are listed."""
+
+
+class Answering:
+    """Answers from one results folder; keeps the last scan, so that tables share their cells."""
+
+    def __init__(self, results: Path) -> None:
+        self._results = results
+        self._scan: tuple[str | None, pl.LazyFrame] | None = None
+        self._ways: Mapping[JobKind, Callable[[Job], Result]] = {
+            JobKind.PAGE: self._page,
+            JobKind.TABLE: self._table,
+            JobKind.VIEW: self._view,
+            JobKind.QUERY: self._query,
+            JobKind.DEVICE: self._device,
+            JobKind.MODEL: self._model,
+            JobKind.SWEEP: self._sweep,
+        }
+
+    def forget(self) -> None:
+        """The files have changed."""
+        self._scan = None
+
+    def answer(self, job: Job) -> Result:
+        """Answers one job.
+
+        Raises:
+            AnalysisError: it cannot be answered; class, message and remedy say why.
+            UsageError: its selectors are wrong.
+        """
+        try:
+            return self._ways[job.kind](job)
+        except FileNotFoundError:
+            # Parts were merged between the look at the folder and the reading of its files.
+            self.forget()
+            return self._ways[job.kind](job)
+
+    def _frame(self, sweep: str | None) -> pl.LazyFrame:
+        # The very same object: what was made of it is found again by it.
+        if self._scan is None or self._scan[0] != sweep:
+            self._scan = (sweep, load_measurements(self._results, sweep=sweep, origins=ORIGINS))
+        return self._scan[1]
+
+    def _page(self, job: Job) -> Result:
+        from analysis.report.evidence import gather
+        from analysis.report.page import render_page
+
+        html = render_page(gather(self._results, _selection(job)), datetime.now(UTC))
+        return Result(media_type="text/html; charset=utf-8", body=html.encode())
+
+    def _table(self, job: Job) -> Result:
+        selection = _selection(job)
+        table = make_table(job.name, self._frame(selection.sweep), selection)
+        return Result(media_type=_MEDIA_TYPES[job.form], body=render(table, job.form).encode())
+
+    def _view(self, job: Job) -> Result:
+        # Its name comes from a list of ours, never from outside.
+        frame = run_query(self._results, f"FROM {job.name}", max_rows=_MAX_LISTED)
+        return _rows(frame, is_cut=False)
+
+    def _query(self, job: Job) -> Result:
+        # One row more than is shown tells whether there are more.
+        frame = run_query(
+            self._results, job.name, timeout_s=job.timeout_s, max_rows=job.max_rows + 1
+        )
+        if frame.estimated_size() > _MAX_ANSWER_BYTES:
+            raise QueryError(
+                f"the answer takes more than {_MAX_ANSWER_BYTES >> 20} MiB",
+                "select fewer rows or columns, or ask `fleetrank query --format parquet`",
+            )
+        return _rows(frame.head(job.max_rows), is_cut=frame.height > job.max_rows)
+
+    def _device(self, job: Job) -> Result:
+        return _told(device_dossier(self._frame(None), job.name))
+
+    def _model(self, job: Job) -> Result:
+        return _told(model_dossier(self._frame(None), job.name))
+
+    def _sweep(self, job: Job) -> Result:
+        return _told(sweep_dossier(self._frame(job.name), job.name))
+
+
+def _selection(job: Job) -> Selection:
+    return Selectors.model_validate_json(job.selectors).selection()
+
+
+def _rows(frame: pl.DataFrame, *, is_cut: bool) -> Result:
+    content = {"rows": frame.to_dicts(), "is_cut": is_cut}
+    return Result(media_type=JSON_TYPE, body=_json(content))
+
+
+def _told(dossier: Dossier) -> Result:
+    tables = [json.loads(render(table, "json")) for table in dossier.tables]
+    content = {"tables": tables, "series": [series.as_json() for series in dossier.series]}
+    return Result(media_type=JSON_TYPE, body=_json(content))
+
+
+def _json(content: object) -> bytes:
+    """JSON has no NaN: where SQL made one, null stands."""
+    try:
+        return json.dumps(content, allow_nan=False, ensure_ascii=False, default=_as_text).encode()
+    except ValueError:
+        return json.dumps(_finite(content), ensure_ascii=False, default=_as_text).encode()
+
+
+def _as_text(value: object) -> str:
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_finite(part) for part in value]
+    return value

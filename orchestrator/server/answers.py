@@ -1,0 +1,128 @@
+"""Answers to jobs: remembered while the results stay as they are, computed when they change."""
+
+import hashlib
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from device_agents.memory_limit import default_limit_bytes
+from orchestrator.server.child import Child
+from orchestrator.server.errors import BusyError
+from orchestrator.server.fingerprint import Fingerprint
+from orchestrator.server.jobs import Job, JobKind, Result
+from orchestrator.server.turn import Turn
+
+_PATIENCE_S = 45.0
+"""How long a question waits for the end of the repeat that is being measured: by default a repeat
+times for 20 s, after a warm-up of at most 10 s. Then it is the server's turn."""
+_COMPUTE_S = 180.0
+"""All tables of 10^6 rows take 30 s on two cores."""
+_QUERY_GRACE_S = 2.0
+"""DuckDB is interrupted at the limit; what does not listen is killed so much later."""
+_QUERY_MEMORY_BYTES = 2 << 30
+"""DuckDB keeps to 1 GB by itself, except for single huge values; the libraries take the rest."""
+_QUERY_THREADS = 2
+"""Of each library: on a host of 128 cores the stacks alone would take the memory."""
+_REMEMBERED_BYTES = 128 << 20
+"""A few pages of 5 MB and thousands of tables."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What is sent.
+
+    Attributes:
+        tag: differs when the body differs.
+        is_current: whether the results are still those it was made from.
+    """
+
+    media_type: str
+    body: bytes
+    tag: str
+    fingerprint: str
+    made_utc: datetime
+    is_current: bool = True
+
+
+class Answers:
+    """Everything that is computed from one results folder; asked by many threads."""
+
+    def __init__(self, results: Path, *, turn: Turn | None = None) -> None:
+        self._fingerprint = Fingerprint(results)
+        self._turn = turn or Turn()
+        self._figures = Child(results, memory_limit_bytes=default_limit_bytes())
+        # SQL comes from outside: it shares its process with nothing else.
+        self._queries = Child(
+            results, memory_limit_bytes=_QUERY_MEMORY_BYTES, threads=_QUERY_THREADS
+        )
+        self._kept: OrderedDict[Job, Answer] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def remembered(self, job: Job) -> Answer | None:
+        """The answer to an earlier question, if nothing has changed since."""
+        answer = self._last(job)
+        is_fresh = answer is not None and answer.fingerprint == self._fingerprint.now()
+        return answer if is_fresh else None
+
+    def get(self, job: Job) -> Answer:
+        """The answer; an older one, marked so, while this host is not free to make a new one.
+
+        Raises:
+            RefusedError: there is none; says why.
+            BusyError: it cannot be computed now, and there is no older one.
+        """
+        last = self._last(job)
+        try:
+            with self._turn.take(0.0 if last else _PATIENCE_S):
+                # Somebody may have asked the same meanwhile.
+                return self.remembered(job) or self._compute(job)
+        except BusyError:
+            if last is None:
+                raise
+            return replace(last, is_current=last.fingerprint == self._fingerprint.now())
+
+    def fingerprint(self) -> str:
+        """Of the published results; differs when they do."""
+        return self._fingerprint.now()
+
+    def close(self) -> None:
+        """Ends both children."""
+        self._figures.close()
+        self._queries.close()
+
+    def _compute(self, job: Job) -> Answer:
+        fingerprint = self._fingerprint.now()
+        is_query = job.kind is JobKind.QUERY
+        child = self._queries if is_query else self._figures
+        timeout_s = job.timeout_s + _QUERY_GRACE_S if is_query else _COMPUTE_S
+        answer = _answer(child.ask(job, fingerprint, timeout_s=timeout_s), fingerprint)
+        if not is_query:
+            # SQL may ask for the time of day: it is answered anew each time.
+            self._keep(job, answer)
+        return answer
+
+    def _last(self, job: Job) -> Answer | None:
+        with self._lock:
+            if (answer := self._kept.get(job)) is not None:
+                self._kept.move_to_end(job)
+            return answer
+
+    def _keep(self, job: Job, answer: Answer) -> None:
+        with self._lock:
+            self._kept[job] = answer
+            self._kept.move_to_end(job)
+            size = sum(len(kept.body) for kept in self._kept.values())
+            while size > _REMEMBERED_BYTES and len(self._kept) > 1:
+                size -= len(self._kept.popitem(last=False)[1].body)
+
+
+def _answer(result: Result, fingerprint: str) -> Answer:
+    return Answer(
+        media_type=result.media_type,
+        body=result.body,
+        tag=hashlib.sha256(result.body).hexdigest()[:16],
+        fingerprint=fingerprint,
+        made_utc=datetime.now(UTC),
+    )

@@ -1,0 +1,115 @@
+"""Puts the application together."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import MappingProxyType
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from orchestrator.errors import OrchestratorError
+from orchestrator.provenance import package_versions
+from orchestrator.server import about_pages, api, pages
+from orchestrator.server.access import Access
+from orchestrator.server.answers import Answers
+from orchestrator.server.context import ServerContext
+from orchestrator.server.documents import DESCRIPTION
+from orchestrator.server.errors import RETRY_AFTER_S, status_of
+from orchestrator.server.gate import Gate
+from orchestrator.server.live import Live
+from orchestrator.server.templates_of import asset, render
+
+_ASSETS: Mapping[str, str] = MappingProxyType(
+    {"page.css": "text/css", "server.css": "text/css", "live.js": "text/javascript"}
+)
+
+
+def create_app(results: Path, access: Access) -> FastAPI:
+    """The application over one results folder, which need not exist yet."""
+    context = ServerContext(results=results, answers=Answers(results), live=Live(results))
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        yield
+        context.answers.close()
+
+    app = FastAPI(
+        title="fleetrank",
+        version=package_versions(["fleetrank"]).get("fleetrank", "unknown"),
+        description=DESCRIPTION,
+        openapi_url="/api/openapi.json",
+        # Both would load their scripts from a foreign network; /api shows the same as a plain page.
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+    )
+    app.state.context = context
+    app.include_router(api.router)
+    app.include_router(pages.router)
+    app.include_router(about_pages.router)
+    app.add_api_route("/assets/{name}", _asset, include_in_schema=False)
+    app.add_exception_handler(OrchestratorError, _on_error)
+    app.add_exception_handler(RequestValidationError, _on_wrong_parameter)
+    app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(Exception, _on_defect)
+    app.add_middleware(Gate, access=access)
+    return app
+
+
+async def _asset(name: str) -> Response:
+    if name not in _ASSETS:
+        raise HTTPException(404)
+    return Response(asset(name), media_type=_ASSETS[name])
+
+
+async def _on_error(request: Request, error: Exception) -> Response:
+    if not isinstance(error, OrchestratorError):
+        raise error
+    status = status_of(error)
+    response = _told(request, status, error.message, error.remedy)
+    if status == 503:
+        response.headers["retry-after"] = str(RETRY_AFTER_S)
+    return response
+
+
+async def _on_wrong_parameter(request: Request, error: Exception) -> Response:
+    if not isinstance(error, RequestValidationError):
+        raise error
+    problems = [
+        f"{'.'.join(str(part) for part in one['loc'][1:]) or one['loc'][0]}: {one['msg']}"
+        for one in error.errors()
+    ]
+    remedy = "/api/openapi.json says what each parameter may be"
+    return _told(request, 422, "; ".join(problems), remedy)
+
+
+async def _on_http_error(request: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        raise error
+    message = "there is no such page" if error.status_code == 404 else str(error.detail)
+    return _told(request, error.status_code, message, "the pages are listed at /, the API at /api")
+
+
+async def _on_defect(request: Request, _error: Exception) -> Response:
+    """The traceback goes to the terminal of the server, never to a client."""
+    remedy = "this is a defect of fleetrank; the terminal of the server shows where"
+    return _told(request, 500, "something went wrong here", remedy)
+
+
+def _told(request: Request, status: int, message: str, remedy: str) -> Response:
+    """As JSON for programs, as a page for people."""
+    if request.url.path.startswith("/api/"):
+        return JSONResponse({"message": message, "remedy": remedy}, status)
+    return render(
+        "error.html.j2",
+        {
+            "title": "There is nothing here" if status == 404 else "That did not work",
+            "here": "",
+            "message": message,
+            "remedy": remedy,
+        },
+        status=status,
+    )

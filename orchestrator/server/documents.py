@@ -1,0 +1,162 @@
+"""What the API's own document says of its answers."""
+
+from typing import Any
+
+from pydantic import BaseModel, Field, JsonValue
+
+from analysis.sql_views import described_views
+from analysis.tables import SETTINGS, TABLES
+from orchestrator.selectors import Selectors, TableFormat
+
+DESCRIPTION = """\
+Measurements of one workspace, and what they say. Read-only: every path is a GET.
+
+Units are the last part of a name: `_ns`, `_ms`, `_bytes`, `_mj`, `_percent`; `_utc` is a time. What
+is missing or undefined is null, never 0. Selectors are those of `fleetrank report show`.
+
+`fleetrank-made` says when an answer was computed, and `fleetrank-current` whether the results are
+still those it was computed from: nothing is computed while a measurement runs on this host, and the
+last answer stands. Status 503 asks to come again after `Retry-After` seconds."""
+
+_TYPES = {
+    "VARCHAR": ["string", "null"],
+    "BIGINT": ["integer", "null"],
+    "DOUBLE": ["number", "null"],
+    "BOOLEAN": ["boolean", "null"],
+    "TIMESTAMPTZ": ["string", "null"],
+    "BIGINT[]": ["array", "null"],
+    "VARCHAR[]": ["array", "null"],
+}
+_RESPONSES = dict[int | str, dict[str, Any]]
+"""The type that FastAPI has for it."""
+
+
+class Problem(BaseModel):
+    """Every error."""
+
+    message: str = Field(description="What happened.")
+    remedy: str = Field(description="What to do about it.")
+
+
+class TableAnswer(BaseModel):
+    """A table."""
+
+    title: str
+    notes: list[str] = Field(description="What a reader has to know; n, what was dropped and why.")
+    rows: list[dict[str, JsonValue]] = Field(description="Missing and undefined figures are null.")
+
+
+class RowsAnswer(BaseModel):
+    """Rows of a query."""
+
+    rows: list[dict[str, JsonValue]]
+    is_cut: bool = Field(description="Whether there are more rows than max_rows.")
+
+
+class TableName(BaseModel):
+    """A table that can be asked for."""
+
+    name: str
+    settings: list[str] = Field(description="What `set` can tell it.")
+
+
+class ColumnAnswer(BaseModel):
+    """A column that SQL sees."""
+
+    view: str
+    column: str
+    dtype: str
+    unit: str | None
+    doc: str
+
+
+class DeviceProgressAnswer(BaseModel):
+    """A device in a sweep."""
+
+    device: str
+    running: str | None = Field(description="What it measures now.")
+    n_repeats: int | None = Field(description="Null where the sweep's record does not say.")
+    n_ok: int
+    n_failed: int
+    last: dict[str, JsonValue] | None = Field(description="Its last attempt.")
+
+
+class SweepProgressAnswer(BaseModel):
+    """A sweep."""
+
+    sweep_id: str
+    state: str = Field(description="running, finished, interrupted, failed, stopped or imported.")
+    started_utc: str | None
+    finished_utc: str | None
+    n_repeats: int
+    n_ok: int
+    n_failed: int
+    n_left: int
+    seconds_left: float | None
+    failures: list[dict[str, JsonValue]]
+    devices: list[DeviceProgressAnswer]
+    latest: list[dict[str, JsonValue]] = Field(description="Its last attempts, newest first.")
+
+
+class ProgressAnswer(BaseModel):
+    """How far the sweeps are."""
+
+    fingerprint: str = Field(description="Of the published results: another when they change.")
+    sweeps: list[SweepProgressAnswer] = Field(description="Those that run, and the newest.")
+
+
+class TableQuery(Selectors):
+    """Selectors, and the form of the answer."""
+
+    format: TableFormat = Field(default=TableFormat.JSON, description="Form of the table.")
+
+
+class QueryQuery(BaseModel, extra="forbid"):
+    """One SELECT and its limits."""
+
+    sql: str = Field(
+        min_length=1,
+        max_length=20_000,
+        description="One SELECT; see /api/columns for what is there.",
+    )
+    max_rows: int = Field(default=1000, ge=1, le=10_000, description="At most so many rows.")
+    timeout_s: float = Field(
+        default=10.0, ge=0.1, le=30.0, description="Seconds until it is given up."
+    )
+
+
+def problems(*statuses: int) -> _RESPONSES:
+    """The errors a path may answer with, beside those that all may."""
+    return {status: {"model": Problem} for status in (400, 401, 403, 404, 421, 422, 503, *statuses)}
+
+
+def table_responses() -> _RESPONSES:
+    """Of a table, in all its forms."""
+    text = {"schema": {"type": "string"}}
+    forms = ("text/csv", "text/plain", "text/markdown", "application/x-latex")
+    return {200: {"model": TableAnswer, "content": dict.fromkeys(forms, text)}, **problems(409)}
+
+
+def view_responses(view: str) -> _RESPONSES:
+    """Of a relation, column by column."""
+    columns = {
+        column.column: {
+            "type": _TYPES[column.dtype],
+            "description": f"{column.doc}{f' [{column.unit}]' if column.unit else ''}",
+        }
+        for column in described_views()
+        if column.view == view
+    }
+    rows = {"type": "array", "items": {"type": "object", "properties": columns}}
+    schema = {
+        "type": "object",
+        "required": ["rows", "is_cut"],
+        "properties": {"rows": rows, "is_cut": {"type": "boolean"}},
+    }
+    content = {"application/json": {"schema": schema}}
+    return {200: {"description": f"The {view}.", "content": content}, **problems()}
+
+
+def table_names() -> list[TableName]:
+    """All tables, with what each can be told."""
+    return [TableName(name=name, settings=list(SETTINGS.get(name, ()))) for name in TABLES]

@@ -1,0 +1,214 @@
+"""How far the sweeps of a workspace are, from records, leases and the ends of their journals.
+
+Light enough to ask every second beside a measurement: each line of a journal is read once, and
+only while its sweep runs.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from time import monotonic
+
+from orchestrator.dispatch.tally import Tally
+from orchestrator.errors import StoreError, UsageError
+from orchestrator.progress.progress_file import read_progress
+from orchestrator.server.journal_tail import JournalTail
+from orchestrator.store.results import IMPORTED, Record, ResultStore
+from orchestrator.sweep_status import SweepCount, SweepStatus, is_running
+
+_FRESH_S = 0.5
+"""Several open pages share one look."""
+_LATEST = 30
+"""Attempts that are shown as they come."""
+_LISTED = 1000
+"""Sweeps of a list, the newest."""
+_NS_PER_MS = 1e6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceProgress:
+    """One device in one sweep; `n_repeats` is `None` where the sweep's record does not say.
+
+    Attributes:
+        running: what it measures now, for people; `None` when nothing or not known.
+        last: its last stored attempt.
+    """
+
+    device: str
+    running: str | None
+    n_repeats: int | None
+    n_ok: int
+    n_failed: int
+    last: Mapping[str, object] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepProgress:
+    """One sweep; devices are told of one that ran while this server did."""
+
+    status: SweepStatus
+    devices: tuple[DeviceProgress, ...]
+    latest: tuple[Mapping[str, object], ...]
+
+    def as_json(self) -> dict[str, object]:
+        """The same as JSON values."""
+        devices = [asdict(device) for device in self.devices]
+        return {**self.status.as_json(), "devices": devices, "latest": list(self.latest)}
+
+
+class _Watched:
+    """A sweep that ran when somebody looked."""
+
+    def __init__(self, path: Path) -> None:
+        self._tail = JournalTail(path)
+        self._devices: dict[str, Tally] = {}
+        self._last: dict[str, Mapping[str, object]] = {}
+        self.count = SweepCount()
+        self.latest: deque[Mapping[str, object]] = deque(maxlen=_LATEST)
+
+    def look(self) -> None:
+        for row in self._tail.new_rows():
+            device = str(row.get("device"))
+            self.count.observe(row)
+            self._devices.setdefault(device, Tally()).observe(row)
+            self._last[device] = shown = _shown(row)
+            self.latest.appendleft(shown)
+
+    def devices(
+        self, record: Record, now: Mapping[str, Mapping[str, object]]
+    ) -> tuple[DeviceProgress, ...]:
+        totals = _totals(record)
+        tallies = {device: Tally() for device in totals} | self._devices
+        doing = {device: now.get(device, {}).get("running") for device in tallies}
+        return tuple(
+            DeviceProgress(
+                device=device,
+                running=None if doing[device] is None else str(doing[device]),
+                n_repeats=totals.get(device),
+                n_ok=tally.n_ok,
+                n_failed=tally.n_failed,
+                last=self._last.get(device),
+            )
+            for device, tally in sorted(tallies.items())
+        )
+
+
+class Live:
+    """The sweeps of one workspace, as they run; asked by many threads."""
+
+    def __init__(self, results: Path) -> None:
+        self._results = results
+        self._watched: dict[str, _Watched] = {}
+        self._seen: tuple[float, list[SweepProgress]] | None = None
+        self._lock = threading.Lock()
+
+    def progress(self) -> list[SweepProgress]:
+        """Every sweep that runs, and the newest; newest first.
+
+        Raises:
+            StoreError: the results come from a newer fleetrank.
+        """
+        with self._lock:
+            if self._seen is None or monotonic() - self._seen[0] > _FRESH_S:
+                self._seen = (monotonic(), self._look())
+            return self._seen[1]
+
+    def sweeps(self) -> list[SweepStatus]:
+        """All sweeps, newest first; one whose record is damaged is left out."""
+        store = ResultStore(self._results)
+        with self._lock:
+            known = [(sweep_id, _record(store, sweep_id)) for sweep_id in _newest_first(store)]
+            return [self._progress_of(store, *one).status for one in known if one[1]]
+
+    def of_sweep(self, sweep_id: str) -> SweepProgress:
+        """One sweep; of one that ended before this server looked, without its devices.
+
+        Raises:
+            UsageError: no such sweep.
+            StoreError: its record is damaged.
+        """
+        store = ResultStore(self._results)
+        with self._lock:
+            return self._progress_of(store, sweep_id, store.sweep_record(sweep_id))
+
+    def record(self, sweep_id: str) -> Record:
+        """What was written about a sweep.
+
+        Raises:
+            UsageError: no such sweep; the remedy names the nearest.
+            StoreError: its record is damaged.
+        """
+        return ResultStore(self._results).sweep_record(sweep_id)
+
+    def _look(self) -> list[SweepProgress]:
+        store = ResultStore(self._results)
+        return [
+            self._progress_of(store, sweep_id, _record(store, sweep_id))
+            for number, sweep_id in enumerate(_newest_first(store))
+            if number == 0 or is_running(store, sweep_id)
+        ]
+
+    def _progress_of(self, store: ResultStore, sweep_id: str, record: Record) -> SweepProgress:
+        runs = is_running(store, sweep_id)
+        # The record of a sweep that ended has its counts; no other journal is read.
+        if runs or record.get("state") == "running" or not isinstance(record.get("n_ok"), int):
+            path = store.open_journal(sweep_id).path
+            self._watched.setdefault(sweep_id, _Watched(path))
+        watched = self._watched.get(sweep_id)
+        if watched is None:
+            return SweepProgress(status=_at_its_end(sweep_id, record), devices=(), latest=())
+        # After record and lease were read: what is counted is no older than what they say.
+        watched.look()
+        status = watched.count.status(sweep_id, record, is_running=runs)
+        if record.get("origin") == IMPORTED:
+            status = replace(status, state=IMPORTED)
+        now = read_progress(store.progress_path(sweep_id)) if runs else {}
+        return SweepProgress(
+            status=status, devices=watched.devices(record, now), latest=tuple(watched.latest)
+        )
+
+
+def _newest_first(store: ResultStore) -> list[str]:
+    return store.sweep_ids()[::-1][:_LISTED]
+
+
+def _record(store: ResultStore, sweep_id: str) -> Record:
+    """A list without one sweep's record is worth more than no list."""
+    try:
+        return store.sweep_record(sweep_id)
+    except (StoreError, UsageError):
+        return {}
+
+
+def _at_its_end(sweep_id: str, record: Record) -> SweepStatus:
+    """Of a sweep that does not run, by the counts in its record."""
+    bare = SweepCount().status(sweep_id, record, is_running=False)
+    n_ok, n_failed, n_left = (int(str(record[name])) for name in ("n_ok", "n_failed", "n_left"))
+    return replace(bare, n_ok=n_ok, n_failed=n_failed, n_left=n_left)
+
+
+def _totals(record: Record) -> dict[str, int]:
+    plan = record.get("plan")
+    cells = plan.get("cells_by_device") if isinstance(plan, Mapping) else None
+    repeats = plan.get("repeats") if isinstance(plan, Mapping) else None
+    if not isinstance(cells, Mapping) or not isinstance(repeats, int):
+        return {}
+    return {str(device): n * repeats for device, n in cells.items() if isinstance(n, int)}
+
+
+def _shown(row: Mapping[str, object]) -> dict[str, object]:
+    p50 = row.get("latency_p50_ns")
+    return {
+        "finished_utc": row.get("finished_utc"),
+        "sweep_id": row.get("sweep_id"),
+        "device": row.get("device"),
+        "model": row.get("model"),
+        "platform_key": row.get("platform_key"),
+        "repeat": row.get("repeat"),
+        "attempt": row.get("attempt"),
+        "latency_ms": p50 / _NS_PER_MS if isinstance(p50, int | float) else None,
+        "error_kind": row.get("error_kind"),
+        "flags": row.get("flags") or [],
+    }

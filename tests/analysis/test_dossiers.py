@@ -1,0 +1,101 @@
+"""What is told about one device, one model and one sweep."""
+
+import pytest
+
+from analysis.dossiers.device import device_dossier
+from analysis.dossiers.dossier import MAX_POINTS, Dossier
+from analysis.dossiers.model import model_dossier
+from analysis.dossiers.sweep import sweep_dossier
+from analysis.errors import NoDataError
+from analysis.tables import Table
+
+
+def table(dossier: Dossier, title: str) -> Table:
+    return next(table for table in dossier.tables if table.title == title)
+
+
+def facts(dossier: Dossier) -> dict[str, str]:
+    return dict(table(dossier, "Facts").frame.iter_rows())
+
+
+@pytest.fixture
+def frame(make_attempts):
+    """Two repeats of two models on a phone that warms up, and one failure on another."""
+    phone = {"device": "phone", "tier": "edge"}
+    rows = [
+        {"model": model, "repeat": repeat, "latency_p50_ns": 1e6 * (value + repeat),
+         "temp_c_before": 30.0 + repeat, "canary_ns_before": 5_000_000 + 100_000 * repeat,
+         "started_utc": 2 * repeat + number, "os": f"Android {13 + repeat}", **phone}
+        for number, (model, value) in enumerate((("a", 10), ("b", 20)))
+        for repeat in (0, 1)
+    ]  # fmt: skip
+    failed = {"model": "a", "device": "other", "status": "failed", "error_kind": "timed_out",
+              "error_stage": "run", "error_message": "no result", "started_utc": 9}  # fmt: skip
+    return make_attempts([*rows, failed])
+
+
+def test_a_device_has_its_newest_facts_and_its_conditions_over_time(frame) -> None:
+    found = device_dossier(frame, "phone")
+    assert facts(found)["os"] == "Android 14"
+    assert "governor" not in facts(found)
+    by_title = {series.title: series for series in found.series}
+    assert [value for _, value in by_title["Temperature before each repeat"].points] == [
+        30.0, 30.0, 31.0, 31.0,
+    ]  # fmt: skip
+    assert by_title["Canary model"].unit == "ms"
+    assert "Battery" not in by_title
+
+
+def test_a_device_s_worst_repeating_cells_come_first(frame) -> None:
+    rows = table(device_dossier(frame, "phone"), "Repeatability").frame
+    assert rows["model"].to_list() == ["a", "b"]
+    # 10 and 11 ms: a range of 1 over the median 10.5.
+    assert rows["repeats_spread_percent"][0] == pytest.approx(100 / 10.5)
+
+
+def test_canary_drift_is_last_over_first(frame) -> None:
+    (row,) = table(device_dossier(frame, "phone"), "Canary drift").frame.to_dicts()
+    assert (row["n_runs"], row["first_ms"], row["last_ms"]) == (4, 5.0, 5.1)
+    assert row["drift_percent"] == pytest.approx(2.0)
+    titles = [one.title for one in device_dossier(frame, "other").tables]
+    assert "Canary drift" not in titles
+
+
+def test_a_device_on_which_all_failed_says_so(frame) -> None:
+    found = device_dossier(frame, "other")
+    assert table(found, "Failed attempts").frame["error_kind"].to_list() == ["timed_out"]
+    assert table(found, "Repeatability").frame.is_empty()
+
+
+def test_a_model_has_its_figures_per_platform_and_its_failures(frame) -> None:
+    found = model_dossier(frame, "a")
+    assert facts(found)["family"] == "mobile_cnn"
+    (row,) = table(found, "Latency and memory").frame.to_dicts()
+    assert (row["device"], row["latency_ms"], row["latency_low_ms"]) == ("phone", 10.5, None)
+    assert table(found, "Failed attempts").frame.height == 1
+
+
+def test_a_sweep_has_its_devices_failures_and_versions(frame) -> None:
+    found = sweep_dossier(frame, "s1")
+    rows = {row["device"]: row for row in table(found, "Devices").frame.to_dicts()}
+    assert (rows["phone"]["n_ok"], rows["other"]["n_failed"]) == (4, 1)
+    kinds = table(found, "Failures by kind").frame
+    assert kinds.row(0)[:3] == ("timed_out", "run", 1)
+    assert ("onnx", "1.0") in table(found, "Versions of the rows").frame.rows()
+
+
+@pytest.mark.parametrize("tell", [device_dossier, model_dossier, sweep_dossier])
+def test_an_unknown_name_is_no_data(frame, tell) -> None:
+    with pytest.raises(NoDataError) as raised:
+        tell(frame, "phoney")
+    assert raised.value.remedy
+    if tell is device_dossier:
+        assert "'phone'" in raised.value.remedy
+
+
+def test_a_long_series_is_thinned_evenly(make_attempts) -> None:
+    rows = [{"repeat": n, "latency_p50_ns": 1e6, "temp_c_before": float(n), "started_utc": n}
+            for n in range(1000)]  # fmt: skip
+    (series,) = device_dossier(make_attempts(rows), "d1").series
+    assert len(series.points) <= MAX_POINTS
+    assert [value for _, value in series.points[:3]] == [0.0, 3.0, 6.0]

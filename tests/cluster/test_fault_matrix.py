@@ -1,0 +1,252 @@
+"""What a sweep on three hosts makes of each thing that can go wrong.
+
+In every case each (cell, repeat) ends exactly once, nothing is left behind on any host, and the
+time to recover goes into the table that `make test-cluster` prints.
+"""
+
+import signal
+import time
+
+import pytest
+from cluster_driver import is_failure, is_ok
+from fault_case import ACTOR, RAYLET, WORKER, Case
+from namespace_hosts import wait_until
+
+pytestmark = pytest.mark.cluster
+
+_TASK_S = 0.5
+"""Of a simulated device: long enough to be hit, short enough for a matrix."""
+_MEASURE_S = 2.0
+"""Of a real worker, so that a fault hits it and not the pause between two."""
+_LIMIT_S = 90.0
+
+
+def _simulate(case: Case, *hosts: str, repeats: int = 4, **spec: object) -> list[str]:
+    """One simulated device on each host; 2 models x 1 runtime on each of them."""
+    devices = [f"sim-{host}" for host in hosts]
+    for device, host in zip(devices, hosts, strict=True):
+        case.driver.add_device(device, host, _TASK_S)
+    case.driver.write_spec(devices, repeats=repeats, **spec)
+    return devices
+
+
+def _measure_on(case: Case, host: str) -> str:
+    """A sweep of 2 cells x 2 repeats by real workers on one host's CPU, which is measuring now."""
+    cpu = case.cpu_of(host)
+    case.driver.write_spec([cpu], repeats=2, max_time_s=_MEASURE_S)
+    case.start().wait_for(is_ok, _LIMIT_S)
+    wait_until(lambda: case.host(host).processes(WORKER), "a worker", 10.0)
+    return cpu
+
+
+def test_kill_of_a_worker(case: Case) -> None:
+    cpu = _measure_on(case, "left")
+    case.harm(cpu)
+    assert case.host("left").kill(WORKER)
+    assert case.sweep.finish(_LIMIT_S) == 0, case.sweep.output
+    case.assert_all_measured(4)
+    case.assert_nothing_left_behind()
+    case.note("kill -9 of a worker", "the repeat failed and was tried again")
+
+
+def test_kill_of_a_host_actor(case: Case) -> None:
+    cpu = _measure_on(case, "left")
+    before = {worker.pid for worker in case.host("left").processes(WORKER)}
+    case.harm(cpu)
+    assert case.host("left").kill(ACTOR)
+    wait_until(
+        lambda: not before & {worker.pid for worker in case.host("left").processes(WORKER)},
+        "the worker to follow its actor",
+        3.0,
+    )
+    assert case.sweep.finish(_LIMIT_S) == 0, case.sweep.output
+    case.assert_all_measured(4)
+    case.assert_nothing_left_behind()
+    case.note("kill -9 of a host actor", "its worker ended with it, Ray started it anew")
+
+
+def test_kill_of_a_raylet(case: Case) -> None:
+    cpu = _measure_on(case, "left")
+    before = {worker.pid for worker in case.host("left").processes(WORKER)}
+    case.harm(cpu)
+    assert case.host("left").kill(RAYLET)
+    wait_until(
+        lambda: not before & {worker.pid for worker in case.host("left").processes(WORKER)},
+        "the worker to follow its raylet",
+        10.0,
+    )
+    assert case.sweep.finish(_LIMIT_S) == 0, case.sweep.output
+    case.assert_all_measured(4)
+    case.assert_nothing_left_behind()
+    case.note("kill -9 of a raylet", "the supervisor started another, the host joined again")
+
+
+def test_kill_of_the_driver(case: Case) -> None:
+    _simulate(case, "left", "right")
+    case.start().wait_for(is_ok, _LIMIT_S, n=3)
+    # Stopped, so that there is a sweep left to refuse however long the second driver takes.
+    case.sweep.process.signal(signal.SIGSTOP)
+    second = case.driver.sweep("resume")
+    assert second.finish(_LIMIT_S) == 2
+    assert "is being run by another process" in second.output
+    case.sweep.process.signal(signal.SIGKILL)
+    assert case.sweep.finish(10.0) == -signal.SIGKILL
+    before = case.driver.rows()
+    # A host that is slow to start, as on a machine under load, has failed an attempt by now.
+    n_failed = sum(row["status"] != "ok" for row in before)
+    assert len(before) < 16
+    spools = [case.spool("left"), case.spool("right")]
+    wait_until(lambda: all(spool.stat().st_size for spool in spools), "what was under way", 5.0)
+    case.harm()
+    assert case.start("resume").finish(_LIMIT_S) == 0, case.sweep.output
+    case.assert_all_measured(16)
+    # What the two hosts finished while nobody asked was fetched: no repeat was begun a second time.
+    assert len(case.driver.rows()) == 16 + n_failed
+    assert not any(spool.stat().st_size for spool in spools)
+    case.assert_nothing_left_behind()
+    case.note("kill -9 of the driver", "resume fetched what hosts had finished, measured the rest")
+
+
+def test_a_host_loses_power_and_comes_back(case: Case) -> None:
+    _, lost = _simulate(case, "right", "left")
+    case.start().wait_for(lambda event: is_ok(event) and event["device"] == lost, _LIMIT_S)
+    case.harm(lost)
+    case.host("left").power_off()
+    case.sweep.wait_for(is_failure, 30.0)
+    assert f"{lost} hangs on host left, which is not there" in case.driver.run("cluster", "status")
+    case.host("left").power_on()
+    case.cluster.start(case.host("left"))
+    assert case.sweep.finish(_LIMIT_S) == 0, case.sweep.output
+    case.assert_all_measured(16)
+    case.assert_nothing_left_behind()
+    case.note("power off of a host, and on", "its work waited for it")
+
+
+def test_a_link_is_cut_for_5_s(case: Case) -> None:
+    _, cut = _simulate(case, "right", "left")
+    case.start().wait_for(lambda event: is_ok(event) and event["device"] == cut, _LIMIT_S)
+    case.harm(cut)
+    case.host("left").cut()
+    time.sleep(5.0)
+    case.host("left").restore()
+    assert case.sweep.finish(_LIMIT_S) == 0, case.sweep.output
+    case.assert_all_measured(16)
+    case.assert_nothing_left_behind()
+    case.note("link cut for 5 s", "nothing was measured twice")
+
+
+def test_a_link_is_cut_for_good_and_restored_for_a_resume(case: Case) -> None:
+    _, cut = _simulate(case, "right", "left", wait_s=5.0)
+    case.start().wait_for(lambda event: is_ok(event) and event["device"] == cut, _LIMIT_S)
+    case.harm(cut)
+    case.host("left").cut()
+    assert case.sweep.finish(_LIMIT_S) == 3, case.sweep.output
+    case.note("link cut for good", "its cells were left to a resume, the others measured")
+    case.host("left").restore()
+    case.cluster.wait_for("left", is_alive=True, timeout_s=60.0)
+    case.harm(cut)
+    assert case.start("resume").finish(_LIMIT_S) == 0, case.sweep.output
+    case.assert_all_measured(16)
+    case.assert_nothing_left_behind()
+    case.note("link restored, resume", "the rest was measured")
+
+
+def test_an_equal_device_takes_over_from_a_lost_host(case: Case) -> None:
+    _, lost = _simulate(case, "right", "left", wait_s=6.0, takeover=True)
+    case.start().wait_for(lambda event: is_ok(event) and event["device"] == lost, _LIMIT_S)
+    case.harm()
+    case.host("left").power_off()
+    assert case.sweep.finish(_LIMIT_S) == 0, case.sweep.output
+    case.assert_all_measured(16)
+    case.assert_nothing_left_behind()
+    case.note("power off for good, takeover", "an equal device measured what was left")
+
+
+def test_a_host_is_added_in_the_middle(case: Case) -> None:
+    _, late = _simulate(case, "left", "late")
+    case.start().wait_for(is_ok, _LIMIT_S)
+    case.harm(late)
+    case.cluster.start(case.cluster.network.add("late"))
+    assert case.sweep.finish(_LIMIT_S) == 0, case.sweep.output
+    case.assert_all_measured(16)
+    case.assert_nothing_left_behind()
+    case.note("host added in the middle", "its cells, which had waited, were measured")
+
+
+def test_the_driver_runs_out_of_disk(case: Case) -> None:
+    _simulate(case, "left", "right")
+    results = case.driver.root / "results"
+    mounted = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(results)]
+    case.host("head").run(["mkdir", str(results)])
+    assert case.host("head").run(mounted).returncode == 0
+    case.start().wait_for(is_ok, _LIMIT_S, n=4)
+    fill = f"dd if=/dev/zero of={results}/filler bs=4k; true"
+    case.host("head").run(["sh", "-c", fill])
+    case.harm()
+    assert case.sweep.finish(_LIMIT_S) not in (0, None)
+    assert "space" in case.sweep.output
+    (case.driver.here / "results" / "filler").unlink()
+    case.harm()
+    assert case.start("resume").finish(_LIMIT_S) == 0, case.sweep.output
+    case.assert_all_measured(16)
+    case.assert_nothing_left_behind()
+    case.note("disk full on the driver, resume", "what could not be stored was fetched again")
+
+
+_LATE_CLOCK = """
+# An hour ahead for what fleetrank's own processes on this host read. Ray's keep the machine's time:
+# the clock belongs to the kernel, and a library preloaded to falsify it ends the raylet.
+import builtins, datetime, types
+
+class _Ahead(datetime.datetime):
+    @classmethod
+    def now(cls, tz=None):
+        return super().now(tz) + datetime.timedelta(hours=1)
+
+_ahead = types.ModuleType("datetime")
+vars(_ahead).update(vars(datetime), datetime=_Ahead)
+_import = builtins.__import__
+
+def _with_clock(name, globals=None, *rest, **named):
+    owner = str((globals or {}).get("__name__")).partition(".")[0]
+    if name == "datetime" and owner in ("orchestrator", "device_agents"):
+        return _ahead
+    return _import(name, globals, *rest, **named)
+
+builtins.__import__ = _with_clock
+"""
+
+
+def test_a_clock_is_off_by_an_hour(case: Case) -> None:
+    skewed = case.cluster.network.add("skewed")
+    folder = skewed.folder / "clock"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(_LATE_CLOCK)
+    skewed.extra_env["PYTHONPATH"] = f"{folder}:{skewed.env.get('PYTHONPATH', '')}"
+    case.cluster.start(skewed)
+    _, device = _simulate(case, "left", "skewed")
+    assert case.start().finish(_LIMIT_S) == 0, case.sweep.output
+    case.assert_all_measured(16)
+    stamps = {row["device"]: str(row["finished_utc"])[:13] for row in case.driver.rows()}
+    assert stamps[device] != stamps["sim-left"]
+    case.assert_nothing_left_behind()
+    case.note("one clock an hour ahead", "durations and order do not depend on it")
+
+
+def test_sigterm_of_everything(case: Case) -> None:
+    _simulate(case, "left", "right")
+    case.start().wait_for(is_ok, _LIMIT_S, n=4)
+    for host in case.cluster.network.hosts.values():
+        host.kill("", signal.SIGTERM)
+    assert case.sweep.finish(_LIMIT_S) != 0
+    # Ray takes up to 30 s to leave; like an init, we do not wait for so long.
+    for name in ("head", "left", "right"):
+        case.host(name).power_off()
+    for name in ("head", "left", "right"):
+        case.host(name).power_on()
+        case.cluster.start(case.host(name))
+    case.harm()
+    assert case.start("resume").finish(_LIMIT_S) == 0, case.sweep.output
+    case.assert_all_measured(16)
+    case.assert_nothing_left_behind()
+    case.note("SIGTERM of everything, resume", "nothing finished was measured again")

@@ -1,0 +1,103 @@
+"""The repository's own launcher file, run by `ray up` over ssh against three hosts."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from cluster_driver import FLEETRANK
+from host_network import HostNetwork
+from namespace_hosts import NamespaceHost, wait_until
+from ray_cluster import RayCluster
+
+CLUSTER_FILE = Path(__file__).parents[2] / "cluster.yaml"
+RAY = str(Path(sys.executable).parent / "ray")
+_SSHD = Path("/usr/sbin/sshd")
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(not _SSHD.exists(), reason="needs openssh-server"),
+]
+
+
+@pytest.fixture(scope="module")
+def logins(network: HostNetwork) -> Iterator[list[NamespaceHost]]:
+    """Three hosts that the first can log in to with a key, as on-premise machines are."""
+    hosts = [network.add(name) for name in ("up1", "up2", "up3")]
+    key = hosts[0].home / ".ssh" / "id_ed25519"
+    key.parent.mkdir(mode=0o700)
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    for host in hosts:
+        _start_sshd(host, key.with_suffix(".pub").read_text())
+    yield hosts
+    for host in hosts:
+        host.power_off()
+
+
+def _start_sshd(host: NamespaceHost, public_key: str) -> None:
+    folder = host.home / ".ssh"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    (folder / "authorized_keys").write_text(public_key)
+    # A login shell sets its variables anew.
+    exports = [f"export {name}='{value}'\n" for name, value in host.env.items()]
+    for name in (".profile", ".bashrc"):
+        (host.home / name).write_text("".join(exports))
+    host_key = host.folder / "host_key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(host_key)], check=True)
+    options = ["StrictModes=no", "UsePAM=no", f"PidFile={host.folder}/sshd.pid"]
+    flags = [part for option in options for part in ("-o", option)]
+    command = [str(_SSHD), "-D", "-f", "/dev/null", "-h", str(host_key), *flags]
+    host.start(command, log=host.folder / "sshd.log")
+
+
+def test_ray_up_starts_every_host_of_the_file(logins: list[NamespaceHost]) -> None:
+    head, *workers = logins
+    generated = head.run([RAY, "get-auth-token", "--generate"])
+    assert generated.returncode == 0, generated.stderr
+    file = yaml.safe_load(CLUSTER_FILE.read_text())
+    file["provider"]["head_ip"] = head.address
+    file["provider"]["worker_ips"] = [host.address for host in workers]
+    file["auth"]["ssh_user"] = "root"
+    path = head.home / "cluster.yaml"
+    path.write_text(yaml.safe_dump(file, width=10_000))
+
+    up = head.run([RAY, "up", "--yes", "--no-config-cache", str(path)], timeout_s=120)
+    assert up.returncode == 0, up.stdout + up.stderr
+
+    cluster = RayCluster(network=HostNetwork(folder=head.folder), head=head)
+    head.extra_env["RAY_AUTH_MODE"] = "token"
+    names = {host.name for host in logins}
+    wait_until(lambda: cluster.alive() == names, "three hosts", 60.0)
+    for host in logins:
+        raylet = host.processes("raylet/raylet")[0]
+        assert raylet.environ()["RAY_worker_niceness"] == "0"
+        assert (host.home / ".ray" / "auth_token").stat().st_mode & 0o077 == 0
+
+    status = json.loads(_fleetrank(head, "cluster", "status", "--cluster", "auto", "--json"))
+    assert {host["host"] for host in status["hosts"]} == names
+    # Hosts inherit the niceness of these tests, which is nothing that a file could change.
+    assert [problem for problem in status["problems"] if not os.nice(0)] == []
+
+    before = workers[0].processes("raylet/raylet")[0].pid
+    workers[0].kill("raylet/raylet")
+    wait_until(
+        lambda: (
+            [found.pid for found in workers[0].processes("raylet/raylet")] not in ([], [before])
+        ),
+        "the loop to start Ray again",
+        30.0,
+    )
+    wait_until(lambda: cluster.alive() == names, "three hosts again", 60.0)
+
+
+def _fleetrank(host: NamespaceHost, *words: str) -> str:
+    """The command in a new workspace of the host's user, without a variable that no login has."""
+    workspace = host.home / "ws"
+    host.run([*FLEETRANK, "init", str(workspace)])
+    done = host.run([*FLEETRANK, "--workspace", str(workspace), *words])
+    assert done.returncode == 0, done.stderr
+    return done.stdout

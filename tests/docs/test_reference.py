@@ -1,0 +1,100 @@
+"""The reference says what the code is, and the site asks nobody for anything."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import hook
+import pytest
+from cli_page import cli_page
+from data_pages import columns_page, tables_page
+from file_pages import keys_page
+from http_page import http_page
+from mkdocs.exceptions import PluginError
+
+from analysis.columns import COLUMNS
+from analysis.tables import TABLES
+from models.user_cards import UserCard
+from orchestrator.cli.main import COMMANDS
+from orchestrator.sweep_spec import MeasureSpec, SweepSpec
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_command_has_its_place_and_its_options() -> None:
+    page = cli_page()
+    for name in COMMANDS:
+        assert f"\n## {name}\n" in page
+    assert "\n### sweep run\n" in page
+    assert "| `--only GLOB` | Only cells whose model or platform matches. |" in page
+    assert "\n### cluster _cluster\n" not in page
+
+
+def test_every_column_is_listed_with_its_unit() -> None:
+    page = columns_page()
+    for column in COLUMNS:
+        assert f"| `{column.name}` |" in page
+    assert "| `load_ns` | BIGINT | ns | reading the artifact" in page
+
+
+def test_every_table_is_listed_and_explained() -> None:
+    page, explained = tables_page(), (ROOT / "docs/analysis.md").read_text()
+    for name in TABLES:
+        assert f"| `{name}` | " in page
+        assert name in explained
+    assert "| `next-models` |" in page
+    assert "| `k` |" in page
+
+
+def test_every_key_of_a_sweep_has_a_meaning() -> None:
+    page = keys_page("Sweep file", "", SweepSpec)
+    for key in (*SweepSpec.model_fields, *MeasureSpec.model_fields):
+        assert f"| `{key}` |" in page
+    assert "| `threads` | list of whole number from 1 to 4096 | `1` | inside one operator |" in page
+    assert "|  |\n" not in page
+
+
+def test_a_key_says_whether_it_is_needed() -> None:
+    page = keys_page("Model card", "", UserCard)
+    assert "| `entry` | text | needed |" in page
+    assert "| `macs` | whole number from 1 or `counted` | `counted` |" in page
+
+
+def test_an_api_is_described_from_its_document() -> None:
+    parameter = {
+        "name": "seed", "in": "query", "schema": {"default": 0, "description": "Of | steps."},
+    }  # fmt: skip
+    get = {"summary": "Rank transfer", "parameters": [parameter], "responses": {"200": {}}}
+    page = http_page({"info": {"title": "x"}, "paths": {"/api/transfer": {"get": get}}})
+    assert "## `GET /api/transfer`\n\nRank transfer\n" in page
+    assert "| `seed` | query | Of \\| steps. Default: `0`. |" in page
+
+
+@pytest.mark.parametrize(
+    "fetched",
+    [
+        '<script src="https://unpkg.com/x.js">',
+        "<img alt='' src='//cdn.example/x.png'>",
+        '<link rel="stylesheet" href="https://fonts.googleapis.com/css">',
+    ],
+)
+def test_a_page_that_would_fetch_something_is_refused(fetched) -> None:
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="x.md"))
+    with pytest.raises(PluginError, match="would fetch"):
+        hook.on_post_page(f"<p>{fetched}</p>", page, None)
+    harmless = '<a href="https://example.org">x</a><script src="assets/x.js"></script>'
+    assert hook.on_post_page(harmless, page, None) == harmless
+
+
+def test_links_out_of_the_site_become_its_pages_or_plain_names() -> None:
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="x.md"))
+    text = "[a](../ARCHITECTURE.md#decisions) [b](../cluster.yaml) [c](notebooks/x.ipynb)"
+    linked = hook.on_page_markdown(text, page, None, None)
+    assert linked == "[a](architecture.md#decisions) b [c](notebooks/x.md)"
+
+
+def test_a_notebook_becomes_text_and_code() -> None:
+    cells = [
+        {"cell_type": "markdown", "source": ["# Title\n", "Text."]},
+        {"cell_type": "code", "source": "1 + 1"},
+    ]
+    assert hook._notebook_page({"cells": cells}) == "# Title\nText.\n\n```python\n1 + 1\n```\n"

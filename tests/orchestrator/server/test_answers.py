@@ -1,0 +1,154 @@
+"""What is computed, remembered, left for later, or ended."""
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fleet_rows import NETS, PLACES, write_results
+
+from device_agents.host_lease import host_lease
+from orchestrator.server.answers import Answers
+from orchestrator.server.child import Child
+from orchestrator.server.errors import BusyError, RefusedError, status_of
+from orchestrator.server.jobs import Job, JobKind
+from orchestrator.server.turn import Turn
+
+LATENCY = Job(kind=JobKind.TABLE, name="latency")
+
+
+def query(sql: str, timeout_s: float = 10.0) -> Job:
+    return Job(kind=JobKind.QUERY, name=sql, timeout_s=timeout_s, max_rows=10)
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    return write_results(tmp_path / "results", nets=NETS[:5], places=PLACES[:2], n_samples=3)
+
+
+@pytest.fixture
+def answers(results: Path) -> Iterator[Answers]:
+    found = Answers(results)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def child(results: Path) -> Iterator[Child]:
+    found = Child(results, memory_limit_bytes=2 << 30)
+    yield found
+    found.close()
+
+
+def _add_sweep(results: Path) -> None:
+    write_results(results, nets=NETS[:5], places=PLACES[:2], n_samples=3, sweep="z-1-a", seed=9)
+    # Answers look at the folder twice a second.
+    time.sleep(0.6)
+
+
+def test_an_answer_is_remembered_until_the_results_change(answers: Answers, results: Path) -> None:
+    assert answers.remembered(LATENCY) is None
+    first = answers.get(LATENCY)
+    assert answers.remembered(LATENCY) == first
+    _add_sweep(results)
+    assert answers.remembered(LATENCY) is None
+    second = answers.get(LATENCY)
+    assert second.is_current
+    assert second.tag != first.tag
+
+
+def test_beside_a_measurement_the_last_answer_stands(answers: Answers, results: Path) -> None:
+    first = answers.get(LATENCY)
+    _add_sweep(results)
+    with host_lease("a measurement"):
+        last = answers.get(LATENCY)
+        assert (last.body, last.is_current) == (first.body, False)
+    assert answers.get(LATENCY).is_current
+
+
+def test_without_a_last_answer_one_waits_and_then_hears_why(results: Path) -> None:
+    turn = Turn()
+    with host_lease("a measurement"), pytest.raises(BusyError, match="measures"), turn.take(0.2):
+        pytest.fail("computed beside a measurement")
+    with turn.take(0.2):
+        pass
+    assert status_of(BusyError("m", "r")) == 503
+
+
+def test_only_so_many_may_wait() -> None:
+    turn, inside, done = Turn(max_waiting=1), threading.Event(), threading.Event()
+
+    def work() -> None:
+        with turn.take(5.0):
+            inside.set()
+            done.wait(5.0)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    inside.wait(5.0)
+    with pytest.raises(BusyError, match="too many"), turn.take(5.0):
+        pytest.fail("more than one")
+    done.set()
+    thread.join()
+
+
+def test_no_results_is_said_and_is_no_crash(tmp_path: Path) -> None:
+    answers = Answers(tmp_path / "nowhere")
+    try:
+        with pytest.raises(RefusedError, match="no measurements") as raised:
+            answers.get(LATENCY)
+        assert status_of(raised.value) == 404
+    finally:
+        answers.close()
+
+
+def test_a_killed_child_costs_one_answer(child: Child) -> None:
+    assert child.ask(query("SELECT 1 AS n"), "f", timeout_s=60).body
+    process = child._process
+    assert process is not None
+    os.kill(process.pid, 9)
+    process.wait()
+    assert child.ask(query("SELECT 2 AS n"), "f", timeout_s=60).body == (
+        b'{"rows": [{"n": 2}], "is_cut": false}'
+    )
+
+
+def test_a_child_that_takes_too_long_is_ended(child: Child) -> None:
+    child.ask(query("SELECT 1"), "f", timeout_s=60)
+    slow = query("SELECT count(*) FROM range(100000000000) a, range(100000) b", timeout_s=60)
+    with pytest.raises(RefusedError, match=r"longer than 0\.3 s") as raised:
+        child.ask(slow, "f", timeout_s=0.3)
+    assert status_of(raised.value) == 400
+    assert child.ask(query("SELECT 1 AS n"), "f", timeout_s=60).body
+
+
+def test_memory_is_limited_below_what_duckdb_limits_itself(results: Path) -> None:
+    small = Child(results, memory_limit_bytes=900 << 20)
+    try:
+        with pytest.raises(RefusedError) as raised:
+            small.ask(query("SELECT repeat('abcdefgh', 90000000)"), "f", timeout_s=60)
+        assert status_of(raised.value) == 400
+    finally:
+        small.close()
+
+
+def test_a_huge_answer_is_refused(child: Child) -> None:
+    with pytest.raises(RefusedError, match="more than 16 MiB"):
+        child.ask(query("SELECT repeat('x', 20000000)"), "f", timeout_s=60)
+
+
+def test_a_defect_is_an_answer_too(child: Child) -> None:
+    with pytest.raises(RefusedError) as raised:
+        child.ask(Job(kind=JobKind.TABLE, name="latency", form="nonsense"), "f", timeout_s=60)
+    assert status_of(raised.value) == 500
+
+
+def test_closing_ends_the_child(results: Path) -> None:
+    child = Child(results, memory_limit_bytes=2 << 30)
+    child.ask(query("SELECT 1"), "f", timeout_s=60)
+    process = child._process
+    assert process is not None
+    child.close()
+    assert process.returncode is not None

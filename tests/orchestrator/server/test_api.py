@@ -1,0 +1,184 @@
+"""The API of a running server, asked over HTTP."""
+
+import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+from fleet_rows import HOSTILE_DEVICE, HOSTILE_MODEL, SWEEP
+from serving import Served
+
+from device_agents.host_lease import host_lease
+
+SLOW = "SELECT count(*) FROM range(100000000000) a, range(100000) b"
+
+
+@pytest.mark.parametrize("name", ["transfer", "frm", "pareto"])
+def test_a_table_is_its_title_notes_and_rows(client: httpx.Client, name: str) -> None:
+    answer = client.get(f"/api/{name}", params={"runtime": "onnx"})
+    assert answer.status_code == 200
+    content = answer.json()
+    assert set(content) == {"title", "notes", "rows"}
+    assert content["rows"]
+    assert content == client.get(f"/api/tables/{name}", params={"runtime": "onnx"}).json()
+
+
+def test_selectors_and_settings_narrow_as_on_the_command_line(client: httpx.Client) -> None:
+    selectors = {"model": "res*", "source_tier": "cpu"}
+    rows = client.get("/api/tables/latency", params=selectors).json()["rows"]
+    assert {row["model"] for row in rows} == {"resnet18", "resnet50"}
+    answer = client.get("/api/tables/coverage", params={"set": "threshold=-1"})
+    assert sum(row["is_owned"] for row in answer.json()["rows"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("form", "kind"),
+    [("csv", "text/csv"), ("markdown", "text/markdown"), ("latex", "application/x-latex")],
+)
+def test_a_table_comes_in_other_forms(client: httpx.Client, form: str, kind: str) -> None:
+    answer = client.get("/api/tables/latency", params={"format": form})
+    assert answer.headers["content-type"].startswith(kind)
+    assert "resnet18" in answer.text
+
+
+def test_relations_are_listed(client: httpx.Client) -> None:
+    devices = {row["device"] for row in client.get("/api/devices").json()["rows"]}
+    assert HOSTILE_DEVICE in devices
+    models = {row["model"] for row in client.get("/api/models").json()["rows"]}
+    assert HOSTILE_MODEL in models
+    assert [row["sweep_id"] for row in client.get("/api/sweeps").json()["rows"]] == [SWEEP]
+    units = {one["column"]: one["unit"] for one in client.get("/api/columns").json()}
+    assert units["latency_p50_ns"] == "ns"
+
+
+def test_sql_is_answered_and_cut(client: httpx.Client) -> None:
+    asked = {"sql": "SELECT model FROM models ORDER BY model", "max_rows": 2}
+    answer = client.get("/api/query", params=asked)
+    assert answer.json()["is_cut"] is True
+    assert len(answer.json()["rows"]) == 2
+    # JSON has no NaN, and bytes are no text.
+    odd = client.get("/api/query", params={"sql": "SELECT 'nan'::DOUBLE AS x, 'a'::BLOB AS b"})
+    assert odd.json()["rows"] == [{"x": None, "b": "61"}]
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "said"),
+    [
+        ("/api/query?sql=DROP+VIEW+models", 400, "DROP"),
+        ("/api/query?sql=SELECT+*+FROM+read_csv('/etc/passwd')", 400, "reaches outside"),
+        ("/api/query?sql=SELECT+1;SELECT+2", 400, "2 statements"),
+        ("/api/query?sql=SELECT+repeat('abcdefgh',+500000000)", 400, "memory"),
+        ("/api/query", 422, "sql"),
+        ("/api/query?sql=SELECT+1&max_rows=0", 422, "max_rows"),
+        ("/api/transfer?runtime=onx", 400, "onx"),
+        ("/api/transfer?colour=red", 422, "colour"),
+        ("/api/transfer?seed=-1", 422, "seed"),
+        ("/api/transfer?sweep=none", 404, "none"),
+        ("/api/tables/coverage?set=threshold=x", 400, "threshold"),
+        ("/api/tables/frm?set=weight_flops=1e308", 400, "no finite figures"),
+        ("/api/tables/nope", 404, "nope"),
+        ("/api/nope", 404, "no such page"),
+    ],
+)
+def test_an_error_has_its_status_a_message_and_a_remedy(
+    client: httpx.Client, path: str, status: int, said: str
+) -> None:
+    answer = client.get(path)
+    assert answer.status_code == status
+    assert set(answer.json()) == {"message", "remedy"}
+    assert said in answer.json()["message"]
+    assert answer.json()["remedy"]
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+def test_nothing_but_reading_is_answered(client: httpx.Client, method: str) -> None:
+    answer = client.request(method, "/api/query", params={"sql": "SELECT 1"})
+    assert answer.status_code == 405
+    assert answer.headers["allow"] == "GET"
+
+
+def test_a_slow_query_ends_in_time_and_the_next_is_answered(client: httpx.Client) -> None:
+    answer = client.get("/api/query", params={"sql": SLOW, "timeout_s": 0.5})
+    assert answer.status_code == 400
+    assert "longer than 0.5 s" in answer.json()["message"]
+    assert client.get("/api/query", params={"sql": "SELECT 1 AS n"}).json()["rows"] == [{"n": 1}]
+
+
+def test_while_one_query_runs_the_server_answers_the_rest(client: httpx.Client) -> None:
+    client.get("/api/transfer")
+    slow = threading.Thread(
+        target=lambda: client.get("/api/query", params={"sql": SLOW, "timeout_s": 5})
+    )
+    slow.start()
+    try:
+        for path in ("/api/transfer", "/api/progress", "/tables", "/live"):
+            assert client.get(path, timeout=2.0).status_code == 200
+        assert slow.is_alive()
+    finally:
+        slow.join()
+
+
+def test_more_than_can_wait_are_told_to_come_again(client: httpx.Client) -> None:
+    asked = {"sql": SLOW, "timeout_s": 0.1}
+    with ThreadPoolExecutor(36) as pool:
+        answers = list(pool.map(lambda _: client.get("/api/query", params=asked), range(36)))
+    refused = [answer for answer in answers if answer.status_code == 503]
+    assert refused
+    assert all(int(answer.headers["retry-after"]) > 0 for answer in refused)
+    assert {answer.status_code for answer in answers} == {400, 503}
+
+
+def test_sixteen_clients_get_the_same_answer(client: httpx.Client) -> None:
+    with ThreadPoolExecutor(16) as pool:
+        # Of a seed nobody asked for: computed once, while fifteen wait.
+        paths = ["/api/transfer?seed=4711"] * 64
+        answers = list(pool.map(client.get, paths))
+    assert {answer.status_code for answer in answers} == {200}
+    assert len({answer.content for answer in answers}) == 1
+
+
+def test_what_the_client_has_is_not_sent_again(client: httpx.Client) -> None:
+    first = client.get("/api/frm")
+    assert first.headers["fleetrank-current"] == "true"
+    again = client.get("/api/frm", headers={"if-none-match": first.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+def test_the_document_is_complete(client: httpx.Client) -> None:
+    document = client.get("/api/openapi.json").json()
+    paths = set(document["paths"])
+    for name in ("transfer", "frm", "pareto", "devices", "query", "progress", "tables/{name}"):
+        assert f"/api/{name}" in paths
+    assert all(path.startswith("/api/") for path in paths)
+    for methods in document["paths"].values():
+        assert set(methods) == {"get"}
+        for parameter in methods["get"].get("parameters", ()):
+            assert parameter["description"]
+
+
+def test_progress_of_a_finished_sweep_comes_from_its_record(
+    client: httpx.Client, served: Served
+) -> None:
+    content = client.get("/api/progress").json()
+    assert [sweep["state"] for sweep in content["sweeps"]] == ["finished"]
+    assert client.get("/sweep", params={"name": "nope"}).status_code == 400
+
+
+def test_beside_a_measurement_a_page_says_how_old_it_is(
+    client: httpx.Client, hostile_workspace: Path
+) -> None:
+    paths = ("/devices", "/device?name=pixel-7", "/tables/latency")
+    for path in paths:
+        assert "this host measures" not in client.get(path).text
+    part = next((hostile_workspace / "results").glob("measurements/*/part-*.parquet"))
+    os.utime(part)
+    # The server looks at the folder twice a second.
+    time.sleep(0.6)
+    with host_lease("a measurement"):
+        for path in paths:
+            assert "this host measures" in client.get(path).text
+        assert client.get("/api/progress").status_code == 200
+    assert "this host measures" not in client.get("/devices").text

@@ -1,0 +1,198 @@
+"""The server in a real browser: every page, names that try to be markup, a sweep as it runs."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from fleet_rows import HOSTILE_DEVICE, HOSTILE_MODEL, SWEEP
+from serving import Served, serving
+
+pytestmark = pytest.mark.browser
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
+WIDTHS = {"phone": 390, "laptop": 1366, "wide": 2200}
+PAGES = {
+    "home": "/",
+    "devices": "/devices",
+    "models": "/models",
+    "sweeps": "/sweeps",
+    "device": f"/device?name={quote(HOSTILE_DEVICE)}",
+    "model": f"/model?name={quote(HOSTILE_MODEL)}",
+    "sweep": f"/sweep?name={SWEEP}",
+    "tables": "/tables",
+    "table": "/tables/latency",
+    "transfer": "/tables/transfer?source_tier=cpu",
+    "query": f"/query?sql={quote('SELECT device, model FROM measurements LIMIT 2000')}",
+    "wrong query": f"/query?sql={quote('SELECT <b>')}",
+    "api": "/api",
+}
+PATIENCE_MS = 120_000
+"""A real sweep exports and measures meanwhile, maybe beside other tests."""
+CARD = """family = "mobile_cnn"
+source = "file"
+entry = "{file}"
+macs = 1000000
+parameters = 1000
+"""
+SPEC = """name: live
+models: [m0, m1]
+runtimes: [onnx]
+devices: [sim-a, sim-b]
+repeats: 2
+measure: {min_warmup_s: 0.0, min_runs: 20, max_time_s: 0.5}
+"""
+
+
+@dataclass
+class Visit:
+    """An open tab and everything it said or asked for."""
+
+    page: "playwright.Page"
+    messages: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+
+@pytest.fixture(scope="module")
+def browser() -> "Iterator[playwright.Browser]":
+    if CHROMIUM is None:
+        pytest.skip("no Chromium on this machine: apt-get install chromium")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(
+            executable_path=CHROMIUM,
+            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(browser: "playwright.Browser") -> "Iterator[Visit]":
+    context = browser.new_context(viewport={"width": WIDTHS["laptop"], "height": 800})
+    visit = Visit(page=context.new_page())
+    visit.page.on("console", lambda message: visit.messages.append(message.text))
+    visit.page.on("pageerror", lambda error: visit.messages.append(str(error)))
+    visit.page.on("dialog", lambda dialog: visit.messages.append(f"dialog {dialog.message}"))
+    visit.page.on("request", lambda request: visit.requests.append(request.url))
+    yield visit
+    context.close()
+
+
+@pytest.mark.parametrize("path", PAGES.values(), ids=PAGES.keys())
+def test_a_page_opens_without_a_complaint_or_a_foreign_request(
+    visit: Visit, served: Served, path: str
+) -> None:
+    answer = visit.page.goto(served.base + path)
+    assert answer is not None
+    assert answer.status == 200
+    assert visit.messages == []
+    assert {url for url in visit.requests if not url.startswith((served.base, "data:"))} == set()
+    for width in WIDTHS.values():
+        visit.page.set_viewport_size({"width": width, "height": 800})
+        assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("name", ["devices", "models", "device", "model", "table", "query"])
+def test_hostile_names_are_text(visit: Visit, served: Served, name: str) -> None:
+    visit.page.goto(served.base + PAGES[name])
+    text = visit.page.locator("main").inner_text()
+    assert HOSTILE_DEVICE in text or HOSTILE_MODEL in text
+    assert visit.page.locator("main img, main script").count() == 0
+    assert visit.messages == []
+
+
+def test_a_hostile_device_is_one_click_away(visit: Visit, served: Served) -> None:
+    visit.page.goto(served.base + "/devices")
+    visit.page.get_by_role("link", name=HOSTILE_DEVICE).click()
+    visit.page.wait_for_url("**/device?name=*")
+    assert HOSTILE_DEVICE in visit.page.locator("h1").inner_text()
+    assert "Repeatability" in visit.page.locator("main").inner_text()
+
+
+def test_the_report_stands_in_the_home_page_and_draws(visit: Visit, served: Served) -> None:
+    visit.page.goto(served.base)
+    report = visit.page.frame_locator("#report")
+    report.locator(".chart svg").first.wait_for()
+    assert report.locator(".chart.failed").count() == 0
+    assert visit.messages == []
+
+
+def test_selectors_of_a_table_narrow_it(visit: Visit, served: Served) -> None:
+    visit.page.goto(served.base + "/tables/latency")
+    rows = visit.page.locator("tbody tr")
+    n_all = rows.count()
+    visit.page.get_by_label("model", exact=True).fill("res*")
+    visit.page.get_by_label("runtime").select_option("onnx")
+    visit.page.get_by_role("button", name="Show").click()
+    visit.page.wait_for_url("**model=res*")
+    assert 0 < rows.count() < n_all
+    assert visit.page.get_by_label("model", exact=True).input_value() == "res*"
+
+
+def test_an_error_is_a_page_with_a_way_back(visit: Visit, served: Served) -> None:
+    answer = visit.page.goto(served.base + "/no/such<script>alert(1)</script>")
+    assert answer is not None
+    assert answer.status == 404
+    assert "no such page" in visit.page.locator("main").inner_text()
+    visit.page.get_by_role("link", name="fleetrank").click()
+    assert visit.page.title().startswith("Report")
+    assert not any("dialog" in message for message in visit.messages)
+
+
+def test_the_pages_can_be_walked_with_the_keyboard(visit: Visit, served: Served) -> None:
+    visit.page.goto(served.base + "/devices")
+    visit.page.keyboard.press("Tab")
+    assert visit.page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    visit.page.keyboard.press("Tab")
+    visit.page.keyboard.press("Tab")
+    assert visit.page.evaluate("document.activeElement.textContent") == "Report"
+    assert visit.page.locator("nav a[aria-current=page]").inner_text() == "Devices"
+
+
+@pytest.fixture
+def live_workspace(tmp_path: Path, onnx_file: Path) -> Path:
+    root = tmp_path / "ws"
+    for name in ("cards", "devices", "sweeps"):
+        (root / name).mkdir(parents=True)
+    (root / "cluster.yaml").write_text("cluster_name: t\n")
+    for number in range(2):
+        (root / "cards" / f"m{number}.toml").write_text(CARD.format(file=onnx_file))
+    for name in ("sim-a", "sim-b"):
+        text = f"name: {name}\nkind: simulated\noptions: {{duration_s: 0.15}}\n"
+        (root / "devices" / f"{name}.yaml").write_text(text)
+    (root / "sweeps" / "live.yaml").write_text(SPEC)
+    return root
+
+
+def test_a_sweep_appears_while_it_runs_and_its_report_after_it(
+    visit: Visit, live_workspace: Path
+) -> None:
+    page = visit.page
+    command = "from orchestrator.cli.main import main; main()"
+    run = [sys.executable, "-P", "-c", command, "sweep", "run", "live", "--inline"]
+    with serving(live_workspace) as server:
+        page.goto(server.base + "/?include_simulated=true")
+        page.set_default_timeout(PATIENCE_MS)
+        page.frame_locator("#report").get_by_text("No report yet").wait_for()
+        with subprocess.Popen(run, cwd=live_workspace, stdout=subprocess.DEVNULL) as sweep:
+            page.locator(".state.running").wait_for(timeout=PATIENCE_MS)
+            page.locator(".devices li", has_text="sim-a").wait_for()
+            # Of 2 models and 2 repeats; the number grows under the reader's eyes.
+            page.locator(".devices li", has_text="of 4").first.wait_for()
+            page.locator(".latest summary").click()
+            page.locator(".latest tbody tr").first.wait_for(timeout=PATIENCE_MS)
+            assert page.locator(".latest tbody tr").first.locator("td").nth(1).inner_text() in {
+                "sim-a", "sim-b",
+            }  # fmt: skip
+            assert sweep.wait(PATIENCE_MS / 1000) == 0
+        page.locator(".state.finished").wait_for(timeout=PATIENCE_MS)
+        page.frame_locator("#report").locator(".chart svg").first.wait_for(timeout=PATIENCE_MS)
+        banner = page.frame_locator("#report").get_by_role("alert")
+        assert "Not measured on real devices" in banner.inner_text()
+    # The server is gone: the page says so and stays.
+    page.get_by_text("The server does not answer.").wait_for(timeout=PATIENCE_MS)
+    assert page.locator(".state.finished").count() == 1

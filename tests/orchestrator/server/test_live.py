@@ -1,0 +1,98 @@
+"""Progress read from a journal while another process appends to it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import UsageError
+from orchestrator.server.journal_tail import JournalTail
+from orchestrator.server.live import Live
+from orchestrator.store.results import IMPORTED, ResultStore
+
+SWEEP = "s-20260101T000000-aa"
+PLAN = {"n_cells": 3, "repeats": 2, "cells_by_device": {"a": 2, "b": 1}}
+
+
+def row(device: str, cell: str, repeat: int, **facts: object) -> dict[str, object]:
+    return {
+        "sweep_id": SWEEP, "cell_key": cell, "repeat": repeat, "attempt": 0, "schema_version": 1,
+        "device": device, "model": "m", "platform_key": f"{device}/onnx", "status": "ok",
+        "latency_p50_ns": 2e6, "flags": [], "started_utc": "2026-01-01T00:00:00+00:00",
+        "finished_utc": "2026-01-01T00:00:01+00:00", **facts,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ResultStore:
+    store = ResultStore(tmp_path)
+    record = {"state": "running", "started_utc": "2026-01-01T00:00:00+00:00", "plan": PLAN}
+    store.create_sweep(SWEEP, record)
+    return store
+
+
+def test_a_line_is_read_once_and_half_a_line_waits(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    tail = JournalTail(path)
+    assert list(tail.new_rows()) == []
+    whole, half = (json.dumps(row("a", cell, 0)) for cell in "xy")
+    path.write_text(f"{whole}\nnot a row\n[1]\n{{}}\n{half[:40]}")
+    assert [found["cell_key"] for found in tail.new_rows()] == ["x"]
+    assert list(tail.new_rows()) == []
+    with path.open("a") as file:
+        file.write(f"{half[40:]}\n")
+    assert [found["cell_key"] for found in tail.new_rows()] == ["y"]
+
+
+def test_a_running_sweep_is_counted_per_device(store: ResultStore) -> None:
+    live = Live(store.root)
+    with store.lease(SWEEP), store.open_journal(SWEEP) as journal:
+        journal.append(row("a", "x", 0))
+        [found] = live.progress()
+        assert (found.status.state, found.status.n_ok, found.status.n_left) == ("running", 1, 5)
+        failure = {"status": "failed", "error_kind": "crashed", "latency_p50_ns": None}
+        journal.append(row("b", "z", 0, **failure, error_message="m", error_remedy="r"))
+        again = live.of_sweep(SWEEP)
+    a, b = again.devices
+    assert (a.device, a.n_repeats, a.n_ok, a.n_failed) == ("a", 4, 1, 0)
+    assert (b.device, b.n_repeats, b.n_ok, b.n_failed) == ("b", 2, 0, 1)
+    assert [attempt["device"] for attempt in again.latest] == ["b", "a"]
+    assert [attempt["latency_ms"] for attempt in again.latest] == [None, 2.0]
+    assert again.status.failures[0]["error"] == "crashed"
+
+
+def test_a_sweep_whose_driver_died_is_counted_from_its_journal(store: ResultStore) -> None:
+    with store.open_journal(SWEEP) as journal:
+        journal.append(row("a", "x", 0))
+    [status] = Live(store.root).sweeps()
+    assert (status.state, status.n_ok, status.n_left) == ("stopped", 1, 5)
+
+
+def test_a_finished_sweep_is_not_read_again(store: ResultStore) -> None:
+    store.update_record(SWEEP, {"state": "finished", "n_ok": 5, "n_failed": 1, "n_left": 0})
+    store.open_journal(SWEEP).path.parent.mkdir()
+    store.open_journal(SWEEP).path.write_text("damaged")
+    [found] = Live(store.root).progress()
+    assert (found.status.n_ok, found.status.n_failed) == (5, 1)
+
+
+def test_an_imported_sweep_is_marked_so(store: ResultStore) -> None:
+    store.update_record(SWEEP, {"state": "finished", "origin": IMPORTED})
+    [status] = Live(store.root).sweeps()
+    assert status.state == IMPORTED
+
+
+def test_a_damaged_record_hides_no_other(store: ResultStore) -> None:
+    store.create_sweep("t-20260102T000000-bb", {"state": "finished"})
+    store.record_path(SWEEP).write_text("{half")
+    found = Live(store.root).sweeps()
+    assert [status.sweep_id for status in found] == ["t-20260102T000000-bb"]
+
+
+def test_an_unknown_sweep_is_refused(store: ResultStore) -> None:
+    with pytest.raises(UsageError):
+        Live(store.root).of_sweep("../../etc")
+
+
+def test_no_result_is_no_sweep(tmp_path: Path) -> None:
+    assert Live(tmp_path / "nowhere").progress() == []

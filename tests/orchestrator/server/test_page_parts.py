@@ -1,0 +1,66 @@
+"""Charts and tables as a template gets them."""
+
+import pytest
+
+from orchestrator.server.chart import HEIGHT, WIDTH, time_chart
+from orchestrator.server.page_tables import MAX_ROWS, facts_grid, grid
+from orchestrator.server.templates_of import asset, render
+
+START, HALF, END = (f"2026-01-01T0{hour}:00:00+00:00" for hour in (0, 1, 2))
+
+
+def test_a_chart_spans_its_box_and_names_its_ends() -> None:
+    chart = time_chart("Temperature", "C", [(START, 30.0), (HALF, 35.0), (END, 40.0)])
+    first, middle, last = chart.marks
+    assert 0 < first.x < middle.x < last.x < WIDTH
+    assert 0 < last.y < middle.y < first.y < HEIGHT
+    assert middle.x == pytest.approx((first.x + last.x) / 2)
+    assert (chart.low, chart.high) == ("30", "40")
+    assert (chart.first, chart.last) == ("2026-01-01 00:00", "2026-01-01 02:00")
+
+
+def test_what_never_changes_and_a_single_point_are_drawn() -> None:
+    for points in ([(START, 5.0)], [(START, 5.0), (END, 5.0)]):
+        chart = time_chart("t", "", points)
+        assert {mark.y for mark in chart.marks} == {chart.marks[0].y}
+        assert 0 < chart.marks[0].y < HEIGHT
+
+
+def test_a_grid_leaves_out_what_says_nothing_and_links_what_has_a_page() -> None:
+    rows = [
+        {"model": "a&b", "ms": 1.5, "energy": None, "flags": [], "is_x": True},
+        {"model": "c", "ms": None, "energy": None, "flags": [], "is_x": False},
+    ]
+    table = grid("T", rows)
+    assert table.heads == ("model", "ms", "is x")
+    name, number, flag = table.rows[0]
+    assert name.href == "/model?name=a%26b"
+    assert (number.text, number.is_number) == ("1.500", True)
+    assert (flag.text, flag.is_number) == ("yes", False)
+    # A missing number stands where the others do.
+    assert (table.rows[1][1].text, table.rows[1][1].is_number) == ("-", True)
+
+
+def test_a_long_grid_is_cut_and_says_so() -> None:
+    table = grid("T", [{"n": n} for n in range(MAX_ROWS + 5)], ["first"])
+    assert len(table.rows) == MAX_ROWS
+    assert table.notes[0] == "first"
+    assert str(MAX_ROWS + 5) in table.notes[1]
+
+
+def test_unknown_facts_are_left_out() -> None:
+    assert [row[0].text for row in facts_grid("F", {"a": 1, "b": None}).rows] == ["a"]
+
+
+def test_templates_escape_every_value() -> None:
+    values = {"title": "<i>", "here": "", "message": "<script>x</script>", "remedy": "'\"&"}
+    text = bytes(render("error.html.j2", values).body).decode()
+    assert "<script>x" not in text
+    assert "&lt;script&gt;x" in text
+    assert "<i>" not in text
+
+
+def test_only_our_own_assets_are_there() -> None:
+    assert "--paper" in asset("page.css")
+    with pytest.raises(FileNotFoundError):
+        asset("nothing.js")
