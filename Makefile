@@ -32,7 +32,7 @@ test-cluster: setup ## run the fault matrix on a fleet of hosts made of namespac
 # Without `setup`: a machine with a GPU often has no registry, and PyTorch already.
 GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,python3)
 test-gpu: ## run the tests that need an NVIDIA GPU, with pytest, NumPy and the runtimes alone
-	PYTHONPATH=$(CURDIR) $(GPU_PYTHON) -m pytest tests/gpu -m gpu -rs -W default
+	PYTHONPATH=$(CURDIR) $(GPU_PYTHON) -m pytest tests/gpu -m gpu -rsP -W default
 
 check: setup ## format, lint, types and the layers between packages
 	$(BIN)/ruff format --check .

@@ -32,10 +32,12 @@ TAIL_CHARACTERS = 2_000
 _STAGE = re.compile(rf"^{STAGE_MARK} (\w+)\n?", re.MULTILINE | re.ASCII)
 _MEMORY_SIGNS = re.compile(
     r"bad_alloc|MemoryError|can't allocate memory|Cannot allocate memory|"
-    r"Failed to allocate memory|std::length_error|out of memory",
+    r"Failed to allocate memory|std::length_error|out of memory|"
+    r"failed to map segment from shared object(?!: Operation not permitted)",
     re.IGNORECASE,
 )
-"""How C and C++ libraries, Python, PyTorch and ONNX Runtime report a failed allocation."""
+"""How C and C++ libraries, Python, PyTorch and ONNX Runtime report a failed allocation; the loader
+says it of a library it has no room for, or may not run."""
 
 _LOST_SIGNS = re.compile(
     r"GPU is lost|fallen off the bus|uncorrectable (NVLink|ECC) error|"
