@@ -1,11 +1,14 @@
-"""How long does a user wait: for `--help`, and for the page over 100,000 rows?
+"""How long does a user wait: for `--help`, and for the page over 10^4, 10^5 and 10^6 rows?
 
 Each is the wall time of a whole process, in turn with what one would use instead in the same run:
 an empty Python for `--help`, a Polars script that prints one median per model and platform for
-`report build`. Printed: medians, and their ratio pair by pair. The rows are made up (13 models,
-256 platforms, 30 repeats, 50 samples each) and live in a temporary folder.
+`report build`. Printed: medians, their ratio pair by pair, and the page's size. The rows are made
+up (13 models, 256 platforms, 3 to 310 repeats, 50 samples each) and live in a temporary folder.
+The fleet of the study (13 models, 106 devices, 3 runtimes) and, where `FLEETRANK_PUBLIC_DATA` names
+them, both public imports are built as well.
 """
 
+import os
 import statistics
 import subprocess
 import sys
@@ -18,11 +21,14 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "makers"))
 # Before this folder, whose analysis.py would shadow the package.
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+import polars as pl
 from fleet_rows import NETS, Place, write_results
 
 FLEETRANK = str(Path(sys.executable).parent / "fleetrank")
-ROUNDS = 5
-DEVICES, RUNTIMES, REPEATS = 128, ("onnx", "tflite"), 31
+ROUNDS = 3
+DEVICES, RUNTIMES = 128, ("onnx", "tflite")
+REPEATS_OF_A_PART, PARTS = 31, (1, 10)
+"""31 repeats are 103,168 rows; a million are ten such parts."""
 
 PLAIN = """
 import sys, polars as pl
@@ -32,32 +38,70 @@ print(frame.group_by("model", "platform_key").agg(pl.col("latency_p50_ns").media
 
 
 def main() -> None:
-    """Makes the rows, times both pairs and prints a line each."""
+    """Makes the rows, times both sides and prints a line each."""
+    show("fleetrank --help", [FLEETRANK, "--help"], [sys.executable, "-c", "pass"])
     with tempfile.TemporaryDirectory() as folder:
-        n_rows = make_rows(Path(folder))
-        parts = str(Path(folder) / "results" / "measurements" / "**" / "*.parquet")
-        build = [FLEETRANK, "--workspace", folder, "report", "build"]
-        show("fleetrank --help", [FLEETRANK, "--help"], [sys.executable, "-c", "pass"])
-        show(f"report build, {n_rows:,} rows", build, [sys.executable, "-c", PLAIN, parts])
-        size = (Path(folder) / "report.html").stat().st_size
-        print(f"the page has {size / 1e6:.1f} MB")
+        build(Path(folder), make_rows(Path(folder), fleet(106, ("onnx", "tflite", "torch")), 5))
+    with tempfile.TemporaryDirectory() as folder:
+        build(Path(folder), make_rows(Path(folder), fleet(DEVICES, RUNTIMES), 3))
+    for parts in PARTS:
+        with tempfile.TemporaryDirectory() as folder:
+            n_rows = make_rows(Path(folder), fleet(DEVICES, RUNTIMES), REPEATS_OF_A_PART)
+            multiply(Path(folder), n_rows, parts)
+            build(Path(folder), n_rows * parts)
+    if root := os.environ.get("FLEETRANK_PUBLIC_DATA"):
+        with tempfile.TemporaryDirectory() as folder:
+            build(Path(folder), import_public(Path(folder), Path(root)))
 
 
-def make_rows(folder: Path) -> int:
-    """Writes a workspace with results of a made-up fleet and returns the number of rows."""
-    (folder / "cluster.yaml").touch()
-    places = [
+def build(folder: Path, n_rows: int) -> None:
+    """Times the page over a workspace."""
+    parts = str(folder / "results" / "measurements" / "**" / "*.parquet")
+    command = [FLEETRANK, "--workspace", str(folder), "report", "build"]
+    show(f"report build, {n_rows:,} rows", command, [sys.executable, "-c", PLAIN, parts])
+    size = (folder / "report.html").stat().st_size
+    print(f"{'':32} the page has {size / 1e6:.1f} MB", flush=True)
+
+
+def fleet(n_devices: int, runtimes: Sequence[str]) -> list[Place]:
+    """Made-up phones and CPUs, three to one."""
+    return [
         Place(
             device=f"phone-{number:03}",
             tier="edge" if number % 4 else "cpu",
             runtime=runtime,
             gflops=5.0 + number,
         )
-        for number in range(DEVICES)
-        for runtime in RUNTIMES
+        for number in range(n_devices)
+        for runtime in runtimes
     ]
-    write_results(folder / "results", nets=NETS, places=places, repeats=REPEATS, n_samples=50)
-    return len(NETS) * len(places) * REPEATS
+
+
+def make_rows(folder: Path, places: Sequence[Place], repeats: int) -> int:
+    """Writes a workspace with results of a made-up fleet and returns the number of rows."""
+    (folder / "cluster.yaml").touch()
+    write_results(folder / "results", nets=NETS, places=places, repeats=repeats, n_samples=50)
+    part = next((folder / "results").rglob("*.parquet"))
+    return int(pl.scan_parquet(part).select(pl.len()).collect().item())
+
+
+def multiply(folder: Path, n_rows: int, parts: int) -> None:
+    """Writes the part again as further repeats; a part is named after its first row."""
+    first = next((folder / "results").rglob("*.parquet"))
+    frame = pl.read_parquet(first)
+    for number in range(1, parts):
+        later = frame.with_columns(pl.col("repeat") + REPEATS_OF_A_PART * number)
+        later.write_parquet(first.with_name(f"part-{n_rows * number:08}.parquet"))
+
+
+def import_public(folder: Path, root: Path) -> int:
+    """Imports both sources and returns the number of rows."""
+    (folder / "cluster.yaml").touch()
+    for source, name in (("timm", "timm"), ("qai-hub", "qai_hub")):
+        command = [FLEETRANK, "--workspace", str(folder), "results", "import", "--from", source]
+        subprocess.run([*command, str(root / name)], check=True, stdout=subprocess.DEVNULL)
+    parts = folder / "results" / "measurements" / "**" / "*.parquet"
+    return int(pl.scan_parquet(str(parts)).select(pl.len()).collect().item())
 
 
 def show(name: str, command: Sequence[str], instead: Sequence[str]) -> None:

@@ -61,7 +61,9 @@ def newest_facts(rows: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
     for name in names:
         known = rows[name].drop_nulls()
         if len(known):
-            pairs.append({"fact": name, "value": str(known[-1])})
+            value = known[-1]
+            told = ("no", "yes")[value] if isinstance(value, bool) else str(value)
+            pairs.append({"fact": name, "value": told})
     return pl.DataFrame(pairs, schema={"fact": pl.String, "value": pl.String})
 
 

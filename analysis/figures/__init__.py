@@ -1,1 +1,1 @@
-"""Figures, each in two parts: `..._points` says what is shown, `draw_...` how."""
+"""What the figures show, as values; how they are drawn is in `report/templates/*.js`."""

@@ -7,6 +7,7 @@ _PARTS = (
 )  # fmt: skip
 _FOLLOWS = {"backend": "runtime", "affinity": "threads"}
 """Left out where the second tells the first: the usual delegate, the first cores."""
+_SAYS_NOTHING = (None, "{}")
 _TIER_ORDER = {"gpu": 0, "cpu": 1, "edge": 2}
 """From the devices a laboratory owns to those that are shipped to."""
 
@@ -24,7 +25,7 @@ def platform_labels(cells: pl.DataFrame) -> dict[str, str]:
     ]  # fmt: skip
     labels = {
         str(row["platform_key"]): " · ".join(
-            _part(name, row[name]) for name in varying if row[name] is not None
+            _part(name, row[name]) for name in varying if row[name] not in _SAYS_NOTHING
         )
         for row in platforms.iter_rows(named=True)
     }

@@ -7,15 +7,21 @@ from pathlib import Path
 
 import polars as pl
 
-from analysis.columns import ORIGINS
-from analysis.figures.labels import platform_labels
-from analysis.figures.latency import process_medians
+from analysis.columns import ORIGINS, ROW_KEY
+from analysis.figures.labels import chosen_platforms
+from analysis.figures.latency import process_medians, sample_quantiles, sampled_processes
 from analysis.load import load_measurements, valid_attempts
+from analysis.report.shown import Shown, choose_shown
 from analysis.scope import select_attempts, select_cells
 from analysis.tables import Selection
 
-_NEVER_SHOWN = ("samples_ns", "device_samples_ns")
-"""Most of the bytes; everything on the page comes from the stored summaries."""
+_SAMPLES = ("samples_ns", "device_samples_ns")
+"""Most of the bytes; tables are made from the stored summaries, strips from some of the samples."""
+_MAX_COMPARED = 60
+"""Platforms whose 1,770 pairs are compared: with intervals and nulls some two seconds, also over a
+thousand models. Not fewer than 51, from which on `pairs.draws_for` is content with fewer draws."""
+_MAX_PAIRED = 40
+"""Of those, platforms whose 1,560 directed pairs are listed and drawn, frontiers among them."""
 Record = dict[str, object]
 
 
@@ -26,20 +32,30 @@ class Evidence:
     Attributes:
         attempts: every stored attempt of any origin, without its samples; in memory, since every
             table scans it anew.
-        selected: those of them that the page speaks of.
+        compared, paired: those of the platforms that are compared pair by pair, and of those
+            whose pairs are listed; the same object where that is all.
+        paired_keys: the platforms of `paired`.
+        selected: those of the attempts that the page speaks of.
         cells: as `cells_table.cell_values` gives them.
         processes: as `figures.latency.process_medians` gives them.
-        names: platform key to its short name, in the order to show.
+        quantiles: as `figures.latency.sample_quantiles` gives them, of the cells shown.
+        shown: what is on the page.
+        limits: which platforms are not compared, and where to see them.
         said: notes that hold for the whole page and need not be repeated under each table.
         records: of the sweeps in `attempts`, newest first; `{}` where one cannot be read.
     """
 
     attempts: pl.LazyFrame
+    compared: pl.LazyFrame
+    paired: pl.LazyFrame
+    paired_keys: tuple[str, ...]
     selected: pl.LazyFrame
     cells: pl.DataFrame
     processes: pl.DataFrame
-    names: dict[str, str]
+    quantiles: pl.DataFrame
+    shown: Shown
     said: tuple[str, ...]
+    limits: tuple[str, ...]
     records: tuple[Record, ...]
     selection: Selection
 
@@ -51,21 +67,64 @@ def gather(results: Path, selection: Selection) -> Evidence:
         NoDataError: nothing was measured, or nothing with success.
     """
     scan = load_measurements(results, sweep=selection.sweep, origins=ORIGINS)
-    attempts = scan.with_columns(
-        pl.lit(None, dtype=pl.List(pl.Int64)).alias(name) for name in _NEVER_SHOWN
-    ).collect()
-    scope = select_cells(attempts.lazy(), selection)
-    selected = select_attempts(attempts.lazy(), selection)
+    blank = (pl.lit(None, dtype=pl.List(pl.Int64)).alias(name) for name in _SAMPLES)
+    attempts = scan.with_columns(blank).collect().lazy()
+    scope = select_cells(attempts, selection)
+    selected = select_attempts(attempts, selection)
+    shown = choose_shown(scope.cells)
+    of_shown = (
+        valid_attempts(selected)
+        .filter(
+            pl.col("model").is_in(list(shown.models))
+            & pl.col("platform_key").is_in(list(shown.platforms))
+        )
+        .select(*ROW_KEY, "model", "platform_key", "latency_p50_ns", "sample_count")
+        .collect()
+        .lazy()
+    )
+    compared, paired = _compared(scope.cells)
+    of_compared = _only(attempts, compared, len(shown.names))
     return Evidence(
-        attempts=attempts.lazy(),
+        attempts=attempts,
+        compared=of_compared,
+        paired=_only(of_compared, paired, len(compared)),
+        paired_keys=paired,
         selected=selected,
         cells=scope.cells,
-        processes=process_medians(valid_attempts(selected)),
-        names=platform_labels(scope.cells),
+        processes=process_medians(of_shown),
+        quantiles=sample_quantiles(scan, sampled_processes(of_shown)),
+        shown=shown,
         said=scope.notes,
+        limits=tuple(_limits(len(compared), len(paired), len(shown.names))),
         records=tuple(_records(results, scope.cells)),
         selection=selection,
     )
+
+
+def _compared(cells: pl.DataFrame) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Platforms to compare, and those whose pairs to list: an equal share of each tier."""
+    compared = tuple(chosen_platforms(cells, _MAX_COMPARED))
+    of_these = cells.filter(pl.col("platform_key").is_in(list(compared)))
+    return compared, tuple(chosen_platforms(of_these, _MAX_PAIRED))
+
+
+def _only(attempts: pl.LazyFrame, keys: Sequence[str], n: int) -> pl.LazyFrame:
+    """The very frame where none of n is left out: tables of one object share what they read."""
+    if len(keys) == n:
+        return attempts
+    return attempts.filter(pl.col("platform_key").is_in(list(keys)))
+
+
+def _limits(n_compared: int, n_paired: int, n: int) -> list[str]:
+    notes = []
+    if n_compared < n:
+        notes.append(
+            f"Compared with one another are {n_compared} of {n} platforms, an equal share of each "
+            "tier: means over tiers are over these; `fleetrank report show transfer` takes all."
+        )
+    if n_paired < n_compared:
+        notes.append(f"Pairs are listed, and frontiers drawn, of {n_paired} of those platforms.")
+    return notes
 
 
 def _records(results: Path, cells: pl.DataFrame) -> Sequence[Record]:

@@ -9,11 +9,12 @@ import polars as pl
 from analysis.scope import count_of
 from analysis.tables import Table
 
-_TIERS = {"gpu": "GPUs", "cpu": "CPUs", "edge": "edge devices"}
+TIER_NAMES = {"gpu": "GPUs", "cpu": "CPUs", "edge": "edge devices"}
 _CARRIES, _MISLEADS = 0.9, 0.6
 """Rank correlations from which an order may be trusted, and below which it misleads: at 0.9 two of
 13 models change places by about two ranks, at 0.6 every second one does. The page's own choice."""
-_MAX_HEADLINES = 4
+_MAX_HEADLINES = 6
+"""Three tiers make three pairs, and each has one with itself."""
 _P_LEVEL = 0.05
 READING = (
     "Rho is Spearman's rank correlation over the models two platforms share: 1 is the same order, "
@@ -68,7 +69,7 @@ class Agreement:
 
 
 def headlines(tables: Sequence[Table], why_none: str) -> list[Headline]:
-    """At most four answers: from tier to tier, or else from runtime to runtime on one device.
+    """At most six answers: from tier to tier, or else from runtime to runtime on one device.
 
     Args:
         tables: those of `transfer` and `frameworks` that could be made, in this order.
@@ -78,7 +79,9 @@ def headlines(tables: Sequence[Table], why_none: str) -> list[Headline]:
         latency = _agreements(table, level, "latency")
         frm = {(one.source, one.target): one for one in _agreements(table, level, "frm")}
         if latency:
-            first = sorted(latency, key=_interest)[:_MAX_HEADLINES]
+            first = sorted(latency, key=lambda one: interest(one.source, one.target))[
+                :_MAX_HEADLINES
+            ]
             return [_headline(one, frm.get((one.source, one.target)), level) for one in first]
     return [
         Headline(
@@ -109,15 +112,15 @@ def _agreements(table: Table, level: str, measure: str) -> list[Agreement]:
     ]
 
 
-def _interest(one: Agreement) -> tuple[bool, bool]:
-    """What is shipped to comes first, one's own tier last."""
-    return one.source == one.target, "edge" not in (one.source, one.target)
+def interest(source: str, target: str) -> tuple[bool, bool, bool]:
+    """Sort key of pairs of tiers: what is shipped to comes first, one's own tier last."""
+    return source == target, "edge" not in (source, target), target != "edge"
 
 
 def _headline(latency: Agreement, frm: Agreement | None, level: str) -> Headline:
     is_tier = level == "tier"
     source, target = (
-        _TIERS.get(name, name) if is_tier else name for name in (latency.source, latency.target)
+        TIER_NAMES.get(name, name) if is_tier else name for name in (latency.source, latency.target)
     )
     between = f"between {source} and {target}"
     if source == target:

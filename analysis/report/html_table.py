@@ -1,14 +1,17 @@
 """Tables of the analysis as HTML cells: humane figures, and short names of platforms."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 import polars as pl
 
-from analysis.tables import Table
+from analysis.report.shown import ELSEWHERE, Shown
+from analysis.tables import TABLES, Table
 
-_MAX_ROWS = 400
+MAX_STATIC_ROWS = 40
+"""Rows written as HTML; the page's script writes the rest of a longer table, as the filter asks."""
+MAX_ROWS = 8000
 """More is not read on a page; `report show` prints all."""
 _UNITS = {
     "ns": "ns", "us": "µs", "ms": "ms", "s": "s", "bytes": "bytes", "mib": "MiB", "mb": "MB",
@@ -16,6 +19,7 @@ _UNITS = {
 }  # fmt: skip
 _MISSING = "\N{EN DASH}"
 _DIGITS = 4
+Json = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,52 +40,129 @@ class HtmlCell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HtmlTable:
-    """What the template writes; text only, escaped there."""
+class HtmlRow:
+    """A row; `about` is what `Shown.tokens` gives for it."""
 
+    cells: tuple[HtmlCell, ...]
+    about: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HtmlTable:
+    """What the template writes; text only, escaped there.
+
+    Attributes:
+        id: names the table's rows among the page's data.
+        rows: the first of them, at most `MAX_STATIC_ROWS`.
+        packed: all of them for the page's script, where there are more; see `_packed`.
+        is_statistic: its figures are over models, platforms or both; a filter changes none.
+    """
+
+    id: str
     caption: str
     heads: tuple[HtmlHead, ...]
-    rows: tuple[tuple[HtmlCell, ...], ...]
+    rows: tuple[HtmlRow, ...]
+    packed: Json | None = None
     notes: tuple[str, ...] = ()
     is_open: bool = False
+    is_statistic: bool = False
     count: str = ""
 
 
 def html_table(
+    name: str,
     table: Table,
-    names: Mapping[str, str],
+    shown: Shown,
     *,
     is_open: bool = False,
+    is_statistic: bool = False,
     said: Iterable[str] = (),
 ) -> HtmlTable:
-    """Turns a table into cells.
+    """Turns a table into cells; short names stand for platform keys, which are then the hint.
 
     Args:
+        name: its id on the page.
         table: as `analysis.tables.make_table` gives it.
-        names: short names of platform keys; the key is then the hint.
+        shown: rows about models or platforms beyond it are left out, with a note.
         is_open: shown at once, not on demand.
+        is_statistic: see `HtmlTable`.
         said: notes that the page has said elsewhere.
     """
     frame = _worth_showing(table.frame)
     already = set(said)
     notes = [note for note in table.notes if note not in already]
-    if frame.height > _MAX_ROWS:
-        notes.append(f"The first {_MAX_ROWS} of {frame.height} rows; `report show` prints all.")
-    is_number = [dtype.is_numeric() for dtype in frame.dtypes]
+    about = [shown.tokens(row) for row in frame.iter_rows(named=True)]
+    kept = [number for number, words in enumerate(about) if ELSEWHERE not in words.split()]
+    kept = kept[:MAX_ROWS]
+    if len(kept) < frame.height:
+        remedy = f"; `fleetrank report show {name}` prints all" if name in TABLES else ""
+        notes.append(f"{len(kept):,} of {frame.height:,} rows are on this page{remedy}.")
+    frame, about = frame[kept], [about[number] for number in kept]
+    columns = [_column(column, shown.names) for column in frame.iter_columns()]
+    head = range(min(frame.height, MAX_STATIC_ROWS))
     return HtmlTable(
+        id=name,
         caption=table.title,
         heads=tuple(
-            HtmlHead(text=heading(name), is_number=dtype.is_numeric())
-            for name, dtype in frame.schema.items()
+            HtmlHead(text=heading(title), is_number=dtype.is_numeric())
+            for title, dtype in frame.schema.items()
         ),
         rows=tuple(
-            tuple(_cell(*pair, names=names) for pair in zip(row, is_number, strict=True))
-            for row in frame.head(_MAX_ROWS).iter_rows()
+            HtmlRow(cells=tuple(column.cell(at) for column in columns), about=about[at])
+            for at in head
         ),
+        packed=_packed(columns, about) if frame.height > MAX_STATIC_ROWS else None,
         notes=tuple(notes),
         is_open=is_open,
-        count=f"{frame.height} row" if frame.height == 1 else f"{frame.height} rows",
+        is_statistic=is_statistic,
+        count=f"{frame.height} row" if frame.height == 1 else f"{frame.height:,} rows",
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Column:
+    """A column as texts; `hints` says more about some of them."""
+
+    texts: list[str]
+    hints: Mapping[str, str]
+    is_number: bool
+
+    def cell(self, at: int) -> HtmlCell:
+        text = self.texts[at]
+        return HtmlCell(text=text, is_number=self.is_number, hint=self.hints.get(text))
+
+
+def _column(column: pl.Series, names: Mapping[str, str]) -> _Column:
+    texts = [_text(value) for value in column]
+    keys = (
+        [text for text in dict.fromkeys(texts) if text in names]
+        if column.dtype == pl.String
+        else []
+    )
+    short = {key: names[key] for key in keys}
+    return _Column(
+        texts=[short.get(text, text) for text in texts] if short else texts,
+        hints={name: key for key, name in short.items()},
+        is_number=column.dtype.is_numeric(),
+    )
+
+
+def _packed(columns: Sequence[_Column], about: Sequence[str]) -> Json:
+    """Columns of texts, each text once: most of a table's texts are names, flags and dashes."""
+    return {
+        "about": _coded(about),
+        "columns": [
+            {"number": column.is_number, "hints": dict(column.hints), **_coded(column.texts)}
+            for column in columns
+        ],
+    }
+
+
+def _coded(texts: Sequence[str]) -> Json:
+    words = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+    if 2 * len(words) > len(texts):
+        return {"texts": list(texts)}
+    return {"words": list(words), "codes": [words[text] for text in texts]}
 
 
 def _worth_showing(frame: pl.DataFrame) -> pl.DataFrame:
@@ -104,19 +185,21 @@ def number_text(value: float) -> str:
     return text.replace("-", "\N{MINUS SIGN}", 1) if value < 0 else text
 
 
-def _cell(value: object, is_number: bool, names: Mapping[str, str]) -> HtmlCell:
-    if isinstance(value, bool | None):
-        return HtmlCell(text={None: _MISSING, True: "yes", False: "no"}[value], is_number=is_number)
-    if isinstance(value, int):
-        return HtmlCell(text=f"{value:,}".replace("-", "\N{MINUS SIGN}"), is_number=True)
-    if isinstance(value, float):
-        return HtmlCell(text=number_text(value), is_number=True)
-    text = _text(value)
-    short = names.get(text)
-    return HtmlCell(text=text) if short is None else HtmlCell(text=short, hint=text)
-
-
 def _text(value: object) -> str:
+    if value is None:
+        return _MISSING
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}".replace("-", "\N{MINUS SIGN}")
+    if isinstance(value, float):
+        return number_text(value)
+    return _other_text(value)
+
+
+def _other_text(value: object) -> str:
     if isinstance(value, datetime):
         return f"{value:%Y-%m-%d %H:%M} UTC"
     if isinstance(value, list | tuple | pl.Series):

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import resources
@@ -13,30 +13,47 @@ import polars as pl
 from markupsafe import Markup
 
 from analysis.errors import AnalysisError
-from analysis.figures.theme import FAMILY_COLOURS
+from analysis.figures.theme import FAMILY_COLOURS, NO_FAMILY
 from analysis.load import DEFAULT_ORIGINS
-from analysis.report.embed import own_script, script_bundle, script_hash
+from analysis.report.embed import json_block, own_script, script_bundle, script_hash
 from analysis.report.evidence import Evidence, gather
+from analysis.report.families import family_lines
 from analysis.report.headline import READING, headlines
+from analysis.report.page_data import page_data
+from analysis.report.page_tables import PageTables, page_tables
 from analysis.report.provenance import provenance_section
 from analysis.report.sections import (
+    Section,
+    dropped_section,
     flops_section,
     frontier_section,
     latency_section,
     memory_section,
     quality_section,
 )
-from analysis.report.transfer_section import transfer_section, transfer_tables
+from analysis.report.study import study_tables
+from analysis.report.transfer_section import transfer_section
 from analysis.scope import count_of, devices_of
 from analysis.tables import Selection
 
 _TEMPLATES = "report/templates"
+_SCRIPTS = (
+    "state.js", "look.js", "latency.js", "memory.js", "ranks.js", "matrix.js", "frontiers.js",
+    "panels.js", "tables.js", "copying.js", "filters.js", "start.js",
+)  # fmt: skip
+"""Joined to one script, in which a file may use what stands in those before it."""
+_SECTIONS: tuple[Callable[[Evidence, PageTables], Section], ...] = (
+    transfer_section, frontier_section, flops_section, latency_section, memory_section,
+    quality_section, dropped_section,
+)  # fmt: skip
+"""In the order in which a reader asks; provenance is last."""
 _FAMILY_PATHS: Mapping[str, str] = {
     "standard_cnn": "M-4-4h8v8h-8z",
     "mobile_cnn": "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0z",
     "efficient_cnn": "M0-5.6L5.6 0L0 5.6L-5.6 0z",
     "transformer": "M0-5L5.5 4.5H-5.5z",
     "hybrid": "M0 5L5.5-4.5H-5.5z",
+    NO_FAMILY: "M-5-2h3v-3h4v3h3v4h-3v3h-4v-3h-3z",
 }
 """The shapes of `theme.FAMILY_SHAPES`, for the legend."""
 
@@ -75,46 +92,55 @@ def build_report(
         size_bytes=len(html.encode()),
         n_rows=evidence.selected.select(pl.len()).collect().item(),
         n_models=evidence.cells["model"].n_unique(),
-        n_platforms=len(evidence.names),
+        n_platforms=len(evidence.shown.names),
     )
 
 
 def render_page(evidence: Evidence, now: datetime) -> str:
     """The page as text; every value goes through the template's escaping."""
+    tables = page_tables(evidence)
+    sections = [*(make(evidence, tables) for make in _SECTIONS), provenance_section(evidence)]
+    data = page_data(evidence, tables)
+    ranks = tables.known("transfer", "frameworks")
+    why_none = [
+        tables.reasons[name] for name in ("transfer", "frameworks") if name in tables.reasons
+    ]
+    every = [table for section in sections for table in section.tables]
+    data["tables"] = {table.id: table.packed for table in every if table.packed is not None}
     folder = resources.files("analysis").joinpath(_TEMPLATES)
-    bundle, found = script_bundle(), transfer_tables(evidence)
-    page_js = folder.joinpath("page.js").read_text(encoding="utf-8")
+    own = "\n".join(folder.joinpath(name).read_text(encoding="utf-8") for name in _SCRIPTS)
+    page_js, bundle = f"(function () {{\n{own}\n}})();", script_bundle()
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     template = environment.from_string(folder.joinpath("page.html.j2").read_text(encoding="utf-8"))
     return template.render(
         title="fleetrank transfer report",
-        question="Can I trust my reference platform?",
+        question="Can I trust my reference device?",
         facts=_facts(evidence.cells, now),
         banner=_banner(evidence.cells),
-        headlines=headlines(found.tables, " ".join(found.reasons)),
+        headlines=headlines(ranks, " ".join(why_none)),
         reading=READING,
-        sections=(
-            latency_section(evidence),
-            transfer_section(evidence, found),
-            frontier_section(evidence),
-            flops_section(evidence),
-            memory_section(evidence),
-            quality_section(evidence),
-            provenance_section(evidence),
-        ),
-        families=[
-            {"name": name.replace("_", " "), "colour": colour, "path": _FAMILY_PATHS[name]}
-            for name, colour in FAMILY_COLOURS.items()
-            if name in set(evidence.cells["family"])
-        ],
+        family_lines=family_lines(tables["predictability"].frame),
+        sections=sections,
+        studies=study_tables(evidence, tables),
+        families=_legend(evidence.shown.cells),
         footer=" ".join(evidence.said),
         css=Markup(folder.joinpath("page.css").read_text(encoding="utf-8")),  # noqa: S704 - our own
         script_hashes=f"{script_hash(bundle)} {script_hash(page_js)}",
+        data=json_block(data),
         bundle=own_script(bundle),
         page_js=own_script(page_js),
     )
+
+
+def _legend(cells: pl.DataFrame) -> list[dict[str, str]]:
+    present = set(cells["family"].fill_null(NO_FAMILY))
+    return [
+        {"name": name.replace("_", " "), "colour": colour, "path": _FAMILY_PATHS[name]}
+        for name, colour in FAMILY_COLOURS.items()
+        if name in present
+    ]
 
 
 def _facts(cells: pl.DataFrame, now: datetime) -> list[str]:

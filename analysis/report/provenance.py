@@ -23,12 +23,15 @@ _COMMIT = r"\b([0-9a-f]{12})[0-9a-f]{28}\b"
 
 def provenance_section(evidence: Evidence) -> Section:
     """Sweeps with their commands, commits and seeds; devices; platforms with their versions."""
-    tables = (
-        Table(title="Sweeps", frame=_sweeps(evidence)),
-        Table(title="Devices", frame=_facts(evidence, "device", _DEVICE_FACTS)),
-        Table(title="Platforms", frame=_facts(evidence, "platform_key", _PLATFORM_FACTS)),
-        Table(title="Models", frame=_models(evidence.cells)),
-        Table(title="Versions of the libraries", frame=_versions(evidence)),
+    facts = (
+        ("sweeps", Table(title="Sweeps", frame=_sweeps(evidence))),
+        ("devices", Table(title="Devices", frame=_facts(evidence, "device", _DEVICE_FACTS))),
+        (
+            "platforms",
+            Table(title="Platforms", frame=_facts(evidence, "platform_key", _PLATFORM_FACTS)),
+        ),
+        ("models", Table(title="Models", frame=_models(evidence.cells))),
+        ("versions", Table(title="Versions of the libraries", frame=_versions(evidence))),
     )
     return Section(
         id="provenance",
@@ -36,8 +39,8 @@ def provenance_section(evidence: Evidence) -> Section:
         title="Where these figures come from",
         lead=("Each figure can be traced to a sweep, a commit and a command.",),
         tables=tuple(
-            html_table(table, evidence.names, is_open=number < 2)
-            for number, table in enumerate(tables)
+            html_table(name, table, evidence.shown, is_open=number < 2)
+            for number, (name, table) in enumerate(facts)
             if not table.frame.is_empty()
         ),
     )

@@ -1,122 +1,88 @@
-"""The parts of the page below its answer: figures, the tables behind them, and their notes."""
+"""The parts of the page below its answer: what each says, charts, and the tables behind them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import polars as pl
-from markupsafe import Markup
 
 from analysis.cells_table import MIN_REPEATS
-from analysis.errors import AnalysisError
-from analysis.figures.flops_rank import MIN_SHIFT, draw_flops_rank, flops_rank_points
-from analysis.figures.frontier import FrontierPanel, draw_frontier, frontier_points
-from analysis.figures.latency import draw_latency, latency_points
-from analysis.figures.memory import draw_memory, memory_points
-from analysis.figures.theme import Spec
-from analysis.report.embed import json_block
+from analysis.figures.latency import MAX_PROCESSES
+from analysis.flops_shift import MIN_SHIFT
 from analysis.report.evidence import Evidence
 from analysis.report.html_table import HtmlTable, html_table
-from analysis.tables import Table, make_table
-
-MAX_PANELS = 12
-"""Small panels of one kind; a fleet of hundreds is summarised by its tables."""
-_MAX_PAIRS = 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
-    """One chart; `description` is what a reader who cannot see it is told."""
-
-    id: str
-    title: str
-    caption: str
-    description: str
-    height: int
-    spec_json: Markup
+from analysis.report.page_tables import PageTables
+from analysis.tables import Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """One part of the page; `short` is its name in the contents."""
+    """One part of the page.
+
+    Attributes:
+        short: its name in the contents.
+        charts: kind of its charts, as `templates/panels.js` knows them; empty for none.
+        overall: what a filter does not change here; shown while one is set.
+        is_by_family: a legend of the families stands above the charts.
+    """
 
     id: str
     short: str
     title: str
     lead: tuple[str, ...] = ()
-    figures: tuple[Figure, ...] = ()
+    charts: str = ""
+    layout: str = ""
+    overall: str = ""
     tables: tuple[HtmlTable, ...] = ()
     notes: tuple[str, ...] = ()
-    layout: str = ""
     is_by_family: bool = False
 
 
-def figure(name: str, title: str, caption: str, description: str, spec: Spec) -> Figure:
-    """A chart ready for the template."""
-    return Figure(
-        id=name,
-        title=title,
-        caption=caption,
-        description=description,
-        height=int(str(spec["height"])),
-        # Vega names the element anew once it has drawn.
-        spec_json=json_block({**spec, "description": description}),
-    )
-
-
-def latency_section(evidence: Evidence) -> Section:
-    """Every model on every platform, on one log scale."""
-    panels = latency_points(evidence.cells, evidence.processes, max_panels=MAX_PANELS)
-    figures = [
-        figure(
-            f"latency-{number}",
-            panel.label,
-            "",
-            f"Latency on {panel.label}: {len(panel.cells)} models "
-            f"{_range_text(panel.cells, 'ms', 'ms')}.",
-            draw_latency(panel),
-        )
-        for number, panel in enumerate(panels, start=1)
-    ]
+def latency_section(evidence: Evidence, tables: PageTables) -> Section:
+    """Every model on every platform, as distributions of raw samples."""
     return Section(
         id="latency",
         short="Latency",
         title="Latency of every model on every platform",
         lead=(
-            "Each small mark is the median of one fresh process, the symbol the median of those. "
+            "A strip shows every timed run: its thin part holds the middle 98 % of them, the thick "
+            "one the middle 90 %, the dark one the middle half; each process counts alike. The "
+            "symbol is the median of the process medians, each of which is a short line across. "
             + _interval_text(evidence.cells),
         ),
-        figures=tuple(figures),
-        tables=_tables(evidence, "latency", "coldstart"),
-        notes=_left_out(evidence.cells, len(figures)),
+        charts="latency",
+        notes=_samples_note(evidence),
+        tables=listed(evidence, tables, "latency", "coldstart"),
         is_by_family=True,
     )
+
+
+def _samples_note(evidence: Evidence) -> tuple[str, ...]:
+    n, n_strips = evidence.shown.cells.height, evidence.quantiles.height
+    notes = [*evidence.shown.notes]
+    if n_strips < n:
+        notes.append(
+            f"{n - n_strips:,} of {n:,} values come without raw samples (a tool's summary, a "
+            "published figure): they have a symbol and no strip."
+        )
+    if max(evidence.cells["n_repeats"]) > MAX_PROCESSES:
+        notes.append(f"Of more than {MAX_PROCESSES} processes {MAX_PROCESSES} are drawn.")
+    return tuple(notes)
 
 
 def _interval_text(cells: pl.DataFrame) -> str:
     counts = sorted({int(n) for n in cells["n_repeats"]})
     few = [n for n in counts if n < MIN_REPEATS]
     if not few:
-        return "The bar is the interval of that median over processes."
+        return "Its interval over processes is shown on hover and in the table."
     said = " or ".join(str(n) for n in few)
     noun = "repeat carries" if few == [1] else "repeats carry"
     text = f"{said} {noun} no interval: below {MIN_REPEATS} processes the page shows none."
-    return text if few == counts else f"Bars are intervals of that median; {text}"
+    return text if few == counts else f"Its interval is shown on hover; {text}"
 
 
-def memory_section(evidence: Evidence) -> Section:
+def memory_section(evidence: Evidence, tables: PageTables) -> Section:
     """Peaks while running and loading, with what they count."""
-    panels = memory_points(evidence.cells, max_panels=MAX_PANELS)
-    figures = [
-        figure(
-            f"memory-{number}",
-            panel.label,
-            f"counted as {panel.metric}",
-            f"Peak memory on {panel.label}, counted as {panel.metric}: {len(panel.cells)} models "
-            f"{_range_text(panel.cells, 'run_mb', 'MB')} while running.",
-            draw_memory(panel),
-        )
-        for number, panel in enumerate(panels, start=1)
-    ]
+    has_any = bool((evidence.shown.cells["peak_memory_bytes"] > 0).any())
     return Section(
         id="memory",
         short="Memory",
@@ -125,148 +91,145 @@ def memory_section(evidence: Evidence) -> Section:
             "The symbol is the peak while running, the ring the peak while loading, both over "
             "the baseline of a warm process. Figures of different metrics do not compare.",
         ),
-        figures=tuple(figures),
-        tables=_tables(evidence, "memory"),
-        notes=() if figures else ("No platform reports memory.",),
-        is_by_family=bool(figures),
+        charts="memory" if has_any else "",
+        tables=listed(evidence, tables, "memory"),
+        notes=() if has_any else ("No platform reports memory.",),
+        is_by_family=has_any,
     )
 
 
-def flops_section(evidence: Evidence) -> Section:
+def flops_section(evidence: Evidence, tables: PageTables) -> Section:
     """Where FLOPs misjudge the measured order."""
-    panels = flops_rank_points(evidence.cells, max_panels=MAX_PANELS)
-    figures = [
-        figure(
-            f"flops-{number}",
-            panel.label,
-            f"{panel.n_shifted} of {panel.n} models are {MIN_SHIFT} or more places off",
-            f"Rank by FLOPs against measured rank on {panel.label}: {panel.n_shifted} of "
-            f"{panel.n} models differ by {MIN_SHIFT} places or more.",
-            draw_flops_rank(panel),
-        )
-        for number, panel in enumerate(panels, start=1)
-    ]
     return Section(
         id="flops",
         short="FLOPs",
-        title="Do FLOPs foretell the measured order?",
+        title="Which models do FLOPs misjudge?",
         lead=(
-            "Inside the band FLOPs and the clock agree. Above it a model is slower than its FLOPs "
-            "say, below it faster; those are named.",
+            "On the left the models stand in the order of their FLOPs, on the right in the order "
+            "measured. A line that rises is a model faster than its FLOPs say, one that falls is "
+            f"slower; from {MIN_SHIFT:g} places on it is coloured and named on both sides.",
         ),
-        figures=tuple(figures),
-        tables=_tables(evidence, "disagreement", "shifts"),
+        charts="flops",
+        overall="Ranks are among all models of a platform: a filter hides lines, it ranks nothing "
+        "anew.",
+        tables=listed(evidence, tables, "disagreement", "shifts", is_statistic=True),
         is_by_family=True,
     )
 
 
-def frontier_section(evidence: Evidence) -> Section:
-    """Which of a target's best models a source had foretold."""
-    panels = frontier_points(evidence.cells, max_panels=_MAX_PAIRS)
-    figures = [
-        figure(
-            f"frontier-{number}",
-            f"{panel.source_label} \N{RIGHTWARDS ARROW} {panel.target_label}",
-            _frontier_caption(panel),
-            f"Accuracy against latency on {panel.target_label}. {_frontier_caption(panel)}.",
-            draw_frontier(panel),
-        )
-        for number, panel in enumerate(panels, start=1)
-    ]
+def frontier_section(evidence: Evidence, tables: PageTables) -> Section:
+    """Which of a target's best models a source had foretold, and what choosing there costs."""
     lead = (
         "The line is the target's own frontier of accuracy against latency. Hits were on the "
-        "source's frontier too, misses were not, and false alarms only looked best on the source."
+        "source's frontier too, misses were not, and false alarms only looked best on the source. "
+        "Regret is what choosing by the source costs on the target: accuracy points lost at a "
+        "latency budget, per cent of extra latency at an accuracy floor; budgets and floors are "
+        "the quartiles of the models in common."
     )
+    has_any = bool(tables.pair_rows("pareto")["precision"].is_not_null().any())
     nothing = "No two platforms share five models with a known accuracy."
     return Section(
         id="frontier",
         short="Frontiers",
         title="Would I have chosen the same models?",
-        lead=(lead if figures else nothing,),
-        figures=tuple(figures),
-        tables=_tables(evidence, "pareto"),
+        lead=(lead if has_any else nothing,),
+        charts="frontier" if has_any else "",
+        overall="Frontiers and regret are over all models a pair has in common: a filter hides "
+        "points, it computes no frontier anew.",
+        tables=listed(evidence, tables, "pareto", "regret", is_statistic=True),
         layout="wide",
     )
 
 
-def _frontier_caption(panel: FrontierPanel) -> str:
-    found = panel.overlap
-    return (
-        f"precision {found.precision:.2f} (by chance {found.chance_precision:.2f}), "
-        f"recall {found.recall:.2f} over {panel.n} models"
-    )
-
-
-def quality_section(evidence: Evidence) -> Section:
-    """Doubts about rows, and rows that are not there."""
+def quality_section(evidence: Evidence, tables: PageTables) -> Section:
+    """How steady ranks and values are, and doubts about rows."""
     return Section(
         id="quality",
-        short="Doubts",
-        title="Doubts, failures and what was left out",
+        short="Stability",
+        title="How steady is it, and what is in doubt?",
         lead=(
-            "Flags are kept with their rows and shown; a failed attempt is kept as a row with its "
-            "reason, and enters no figure above.",
+            "Spread is the range of the process medians over their median. Flags are kept with "
+            "their rows and shown; they drop nothing.",
         ),
         tables=(
-            html_table(_flags_by_platform(evidence), evidence.names, is_open=True),
-            *_tables(evidence, "quality"),
-            *_tables(evidence, "dropped", is_open=True),
-            *_skipped(evidence.records),
+            html_table(
+                "doubts", _doubts(evidence), evidence.shown, is_open=True, is_statistic=True
+            ),
+            *listed(evidence, tables, "stability", is_statistic=True),
+            *listed(evidence, tables, "quality"),
         ),
     )
 
 
-def _flags_by_platform(evidence: Evidence) -> Table:
-    """How many models of each platform carry each flag; a flag nobody carries has no column."""
-    cells, names = evidence.cells, evidence.names
+def dropped_section(evidence: Evidence, tables: PageTables) -> Section:
+    """Rows that enter no figure, and cells that were never tried."""
+    return Section(
+        id="dropped",
+        short="Dropped",
+        title="What was dropped, and why",
+        lead=(
+            "A failed attempt is kept as a row with its reason, and enters no figure on this page.",
+        ),
+        notes=(*evidence.shown.notes, *evidence.limits),
+        tables=(
+            *listed(evidence, tables, "dropped", is_open=True),
+            *_skipped(evidence),
+        ),
+    )
+
+
+def _doubts(evidence: Evidence) -> Table:
+    """By platform: spread over repeats, and how many models carry each flag that anybody has."""
+    cells, names = evidence.cells, evidence.shown.names
     flags = sorted(cells["flags"].explode().drop_nulls().unique())
     frame = (
         cells.group_by("platform_key")
         .agg(
             pl.len().alias("models"),
+            (100 * pl.col("repeats_spread").median()).alias("median_spread_percent"),
+            (100 * pl.col("repeats_spread").max()).alias("largest_spread_percent"),
             (pl.col("flags").list.len() == 0).sum().alias("without_doubt"),
             *(pl.col("flags").list.contains(flag).sum().alias(flag) for flag in flags),
         )
         .sort(pl.col("platform_key").replace_strict(list(names), range(len(names))))
     )
-    return Table(title="Models under each flag, by platform", frame=frame)
+    title = "Spread between processes, and models under each flag, by platform"
+    return Table(title=title, frame=frame)
 
 
-def _skipped(records: Sequence[Mapping[str, object]]) -> tuple[HtmlTable, ...]:
+def _skipped(evidence: Evidence) -> tuple[HtmlTable, ...]:
     rows = [
         {"sweep": str(record.get("sweep_id")), "cell": str(item.get("label")),
          "reason": str(item.get("reason"))}
-        for record in records
+        for record in evidence.records
         for item in _objects(record.get("skipped"))
     ]  # fmt: skip
     if not rows:
         return ()
     table = Table(title="Cells that the plan skipped", frame=pl.DataFrame(rows))
-    return (html_table(table, {}, is_open=True),)
+    return (html_table("skipped", table, evidence.shown, is_open=True),)
 
 
 def _objects(value: object) -> Iterable[Mapping[str, object]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def _tables(evidence: Evidence, *names: str, is_open: bool = False) -> tuple[HtmlTable, ...]:
-    return tuple(table_of(evidence, name, is_open=is_open) for name in names)
-
-
-def table_of(evidence: Evidence, name: str, *, is_open: bool = False) -> HtmlTable:
-    """One table of the analysis; where it has no answer, its reason stands in its place."""
-    try:
-        table = make_table(name, evidence.attempts, evidence.selection)
-    except AnalysisError as error:
-        table = Table(title=name.capitalize(), frame=pl.DataFrame(), notes=(str(error),))
-    return html_table(table, evidence.names, is_open=is_open, said=evidence.said)
-
-
-def _left_out(cells: pl.DataFrame, n_shown: int) -> tuple[str, ...]:
-    n = cells["platform_key"].n_unique()
-    return () if n <= n_shown else (f"{n_shown} of {n} platforms are drawn; the table has all.",)
-
-
-def _range_text(points: Sequence[Mapping[str, object]], name: str, unit: str) -> str:
-    values = [float(str(point[name])) for point in points if point[name] is not None]
-    return f"from {min(values):g} to {max(values):g} {unit}" if values else "without a value"
+def listed(
+    evidence: Evidence,
+    tables: PageTables,
+    *names: str,
+    is_open: bool = False,
+    is_statistic: bool = False,
+) -> tuple[HtmlTable, ...]:
+    """Tables of the analysis ready for the template."""
+    return tuple(
+        html_table(
+            name,
+            tables[name],
+            evidence.shown,
+            is_open=is_open,
+            is_statistic=is_statistic,
+            said=evidence.said,
+        )
+        for name in names
+    )

@@ -54,7 +54,9 @@ class Runner(Protocol):
     option_names: frozenset[str]
     """Options it knows; any other is refused by name."""
     backends: frozenset[str]
+    """Execution providers or delegates it has."""
     modes: frozenset[Mode]
+    """Ways of executing a graph that it has."""
 
     def version(self) -> str:
         """Version of the library, of the form the library itself prints."""

@@ -69,14 +69,11 @@ def _parameters(command: object) -> str:
         raise TypeError("parameters belong to commands")
     context = command.make_context("fleetrank", [], resilient_parsing=True)
     records = [parameter.get_help_record(context) for parameter in command.params]
-    rows = [f"| `{_cell(name)}` | {_text(text)} |" for name, text in filter(None, records)]
+    rows = [f"| `{name}` | {_text(text)} |" for name, text in filter(None, records)]
     return "\n".join(["| argument or option | meaning |", "|---|---|", *rows]) if rows else ""
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 def _text(text: str) -> str:
     """Help is plain text: a star or an angle bracket in it is no markup."""
-    return _cell(text).replace("<", "&lt;").replace("*", "\\*").replace("  [", " [")
+    escaped = text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
+    return escaped.replace("  [", " [")

@@ -7,25 +7,12 @@ from analysis.columns import SCHEMA_VERSION
 from analysis.sql_views import ViewColumn, described_views
 from analysis.tables import SETTINGS, TABLES
 
-_UNITS = {
-    "ns": "nanoseconds", "s": "seconds", "bytes": "bytes", "mj": "millijoules", "mw": "milliwatts",
-    "c": "degrees Celsius", "mhz": "MHz", "percent": "per cent", "share": "0 to 1", "utc": "UTC",
-    "ratio": "ratio",
-}  # fmt: skip
-"""Last part of a column's name to its unit: the house rule of names."""
-_WHEN = ("before", "after")
 _VIEWS = {
     "measurements": "Every attempt at every repeat, failed ones included.",
     "devices": "The newest facts of each device.",
     "models": "The newest facts of each model.",
     "sweeps": "One row for each sweep.",
 }
-
-
-def unit_of(column: str) -> str:
-    """The unit that a column's name ends in, in words; empty where it has none."""
-    parts = [part for part in column.split("_") if part not in _WHEN]
-    return _UNITS.get(parts[-1], "") if len(parts) > 1 else ""
 
 
 def columns_page() -> str:
@@ -46,7 +33,7 @@ def columns_page() -> str:
 
 
 def _column_row(column: ViewColumn) -> str:
-    cells = (f"`{column.column}`", column.dtype, unit_of(column.column), column.doc)
+    cells = (f"`{column.column}`", column.dtype, column.unit or "", column.doc)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 

@@ -73,12 +73,9 @@ def _kind(schema: Schema, definitions: Schema) -> str:
     if kind == "object":
         inner = schema.get("additionalProperties")
         names = schema.get("propertyNames")
-        by = f" by {type_text(names, definitions)}" if names else " by name"
-        return (
-            f"{type_text(inner, definitions)}{by}"
-            if isinstance(inner, Mapping)
-            else "keys and values"
-        )
+        key = type_text(names, definitions) if names else "name"
+        value = type_text(inner, definitions) if isinstance(inner, Mapping) else "any"
+        return f"map from {key} to {value}"
     words = {
         "integer": "whole number",
         "number": "number",

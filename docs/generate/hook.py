@@ -1,6 +1,5 @@
 """MkDocs hook: makes the reference from the code, and keeps the site free of the network."""
 
-import importlib.util
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -17,6 +16,8 @@ from mkdocs.structure.pages import Page
 
 from models.user_cards import UserCard
 from orchestrator.device_registry import DeviceFile
+from orchestrator.server.access import access_for
+from orchestrator.server.app import create_app
 from orchestrator.sweep_spec import SweepSpec
 
 ROOT = Path(__file__).parents[2]
@@ -30,17 +31,16 @@ _FETCHED = re.compile(
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds the pages that are made from code, and takes absent ones out of the navigation."""
+    """Adds the pages that are made from code."""
     for uri, text in _made_pages():
         files.append(File.generated(config, uri, content=text))
-    if config.nav is not None:
-        config.nav = [kept for entry in config.nav if (kept := _present(entry, files))]
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Links to files of the repository become links of the site, or plain names."""
+    """Links to notebooks and files of the repository become links of the site, or plain names."""
     del config, files
+    markdown = markdown.replace(".ipynb)", ".md)")
     if "/" in page.file.src_uri:
         return markdown
     return _LINK_OUT.sub(_inside, markdown)
@@ -83,8 +83,7 @@ def _made_pages() -> Iterator[tuple[str, str]]:
         ),
     ):
         yield f"reference/{uri}.md", file_pages.keys_page(title, text, model)
-    if importlib.util.find_spec("orchestrator.server") is not None:
-        yield "reference/http.md", http_page.http_page(_openapi())
+    yield "reference/http.md", http_page.http_page(_openapi())
     for name, uri in _FROM_ROOT.items():
         # Their links start at the top; those into docs/ start here.
         yield uri, (ROOT / name).read_text(encoding="utf-8").replace("](docs/", "](")
@@ -96,9 +95,6 @@ def _made_pages() -> Iterator[tuple[str, str]]:
 
 
 def _openapi() -> Mapping[str, object]:
-    from orchestrator.server.access import access_for
-    from orchestrator.server.app import create_app
-
     document: Mapping[str, object] = create_app(
         ROOT / "results", access_for("127.0.0.1", 0)
     ).openapi()
@@ -113,19 +109,6 @@ def _notebook_page(notebook: Mapping[str, list[Mapping[str, object]]]) -> str:
         text = "".join(source) if isinstance(source, list) else str(source)
         parts.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
     return "\n\n".join(parts) + "\n"
-
-
-def _present(entry: object, files: Files) -> object:
-    """An entry of the navigation without pages that are not there."""
-    if isinstance(entry, str):
-        return entry if files.get_file_from_path(entry) else None
-    if not isinstance(entry, dict):
-        return entry
-    [(title, inside)] = entry.items()
-    if isinstance(inside, list):
-        kept = [one for one in (_present(one, files) for one in inside) if one]
-        return {title: kept} if kept else None
-    return entry if files.get_file_from_path(inside) else None
 
 
 def _inside(link: re.Match[str]) -> str:

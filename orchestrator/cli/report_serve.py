@@ -11,7 +11,7 @@ from device_agents.errors import MissingLibraryError
 from orchestrator.cli.context import current
 from orchestrator.errors import UsageError
 
-_LIBRARIES = ("fastapi", "uvicorn", "altair", "jinja2", "vl_convert")
+_LIBRARIES = ("fastapi", "uvicorn", "jinja2", "vl_convert")
 _MAX_CONNECTIONS = 512
 """A browser opens six; a server for a team never sees as many."""
 

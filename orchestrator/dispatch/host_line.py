@@ -20,6 +20,8 @@ _WAIT_S = 1.0
 """A host with nothing to tell answers after this long: its sign of life."""
 _PAUSE_S = 0.3
 """Between two tries at a host whose process is being started anew."""
+_ABSENCE_S = 2.0
+"""A driver that listens pumps a few times a second."""
 _SEE_LOGS = "it is tried again; if that keeps failing, look into Ray's logs on that host"
 
 
@@ -49,12 +51,12 @@ class HostLine:
         self._deliveries: list[Delivery] = []
         self._arrived: list[Measurement] = []
         self._pause_until_s = 0.0
-        self._heard_s = monotonic()
+        self._heard_s = self._listened_s = monotonic()
 
     @property
     def silent_s(self) -> float:
-        """How long the host has not answered."""
-        return monotonic() - self._heard_s
+        """How long the host has not answered while somebody listened, as of the last `pump`."""
+        return max(0.0, self._listened_s - self._heard_s)
 
     @property
     def is_answered(self) -> bool:
@@ -68,6 +70,7 @@ class HostLine:
 
     def pump(self) -> Sequence["ray.ObjectRef"]:
         """Sends what there is to send; gives what to wait for."""
+        self._pass_over_absence()
         self._end_deliveries()
         if monotonic() >= self._pause_until_s:
             # Not before the first answer: what it does not name was then given to it earlier.
@@ -76,6 +79,12 @@ class HostLine:
             if self._asked is None:
                 self._ask()
         return [*self._sent, *([] if self._asked is None else [self._asked])]
+
+    def _pass_over_absence(self) -> None:
+        """A driver that exported models, or waited for a disk, is no silence of the host."""
+        now_s = monotonic()
+        self._heard_s += max(0.0, now_s - self._listened_s - _ABSENCE_S)
+        self._listened_s = now_s
 
     def take(self, reference: "ray.ObjectRef") -> None:
         """Reads one reply that has come."""

@@ -28,8 +28,9 @@ _LOOK_S = 1.0
 """How often the list of nodes is read; it costs 0.2 ms."""
 _CONNECT_S = 60.0
 """Ray's first actor takes 0.4 s on an idle host; one that swaps takes long."""
-_SETTLE_S = 20.0
-"""How long a driver that has just connected waits for the hosts that Ray lists."""
+_SETTLE_S = _CONNECT_S + 5.0
+"""A driver that has just connected waits so long for hosts that Ray lists: until each has had its
+chance."""
 _CONCURRENCY = 1000
 
 

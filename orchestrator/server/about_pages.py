@@ -44,7 +44,9 @@ async def sweeps(context: Context) -> Response:
         for status in found
     ]
     table = grid("Sweeps", rows, links={"sweep_id": ("/sweep", "name")})
-    return render("list.html.j2", {"title": "Sweeps", "here": "/sweeps", "tables": [table]})
+    return render(
+        "list.html.j2", {"title": "Sweeps", "here": "/sweeps", "tables": [table], "basis": None}
+    )
 
 
 @router.get("/device")
@@ -91,21 +93,22 @@ async def sweep_live(name: Name, context: Context) -> Response:
 
 
 async def _list(context: ServerContext, view: str, key: str, target: str) -> HTMLResponse:
-    answer = await context.ask(Job(kind=JobKind.VIEW, name=view))
-    table = grid(view.capitalize(), json.loads(answer.body)["rows"], links={key: (target, "name")})
-    return render(
-        "list.html.j2", {"title": view.capitalize(), "here": f"/{view}", "tables": [table]}
-    )
+    basis = await context.ask(Job(kind=JobKind.VIEW, name=view))
+    table = grid(view.capitalize(), json.loads(basis.body)["rows"], links={key: (target, "name")})
+    values = {"title": view.capitalize(), "here": f"/{view}", "tables": [table], "basis": basis}
+    return render("list.html.j2", values)
 
 
 async def _about(context: ServerContext, job: Job, here: str, kind: str) -> HTMLResponse:
-    content = json.loads((await context.ask(job)).body)
+    basis = await context.ask(job)
+    content = json.loads(basis.body)
     return render(
         "about.html.j2",
         {
             "title": job.name,
             "here": here,
             "kind": kind,
+            "basis": basis,
             "charts": [_chart(series) for series in content["series"]],
             "tables": [grid(one["title"], one["rows"], one["notes"]) for one in content["tables"]],
         },

@@ -50,7 +50,7 @@ class Access:
         if _is_of_foreign_page(headers):
             return Verdict.FOREIGN_PAGE
         if self.token is None:
-            return Verdict.PASS
+            return Verdict.PASS if query_token is None else Verdict.LET_IN
         if query_token is not None and self._fits(query_token):
             return Verdict.LET_IN
         scheme, _, bearer = headers.get("authorization", "").partition(" ")

@@ -62,7 +62,12 @@ class Answering:
             AnalysisError: it cannot be answered; class, message and remedy say why.
             UsageError: its selectors are wrong.
         """
-        return self._ways[job.kind](job)
+        try:
+            return self._ways[job.kind](job)
+        except FileNotFoundError:
+            # Parts were merged between the look at the folder and the reading of its files.
+            self.forget()
+            return self._ways[job.kind](job)
 
     def _frame(self, sweep: str | None) -> pl.LazyFrame:
         # The very same object: what was made of it is found again by it.

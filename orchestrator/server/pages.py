@@ -81,8 +81,8 @@ async def table(
     name: str, asked: Annotated[Selectors, Query()], context: Context, request: Request
 ) -> Response:
     """One table, its selectors, and its other forms."""
-    answer = await context.ask(table_job(name, asked))
-    found = json.loads(answer.body)
+    basis = await context.ask(table_job(name, asked))
+    found = json.loads(basis.body)
     given = [(k, v) for k, v in request.query_params.multi_items() if v]
     forms = [
         (form.value, f"/api/tables/{name}?{urlencode([*given, ('format', form.value)])}")
@@ -100,8 +100,7 @@ async def table(
             "settings": SETTINGS.get(name, ()),
             "given_setting": next(iter(asked.settings), ""),
             "include_simulated": asked.include_simulated,
-            "is_current": answer.is_current,
-            "made_utc": answer.made_utc,
+            "basis": basis,
         },
     )
 

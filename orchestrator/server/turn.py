@@ -39,14 +39,17 @@ class Turn:
                     f"other questions took longer than {patience_s:g} s", "ask again later"
                 )
             try:
+                waited_for: list[str] = []
                 with host_lease(
                     "the report server, which computes an answer",
+                    on_wait=waited_for.append,
                     give_up=lambda: monotonic() >= deadline_s,
                 ) as is_held:
                     if not is_held:
                         raise BusyError(
-                            "a measurement runs on this host, and answering would disturb it",
-                            "ask again when the repeat is over",
+                            "this host measures, and computing an answer would disturb it"
+                            + "".join(f": {what}" for what in waited_for),
+                            "ask again in a minute",
                         )
                     yield
             finally:

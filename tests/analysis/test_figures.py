@@ -1,21 +1,26 @@
-"""What the figures show: orders, labels, fates and limits, apart from how they are drawn."""
+"""What the figures show: orders, labels, quantiles and fates, apart from how they are drawn."""
 
-import json
+import itertools
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from fleet_rows import NETS, PLACES, Net, Place, write_results
 
 from analysis.cells_table import cell_values
-from analysis.figures.flops_rank import draw_flops_rank, flops_rank_points
-from analysis.figures.frontier import draw_frontier, frontier_points
-from analysis.figures.heat_map import draw_heat_map, heat_points
+from analysis.figures.flops_rank import flops_ranks
+from analysis.figures.frontier import frontier_pairs
+from analysis.figures.heat_map import heat_columns
 from analysis.figures.labels import chosen_platforms, models_by_latency, platform_labels
-from analysis.figures.latency import draw_latency, latency_points, process_medians
-from analysis.figures.memory import draw_memory, memory_points
-from analysis.figures.theme import log_ticks
+from analysis.figures.latency import (
+    QUANTILES,
+    process_medians,
+    sample_quantiles,
+    sampled_processes,
+)
+from analysis.figures.memory import models_by_memory
 from analysis.load import load_measurements, valid_attempts
 
 BY_TIER = {"rtx-4090": "gpu", "cpu-3fa2c1": "cpu", "pixel-7": "edge"}
@@ -81,27 +86,10 @@ def test_a_model_missing_on_a_slow_platform_gains_no_rank(cells: pl.DataFrame) -
     )
 
 
-def test_latency_panels_share_rows_and_scale_and_hold_every_process(
-    attempts: pl.LazyFrame, cells: pl.DataFrame
-) -> None:
-    panels = latency_points(cells, process_medians(valid_attempts(attempts)), max_panels=9)
-    assert len(panels) == 6
-    assert len({panel.models for panel in panels}) == 1
-    assert len({panel.domain_ms for panel in panels}) == 1
-    for panel in panels:
-        low, high = panel.domain_ms
-        assert all(low < float(str(point["ms"])) < high for point in panel.processes)
-    assert len(panels[0].processes) == len(NETS) * 5
-
-
-def test_two_repeats_have_points_and_no_interval(tmp_path: Path) -> None:
-    results = write_results(tmp_path / "r", repeats=2, n_samples=5)
-    rows = load_measurements(results)
-    panels = latency_points(cell_values(rows), process_medians(valid_attempts(rows)), max_panels=1)
-    point = panels[0].cells[0]
-    assert point["low_ms"] is None
-    assert point["interval"] == "none below 5 repeats"
-    assert len(panels[0].processes) == 2 * len(NETS)
+def test_the_processes_of_every_cell_are_kept(attempts: pl.LazyFrame, cells: pl.DataFrame) -> None:
+    medians = process_medians(valid_attempts(attempts))
+    assert medians.height == cells.height
+    assert set(medians["medians_ns"].list.len()) == {5}
 
 
 def test_of_many_processes_a_dozen_are_drawn_with_both_ends(tmp_path: Path) -> None:
@@ -115,24 +103,74 @@ def test_of_many_processes_a_dozen_are_drawn_with_both_ends(tmp_path: Path) -> N
     assert (drawn[0], drawn[-1]) == (every.min(), every.max())
 
 
-def test_memory_panels_name_their_metric(cells: pl.DataFrame) -> None:
-    panels = memory_points(cells, max_panels=2)
-    assert [panel.metric for panel in panels] == ["vmhwm_growth"] * 2
-    assert panels[0].models[-1] == "convnext_tiny"
+def _samples(results: Path) -> pl.DataFrame:
+    scan = load_measurements(results)
+    rows = sampled_processes(valid_attempts(scan))
+    return sample_quantiles(scan, rows).sort("model", "platform_key")
 
 
-def test_unknown_memory_has_no_panel(cells: pl.DataFrame) -> None:
+def test_quantiles_are_those_of_the_raw_samples(tmp_path: Path) -> None:
+    results = write_results(
+        tmp_path / "r", nets=NETS[:2], places=PLACES[:1], repeats=1, n_samples=4001
+    )
+    stored = load_measurements(results).collect().sort("model")
+    for found, samples in zip(_samples(results)["quantiles_ns"], stored["samples_ns"], strict=True):
+        # Forty steps stand for the process: the middle is exact, the outermost two are not.
+        expected = np.quantile(samples.to_numpy(), QUANTILES)
+        assert found.to_numpy()[2:5] == pytest.approx(expected[2:5], rel=1e-3)
+        assert found.to_numpy() == pytest.approx(expected, rel=0.01)
+
+
+def test_a_long_process_counts_like_a_short_one(tmp_path: Path) -> None:
+    results = write_results(
+        tmp_path / "r", nets=NETS[:1], places=PLACES[:1], repeats=2, n_samples=50
+    )
+    part = next((results / "measurements").rglob("*.parquet"))
+    frame = pl.read_parquet(part).filter(pl.col("status") == "ok")
+    samples = pl.Series("samples_ns", [[100] * 1000, [200] * 10], dtype=pl.List(pl.Int64))
+    frame.with_columns(samples).write_parquet(part)
+    low, *_, high = _samples(results)["quantiles_ns"][0].to_list()
+    assert (low, high) == (100, 200)
+    assert _samples(results)["quantiles_ns"][0][3] == 150
+
+
+def test_rows_without_samples_have_no_quantiles(tmp_path: Path) -> None:
+    results = write_results(
+        tmp_path / "r", nets=NETS[:2], places=PLACES[:1], repeats=2, n_samples=9
+    )
+    part = next((results / "measurements").rglob("*.parquet"))
+    frame = pl.read_parquet(part)
+    blank = pl.when(pl.col("model") != NETS[0].name).then("samples_ns").alias("samples_ns")
+    frame.with_columns(blank).write_parquet(part)
+    assert _samples(results)["model"].to_list() == [NETS[1].name]
+
+
+def test_samples_of_a_dozen_processes_are_read_at_most(tmp_path: Path) -> None:
+    results = write_results(
+        tmp_path / "r", nets=NETS[:1], places=PLACES[:1], repeats=40, n_samples=5
+    )
+    assert sampled_processes(valid_attempts(load_measurements(results))).height == 12
+
+
+def test_models_stand_in_the_order_of_their_memory(cells: pl.DataFrame) -> None:
+    assert models_by_memory(cells)[-1] == "convnext_tiny"
     unknown = cells.with_columns(pl.lit(None, dtype=pl.Float64).alias("peak_memory_bytes"))
-    assert memory_points(unknown, max_panels=9) == []
+    assert models_by_memory(unknown) == []
 
 
-def test_flops_ranks_count_models_two_places_off(cells: pl.DataFrame) -> None:
+def test_ranks_are_taken_inside_a_platform(cells: pl.DataFrame) -> None:
     one = cells.filter(pl.col("platform_key") == cells["platform_key"][0]).sort("flops")
     swapped = one.with_columns(pl.Series("latency_ns", [3.0, 1.0, 2.0, *range(4, len(one) + 1)]))
-    panel = flops_rank_points(swapped, max_panels=1)[0]
-    assert panel.n_shifted == 1
-    first = next(point for point in panel.points if point["flops_rank"] == 1.0)
-    assert first["verdict"] == "2 places slower than FLOPs say"
+    ranks = flops_ranks(swapped).sort("flops_rank")
+    assert ranks["latency_rank"].to_list() == [3.0, 1.0, 2.0, *range(4, len(one) + 1)]
+    assert set(ranks["n_ranked"]) == {len(one)}
+
+
+def test_a_platform_with_one_known_model_has_no_ranks(cells: pl.DataFrame) -> None:
+    one = cells.with_columns(
+        flops=pl.when(pl.col("model") == cells["model"][0]).then("flops")
+    ).filter(pl.col("platform_key") == cells["platform_key"][0])
+    assert flops_ranks(one).is_empty()
 
 
 def test_fates_are_of_the_target_s_frontier(tmp_path: Path) -> None:
@@ -152,66 +190,37 @@ def test_fates_are_of_the_target_s_frontier(tmp_path: Path) -> None:
         .otherwise(pl.col("model").replace_strict(target))
         .alias("latency_ns")
     )
-    panel = frontier_points(cells, max_panels=4)[0]
-    fates = {str(point["model"]): point["fate"] for point in panel.points}
-    assert fates == {
-        "a": "false alarm", "b": "hit", "c": "hit", "d": "miss", "e": "on neither",
-    }  # fmt: skip
-    assert panel.overlap.precision == pytest.approx(2 / 3)
-    assert panel.overlap.recall == pytest.approx(2 / 3)
+    source_key, target_key = platform_labels(cells)
+    pair = next(iter(frontier_pairs(cells, [source_key, target_key])))
+    fates = {model: fate.name for model, fate in zip(pair.models, pair.fates, strict=True)}
+    assert fates == {"a": "FALSE", "b": "HIT", "c": "HIT", "d": "MISS", "e": "NEITHER"}
+    assert pair.overlap.precision == pytest.approx(2 / 3)
+    assert pair.overlap.recall == pytest.approx(2 / 3)
 
 
-def test_pairs_of_two_devices_come_before_pairs_on_one(cells: pl.DataFrame) -> None:
-    panels = frontier_points(cells, max_panels=15)
-    is_same = [
-        panel.source_label.split(" · ")[0] == panel.target_label.split(" · ")[0] for panel in panels
-    ]
-    assert len(panels) == 15
-    assert is_same == sorted(is_same)
+def test_pairs_are_directed_and_only_of_the_platforms_asked_for(cells: pl.DataFrame) -> None:
+    keys = list(platform_labels(cells))[:3]
+    pairs = {(pair.source, pair.target) for pair in frontier_pairs(cells, keys)}
+    assert pairs == set(itertools.permutations(keys, 2))
 
 
 def test_models_without_accuracy_make_no_frontier(cells: pl.DataFrame) -> None:
     unknown = cells.with_columns(pl.lit(None, dtype=pl.Float64).alias("accuracy_top1"))
-    assert frontier_points(unknown, max_panels=9) == []
+    assert list(frontier_pairs(unknown, list(platform_labels(cells)))) == []
 
 
-def test_heat_map_shows_both_halves_and_why_a_value_is_missing() -> None:
+def test_four_models_in_common_make_no_frontier(cells: pl.DataFrame) -> None:
+    few = cells.filter(pl.col("model").is_in([net.name for net in NETS[:4]]))
+    assert list(frontier_pairs(few, list(platform_labels(cells)))) == []
+
+
+def test_the_matrix_keeps_why_a_value_is_missing_and_only_known_platforms() -> None:
     row = {
         "source": "a", "target": "b", "rho": None, "low": None, "high": None, "null_mean": None,
         "null_p95": None, "n_models": 4, "reason": "4 models in common, at least 5 needed",
     }  # fmt: skip
-    points = heat_points(pl.DataFrame([row]), {"a": "A", "b": "B"})
-    assert [(point["source"], point["target"]) for point in points] == [("A", "B"), ("B", "A")]
-    assert points[0]["shown"] == "?"
-    assert points[0]["interval"] == "4 models in common, at least 5 needed"
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "ticks"),
-    [
-        (0.5, 2000.0, [1, 10, 100, 1000]),
-        (4.0, 150.0, [10, 30, 100]),
-        (9.0, 60.0, [10, 20, 50]),
-    ],
-)
-def test_log_ticks_are_round_and_inside(low: float, high: float, ticks: list[float]) -> None:
-    assert log_ticks(low, high) == pytest.approx(ticks)
-
-
-def test_every_drawing_is_json_that_loads_nothing(
-    attempts: pl.LazyFrame, cells: pl.DataFrame
-) -> None:
-    names = platform_labels(cells)
-    specs = [
-        draw_latency(
-            latency_points(cells, process_medians(valid_attempts(attempts)), max_panels=1)[0]
-        ),
-        draw_memory(memory_points(cells, max_panels=1)[0]),
-        draw_flops_rank(flops_rank_points(cells, max_panels=1)[0]),
-        draw_frontier(frontier_points(cells, max_panels=1)[0]),
-        draw_heat_map([], list(names.values())),
-    ]
-    for spec in specs:
-        text = json.dumps(spec, allow_nan=False)
-        assert '"url"' not in text
-        assert spec["width"] == "container"
+    types = dict.fromkeys(("rho", "low", "high", "null_mean", "null_p95"), pl.Float64)
+    pairs = pl.DataFrame([row, {**row, "target": "elsewhere"}], schema_overrides=types)
+    columns = heat_columns(pairs, {"a": 0, "b": 1})
+    assert (columns["source"], columns["target"], columns["rho"]) == ([0], [1], [None])
+    assert columns["reason"] == ["4 models in common, at least 5 needed"]

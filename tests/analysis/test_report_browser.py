@@ -13,9 +13,7 @@ from analysis.report.page import build_report
 pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
-WIDTHS = {"phone": 390, "laptop": 1280, "wide": 1920}
-# Found by the script itself, so that a chart that fails is waited for like one that is drawn.
-READY = "document.documentElement.dataset.charts !== undefined"
+WIDTHS = {"phone": 390, "laptop": 1366, "wide": 2200}
 
 
 @dataclass
@@ -56,18 +54,31 @@ def visit(browser: "playwright.Browser", report: Path) -> "Iterator[Visit]":
     visit.page.on("dialog", lambda dialog: visit.messages.append(f"dialog {dialog.message}"))
     visit.page.on("request", lambda request: visit.requests.append(request.url))
     visit.page.goto(visit.file_url)
-    visit.page.wait_for_function(READY)
+    _wait(visit.page)
     yield visit
     context.close()
 
 
-def test_every_chart_is_drawn_with_marks(visit: Visit) -> None:
+def _wait(page: "playwright.Page") -> None:
+    """Until every chart is drawn, or has said that it cannot be."""
+    page.locator("html[data-charts]").wait_for(state="attached")
+
+
+def _centre(page: "playwright.Page", chart: str) -> None:
+    """Away from the filter bar, which stays at the top and would catch the mouse."""
+    page.locator(f"#{chart}").evaluate(
+        "box => box.scrollIntoView({ block: 'center', behavior: 'instant' })"
+    )
+
+
+def test_every_chart_is_drawn_with_marks_and_described(visit: Visit) -> None:
     charts = visit.page.locator(".chart")
     assert charts.count() > 15
-    assert visit.page.locator(".chart svg .mark-symbol, .chart svg .mark-rect").count() > 0
     assert visit.page.locator(".chart.failed").count() == 0
     for number in range(charts.count()):
         assert charts.nth(number).locator("svg path").count() > 5
+        assert charts.nth(number).get_attribute("role") == "img"
+        assert charts.nth(number).get_attribute("aria-label")
 
 
 def test_nothing_is_asked_for_and_nothing_goes_wrong(visit: Visit) -> None:
@@ -77,7 +88,9 @@ def test_nothing_is_asked_for_and_nothing_goes_wrong(visit: Visit) -> None:
 
 def test_hostile_names_are_text_everywhere(visit: Visit) -> None:
     page = visit.page
-    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    page.evaluate(
+        "document.querySelectorAll('main section details').forEach(d => { d.open = true; })"
+    )
     assert HOSTILE_MODEL in page.locator("main").inner_text()
     assert HOSTILE_DEVICE in page.locator("main").inner_text()
     assert page.locator("main img").count() == 0
@@ -89,6 +102,7 @@ def test_hostile_names_are_text_everywhere(visit: Visit) -> None:
 
 def test_a_tooltip_shows_a_hostile_name_as_text(visit: Visit) -> None:
     page = visit.page
+    _centre(page, "latency-1")
     for dot in page.locator("#latency-1 svg g.mark-symbol path").all():
         dot.hover(force=True)
         tooltip = page.locator("#vg-tooltip-element.visible")
@@ -99,13 +113,36 @@ def test_a_tooltip_shows_a_hostile_name_as_text(visit: Visit) -> None:
     pytest.fail("no point of the hostile model was found")
 
 
+@pytest.mark.parametrize("measure", ["1", "2"])
+def test_the_matrix_shows_interval_and_null_on_hover(visit: Visit, measure: str) -> None:
+    _centre(visit.page, f"transfer-{measure}")
+    visit.page.locator(f"#transfer-{measure} svg g.mark-rect path").nth(1).hover(force=True)
+    tooltip = visit.page.locator("#vg-tooltip-element.visible")
+    tooltip.wait_for()
+    text = tooltip.inner_text()
+    assert "95 % interval" in text
+    assert " to " in text
+    assert "95th percentile" in text
+
+
+def test_a_distribution_can_be_seen_relative_to_its_median(visit: Visit) -> None:
+    page = visit.page
+    page.get_by_role("button", name="relative to each median").click()
+    _wait(page)
+    axis = page.locator("#latency-1 svg g.role-axis-label text").all_text_contents()
+    assert any(label.endswith("%") for label in axis)
+    assert page.locator("#latency-1 svg g.mark-rule line").count() >= 3 * 13
+    page.get_by_role("button", name="ms, one scale for all").click()
+    _wait(page)
+
+
 @pytest.mark.parametrize("width", WIDTHS.values(), ids=WIDTHS.keys())
 def test_the_body_never_scrolls_sideways(
     browser: "playwright.Browser", report: Path, width: int
 ) -> None:
     page = browser.new_page(viewport={"width": width, "height": 800})
     page.goto(report.as_uri())
-    page.wait_for_function(READY)
+    _wait(page)
     assert page.evaluate("document.documentElement.scrollWidth") == width
     page.close()
 
@@ -116,7 +153,7 @@ def test_paper_and_charts_follow_the_colour_scheme(
 ) -> None:
     page = browser.new_page(color_scheme=scheme)
     page.goto(report.as_uri())
-    page.wait_for_function(READY)
+    _wait(page)
     paper = _brightness(page, "body", "backgroundColor")
     text = _brightness(page, "#latency-1 svg g.role-axis-label text", "fill")
     page.close()
@@ -137,10 +174,11 @@ def test_a_print_has_every_table_open_and_fits_the_paper(
 ) -> None:
     page = browser.new_page()
     page.goto(report.as_uri())
-    page.wait_for_function(READY)
+    _wait(page)
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
-    assert page.locator("details:not([open])").count() == 0
+    assert page.locator("main section details:not([open]):not(.source)").count() == 0
     page.emulate_media(media="print")
+    assert not page.locator("#filters summary").first.is_visible()
     # The width of A4 at 96 dots per inch: a wider page would be printed smaller.
     page.set_viewport_size({"width": 794, "height": 1123})
     assert page.evaluate("document.documentElement.scrollWidth") == 794

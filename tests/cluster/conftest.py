@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cluster_driver import ClusterDriver
 from fault_case import TABLE_HEAD, Case
-from namespace_hosts import HostNetwork, host_network, why_impossible
+from host_network import HostNetwork, host_network, why_impossible
 from ray_cluster import RayCluster
 from tiny_onnx import save_tiny_onnx
 

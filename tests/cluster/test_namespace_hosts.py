@@ -2,7 +2,8 @@
 
 import psutil
 import pytest
-from namespace_hosts import HostNetwork, wait_until
+from host_network import HostNetwork
+from namespace_hosts import wait_until
 from ray_cluster import RayCluster
 
 pytestmark = pytest.mark.cluster

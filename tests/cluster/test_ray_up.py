@@ -1,5 +1,7 @@
 """The repository's own launcher file, run by `ray up` over ssh against three hosts."""
 
+import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -7,7 +9,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from namespace_hosts import HostNetwork, NamespaceHost, wait_until
+from cluster_driver import FLEETRANK
+from host_network import HostNetwork
+from namespace_hosts import NamespaceHost, wait_until
 from ray_cluster import RayCluster
 
 CLUSTER_FILE = Path(__file__).parents[2] / "cluster.yaml"
@@ -73,6 +77,11 @@ def test_ray_up_starts_every_host_of_the_file(logins: list[NamespaceHost]) -> No
         assert raylet.environ()["RAY_worker_niceness"] == "0"
         assert (host.home / ".ray" / "auth_token").stat().st_mode & 0o077 == 0
 
+    status = json.loads(_fleetrank(head, "cluster", "status", "--cluster", "auto", "--json"))
+    assert {host["host"] for host in status["hosts"]} == names
+    # Hosts inherit the niceness of these tests, which is nothing that a file could change.
+    assert [problem for problem in status["problems"] if not os.nice(0)] == []
+
     before = workers[0].processes("raylet/raylet")[0].pid
     workers[0].kill("raylet/raylet")
     wait_until(
@@ -83,3 +92,12 @@ def test_ray_up_starts_every_host_of_the_file(logins: list[NamespaceHost]) -> No
         30.0,
     )
     wait_until(lambda: cluster.alive() == names, "three hosts again", 60.0)
+
+
+def _fleetrank(host: NamespaceHost, *words: str) -> str:
+    """The command in a new workspace of the host's user, without a variable that no login has."""
+    workspace = host.home / "ws"
+    host.run([*FLEETRANK, "init", str(workspace)])
+    done = host.run([*FLEETRANK, "--workspace", str(workspace), *words])
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import dropwhile
 from pathlib import Path
 
 _FENCE = re.compile(
@@ -51,12 +52,19 @@ def blocks_of(page: str) -> list[Block]:
 
 def commands_of(block: Block, program: str) -> list[list[str]]:
     """The words after the program's name in each call of it, placeholders included."""
-    return [
-        words[words.index(program) + 1 :]
+    called = [
+        _called(words)
         for line in _logical_lines(script_of(block))
         for words in _simple_commands(line)
-        if program in words
     ]
+    return [words[1:] for words in called if words[:1] == [program]]
+
+
+def _called(words: list[str]) -> list[str]:
+    """The command itself: after `NAME=value`, or after the `--` of a program that runs it."""
+    if "--" in words:
+        words = words[words.index("--") + 1 :]
+    return list(dropwhile(lambda word: re.fullmatch(r"[A-Z_]+=.*", word), words))
 
 
 def spans_of(page: str) -> list[list[str]]:
@@ -71,7 +79,8 @@ def script_of(block: Block) -> str:
 
 def pages_in(root: Path) -> list[Path]:
     """Every page whose commands a reader may try."""
-    return [root / "README.md", root / "CONTRIBUTING.md", *sorted((root / "docs").rglob("*.md"))]
+    others = ("README.md", "CONTRIBUTING.md", "orchestrator/templates/README.md")
+    return [*(root / name for name in others), *sorted((root / "docs").rglob("*.md"))]
 
 
 def _without_prompts(block: Block) -> str:

@@ -1,29 +1,20 @@
-"""Hosts of a fleet as namespaces of this machine: own addresses, processes, names and folders.
-
-Each host is a network namespace on a bridge that lies in a namespace too, so that the machine's own
-network is not touched. One fleet at a time: whoever holds the lock removes what a killed run left.
-"""
+"""One host of a fleet as namespaces of this machine: own address, processes, names and folders."""
 
 import contextlib
-import fcntl
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
-_PREFIX = "flr-"
-_SWITCH = f"{_PREFIX}switch"
-_NETWORK = "10.213.7"
-_LOCK = Path("/tmp/fleetrank-test-hosts.lock")
-RAY_FOLDER = Path("/tmp/ray")
-"""Where Ray keeps sessions; the names of its sockets allow no long path."""
+PREFIX = "flr-"
+SWITCH = f"{PREFIX}switch"
+UNSHARE_FLAGS = ("-m", "-u", "-i", "-p", "-f", "--mount-proc", "--kill-child")
 _PATH = f"{Path(sys.executable).parent}:/usr/sbin:/usr/bin:/sbin:/bin"
 _INIT = """
 set -e
@@ -38,19 +29,6 @@ echo ready
 while :; do sleep 3600 & wait; done
 """
 """The first process of a host; as such it also reaps what loses its parent."""
-
-
-def why_impossible() -> str | None:
-    """What this machine lacks for such hosts; `None` where it has all."""
-    if os.geteuid() != 0:
-        return "needs root"
-    missing = [name for name in ("ip", "unshare", "nsenter", "setpriv") if not shutil.which(name)]
-    if missing:
-        return f"needs {' '.join(missing)} (iproute2, util-linux)"
-    name = f"{_PREFIX}try"
-    tried = subprocess.run(["ip", "netns", "add", name], check=False, capture_output=True)
-    subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
-    return None if tried.returncode == 0 else f"no namespaces here: {tried.stderr.decode()}"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -91,9 +69,9 @@ class NamespaceHost:
 
     def power_on(self) -> None:
         """Starts the host: its namespaces, and nothing in them."""
-        _ip("-n", _SWITCH, "link", "set", "dev", self.name, "up")
-        unshare = ["unshare", "-m", "-u", "-i", "-p", "-f", "--mount-proc", "--kill-child"]
-        inside = ["ip", "netns", "exec", f"{_PREFIX}{self.name}", *unshare, "bash", "-c", _INIT]
+        run_ip("-n", SWITCH, "link", "set", "dev", self.name, "up")
+        unshare = ["unshare", *UNSHARE_FLAGS]
+        inside = ["ip", "netns", "exec", f"{PREFIX}{self.name}", *unshare, "bash", "-c", _INIT]
         self._power = subprocess.Popen(
             # A run that is killed takes its hosts with it.
             ["setpriv", "--pdeathsig", "KILL", *inside, "init", self.name, str(self.folder)],
@@ -121,11 +99,11 @@ class NamespaceHost:
 
     def cut(self) -> None:
         """Pulls the network cable."""
-        _ip("-n", _SWITCH, "link", "set", "dev", self.name, "down")
+        run_ip("-n", SWITCH, "link", "set", "dev", self.name, "down")
 
     def restore(self) -> None:
         """Plugs the network cable in again."""
-        _ip("-n", _SWITCH, "link", "set", "dev", self.name, "up")
+        run_ip("-n", SWITCH, "link", "set", "dev", self.name, "up")
 
     def start(
         self, command: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None
@@ -225,92 +203,11 @@ class HostProcess:
         return self.outer.wait(timeout_s)
 
 
-@dataclass(slots=True, kw_only=True)
-class HostNetwork:
-    """The hosts on one bridge."""
-
-    folder: Path
-    hosts: dict[str, NamespaceHost] = field(default_factory=dict)
-
-    def add(self, name: str) -> NamespaceHost:
-        """Makes a host, on and connected. Names are short: they name a network interface too."""
-        number = len(self.hosts) + 1
-        host = NamespaceHost(name=name, address=f"{_NETWORK}.{number}", folder=self.folder / name)
-        for part in ("home", "run", "ray"):
-            (host.folder / part).mkdir(parents=True)
-        (host.folder / "run").chmod(0o700)
-        (host.folder / "hosts").touch()
-        (host.folder / "passwd").write_text(_passwd(host.home))
-        self.hosts[name] = host
-        self._write_names()
-        space = f"{_PREFIX}{name}"
-        _ip("netns", "add", space)
-        _ip(
-            "link",
-            "add",
-            "eth0",
-            "netns",
-            space,
-            "type",
-            *f"veth peer name {name} netns {_SWITCH}".split(),
-        )
-        _ip("-n", space, "addr", "add", f"{host.address}/24", "dev", "eth0")
-        for link in ("lo", "eth0"):
-            _ip("-n", space, "link", "set", "dev", link, "up")
-        _ip("-n", _SWITCH, "link", "set", "dev", name, "master", "bridge0", "up")
-        host.power_on()
-        return host
-
-    def _write_names(self) -> None:
-        lines = [f"{host.address} {host.name}" for host in self.hosts.values()]
-        for host in self.hosts.values():
-            # In place: the file is mounted into the host.
-            (host.folder / "hosts").write_text("\n".join(["127.0.0.1 localhost", *lines, ""]))
-
-
-@contextlib.contextmanager
-def host_network(folder: Path) -> Iterator[HostNetwork]:
-    """A bridge without hosts; all that is added to it is gone afterwards, however it ends."""
-    RAY_FOLDER.mkdir(exist_ok=True)
-    with _LOCK.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        _remove_all()
-        try:
-            _ip("netns", "add", _SWITCH)
-            _ip("-n", _SWITCH, "link", "add", "bridge0", "type", "bridge")
-            _ip("-n", _SWITCH, "link", "set", "bridge0", "up")
-            network = HostNetwork(folder=folder)
-            try:
-                yield network
-            finally:
-                for host in network.hosts.values():
-                    host.power_off()
-        finally:
-            _remove_all()
-
-
-def _remove_all() -> None:
-    """Ends whatever runs in namespaces of ours and removes them."""
-    listed = _ip("-o", "netns", "list").split("\n")
-    for name in [line.split(" ")[0] for line in listed if line.startswith(_PREFIX)]:
-        for pid in _ip("netns", "pids", name).split():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(int(pid), signal.SIGKILL)
-        _ip("netns", "del", name)
-
-
-def _passwd(home: Path) -> str:
-    """This machine's users, with the host's own home for root and a key as the only way in."""
-    lines = Path("/etc/passwd").read_text().splitlines()
-    others = [line for line in lines if not line.startswith("root:")]
-    return "\n".join([f"root:*:0:0:root:{home}:/bin/bash", *others, ""])
-
-
 def _pid_namespace(process: psutil.Process) -> Path:
     return Path(f"/proc/{process.pid}/ns/pid").readlink()
 
 
-def _ip(*arguments: str) -> str:
+def run_ip(*arguments: str) -> str:
     done = subprocess.run(["ip", *arguments], check=False, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from namespace_hosts import HostNetwork, HostProcess, NamespaceHost, wait_until
+from host_network import HostNetwork
+from namespace_hosts import HostProcess, NamespaceHost, wait_until
 
 _PORT = 6379
 _START_TIMEOUT_S = 60.0

@@ -178,6 +178,15 @@ def test_a_host_process_that_hangs_is_ended_and_its_devices_answer_again(
 
 
 @pytest.mark.ray
+def test_hosts_are_not_silent_while_the_driver_does_not_listen(home: Path, tmp_path: Path) -> None:
+    with open_ray(SPECS, tmp_path, host_timeout_s=3.0) as executor:
+        time.sleep(4.0)  # as while it exports models
+        executor.submit("quick", task("t7"))
+        found = wait_for(executor, 1)["t7"]
+        assert found.status is Status.OK, found.failure
+
+
+@pytest.mark.ray
 def test_what_nobody_has_stored_is_offered_to_the_next_driver(home: Path, tmp_path: Path) -> None:
     with open_ray(SPECS, tmp_path) as executor:
         executor.submit("quick", task("t7"))

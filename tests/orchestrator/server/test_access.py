@@ -1,9 +1,11 @@
 """Who gets in: names, tokens, foreign pages."""
 
 import re
+import signal
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 from serving import Served, serving
 
@@ -55,6 +57,10 @@ def test_a_foreign_page_may_link_here_and_not_load_from_here() -> None:
 )
 def test_the_token_is_asked_for(headers, cookies, query, verdict) -> None:
     assert CLOSED.judge({"host": "localhost", **headers}, cookies, query) is verdict
+
+
+def test_an_old_address_with_a_token_leads_on_where_none_is_asked_for() -> None:
+    assert OPEN.judge({"host": "localhost"}, {}, "old") is Verdict.LET_IN
 
 
 def test_beyond_this_machine_there_is_always_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,6 +124,19 @@ def test_every_response_carries_the_policy(served: Served) -> None:
         assert "script-src 'self';" in headers["content-security-policy"]
         assert "unsafe" not in headers["content-security-policy"]
         assert "server" not in headers
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
+def test_the_server_leaves_no_process_behind(hostile_workspace: Path, ending: int) -> None:
+    with serving(hostile_workspace) as found:
+        for path in ("/api/frm", "/api/query?sql=SELECT+1"):
+            assert httpx.get(f"{found.base}{path}", timeout=60).status_code == 200
+        children = psutil.Process(found.process.pid).children()
+        assert len(children) == 2
+        found.process.send_signal(ending)
+        assert found.process.wait(20) == (0 if ending == signal.SIGINT else -signal.SIGKILL)
+        _gone, alive = psutil.wait_procs(children, timeout=10)
+    assert alive == []
 
 
 def test_a_port_in_use_is_bad_usage(

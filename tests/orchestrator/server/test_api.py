@@ -1,12 +1,17 @@
 """The API of a running server, asked over HTTP."""
 
+import os
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import httpx
 import pytest
 from fleet_rows import HOSTILE_DEVICE, HOSTILE_MODEL, SWEEP
 from serving import Served
+
+from device_agents.host_lease import host_lease
 
 SLOW = "SELECT count(*) FROM range(100000000000) a, range(100000) b"
 
@@ -105,12 +110,12 @@ def test_a_slow_query_ends_in_time_and_the_next_is_answered(client: httpx.Client
 def test_while_one_query_runs_the_server_answers_the_rest(client: httpx.Client) -> None:
     client.get("/api/transfer")
     slow = threading.Thread(
-        target=lambda: client.get("/api/query", params={"sql": SLOW, "timeout_s": 3})
+        target=lambda: client.get("/api/query", params={"sql": SLOW, "timeout_s": 5})
     )
     slow.start()
     try:
         for path in ("/api/transfer", "/api/progress", "/tables", "/live"):
-            assert client.get(path, timeout=1.0).status_code == 200
+            assert client.get(path, timeout=2.0).status_code == 200
         assert slow.is_alive()
     finally:
         slow.join()
@@ -160,3 +165,20 @@ def test_progress_of_a_finished_sweep_comes_from_its_record(
     content = client.get("/api/progress").json()
     assert [sweep["state"] for sweep in content["sweeps"]] == ["finished"]
     assert client.get("/sweep", params={"name": "nope"}).status_code == 400
+
+
+def test_beside_a_measurement_a_page_says_how_old_it_is(
+    client: httpx.Client, hostile_workspace: Path
+) -> None:
+    paths = ("/devices", "/device?name=pixel-7", "/tables/latency")
+    for path in paths:
+        assert "this host measures" not in client.get(path).text
+    part = next((hostile_workspace / "results").glob("measurements/*/part-*.parquet"))
+    os.utime(part)
+    # The server looks at the folder twice a second.
+    time.sleep(0.6)
+    with host_lease("a measurement"):
+        for path in paths:
+            assert "this host measures" in client.get(path).text
+        assert client.get("/api/progress").status_code == 200
+    assert "this host measures" not in client.get("/devices").text

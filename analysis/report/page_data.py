@@ -1,0 +1,151 @@
+"""The values behind the page's charts, as one JSON object: columns, not rows, to stay small."""
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+from analysis.figures.flops_rank import flops_ranks
+from analysis.figures.frontier import frontier_pairs
+from analysis.figures.heat_map import heat_columns
+from analysis.figures.latency import QUANTILES
+from analysis.figures.memory import models_by_memory
+from analysis.figures.theme import FAMILY_COLOURS, FAMILY_SHAPES, NO_FAMILY
+from analysis.report.evidence import Evidence
+from analysis.report.page_tables import PageTables
+from analysis.report.shown import Shown
+from analysis.table_functions.regret import EXTRA, LOST
+
+Json = dict[str, object]
+_PER_MS, _PER_MB = 1e6, 1e6
+_DIGITS = 4
+"""More than any process median is good for."""
+_SCALED = {
+    "ms": ("latency_ns", _PER_MS), "low_ms": ("latency_low_ns", _PER_MS),
+    "high_ms": ("latency_high_ns", _PER_MS), "p95_ms": ("latency_p95_ns", _PER_MS),
+    "p99_ms": ("latency_p99_ns", _PER_MS), "run_mb": ("peak_memory_bytes", _PER_MB),
+    "load_mb": ("load_peak_memory_bytes", _PER_MB), "accuracy": ("accuracy_top1", 1.0),
+}  # fmt: skip
+_MEASURES = ("latency", "frm")
+
+
+def page_data(evidence: Evidence, tables: PageTables) -> Json:
+    """What `templates/state.js` reads; missing is null."""
+    transfer = tables.pair_rows("transfer")
+    shown = evidence.shown
+    return {
+        "platforms": _platforms(shown),
+        "models": _models(shown),
+        "devices": list(shown.devices),
+        "memory_order": [
+            shown.model_at[name] for name in models_by_memory(shown.cells)
+        ],
+        "quantiles": list(QUANTILES),
+        "cells": _cells(evidence),
+        "pairs": {
+            name: heat_columns(_of_measure(transfer, name), shown.platform_at)
+            for name in _MEASURES
+        },
+        "frontiers": _frontiers(evidence, tables.pair_rows("regret")),
+        "families": {
+            name: {"colour": FAMILY_COLOURS[name], "shape": FAMILY_SHAPES[name]}
+            for name in FAMILY_COLOURS
+        },
+        "in_results": {
+            "platforms": len(shown.names), "models": evidence.cells["model"].n_unique()
+        },
+    }  # fmt: skip
+
+
+def _of_measure(transfer: pl.DataFrame, measure: str) -> pl.DataFrame:
+    return transfer.filter(pl.col("measure") == measure)
+
+
+def _platforms(shown: Shown) -> list[Json]:
+    names = ("tier", "device", "runtime", "precision", "memory_metric")
+    several = (
+        pl.col(name).drop_nulls().unique().sort().cast(pl.String).str.join(" | ") for name in names
+    )
+    facts = {
+        str(row["platform_key"]): row
+        for row in shown.cells.group_by("platform_key").agg(several).iter_rows(named=True)
+    }
+    return [
+        {"key": key, "label": label} | {name: facts[key][name] or None for name in names}
+        for key, label in shown.platforms.items()
+    ]
+
+
+def _models(shown: Shown) -> list[Json]:
+    families = dict(shown.cells.select("model", "family").iter_rows())
+    return [{"name": name, "family": families[name] or NO_FAMILY} for name in shown.models]
+
+
+def _cells(evidence: Evidence) -> Json:
+    """One entry per model and platform in every column; `p` and `m` are their numbers."""
+    shown = evidence.shown
+    key = ["model", "platform_key"]
+    frame = (
+        shown.cells.unique(key, keep="first", maintain_order=True)
+        .join(flops_ranks(evidence.cells), on=key, how="left", maintain_order="left")
+        .join(evidence.processes, on=key, how="left", maintain_order="left")
+        .join(evidence.quantiles, on=key, how="left", maintain_order="left")
+    )
+    return {
+        "p": [shown.platform_at[name] for name in frame["platform_key"]],
+        "m": [shown.model_at[name] for name in frame["model"]],
+        "n": frame["n_repeats"].to_list(),
+        **{
+            name: (frame[column].cast(pl.Float64) / unit).round_sig_figs(_DIGITS).to_list()
+            for name, (column, unit) in _SCALED.items()
+        },
+        **{name: frame[name].to_list() for name in ("flops_rank", "latency_rank", "n_ranked")},
+        "processes_ms": _lists(frame["medians_ns"]),
+        "quantiles_ms": _lists(frame["quantiles_ns"]),
+    }
+
+
+def _lists(column: pl.Series) -> list[object]:
+    scaled = column.list.eval((pl.element().cast(pl.Float64) / _PER_MS).round_sig_figs(_DIGITS))
+    return scaled.to_list()
+
+
+def _frontiers(evidence: Evidence, regret: pl.DataFrame) -> list[Json]:
+    """Directed pairs; `fates` has a letter for each of `models`, as `figures.frontier.Fate`."""
+    shown = evidence.shown
+    keys = [key for key in evidence.paired_keys if key in shown.platform_at]
+    costs = _regrets(regret)
+    return [
+        {
+            "s": shown.platform_at[pair.source],
+            "t": shown.platform_at[pair.target],
+            "n": len(pair.models),
+            "precision": round(pair.overlap.precision, 3),
+            "recall": round(pair.overlap.recall, 3),
+            "chance": round(pair.overlap.chance_precision, 3),
+            **costs.get((pair.source, pair.target), {}),
+            **_fates(shown, pair.models, [fate.value for fate in pair.fates]),
+        }
+        for pair in frontier_pairs(evidence.cells, keys)
+    ]
+
+
+def _fates(shown: Shown, models: Sequence[str], fates: Sequence[str]) -> Json:
+    known = [
+        (shown.model_at[model], fate)
+        for model, fate in zip(models, fates, strict=True)
+        if model in shown.model_at
+    ]
+    return {"models": [number for number, _ in known], "fates": "".join(fate for _, fate in known)}
+
+
+def _regrets(regret: pl.DataFrame) -> Mapping[tuple[str, str], Json]:
+    """Median and worst of both forms, by source and target."""
+    found: dict[tuple[str, str], Json] = {}
+    for name, form in (("lost", LOST), ("extra", EXTRA)):
+        rows = regret.filter(pl.col("form") == form)
+        for source, target, *values in rows.select(
+            "source", "target", "median", "worst"
+        ).iter_rows():
+            rounded = [None if value is None else round(value, 2) for value in values]
+            found.setdefault((source, target), {})[name] = rounded
+    return found

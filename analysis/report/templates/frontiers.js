@@ -1,0 +1,128 @@
+// Accuracy against latency on a target, and which of its frontier a source had foretold.
+const FATES = {
+  h: ["hit", "#009E73", "circle"], m: ["miss", "#D55E00", "diamond"],
+  f: ["false alarm", "#CC79A7", "cross"], n: ["on neither", "#8a919c", "circle"],
+};
+
+// The source and target that the reader asked for; -1 is any.
+const ends = { s: -1, t: -1 };
+
+function offerEnds(place, redraw) {
+  for (const [side, label] of [["s", "Source"], ["t", "Target"]]) {
+    const numbers = [...new Set(data.frontiers.map((pair) => pair[side]))].sort((a, b) => a - b);
+    const select = element("select", { "aria-label": label }, new Option("any", -1),
+      ...numbers.map((number) => new Option(data.platforms[number].label, number)));
+    select.addEventListener("change", () => { ends[side] = Number(select.value); redraw(); });
+    place.append(element("label", {}, label + " ", select));
+  }
+}
+
+function frontierPairs() {
+  const on = new Set(shown.platforms);
+  const pairs = data.frontiers.filter((pair) => on.has(pair.s) && on.has(pair.t)
+    && ["s", "t"].every((side) => ends[side] < 0 || ends[side] === pair[side]));
+  // Other devices and tiers before other settings of one's own; of tiers, what is shipped to.
+  const order = (pair) => {
+    const source = data.platforms[pair.s], target = data.platforms[pair.t];
+    return (source.device === target.device ? 4 : 0) + (source.tier === target.tier ? 2 : 0)
+      + (target.tier === "edge" ? 0 : 1);
+  };
+  return pairs.map((pair, at) => [order(pair), at, pair])
+    .sort((a, b) => a[0] - b[0] || a[1] - b[1]).map(([, , pair]) => pair);
+}
+
+function frontierRows(pair) {
+  const on = new Set(shown.models);
+  return pair.models.map((model, at) => ({
+    ...data.models[model], model: data.models[model].name, number: model,
+    fate: FATES[pair.fates[at]][0], onTarget: "hm".includes(pair.fates[at]),
+    accuracy: cell(pair.t, model, "accuracy"),
+    ms: cell(pair.t, model, "ms"), source: cell(pair.s, model, "ms"), isShown: on.has(model),
+  })).sort((a, b) => a.ms - b.ms);
+}
+
+// Where a name may stand beside its point; one that finds no room is told on hover.
+const PLACES = [["left", 8, 9], ["left", 8, -9], ["right", -8, -9], ["right", -8, 9]];
+const PLOT = { width: 430, height: 210, letter: 5.6, line: 12 };
+
+function placeNames(points, [low, high], [bottom, top]) {
+  const at = (row) => [
+    (Math.log(row.ms / low) / Math.log(high / low)) * PLOT.width,
+    ((top - row.accuracy) / (top - bottom)) * PLOT.height,
+  ];
+  const taken = points.map((row) => { const [x, y] = at(row); return [x - 5, y - 5, x + 5, y + 5]; });
+  for (const row of points.filter((one) => one.fate !== FATES.n[0])) {
+    const [x, y] = at(row), width = Math.min(110, row.model.length * PLOT.letter);
+    const boxes = PLACES.map(([align, dx, dy]) => {
+      const left = align === "left" ? x + dx : x + dx - width;
+      return [left, y + dy - PLOT.line / 2, left + width, y + dy + PLOT.line / 2];
+    });
+    const place = boxes.findIndex((box) => box[0] > 0
+      && !taken.some((other) => box[0] < other[2] && other[0] < box[2] && box[1] < other[3] && other[1] < box[3]));
+    if (place < 0) continue;
+    row.place = place;
+    taken.push(boxes[place]);
+  }
+}
+
+function frontierChart(rows) {
+  const points = rows.filter((row) => row.isShown);
+  const low = Math.min(...rows.map((row) => row.ms)), high = Math.max(...rows.map((row) => row.ms));
+  // Room for the names to the right of the last points.
+  const domain = [low * 0.85, high * Math.max(high / low, 2) ** 0.25 * 1.1];
+  const percents = rows.map((row) => row.accuracy);
+  const [worst, best] = [Math.min(...percents), Math.max(...percents)];
+  const room = Math.max(1, (best - worst) * 0.08);
+  placeNames(points, domain, [worst - room, best + room]);
+  const fates = Object.values(FATES);
+  const legend = { orient: "bottom", title: null, columns: 4, symbolSize: 60, labelFontSize: 11 };
+  const scaled = (range) => ({ field: "fate", type: "nominal", legend,
+    scale: { domain: fates.map((one) => one[0]), range } });
+  const x = { field: "ms", type: "quantitative", scale: { type: "log", nice: false, domain },
+    axis: { values: logTicks(...domain), format: "~g", labelOverlap: true },
+    title: "ms per inference on the target, log scale" };
+  const y = { field: "accuracy", type: "quantitative", title: "top-1 accuracy, %",
+    scale: { zero: false, nice: false, domain: [worst - room, best + room] } };
+  const about = tooltip(["model"], ["fate"], ["ms", "ms on target"], ["source", "ms on source"],
+    ["accuracy", "top-1 %"]);
+  return chart(320, { rows, points }, [
+    { data: { name: "rows" }, transform: [{ filter: "datum.onTarget" }],
+      mark: { type: "line", interpolate: "step-after", strokeWidth: 1.5, opacity: 0.45, color: INK },
+      encoding: { x, y } },
+    { data: { name: "points" }, mark: { type: "point", filled: true, size: 75, opacity: 1 },
+      encoding: { x, y, tooltip: about, color: scaled(fates.map((one) => one[1])),
+        shape: scaled(fates.map((one) => one[2])) } },
+    ...PLACES.map(([align, dx, dy], place) => ({
+      data: { name: "points" }, transform: [{ filter: `datum.place === ${place}` }],
+      mark: { type: "text", align, dx, dy, limit: 110 },
+      encoding: { x, y, text: { field: "model" } },
+    })),
+  ]);
+}
+
+function regretText(pair) {
+  const parts = [];
+  const worst = (value) => (value === null ? "unknown" : Number(value.toPrecision(3)));
+  if (pair.lost && pair.lost[0] !== null) {
+    parts.push(`${worst(pair.lost[0])} points of accuracy lost (worst ${worst(pair.lost[1])})`);
+  }
+  if (pair.extra && pair.extra[0] !== null) {
+    parts.push(`${worst(pair.extra[0])} % extra latency (worst ${worst(pair.extra[1])})`);
+  }
+  return parts.length ? `regret: ${parts.join(", ")}` : "no regret can be told";
+}
+
+function frontierPanels(pairs) {
+  return pairs.map((pair) => {
+    const rows = frontierRows(pair);
+    const [source, target] = [data.platforms[pair.s].label, data.platforms[pair.t].label];
+    const cut = rows.length < pair.n ? `; ${rows.length} of them drawn` : "";
+    const caption = `precision ${pair.precision.toFixed(2)} (by chance ${pair.chance.toFixed(2)}), `
+      + `recall ${pair.recall.toFixed(2)} over ${plural(pair.n, "model")}${cut}; ${regretText(pair)}`;
+    return {
+      title: `${source} \u2192 ${target}`, caption,
+      description: `Accuracy against latency on ${target}, foretold by ${source}: ${caption}.`,
+      spec: () => frontierChart(rows),
+    };
+  });
+}

@@ -1,0 +1,116 @@
+// Builds the panels of each kind and draws what can be seen first.
+const KINDS = {
+  transfer: { step: MAX_SIDE, noun: "platform", of: comparedPlatforms, panels: matrixPanels,
+    pick: spread, none: "No two of the platforms that fit were compared on this page over five models or more: "
+      + "`fleetrank report show transfer` compares all." },
+  frontier: { step: 4, noun: "pair", of: frontierPairs, panels: frontierPanels, offer: offerEnds,
+    none: "No pair that fits is on this page: `fleetrank report show pareto` has all." },
+  flops: { step: 6, noun: "platform", panels: ranksPanels,
+    of: () => shown.platforms.filter((number) => rankRows(number).length > 0) },
+  latency: { step: 6, noun: "platform", panels: latencyPanels,
+    of: () => shown.platforms.filter((number) => shown.models.some((model) => cell(number, model, "ms") !== null)),
+    choices: [["absolute", "ms, one scale for all"], ["relative", "relative to each median"]] },
+  memory: { step: 6, noun: "platform", panels: memoryPanels,
+    of: () => shown.platforms.filter((number) => memoryRows(number).length > 0) },
+};
+for (const kind of Object.values(KINDS)) {
+  kind.pick = kind.pick || spread;
+  kind.limit = kind.step;
+  kind.choice = kind.choices ? kind.choices[0][0] : null;
+}
+let queue = [], turn = 0, isDrawing = false, drawn = 0;
+
+function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...children);
+  return made;
+}
+
+function layOut(name) {
+  const kind = KINDS[name], grid = document.querySelector(`[data-charts="${name}"]`);
+  if (!grid) return;
+  const all = kind.of(), panels = all.length ? kind.panels(kind.pick(all, kind.limit), kind.choice) : [];
+  grid.replaceChildren(...panels.map((panel, at) => figureOf(name, panel, at)));
+  tellMore(name, all.length, panels.length);
+}
+
+function figureOf(name, panel, at) {
+  const spec = panel.spec(), id = `${name}-${at + 1}`;
+  const box = element("div", { class: "chart", id, role: "img", "aria-label": panel.description,
+    style: `min-height:${spec.height}px` });
+  const caption = element("figcaption", {}, element("strong", {}, panel.title));
+  if (panel.caption) caption.append(" ", element("span", {}, panel.caption));
+  queue.push({ box, spec: { ...spec, description: panel.description } });
+  return element("figure", {}, caption, box);
+}
+
+function tellMore(name, count, drawnPanels) {
+  const kind = KINDS[name], line = document.querySelector(`[data-more="${name}"]`);
+  const n = Math.min(count, kind.limit);
+  line.replaceChildren();
+  if (drawnPanels === 0) line.append(element("span", { role: "status" }, kind.none || "Nothing to draw."));
+  else if (n < count) {
+    line.append(element("span", {}, `${n} of ${plural(count, kind.noun)} are drawn, evenly spread. `));
+    const button = element("button", { type: "button" }, `Draw ${Math.min(kind.step, count - n)} more`);
+    button.addEventListener("click", () => { kind.limit += kind.step; layOut(name); draw(); });
+    line.append(button);
+  }
+}
+
+function offerChoices(name) {
+  const kind = KINDS[name], place = document.querySelector(`[data-choices="${name}"]`);
+  if (!place) return;
+  if (kind.offer) kind.offer(place, () => { layOut(name); draw(); });
+  if (!kind.choices) return;
+  place.setAttribute("role", "group");
+  place.setAttribute("aria-label", "Scale");
+  for (const [value, label] of kind.choices) {
+    const button = element("button", { type: "button", "aria-pressed": String(value === kind.choice) }, label);
+    button.addEventListener("click", () => {
+      kind.choice = value;
+      for (const other of place.children) other.setAttribute("aria-pressed", String(other === button));
+      layOut(name);
+      draw();
+    });
+    place.append(button);
+  }
+}
+
+// What is nearest to the reader's eyes comes first; between two charts the page may answer.
+async function draw() {
+  turn += 1;
+  queue = queue.filter(({ box }) => box.isConnected);
+  if (isDrawing) return;
+  isDrawing = true;
+  delete document.documentElement.dataset.charts;
+  while (queue.length > 0) {
+    queue.sort((a, b) => distance(b.box) - distance(a.box));
+    await drawOne(queue.pop());
+    await new Promise((resolve) => { setTimeout(resolve, 0); });
+    queue = queue.filter(({ box }) => box.isConnected);
+  }
+  isDrawing = false;
+  document.documentElement.dataset.charts = String(drawn);
+}
+
+function distance(box) {
+  const { top, bottom } = box.getBoundingClientRect();
+  return Math.max(top - innerHeight, -bottom, 0);
+}
+
+async function drawOne({ box, spec }) {
+  try {
+    // `ast` evaluates no text as code.
+    await vegaEmbed(box, spec, { actions: false, ast: true, renderer: "svg", tooltip: { theme: "custom" } });
+    // The description of the whole stands for its hundreds of marks.
+    box.querySelector("svg").setAttribute("aria-hidden", "true");
+    box.setAttribute("role", "img");
+    box.removeAttribute("aria-roledescription");
+    drawn += 1;
+  } catch (error) {
+    box.classList.add("failed");
+    box.textContent = "This chart could not be drawn; its figures are in the table below.";
+    console.error(error);
+  }
+}

@@ -1,0 +1,80 @@
+// Rank by FLOPs on the left, measured rank on the right: the slope is what FLOPs misjudge.
+const MIN_SHIFT = 2;
+const LINE = 11;
+
+function rankRows(platform) {
+  return shown.models
+    .filter((model) => cell(platform, model, "flops_rank") !== null)
+    .map((model) => {
+      const flops = cell(platform, model, "flops_rank"), measured = cell(platform, model, "latency_rank");
+      const shift = measured - flops, places = Math.abs(shift);
+      return {
+        ...data.models[model], model: data.models[model].name, flops, measured, shift, places,
+        off: places >= MIN_SHIFT,
+        verdict: shift === 0 ? "as FLOPs say"
+          : `${places} ${places === 1 ? "place" : "places"} ${shift > 0 ? "slower" : "faster"} than FLOPs say`,
+      };
+    });
+}
+
+// Where names would stand on one another, those furthest off keep theirs.
+function namedEnds(ends, pixelsPerRank) {
+  const named = [];
+  for (const end of [...ends].sort((a, b) => b.places - a.places)) {
+    const isFree = named.every((other) => other.side !== end.side
+      || Math.abs(other.rank - end.rank) * pixelsPerRank >= LINE);
+    if (isFree) named.push({ ...end, opacity: end.off ? 1 : 0.6 });
+  }
+  return named;
+}
+
+function ranksChart(rows, count) {
+  const ends = rows.flatMap((row) => [
+    { ...row, side: "by FLOPs", rank: row.flops }, { ...row, side: "measured", rank: row.measured },
+  ]);
+  const height = Math.max(240, 19 * Math.min(count, 40) + 40);
+  const names = namedEnds(ends, ((height - 40) / count) || 1);
+  const x = {
+    field: "side", type: "nominal", scale: { domain: ["by FLOPs", "measured"], padding: 1.2 },
+    axis: { orient: "top", labelAngle: 0, title: null, domain: false, ticks: false, grid: false },
+  };
+  const y = {
+    field: "rank", type: "quantitative", title: null, axis: null,
+    scale: { domain: [count + 0.6, 0.4], nice: false, zero: false },
+  };
+  const about = tooltip(["model"], ["flops", "rank by FLOPs"], ["measured", "measured rank"], ["verdict"]);
+  const line = (test, extra) => ({
+    data: { name: "ends" }, transform: [{ filter: test }],
+    mark: { type: "line", ...extra },
+    encoding: { x, y, detail: { field: "model" }, tooltip: about, ...(extra.color ? {} : { color: familyColour }) },
+  });
+  const text = (side, align, dx) => ({
+    data: { name: "names" }, transform: [{ filter: { field: "side", equal: side } }],
+    mark: { type: "text", align, dx, baseline: "middle", limit: 104 },
+    encoding: { x, y, text: { field: "model" }, opacity: { field: "opacity", type: "quantitative", scale: null }, tooltip: about },
+  });
+  return chart(height, { ends, names }, [
+    line("!datum.off", { color: INK, opacity: 0.22, strokeWidth: 1 }),
+    line("datum.off", { opacity: 0.95, strokeWidth: 2.4 }),
+    { data: { name: "ends" }, transform: [{ filter: "datum.off" }],
+      mark: { type: "point", filled: true, size: 48, opacity: 1 },
+      encoding: { x, y, color: familyColour, shape: familyShape, tooltip: about } },
+    text("by FLOPs", "right", -9), text("measured", "left", 9),
+  ]);
+}
+
+function ranksPanels(numbers) {
+  return numbers.map((platform) => {
+    const rows = rankRows(platform);
+    const count = cell(platform, data.models.indexOf(data.models.find((one) => one.name === rows[0].model)), "n_ranked");
+    const off = rows.filter((row) => row.off).length;
+    const caption = `${off} of ${plural(rows.length, "model")} ${off === 1 ? "is" : "are"} ${MIN_SHIFT} or more places off`
+      + (rows.length < count ? `; ranks are among ${count}` : "");
+    const { label } = data.platforms[platform];
+    return {
+      title: label, caption,
+      description: `Rank by FLOPs against measured rank on ${label}: ${caption}.`,
+      spec: () => ranksChart(rows, count),
+    };
+  });
+}

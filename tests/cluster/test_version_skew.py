@@ -1,0 +1,33 @@
+"""A host with another fleetrank is named before a sweep, and left out of it."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from fault_case import Case
+
+import device_agents
+
+pytestmark = pytest.mark.cluster
+
+
+def test_a_host_with_other_code_is_left_out(case: Case) -> None:
+    other = case.cluster.network.add("other")
+    ours, theirs = Path(device_agents.__path__[0]), other.folder / "device_agents"
+    shutil.copytree(ours, theirs, ignore=shutil.ignore_patterns("__pycache__"))
+    (theirs / "changed.py").touch()
+    # In the same place, as on a host of its own: Ray hands the driver's import path to its workers.
+    assert other.run(["mount", "--bind", str(theirs), str(ours)]).returncode == 0
+    case.cluster.start(other)
+    devices = ("sim-left", "sim-other")
+    for device, host in zip(devices, ("left", "other"), strict=True):
+        case.driver.add_device(device, host, 0.1)
+    status = case.driver.run("cluster", "status")
+    assert "other is left out: it runs another fleetrank than this process" in status
+    assert "sim-other hangs on host other, which is not there" in status
+
+    case.driver.write_spec(devices, repeats=1, wait_s=1.0)
+    assert case.start().finish(90.0) == 3
+    assert "other is left out" in case.sweep.output
+    assert {row["device"] for row in case.driver.rows() if row["status"] == "ok"} == {"sim-left"}
+    other.power_off()
