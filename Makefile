@@ -45,7 +45,7 @@ bench: setup ## compare fleetrank with what a user would use instead, as ratios
 docs: export NO_MKDOCS_2_WARNING := 1
 docs: setup ## build the documentation into site/, from docs/ and the code
 	$(BIN)/mkdocs build --strict --quiet
-	@echo site/index.html
+	@echo "site/index.html; to search in it: $(BIN)/python -m http.server --directory site"
 
 clean: ## remove what was built, .venv included; results/ stays, it cannot be made again
 	rm -rf $(VENV) artifacts report.html site

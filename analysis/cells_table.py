@@ -2,6 +2,7 @@
 
 import functools
 
+import numpy as np
 import polars as pl
 from scipy.stats import binom
 
@@ -93,10 +94,8 @@ def interval_depth(n: int) -> int:
 
     Source: the sign test's interval; P(fewer than k of n lie below the median) is binomial.
     """
-    depth = 0
-    while 1 - 2 * float(binom.cdf(depth + 1, n, 0.5)) >= MIN_COVERAGE:
-        depth += 1
-    return depth
+    tails = binom.cdf(np.arange(1, n // 2 + 1), n, 0.5)
+    return int(np.count_nonzero(1 - 2 * tails >= MIN_COVERAGE))
 
 
 @functools.lru_cache(maxsize=1024)

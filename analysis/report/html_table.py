@@ -98,25 +98,20 @@ def html_table(
         remedy = f"; `fleetrank report show {name}` prints all" if name in TABLES else ""
         notes.append(f"{len(kept):,} of {frame.height:,} rows are on this page{remedy}.")
     frame, about = frame[kept], [about[number] for number in kept]
-    is_number = [dtype.is_numeric() for dtype in frame.dtypes]
-    rows = tuple(
-        HtmlRow(
-            cells=tuple(
-                _cell(*pair, names=shown.names) for pair in zip(row, is_number, strict=True)
-            ),
-            about=words,
-        )
-        for row, words in zip(frame.iter_rows(), about, strict=True)
-    )
+    columns = [_column(column, shown.names) for column in frame.iter_columns()]
+    head = range(min(frame.height, MAX_STATIC_ROWS))
     return HtmlTable(
         id=name,
         caption=table.title,
         heads=tuple(
-            HtmlHead(text=heading(column), is_number=dtype.is_numeric())
-            for column, dtype in frame.schema.items()
+            HtmlHead(text=heading(title), is_number=dtype.is_numeric())
+            for title, dtype in frame.schema.items()
         ),
-        rows=rows[:MAX_STATIC_ROWS],
-        packed=_packed(rows) if len(rows) > MAX_STATIC_ROWS else None,
+        rows=tuple(
+            HtmlRow(cells=tuple(column.cell(at) for column in columns), about=about[at])
+            for at in head
+        ),
+        packed=_packed(columns, about) if frame.height > MAX_STATIC_ROWS else None,
         notes=tuple(notes),
         is_open=is_open,
         is_statistic=is_statistic,
@@ -124,17 +119,40 @@ def html_table(
     )
 
 
-def _packed(rows: Sequence[HtmlRow]) -> Json:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Column:
+    """A column as texts; `hints` says more about some of them."""
+
+    texts: list[str]
+    hints: Mapping[str, str]
+    is_number: bool
+
+    def cell(self, at: int) -> HtmlCell:
+        text = self.texts[at]
+        return HtmlCell(text=text, is_number=self.is_number, hint=self.hints.get(text))
+
+
+def _column(column: pl.Series, names: Mapping[str, str]) -> _Column:
+    texts = [_text(value) for value in column]
+    keys = (
+        [text for text in dict.fromkeys(texts) if text in names]
+        if column.dtype == pl.String
+        else []
+    )
+    short = {key: names[key] for key in keys}
+    return _Column(
+        texts=[short.get(text, text) for text in texts] if short else texts,
+        hints={name: key for key, name in short.items()},
+        is_number=column.dtype.is_numeric(),
+    )
+
+
+def _packed(columns: Sequence[_Column], about: Sequence[str]) -> Json:
     """Columns of texts, each text once: most of a table's texts are names, flags and dashes."""
-    columns = zip(*(row.cells for row in rows), strict=True)
     return {
-        "about": _coded([row.about for row in rows]),
+        "about": _coded(about),
         "columns": [
-            {
-                "number": column[0].is_number,
-                "hints": {cell.text: cell.hint for cell in column if cell.hint},
-                **_coded([cell.text for cell in column]),
-            }
+            {"number": column.is_number, "hints": dict(column.hints), **_coded(column.texts)}
             for column in columns
         ],
     }
@@ -167,19 +185,21 @@ def number_text(value: float) -> str:
     return text.replace("-", "\N{MINUS SIGN}", 1) if value < 0 else text
 
 
-def _cell(value: object, is_number: bool, names: Mapping[str, str]) -> HtmlCell:
-    if isinstance(value, bool | None):
-        return HtmlCell(text={None: _MISSING, True: "yes", False: "no"}[value], is_number=is_number)
-    if isinstance(value, int):
-        return HtmlCell(text=f"{value:,}".replace("-", "\N{MINUS SIGN}"), is_number=True)
-    if isinstance(value, float):
-        return HtmlCell(text=number_text(value), is_number=True)
-    text = _text(value)
-    short = names.get(text)
-    return HtmlCell(text=text) if short is None else HtmlCell(text=short, hint=text)
-
-
 def _text(value: object) -> str:
+    if value is None:
+        return _MISSING
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}".replace("-", "\N{MINUS SIGN}")
+    if isinstance(value, float):
+        return number_text(value)
+    return _other_text(value)
+
+
+def _other_text(value: object) -> str:
     if isinstance(value, datetime):
         return f"{value:%Y-%m-%d %H:%M} UTC"
     if isinstance(value, list | tuple | pl.Series):

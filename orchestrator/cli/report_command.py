@@ -37,7 +37,7 @@ app.command()(export)
 app.command()(serve)
 
 _PAGE = "report.html"
-_LIBRARIES = ("altair", "jinja2", "vl_convert")
+_LIBRARIES = ("jinja2", "vl_convert")
 
 
 @app.command()

@@ -18,6 +18,8 @@ from orchestrator.translate import failure_measurement
 
 _MOST_TASKS = 4096
 """Threads, one per task under way; each is made when it is needed first and kept."""
+_MOST_TOLD = 100
+"""Measurements in one answer: Ray takes a reply above 100 kB the long way, through raylets."""
 _MARGIN_S = 60.0
 """A worker is killed at its time limit; an agent silent for so long after it hangs."""
 
@@ -124,13 +126,16 @@ class HostService:
         sweep_id = question.sweep_id
         with self._arrived:
             session, offered = self._sessions.get(sweep_id, ("", set[str]()))
-            if session != question.session:
+            is_first = session != question.session
+            if is_first:
                 offered = set[str]()
                 self._sessions[sweep_id] = question.session, offered
             offered -= set(question.acknowledged)
             found = self._news(sweep_id, offered)
             if not found and self._arrived.wait(question.wait_s):
                 found = self._news(sweep_id, offered)
+            # The first answer tells all: what it does not name, the driver takes for lost.
+            found = found if is_first else found[:_MOST_TOLD]
             offered |= {measurement.task_id for measurement in found}
             running = {
                 task_id: order.spec.name

@@ -31,8 +31,9 @@ _CONNECT_S = 60.0
 _STEP_S = 0.5
 _LEAVE_S = 5.0
 """Ray answers within milliseconds whether a node or an actor is there; leaving is not for ever."""
-_SETTLE_S = 20.0
-"""How long a driver that has just connected waits for the hosts that Ray lists."""
+_SETTLE_S = _CONNECT_S + 5.0
+"""A driver that has just connected waits so long for hosts that Ray lists: until each has had its
+chance."""
 _CONCURRENCY = 1000
 
 

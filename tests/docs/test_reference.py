@@ -3,6 +3,7 @@
 from pathlib import Path
 from types import SimpleNamespace
 
+import hook
 import pytest
 from cli_page import cli_page
 from data_pages import columns_page, tables_page
@@ -16,7 +17,6 @@ from models.user_cards import UserCard
 from orchestrator.cli.main import COMMANDS
 from orchestrator.sweep_spec import MeasureSpec, SweepSpec
 
-hook = pytest.importorskip("hook")
 ROOT = Path(__file__).parents[2]
 
 

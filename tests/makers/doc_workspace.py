@@ -56,9 +56,10 @@ def make_trial_ground(folder: Path) -> TrialGround:
 
 
 _COMMAND = """#!/bin/sh
-# One look at this machine is enough: the doctor imports every library there is.
+# One look at this machine is enough, for the doctor imports every library there is; what it thinks
+# of the machine is not the page's matter.
 if [ "$*" = doctor ] && [ -e {doctor} ]; then exec cat {doctor}; fi
-{python} -P -c 'from orchestrator.cli.main import main; main()' "$@" || exit $?
+{python} -P -c 'from orchestrator.cli.main import main; main()' "$@" || [ "$*" = doctor ] || exit $?
 if [ "$*" = doctor ]; then echo "as on the page before" > {doctor}; fi
 # A workspace that a page makes gets the small models, too.
 if [ "$1" = init ]; then cp {cards}/* "$2/cards/" && ln -s {artifacts} "$2/artifacts"; fi
@@ -91,7 +92,7 @@ def smaller_sweep(text: str, *, n_models: int) -> str:
     if n_models < N_MODELS:
         spec["devices"] = [SIMULATED]
     else:
-        spec["repeats"] = 2
+        spec["repeats"] = 1
     spec["measure"] = {
         "min_warmup_runs": 1, "min_warmup_s": 0, "min_runs": 5, "max_samples": 20, "max_time_s": 1,
     }  # fmt: skip

@@ -57,7 +57,7 @@ function placeNames(points, [low, high], [bottom, top]) {
       const left = align === "left" ? x + dx : x + dx - width;
       return [left, y + dy - PLOT.line / 2, left + width, y + dy + PLOT.line / 2];
     });
-    const place = boxes.findIndex((box) => box[0] > -30
+    const place = boxes.findIndex((box) => box[0] > 0
       && !taken.some((other) => box[0] < other[2] && other[0] < box[2] && box[1] < other[3] && other[1] < box[3]));
     if (place < 0) continue;
     row.place = place;

@@ -21,7 +21,7 @@ from orchestrator.errors import (
     UsageError,
 )
 
-HEAVY = ("ray", "torch", "tensorflow", "onnxruntime", "ai_edge_litert", "altair", "polars")
+HEAVY = ("ray", "torch", "tensorflow", "onnxruntime", "ai_edge_litert", "polars")
 HELP = """
 import json, sys
 from orchestrator.cli.main import run

@@ -50,6 +50,17 @@ def test_a_result_is_told_once_per_session_and_again_in_a_new_one(service: HostS
     assert ids(ask(service, "c", wait_s=0.0)) == []
 
 
+def test_many_results_are_told_in_several_answers(service: HostService) -> None:
+    ask(service, wait_s=0.0)
+    service.accept([order(number) for number in range(150)], has_files=True)
+    while service.running:
+        time.sleep(0.01)
+    told = [ids(ask(service, wait_s=0.0)) for _ in range(3)]
+    assert [len(part) for part in told] == [100, 50, 0]
+    assert len({task_id for part in told for task_id in part}) == 150
+    assert len(ids(ask(service, "b", wait_s=0.0))) == 150, "a driver that asks anew is told all"
+
+
 def test_an_order_sent_twice_is_measured_once(service: HostService) -> None:
     service.accept([order(0, SLOW), order(0, SLOW)], has_files=True)
     service.accept([order(0, SLOW)], has_files=True)
