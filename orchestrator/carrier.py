@@ -9,10 +9,10 @@ from orchestrator.cluster_status import skew
 from orchestrator.dispatch.cluster import cluster_ray
 from orchestrator.dispatch.executor import Executor
 from orchestrator.dispatch.inline import InlineExecutor
-from orchestrator.dispatch.local_ray import local_ray
+from orchestrator.dispatch.local_ray import LOCAL_HOST, local_ray
 from orchestrator.dispatch.ray_executor import PlacedDevice, RayExecutor
 from orchestrator.dispatch.ray_hosts import RayHosts
-from orchestrator.errors import NothingToDoError, UsageError
+from orchestrator.errors import NothingToDoError, OrchestratorError, UsageError
 from orchestrator.fleet import Fleet, Refusals, this_host
 from orchestrator.progress.events import Notice, Subscriber
 from orchestrator.sweep_setup import Setup, host_of
@@ -90,9 +90,15 @@ def _local(spool: Path) -> Carrier:
         with (
             local_ray(),
             RayHosts(str(spool)) as hosts,
-            _ray_executor(sweep_id, setup, hosts) as opened,
         ):
-            yield opened
+            if LOCAL_HOST not in hosts.settle():
+                why = "; ".join(problem.message for problem in hosts.problems) or "it is silent"
+                raise OrchestratorError(
+                    f"the host actor did not start: {why}",
+                    "see /tmp/ray/session_latest/logs, or use --inline",
+                )
+            with _ray_executor(sweep_id, setup, hosts) as opened:
+                yield opened
 
     return Carrier(fleet=this_host(), executor=executor)
 
