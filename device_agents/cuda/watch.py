@@ -21,6 +21,10 @@ from device_agents.types import Conditions, Execution, MeasureTask, Options
 from device_agents.vocabulary import EnergyMethod, MemoryMetric, Runtime
 from device_agents.watch import Shares
 
+GRACE_S = 2.0
+"""A process that has just ended, such as the last repeat's, may stay listed for a moment."""
+_PAUSE_S = 0.1
+
 
 def open_gpu_watch(task: MeasureTask) -> "GpuWatch":
     """Chooses the task's GPU, hides all others from this process, and looks who else uses it.
@@ -35,6 +39,7 @@ def open_gpu_watch(task: MeasureTask) -> "GpuWatch":
     gpu = use_gpu(library, task.gpu_uuid, task.execution)
     watch = GpuWatch(library, gpu, task.execution)
     if not task.allows_shared_gpu:
+        watch.wait_until_alone(GRACE_S)
         refuse_company(watch.before)
     return watch
 
@@ -85,6 +90,13 @@ class GpuWatch:
         self._torch = TorchGpuMemory() if is_torch or self._flushes else None
         self._reserved_baseline: int | None = None
         self.before = self._processes()
+
+    def wait_until_alone(self, longest_s: float) -> None:
+        """Looks again for a while when other processes are listed."""
+        deadline_s = time.monotonic() + longest_s
+        while self.before and time.monotonic() < deadline_s:
+            time.sleep(_PAUSE_S)
+            self.before = self._processes()
 
     def conditions(self, used: Shares) -> Conditions:
         """See `Watch`."""

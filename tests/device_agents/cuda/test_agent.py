@@ -213,12 +213,27 @@ def test_every_combination_of_a_gpu_is_supported() -> None:
                 assert why_unsupported_on_gpu(execution) is None
 
 
+def test_a_process_that_is_just_ending_is_waited_for(pt2_file: Path, monkeypatch) -> None:
+    class Ending(FakeGpuLibrary):
+        looks = 0
+
+        def processes(self, gpu: object) -> tuple[GpuProcess, ...]:
+            self.looks += 1
+            return (GpuProcess(pid=1, name="the last repeat"),) if self.looks < 3 else ()
+
+    monkeypatch.setattr(nvml, "open_nvml", Ending)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", H100.uuid)
+    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
+    assert watch.open_gpu_watch(gpu_task(pt2_file, Runtime.TORCH)).before == ()
+
+
 @pytest.mark.parametrize("others", ["refuse", "flag"])
 def test_company_on_the_gpu_refuses_or_flags_the_repeat(
     others: str, pt2_file: Path, monkeypatch, tmp_path: Path
 ) -> None:
     company = FakeGpuLibrary(running=(GpuProcess(pid=1, name="trainer"),))
     monkeypatch.setattr(nvml, "open_nvml", lambda: company)
+    monkeypatch.setattr(watch, "GRACE_S", 0.2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", H100.uuid)
     monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "1")
     task = replace(gpu_task(pt2_file, Runtime.TORCH), allows_shared_gpu=others == "flag")
