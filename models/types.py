@@ -102,6 +102,10 @@ class ModelCard:
     parameters: int | None = None
     import_folder: str | None = None
 
+    def __hash__(self) -> int:
+        # Looked up several times for each repeat; hashing thirteen fields would show in a sweep.
+        return hash(self.name)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
@@ -185,3 +189,7 @@ class Artifact:
     versions: tuple[tuple[str, str], ...]
     max_relative_error: float | None
     is_trusted: bool
+
+    def __hash__(self) -> int:
+        # As for a card.
+        return hash(self.sha256)

@@ -32,6 +32,7 @@ class Spool:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._path = path
         self._lock = threading.Lock()
+        self._syncing = threading.Lock()
         self._kept = {found.task_id: found for found in _read(path)}
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         self._descriptor = os.open(path, flags, 0o600)
@@ -81,10 +82,21 @@ class Spool:
 
     def sync(self) -> None:
         """Makes everything kept survive a power cut; one sync for many measurements."""
-        with self._lock:
-            if not self._is_synced:
-                os.fsync(self._descriptor)
+        with self._syncing:
+            with self._lock:
+                if self._is_synced:
+                    return
+                # Before the sync: what is added while it runs wants another one.
                 self._is_synced = True
+                descriptor = os.dup(self._descriptor)
+            # Without the lock: no measurement that ends meanwhile waits for the disk.
+            try:
+                os.fsync(descriptor)
+            except OSError:
+                self._is_synced = False
+                raise
+            finally:
+                os.close(descriptor)
 
     def close(self) -> None:
         """Lets go of the file."""

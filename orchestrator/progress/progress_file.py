@@ -10,7 +10,7 @@ from time import monotonic
 import orjson
 
 from orchestrator.progress.events import Event, RepeatFinished, RepeatStarted, SweepFinished
-from orchestrator.progress.view import View, updated
+from orchestrator.progress.view import View, after_repeats, updated
 
 _PAUSE_S = 1.0
 """At most one writing in so long: a fleet of a thousand devices has as many events a second."""
@@ -27,15 +27,20 @@ class ProgressFile:
         self._path = path
         self._clock = clock
         self._view = View()
+        self._repeats: list[RepeatStarted | RepeatFinished] = []
         self._written_s: float | None = None
 
     def __call__(self, event: Event) -> None:
         """Takes an event in."""
         now_s = self._clock()
-        self._view = updated(self._view, event, now_s)
+        if is_repeat := isinstance(event, RepeatStarted | RepeatFinished):
+            self._repeats.append(event)
+        else:
+            self._view = updated(self._view, event, now_s)
         is_due = self._written_s is None or now_s - self._written_s >= _PAUSE_S
-        is_last = isinstance(event, SweepFinished)
-        if is_last or (is_due and isinstance(event, RepeatStarted | RepeatFinished)):
+        if isinstance(event, SweepFinished) or (is_due and is_repeat):
+            self._view = after_repeats(self._view, self._repeats, now_s)
+            self._repeats = []
             self._written_s = now_s
             # A full disk is the journal's business.
             with contextlib.suppress(OSError):

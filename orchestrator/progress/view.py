@@ -1,6 +1,6 @@
 """What is known of a running sweep, event by event: pure; consoles and files show it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from orchestrator.progress.events import (
@@ -57,36 +57,47 @@ def updated(view: View, event: Event, now_s: float) -> View:
         case ExportFinished():
             name = f"{event.model} to {event.format}"
             return replace(view, exporting=tuple(n for n in view.exporting if n != name))
-        case RepeatStarted():
-            running = f"{event.label} #{event.repeat + 1}"
-            if view.measuring_since_s is None:
-                view = replace(view, measuring_since_s=now_s)
-            device = view.devices.get(event.device, DeviceView())
-            changed = replace(device, host=event.host, running=running)
-            return replace(view, devices={**view.devices, event.device: changed})
-        case RepeatFinished():
-            return _after_repeat(view, event)
+        case RepeatStarted() | RepeatFinished():
+            return after_repeats(view, [event], now_s)
         case _:
             return view
 
 
-def _after_repeat(view: View, event: RepeatFinished) -> View:
+def after_repeats(
+    view: View, events: Sequence[RepeatStarted | RepeatFinished], now_s: float
+) -> View:
+    """The view after many events at once: a fleet is copied once for all of them."""
+    devices = dict(view.devices)
+    n_done = n_failed = 0
+    since_s = view.measuring_since_s
+    for event in events:
+        device = devices.get(event.device, DeviceView())
+        if isinstance(event, RepeatStarted):
+            since_s = now_s if since_s is None else since_s
+            running = f"{event.label} #{event.repeat + 1}"
+            devices[event.device] = replace(device, host=event.host, running=running)
+        else:
+            devices[event.device] = after = _after_repeat(device, event)
+            n_done += after.n_done - device.n_done
+            n_failed += after.n_failed - device.n_failed
+    return replace(
+        view,
+        devices=devices,
+        n_done=view.n_done + n_done,
+        n_failed=view.n_failed + n_failed,
+        measuring_since_s=since_s,
+    )
+
+
+def _after_repeat(device: DeviceView, event: RepeatFinished) -> DeviceView:
     is_ok = event.error is None
-    n_failed = int(not is_ok and not event.will_retry)
     last = "failed"
     if is_ok:
         last = "-" if event.latency_p50_ns is None else milliseconds(event.latency_p50_ns)
-    device = view.devices.get(event.device, DeviceView())
-    changed = DeviceView(
+    return DeviceView(
         host=event.host,
         running=None,
         last=last,
         n_done=device.n_done + is_ok,
-        n_failed=device.n_failed + n_failed,
-    )
-    return replace(
-        view,
-        n_done=view.n_done + is_ok,
-        n_failed=view.n_failed + n_failed,
-        devices={**view.devices, event.device: changed},
+        n_failed=device.n_failed + int(not is_ok and not event.will_retry),
     )

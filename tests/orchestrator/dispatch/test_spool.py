@@ -1,6 +1,7 @@
 """What the spool keeps, whatever happens to the process or the disk."""
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,32 @@ def test_a_line_cut_off_or_damaged_costs_itself_alone(
     assert len(again) in {whole, whole + 1}
     again.add(measurement(9))
     assert measurement(9) in Spool(path).of_sweep("s")
+
+
+def test_a_sync_lets_measurements_in_and_whoever_asks_meanwhile_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool = Spool(tmp_path / "spool.jsonl")
+    spool.add(measurement(0))
+    begun, go_on, synced = threading.Event(), threading.Event(), []
+
+    def slow(descriptor: int) -> None:
+        begun.set()
+        go_on.wait(10.0)
+        synced.append(len(spool))
+
+    monkeypatch.setattr(spool_module.os, "fsync", slow)
+    threads = [threading.Thread(target=spool.sync) for _ in range(2)]
+    threads[0].start()
+    assert begun.wait(10.0)
+    spool.add(measurement(1))
+    threads[1].start()
+    threads[1].join(0.1)
+    assert threads[1].is_alive()
+    go_on.set()
+    for thread in threads:
+        thread.join(10.0)
+    assert synced == [2, 2], "what came during the first sync has one of its own"
 
 
 def test_a_full_disk_loses_nothing_that_is_in_memory(
