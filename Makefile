@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 export RAY_worker_niceness := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup sweep test test-cluster check bench docs clean
+.PHONY: help setup sweep test test-cluster test-gpu check bench docs clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -28,6 +28,11 @@ test: setup ## run the tests that need no special hardware
 
 test-cluster: setup ## run the fault matrix on a fleet of hosts made of namespaces (root, iproute2)
 	$(BIN)/pytest -m cluster -r s tests/cluster
+
+# Without `setup`: a machine with a GPU often has no registry, and PyTorch already.
+GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,python3)
+test-gpu: ## run the tests that need an NVIDIA GPU, with pytest, NumPy and the runtimes alone
+	PYTHONPATH=$(CURDIR) $(GPU_PYTHON) -m pytest tests/gpu -m gpu -rs -W default
 
 check: setup ## format, lint, types and the layers between packages
 	$(BIN)/ruff format --check .

@@ -51,8 +51,9 @@ ERROR_KINDS = (
 )  # fmt: skip
 FLAGS = (
     "spread", "outliers", "drift", "preempted", "throttled", "hot", "too_few", "niced",
-    "busy_host", "unstable_warmup",
+    "busy_host", "unstable_warmup", "shared_device", "host_overhead", "clocks_disagree",
 )  # fmt: skip
+ENERGY_METHODS = ("nvml_counter", "nvml_polled", "rapl_counter")
 FLOPS_METHODS = ("counted", "formula", "parameters", "published")
 WEIGHTS_KINDS = ("seeded", "pretrained", "checkpoint", "embedded")
 FORMATS = ("onnx", "pt2", "tflite", "pte")
@@ -107,6 +108,7 @@ _DEVICE = (
     _column("physical_cores", _INT, "physical cores of the device"),
     _column("memory_bytes", _INT, "memory of the device"),
     _column("is_virtual_machine", _BOOL, "whether the host is virtual"),
+    _column("device_facts", _STR, "JSON object of further facts, as driver and power limit"),
 )
 _PLATFORM = (
     _column("platform_key", _STR, "device/runtime/backend/mode/precision/b/t/affinity/options"),
@@ -132,6 +134,8 @@ _LATENCY = (
     _column("sample_kind", _STR, "what one sample stands for", SAMPLE_KINDS),
     _column("samples_ns", _INTS, "synchronised wall clock per inference, in order; null if none"),
     _column("device_samples_ns", _INTS, "device clock beside it (CUDA events)"),
+    _column("host_overhead_ns", _FLOAT, "median of wall clock less device clock per inference"),
+    _column("input_copy_ns", _INT, "copying the inputs to the device; part of no sample"),
     _column("sample_count", _INT, "number of timed inferences"),
     _column("latency_p50_ns", _FLOAT, "median of this process"),
     _column("latency_p90_ns", _FLOAT, "90th percentile of this process"),
@@ -150,7 +154,15 @@ _MEMORY = (
     _column("baseline_memory_bytes", _INT, "resident size before loading, primer included"),
     _column("load_peak_memory_bytes", _INT, "peak over the baseline until the first output"),
     _column("peak_memory_bytes", _INT, "peak over the baseline while running; FRM's component"),
-    _column("energy_mj", _FLOAT, "energy of one inference"),
+    _column("reserved_memory_bytes", _INT, "PyTorch's allocator took so much from the GPU"),
+    _column("process_memory_bytes", _INT, "of the GPU, held by the process, context included"),
+    _column("energy_mj", _FLOAT, "energy of one inference, with what the device takes when idle"),
+    _column("energy_above_idle_mj", _FLOAT, "energy of one inference over the idle power"),
+    _column("idle_power_mw", _FLOAT, "mean power before the model was loaded"),
+    _column("energy_window_ns", _INT, "length of the runs repeated for energy"),
+    _column("energy_runs", _INT, "inferences in that window"),
+    _column("energy_counter_steps", _INT, "changes of the counter in that window"),
+    _column("energy_method", _STR, "where energy comes from", ENERGY_METHODS),
 )
 _CONDITIONS = tuple(
     _column(f"{name}_{when}", dtype, f"{doc}, {when} the repeat")
@@ -168,6 +180,11 @@ _CONDITIONS = tuple(
         ("is_charging", _BOOL, "whether the battery was charging or full on a charger"),
         ("is_screen_on", _BOOL, "whether the phone was awake"),
         ("canary_ns", _INT, "median of the canary model, where it was run"),
+        ("memory_clock_mhz", _FLOAT, "clock of a GPU's memory"),
+        ("power_mw", _FLOAT, "power of a GPU"),
+        ("throttle_reasons", _STR, "what slows a GPU down; 'none' when nothing does"),
+        ("throttled_ns", _INT, "time a GPU was slowed down for since its driver was loaded"),
+        ("other_processes", _INT, "processes beside ours that use a GPU"),
     )
 )
 _WORKER = (

@@ -37,6 +37,17 @@ _MEMORY_SIGNS = re.compile(
 )
 """How C and C++ libraries, Python, PyTorch and ONNX Runtime report a failed allocation."""
 
+_LOST_SIGNS = re.compile(
+    r"GPU is lost|fallen off the bus|uncorrectable (NVLink|ECC) error|"
+    r"no CUDA-capable device is detected|CUDA-capable device\(s\) is/are busy or unavailable|"
+    r"CUDA error: (unknown error|hardware stack error|all CUDA-capable devices are busy)|"
+    r"CUDA_ERROR_(DEVICE_UNAVAILABLE|ECC_UNCORRECTABLE|SYSTEM_NOT_READY)|cudaErrorSystemNotReady|"
+    r"cudaErrorDevicesUnavailable|cudaErrorECCUncorrectable|NVML_ERROR_GPU_IS_LOST",
+    re.IGNORECASE,
+)
+"""How the CUDA runtime words a GPU that is gone or broken. Source: its table of error strings."""
+
+LOST_REMEDY = "look for Xid messages in `dmesg`; a lost GPU comes back after a reset or a reboot"
 _MEMORY_REMEDY = "raise the memory limit of the sweep, or take the model out of it"
 
 
@@ -75,7 +86,7 @@ def failure_from_error(error: Exception, stage: str | None) -> Failure:
         kind=kind,
         message=error.message if isinstance(error, AgentError) else _describe(error),
         remedy=remedy,
-        is_transient=isinstance(error, TransientError),
+        is_transient=_is_transient(error),
         stage=stage,
     )
 
@@ -127,6 +138,22 @@ def says_out_of_memory(text: str) -> bool:
     return _MEMORY_SIGNS.search(text) is not None
 
 
+def says_device_lost(text: str) -> bool:
+    """Whether a runtime's words mean that the device it ran on is gone."""
+    return _LOST_SIGNS.search(text) is not None
+
+
+def device_lost(text: str, stage: str | None) -> Failure:
+    """Describes a device that went away in the middle of a repeat."""
+    return Failure(
+        kind=ErrorKind.DEVICE_LOST,
+        message=f"the device was lost: {text}"[:TAIL_CHARACTERS],
+        remedy=LOST_REMEDY,
+        is_transient=True,
+        stage=stage,
+    )
+
+
 def last_stage(stderr: str) -> str | None:
     """The stage the worker was in when it wrote no more."""
     found = _STAGE.findall(stderr)
@@ -158,6 +185,8 @@ def _kind_of(error: Exception) -> tuple[ErrorKind, str]:
         return kind, error.remedy
     if is_memory_error(error):
         return ErrorKind.OUT_OF_MEMORY, _MEMORY_REMEDY
+    if says_device_lost(str(error)):
+        return ErrorKind.DEVICE_LOST, LOST_REMEDY
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return ErrorKind.DISK_FULL, "free some space on the disk of the workspace"
     return ErrorKind.INTERNAL, "report this with the output of the command under --debug"
@@ -180,6 +209,8 @@ def _judge_end(end: WorkerEnd, where: str) -> tuple[ErrorKind, str, str, bool]:
 
 
 def _judge_crash(end: WorkerEnd, where: str) -> tuple[ErrorKind, str, str, bool]:
+    if says_device_lost(end.stderr):
+        return ErrorKind.DEVICE_LOST, f"the device was lost{where}", LOST_REMEDY, True
     if says_out_of_memory(end.stderr):
         return ErrorKind.OUT_OF_MEMORY, f"an allocation failed{where}", _MEMORY_REMEDY, False
     if end.exit_code != -signal.SIGKILL:
@@ -199,6 +230,12 @@ def _exit_name(end: WorkerEnd) -> str:
         return signal.Signals(-end.exit_code).name
     except ValueError:
         return f"signal {-end.exit_code}"
+
+
+def _is_transient(error: Exception) -> bool:
+    if isinstance(error, AgentError):
+        return isinstance(error, TransientError)
+    return not is_memory_error(error) and says_device_lost(str(error))
 
 
 def _describe(error: Exception) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, quantiles
 
+from device_agents.host_overhead import has_overhead, host_overhead_ns, is_impossible
 from device_agents.types import Conditions, MeasurePolicy
 from device_agents.vocabulary import Flag
 
@@ -27,6 +28,8 @@ MAX_TEMP_C = 90.0
 """Server and desktop CPUs throttle at 95 to 105 degrees; this is just before."""
 MAX_BUSY_SHARE = 0.10
 """Share of all cores' time. A busy core beside 2-thread runs made them 2 to 100 times slower."""
+NOTHING_SLOWS = "none"
+"""A GPU's throttle reasons when there is none."""
 MAX_STEAL_SHARE = 0.05
 """The hypervisor's other guests are others on the host as well."""
 MIN_SAMPLES_TO_JUDGE = 6
@@ -38,6 +41,7 @@ class Seen:
     """What the flags of one row are judged from; `None` means not known and raises no flag."""
 
     samples_ns: Sequence[int]
+    device_samples_ns: Sequence[int] | None = None
     is_warmup_stable: bool
     involuntary_switches: int | None
     niceness: int | None
@@ -48,6 +52,7 @@ class Seen:
 def judge(seen: Seen, policy: MeasurePolicy) -> tuple[Flag, ...]:
     """All flags that apply to one row, in the order of the vocabulary."""
     samples = seen.samples_ns
+    overhead = host_overhead_ns(samples, seen.device_samples_ns)
     doubts = {
         Flag.SPREAD: has_spread(samples),
         Flag.OUTLIERS: has_outliers(samples),
@@ -62,6 +67,9 @@ def judge(seen: Seen, policy: MeasurePolicy) -> tuple[Flag, ...]:
             for c in _known(seen)
         ),
         Flag.UNSTABLE_WARMUP: not seen.is_warmup_stable,
+        Flag.SHARED_DEVICE: any(_exceeds(c.other_processes, 0) for c in _known(seen)),
+        Flag.HOST_OVERHEAD: has_overhead(samples, overhead),
+        Flag.CLOCKS_DISAGREE: is_impossible(overhead),
     }
     return tuple(flag for flag in Flag if doubts[flag])
 
@@ -113,6 +121,9 @@ def _is_preempted(seen: Seen) -> bool:
 
 
 def _is_throttled(before: Conditions | None, after: Conditions | None) -> bool:
+    reasons = {c.throttle_reasons for c in (before, after) if c is not None}
+    if reasons - {None, NOTHING_SLOWS}:
+        return True
     if before is None or after is None or before.clock_mhz is None or after.clock_mhz is None:
         return False
     return after.clock_mhz < MIN_CLOCK_RATIO * before.clock_mhz

@@ -43,10 +43,10 @@ def measure_in_worker(
     return _read_measurement(task, end, started)
 
 
-def infer_in_worker(task: InferTask) -> Failure | None:
+def infer_in_worker(task: InferTask, *, command: Sequence[str] = WORKER) -> Failure | None:
     """Runs the artifact over stored inputs in a fresh worker; `None` means done."""
     try:
-        end = run_worker(encode_request(task), timeout_s=task.timeout_s)
+        end = run_worker(encode_request(task), timeout_s=task.timeout_s, command=command)
     except OSError as error:
         return _not_started(error)
     if not _has_result(end):

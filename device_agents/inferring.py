@@ -5,9 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
+from device_agents.artifact_checks import check_artifact, run_once
 from device_agents.errors import BadArtifactError
 from device_agents.failures import failure_from_error
-from device_agents.measuring import Stage, check_artifact, run_once
+from device_agents.measuring import Stage
+from device_agents.runtimes.gpu_backends import GPU_BACKENDS
 from device_agents.runtimes.registry import create_runner
 from device_agents.runtimes.runner import Array, LoadedModel, TensorSpec
 from device_agents.types import Failure, InferTask
@@ -18,6 +20,8 @@ def infer(task: InferTask, enter: Stage) -> Failure | None:
     enter("verify")
     try:
         check_artifact(task.artifact_path, task.artifact_sha256)
+        if task.execution.backend in GPU_BACKENDS:
+            _use_gpu(task)
         runner = create_runner(task.execution.runtime)
         if not task.is_trusted:
             runner.distrust(task.artifact_path)
@@ -27,6 +31,12 @@ def infer(task: InferTask, enter: Stage) -> Failure | None:
     except Exception as error:  # the caller stores it as the reason
         return failure_from_error(error, "verify")
     return None
+
+
+def _use_gpu(task: InferTask) -> None:
+    from device_agents.cuda.watch import open_library_or_none, use_gpu
+
+    use_gpu(open_library_or_none(), task.gpu_uuid, task.execution)
 
 
 def _read_inputs(path: Path) -> list[Array]:

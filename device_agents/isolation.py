@@ -9,6 +9,7 @@ import ctypes
 import os
 import resource
 import signal
+import stat
 import sys
 import threading
 from dataclasses import dataclass
@@ -37,8 +38,11 @@ def die_with_parent() -> None:
 def exit_when_input_ends(file_descriptor: int) -> None:
     """Ends this process when the other end of its standard input is closed.
 
-    The parent-death signal is lost when the parent dies before it is set; this is not.
+    The parent-death signal is lost when the parent dies before it is set; this is not. A file as
+    input, as in a person's shell, ends at once and says nothing of who asked.
     """
+    if stat.S_ISREG(os.fstat(file_descriptor).st_mode):
+        return
 
     def wait() -> None:
         while os.read(file_descriptor, 4096):

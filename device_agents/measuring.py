@@ -1,31 +1,35 @@
 """The measuring protocol inside the worker: prime, load, first inference, warm up, time."""
 
 import gc
-import hashlib
 import os
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 
-from device_agents.conditions import CpuTime, read_conditions, read_cpu_time, shares
-from device_agents.errors import AgentError, BadArtifactError, UnsupportedError
-from device_agents.failures import failure_from_error, is_memory_error
+from device_agents.artifact_checks import check_artifact, check_batch, run_once
+from device_agents.beside_runs import Around, copy_ns
+from device_agents.conditions import CpuTime, read_cpu_time, shares
+from device_agents.energy import EnergySource, EnergyWindow, count_energy, judge_energy
+from device_agents.failures import failure_from_error
 from device_agents.flags import Seen, judge
 from device_agents.inputs import make_inputs
 from device_agents.isolation import Inherited, involuntary_switches, usable_cpus
-from device_agents.memory import growth_bytes, read_memory, reset_peak
+from device_agents.memory import growth_bytes
 from device_agents.runtimes.registry import create_runner
-from device_agents.runtimes.runner import LoadedModel, Runner, TensorSpec
+from device_agents.runtimes.runner import LoadedModel, Runner
 from device_agents.stability import HalfWidthRule
 from device_agents.timing import TimedRuns, WarmUp, collection_off, time_runs, warm_up
-from device_agents.types import Conditions, Measurement, MeasureTask, WorkerFacts
-from device_agents.vocabulary import MemoryMetric, Mode, Origin, Status
+from device_agents.types import Conditions, Energy, Measurement, MeasureTask, WorkerFacts
+from device_agents.vocabulary import Mode, Origin, Status
+from device_agents.watch import Watch, open_watch
 
 CONDITIONS_WINDOW_S = 0.25
 """How long this process idles to see what others use: 25 ticks a core, so 2 to 4 % resolution."""
+
+_IDLE_PAUSE_S = 0.005
+"""One step of doing nothing, while idle power is counted."""
 
 Stage = Callable[[str], None]
 """Told the name of each stage before it begins."""
@@ -38,15 +42,20 @@ class _Loaded:
     first_inference_ns: int
     baseline_bytes: int | None
     load_peak_bytes: int | None
+    idle: EnergyWindow | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ran:
     warm: WarmUp
     timed: TimedRuns
+    device_samples_ns: tuple[int, ...] | None
+    input_copy_ns: int | None
     run_peak_bytes: int | None
     involuntary_switches: int
+    before: Conditions
     after: Conditions
+    energy: Energy | None
 
 
 def measure(task: MeasureTask, inherited: Inherited, enter: Stage) -> Measurement:
@@ -76,84 +85,30 @@ def utc_now() -> str:
     return datetime.now(UTC).isoformat()
 
 
-def check_artifact(path: str, sha256: str) -> None:
-    """Refuses a file that is not the one the task was made for.
-
-    Raises:
-        BadArtifactError: the file is missing or has changed.
-    """
-    try:
-        with Path(path).open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise BadArtifactError(
-            f"cannot read {path}: {error.strerror}", "export the model again"
-        ) from error
-    if found != sha256:
-        raise BadArtifactError(
-            f"{path} has changed: its sha256 is {found}, not {sha256}",
-            "delete the file and export the model again",
-        )
-
-
-def check_batch(inputs: Sequence[TensorSpec], batch: int) -> None:
-    """Refuses a file of fixed size whose batch is not the one the row would claim.
-
-    Raises:
-        UnsupportedError: no input has this batch as its first size; for a batch of one, where
-            inputs without a batch axis are legal, only images tell.
-    """
-    first_sizes = [spec.shape[0] for spec in inputs if len(spec.shape) >= (1 if batch > 1 else 4)]
-    if (batch > 1 or first_sizes) and batch not in first_sizes:
-        raise UnsupportedError(
-            f"the file is made for other batches than {batch}: its inputs begin with {first_sizes}",
-            "export it with this batch or with a free one",
-        )
-
-
-def run_once(model: LoadedModel) -> None:
-    """One inference whose failure is the artifact's.
-
-    Raises:
-        BadArtifactError: the runtime gave up on it.
-        MemoryError: an allocation failed.
-    """
-    try:
-        model.run()
-    except (AgentError, MemoryError):
-        raise
-    except Exception as error:
-        if is_memory_error(error):
-            raise MemoryError(str(error)) from error
-        raise BadArtifactError(
-            f"the runtime failed while running the file: {type(error).__name__}: {error}",
-            "run the file by hand in its runtime; export it again if it fails there too",
-        ) from error
-
-
 def _measure(task: MeasureTask, inherited: Inherited, enter: Stage) -> Measurement:
     enter("start")
-    cpus = usable_cpus()
-    before = read_conditions(cpus, _idle_shares())
+    watch = open_watch(task)
+    before = watch.conditions(_idle_shares())
     runner = create_runner(task.execution.runtime)
     check_artifact(task.artifact_path, task.artifact_sha256)
     if not task.is_trusted:
         runner.distrust(task.artifact_path)
     _prime(runner, task, enter)
-    loaded = _load(runner, task, enter)
+    source = watch.energy_source() if task.policy.energy_s > 0 else None
+    loaded = _load(runner, task, watch, source, enter)
     with collection_off():
-        ran = _run(loaded, task, enter)
+        ran = _run(loaded, task, watch, before, source, enter)
     facts = WorkerFacts(
         runtime_version=runner.version(),
         python_version=platform.python_version(),
-        settings=loaded.model.settings,
-        affinity=cpus,
+        settings=tuple(sorted((*loaded.model.settings, *watch.settings()))),
+        affinity=usable_cpus(),
         niceness=inherited.niceness,
         oom_score_adj=inherited.oom_score_adj,
         omp_num_threads=inherited.omp_num_threads,
         involuntary_switches=ran.involuntary_switches,
     )
-    return _compose(task, loaded, ran, facts, before)
+    return _compose(task, watch, loaded, ran, facts)
 
 
 def _prime(runner: Runner, task: MeasureTask, enter: Stage) -> None:
@@ -168,11 +123,17 @@ def _prime(runner: Runner, task: MeasureTask, enter: Stage) -> None:
     run_once(model)
 
 
-def _load(runner: Runner, task: MeasureTask, enter: Stage) -> _Loaded:
+def _load(
+    runner: Runner, task: MeasureTask, watch: Watch, source: EnergySource | None, enter: Stage
+) -> _Loaded:
+    watch.start_memory()  # opens a GPU, which then takes more when idle: no part of the model
+    idle = None
+    if source is not None:
+        enter("idle")
+        idle = count_energy(source, _pause, time.perf_counter_ns, least_s=task.policy.energy_s)
     enter("load")
     gc.collect()
-    has_reset = reset_peak()
-    baseline = read_memory().resident_bytes
+    baseline = watch.start_memory()
     start = time.perf_counter_ns()
     model = runner.load(task.artifact_path, task.execution)
     load_ns = time.perf_counter_ns() - start
@@ -182,49 +143,83 @@ def _load(runner: Runner, task: MeasureTask, enter: Stage) -> _Loaded:
     start = time.perf_counter_ns()
     run_once(model)
     first_ns = time.perf_counter_ns() - start
-    peak = read_memory().peak_bytes if has_reset else None
     return _Loaded(
         model=model,
         load_ns=load_ns,
         first_inference_ns=first_ns,
         baseline_bytes=baseline,
-        load_peak_bytes=growth_bytes(baseline, peak),
+        load_peak_bytes=growth_bytes(baseline, watch.peak_bytes()),
+        idle=idle,
     )
 
 
-def _run(loaded: _Loaded, task: MeasureTask, enter: Stage) -> _Ran:
+def _run(
+    loaded: _Loaded,
+    task: MeasureTask,
+    watch: Watch,
+    before: Conditions,
+    source: EnergySource | None,
+    enter: Stage,
+) -> _Ran:
     enter("warmup")
-    has_reset = reset_peak()
-    warm = warm_up(loaded.model.run, time.perf_counter_ns, task.policy)
+    model, clock = loaded.model, time.perf_counter_ns
+    input_copy_ns = copy_ns(model)
+    watch.start_run_memory()
+    warm = warm_up(model.run, clock, task.policy, Around(watch, model))
+    before = watch.warm(before)
     enter("timed")
+    around = Around(watch, model)
     switches, cpu, own = involuntary_switches(), read_cpu_time(), _own_ticks()
     timed = time_runs(
-        loaded.model.run,
-        time.perf_counter_ns,
+        model.run,
+        clock,
         HalfWidthRule(policy=task.policy),
         max_time_s=task.policy.max_time_s,
+        untimed=around,
     )
     switches = involuntary_switches() - switches
     used = shares(cpu, read_cpu_time(), _own_ticks() - own)
-    peak = read_memory().peak_bytes if has_reset else None
+    peak = watch.peak_bytes()
+    after = watch.conditions(used)
     return _Ran(
         warm=warm,
         timed=timed,
+        device_samples_ns=around.samples_ns(),
+        input_copy_ns=input_copy_ns,
         run_peak_bytes=growth_bytes(loaded.baseline_bytes, peak),
         involuntary_switches=switches,
-        after=read_conditions(usable_cpus(), used),
+        before=before,
+        after=after,
+        energy=_energy(loaded, task, source, enter),
     )
 
 
+def _energy(
+    loaded: _Loaded, task: MeasureTask, source: EnergySource | None, enter: Stage
+) -> Energy | None:
+    """Counted in runs of its own: looking at a counter takes time that no sample should hold."""
+    if source is None:
+        return None
+    enter("energy")
+    clock, least_s = time.perf_counter_ns, task.policy.energy_s
+    busy = count_energy(source, loaded.model.run, clock, least_s=least_s)
+    return judge_energy(source.method, loaded.idle, busy)
+
+
+def _pause() -> None:
+    time.sleep(_IDLE_PAUSE_S)
+
+
 def _compose(
-    task: MeasureTask, loaded: _Loaded, ran: _Ran, facts: WorkerFacts, before: Conditions
+    task: MeasureTask, watch: Watch, loaded: _Loaded, ran: _Ran, facts: WorkerFacts
 ) -> Measurement:
     seen = Seen(
         samples_ns=ran.timed.samples_ns,
+        device_samples_ns=ran.device_samples_ns,
         is_warmup_stable=ran.warm.is_stable,
         involuntary_switches=facts.involuntary_switches,
         niceness=facts.niceness,
-        before=before,
+        before=ran.before,
         after=ran.after,
     )
     has_memory = ran.run_peak_bytes is not None
@@ -237,12 +232,17 @@ def _compose(
         warmup_ns=ran.warm.ns,
         warmup_runs=ran.warm.runs,
         samples_ns=ran.timed.samples_ns,
+        device_samples_ns=ran.device_samples_ns,
+        input_copy_ns=ran.input_copy_ns,
         stop_reason=ran.timed.stop_reason,
-        memory_metric=MemoryMetric.VMHWM_GROWTH if has_memory else None,
+        memory_metric=watch.memory_metric if has_memory else None,
         baseline_memory_bytes=loaded.baseline_bytes,
         load_peak_memory_bytes=loaded.load_peak_bytes,
         run_peak_memory_bytes=ran.run_peak_bytes,
-        conditions_before=before,
+        reserved_memory_bytes=watch.reserved_bytes(),
+        process_memory_bytes=watch.process_bytes(),
+        energy=ran.energy,
+        conditions_before=ran.before,
         conditions_after=ran.after,
         worker=facts,
         flags=judge(seen, task.policy),

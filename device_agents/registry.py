@@ -10,6 +10,7 @@ from device_agents.types import OptionValue
 AGENTS: Mapping[str, str] = {
     "android": "device_agents.android.agent:AndroidAgent",
     "cpu": "device_agents.cpu.agent:CpuAgent",
+    "cuda": "device_agents.cuda.agent:CudaAgent",
     "simulated": "device_agents.simulated.agent:SimulatedAgent",
 }
 
@@ -24,7 +25,8 @@ def create_agent(kind: str, options: Mapping[str, OptionValue]) -> Agent:
     """
     if kind not in AGENTS:
         raise PermanentError(
-            f"there is no device kind {kind!r}", f"use one of: {', '.join(sorted(AGENTS))}"
+            f"there is no agent for devices of kind {kind!r} yet",
+            f"use one of: {', '.join(sorted(AGENTS))}; docs/gpu.md says what a new one takes",
         )
     module_name, class_name = AGENTS[kind].split(":")
     factory = getattr(importlib.import_module(module_name), class_name)

@@ -21,6 +21,31 @@ _MAX_SUMS = 1024
 """Sums kept of the warm-up; a million short runs must not show in the model's memory."""
 
 
+class Untimed(Protocol):
+    """What is done around each run, outside its time."""
+
+    def before(self) -> None:
+        """Called before the first reading of the clock, as for flushing caches."""
+        ...
+
+    def after(self) -> None:
+        """Called after the second reading of the clock, as for reading a device's clock."""
+        ...
+
+
+class NothingUntimed:
+    """The `Untimed` of what has no clock and no cache of its own."""
+
+    def before(self) -> None:
+        """See `Untimed`."""
+
+    def after(self) -> None:
+        """See `Untimed`."""
+
+
+NOTHING = NothingUntimed()
+
+
 class StopRule(Protocol):
     """Decides when the timed runs are enough."""
 
@@ -50,7 +75,7 @@ class TimedRuns:
     stop_reason: str
 
 
-def warm_up(step: Step, clock: Clock, policy: MeasurePolicy) -> WarmUp:
+def warm_up(step: Step, clock: Clock, policy: MeasurePolicy, untimed: Untimed = NOTHING) -> WarmUp:
     """Runs until the two halves of the latest window of runs agree, within the policy's bounds.
 
     A window is judged once it has the least number of runs and the least length; when it has
@@ -62,9 +87,11 @@ def warm_up(step: Step, clock: Clock, policy: MeasurePolicy) -> WarmUp:
     begin = window_begin = clock()
     window = _Window()
     while True:
+        untimed.before()
         start = clock()
         step()
         end = clock()
+        untimed.after()
         runs += 1
         window.add(end - start)
         length_s = (end - window_begin) / _NS_PER_S
@@ -94,7 +121,14 @@ class _Window:
             self.sums, self._stride = self.sums[1::2], 2 * self._stride
 
 
-def time_runs(step: Step, clock: Clock, rule: StopRule, *, max_time_s: float) -> TimedRuns:
+def time_runs(
+    step: Step,
+    clock: Clock,
+    rule: StopRule,
+    *,
+    max_time_s: float,
+    untimed: Untimed = NOTHING,
+) -> TimedRuns:
     """Times runs until the rule is satisfied, its last check point is reached, or time is over.
 
     Storage for all samples is made beforehand and garbage collection is off; between the two
@@ -105,7 +139,7 @@ def time_runs(step: Step, clock: Clock, rule: StopRule, *, max_time_s: float) ->
     with collection_off():
         deadline = clock() + int(max_time_s * _NS_PER_S)
         for begin, end in pairwise([0, *points]):
-            count = _fill(samples, begin, end, (step, clock, deadline))
+            count = _fill(samples, begin, end, (step, clock, deadline), untimed)
             if count < end:
                 return TimedRuns(samples_ns=tuple(samples[:count]), stop_reason="max_time")
             if rule.is_enough(samples[:count]):
@@ -113,13 +147,18 @@ def time_runs(step: Step, clock: Clock, rule: StopRule, *, max_time_s: float) ->
     return TimedRuns(samples_ns=tuple(samples), stop_reason="max_samples")
 
 
-def _fill(samples: "array[int]", begin: int, end: int, how: tuple[Step, Clock, int]) -> int:
+def _fill(
+    samples: "array[int]", begin: int, end: int, how: tuple[Step, Clock, int], untimed: Untimed
+) -> int:
     """Times runs `begin` to `end`; returns how many samples there are when the deadline came."""
     step, clock, deadline = how
+    before, after = untimed.before, untimed.after
     for index in range(begin, end):
+        before()
         start = clock()
         step()
         stop = clock()
+        after()
         samples[index] = stop - start
         if stop >= deadline:
             return index + 1

@@ -7,6 +7,7 @@ ISO 8601. `None` means not known or not applicable; 0 is a reading.
 from dataclasses import dataclass, field
 
 from device_agents.vocabulary import (
+    EnergyMethod,
     ErrorKind,
     Flag,
     MemoryMetric,
@@ -37,6 +38,7 @@ class MeasurePolicy:
         half_width: stop when the 95 % half-width of the median, as a share of it, is below this.
         max_time_s: at most this long for the timed runs.
         max_samples: at most this many timed runs.
+        energy_s: least length of the runs repeated for energy, where it can be read; 0 for none.
     """
 
     min_warmup_runs: int = 10
@@ -47,6 +49,7 @@ class MeasurePolicy:
     half_width: float = 0.01
     max_time_s: float = 20.0
     max_samples: int = 10_000
+    energy_s: float = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +57,8 @@ class Execution:
     """How an artifact is to be executed: the device-independent part of a platform.
 
     Attributes:
-        backend: execution provider or delegate: `cpu` for ONNX Runtime and PyTorch, `xnnpack` for
-            LiteRT.
+        backend: execution provider or delegate: `cpu`, `cuda` or `tensorrt` for ONNX Runtime,
+            `cpu` or `cuda` for PyTorch, `xnnpack` for LiteRT.
         affinity: CPU numbers the worker is pinned to; `None` leaves the choice to the system.
         options: non-defaults only; which names a runtime knows is `Runner.option_names`.
     """
@@ -109,6 +112,8 @@ class MeasureTask:
         memory_limit_bytes: RLIMIT_DATA of the worker; `None` leaves it to the agent.
         macs_and_parameters: only the simulated agent reads it: (MACs, parameters) of the network.
         canary: to be run beside the repeat; only phones have one.
+        gpu_uuid: GPU or MIG instance of a GPU backend; `None` takes the only one there is.
+        allows_shared_gpu: other processes on it flag the repeat instead of refusing it.
     """
 
     task_id: str
@@ -123,6 +128,8 @@ class MeasureTask:
     memory_limit_bytes: int | None = None
     macs_and_parameters: tuple[int, int] | None = None
     canary: CanaryTask | None = None
+    gpu_uuid: str | None = None
+    allows_shared_gpu: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +140,7 @@ class InferTask:
         inputs_path: `.npz` with one array per model input, `input_0`, `input_1`, ...; the first
             axis counts the cases, each case is run as a batch of one.
         outputs_path: where the `.npz` with `output_0`, ... of shape (n_cases, ...) is written.
+        gpu_uuid: as in `MeasureTask`.
     """
 
     task_id: str
@@ -144,6 +152,7 @@ class InferTask:
     is_trusted: bool = False
     timeout_s: float = 300.0
     memory_limit_bytes: int | None = None
+    gpu_uuid: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +160,7 @@ class Failure:
     """Why an attempt gave no measurement.
 
     Attributes:
-        stage: `start load prime first_inference warmup timed canary verify export`.
+        stage: `start prime idle load first_inference warmup timed energy canary verify export`.
         exit_code: of the worker; negative for a signal; `None` when it ended by itself.
     """
 
@@ -171,11 +180,15 @@ class Conditions:
         busy_share: share of all cores' time spent by other processes over the window before
             (or during) the repeat, 0 to 1.
         steal_share: share of time the hypervisor gave to others, 0 to 1.
-        clock_mhz: mean current clock of the cores used.
+        clock_mhz: mean current clock of the cores used; of a GPU its SM clock, which before the
+            repeat means after the warm-up: an idle GPU rests at its lowest.
         clock_cap_mhz: the highest clock the cores are allowed now, below `clock_max_mhz` where
             heat or a battery saver lowers it.
         temp_c: hottest CPU, GPU or battery sensor, whichever the agent names in its docs.
         canary_ns: median of the canary at this moment; `None` when it was not run.
+        throttle_reasons: of a GPU, what slows it down, joined by commas; `none` if nothing does.
+        throttled_ns: of a GPU, time slowed down for power or heat since its driver was loaded.
+        other_processes: that use the GPU; `None` when the driver does not list them.
     """
 
     load_1min: float | None = None
@@ -192,6 +205,11 @@ class Conditions:
     is_charging: bool | None = None
     is_screen_on: bool | None = None
     canary_ns: int | None = None
+    memory_clock_mhz: float | None = None
+    power_mw: float | None = None
+    throttle_reasons: str | None = None
+    throttled_ns: int | None = None
+    other_processes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,6 +256,29 @@ class ToolSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Energy:
+    """What the runs repeated for energy took, and how well that is known.
+
+    Attributes:
+        per_inference_mj: with what the device takes when idle; `None` when the window is too
+            short or the counter moved too seldom in it.
+        above_idle_mj: less the idle power over the window; `None` if either is missing.
+        idle_power_mw: mean before the model was loaded, the runtime already open.
+        window_ns: from one step of the counter to another.
+        runs: inferences in the window.
+        counter_steps: changes of the counter in the window.
+    """
+
+    method: EnergyMethod
+    per_inference_mj: float | None
+    above_idle_mj: float | None
+    idle_power_mw: float | None
+    window_ns: int
+    runs: int
+    counter_steps: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """What one repeat gave: raw samples and the circumstances they were taken in.
 
@@ -248,7 +289,13 @@ class Measurement:
         summary: the tool's own statistics, only with a `sample_kind` that has no samples.
         stop_reason: `half_width max_time max_samples`.
         load_peak_memory_bytes: peak while loading and first inference, over the baseline.
-        run_peak_memory_bytes: peak while warming up and timing, over the same baseline.
+        run_peak_memory_bytes: peak while warming up and timing, over the same baseline; of
+            PyTorch's allocator on a GPU, since before loading.
+        reserved_memory_bytes: peak that PyTorch's allocator took from the GPU, over its baseline.
+        process_memory_bytes: of the GPU, held by the process at the end, its context included.
+        input_copy_ns: median time to copy the inputs from the host to the device; not in any
+            sample.
+        energy: `None` where nothing counts it.
         raw_log: all that an external tool wrote, for better parsers to come; `None` where
             fleetrank's own worker measured.
         origin: `simulated` and `virtual` mark rows that no real device made.
@@ -271,7 +318,10 @@ class Measurement:
     baseline_memory_bytes: int | None = None
     load_peak_memory_bytes: int | None = None
     run_peak_memory_bytes: int | None = None
-    energy_mj: float | None = None
+    reserved_memory_bytes: int | None = None
+    process_memory_bytes: int | None = None
+    input_copy_ns: int | None = None
+    energy: Energy | None = None
     conditions_before: Conditions | None = None
     conditions_after: Conditions | None = None
     worker: WorkerFacts | None = None

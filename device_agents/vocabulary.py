@@ -90,6 +90,18 @@ class Flag(StrEnum):
     NICED = "niced"
     BUSY_HOST = "busy_host"
     UNSTABLE_WARMUP = "unstable_warmup"
+    SHARED_DEVICE = "shared_device"
+    HOST_OVERHEAD = "host_overhead"
+    CLOCKS_DISAGREE = "clocks_disagree"
+
+
+class EnergyMethod(StrEnum):
+    """Where an energy figure comes from; all but a counter are estimates."""
+
+    NVML_COUNTER = "nvml_counter"
+    NVML_POLLED = "nvml_polled"
+    """Power readings, integrated: for GPUs without a counter."""
+    RAPL_COUNTER = "rapl_counter"
 
 
 class ErrorKind(StrEnum):

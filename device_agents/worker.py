@@ -1,8 +1,8 @@
 """One task in one fresh process: `python -P -m device_agents.worker`.
 
 One line of JSON comes in on standard input, one goes out on standard output. Standard input has
-to stay open: its end means that whoever asked is gone, and the worker ends too. Needs NumPy and
-the one runtime it is asked for, nothing else.
+to stay open, unless it is a file: its end means that whoever asked is gone, and the worker ends
+too. Needs NumPy and the one runtime it is asked for, nothing else.
 """
 
 import os
@@ -47,11 +47,13 @@ def main() -> int:
 
 def _answer(task: MeasureTask | InferTask, inherited: Inherited) -> Measurement | InferReply:
     try:
-        limit_memory(task.memory_limit_bytes)
         pin(task.execution.affinity)
         # Only now: NumPy and the runtimes size their thread pools when they are imported.
         from device_agents.inferring import infer
         from device_agents.measuring import measure
+
+        # Not before: an interpreter that runs out of memory while importing fails as it likes.
+        limit_memory(task.memory_limit_bytes)
     except (OSError, ValueError, ImportError, MemoryError) as error:
         failure = failure_from_error(error, "start")
         if isinstance(task, InferTask):

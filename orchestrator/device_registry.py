@@ -21,6 +21,8 @@ from orchestrator.yaml_file import parse_file
 
 HOST_CPU = "cpu"
 """The device kind that shares cores, caches and power with everything else on its host."""
+GPU = "cuda"
+"""The device kind that needs its host quiet too: the host's processor feeds it."""
 PHONE = "android"
 """The device kind that is registered over adb."""
 LOCAL_CPU = "local-cpu"
@@ -29,7 +31,10 @@ LOCAL_CPU = "local-cpu"
 
 def _known_kind(kind: str) -> str:
     if kind not in AGENTS:
-        raise ValueError(f"there is no device kind '{kind}'; use one of {', '.join(AGENTS)}")
+        raise ValueError(
+            f"there is no device kind '{kind}', as no agent drives one yet (docs/gpu.md says what "
+            f"one takes); use one of {', '.join(AGENTS)}"
+        )
     return kind
 
 
@@ -71,7 +76,7 @@ class DeviceFile(BaseModel):
         description="as sweeps name it; the name of the file without .yaml"
     )
     kind: Annotated[str, AfterValidator(_known_kind)] = Field(
-        description="as in device_agents.registry: cpu, simulated, android"
+        description="as in device_agents.registry: cpu, cuda, simulated, android"
     )
     host: Annotated[str, Field(pattern=f"^{HOST_NAME}$")] | None = Field(
         default=None,
@@ -94,7 +99,7 @@ class DeviceFile(BaseModel):
     @property
     def share(self) -> HostShare:
         """What measuring on it takes of its host's lease; a real virtual phone takes it itself."""
-        if self.kind == HOST_CPU:
+        if self.kind in (HOST_CPU, GPU):
             return HostShare.ALONE
         is_phone = self.kind == PHONE and self.options.get("virtual") != "real"
         return HostShare.BESIDE if is_phone else HostShare.NONE
@@ -112,8 +117,8 @@ class DeviceFile(BaseModel):
 
     @property
     def needs_quiet(self) -> bool:
-        """Whether measuring on it needs its whole host quiet: it computes on the host's cores."""
-        return self.kind == HOST_CPU or self.options.get("virtual") == "real"
+        """Whether measuring on it needs its whole host quiet: the host's cores take part in it."""
+        return self.kind in (HOST_CPU, GPU) or self.options.get("virtual") == "real"
 
 
 def local_cpu() -> DeviceFile:

@@ -213,7 +213,7 @@ def _verify(
     failure = tools.infer(_infer_task(request, staged, staged.inputs_path, outputs_path))
     if failure is not None:
         return replace(failure, stage="verify", is_transient=False)
-    comparison = compare_files(staged.reference_path, outputs_path)
+    comparison = compare_files(staged.reference_path, outputs_path, request.precision)
     if comparison.is_equal:
         return comparison.max_relative_error
     return _failure(

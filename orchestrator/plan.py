@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
 
+from device_agents.runtimes.gpu_backends import CUDA, GPU_RUNTIMES
 from device_agents.types import Execution
 from device_agents.vocabulary import Mode, Runtime
 from models.cards import formats_of
@@ -21,7 +22,7 @@ from models.types import (
     WeightsKind,
 )
 from orchestrator.cells import Cell, Plan, SkippedCell
-from orchestrator.device_registry import DeviceFile, find_device
+from orchestrator.device_registry import GPU, DeviceFile, find_device
 from orchestrator.errors import UsageError
 from orchestrator.keys import cell_key, platform_key
 from orchestrator.pinning import DeviceCores, affinities, check_affinity
@@ -39,6 +40,9 @@ DEFAULT_BACKENDS = {
     Runtime.EXECUTORCH: "xnnpack",
 }
 """What every host has; verification runs there too."""
+
+GPU_BACKENDS_OF_RUNTIMES = DEFAULT_BACKENDS | dict.fromkeys(GPU_RUNTIMES, CUDA)
+"""What a GPU's runtimes have; the others are then skipped with their reason."""
 
 
 def make_plan(
@@ -65,15 +69,16 @@ def make_plan(
 
     # Devices share them: what is one object is compared and sent to hosts at no cost.
     @cache
-    def ways(cores: DeviceCores) -> tuple[Execution, ...]:
-        return tuple(executions(spec, cores))
+    def ways(cores: DeviceCores, is_gpu: bool) -> tuple[Execution, ...]:
+        backends = GPU_BACKENDS_OF_RUNTIMES if is_gpu else DEFAULT_BACKENDS
+        return tuple(executions(spec, cores, backends))
 
     @cache
     def request(card: ModelCard, execution: Execution) -> ExportRequest:
         return _request(spec, card, execution)
 
     for device, card in itertools.product(_select_devices(spec, devices), models):
-        for execution in ways(cores.get(device.name, DeviceCores())):
+        for execution in ways(cores.get(device.name, DeviceCores()), device.kind == GPU):
             cell = _cell(request(card, execution), device.name, execution)
             reason = _why_not_here(card, cell.export) or why_unsupported(device.name, execution)
             if reason is None:
@@ -96,13 +101,18 @@ def make_plan(
     )
 
 
-def executions(spec: SweepSpec, cores: DeviceCores) -> Iterator[Execution]:
-    """Every way of executing that the specification names, on a device with these cores."""
+def executions(
+    spec: SweepSpec, cores: DeviceCores, backends: Mapping[Runtime, str] = DEFAULT_BACKENDS
+) -> Iterator[Execution]:
+    """Every way of executing that the specification names, on a device with these cores.
+
+    `backends` are the device's where the specification names none.
+    """
     for runtime in dict.fromkeys(spec.runtimes):
         options = tuple(sorted(spec.runtime_options.get(runtime, {}).items()))
         for mode, backend, precision, batch, threads in itertools.product(
             spec.modes.get(runtime, (Mode.EAGER,)),
-            spec.backends.get(runtime, (DEFAULT_BACKENDS[runtime],)),
+            spec.backends.get(runtime, (backends[runtime],)),
             spec.precision,
             spec.batch,
             spec.threads,

@@ -94,6 +94,7 @@ def device_columns(facts: DeviceFacts | None) -> Columns:
         "physical_cores": facts.physical_cores,
         "memory_bytes": facts.memory_bytes,
         "is_virtual_machine": facts.is_virtual_machine,
+        "device_facts": canonical_json(dict(facts.extra)) if facts.extra else None,
     }
     return storable(columns)
 

@@ -16,6 +16,7 @@ from models.cards import load_cards
 from models.types import Artifact, Format
 from orchestrator.cells import Cell, DevicePlace, Plan
 from orchestrator.device_registry import (
+    GPU,
     HOST_CPU,
     PHONE,
     DeviceFile,
@@ -279,8 +280,10 @@ def _cores(device: DeviceFile, fleet: Fleet) -> DeviceCores:
         facts = fleet.hosts.get(host_of(device, fleet))
         return DeviceCores(one_per_core=None if facts is None else facts.one_per_core)
     clusters = _registered(device).clusters
-    # Counting from 0, as on other devices, would pin a phone to its slowest cores.
-    return DeviceCores(clusters=clusters, one_per_core=() if device.kind == PHONE else None)
+    # Counting from 0, as on other devices, would pin a phone to its slowest cores, and a GPU's
+    # compiler to one.
+    is_unpinned = device.kind in (PHONE, GPU)
+    return DeviceCores(clusters=clusters, one_per_core=() if is_unpinned else None)
 
 
 def _registered(device: DeviceFile) -> Registration:

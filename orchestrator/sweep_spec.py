@@ -101,6 +101,10 @@ class MeasureSpec(_Spec):
     max_samples: Count = Field(
         default=_DEFAULT.max_samples, description="time at most so many runs"
     )
+    energy_s: Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)] = Field(
+        default=_DEFAULT.energy_s,
+        description="repeat runs at least so long for energy, where it can be read; 0 for none",
+    )
 
     @model_validator(mode="after")
     def _check_order(self) -> Self:

@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.columns import SCHEMA, SCHEMA_VERSION
+from device_agents.host_overhead import host_overhead_ns
 from device_agents.types import (
     Conditions,
     DeviceFacts,
+    Energy,
     Failure,
     Measurement,
     ToolSummary,
@@ -39,7 +41,8 @@ _NOTHING_KNOWN: Row = dict.fromkeys(SCHEMA)
 _CONDITIONS = (
     "load_1min", "busy_share", "steal_share", "clock_mhz", "temp_c", "available_memory_bytes",
     "battery_percent", "thermal_status", "clock_cap_mhz", "is_charging", "is_screen_on",
-    "canary_ns",
+    "canary_ns", "memory_clock_mhz", "power_mw", "throttle_reasons", "throttled_ns",
+    "other_processes",
 )  # fmt: skip
 
 
@@ -191,6 +194,8 @@ def latency_columns(measurement: Measurement) -> Row:
         "sample_kind": measurement.sample_kind.value,
         "samples_ns": list(measurement.samples_ns) or None,
         "device_samples_ns": None if device_samples is None else list(device_samples),
+        "host_overhead_ns": host_overhead_ns(measurement.samples_ns, device_samples),
+        "input_copy_ns": measurement.input_copy_ns,
         **summarise(measurement.samples_ns),
         "load_ns": measurement.load_ns,
         "first_inference_ns": measurement.first_inference_ns,
@@ -201,11 +206,27 @@ def latency_columns(measurement: Measurement) -> Row:
         "baseline_memory_bytes": measurement.baseline_memory_bytes,
         "load_peak_memory_bytes": measurement.load_peak_memory_bytes,
         "peak_memory_bytes": measurement.run_peak_memory_bytes,
-        "energy_mj": measurement.energy_mj,
+        "reserved_memory_bytes": measurement.reserved_memory_bytes,
+        "process_memory_bytes": measurement.process_memory_bytes,
+        **_energy_columns(measurement.energy),
     }
     if not measurement.samples_ns and measurement.summary is not None:
         columns |= summary_columns(measurement.summary)
     return columns
+
+
+def _energy_columns(energy: Energy | None) -> Row:
+    if energy is None:
+        return {}
+    return {
+        "energy_mj": energy.per_inference_mj,
+        "energy_above_idle_mj": energy.above_idle_mj,
+        "idle_power_mw": energy.idle_power_mw,
+        "energy_window_ns": energy.window_ns,
+        "energy_runs": energy.runs,
+        "energy_counter_steps": energy.counter_steps,
+        "energy_method": energy.method.value,
+    }
 
 
 def _condition_columns(measurement: Measurement, facts: DeviceFacts | None) -> Row:

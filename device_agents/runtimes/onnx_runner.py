@@ -1,4 +1,4 @@
-"""ONNX Runtime with its CPU provider."""
+"""ONNX Runtime: with its CPU provider here, with those of a GPU by `onnx_cuda`."""
 
 import importlib
 import importlib.metadata
@@ -7,17 +7,15 @@ from types import ModuleType
 from typing import Protocol, cast
 
 from device_agents.errors import AgentError, BadArtifactError, UnsupportedError
+from device_agents.failures import says_device_lost, says_out_of_memory
+from device_agents.runtimes import onnx_cuda
+from device_agents.runtimes.gpu_backends import GPU_BACKENDS
+from device_agents.runtimes.onnx_nodes import Node, spec_of
 from device_agents.runtimes.options import boolean_option, missing_library
 from device_agents.runtimes.runner import Array, LoadedModel, TensorSpec
 from device_agents.types import Execution, Options
 from device_agents.vocabulary import Mode
 
-_DTYPES = {
-    "tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16",
-    "tensor(int64)": "int64", "tensor(int32)": "int32", "tensor(int16)": "int16",
-    "tensor(int8)": "int8", "tensor(uint64)": "uint64", "tensor(uint32)": "uint32",
-    "tensor(uint16)": "uint16", "tensor(uint8)": "uint8", "tensor(bool)": "bool",
-}  # fmt: skip
 _UNSUPPORTED_SIGNS = (
     "NOT_IMPLEMENTED", "Could not find an implementation", "is not a registered function/op",
     "No Op registered for",
@@ -26,14 +24,8 @@ _UNSUPPORTED_SIGNS = (
 """How ONNX Runtime 1.22 to 1.31 words an operator it does not have."""
 
 
-class _Node(Protocol):
-    name: str
-    type: str
-    shape: list[int | str | None]
-
-
 class _Session(Protocol):
-    def get_inputs(self) -> list[_Node]: ...
+    def get_inputs(self) -> list[Node]: ...
     def run(self, output_names: None, feed: dict[str, Array]) -> list[Array]: ...
 
 
@@ -42,7 +34,7 @@ class OnnxModel:
 
     def __init__(self, session: _Session, batch: int, settings: Options) -> None:
         self._session = session
-        self._inputs = tuple(_spec(node, batch) for node in session.get_inputs())
+        self._inputs = tuple(spec_of(node, batch) for node in session.get_inputs())
         self._settings = settings
         self._feed: dict[str, Array] = {}
         self._outputs: list[Array] = []
@@ -76,7 +68,10 @@ class OnnxModel:
 
 
 class OnnxRunner:
-    """Options: `spinning` (default true), `flush_denormals` (default false)."""
+    """Options: `spinning` (default true), `flush_denormals` (default false).
+
+    These are the CPU's; a GPU's stand in `gpu_backends`.
+    """
 
     option_names = frozenset({"spinning", "flush_denormals"})
     backends = frozenset({"cpu"})
@@ -84,7 +79,10 @@ class OnnxRunner:
 
     def version(self) -> str:
         """See `Runner`."""
-        return importlib.metadata.version("onnxruntime")
+        try:
+            return importlib.metadata.version("onnxruntime")
+        except importlib.metadata.PackageNotFoundError:
+            return importlib.metadata.version("onnxruntime-gpu")
 
     def distrust(self, path: str) -> None:
         """See `Runner`; an ONNX file holds no code."""
@@ -98,6 +96,11 @@ class OnnxRunner:
         spinning = boolean_option(execution, "spinning", default=True)
         flush = boolean_option(execution, "flush_denormals", default=False)
         options = _session_options(ort, execution.threads, spinning=spinning, flush=flush)
+        if execution.backend in GPU_BACKENDS:
+            try:
+                return onnx_cuda.load(ort, path, options, execution)
+            except Exception as error:
+                raise _as_agent_error(error) from error
         try:
             session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
         except Exception as error:
@@ -123,22 +126,15 @@ def _session_options(ort: ModuleType, threads: int, *, spinning: bool, flush: bo
     return options
 
 
-def _spec(node: _Node, batch: int) -> TensorSpec:
-    if node.type not in _DTYPES:
-        raise UnsupportedError(
-            f"input {node.name!r} has the type {node.type}", "use a model whose inputs are numbers"
-        )
-    shape = tuple(size if isinstance(size, int) and size > 0 else batch for size in node.shape)
-    return TensorSpec(name=node.name, shape=shape, dtype=_DTYPES[node.type])
-
-
 def _as_agent_error(error: Exception) -> AgentError | Exception:
     """ONNX Runtime's exceptions have no common class; their module tells them from others."""
     if not type(error).__module__.startswith("onnxruntime"):
         return error
     text = str(error)
-    if "bad_alloc" in text or "Failed to allocate memory" in text:
+    if says_out_of_memory(text):
         return MemoryError(text)
+    if says_device_lost(text):
+        return error
     if any(sign in text for sign in _UNSUPPORTED_SIGNS):
         return UnsupportedError(
             f"ONNX Runtime cannot execute the file: {text}",

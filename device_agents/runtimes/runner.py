@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,19 @@ class LoadedModel(Protocol):
 
     def outputs(self) -> list[Array]:
         """Copies of the last run's outputs; not timed."""
+        ...
+
+
+@runtime_checkable
+class DeviceModel(LoadedModel, Protocol):
+    """A model on a device with memory and perhaps a clock of its own."""
+
+    def copy_inputs(self) -> None:
+        """Copies the inputs from the host into the same places again, synchronised."""
+        ...
+
+    def device_ns(self) -> int | None:
+        """The last run by the device's clock; `None` where the runtime shows no stream."""
         ...
 
 

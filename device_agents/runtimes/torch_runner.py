@@ -1,4 +1,4 @@
-"""PyTorch on the CPU, running `.pt2` files by `torch.export`."""
+"""PyTorch running `.pt2` files by `torch.export`: on the CPU here, on a GPU by `torch_cuda`."""
 
 import importlib
 import importlib.metadata
@@ -7,22 +7,18 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Protocol, cast
+from typing import cast
 
 from device_agents.errors import AgentError, BadArtifactError, UnsupportedError
+from device_agents.failures import is_memory_error, says_device_lost
+from device_agents.runtimes import torch_cuda
+from device_agents.runtimes.gpu_backends import CUDA
 from device_agents.runtimes.options import boolean_option, missing_library
 from device_agents.runtimes.pt2_scan import check_pt2
 from device_agents.runtimes.runner import Array, LoadedModel, TensorSpec
+from device_agents.runtimes.torch_tensors import as_arrays, as_numpy_has_it, as_tensor
 from device_agents.types import Execution, Options
 from device_agents.vocabulary import Mode
-
-
-class _Tensor(Protocol):
-    shape: Sequence[object]
-    dtype: object
-
-    def detach(self) -> "_Tensor": ...
-    def numpy(self) -> Array: ...
 
 
 class TorchModel:
@@ -51,7 +47,7 @@ class TorchModel:
     @property
     def inputs(self) -> Sequence[TensorSpec]:
         """See `LoadedModel`."""
-        return self._inputs
+        return tuple(as_numpy_has_it(spec) for spec in self._inputs)
 
     @property
     def settings(self) -> Options:
@@ -59,8 +55,9 @@ class TorchModel:
         return self._settings
 
     def set_inputs(self, arrays: Sequence[Array]) -> None:
-        """Wraps copies of the arrays: PyTorch warns of read-only memory."""
-        self._arguments = tuple(self._torch.from_numpy(array.copy()) for array in arrays)
+        """See `LoadedModel`."""
+        pairs = zip(arrays, self._inputs, strict=True)
+        self._arguments = tuple(as_tensor(self._torch, array, spec) for array, spec in pairs)
 
     def run(self) -> None:
         """See `LoadedModel`; CPU operators are done when the call returns.
@@ -73,11 +70,14 @@ class TorchModel:
 
     def outputs(self) -> list[Array]:
         """See `LoadedModel`."""
-        return [tensor.detach().numpy().copy() for tensor in _tensors(self._output)]
+        return as_arrays(self._torch, self._output)
 
 
 class TorchRunner:
-    """Modes `eager` and `compile`. Option: `flush_denormals` (default false)."""
+    """Modes `eager` and `compile`. Option: `flush_denormals` (default false).
+
+    These are the CPU's; a GPU's stand in `gpu_backends`.
+    """
 
     option_names = frozenset({"flush_denormals"})
     backends = frozenset({"cpu"})
@@ -104,11 +104,19 @@ class TorchRunner:
             importlib.import_module("torch.export")
         except ImportError as error:
             raise missing_library("torch", "torch", error) from error
+        is_gpu = execution.backend == CUDA
+        gpu = torch_cuda.TorchGpu(torch)
+        if is_gpu:
+            gpu.open()
+            torch_cuda.configure(torch, execution)
         _configure(torch, execution)
         with _no_foreign_pickles(is_active=self._is_distrustful):
-            program, module = _open(torch, path)
+            program, module = _open(torch, path, gpu.device if is_gpu else None)
         if execution.mode is Mode.COMPILE:
             module = _compiled(torch, module)
+        if is_gpu:
+            specs = _specs(program, execution.batch)
+            return torch_cuda.TorchCudaModel(torch, gpu, module, specs, execution)
         return TorchModel(torch, module, program, execution)
 
 
@@ -124,17 +132,22 @@ def _configure(torch: ModuleType, execution: Execution) -> None:
         )
 
 
-def _open(torch: ModuleType, path: str) -> tuple[object, Callable[..., object]]:
+def _open(torch: ModuleType, path: str, device: str | None) -> tuple[object, Callable[..., object]]:
+    """The program and its module; on a GPU where one is named."""
     try:
         program = torch.export.load(path)
+        if device is not None:
+            return program, torch_cuda.to_gpu(program, device)
         # The guards are Python text from the file, and checking them would be timed as well.
         return program, cast(Callable[..., object], program.module(check_guards=False))
     except (AgentError, MemoryError):
         raise
     except Exception as error:  # a damaged file surfaces as anything from KeyError to zlib.error
         text = f"{type(error).__name__}: {error}"
-        if "allocate memory" in text:
+        if is_memory_error(error):
             raise MemoryError(text) from error
+        if says_device_lost(text):
+            raise
         raise BadArtifactError(
             f"PyTorch refuses the file: {text}", "export it again with the PyTorch that runs it"
         ) from error
@@ -148,10 +161,11 @@ def _compiled(torch: ModuleType, module: Callable[..., object]) -> Callable[...,
         try:
             return compiled(*arguments)
         except Exception as error:
-            if "Inductor" not in type(error).__name__:
+            if not any(part in type(error).__name__ for part in ("Inductor", "Triton")):
                 raise
             raise UnsupportedError(
-                f"torch.compile failed: {error}", "install a C++ compiler (g++), or use mode eager"
+                f"torch.compile failed: {error}",
+                "install a C++ compiler (g++), for a GPU Triton as well, or use mode eager",
             ) from error
 
     return run
@@ -172,15 +186,6 @@ def _specs(program: object, batch: int) -> tuple[TensorSpec, ...]:
         dtype = str(tensor.dtype).removeprefix("torch.")
         specs.append(TensorSpec(name=name, shape=shape, dtype=dtype))
     return tuple(specs)
-
-
-def _tensors(output: object) -> list[_Tensor]:
-    """Tensors of an output in order, out of tuples, lists and dicts."""
-    if isinstance(output, dict):
-        return [tensor for value in output.values() for tensor in _tensors(value)]
-    if isinstance(output, tuple | list):
-        return [tensor for value in output for tensor in _tensors(value)]
-    return [cast(_Tensor, output)] if hasattr(output, "detach") else []
 
 
 _lock = {"is_active": False, "is_installed": False}

@@ -20,6 +20,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--out", type=Path, required=True, help="folder for the file")
     parser.add_argument("--seed", type=int, default=0, help="of the seeded weights")
     parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--precision", default="fp32", help="fp32, fp16 or bf16")
     parser.add_argument("--cards", type=Path, help="folder of your own model cards")
     parser.add_argument("--trust", action="store_true", help="run the code of entry points")
     options = parser.parse_args(arguments)
@@ -28,6 +29,7 @@ def main(arguments: list[str]) -> int:
             card=find_card(load_cards(options.cards), options.model),
             weights=Weights(seed=options.seed),
             format=Format(options.format),
+            precision=options.precision,
             batch=options.batch,
         )
         options.out.mkdir(parents=True, exist_ok=True)

@@ -12,13 +12,16 @@ from models.errors import ExportError
 from models.export.exporter import Exporter, create_exporter, library_versions
 from models.inputs import CASES, seeded_images
 from models.memory import is_out_of_memory
-from models.types import Cost, ExportRequest, Source, StagedExport
+from models.types import Cost, ExportRequest, Format, Source, StagedExport
 from models.weights import network_with_weights
 
 if TYPE_CHECKING:
     import torch
 
 _LOG = logging.getLogger(__name__)
+_DTYPES = {"fp32": None, "fp16": "float16", "bf16": "bfloat16"}
+_PRECISIONS = {Format.PT2: ("fp32", "fp16", "bf16"), Format.ONNX: ("fp32", "fp16")}
+"""Weights, inputs and arithmetic all of one type; ONNX Runtime lacks bfloat16 convolutions."""
 _SOURCE_LIBRARY = {Source.TORCHVISION: ("torchvision",), Source.TIMM: ("timm",)}
 
 
@@ -29,8 +32,7 @@ def export_network(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -
         ExportError: a library is missing, or the network cannot be built, run or exported.
         UntrustedError: an entry point without trust.
     """
-    if request.precision != "fp32":
-        raise ExportError(f"precision {request.precision!r} cannot be exported yet", "use fp32")
+    _check_precision(request)
     card = request.card
     exporter = create_exporter(request.format)
     libraries = exporter.libraries + _SOURCE_LIBRARY.get(card.source, ())
@@ -42,7 +44,11 @@ def export_network(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -
     inputs_path, reference_path = _write_reference(network, images, request.batch, out_dir)
     path = out_dir / f"model.{request.format}"
     # A copy: torch.export would store all the memory behind a slice.
-    _export(exporter, network, images[: request.batch].clone(), path, request)
+    image = images[: request.batch].clone()
+    dtype = _DTYPES[request.precision]
+    if dtype is not None:
+        network, image = network.to(_torch_dtype(dtype)), image.to(_torch_dtype(dtype))
+    _export(exporter, network, image, path, request)
     return StagedExport(
         path=path,
         format=request.format,
@@ -51,6 +57,22 @@ def export_network(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -
         inputs_path=inputs_path,
         reference_path=reference_path,
     )
+
+
+def _check_precision(request: ExportRequest) -> None:
+    known = _PRECISIONS.get(request.format, ("fp32",))
+    if request.precision not in known:
+        raise ExportError(
+            f"{request.format} cannot be exported in precision {request.precision!r}",
+            f"use {' or '.join(known)}",
+        )
+
+
+def _torch_dtype(name: str) -> "torch.dtype":
+    import torch
+
+    dtype: torch.dtype = getattr(torch, name)
+    return dtype
 
 
 def _counted_cost(network: "torch.nn.Module", image: "torch.Tensor") -> Cost:

@@ -14,6 +14,7 @@ from orchestrator.cli.devices_discover import discover
 from orchestrator.cli.devices_virtual import virtual
 from orchestrator.cli.listing import print_table
 from orchestrator.device_registry import (
+    GPU,
     PHONE,
     DeviceFile,
     find_device,
@@ -73,7 +74,7 @@ def add(
         str | None, typer.Argument(help="Name of the device; a phone's is made of its model.")
     ] = None,
     *,
-    kind: Annotated[str | None, typer.Option(help="cpu or simulated; phones: --adb.")] = None,
+    kind: Annotated[str | None, typer.Option(help="cpu, cuda or simulated; phones: --adb.")] = None,
     adb: Annotated[
         str | None, typer.Option(help="Serial of a phone, as `devices discover` shows it.")
     ] = None,
@@ -118,7 +119,9 @@ def add(
     content = {"name": name, "kind": kind, "host": host, "options": options, "labels": labels}
     device = parse_content(f"device '{name}'", DeviceFile, content)
     # The agent refuses a kind or an option it does not know before the file is there.
-    create_agent(device.kind, device.options)
+    agent = create_agent(device.kind, device.options)
+    if device.kind == GPU and device.host is None:
+        agent.probe()  # a driver that is missing shows here, not in the middle of a sweep
     print(save_device(workspace, device))
 
 

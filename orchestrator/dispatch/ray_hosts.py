@@ -28,6 +28,9 @@ _LOOK_S = 1.0
 """How often the list of nodes is read; it costs 0.2 ms."""
 _CONNECT_S = 60.0
 """Ray's first actor takes 0.4 s on an idle host; one that swaps takes long."""
+_STEP_S = 0.5
+_LEAVE_S = 5.0
+"""Ray answers within milliseconds whether a node or an actor is there; leaving is not for ever."""
 _SETTLE_S = _CONNECT_S + 5.0
 """A driver that has just connected waits so long for hosts that Ray lists: until each has had its
 chance."""
@@ -71,6 +74,8 @@ class RayHosts:
         self._nodes: dict[str, str] = {}
         self._listed_s = monotonic()
         self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._renewed: set[str] = set()
         self._here = ""
 
     def __enter__(self) -> Self:
@@ -78,11 +83,14 @@ class RayHosts:
 
         self._here = ray.get_runtime_context().get_node_id()
         self._look()
-        threading.Thread(target=self._watch, name="host-watch", daemon=True).start()
+        self._start(threading.Thread(target=self._watch, name="host-watch", daemon=True))
         return self
 
     def __exit__(self, *exc_info: object) -> None:
         self._stop.set()
+        # Ray ends the whole process, with code 1, when a thread asks it after it was shut down.
+        for thread in self._threads:
+            thread.join(_LEAVE_S)
 
     @property
     def here(self) -> str | None:
@@ -173,7 +181,18 @@ class RayHosts:
             self._connecting |= wanted
         for name in wanted:
             # A host that hangs must not keep the others waiting.
-            threading.Thread(target=self._connect, args=(name, found[name]), daemon=True).start()
+            self._start(
+                threading.Thread(
+                    target=self._connect,
+                    args=(name, found[name]),
+                    name=f"host-connect-{name}",
+                    daemon=True,
+                )
+            )
+
+    def _start(self, thread: threading.Thread) -> None:
+        self._threads = [*(one for one in self._threads if one.is_alive()), thread]
+        thread.start()
 
     def _connect(self, name: str, node_id: str) -> None:
         try:
@@ -196,17 +215,35 @@ class RayHosts:
         import ray
 
         actor = self._actor(name)
-        facts: HostFacts = ray.get(actor.describe.remote(), timeout=_CONNECT_S)
-        if facts.code_sha256 != code_sha256() and not facts.n_running:
+        facts = self._describe(actor)
+        is_other = facts.code_sha256 != code_sha256()
+        if is_other and not facts.n_running and node_id not in self._renewed:
+            # Once: what comes back with other code has it installed.
+            self._renewed.add(node_id)
             ray.kill(actor)
             actor = self._actor(name)
-            facts = ray.get(actor.describe.remote(), timeout=_CONNECT_S)
+            facts = self._describe(actor)
         if facts.code_sha256 != code_sha256():
             raise OrchestratorError(_skew(facts), "install the same fleetrank on every host")
         is_here = node_id == self._here
         return HostHandle(
             name=name, node_id=node_id, actor=actor, facts=facts, shares_files=is_here
         )
+
+    def _describe(self, actor: "ray.actor.ActorHandle") -> HostFacts:
+        """Waits in short steps, so that nobody who leaves waits for a host that hangs."""
+        import ray
+
+        reference = actor.describe.remote()
+        deadline_s = monotonic() + _CONNECT_S
+        while True:
+            try:
+                facts: HostFacts = ray.get(reference, timeout=_STEP_S)
+            except ray.exceptions.GetTimeoutError:
+                if self._stop.is_set() or monotonic() > deadline_s:
+                    raise
+            else:
+                return facts
 
     def _actor(self, name: str) -> "ray.actor.ActorHandle":
         import ray

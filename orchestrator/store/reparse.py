@@ -39,8 +39,11 @@ _JUDGED_BY_PARSERS = frozenset(
     }
 )
 _NOT_IN_A_READING = frozenset(
-    {"device_samples_ns", "stop_reason", "baseline_memory_bytes", "energy_mj"}
-)
+    {
+        "device_samples_ns", "host_overhead_ns", "input_copy_ns", "stop_reason",
+        "baseline_memory_bytes", "reserved_memory_bytes", "process_memory_bytes",
+    }
+)  # fmt: skip
 _ERROR_COLUMNS = (
     "error_kind", "error_message", "error_remedy", "error_stage", "error_is_transient", "exit_code",
 )  # fmt: skip

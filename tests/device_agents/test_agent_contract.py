@@ -1,5 +1,6 @@
 """What every kind of agent promises; a new kind adds one line to OPTIONS."""
 
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -7,21 +8,31 @@ from pathlib import Path
 import numpy as np
 import pytest
 from adb_bench import open_bench, private_server
+from fake_gpu import FakeGpuLibrary
 from phone_agent import phone_options
 
 from device_agents.agent import Agent
 from device_agents.android.adb_server import find_adb
 from device_agents.android.probe_text import VirtualMode
 from device_agents.codec import from_json, to_json
+from device_agents.cuda.agent import CudaAgent
 from device_agents.errors import MissingLibraryError, PermanentError
 from device_agents.registry import AGENTS, create_agent
-from device_agents.types import Execution, InferTask, Measurement, MeasurePolicy, OptionValue
+from device_agents.types import (
+    Execution,
+    InferTask,
+    Measurement,
+    MeasurePolicy,
+    MeasureTask,
+    OptionValue,
+)
 from device_agents.vocabulary import ErrorKind, Flag, Runtime, SampleKind, Status
 from tests.device_agents.conftest import BACKENDS, MakeTask, sha256
 
 OPTIONS: Mapping[str, Mapping[str, OptionValue]] = {"cpu": {}, "simulated": {}}
 """Of the kinds that need no device beside this host."""
-KINDS = [*sorted(OPTIONS), pytest.param("android", marks=pytest.mark.adb)]
+GPU_WORKER = (sys.executable, str(Path(__file__).parents[1] / "makers/fake_gpu_worker.py"))
+KINDS = [*sorted(OPTIONS), "cuda", pytest.param("android", marks=pytest.mark.adb)]
 # torch compiles with the machine's own compiler and takes half a minute: its own test.
 RUNTIMES = list(Runtime)
 
@@ -46,13 +57,16 @@ def phone_of_this_host(tmp_path_factory: pytest.TempPathFactory) -> PhoneOptions
 @pytest.fixture(params=KINDS)
 def agent(request: pytest.FixtureRequest) -> Agent:
     kind = request.param
+    if kind == "cuda":
+        # Its worker computes on the processor, behind a driver that is not there.
+        return CudaAgent({}, open_library=FakeGpuLibrary, command=GPU_WORKER)
     if kind in OPTIONS:
         return create_agent(kind, OPTIONS[kind])
     return create_agent(kind, request.getfixturevalue("phone_of_this_host"))
 
 
 def test_every_kind_is_tested() -> None:
-    assert {*OPTIONS, "android"} == set(AGENTS)
+    assert {*OPTIONS, "android", "cuda"} == set(AGENTS)
 
 
 @pytest.mark.parametrize("kind", sorted(AGENTS))
@@ -69,7 +83,7 @@ def test_probe_says_what_the_device_is(agent: Agent) -> None:
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_a_measurement_answers_its_task(agent: Agent, runtime: Runtime, task_of: MakeTask) -> None:
-    task = task_of(runtime)
+    task = task_for(agent, task_of(runtime))
     seen = agent.measure(task)
     if agent.why_unsupported(task.execution) is not None:
         assert seen.failure is not None
@@ -96,11 +110,18 @@ def test_a_measurement_answers_its_task(agent: Agent, runtime: Runtime, task_of:
     assert from_json(Measurement, to_json(seen)) == seen
 
 
+def task_for(agent: Agent, task: MeasureTask) -> MeasureTask:
+    """The task with the backend that a GPU has, and little time spent on its energy."""
+    if not isinstance(agent, CudaAgent):
+        return task
+    policy = replace(task.policy, energy_s=0.1)
+    return replace(task, execution=replace(task.execution, backend="cuda"), policy=policy)
+
+
 def assert_complete(seen: Measurement, policy: MeasurePolicy) -> None:
     """All that our own worker knows."""
     assert seen.stop_reason in {"half_width", "max_time", "max_samples"}
     assert seen.first_inference_ns is not None
-    assert seen.memory_metric is not None
     assert seen.warmup_runs is not None
     assert seen.warmup_runs >= policy.min_warmup_runs or Flag.UNSTABLE_WARMUP in seen.flags
 
@@ -117,7 +138,9 @@ def run_count(seen: Measurement) -> int:
 
 
 def test_time_is_up_before_the_least_runs(agent: Agent, task_of: MakeTask) -> None:
-    task = task_of(Runtime.TFLITE)
+    # LiteRT runs on no GPU, and ONNX Runtime on no phone here.
+    runtime = Runtime.TORCH if isinstance(agent, CudaAgent) else Runtime.TFLITE
+    task = task_for(agent, task_of(runtime))
     policy = replace(task.policy, max_time_s=1e-9, min_runs=100)
     seen = agent.measure(replace(task, policy=policy))
     assert seen.status is Status.OK, seen.failure
@@ -127,7 +150,7 @@ def test_time_is_up_before_the_least_runs(agent: Agent, task_of: MakeTask) -> No
 
 
 def test_a_task_stopped_before_it_starts_is_interrupted(agent: Agent, task_of: MakeTask) -> None:
-    seen = agent.measure(task_of(Runtime.ONNX), lambda: True)
+    seen = agent.measure(task_for(agent, task_of(Runtime.ONNX)), lambda: True)
     assert seen.status is Status.FAILED
     assert seen.failure is not None
     assert seen.failure.kind is ErrorKind.INTERRUPTED
@@ -135,7 +158,8 @@ def test_a_task_stopped_before_it_starts_is_interrupted(agent: Agent, task_of: M
 
 
 def test_an_execution_of_no_threads_is_unsupported(agent: Agent) -> None:
-    execution = Execution(runtime=Runtime.ONNX, backend="cpu", threads=0)
+    backend = "cuda" if isinstance(agent, CudaAgent) else "cpu"
+    execution = Execution(runtime=Runtime.ONNX, backend=backend, threads=0)
     assert agent.why_unsupported(execution) is not None
     assert agent.why_unsupported(replace(execution, threads=1)) is None
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from device_agents.codec import to_json
+from device_agents.codec import from_json, to_json
 from device_agents.hosted import measure_in_worker
 from device_agents.protocol import encode_request
-from device_agents.types import Execution, Failure
+from device_agents.types import Execution, Failure, Measurement
 from device_agents.vocabulary import ErrorKind, Runtime, Status
 from tests.device_agents.conftest import MakeTask, make_task
 
@@ -150,20 +150,34 @@ def test_a_folder_with_packages_of_the_same_names_shadows_nothing(
     assert measure_in_worker(task_of(Runtime.ONNX)).status is Status.OK
 
 
-def test_the_worker_needs_numpy_and_the_runtime_alone(task_of: MakeTask) -> None:
+@pytest.mark.parametrize("runtime", [Runtime.ONNX, Runtime.TORCH])
+def test_the_worker_needs_numpy_and_the_runtime_alone(task_of: MakeTask, runtime: Runtime) -> None:
     script = """
 import sys
 class Forbid:
     def find_spec(self, name, path=None, target=None):
         if name.partition('.')[0] in {'models', 'orchestrator', 'analysis', 'pydantic', 'ray',
-                                      'polars', 'scipy', 'psutil', 'pandas', 'typer', 'rich'}:
+                                      'polars', 'scipy', 'psutil', 'typer', 'rich',
+                                      'pyarrow', 'orjson', 'yaml', 'duckdb', 'pynvml', 'adbutils'}:
             raise ModuleNotFoundError(f'{name} is not on a device')
 sys.meta_path.insert(0, Forbid())
 from device_agents.worker import main
 main()
 """
-    seen = measure_in_worker(task_of(Runtime.ONNX), command=(sys.executable, "-P", "-c", script))
+    seen = measure_in_worker(task_of(runtime), command=(sys.executable, "-P", "-c", script))
     assert seen.status is Status.OK, seen.failure
+
+
+def test_a_person_gives_the_worker_a_file(task_of: MakeTask, tmp_path: Path) -> None:
+    request = tmp_path / "task.json"
+    request.write_text(encode_request(task_of(Runtime.ONNX)) + "\n")
+    with request.open() as file:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "device_agents.worker"],
+            stdin=file, capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert from_json(Measurement, done.stdout).status is Status.OK
 
 
 def test_chatter_of_a_library_does_not_mix_into_the_result(task_of: MakeTask) -> None:

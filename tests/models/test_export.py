@@ -85,11 +85,14 @@ def test_keras_model_and_saved_model_become_tflite_when_trusted(tmp_path: Path) 
 
 
 @pytest.mark.export
-def test_person_exports_without_pydantic_and_without_installing_fleetrank(tmp_path: Path) -> None:
+def test_person_exports_with_torch_alone_and_without_installing_fleetrank(tmp_path: Path) -> None:
     blocked = tmp_path / "blocked"
     blocked.mkdir()
-    (blocked / "pydantic.py").write_text("raise ImportError('not on this machine')")
+    for name in ("pydantic", "polars", "ray", "pyarrow", "duckdb", "typer", "rich", "orjson",
+                 "psutil", "onnxruntime", "onnx", "tensorflow"):  # fmt: skip
+        (blocked / f"{name}.py").write_text("raise ImportError('not on this machine')")
     command = [sys.executable, "-m", "models.export", "squeezenet1_1", "pt2", "--out", "out"]
+    command += ["--precision", "fp16"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(blocked), str(ROOT)))}
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
@@ -98,6 +101,8 @@ def test_person_exports_without_pydantic_and_without_installing_fleetrank(tmp_pa
     answer = json.loads(done.stdout.splitlines()[-1])
     assert answer["path"] == str(tmp_path / "out" / "model.pt2")
     assert answer["cost"]["parameters"] == 1_235_496
+    # Two bytes a parameter, and a little for the graph.
+    assert 2 * 1_235_496 < (tmp_path / "out" / "model.pt2").stat().st_size < 3 * 1_235_496
 
 
 def test_person_who_misspells_a_model_gets_the_nearest(tmp_path: Path) -> None:

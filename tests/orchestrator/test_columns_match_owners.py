@@ -22,6 +22,7 @@ from models import types
         (columns.MEMORY_METRICS, vocabulary.MemoryMetric),
         (columns.ERROR_KINDS, vocabulary.ErrorKind),
         (columns.FLAGS, vocabulary.Flag),
+        (columns.ENERGY_METHODS, vocabulary.EnergyMethod),
         (columns.FAMILIES, types.Family),
         (columns.FLOPS_METHODS, types.FlopsMethod),
         (columns.WEIGHTS_KINDS, types.WeightsKind),
@@ -35,7 +36,7 @@ def test_the_tables_words_are_their_owners(values: tuple[str, ...], owner: type[
 def test_every_closed_column_is_held_against_an_owner() -> None:
     held = {id(value) for name, value in vars(columns).items() if name.isupper()}
     closed = [column for column in columns.COLUMNS if column.values is not None]
-    assert len(closed) == 14
+    assert len(closed) == 15
     assert all(id(column.values) in held for column in closed)
 
 

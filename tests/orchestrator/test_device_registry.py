@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from device_agents.vocabulary import Origin
 from orchestrator.device_registry import (
     LOCAL_CPU,
     DeviceFile,
@@ -11,6 +12,7 @@ from orchestrator.device_registry import (
     remove_device,
     save_device,
 )
+from orchestrator.dispatch.device_spec import HostShare
 from orchestrator.errors import UsageError
 from orchestrator.host_identity import host_hash
 from orchestrator.workspace import Workspace
@@ -48,6 +50,13 @@ def test_a_device_is_saved_loaded_and_removed(workspace) -> None:
 def test_a_built_in_device_has_no_file_to_remove(workspace) -> None:
     with pytest.raises(UsageError, match="built in"):
         remove_device(workspace, LOCAL_CPU)
+
+
+def test_a_gpu_needs_its_host_to_itself() -> None:
+    gpu = DeviceFile(name="gpu", kind="cuda", options={"uuid": "GPU-1"})
+    assert gpu.needs_quiet
+    assert gpu.share is HostShare.ALONE
+    assert gpu.origin is Origin.MEASURED
 
 
 def test_an_unknown_device_is_answered_with_the_nearest(workspace) -> None:

@@ -48,6 +48,15 @@ def test_a_plan_is_every_combination_once() -> None:
     assert plan.skipped == ()
 
 
+def test_a_gpu_gets_its_own_backends_unless_the_specification_names_some() -> None:
+    gpus = {"gpu": DeviceFile(name="gpu", kind="cuda")}
+    spec = {"runtimes": ["onnx", "torch"], "devices": "gpu"}
+    plan = make_plan(_spec(**spec), CARDS, gpus)
+    assert {cell.execution.backend for cell in plan.cells} == {"cuda"}
+    named = make_plan(_spec(**spec, backends={"onnx": ["tensorrt"]}), CARDS, gpus)
+    assert {cell.execution.backend for cell in named.cells} == {"cuda", "tensorrt"}
+
+
 def test_the_same_specification_gives_the_same_plan() -> None:
     assert _plan(threads=[1, 2]) == _plan(threads=[1, 2])
 

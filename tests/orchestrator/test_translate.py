@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.columns import COLUMNS, SCHEMA, SCHEMA_VERSION
-from device_agents.types import Failure, Measurement, ToolSummary
-from device_agents.vocabulary import ErrorKind, Origin, SampleKind, Status
+from device_agents.types import Conditions, Energy, Failure, Measurement, ToolSummary
+from device_agents.vocabulary import EnergyMethod, ErrorKind, Origin, SampleKind, Status
 from models.types import Family, ModelCard, Source
 from orchestrator.cells import DevicePlace, Repeat
 from orchestrator.keys import canonical_json
@@ -108,6 +108,37 @@ def test_a_tools_statistics_stand_where_there_are_no_samples(translate) -> None:
     assert list(wrong_summaries(row)) == []
 
 
+ENERGY = Energy(
+    method=EnergyMethod.NVML_COUNTER,
+    per_inference_mj=600.0,
+    above_idle_mj=400.0,
+    idle_power_mw=100_000.0,
+    window_ns=2_000_000_000,
+    runs=1000,
+    counter_steps=24,
+)
+
+
+def test_a_gpus_energy_copy_and_overhead_have_columns(translate) -> None:
+    measurement = Measurement(
+        task_id="t",
+        status=Status.OK,
+        origin=Origin.MEASURED,
+        samples_ns=(1_000_000, 1_200_000, 1_100_000),
+        device_samples_ns=(900_000, 1_000_000, 950_000),
+        input_copy_ns=45_000,
+        energy=ENERGY,
+        conditions_after=Conditions(throttle_reasons="power_cap", other_processes=1),
+    )
+    row = translate(measurement=measurement)
+    assert (row["host_overhead_ns"], row["input_copy_ns"]) == (150_000.0, 45_000)
+    assert (row["energy_mj"], row["energy_above_idle_mj"]) == (600.0, 400.0)
+    assert (row["energy_runs"], row["energy_counter_steps"]) == (1000, 24)
+    assert (row["energy_method"], row["idle_power_mw"]) == ("nvml_counter", 100_000.0)
+    assert (row["throttle_reasons_after"], row["other_processes_after"]) == ("power_cap", 1)
+    assert to_frame([row]).height == 1
+
+
 def test_what_cannot_be_stored_is_made_storable(translate) -> None:
     failure = Failure(
         kind=ErrorKind.CRASHED, message="bad \ud800 byte", remedy="", is_transient=True
@@ -117,7 +148,7 @@ def test_what_cannot_be_stored_is_made_storable(translate) -> None:
         status=Status.FAILED,
         origin=Origin.MEASURED,
         failure=failure,
-        energy_mj=math.nan,
+        energy=replace(ENERGY, per_inference_mj=math.nan),
     )
     row = translate(measurement=measurement)
     assert (row["energy_mj"], row["error_message"]) == (None, "bad ? byte")

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -91,6 +92,15 @@ def test_a_device_is_added_listed_shown_and_removed(workspace, capsys) -> None:
 def test_a_device_that_cannot_be_is_not_written(workspace, wrong, capsys) -> None:
     assert run(["devices", "add", "x", *wrong]) == 2
     assert "->" in capsys.readouterr().err
+    assert list(workspace.devices.iterdir()) == []
+
+
+@pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="this host has a driver")
+def test_a_gpu_without_a_driver_is_not_written(workspace, capsys) -> None:
+    assert run(["devices", "add", "gpu", "--kind", "cuda"]) != 0
+    error = capsys.readouterr().err
+    assert "driver" in error
+    assert "no agent for this device yet" in error
     assert list(workspace.devices.iterdir()) == []
 
 

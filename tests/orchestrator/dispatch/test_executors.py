@@ -5,6 +5,7 @@ import hashlib
 import os
 import signal
 import statistics
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -175,6 +176,22 @@ def test_a_host_process_that_hangs_is_ended_and_its_devices_answer_again(
         executor.poll(0.2)
         executor.submit("quick", task("t6"))
         assert wait_for(executor, 1)["t6"].status is Status.OK
+
+
+@pytest.mark.ray
+def test_nobody_asks_ray_after_the_hosts_were_left(home: Path, tmp_path: Path) -> None:
+    with local_ray():
+        with RayHosts(str(tmp_path)) as hosts:
+            hosts.settle()
+            os.kill(_actor_process().pid, signal.SIGSTOP)
+            hosts.distrust(LOCAL_HOST)
+            time.sleep(1.5)  # somebody waits for its answer now
+            assert _host_threads()
+        assert not _host_threads()
+
+
+def _host_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("host-c")]
 
 
 @pytest.mark.ray

@@ -1,0 +1,152 @@
+"""Do our two clocks on a GPU see what PyTorch's timer and Triton's benchmark see?
+
+    PYTHONPATH=. python3 benchmarks/gpu_fidelity.py
+
+For each network, blocks of four ways alternate in random order in one process: our wall clock
+against `torch.utils.benchmark.Timer` with number=1, and our event samples with the L2 cache flushed
+against `triton.testing.do_bench`, which flushes too. The medians over blocks of the block medians
+must agree within 2 %, within 5 % below 1 ms; the exit code is 1 where they do not.
+
+Networks are chosen so that the GPU and not the launching of kernels takes the time: a large batch,
+or a replayed graph. `do_bench` lets the host run ahead while the cache is cleared; where launching
+is what takes the time, its figure is smaller by up to that lead, and right about something else.
+"""
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+from device_agents.cuda.allocator import TorchGpuMemory
+from device_agents.inputs import make_inputs
+from device_agents.runtimes.registry import create_runner
+from device_agents.runtimes.torch_cuda import TorchCudaModel
+from device_agents.types import Execution
+from device_agents.vocabulary import Mode, Runtime
+from models.cards import load_zoo
+from models.export.process import export_in_child
+from models.types import ExportRequest, Format, Weights
+
+CASES = (
+    ("resnet50", Mode.GRAPHS, 1), ("mobilenet_v2", Mode.GRAPHS, 1), ("deit_tiny", Mode.GRAPHS, 1),
+    ("resnet50", Mode.GRAPHS, 32), ("resnet50", Mode.EAGER, 32), ("mobilenet_v2", Mode.EAGER, 64),
+)  # fmt: skip
+RUNS = 100
+"""Of one block; Triton's own choice of repetitions is replaced by time enough for as many."""
+BLOCKS = 8
+TOLERANCE = 0.02
+SHORT_TOLERANCE = 0.05
+SHORT_MS = 1.0
+
+Block = Callable[[], float]
+"""Median of one block, in milliseconds."""
+
+
+def main() -> int:
+    """Compares every case and says how many are off."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--blocks", type=int, default=BLOCKS)
+    blocks = parser.parse_args().blocks
+    print("| network | mode | batch | clock | ours ms | theirs ms | ratio | within |")
+    print("|---|---|---|---|---|---|---|---|")
+    off = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for name, mode, batch in CASES:
+            model = load(name, mode, batch, Path(folder))
+            for clock, (ours, theirs) in compare(model, blocks).items():
+                limit = SHORT_TOLERANCE if theirs < SHORT_MS else TOLERANCE
+                is_off = abs(ours / theirs - 1) > limit
+                off += is_off
+                print(
+                    f"| {name} | {mode} | {batch} | {clock} | {ours:.4f} | {theirs:.4f} "
+                    f"| {ours / theirs:.4f} | {'NO' if is_off else f'{limit:.0%}'} |",
+                    flush=True,
+                )
+    print(f"\n{off} of {2 * len(CASES)} outside")
+    return 1 if off else 0
+
+
+def load(name: str, mode: Mode, batch: int, folder: Path) -> TorchCudaModel:
+    """The network on the GPU, with inputs and after its first runs."""
+    out = folder / f"{name}-{batch}"
+    if not (out / "model.pt2").exists():
+        out.mkdir()
+        request = ExportRequest(
+            card=load_zoo()[name], weights=Weights(), format=Format.PT2, batch=batch
+        )
+        export_in_child(request, out, timeout_s=600, memory_limit_bytes=None, is_trusted=True)
+    execution = Execution(runtime=Runtime.TORCH, backend="cuda", mode=mode, batch=batch)
+    model = create_runner(Runtime.TORCH).load(str(out / "model.pt2"), execution)
+    if not isinstance(model, TorchCudaModel):
+        raise TypeError("no GPU was asked for")
+    model.set_inputs(make_inputs(model.inputs, 0))
+    for _ in range(50):
+        model.run()
+    return model
+
+
+def compare(model: TorchCudaModel, blocks: int) -> dict[str, tuple[float, float]]:
+    """Medians over the blocks of (ours, theirs), by clock."""
+    memory = TorchGpuMemory()
+    memory.open(flushes=True)
+    ways: dict[str, Block] = {
+        "wall ours": lambda: our_wall(model),
+        "wall theirs": lambda: timer_wall(model),
+        "events ours": lambda: our_events(model, memory),
+        "events theirs": lambda: triton_events(model),
+    }
+    medians: dict[str, list[float]] = {way: [] for way in ways}
+    rng = Random(0)
+    for _ in range(blocks):
+        for way in rng.sample(list(ways), len(ways)):
+            medians[way].append(ways[way]())
+    found = {way: statistics.median(values) for way, values in medians.items()}
+    return {
+        clock: (found[f"{clock} ours"], found[f"{clock} theirs"]) for clock in ("wall", "events")
+    }
+
+
+def our_wall(model: TorchCudaModel) -> float:
+    """A synchronised run between two readings of the clock, as a repeat times it."""
+    samples = []
+    for _ in range(RUNS):
+        start = time.perf_counter_ns()
+        model.run()
+        samples.append(time.perf_counter_ns() - start)
+    return statistics.median(samples) / 1e6
+
+
+def timer_wall(model: TorchCudaModel) -> float:
+    """PyTorch's timer synchronises by itself, so it gets a call that does not."""
+    from torch.utils.benchmark import Timer
+
+    timer = Timer("launch()", globals={"launch": model.launch})
+    return statistics.median(timer.timeit(1).median for _ in range(RUNS)) * 1e3
+
+
+def our_events(model: TorchCudaModel, memory: TorchGpuMemory) -> float:
+    """The same runs by the GPU's clock, its cache cleared before each."""
+    samples = []
+    for _ in range(RUNS):
+        memory.flush()
+        model.run()
+        samples.append(model.device_ns() or 0)
+    return statistics.median(samples) / 1e6
+
+
+def triton_events(model: TorchCudaModel) -> float:
+    """About as many runs by Triton's benchmark."""
+    from triton.testing import do_bench
+
+    once_ms = max(our_wall(model), 0.05)
+    return float(
+        do_bench(model.launch, warmup=10 * once_ms, rep=RUNS * once_ms, return_mode="median")
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+"""Is the file the one that was meant, of the batch that was meant, and does it run at all?"""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from device_agents.errors import AgentError, BadArtifactError, TransientError, UnsupportedError
+from device_agents.failures import LOST_REMEDY, is_memory_error, says_device_lost
+from device_agents.runtimes.runner import LoadedModel, TensorSpec
+
+
+def check_artifact(path: str, sha256: str) -> None:
+    """Refuses a file that is not the one the task was made for.
+
+    Raises:
+        BadArtifactError: the file is missing or has changed.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise BadArtifactError(
+            f"cannot read {path}: {error.strerror}", "export the model again"
+        ) from error
+    if found != sha256:
+        raise BadArtifactError(
+            f"{path} has changed: its sha256 is {found}, not {sha256}",
+            "delete the file and export the model again",
+        )
+
+
+def check_batch(inputs: Sequence[TensorSpec], batch: int) -> None:
+    """Refuses a file of fixed size whose batch is not the one the row would claim.
+
+    Raises:
+        UnsupportedError: no input has this batch as its first size; for a batch of one, where
+            inputs without a batch axis are legal, only images tell.
+    """
+    first_sizes = [spec.shape[0] for spec in inputs if len(spec.shape) >= (1 if batch > 1 else 4)]
+    if (batch > 1 or first_sizes) and batch not in first_sizes:
+        raise UnsupportedError(
+            f"the file is made for other batches than {batch}: its inputs begin with {first_sizes}",
+            "export it with this batch or with a free one",
+        )
+
+
+def run_once(model: LoadedModel) -> None:
+    """One inference whose failure is the artifact's.
+
+    Raises:
+        BadArtifactError: the runtime gave up on it.
+        MemoryError: an allocation failed.
+    """
+    try:
+        model.run()
+    except (AgentError, MemoryError):
+        raise
+    except Exception as error:
+        if is_memory_error(error):
+            raise MemoryError(str(error)) from error
+        if says_device_lost(str(error)):
+            raise TransientError(str(error), LOST_REMEDY) from error
+        raise BadArtifactError(
+            f"the runtime failed while running the file: {type(error).__name__}: {error}",
+            "run the file by hand in its runtime; export it again if it fails there too",
+        ) from error

@@ -1,0 +1,150 @@
+"""Measures on one NVIDIA GPU of this host, one fresh worker process per task."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from device_agents.agent import StopRequested, never_stop
+from device_agents.agent_options import read_fields
+from device_agents.cpu.topology import read_facts
+from device_agents.cuda import nvml
+from device_agents.cuda.choice import VISIBLE, choose_gpu
+from device_agents.cuda.clocks import free_forgotten, held_clock
+from device_agents.cuda.facts import gpu_facts
+from device_agents.cuda.library import Gpu, GpuLibrary
+from device_agents.errors import AgentError, PermanentError, TransientError, UnsupportedError
+from device_agents.failures import device_lost, failure_from_error
+from device_agents.hosted import infer_in_worker, measure_in_worker
+from device_agents.memory_limit import default_limit_bytes
+from device_agents.process import WORKER
+from device_agents.runtimes.gpu_backends import why_unsupported_on_gpu
+from device_agents.types import (
+    DeviceFacts,
+    Execution,
+    Failure,
+    InferTask,
+    Measurement,
+    MeasureTask,
+    OptionValue,
+)
+from device_agents.vocabulary import ErrorKind, Origin, Status
+
+_MAYBE_LOST = {
+    ErrorKind.CRASHED, ErrorKind.TIMED_OUT, ErrorKind.INTERNAL, ErrorKind.BAD_ARTIFACT,
+    ErrorKind.BAD_OUTPUT,
+}  # fmt: skip
+"""How a worker ends whose GPU went away under it, beside the ends that say so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CudaOptions:
+    """Options of a device file.
+
+    Attributes:
+        uuid: of the GPU or MIG instance, as `nvidia-smi -L` prints it; its beginning will do.
+            `None` takes the only one there is.
+        lock_clocks_mhz: hold the SM clock there while a repeat is measured; needs root.
+        others: `refuse` waits while other processes use the GPU, `flag` measures beside them.
+    """
+
+    uuid: str | None = None
+    lock_clocks_mhz: int | None = None
+    others: str = "refuse"
+
+
+class CudaAgent:
+    """The `cuda` device kind; options as in `CudaOptions`."""
+
+    def __init__(
+        self,
+        options: Mapping[str, OptionValue],
+        *,
+        open_library: Callable[[], GpuLibrary] = nvml.open_nvml,
+        command: Sequence[str] = WORKER,
+    ) -> None:
+        self._options = read_fields(CudaOptions, "cuda", options)
+        if self._options.others not in ("refuse", "flag"):
+            raise PermanentError(
+                f"option others is {self._options.others!r}", "set it to refuse or flag"
+            )
+        self._open_library = open_library
+        self._command = tuple(command)
+
+    def probe(self) -> DeviceFacts:
+        """See `Agent`."""
+        library, gpu = self._find()
+        return gpu_facts(read_facts(), gpu, library.hardware(gpu), library.driver())
+
+    def why_unsupported(self, execution: Execution) -> str | None:
+        """See `Agent`."""
+        return why_unsupported_on_gpu(execution)
+
+    def longest_s(self, task: MeasureTask) -> float:
+        """See `Agent`."""
+        return task.timeout_s
+
+    def measure(self, task: MeasureTask, stop_requested: StopRequested = never_stop) -> Measurement:
+        """See `Agent`."""
+        reason = self.why_unsupported(task.execution)
+        if reason is not None:
+            refusal = UnsupportedError(reason, "leave this combination out of the sweep")
+            return _failed(task, failure_from_error(refusal, "start"))
+        try:
+            library, gpu = self._find()
+            free_forgotten(library, gpu)
+            asked = replace(
+                task,
+                gpu_uuid=gpu.uuid,
+                allows_shared_gpu=self._options.others == "flag",
+                memory_limit_bytes=task.memory_limit_bytes or default_limit_bytes(),
+            )
+            with held_clock(library, gpu, self._options.lock_clocks_mhz) as lock:
+                seen = measure_in_worker(asked, stop_requested, command=self._command)
+        except AgentError as error:
+            return _failed(task, failure_from_error(error, "start"))
+        return self._blame(_with_lock(seen, lock), gpu)
+
+    def infer(self, task: InferTask) -> Failure | None:
+        """See `Agent`."""
+        limit = task.memory_limit_bytes or default_limit_bytes()
+        asked = replace(task, gpu_uuid=self._options.uuid, memory_limit_bytes=limit)
+        return infer_in_worker(asked, command=self._command)
+
+    def _find(self) -> tuple[GpuLibrary, Gpu]:
+        """The GPU that is meant.
+
+        Raises:
+            AgentError: no driver, no such GPU, hidden, or off the bus.
+        """
+        library = self._open_library()
+        wanted, visible = self._options.uuid, os.environ.get(VISIBLE)
+        return library, choose_gpu(library.find(), wanted=wanted, visible=visible)
+
+    def _blame(self, seen: Measurement, gpu: Gpu) -> Measurement:
+        """Puts a failure down to the GPU where it does not answer any more."""
+        failure = seen.failure
+        if failure is None or failure.kind not in _MAYBE_LOST:
+            return seen
+        try:
+            library = self._open_library()
+            choose_gpu(library.find(), wanted=gpu.uuid, visible=None)
+            library.read(gpu)
+        except TransientError:
+            return replace(seen, failure=device_lost(failure.message, failure.stage))
+        except AgentError:
+            return seen
+        return seen
+
+
+def _with_lock(seen: Measurement, lock: str | None) -> Measurement:
+    """States with the row whether the clock was held."""
+    if lock is None or seen.worker is None:
+        return seen
+    settings = tuple(sorted((*seen.worker.settings, ("clock_lock", lock))))
+    return replace(seen, worker=replace(seen.worker, settings=settings))
+
+
+def _failed(task: MeasureTask, failure: Failure) -> Measurement:
+    return Measurement(
+        task_id=task.task_id, status=Status.FAILED, origin=Origin.MEASURED, failure=failure
+    )

@@ -1,0 +1,114 @@
+"""Which GPU is meant, and whether this process may use it: pure."""
+
+from collections.abc import Sequence
+
+from device_agents.cuda.library import Found, Gpu
+from device_agents.errors import PermanentError, TransientError, UnusableDeviceError
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+def choose_gpu(found: Found, *, wanted: str | None, visible: str | None) -> Gpu:
+    """The GPU or MIG instance with this UUID, or the only one there is.
+
+    Args:
+        found: what the driver lists.
+        wanted: a UUID, or its beginning.
+        visible: the environment's CUDA_VISIBLE_DEVICES; `None` when it is not set.
+
+    Raises:
+        TransientError: it is not listed, and a GPU of this host has fallen off the bus.
+        UnusableDeviceError: it is not there, hidden, or divided into instances.
+        PermanentError: none is named, and there are several.
+    """
+    usable = [gpu for gpu in found.gpus if not gpu.is_divided]
+    shown = visible_gpus(found.gpus, visible)
+    if wanted is None:
+        return _only(shown, usable, found, visible)
+    gpu = next((gpu for gpu in found.gpus if gpu.uuid.startswith(wanted)), None)
+    if gpu is None:
+        raise _missing(wanted, found)
+    if gpu.is_divided:
+        instances = [other for other in usable if other.parent_uuid == gpu.uuid]
+        raise UnusableDeviceError(
+            f"the GPU {gpu.uuid} is in MIG mode and runs nothing itself",
+            f"register one of its instances: {_listed(instances)}",
+        )
+    if gpu not in shown:
+        raise UnusableDeviceError(
+            f"{VISIBLE}={visible} hides the GPU {gpu.uuid}",
+            f"unset {VISIBLE}, or put {gpu.uuid} into it, where fleetrank or its Ray is started",
+        )
+    return gpu
+
+
+def visible_gpus(gpus: Sequence[Gpu], visible: str | None) -> list[Gpu]:
+    """Those that CUDA would show, in its order.
+
+    An index is taken as the PCI order's, as CUDA does for GPUs that are all alike.
+
+    Source: CUDA programming guide, environment variables: a list of indices, of beginnings of
+        `GPU-` or of `MIG-` UUIDs; what follows the first entry that names nothing is hidden.
+    """
+    usable = [gpu for gpu in gpus if not gpu.is_divided]
+    if visible is None:
+        return usable
+    shown: list[Gpu] = []
+    for entry in visible.split(","):
+        named = [gpu for gpu in usable if _is_named(gpu, entry.strip())]
+        if not named:
+            break
+        shown += [gpu for gpu in named if gpu not in shown]
+    return shown
+
+
+def _is_named(gpu: Gpu, entry: str) -> bool:
+    if entry.isdecimal():
+        return gpu.index == int(entry)
+    return entry.startswith(("GPU-", "MIG-")) and (
+        gpu.uuid.startswith(entry) or (gpu.parent_uuid or "").startswith(entry)
+    )
+
+
+def _only(shown: Sequence[Gpu], usable: Sequence[Gpu], found: Found, visible: str | None) -> Gpu:
+    if len(shown) == 1:
+        return shown[0]
+    if shown:
+        raise PermanentError(
+            f"this host has {len(shown)} GPUs and none is named",
+            f"give the device the option uuid, one of: {_listed(shown)}",
+        )
+    if usable:
+        raise UnusableDeviceError(
+            f"{VISIBLE}={visible} hides every GPU of this host",
+            f"unset {VISIBLE} where fleetrank or its Ray is started",
+        )
+    if found.n_lost:
+        raise _lost("the GPU")
+    if found.gpus:
+        raise UnusableDeviceError(
+            "this host's GPUs are in MIG mode and have no instances",
+            "make some with `nvidia-smi mig`, or switch MIG mode off",
+        )
+    raise UnusableDeviceError(
+        "the NVIDIA driver lists no GPU", "check `nvidia-smi`, and the rights of a container"
+    )
+
+
+def _missing(wanted: str, found: Found) -> TransientError | UnusableDeviceError:
+    if found.n_lost:
+        return _lost(f"the GPU {wanted}")
+    return UnusableDeviceError(
+        f"this host has no GPU {wanted}", f"it has: {_listed(found.gpus)}; register one of them"
+    )
+
+
+def _lost(what: str) -> TransientError:
+    return TransientError(
+        f"{what} does not answer: a GPU of this host has fallen off the bus",
+        "look for Xid messages in `dmesg`; it comes back after a reset or a reboot",
+    )
+
+
+def _listed(gpus: Sequence[Gpu]) -> str:
+    return ", ".join(f"{gpu.uuid} ({gpu.name})" for gpu in gpus) or "none"

@@ -1,0 +1,56 @@
+"""Holding the SM clock for one repeat, on request only, and letting it go whatever happens.
+
+NVML tells nobody whether clocks are locked, so letting go gives them back to the driver; a lock
+that somebody else had set is lost.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from device_agents.cuda.facts import uuid_hash
+from device_agents.cuda.library import Gpu, GpuLibrary
+from device_agents.errors import AgentError
+from device_agents.file_lease import is_locked, open_lease, wait_for_lock
+from device_agents.host_lease import give_up_at_once, runtime_folder
+
+
+@contextmanager
+def held_clock(library: GpuLibrary, gpu: Gpu, mhz: int | None) -> Iterator[str | None]:
+    """Gives how it went: 'locked at 1410 MHz', 'not allowed', or `None` when nothing is asked.
+
+    A file beside the host's lease exists for as long as the clock is held, locked by its holder:
+    one without a live holder tells `free_forgotten` that a process died in between.
+    """
+    if mhz is None:
+        yield None
+        return
+    path = runtime_folder() / _file_name(gpu)
+    with open_lease(path) as note:
+        wait_for_lock(note, give_up_at_once)
+        is_held = library.lock_clocks(gpu, mhz)
+        try:
+            yield f"locked at {mhz} MHz" if is_held else "not allowed"
+        finally:
+            if not is_held or _let_go(library, gpu):
+                path.unlink(missing_ok=True)
+
+
+def free_forgotten(library: GpuLibrary, gpu: Gpu) -> bool:
+    """Lets go of a clock whose holder died; whether there was one."""
+    path = runtime_folder() / _file_name(gpu)
+    if not path.exists() or is_locked(path):
+        return False
+    if _let_go(library, gpu):
+        path.unlink(missing_ok=True)
+    return True
+
+
+def _let_go(library: GpuLibrary, gpu: Gpu) -> bool:
+    try:
+        return library.unlock_clocks(gpu)
+    except AgentError:
+        return False  # a GPU off the bus; the file stays, and the next repeat tries again
+
+
+def _file_name(gpu: Gpu) -> str:
+    return f"clock-{uuid_hash(gpu.parent_uuid or gpu.uuid)}"

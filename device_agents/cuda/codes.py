@@ -1,0 +1,67 @@
+"""What an error code of NVML means to us: pure."""
+
+from enum import IntEnum
+
+from device_agents.errors import AgentError, PermanentError, TransientError, UnusableDeviceError
+
+NO_AGENT = "other GPUs have no agent for this device yet: docs/gpu.md says what one takes"
+
+
+class Code(IntEnum):
+    """The codes that are told apart. Source: nvmlReturn_t of NVML 13."""
+
+    NOT_SUPPORTED = 3
+    NO_PERMISSION = 4
+    NOT_FOUND = 6
+    DRIVER_NOT_LOADED = 9
+    LIBRARY_NOT_FOUND = 12
+    FUNCTION_NOT_FOUND = 13
+    GPU_IS_LOST = 15
+    RESET_REQUIRED = 16
+    LIB_RM_VERSION_MISMATCH = 18
+    NO_DATA = 21
+    DEPRECATED = 26
+
+
+ABSENT = {
+    Code.NOT_SUPPORTED, Code.NO_PERMISSION, Code.NOT_FOUND, Code.FUNCTION_NOT_FOUND,
+    Code.NO_DATA, Code.DEPRECATED,
+}  # fmt: skip
+"""A reading this driver, GPU or user does not get: missing, never an error."""
+LOST = {Code.GPU_IS_LOST, Code.RESET_REQUIRED}
+
+
+def is_absent(code: int) -> bool:
+    """Whether a call that ended so has no answer to give here."""
+    return code in ABSENT
+
+
+def as_error(code: int, text: str) -> AgentError:
+    """The error for a code that is not `is_absent`; `text` is the library's own wording."""
+    if code in LOST:
+        return TransientError(
+            f"the GPU does not answer any more: {text}",
+            "look for Xid messages in `dmesg`; a lost GPU comes back after a reset or a reboot",
+        )
+    if code in (Code.LIBRARY_NOT_FOUND, Code.DRIVER_NOT_LOADED):
+        return UnusableDeviceError(
+            f"this host has no working NVIDIA driver: {text}",
+            f"install or load it until `nvidia-smi` answers; {NO_AGENT}",
+        )
+    if code == Code.LIB_RM_VERSION_MISMATCH:
+        return UnusableDeviceError(
+            f"the NVIDIA driver and its library are of different versions: {text}",
+            "reboot: the driver was updated while it was in use",
+        )
+    if code == Code.NO_PERMISSION:
+        return UnusableDeviceError(
+            f"this user may not ask the NVIDIA driver: {text}", "check the rights of /dev/nvidia*"
+        )
+    return PermanentError(f"the NVIDIA driver answers: {text}", "check the GPU with `nvidia-smi`")
+
+
+def no_driver_here(vendor: str) -> UnusableDeviceError:
+    """The error for a host whose GPUs are another maker's."""
+    return UnusableDeviceError(
+        f"this host has no NVIDIA driver; its GPU is made by {vendor}", NO_AGENT
+    )

@@ -1,0 +1,242 @@
+"""NVML through `nvidia-ml-py`: asks and returns, decides nothing."""
+
+import importlib
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+
+from device_agents.cuda.codes import Code, as_error, is_absent, no_driver_here
+from device_agents.cuda.library import Driver, Found, Gpu, GpuProcess, Hardware, Reading
+from device_agents.cuda.vendors import other_vendor
+from device_agents.errors import AgentError, TransientError
+from device_agents.runtimes.options import missing_library
+
+Handle = object
+_SM, _MEMORY = 1, 2
+"""nvmlClockType_t."""
+_POLICIES = (0, 1)
+"""nvmlPerfPolicyType_t: power and heat."""
+_MAX_LINKS = 18
+"""More than any GPU has. Source: NVML_NVLINK_MAX_LINKS."""
+
+
+def open_nvml() -> "Nvml":
+    """The driver's library of this host.
+
+    Raises:
+        MissingLibraryError: the Python binding is not installed.
+        UnusableDeviceError: there is no driver, or it does not work.
+    """
+    try:
+        binding = importlib.import_module("pynvml")
+    except ImportError as error:
+        raise missing_library("nvidia-ml-py", "cuda", error) from error
+    return Nvml(binding)
+
+
+class Nvml:
+    """`GpuLibrary` of the real driver; a function an older one lacks gives `None`."""
+
+    def __init__(self, binding: ModuleType, root: Path = Path("/")) -> None:
+        self._binding = binding
+        try:
+            binding.nvmlInit()
+        except binding.NVMLError as error:
+            vendor = other_vendor(root) if error.value == Code.LIBRARY_NOT_FOUND else None
+            raise (no_driver_here(vendor) if vendor else self._error(error)) from error
+
+    def driver(self) -> Driver:
+        """See `GpuLibrary`."""
+        cuda = self._number("nvmlSystemGetCudaDriverVersion_v2")
+        return Driver(
+            version=self._text("nvmlSystemGetDriverVersion"),
+            # 13010 is 13.1. Source: NVML_CUDA_DRIVER_VERSION_MAJOR and _MINOR.
+            cuda=None if cuda is None else (cuda // 1000, cuda % 1000 // 10),
+        )
+
+    def find(self) -> Found:
+        """See `GpuLibrary`."""
+        gpus: list[Gpu] = []
+        n_lost = 0
+        for index in range(self._number("nvmlDeviceGetCount") or 0):
+            try:
+                gpus += self._gpus_at(index)
+            except TransientError:
+                n_lost += 1
+            except AgentError:
+                continue  # not this user's or this container's
+        return Found(gpus=tuple(gpus), n_lost=n_lost)
+
+    def hardware(self, gpu: Gpu) -> Hardware:
+        """See `GpuLibrary`."""
+        own, whole = self._handle(gpu), self._physical(gpu)
+        memory = self._ask("nvmlDeviceGetMemoryInfo", own)
+        ecc = self._ask("nvmlDeviceGetEccMode", whole)
+        return Hardware(
+            capability=_pair(self._ask("nvmlDeviceGetCudaComputeCapability", whole)),
+            cuda_cores=self._number("nvmlDeviceGetNumGpuCores", whole),
+            memory_bytes=_whole_number(getattr(memory, "total", None)),
+            sm_clock_max_mhz=self._number("nvmlDeviceGetMaxClockInfo", whole, _SM),
+            memory_clock_max_mhz=self._number("nvmlDeviceGetMaxClockInfo", whole, _MEMORY),
+            power_limit_mw=self._number("nvmlDeviceGetEnforcedPowerLimit", whole),
+            has_ecc=bool(ecc[0]) if isinstance(ecc, list | tuple) else None,
+            pcie=_both(
+                self._number("nvmlDeviceGetCurrPcieLinkGeneration", whole),
+                self._number("nvmlDeviceGetCurrPcieLinkWidth", whole),
+            ),
+            nvlinks=self._links(whole),
+        )
+
+    def read(self, gpu: Gpu) -> Reading:
+        """See `GpuLibrary`."""
+        handle = self._physical(gpu)
+        reasons = self._number("nvmlDeviceGetCurrentClocksEventReasons", handle)
+        if reasons is None:  # the name it had before driver 535
+            reasons = self._number("nvmlDeviceGetCurrentClocksThrottleReasons", handle)
+        return Reading(
+            sm_clock_mhz=self._number("nvmlDeviceGetClockInfo", handle, _SM),
+            memory_clock_mhz=self._number("nvmlDeviceGetClockInfo", handle, _MEMORY),
+            temp_c=self._number("nvmlDeviceGetTemperature", handle, 0),
+            power_mw=self.power_mw(gpu),
+            event_reasons=reasons,
+            throttled_ns=self._throttled_ns(handle),
+        )
+
+    def processes(self, gpu: Gpu) -> tuple[GpuProcess, ...] | None:
+        """See `GpuLibrary`."""
+        handle = self._handle(gpu)
+        lists = [
+            self._ask(f"nvmlDeviceGet{kind}RunningProcesses", handle)
+            for kind in ("Compute", "Graphics")
+        ]
+        if all(found is None for found in lists):
+            return None
+        found = {
+            it.pid: GpuProcess(
+                pid=it.pid,
+                name=self._text("nvmlSystemGetProcessName", it.pid),
+                used_bytes=_whole_number(it.usedGpuMemory),
+            )
+            for processes in lists
+            if isinstance(processes, list)
+            for it in processes
+        }
+        return tuple(found[pid] for pid in sorted(found))
+
+    def energy_mj(self, gpu: Gpu) -> int | None:
+        """See `GpuLibrary`."""
+        if gpu.parent_uuid is not None:
+            return None
+        return self._number("nvmlDeviceGetTotalEnergyConsumption", self._handle(gpu))
+
+    def power_mw(self, gpu: Gpu) -> int | None:
+        """See `GpuLibrary`."""
+        if gpu.parent_uuid is not None:
+            return None
+        return self._number("nvmlDeviceGetPowerUsage", self._handle(gpu))
+
+    def lock_clocks(self, gpu: Gpu, mhz: int) -> bool:
+        """See `GpuLibrary`."""
+        return self._do("nvmlDeviceSetGpuLockedClocks", self._physical(gpu), mhz, mhz)
+
+    def unlock_clocks(self, gpu: Gpu) -> bool:
+        """See `GpuLibrary`."""
+        return self._do("nvmlDeviceResetGpuLockedClocks", self._physical(gpu))
+
+    def _gpus_at(self, index: int) -> list[Gpu]:
+        handle = self._call(partial(self._binding.nvmlDeviceGetHandleByIndex, index))
+        mode = self._ask("nvmlDeviceGetMigMode", handle)
+        is_divided = isinstance(mode, list | tuple) and bool(mode[0])
+        gpu = self._gpu(handle, index, is_divided=is_divided)
+        instances = self._instances(handle, gpu) if is_divided else []
+        return [gpu, *instances]
+
+    def _instances(self, handle: Handle, parent: Gpu) -> list[Gpu]:
+        found = []
+        for number in range(self._number("nvmlDeviceGetMaxMigDeviceCount", handle) or 0):
+            instance = self._ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, number)
+            if instance is not None:
+                found.append(self._gpu(instance, parent.index, parent_uuid=parent.uuid))
+        return found
+
+    def _gpu(
+        self,
+        handle: Handle,
+        index: int,
+        *,
+        parent_uuid: str | None = None,
+        is_divided: bool = False,
+    ) -> Gpu:
+        return Gpu(
+            uuid=self._text("nvmlDeviceGetUUID", handle) or f"GPU at index {index}",
+            name=self._text("nvmlDeviceGetName", handle) or "NVIDIA GPU",
+            index=index,
+            parent_uuid=parent_uuid,
+            is_divided=is_divided,
+        )
+
+    def _handle(self, gpu: Gpu) -> Handle:
+        return self._call(partial(self._binding.nvmlDeviceGetHandleByUUID, gpu.uuid))
+
+    def _physical(self, gpu: Gpu) -> Handle:
+        uuid = gpu.parent_uuid or gpu.uuid
+        return self._call(partial(self._binding.nvmlDeviceGetHandleByUUID, uuid))
+
+    def _throttled_ns(self, handle: Handle) -> int | None:
+        found = [self._ask("nvmlDeviceGetViolationStatus", handle, it) for it in _POLICIES]
+        times = [_whole_number(getattr(it, "violationTime", None)) for it in found]
+        known = [time for time in times if time is not None]
+        return sum(known) if len(known) == len(times) else None
+
+    def _links(self, handle: Handle) -> int | None:
+        states = [
+            self._number("nvmlDeviceGetNvLinkState", handle, link) for link in range(_MAX_LINKS)
+        ]
+        known = [state for state in states if state is not None]
+        return sum(state == 1 for state in known) if known else None
+
+    def _number(self, function: str, *arguments: object) -> int | None:
+        return _whole_number(self._ask(function, *arguments))
+
+    def _text(self, function: str, *arguments: object) -> str | None:
+        found = self._ask(function, *arguments)
+        return found.decode(errors="replace") if isinstance(found, bytes) else _text(found)
+
+    def _do(self, function: str, *arguments: object) -> bool:
+        """Whether a call that changes something was carried out."""
+        call = getattr(self._binding, function, None)
+        return call is not None and self._call(partial(call, *arguments), absent=False) is not False
+
+    def _ask(self, function: str, *arguments: object) -> object:
+        """The answer, or `None` where binding, driver or GPU has none."""
+        call = getattr(self._binding, function, None)
+        return None if call is None else self._call(partial(call, *arguments), absent=None)
+
+    def _call(self, call: Callable[[], object], *, absent: object = ...) -> object:
+        try:
+            return call()
+        except self._binding.NVMLError as error:
+            if absent is not ... and is_absent(error.value):
+                return absent
+            raise self._error(error) from error
+
+    def _error(self, error: Exception) -> AgentError:
+        return as_error(error.value, str(error))  # type: ignore[attr-defined]
+
+
+def _whole_number(found: object) -> int | None:
+    return found if isinstance(found, int) and not isinstance(found, bool) else None
+
+
+def _text(found: object) -> str | None:
+    return found if isinstance(found, str) else None
+
+
+def _pair(found: object) -> tuple[int, int] | None:
+    is_pair = isinstance(found, list | tuple) and len(found) == 2
+    return (int(found[0]), int(found[1])) if is_pair else None  # type: ignore[index]
+
+
+def _both(first: int | None, second: int | None) -> tuple[int, int] | None:
+    return None if first is None or second is None else (first, second)

@@ -1,0 +1,43 @@
+"""Inputs and outputs of an ONNX file, as ONNX Runtime names them."""
+
+from typing import Protocol
+
+from device_agents.errors import UnsupportedError
+from device_agents.runtimes.runner import TensorSpec
+
+_DTYPES = {
+    "tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16",
+    "tensor(int64)": "int64", "tensor(int32)": "int32", "tensor(int16)": "int16",
+    "tensor(int8)": "int8", "tensor(uint64)": "uint64", "tensor(uint32)": "uint32",
+    "tensor(uint16)": "uint16", "tensor(uint8)": "uint8", "tensor(bool)": "bool",
+}  # fmt: skip
+
+
+class Node(Protocol):
+    """One of them; a free dimension is a name or `None`."""
+
+    name: str
+    type: str
+    shape: list[int | str | None]
+
+
+def spec_of(node: Node, batch: int) -> TensorSpec:
+    """The input with every free dimension set to the batch.
+
+    Raises:
+        UnsupportedError: its type is no number.
+    """
+    if node.type not in _DTYPES:
+        raise UnsupportedError(
+            f"input {node.name!r} has the type {node.type}", "use a model whose inputs are numbers"
+        )
+    shape = tuple(size if isinstance(size, int) and size > 0 else batch for size in node.shape)
+    return TensorSpec(name=node.name, shape=shape, dtype=_DTYPES[node.type])
+
+
+def fixed_spec_of(node: Node, batch: int) -> TensorSpec | None:
+    """An output of known size: only its first dimension may be free; `None` of any other."""
+    rest = node.shape[1:]
+    if node.type not in _DTYPES or not all(isinstance(size, int) and size > 0 for size in rest):
+        return None
+    return spec_of(node, batch) if node.shape else None

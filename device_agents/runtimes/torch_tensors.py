@@ -1,0 +1,38 @@
+"""Between PyTorch's tensors and NumPy's arrays, which know no bfloat16."""
+
+from types import ModuleType
+from typing import cast
+
+from device_agents.runtimes.runner import Array, TensorSpec
+
+
+def as_numpy_has_it(spec: TensorSpec) -> TensorSpec:
+    """The input as an array can hold it: bfloat16 is taken as float32 and rounded by PyTorch."""
+    if spec.dtype != "bfloat16":
+        return spec
+    return TensorSpec(name=spec.name, shape=spec.shape, dtype="float32")
+
+
+def as_tensor(torch: ModuleType, array: Array, spec: TensorSpec) -> object:
+    """A tensor on the host, a copy: PyTorch warns of read-only memory."""
+    return torch.from_numpy(array.copy()).to(getattr(torch, spec.dtype))
+
+
+def as_arrays(torch: ModuleType, output: object) -> list[Array]:
+    """Copies of an output's tensors on the host, in order."""
+    return [_as_array(torch, tensor) for tensor in _tensors(output)]
+
+
+def _as_array(torch: ModuleType, tensor: object) -> Array:
+    on_host = tensor.detach().cpu()  # type: ignore[attr-defined]
+    on_host = on_host.float() if on_host.dtype == torch.bfloat16 else on_host
+    return cast(Array, on_host.numpy().copy())
+
+
+def _tensors(output: object) -> list[object]:
+    """Tensors of an output in order, out of tuples, lists and dicts."""
+    if isinstance(output, dict):
+        return [tensor for value in output.values() for tensor in _tensors(value)]
+    if isinstance(output, tuple | list):
+        return [tensor for value in output for tensor in _tensors(value)]
+    return [output] if hasattr(output, "detach") else []

@@ -1,0 +1,231 @@
+"""The agent on a GPU that is not there: NVML is a fake, the worker computes on the processor."""
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fake_gpu import A100, H100, FakeGpuLibrary
+
+from device_agents.cuda import nvml, watch
+from device_agents.cuda.agent import CudaAgent
+from device_agents.cuda.library import Found, GpuProcess
+from device_agents.errors import PermanentError, UnfitConditionsError, UnusableDeviceError
+from device_agents.runtimes.gpu_backends import GPU_RUNTIMES, why_unsupported_on_gpu
+from device_agents.types import Execution, InferTask, Measurement, MeasureTask
+from device_agents.vocabulary import (
+    EnergyMethod,
+    ErrorKind,
+    Flag,
+    MemoryMetric,
+    Mode,
+    Precision,
+    Runtime,
+    Status,
+)
+from tests.device_agents.conftest import make_task, sha256
+
+WORKER = (sys.executable, str(Path(__file__).parents[2] / "makers/fake_gpu_worker.py"))
+
+
+def agent_on(library: FakeGpuLibrary | None = None, **options: object) -> CudaAgent:
+    found = library or FakeGpuLibrary()
+    return CudaAgent(options, open_library=lambda: found, command=WORKER)  # type: ignore[arg-type]
+
+
+def gpu_task(path: Path, runtime: Runtime, **changes: object) -> MeasureTask:
+    execution = Execution(runtime=runtime, backend="cuda", **changes)  # type: ignore[arg-type]
+    task = make_task(path, runtime, execution=execution)
+    return replace(task, is_trusted=True, policy=replace(task.policy, energy_s=0.2))
+
+
+@pytest.fixture(scope="module")
+def seen(pt2_file: Path) -> Measurement:
+    return agent_on().measure(gpu_task(pt2_file, Runtime.TORCH))
+
+
+def test_every_sample_has_a_device_time_within_it(seen: Measurement) -> None:
+    assert seen.status is Status.OK, seen.failure
+    assert seen.device_samples_ns is not None
+    assert len(seen.device_samples_ns) == len(seen.samples_ns)
+    pairs = zip(seen.samples_ns, seen.device_samples_ns, strict=True)
+    assert all(0 < device <= wall for wall, device in pairs)
+    assert Flag.CLOCKS_DISAGREE not in seen.flags
+
+
+def test_memory_is_the_allocators_growth_and_reserved_stands_beside_it(seen: Measurement) -> None:
+    assert seen.memory_metric is MemoryMetric.CUDA_ALLOCATED
+    assert (seen.baseline_memory_bytes, seen.run_peak_memory_bytes) == (1000, 4000)
+    assert seen.reserved_memory_bytes == 7000
+
+
+def test_energy_states_its_window_and_its_steps(seen: Measurement) -> None:
+    energy = seen.energy
+    assert energy is not None
+    assert energy.method is EnergyMethod.NVML_COUNTER
+    assert energy.per_inference_mj is not None
+    assert energy.per_inference_mj > 0
+    assert energy.idle_power_mw is not None
+    assert energy.counter_steps >= 20
+    assert energy.window_ns >= 200_000_000
+
+
+def test_conditions_settings_and_copy_are_stated(seen: Measurement) -> None:
+    assert seen.conditions_after is not None
+    assert seen.conditions_after.clock_mhz == 1755.0
+    assert seen.conditions_after.throttle_reasons == "none"
+    assert seen.input_copy_ns is not None
+    assert seen.worker is not None
+    settings = dict(seen.worker.settings)
+    assert (settings["tf32"], settings["flush_l2"], settings["cudnn"]) == (False, False, 91002)
+    assert "clock_lock" not in settings
+
+
+def test_a_replayed_graph_computes_what_eager_does(pt2_file: Path, tmp_path: Path) -> None:
+    cases = np.random.default_rng(1).standard_normal((2, 3, 16, 16), dtype=np.float32)
+    np.savez(tmp_path / "in.npz", input_0=cases)
+    outputs = []
+    for name in (Mode.EAGER, Mode.GRAPHS):
+        path = tmp_path / f"{name}.npz"
+        task = InferTask(
+            task_id="t",
+            artifact_path=str(pt2_file),
+            artifact_sha256=sha256(pt2_file),
+            execution=Execution(runtime=Runtime.TORCH, backend="cuda", mode=name),
+            inputs_path=str(tmp_path / "in.npz"),
+            outputs_path=str(path),
+            is_trusted=True,
+        )
+        assert agent_on().infer(task) is None
+        with np.load(path) as stored:
+            outputs.append(stored["output_0"])
+    # The stand-in's graph is replayed too, on the memory of the first inputs.
+    np.testing.assert_allclose(outputs[0], outputs[1], rtol=1e-6)
+    assert not np.allclose(outputs[1][0], outputs[1][1])
+
+
+def test_onnx_runtime_has_no_device_time_without_a_stream(onnx_file: Path) -> None:
+    seen = agent_on().measure(gpu_task(onnx_file, Runtime.ONNX))
+    assert seen.status is Status.OK, seen.failure
+    assert seen.device_samples_ns is None
+    assert seen.input_copy_ns is not None
+    assert seen.worker is not None
+    assert dict(seen.worker.settings)["nodes_on_cpu"] == 1
+    # The fake driver lists no process, so nobody knows what this one holds.
+    assert seen.process_memory_bytes is None
+    assert seen.memory_metric is None
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "is_transient"),
+    [
+        ("lost", ErrorKind.DEVICE_LOST, True),
+        ("full", ErrorKind.OUT_OF_MEMORY, False),
+        ("old_driver", ErrorKind.UNSUPPORTED, False),
+    ],
+)
+def test_faults_of_the_gpu_are_typed(
+    fault: str, kind: ErrorKind, is_transient: bool, pt2_file: Path, monkeypatch
+) -> None:
+    monkeypatch.setenv("FAKE_GPU", fault)
+    failure = agent_on().measure(gpu_task(pt2_file, Runtime.TORCH)).failure
+    assert failure is not None
+    assert (failure.kind, failure.is_transient) == (kind, is_transient), failure
+
+
+def test_a_worker_that_dies_on_a_lost_gpu_did_not_crash_by_itself(pt2_file: Path) -> None:
+    library = FakeGpuLibrary()
+
+    ends = (sys.executable, "-c", "exit(9)")
+    agent = CudaAgent({}, open_library=lambda: library, command=ends)
+    crashed = agent.measure(gpu_task(pt2_file, Runtime.TORCH)).failure
+    assert crashed is not None
+    assert crashed.kind is ErrorKind.CRASHED
+
+    def find_once() -> FakeGpuLibrary:
+        lost = FakeGpuLibrary(is_lost=bool(calls))
+        calls.append(1)
+        return lost
+
+    calls: list[int] = []
+    agent = CudaAgent({}, open_library=find_once, command=ends)
+    lost = agent.measure(gpu_task(pt2_file, Runtime.TORCH)).failure
+    assert lost is not None
+    assert (lost.kind, lost.is_transient) == (ErrorKind.DEVICE_LOST, True)
+
+
+def test_a_gpu_that_is_gone_before_the_repeat_is_transient(pt2_file: Path) -> None:
+    agent = agent_on(FakeGpuLibrary(is_lost=True))
+    failure = agent.measure(gpu_task(pt2_file, Runtime.TORCH)).failure
+    assert failure is not None
+    assert (failure.kind, failure.is_transient) == (ErrorKind.DEVICE_LOST, True)
+
+
+def test_clocks_are_held_around_the_worker_and_stated(pt2_file: Path) -> None:
+    library = FakeGpuLibrary()
+    seen = agent_on(library, lock_clocks_mhz=1410).measure(gpu_task(pt2_file, Runtime.TORCH))
+    assert library.calls == ["lock 1410", "unlock"]
+    assert seen.worker is not None
+    assert dict(seen.worker.settings)["clock_lock"] == "locked at 1410 MHz"
+
+
+def test_probe_names_the_gpu_and_several_need_a_name(monkeypatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    both = FakeGpuLibrary(found=Found(gpus=(H100, A100)))
+    with pytest.raises(PermanentError, match="2 GPUs"):
+        agent_on(both).probe()
+    assert agent_on(both, uuid=A100.uuid).probe().device_model == A100.name
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    with pytest.raises(UnusableDeviceError, match="hides"):
+        agent_on(both, uuid=A100.uuid).probe()
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "0"
+
+
+def test_a_wrong_word_for_others_is_refused() -> None:
+    with pytest.raises(PermanentError, match="refuse or flag"):
+        agent_on(others="ignore")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"runtime": Runtime.TFLITE}, "tflite does not run on NVIDIA GPUs here; onnx, torch do"),
+        ({"backend": "tensorrt"}, "torch has no backend 'tensorrt' on a GPU; it has cuda"),
+        ({"precision": Precision.INT8}, "no precision 'int8'"),
+        ({"runtime": Runtime.ONNX, "precision": Precision.BF16}, "no precision 'bf16'"),
+        ({"runtime": Runtime.ONNX, "mode": Mode.COMPILE}, "no mode 'compile'"),
+        ({"options": (("spinning", True),)}, "no option 'spinning'"),
+        ({"threads": 0}, "at least 1"),
+    ],
+)
+def test_what_no_gpu_can_do_is_refused_by_name(changes: dict[str, object], words: str) -> None:
+    execution = Execution(**{"runtime": Runtime.TORCH, "backend": "cuda", **changes})  # type: ignore[arg-type]
+    assert words in str(why_unsupported_on_gpu(execution))
+
+
+def test_every_combination_of_a_gpu_is_supported() -> None:
+    for runtime, known in GPU_RUNTIMES.items():
+        for backend in known.backends:
+            for mode in known.modes:
+                execution = Execution(runtime=runtime, backend=backend, mode=mode)
+                assert why_unsupported_on_gpu(execution) is None
+
+
+@pytest.mark.parametrize("others", ["refuse", "flag"])
+def test_company_on_the_gpu_refuses_or_flags_the_repeat(
+    others: str, pt2_file: Path, monkeypatch, tmp_path: Path
+) -> None:
+    company = FakeGpuLibrary(running=(GpuProcess(pid=1, name="trainer"),))
+    monkeypatch.setattr(nvml, "open_nvml", lambda: company)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", H100.uuid)
+    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "1")
+    task = replace(gpu_task(pt2_file, Runtime.TORCH), allows_shared_gpu=others == "flag")
+    if others == "refuse":
+        with pytest.raises(UnfitConditionsError, match="trainer"):
+            watch.open_gpu_watch(task)
+        return
+    seen = watch.open_gpu_watch(task).conditions(None)
+    assert seen.other_processes == 1
+    assert os.environ["NVIDIA_TF32_OVERRIDE"] == "0"  # fp32 means fp32 unless tf32 is asked for

@@ -1,0 +1,113 @@
+"""What PyTorch and ONNX Runtime are asked for on a GPU, and what they say when they cannot."""
+
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from device_agents.cuda.allocator import TorchGpuMemory
+from device_agents.errors import UnsupportedError
+from device_agents.runtimes import onnx_cuda
+from device_agents.runtimes.onnx_cuda import OnnxGpu, load
+from device_agents.runtimes.torch_cuda import TorchGpu
+from device_agents.types import Execution, OptionValue
+from device_agents.vocabulary import Mode, Precision, Runtime
+
+TOO_OLD = "The NVIDIA driver on your system is too old (found version 11040)."
+
+
+def torch_that(
+    *, error: Exception | None = None, archs: tuple[str, ...] = ("sm_80", "sm_90")
+) -> ModuleType:
+    def init() -> None:
+        if error is not None:
+            raise error
+
+    torch = ModuleType("torch")
+    torch.version = SimpleNamespace(cuda="13.0")  # type: ignore[attr-defined]
+    torch.cuda = SimpleNamespace(  # type: ignore[attr-defined]
+        init=init, get_device_capability=lambda _index: (9, 0), get_arch_list=lambda: list(archs)
+    )
+    return torch
+
+
+def test_a_driver_too_old_for_pytorch_is_unsupported_with_its_words() -> None:
+    with pytest.raises(UnsupportedError, match="too old") as raised:
+        TorchGpu(torch_that(error=RuntimeError(TOO_OLD))).open()
+    assert "updated" in raised.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("archs", "can_run"),
+    [
+        (("sm_80", "sm_90"), True), (("sm_90a",), True), (("sm_80",), False), (("sm_100",), False),
+        (("sm_80", "compute_80"), True), ((), True),
+    ],
+)  # fmt: skip
+def test_code_for_another_architecture_is_refused(archs: tuple[str, ...], can_run: bool) -> None:
+    gpu = TorchGpu(torch_that(archs=archs))
+    if can_run:
+        gpu.open()
+    else:
+        with pytest.raises(UnsupportedError, match=r"no code for compute capability 9\.0"):
+            gpu.open()
+
+
+def test_a_pytorch_without_cuda_says_so_wherever_it_is_opened_first() -> None:
+    torch = pytest.importorskip("torch")
+    if torch.version.cuda:
+        pytest.skip("this PyTorch is built with CUDA")
+    with pytest.raises(UnsupportedError, match="built without CUDA"):
+        TorchGpu(torch).open()
+    with pytest.raises(UnsupportedError, match="built without CUDA"):
+        TorchGpuMemory().open(flushes=False)
+
+
+def onnx_on(backend: str = "cuda", **changes: object) -> Execution:
+    return Execution(runtime=Runtime.ONNX, backend=backend, **changes)  # type: ignore[arg-type]
+
+
+def test_fp32_means_fp32_unless_tf32_is_asked_for() -> None:
+    options: tuple[tuple[str, OptionValue], ...] = (("tf32", True),)
+    ((name, plain),) = OnnxGpu().providers(onnx_on(), None)
+    ((_, rounding),) = OnnxGpu().providers(onnx_on(options=options), None)
+    assert name == "CUDAExecutionProvider"
+    assert (plain["use_tf32"], rounding["use_tf32"]) == ("0", "1")
+    assert (plain["device_id"], plain["enable_cuda_graph"]) == ("0", "0")
+
+
+def test_tensorrt_comes_first_and_cuda_takes_what_it_leaves() -> None:
+    execution = onnx_on("tensorrt", precision=Precision.FP16, mode=Mode.GRAPHS)
+    (first, trt), (second, cuda) = OnnxGpu().providers(execution, 4096)
+    assert (first, second) == ("TensorrtExecutionProvider", "CUDAExecutionProvider")
+    assert (trt["trt_fp16_enable"], trt["trt_cuda_graph_enable"]) == ("1", "1")
+    assert cuda["enable_cuda_graph"] == "0"
+    assert {trt["user_compute_stream"], cuda["user_compute_stream"]} == {"4096"}
+
+
+def test_an_onnx_runtime_without_the_provider_names_the_package_that_has_it() -> None:
+    ort = pytest.importorskip("onnxruntime")
+    if "CUDAExecutionProvider" in ort.get_available_providers():
+        pytest.skip("this ONNX Runtime has the CUDA provider")
+    with pytest.raises(UnsupportedError, match="no CUDAExecutionProvider") as raised:
+        load(ort, "none.onnx", ort.SessionOptions(), onnx_on())
+    assert "onnxruntime-gpu" in raised.value.remedy
+
+
+def test_a_session_that_fell_back_in_silence_is_refused(
+    onnx_file, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ort = pytest.importorskip("onnxruntime")
+
+    class Claims(OnnxGpu):
+        def providers(self, execution: Execution, stream: int | None) -> onnx_cuda.Providers:
+            return [("CUDAExecutionProvider", {}), ("CPUExecutionProvider", {})]
+
+        def why_absent(self, ort: ModuleType, provider: str) -> str | None:
+            return None
+
+    monkeypatch.setattr(onnx_cuda, "OnnxGpu", Claims)
+    with (
+        pytest.warns(UserWarning, match="not in available provider names"),
+        pytest.raises(UnsupportedError, match="fell back from CUDAExecutionProvider to CPU"),
+    ):
+        load(ort, str(onnx_file), ort.SessionOptions(), onnx_on())

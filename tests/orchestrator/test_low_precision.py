@@ -1,0 +1,46 @@
+"""Files in 16 bits are exported, run, and compared with their fp32 original."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from device_agents.hosted import infer_in_worker
+from models.cache import ArtifactCache
+from models.primer import primer_request
+from models.types import Format
+from orchestrator.dispatch.stop_switch import StopSwitch
+from orchestrator.export_stage import ExportTools, build_artifacts
+
+
+def tools_in(folder: Path) -> ExportTools:
+    return ExportTools(
+        cache=ArtifactCache(folder),
+        infer=infer_in_worker,
+        emit=lambda _event: None,
+        switch=StopSwitch(),
+        is_trusted=True,
+    )
+
+
+@pytest.mark.export
+def test_files_in_16_bits_compute_nearly_what_their_original_does(tmp_path: Path) -> None:
+    requests = [
+        replace(primer_request(format_), precision=precision)
+        for format_, precision in (
+            (Format.PT2, "fp16"), (Format.PT2, "bf16"), (Format.ONNX, "fp16"),
+        )
+    ]  # fmt: skip
+    exports = build_artifacts(requests, (), tools_in(tmp_path))
+    assert exports.failures == {}
+    errors = [exports.artifacts[request].max_relative_error for request in requests]
+    fp16, bf16, onnx = (error or 0.0 for error in errors)
+    assert 0 < fp16 < bf16 < 0.1
+    assert 0 < onnx < 0.02
+
+
+def test_a_precision_that_a_format_lacks_names_those_it_has(tmp_path: Path) -> None:
+    request = replace(primer_request(Format.ONNX), precision="bf16")
+    (failure,) = build_artifacts([request], (), tools_in(tmp_path)).failures.values()
+    assert "onnx cannot be exported in precision 'bf16'" in failure.message
+    assert failure.remedy == "use fp32 or fp16"
