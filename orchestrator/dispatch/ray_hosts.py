@@ -75,6 +75,7 @@ class RayHosts:
         self._listed_s = monotonic()
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
+        self._renewed: set[str] = set()
         self._here = ""
 
     def __enter__(self) -> Self:
@@ -215,7 +216,10 @@ class RayHosts:
 
         actor = self._actor(name)
         facts = self._describe(actor)
-        if facts.code_sha256 != code_sha256() and not facts.n_running:
+        is_other = facts.code_sha256 != code_sha256()
+        if is_other and not facts.n_running and node_id not in self._renewed:
+            # Once: what comes back with other code has it installed.
+            self._renewed.add(node_id)
             ray.kill(actor)
             actor = self._actor(name)
             facts = self._describe(actor)

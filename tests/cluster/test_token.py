@@ -10,7 +10,8 @@ from ray_cluster import RayCluster
 
 pytestmark = pytest.mark.cluster
 
-_LIMIT_S = 15.0
+_LIMIT_S = 30.0
+"""2 to 5 s on an idle machine; Ray left to itself takes longer than this, and says so in lines."""
 
 
 @pytest.mark.parametrize("token", [None, "0" * 64], ids=["none", "wrong"])
