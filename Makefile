@@ -45,6 +45,7 @@ bench: setup ## compare fleetrank with what a user would use instead, as ratios
 	$(BIN)/python benchmarks/fidelity.py
 	$(BIN)/python benchmarks/analysis.py
 	$(BIN)/python benchmarks/orchestration.py
+	$(BIN)/python benchmarks/server.py
 
 # Material's advertisement of another generator is no warning of ours.
 docs: export NO_MKDOCS_2_WARNING := 1
