@@ -13,7 +13,7 @@ from orchestrator.dispatch.local_ray import LOCAL_HOST, local_ray
 from orchestrator.dispatch.ray_executor import PlacedDevice, RayExecutor
 from orchestrator.dispatch.ray_hosts import RayHosts
 from orchestrator.errors import NothingToDoError, OrchestratorError, UsageError
-from orchestrator.fleet import Fleet, Refusals, this_host
+from orchestrator.fleet import Fleet, Refusals, fleet_of, this_host
 from orchestrator.progress.events import Notice, Subscriber
 from orchestrator.sweep_setup import Setup, host_of
 from orchestrator.workspace import Workspace
@@ -58,17 +58,21 @@ def open_carrier(
     with cluster_ray(cluster) as dashboard, RayHosts() as hosts:
         hosts.settle()
         left_out = [f"{problem.host} is left out: {problem.message}" for problem in hosts.problems]
-        facts = {name: handle.facts for name, handle in hosts.handles().items()}
-        for message in (*left_out, *skew(facts)):
+        fleet = fleet_of(hosts)
+        for message in (*left_out, *skew(fleet.hosts)):
             emit(Notice(level="warning", message=message))
-        if not hosts.handles():
+        if not fleet.hosts:
             raise NothingToDoError(
                 f"no host of the cluster at {cluster} can be used",
                 "start raylets with the label fleetrank-host=NAME; see `fleetrank cluster status`",
             )
         if dashboard:
             emit(Notice(level="info", message=f"Ray's dashboard: http://{dashboard}"))
-        yield _on_cluster(hosts)
+        yield Carrier(
+            fleet=fleet,
+            ask_host=hosts.why_unsupported,
+            executor=lambda sweep_id, setup: _ray_executor(sweep_id, setup, hosts),
+        )
 
 
 def _inline() -> Carrier:
@@ -87,10 +91,7 @@ def _local(spool: Path) -> Carrier:
 
     @contextmanager
     def executor(sweep_id: str, setup: Setup) -> Iterator[Executor]:
-        with (
-            local_ray(),
-            RayHosts(str(spool)) as hosts,
-        ):
+        with local_ray(), RayHosts(str(spool)) as hosts:
             if LOCAL_HOST not in hosts.settle():
                 why = "; ".join(problem.message for problem in hosts.problems) or "it is silent"
                 raise OrchestratorError(
@@ -101,16 +102,6 @@ def _local(spool: Path) -> Carrier:
                 yield opened
 
     return Carrier(fleet=this_host(), executor=executor)
-
-
-def _on_cluster(hosts: RayHosts) -> Carrier:
-    """The hosts that answer now; others may come later."""
-    facts = {name: handle.facts for name, handle in hosts.handles().items()}
-    return Carrier(
-        fleet=Fleet(here=hosts.here, hosts=facts, is_cluster=True),
-        ask_host=hosts.why_unsupported,
-        executor=lambda sweep_id, setup: _ray_executor(sweep_id, setup, hosts),
-    )
 
 
 def _ray_executor(sweep_id: str, setup: Setup, hosts: RayHosts) -> RayExecutor:

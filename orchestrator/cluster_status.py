@@ -8,7 +8,7 @@ from orchestrator.device_registry import HOST_CPU, DeviceFile
 from orchestrator.dispatch.cluster import cluster_ray
 from orchestrator.dispatch.host_facts import HostFacts
 from orchestrator.dispatch.ray_hosts import Problem, RayHosts
-from orchestrator.fleet import Fleet
+from orchestrator.fleet import Fleet, fleet_of
 from orchestrator.sweep_setup import devices_of, host_of
 from orchestrator.workspace import Workspace
 
@@ -62,13 +62,13 @@ class ClusterStatus:
 def read_cluster_status(workspace: Workspace, address: str) -> ClusterStatus:
     """Asks a cluster; raises as `dispatch.cluster.cluster_ray`, and for a wrong device file."""
     with cluster_ray(address) as dashboard, RayHosts() as hosts:
-        facts = {name: handle.facts for name, handle in hosts.settle().items()}
-        fleet = Fleet(here=hosts.here, hosts=facts, is_cluster=True)
+        hosts.settle()
+        fleet = fleet_of(hosts)
         devices = {d.name: d for d in devices_of(workspace, fleet).values()}.values()
         return ClusterStatus(
             dashboard=f"http://{dashboard}" if dashboard else None,
             here=hosts.here,
-            hosts=tuple(_host(name, found) for name, found in sorted(facts.items())),
+            hosts=tuple(_host(name, found) for name, found in sorted(fleet.hosts.items())),
             devices=tuple(_device(device, fleet) for device in devices),
             problems=tuple(find_problems(fleet, devices, hosts.problems)),
         )

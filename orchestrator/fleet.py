@@ -9,6 +9,7 @@ from device_agents.types import Execution
 from orchestrator.dispatch.device_spec import DeviceSpec
 from orchestrator.dispatch.host_facts import HostFacts, read_host_facts
 from orchestrator.dispatch.local_ray import LOCAL_HOST
+from orchestrator.dispatch.ray_hosts import RayHosts
 from orchestrator.errors import StoreError
 
 Refusals = Callable[[str, DeviceSpec, Execution], str | None]
@@ -49,6 +50,12 @@ class Fleet:
 def this_host() -> Fleet:
     """The fleet of one: sweeps run here, in a Ray of their own or without any."""
     return Fleet(here=LOCAL_HOST, hosts={LOCAL_HOST: read_host_facts()})
+
+
+def fleet_of(hosts: RayHosts) -> Fleet:
+    """The hosts of a cluster that answer now; others may come later."""
+    facts = {name: handle.facts for name, handle in hosts.handles().items()}
+    return Fleet(here=hosts.here, hosts=facts, is_cluster=True)
 
 
 def fleet_of_record(record: object) -> Fleet:

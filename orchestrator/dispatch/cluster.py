@@ -79,10 +79,10 @@ def _checked(address: str) -> str:
                 f"this host belongs to {len(local)} Ray clusters: {found}",
                 "name one with --cluster IP:PORT, after `ray start --address IP:PORT` on this host",
             )
-        address = local.pop()
+        (address,) = local
     _check_reachable(address)
     _check_token(address)
-    if address not in local and _resolved(address) not in {_resolved(a) for a in _local_clusters()}:
+    if _resolved(address) not in {_resolved(joined) for joined in local}:
         raise NothingToDoError(
             f"this host does not belong to the cluster at {address}",
             f"run `ray start --address {address}` here first; see docs/cluster.md",

@@ -72,7 +72,6 @@ class RayHosts:
         self._connecting: set[str] = set()
         self._problems: dict[str, str] = {}
         self._nodes: dict[str, str] = {}
-        self._listed_s = monotonic()
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self._renewed: set[str] = set()
@@ -100,21 +99,10 @@ class RayHosts:
         return found[0] if found else None
 
     @property
-    def listed(self) -> Sequence[str]:
-        """Every host that Ray holds for alive, answering or not."""
-        with self._lock:
-            return sorted(self._nodes)
-
-    @property
     def problems(self) -> Sequence[Problem]:
         """Hosts that are listed and cannot be used, with the reason."""
         with self._lock:
             return [Problem(host=name, message=text) for name, text in self._problems.items()]
-
-    @property
-    def silent_s(self) -> float:
-        """Since when Ray itself has not answered."""
-        return monotonic() - self._listed_s
 
     def handles(self) -> Mapping[str, HostHandle]:
         """The hosts that answer now."""
@@ -163,7 +151,6 @@ class RayHosts:
         except Exception as error:
             _log.warning("Ray does not list its nodes: %s", error)
             return
-        self._listed_s = monotonic()
         found = {
             node["Labels"][LABEL]: node["NodeID"]
             for node in listed

@@ -98,11 +98,6 @@ class Spool:
             finally:
                 os.close(descriptor)
 
-    def close(self) -> None:
-        """Lets go of the file."""
-        with self._lock:
-            os.close(self._descriptor)
-
     def _write(self, data: bytes) -> None:
         view = memoryview(data)
         while view:

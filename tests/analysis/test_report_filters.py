@@ -1,6 +1,5 @@
 """Filters, tables and copying in a real browser, by mouse, keyboard and address."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlencode
@@ -15,12 +14,12 @@ from fleet_rows import (
     hostile_results,
     write_results,
 )
+from headless_browser import headless_chromium
 
 from analysis.report.page import build_report
 
 pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
 
 
 @pytest.fixture(scope="module")
@@ -38,15 +37,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def context() -> "Iterator[playwright.BrowserContext]":
-    if CHROMIUM is None:
-        pytest.skip("no Chromium on this machine: apt-get install chromium")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(
-            executable_path=CHROMIUM,
-            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
-        )
+    with headless_chromium() as browser:
         yield browser.new_context(permissions=["clipboard-read", "clipboard-write"])
-        browser.close()
 
 
 @pytest.fixture

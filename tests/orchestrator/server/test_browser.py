@@ -1,6 +1,5 @@
 """The server in a real browser: every page, names that try to be markup, a sweep as it runs."""
 
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,11 +9,11 @@ from urllib.parse import quote
 
 import pytest
 from fleet_rows import HOSTILE_DEVICE, HOSTILE_MODEL, SWEEP
+from headless_browser import headless_chromium
 from serving import Served, serving
 
 pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
 WIDTHS = {"phone": 390, "laptop": 1366, "wide": 2200}
 PAGES = {
     "home": "/",
@@ -59,15 +58,8 @@ class Visit:
 
 @pytest.fixture(scope="module")
 def browser() -> "Iterator[playwright.Browser]":
-    if CHROMIUM is None:
-        pytest.skip("no Chromium on this machine: apt-get install chromium")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(
-            executable_path=CHROMIUM,
-            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
-        )
+    with headless_chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture
