@@ -25,7 +25,7 @@ from device_agents.cuda.allocator import TorchGpuMemory
 from device_agents.inputs import make_inputs
 from device_agents.runtimes.registry import create_runner
 from device_agents.runtimes.torch_cuda import TorchCudaModel
-from device_agents.types import Execution
+from device_agents.task import Execution
 from device_agents.vocabulary import Mode, Runtime
 from models.cards import load_zoo
 from models.export.process import export_in_child

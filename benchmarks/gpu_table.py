@@ -21,7 +21,8 @@ from random import Random
 
 from device_agents.codec import from_json, to_json
 from device_agents.cuda.agent import CudaAgent
-from device_agents.types import Energy, Execution, Measurement, MeasurePolicy, MeasureTask
+from device_agents.measurement import Energy, Measurement
+from device_agents.task import Execution, MeasurePolicy, MeasureTask
 from device_agents.vocabulary import Mode, Precision, Runtime, Status
 from models.cards import file_sha256, load_zoo
 from models.errors import ModelError

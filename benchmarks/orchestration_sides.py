@@ -24,8 +24,9 @@ import psutil
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from device_agents.agent import Agent
+from device_agents.measurement import Measurement
 from device_agents.registry import create_agent
-from device_agents.types import Measurement, MeasureTask
+from device_agents.task import MeasureTask
 from models.types import Artifact, Cost, FlopsMethod, Format
 from orchestrator.carrier import Carrier, open_carrier
 from orchestrator.cells import Attempt

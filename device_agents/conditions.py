@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from device_agents.types import Conditions
+from device_agents.measurement import Conditions
 
 ROOT = Path("/")
 

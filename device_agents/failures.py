@@ -22,8 +22,8 @@ from device_agents.errors import (
     UnfitConditionsError,
     UnusableDeviceError,
 )
+from device_agents.measurement import Failure
 from device_agents.protocol import STAGE_MARK
-from device_agents.types import Failure
 from device_agents.vocabulary import ErrorKind
 
 TAIL_CHARACTERS = 2_000

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from statistics import fmean, median, quantiles
 
 from device_agents.host_overhead import has_overhead, host_overhead_ns, is_impossible
-from device_agents.types import Conditions, MeasurePolicy
+from device_agents.measurement import Conditions
+from device_agents.task import MeasurePolicy
 from device_agents.vocabulary import Flag
 
 MAX_SPREAD = 0.10

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
-from device_agents.types import Execution, MeasurePolicy
+from device_agents.task import Execution, MeasurePolicy
 from device_agents.vocabulary import Origin
 from models.types import ExportRequest
 

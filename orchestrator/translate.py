@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.columns import SCHEMA, SCHEMA_VERSION
+from device_agents.device_facts import DeviceFacts
 from device_agents.host_overhead import host_overhead_ns
-from device_agents.types import (
+from device_agents.measurement import (
     Conditions,
-    DeviceFacts,
     Energy,
     Failure,
     Measurement,

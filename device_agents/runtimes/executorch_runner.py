@@ -11,7 +11,7 @@ from typing import Protocol, cast
 from device_agents.errors import AgentError, BadArtifactError, UnsupportedError
 from device_agents.runtimes.options import missing_library
 from device_agents.runtimes.runner import Array, LoadedModel, TensorSpec
-from device_agents.types import Execution, Options
+from device_agents.task import Execution, Options
 from device_agents.vocabulary import Mode
 
 _METHOD = "forward"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from device_agents.types import Execution
+from device_agents.task import Execution
 from device_agents.vocabulary import Mode, Precision, Runtime
 
 CUDA = "cuda"

@@ -13,7 +13,7 @@ from device_agents.runtimes.gpu_backends import GPU_BACKENDS
 from device_agents.runtimes.onnx_nodes import Node, spec_of
 from device_agents.runtimes.options import boolean_option, missing_library
 from device_agents.runtimes.runner import Array, LoadedModel, TensorSpec
-from device_agents.types import Execution, Options
+from device_agents.task import Execution, Options
 from device_agents.vocabulary import Mode
 
 _UNSUPPORTED_SIGNS = (

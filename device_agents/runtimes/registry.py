@@ -4,7 +4,7 @@ import importlib
 from collections.abc import Mapping
 
 from device_agents.runtimes.runner import Runner
-from device_agents.types import Execution
+from device_agents.task import Execution
 from device_agents.vocabulary import Runtime
 
 RUNNERS: Mapping[Runtime, str] = {

@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from device_agents.types import Execution, Options
+from device_agents.task import Execution, Options
 from device_agents.vocabulary import Mode
 
 Array = NDArray[np.generic]

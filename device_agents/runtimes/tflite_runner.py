@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from device_agents.errors import AgentError, BadArtifactError, UnsupportedError
 from device_agents.runtimes.options import missing_library
 from device_agents.runtimes.runner import Array, LoadedModel, TensorSpec
-from device_agents.types import Execution, Options
+from device_agents.task import Execution, Options
 from device_agents.vocabulary import Mode
 
 _IDENTIFIER = b"TFL3"

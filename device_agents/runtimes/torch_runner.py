@@ -17,7 +17,7 @@ from device_agents.runtimes.options import boolean_option, missing_library
 from device_agents.runtimes.pt2_scan import check_pt2
 from device_agents.runtimes.runner import Array, LoadedModel, TensorSpec
 from device_agents.runtimes.torch_tensors import as_arrays, as_numpy_has_it, as_tensor
-from device_agents.types import Execution, Options
+from device_agents.task import Execution, Options
 from device_agents.vocabulary import Mode
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from random import Random
 from time import perf_counter
 
-from device_agents.types import DeviceFacts, Failure, Measurement
+from device_agents.device_facts import DeviceFacts
+from device_agents.measurement import Failure, Measurement
 from device_agents.vocabulary import ErrorKind
 from orchestrator.cells import Attempt, Cell
 from orchestrator.dispatch import retry

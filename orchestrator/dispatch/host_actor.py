@@ -7,8 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+from device_agents.device_facts import DeviceFacts
+from device_agents.measurement import Failure
 from device_agents.registry import create_agent
-from device_agents.types import DeviceFacts, Execution, Failure
+from device_agents.task import Execution
 from device_agents.user_folders import cache_folder
 from orchestrator.dispatch.device_spec import DeviceSpec
 from orchestrator.dispatch.host_facts import HostFacts, code_sha256, read_host_facts, seen_phones

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from device_agents.types import MeasureTask
+from device_agents.task import MeasureTask
 from orchestrator.errors import OrchestratorError
 from orchestrator.store.durable import sync_folder
 

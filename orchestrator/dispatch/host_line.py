@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from device_agents.types import Failure, Measurement
+from device_agents.measurement import Failure, Measurement
 from device_agents.vocabulary import ErrorKind
 from orchestrator.dispatch.delivery import Delivery
 from orchestrator.dispatch.device_spec import DeviceSpec

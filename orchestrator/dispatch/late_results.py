@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from device_agents.types import Measurement
+from device_agents.measurement import Measurement
 from device_agents.vocabulary import Status
 from orchestrator.cells import Attempt, Cell, Repeat
 from orchestrator.dispatch.state import DispatchState

@@ -10,7 +10,7 @@ import orjson
 
 from device_agents.codec import from_json
 from device_agents.errors import PermanentError
-from device_agents.types import Measurement
+from device_agents.measurement import Measurement
 from orchestrator.store.durable import replace_file, sync_folder
 
 _log = logging.getLogger(__name__)

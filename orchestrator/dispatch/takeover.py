@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from device_agents.types import DeviceFacts
+from device_agents.device_facts import DeviceFacts
 from orchestrator.dispatch.state import DispatchState, with_lane
 
 

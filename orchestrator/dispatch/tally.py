@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Self
 
-from device_agents.types import Failure
+from device_agents.measurement import Failure
 from device_agents.vocabulary import ErrorKind, Status
 from orchestrator.dispatch.retry import condemns_cell
 

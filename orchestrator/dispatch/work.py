@@ -4,7 +4,8 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from device_agents.types import CanaryTask, Failure, MeasureTask
+from device_agents.measurement import Failure
+from device_agents.task import CanaryTask, MeasureTask
 from models.types import Artifact, ExportRequest, Format
 from orchestrator.cells import Attempt, Cell, DevicePlace, Plan, Repeat
 from orchestrator.dispatch.state import Lane

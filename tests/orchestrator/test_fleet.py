@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from device_agents.types import Execution
+from device_agents.task import Execution
 from orchestrator.cluster_status import find_problems, skew
 from orchestrator.device_registry import DeviceFile
 from orchestrator.dispatch.device_spec import DeviceSpec, HostShare

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.columns import COLUMNS, SCHEMA, SCHEMA_VERSION
-from device_agents.types import Conditions, Energy, Failure, Measurement, ToolSummary
+from device_agents.measurement import Conditions, Energy, Failure, Measurement, ToolSummary
 from device_agents.vocabulary import EnergyMethod, ErrorKind, Origin, SampleKind, Status
 from models.types import Family, ModelCard, Source
 from orchestrator.cells import DevicePlace, Repeat

@@ -19,7 +19,7 @@ from device_agents.android.runners.program_end import (
 )
 from device_agents.android.runners.runner import ToolOutput, ToolReading, ToolRun
 from device_agents.errors import BadOutputError, MissingLibraryError, UnsupportedError
-from device_agents.types import Execution, MeasurePolicy, MeasureTask, OptionValue
+from device_agents.task import Execution, MeasurePolicy, MeasureTask, OptionValue
 from device_agents.vocabulary import MemoryMetric, SampleKind
 
 RESULT_FILE = "result.pb"

@@ -19,7 +19,7 @@ from device_agents.android.runners.names import why_unknown
 from device_agents.android.runners.program_end import Wording, refuse_failed
 from device_agents.android.runners.runner import ToolOutput, ToolReading, ToolRun
 from device_agents.errors import BadOutputError, UnsupportedError
-from device_agents.types import Execution, MeasureTask, OptionValue
+from device_agents.task import Execution, MeasureTask, OptionValue
 from device_agents.vocabulary import SampleKind
 
 LOG_TAG = "ExecuTorch"

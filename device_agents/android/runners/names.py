@@ -1,7 +1,7 @@
 """The part of `PhoneRunner.why_unsupported` that is the same for every program."""
 
 from device_agents.android.runners.runner import PhoneRunner
-from device_agents.types import Execution
+from device_agents.task import Execution
 from device_agents.vocabulary import Mode
 
 

@@ -18,7 +18,8 @@ from device_agents.android.runners.names import why_unknown
 from device_agents.android.runners.program_end import Wording, all_text, refuse_failed
 from device_agents.android.runners.runner import ToolOutput, ToolReading, ToolRun
 from device_agents.errors import UnsupportedError
-from device_agents.types import Execution, MeasureTask, OptionValue, ToolSummary
+from device_agents.measurement import ToolSummary
+from device_agents.task import Execution, MeasureTask, OptionValue
 from device_agents.vocabulary import SampleKind
 
 RESULT_FILE = "result.csv"

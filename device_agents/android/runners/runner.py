@@ -7,7 +7,8 @@ kept raw logs can be read again by a better parser.
 from dataclasses import dataclass
 from typing import Protocol
 
-from device_agents.types import Execution, MeasureTask, Options, ToolSummary
+from device_agents.measurement import ToolSummary
+from device_agents.task import Execution, MeasureTask, Options
 from device_agents.vocabulary import MemoryMetric, SampleKind
 
 

@@ -15,7 +15,7 @@ from hostile_pt2 import Hostile, hostile_weights, rewrite
 from device_agents.errors import BadArtifactError
 from device_agents.hosted import infer_in_worker, measure_in_worker
 from device_agents.runtimes.pt2_scan import check_model_json, check_pickle, check_pt2
-from device_agents.types import Execution, InferTask, MeasureTask, Options
+from device_agents.task import Execution, InferTask, MeasureTask, Options
 from device_agents.vocabulary import ErrorKind, Mode, Runtime, Status
 from tests.device_agents.conftest import MakeTask, make_task, sha256
 

@@ -9,7 +9,7 @@ from device_agents.errors import UnsupportedError
 from device_agents.runtimes import onnx_cuda
 from device_agents.runtimes.onnx_cuda import OnnxGpu, load
 from device_agents.runtimes.torch_cuda import TorchGpu
-from device_agents.types import Execution, OptionValue
+from device_agents.task import Execution, OptionValue
 from device_agents.vocabulary import Mode, Precision, Runtime
 
 TOO_OLD = "The NVIDIA driver on your system is too old (found version 11040)."

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from device_agents.types import CanaryTask, Failure, Measurement, MeasureTask
+from device_agents.measurement import Failure, Measurement
+from device_agents.task import CanaryTask, MeasureTask
 from device_agents.vocabulary import ErrorKind, Origin, Status
 from orchestrator.dispatch.controller import Controller, Ports
 from orchestrator.dispatch.stop_switch import StopSwitch

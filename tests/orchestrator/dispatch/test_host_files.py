@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from device_agents.types import CanaryTask, Execution, MeasureTask
+from device_agents.task import CanaryTask, Execution, MeasureTask
 from device_agents.vocabulary import Runtime
 from orchestrator.dispatch.host_files import FilePart, HostFiles, file_names
 from orchestrator.errors import OrchestratorError

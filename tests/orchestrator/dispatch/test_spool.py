@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agents.types import Failure, Measurement, WorkerFacts
+from device_agents.measurement import Failure, Measurement, WorkerFacts
 from device_agents.vocabulary import ErrorKind, Flag, MemoryMetric, Origin, Status
 from orchestrator.dispatch import spool as spool_module
 from orchestrator.dispatch.spool import Spool
