@@ -42,7 +42,8 @@ class Fleet:
             "is_cluster": self.is_cluster,
             # Serials stay where they are: records are shared, names are private.
             "hosts": {
-                name: to_plain(replace(facts, phones=None)) for name, facts in self.hosts.items()
+                name: to_plain(replace(facts, phones=None, gpus=None))
+                for name, facts in self.hosts.items()
             },
         }
 
