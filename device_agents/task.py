@@ -47,7 +47,7 @@ class Execution:
         backend: execution provider or delegate: `cpu`, `cuda` or `tensorrt` for ONNX Runtime,
             `cpu` or `cuda` for PyTorch, `xnnpack` for LiteRT.
         affinity: CPU numbers the worker is pinned to; `None` leaves the choice to the system.
-        options: non-defaults only; which names a runtime knows is `Runner.option_names`.
+        options: non-defaults only; which names a runtime knows is its `Capability`.
     """
 
     runtime: Runtime
