@@ -4,7 +4,7 @@ import os
 import time
 from functools import partial
 
-from device_agents.conditions import read_conditions
+from device_agents.conditions import Shares, read_conditions
 from device_agents.cuda import nvml
 from device_agents.cuda.allocator import TorchGpuMemory
 from device_agents.cuda.choice import VISIBLE, choose_gpu
@@ -20,7 +20,6 @@ from device_agents.runtimes.gpu_backends import FLUSH_L2, TF32
 from device_agents.runtimes.options import boolean_option
 from device_agents.task import Execution, MeasureTask, Options
 from device_agents.vocabulary import EnergyMethod, MemoryMetric, Runtime
-from device_agents.watch import Shares
 
 GRACE_S = 2.0
 """A process that has just ended, such as the last repeat's, may stay listed for a moment."""
