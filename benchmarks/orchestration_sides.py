@@ -31,8 +31,9 @@ from models.types import Artifact, Cost, FlopsMethod, Format
 from orchestrator.carrier import Carrier, open_carrier
 from orchestrator.cells import Attempt
 from orchestrator.dispatch.cluster import cluster_ray
-from orchestrator.dispatch.controller import Controller, Ports
+from orchestrator.dispatch.controller import Controller
 from orchestrator.dispatch.device_spec import DeviceSpec
+from orchestrator.dispatch.ports import Ports
 from orchestrator.dispatch.ray_hosts import LABEL
 from orchestrator.dispatch.stop_switch import StopSwitch
 from orchestrator.dispatch.tally import Tally

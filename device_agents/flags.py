@@ -72,7 +72,7 @@ def judge(seen: Seen, policy: MeasurePolicy) -> tuple[Flag, ...]:
         Flag.HOST_OVERHEAD: has_overhead(samples, overhead),
         Flag.CLOCKS_DISAGREE: is_impossible(overhead),
     }
-    return tuple(flag for flag in Flag if doubts[flag])
+    return tuple(flag for flag in Flag if doubts.get(flag, False))
 
 
 def has_spread(samples: Sequence[int]) -> bool:

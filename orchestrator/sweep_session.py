@@ -14,7 +14,8 @@ from models.canary import canary_request
 from orchestrator.carrier import Carrier
 from orchestrator.cells import Cell, Plan
 from orchestrator.device_registry import HOST_CPU
-from orchestrator.dispatch.controller import Controller, Ports
+from orchestrator.dispatch.controller import Controller
+from orchestrator.dispatch.ports import Ports
 from orchestrator.dispatch.stop_switch import StopSwitch, listening
 from orchestrator.dispatch.tally import Tally
 from orchestrator.dispatch.work import SweepWork

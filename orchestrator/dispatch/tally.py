@@ -66,6 +66,10 @@ class Tally:
         """Whether no further attempt is due, now or after a resume."""
         return self._standing.get(key, Standing.MAY_RETRY) is not Standing.MAY_RETRY
 
+    def is_measured(self, key: RepeatKey) -> bool:
+        """Whether there is a valid measurement of it."""
+        return self._standing.get(key) is Standing.OK
+
     def next_attempt(self, key: RepeatKey) -> int:
         """The number of the next attempt; attempts are never numbered twice."""
         return self._next_attempt.get(key, 0)
