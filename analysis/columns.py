@@ -55,7 +55,7 @@ FLAGS = (
     "taken_over",
 )  # fmt: skip
 ENERGY_METHODS = ("nvml_counter", "nvml_polled", "rapl_counter")
-FLOPS_METHODS = ("counted", "formula", "parameters", "published")
+FLOPS_METHODS = ("counted", "formula", "published")
 WEIGHTS_KINDS = ("seeded", "pretrained", "checkpoint", "embedded")
 FORMATS = ("onnx", "pt2", "tflite", "pte")
 
