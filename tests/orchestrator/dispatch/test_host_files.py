@@ -46,6 +46,19 @@ def test_what_arrives_damaged_is_thrown_away(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_a_broken_delivery_left_goes_when_another_arrives_an_hour_later(
+    tmp_path: Path,
+) -> None:
+    files = HostFiles(tmp_path)
+    for delivery in ("aa", "bb"):
+        half = FilePart(name=name_of(b"x"), delivery=delivery, content=b"x", is_last=False)
+        files.receive(half)
+    (old,) = tmp_path.glob(".*.aa.tmp")
+    os.utime(old, (0, 0))
+    send(files, b"content")
+    assert {path.suffixes[-2] for path in tmp_path.glob(".*.tmp")} == {".bb"}
+
+
 @pytest.mark.parametrize(
     "name", ["../evil.onnx", "a.onnx", f"{'0' * 64}/x.onnx", f"{'0' * 64}.onnx/..", ""]
 )
