@@ -1,12 +1,13 @@
 """Registered devices: one YAML file each in `devices/`, and this host's CPU without any file."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from device_agents.registry import AGENTS
 from device_agents.vocabulary import Origin
@@ -27,6 +28,8 @@ PHONE = "android"
 """The device kind that is registered over adb."""
 LOCAL_CPU = "local-cpu"
 """The name that means this host's CPU on every host, so that a sweep file can be shared."""
+_HOST_CPU_NAME = re.compile("cpu-[0-9a-f]{6}")
+"""The names that CPUs get by themselves: another kind under one would pose as a measured CPU."""
 
 
 def _known_kind(kind: str) -> str:
@@ -36,6 +39,14 @@ def _known_kind(kind: str) -> str:
             f"one takes); use one of {', '.join(AGENTS)}"
         )
     return kind
+
+
+def _not_local_cpu(name: str) -> str:
+    if name == LOCAL_CPU:
+        raise ValueError(
+            f"'{LOCAL_CPU}' stands for the CPU of the host a sweep is started on; take another name"
+        )
+    return name
 
 
 class Registration(BaseModel):
@@ -72,9 +83,11 @@ class DeviceFile(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: Annotated[str, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,59}$")] = Field(
-        description="as sweeps name it; the name of the file without .yaml"
-    )
+    name: Annotated[
+        str,
+        Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,59}$"),
+        AfterValidator(_not_local_cpu),
+    ] = Field(description="as sweeps name it; the name of the file without .yaml")
     kind: Annotated[str, AfterValidator(_known_kind)] = Field(
         description="as in device_agents.registry: cpu, cuda, simulated, android"
     )
@@ -88,6 +101,17 @@ class DeviceFile(BaseModel):
     registration: Registration | None = Field(
         default=None, description="what `devices add --adb` found out; written by it alone"
     )
+
+    @field_validator("kind")
+    @classmethod
+    def _owns_its_name(cls, kind: str, info: ValidationInfo) -> str:
+        name = info.data.get("name")
+        if kind != HOST_CPU and isinstance(name, str) and _HOST_CPU_NAME.fullmatch(name):
+            raise ValueError(
+                f"'{name}' is what the CPU of a host is called; a device of kind {kind} takes "
+                "another name"
+            )
+        return kind
 
     @property
     def origin(self) -> Origin:
@@ -156,8 +180,8 @@ def read_device_files(workspace: Workspace) -> dict[str, DeviceFile]:
 
 
 def with_alias(devices: Mapping[str, DeviceFile], own: str) -> dict[str, DeviceFile]:
-    """The devices with `local-cpu` as a second name of one, unless a file has that name."""
-    return {**devices, LOCAL_CPU: devices.get(LOCAL_CPU, devices[own])}
+    """The devices with `local-cpu` as a second name of one."""
+    return {**devices, LOCAL_CPU: devices[own]}
 
 
 def find_device(devices: Mapping[str, DeviceFile], name: str) -> DeviceFile:

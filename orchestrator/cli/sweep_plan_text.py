@@ -22,11 +22,13 @@ def print_plan(workspace: Workspace, setup: Setup, *, as_json: bool) -> None:
     plan = setup.plan
     requests = dict.fromkeys(cell.export for cell in plan.cells)
     cached = _cached(workspace, requests)
+    places = setup.places
     rows: list[dict[str, object]] = [
         {
             "model": cell.export.card.name,
             "family": cell.export.card.family.value,
             "platform": cell.platform_key,
+            "origin": places[cell.device].origin.value,
             "repeats": plan.repeats,
             "file": "ready" if cell.export in cached else "to build",
             "skipped": None,

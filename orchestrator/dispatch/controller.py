@@ -176,6 +176,7 @@ class Controller:
                     label=attempt.repeat.cell.label,
                     repeat=attempt.repeat.index,
                     attempt=attempt.number,
+                    origin=self._work.places[device].origin,
                 )
             )
 

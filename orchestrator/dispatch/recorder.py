@@ -82,6 +82,7 @@ class Recorder:
                 flags=tuple(flag.value for flag in measurement.flags),
                 error=None if failure is None else failure.message,
                 will_retry=will_retry,
+                origin=measurement.origin,
             )
         )
 

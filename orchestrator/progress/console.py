@@ -17,7 +17,7 @@ from orchestrator.progress.events import (
     SweepStarted,
 )
 from orchestrator.progress.view import View, updated
-from orchestrator.progress.wording import duration, printable, sentence
+from orchestrator.progress.wording import duration, printable, sentence, unreal
 
 _MAX_DEVICES_SHOWN = 20
 """A fleet of hundreds does not fit a screen; the busiest are shown, the rest is counted."""
@@ -73,7 +73,7 @@ def render(view: View, now_s: float) -> Group:
     for name, device in busy_first[:_MAX_DEVICES_SHOWN]:
         table.add_row(
             *([Text(device.host)] if has_hosts else []),
-            Text(name),
+            Text(name + unreal(device.origin)),
             Text(printable(device.running or "-")),
             Text(device.last),
             str(device.n_done),

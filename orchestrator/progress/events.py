@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from device_agents.vocabulary import Origin
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepStarted:
@@ -37,13 +39,14 @@ class ExportFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepeatStarted:
-    """A device has been given one repeat."""
+    """A device has been given one repeat; `origin` as its rows will have it."""
 
     device: str
     host: str
     label: str
     repeat: int
     attempt: int
+    origin: Origin = Origin.MEASURED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +62,7 @@ class RepeatFinished:
     flags: tuple[str, ...]
     error: str | None
     will_retry: bool
+    origin: Origin = Origin.MEASURED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from device_agents.vocabulary import Origin
 from orchestrator.progress.events import (
     Event,
     ExportFinished,
@@ -23,6 +24,7 @@ class DeviceView:
     last: str = ""
     n_done: int = 0
     n_failed: int = 0
+    origin: Origin = Origin.MEASURED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +77,9 @@ def after_repeats(
         if isinstance(event, RepeatStarted):
             since_s = now_s if since_s is None else since_s
             running = f"{event.label} #{event.repeat + 1}"
-            devices[event.device] = replace(device, host=event.host, running=running)
+            devices[event.device] = replace(
+                device, host=event.host, running=running, origin=event.origin
+            )
         else:
             devices[event.device] = after = _after_repeat(device, event)
             n_done += after.n_done - device.n_done
@@ -100,4 +104,5 @@ def _after_repeat(device: DeviceView, event: RepeatFinished) -> DeviceView:
         last=last,
         n_done=device.n_done + is_ok,
         n_failed=device.n_failed + int(not is_ok and not event.will_retry),
+        origin=event.origin,
     )

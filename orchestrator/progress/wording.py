@@ -1,5 +1,6 @@
 """Events as sentences, and numbers as people read them."""
 
+from device_agents.vocabulary import Origin
 from orchestrator.progress.events import (
     Event,
     ExportFinished,
@@ -44,6 +45,11 @@ def milliseconds(latency_ns: float) -> str:
     return f"{latency_ns / 1e6:.3g} ms" if latency_ns < 1e9 else f"{latency_ns / 1e6:.0f} ms"
 
 
+def unreal(origin: Origin) -> str:
+    """What follows a name of something that no real device measures: ` (simulated)`."""
+    return "" if origin is Origin.MEASURED else f" ({origin})"
+
+
 def printable(text: str) -> str:
     """Names and messages from files must not move the terminal's cursor or begin a line."""
     return "".join(letter if letter.isprintable() else " " for letter in text)
@@ -71,6 +77,7 @@ def _repeated(event: RepeatFinished) -> str:
     name = f"{event.label}, repeat {event.repeat + 1}"
     if event.attempt:
         name += f", attempt {event.attempt + 1}"
+    name += unreal(event.origin)
     if event.error is not None:
         end = " (will be tried again)" if event.will_retry else ""
         return printable(f"failed: {name}: {event.error}{end}")

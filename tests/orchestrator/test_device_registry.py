@@ -74,6 +74,8 @@ def test_an_unknown_device_is_answered_with_the_nearest(workspace) -> None:
         ("name: phone\nkind: toaster", "'kind': there is no device kind 'toaster'"),
         ("name: ../phone\nkind: cpu", "'name'"),
         ("name: phone\nkind: cpu\noptions: {a: [1]}", "options"),
+        ("name: local-cpu\nkind: cpu", "stands for the CPU"),
+        ("name: cpu-6b103d\nkind: simulated", "what the CPU of a host is called"),
     ],
 )
 def test_a_wrong_device_file_is_named(workspace, text, message) -> None:

@@ -17,6 +17,7 @@ from models.types import Cost, ExportRequest, FlopsMethod, Format, StagedExport,
 from models.user_cards import load_user_card
 from orchestrator.cli.listing import print_table
 from orchestrator.cli.main import run
+from orchestrator.device_registry import local_cpu
 from orchestrator.store.results import ResultStore
 from orchestrator.sweep_spec import load_spec
 from orchestrator.workspace import Workspace
@@ -252,6 +253,26 @@ def test_what_computes_waits_for_what_measures_on_this_host(stored, capsys) -> N
             assert said.count("waiting for sweep s-1, which measures") == len(commands)
         # 2: a sweep is not compared with itself.
         assert [it.result(timeout=60.0) for it in running] == [0, 0, 0, 0, 0, 2, 0, 0]
+
+
+def test_a_simulated_device_cannot_pose_as_this_hosts_cpu(workspace, capsys) -> None:
+    own = local_cpu().name
+    for name in ("local-cpu", own, "cpu-6b103d"):
+        assert run(["devices", "add", name, "--kind", "simulated"]) == 2
+        assert f"'{name}'" in capsys.readouterr().err
+    assert list(workspace.devices.iterdir()) == []
+    assert run(["devices", "add", own, "--kind", "cpu"]) == 0
+
+
+def test_a_plan_says_what_no_real_device_measures(workspace, capsys) -> None:
+    assert run(["devices", "add", "sim", "--kind", "simulated"]) == 0
+    text = "name: t\nmodels: resnet18\nruntimes: onnx\ndevices: [local-cpu, sim]\n"
+    (workspace.sweeps / "t.yaml").write_text(text)
+    capsys.readouterr()
+    assert run(["sweep", "plan", "t"]) == 0
+    real, unreal = capsys.readouterr().out.splitlines()[1:3]
+    assert "measured" in real
+    assert "simulated" in unreal
 
 
 def _state(folder: Path) -> dict[Path, tuple[bytes, int]]:

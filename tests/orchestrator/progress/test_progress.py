@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from device_agents.vocabulary import Origin
 from orchestrator.progress.console import LiveConsole, render
 from orchestrator.progress.events import (
     Event,
@@ -94,6 +95,16 @@ def test_plain_lines_count_repeats_and_not_attempts() -> None:
     assert "[1/4] failed" in text
     assert "[2/4]   12.3 ms  resnet18 on box, repeat 1 [drift]" in text
     assert "3 measured, 1 failed, 0 left" in text
+
+
+def test_lines_and_table_say_what_no_real_device_measures() -> None:
+    stream = io.StringIO()
+    begun = replace(BEGUN, origin=Origin.SIMULATED)
+    PlainLines(stream)(replace(ended(), origin=Origin.SIMULATED))
+    Console(file=stream, width=100).print(render(updated(View(), begun, 0.0), 1.0))
+    line, _head, row, _totals = stream.getvalue().splitlines()
+    assert "resnet18 on box, repeat 1 (simulated)" in line
+    assert row.startswith("box (simulated)")
 
 
 def test_a_message_from_a_device_cannot_move_the_cursor_or_forge_a_line() -> None:
