@@ -1,5 +1,6 @@
 """Which Parquet files of a sweep hold its rows; a part is named after its first row's number."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
@@ -32,3 +33,25 @@ def _height(path: Path) -> int:
         return int(pq.read_metadata(path).num_rows)
     except (pa.ArrowException, OSError):
         return 0
+
+
+def damaged_part(paths: Iterable[Path]) -> Path | None:
+    """The first part that cannot be read to its end; reads all of them, so ask after an error."""
+    return next((path for path in paths if _is_damaged(path)), None)
+
+
+def damaged_part_of(results: Path) -> Path | None:
+    """As `damaged_part`, of all sweeps of a results folder."""
+    return damaged_part(sorted((results / "measurements").glob(f"sweep_id=*/{PARTS}")))
+
+
+def _is_damaged(path: Path) -> bool:
+    try:
+        with pq.ParquetFile(path) as file:
+            for _ in file.iter_batches():
+                pass
+    except FileNotFoundError:
+        return False
+    except (pa.ArrowException, OSError):
+        return True
+    return False

@@ -7,7 +7,8 @@ from pathlib import Path
 import duckdb
 import polars as pl
 
-from analysis.errors import QueryError
+from analysis.errors import DamagedPartError, QueryError
+from analysis.part_files import damaged_part_of
 from analysis.sql_views import register_views
 
 DEFAULT_TIMEOUT_S = 30.0
@@ -49,7 +50,7 @@ def run_query(
     Raises:
         QueryError: not one SELECT, wrong SQL, or over a limit; the message says which.
         NoDataError: the folder holds no measurement.
-        AnalysisError: a newer fleetrank wrote the folder.
+        AnalysisError: a newer fleetrank wrote the folder, or a part is damaged.
     """
     with duckdb.connect(":memory:", config=dict(_SETTINGS)) as connection:
         register_views(connection, results)
@@ -71,6 +72,8 @@ def run_query(
                 "files, settings and extensions are out of reach; " + _ONLY_SELECT,
             ) from error
         except (duckdb.Error, pl.exceptions.PolarsError) as error:
+            if (damaged := damaged_part_of(results)) is not None:
+                raise DamagedPartError(damaged) from error
             raise QueryError(
                 f"the query does not work: {_first_paragraph(error)}",
                 "`fleetrank query --tables` lists the tables and columns; an unusual type can be "

@@ -1,5 +1,6 @@
 """The command `fleetrank`: finds the subcommand, hands it the shared options, gives exit codes."""
 
+import contextlib
 import importlib
 import logging
 import sys
@@ -12,10 +13,10 @@ from typing import Annotated
 
 import typer
 
-from analysis.errors import AnalysisError, NoDataError
+from analysis.errors import AnalysisError, DamagedPartError, NoDataError
 from device_agents.errors import AgentError, MissingLibraryError, PermanentError
 from models.errors import ModelError
-from orchestrator.cli.context import CliContext, set_current
+from orchestrator.cli.context import CliContext, current, set_current
 from orchestrator.errors import (
     NewerSchemaError,
     NothingToDoError,
@@ -60,10 +61,13 @@ _EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (AgentError, EXIT_NOTHING),
     (ModelError, EXIT_USAGE),
     (NoDataError, EXIT_NOTHING),
+    (DamagedPartError, EXIT_UNEXPECTED),
     (AnalysisError, EXIT_USAGE),
     (ModuleNotFoundError, EXIT_NOTHING),
 )
 """The first class that fits decides."""
+_READERS = {"polars", "pyarrow", "duckdb"}
+"""Libraries that read stored parts, and say in words of their own that one is damaged."""
 _VERBOSITY = {"-v": 1, "--verbose": 1, "-vv": 2}
 _LOG_LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 
@@ -175,7 +179,23 @@ def _never_called() -> None:
     """Stands for a command that this call does not ask for."""
 
 
+def _explained(error: Exception) -> Exception:
+    """The error that says what to do about one of the system or of a library, where there is one.
+
+    Files are read lazily and in many places, so that a damaged one is only noticed here.
+    """
+    is_of_reading = type(error).__module__.partition(".")[0] in _READERS
+    if is_of_reading or (isinstance(error, OSError) and error.errno is None):
+        with contextlib.suppress(OrchestratorError):
+            from analysis.part_files import damaged_part_of
+
+            if (damaged := damaged_part_of(current().workspace.results)) is not None:
+                return DamagedPartError(damaged)
+    return error
+
+
 def _report(error: Exception) -> int:
+    error = _explained(error)
     message = getattr(error, "message", None)
     remedy = getattr(error, "remedy", None)
     if message is None:

@@ -9,6 +9,7 @@ from typing import Annotated
 import polars as pl
 import typer
 
+from analysis.scope import count_of
 from orchestrator.cli.context import current
 from orchestrator.cli.host_turn import host_turn
 from orchestrator.cli.listing import AsJson, print_table
@@ -19,7 +20,7 @@ from orchestrator.store.durable import replace_file
 from orchestrator.store.parts import read_sweeps, to_parquet
 from orchestrator.store.reparse import Reparsed, reparse_sweep, store_reparsed
 from orchestrator.store.results import ResultStore
-from orchestrator.store.verify import find_faults
+from orchestrator.store.verify import Fault, find_faults
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.command("import")(import_results)
@@ -49,19 +50,18 @@ def list_sweeps(as_json: AsJson = False) -> None:
 def verify(sweeps: SweepIds = None) -> None:
     """Recompute every summary from its samples, and compare Parquet with the journal."""
     store = ResultStore(current().workspace.results)
-    faults = []
+    faults: list[Fault] = []
     for sweep_id in _chosen(store, sweeps):
         with host_turn("results verify"):
             found = find_faults(store, sweep_id)
-        print(f"{sweep_id}: {'ok' if not found else f'{len(found)} faults'}")
-        faults += [f"{sweep_id}: {fault}" for fault in found]
-    for fault in faults:
-        print(fault, file=sys.stderr)
+        print(f"{sweep_id}: {count_of(len(found), 'fault') if found else 'ok'}")
+        for fault in found:
+            print(f"{sweep_id}: {fault.text}", file=sys.stderr)
+        faults += found
     if faults:
         raise StoreError(
-            f"{len(faults)} faults in the stored results",
-            "keep a copy, delete the Parquet parts of that sweep and run `fleetrank results "
-            "compact`: they are made again from the journal",
+            f"{count_of(len(faults), 'fault')} in the stored results",
+            "\n  -> ".join(dict.fromkeys(fault.remedy for fault in faults)),
         )
 
 
@@ -73,7 +73,7 @@ def compact(sweeps: SweepIds = None) -> None:
         with store.lease(sweep_id), host_turn("results compact"):
             store.publish(sweep_id)
             n_parts = store.compact(sweep_id)
-        print(f"{sweep_id}: {n_parts} parts became {min(n_parts, 1)}")
+        print(f"{sweep_id}: {count_of(n_parts, 'part')} became {min(n_parts, 1)}")
 
 
 @app.command()

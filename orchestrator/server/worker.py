@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from analysis.errors import AnalysisError
+from analysis.errors import AnalysisError, DamagedPartError
+from analysis.part_files import damaged_part_of
 from device_agents.isolation import limit_memory
 from orchestrator.errors import OrchestratorError
 from orchestrator.server.jobs import FORGET, Job, Result
@@ -34,7 +35,7 @@ def main() -> None:
         if line == FORGET:
             answering.forget()
         else:
-            _write(output, *_answer(answering.answer, line))
+            _write(output, *_answer(answering.answer, line, results))
 
 
 def _lines() -> Iterator[bytes]:
@@ -51,7 +52,9 @@ def _lines() -> Iterator[bytes]:
         yield waiting.get()
 
 
-def _answer(answer: Callable[[Job], Result], line: bytes) -> tuple[dict[str, object], bytes]:
+def _answer(
+    answer: Callable[[Job], Result], line: bytes, results: Path
+) -> tuple[dict[str, object], bytes]:
     """The first line of the reply, and its body; every error is a reply, too."""
     try:
         result = answer(Job.parse(line))
@@ -60,6 +63,9 @@ def _answer(answer: Callable[[Job], Result], line: bytes) -> tuple[dict[str, obj
     except MemoryError:
         return _refusal("QueryError", "it needs more memory than it may have", "narrow it"), b""
     except Exception as error:
+        if (damaged := damaged_part_of(results)) is not None:
+            found = DamagedPartError(damaged)
+            return _refusal(type(found).__name__, found.message, found.remedy), b""
         message = f"{type(error).__name__}: {error}"
         return _refusal("Defect", message, "this is a defect of fleetrank"), b""
     return {"media_type": result.media_type, "size_bytes": len(result.body)}, result.body

@@ -1,7 +1,8 @@
 """Parquet parts of one sweep, made from its journal.
 
 A part is named after the number of its first row. A part that begins before its predecessor ends
-is what a crash left of a compaction: it holds nothing new and is removed.
+is what a crash left of a compaction: it holds nothing new and is removed. Rows are only ever added,
+and told apart by their keys: what the journal has lost stays in the parts.
 """
 
 import io
@@ -15,7 +16,8 @@ from pathlib import Path
 import polars as pl
 
 from analysis.columns import ROW_KEY, SCHEMA
-from analysis.part_files import PARTS, first_row, part_files
+from analysis.errors import DamagedPartError
+from analysis.part_files import PARTS, damaged_part, first_row, part_files
 from orchestrator.errors import StoreError
 from orchestrator.store.durable import replace_file
 from orchestrator.translate import Row
@@ -73,25 +75,61 @@ def _typed(row: Row) -> Row:
     return record
 
 
-def publish_parts(folder: Path, rows: Iterator[Row]) -> int:
+def publish_parts(folder: Path, rows: Iterable[Row]) -> int:
     """Writes the rows that no part holds yet; running it again changes nothing.
 
     Returns:
         How many parts were written.
+
+    Raises:
+        StoreError: a part is damaged, a row does not fit, or the disk is full.
     """
     parts = _settle(folder)
-    published = {part.start: part.end for part in parts}
+    new = _unpublished(rows, parts)
     n_written = 0
     at = 0
-    for start, end in _open_ranges(parts):
-        for _ in itertools.islice(rows, start - at):
-            pass
-        at = start
-        while batch := list(itertools.islice(rows, min(ROWS_PER_PART, end - at))):
-            if at + len(batch) > published.get(at, 0):
-                _write_part(folder, at, to_frame(batch))
-                n_written += 1
-            at += len(batch)
+    for part in parts:
+        # Where a part was lost, its rows are the first that are missing.
+        n_written += _write_batches(folder, at, _batches(new, part.start - at))
+        at = part.end
+    if parts and at - parts[-1].start < ROWS_PER_PART:
+        last = parts[-1]
+        if more := list(itertools.islice(new, ROWS_PER_PART - (at - last.start))):
+            grown = [_read_part(last.path), to_frame(more)]
+            _write_part(folder, last.start, pl.concat(grown, how="diagonal_relaxed"))
+            n_written += 1
+            at += len(more)
+    return n_written + _write_batches(folder, at, _batches(new, sys.maxsize))
+
+
+def _unpublished(rows: Iterable[Row], parts: Sequence[Part]) -> Iterator[Row]:
+    """The rows whose key no part holds, each once."""
+    known = {key for part in parts for key in _keys(part.path)}
+    for row in rows:
+        key = tuple(row[name] for name in ROW_KEY)
+        if key not in known:
+            known.add(key)
+            yield row
+
+
+def _keys(path: Path) -> Iterator[tuple[object, ...]]:
+    return _read_part(path, list(ROW_KEY)).iter_rows()
+
+
+def _batches(rows: Iterator[Row], most: int) -> Iterator[list[Row]]:
+    """At most so many rows, in parts' sizes."""
+    while batch := list(itertools.islice(rows, min(ROWS_PER_PART, most))):
+        yield batch
+        most -= len(batch)
+
+
+def _write_batches(folder: Path, start: int, batches: Iterable[list[Row]]) -> int:
+    """Writes each batch as a part, from a row's number on; returns how many."""
+    n_written = 0
+    for batch in batches:
+        _write_part(folder, start, to_frame(batch))
+        start += len(batch)
+        n_written += 1
     return n_written
 
 
@@ -111,7 +149,7 @@ def compact_parts(folder: Path) -> int:
     if merged.height != parts[-1].end - parts[0].start:
         raise StoreError(
             f"the parts in {folder} do not follow each other",
-            "delete them and run `fleetrank results compact` again: the journal has every row",
+            "keep them: they hold rows that the journal has lost, and can be read as they are",
         )
     _write_part(folder, parts[0].start, merged)
     _settle(folder)
@@ -124,50 +162,51 @@ def read_sweeps(folders: Sequence[Path]) -> pl.DataFrame:
     Raises:
         StoreError: a part is damaged.
     """
-    return _collect(_scan(folders))
+    paths = [path for folder in folders for path in part_files(folder)]
+    return _collect(_scan(paths), paths)
 
 
 def read_rows(folder: Path) -> Iterator[Row]:
-    """The published rows of one sweep, one part in memory at a time."""
+    """The published rows of one sweep, one part in memory at a time.
+
+    Raises:
+        StoreError: a part is damaged.
+    """
     for path in sorted(folder.glob(PARTS)):
-        yield from _read_part(path).iter_rows(named=True)
+        yield from read_part(path)
+
+
+def read_part(path: Path) -> Iterator[Row]:
+    """The rows of one part; raises as `read_rows`."""
+    return _read_part(path).iter_rows(named=True)
 
 
 def repeat_seconds(folders: Sequence[Path]) -> dict[str, float]:
     """How long one good repeat of each cell took on average, by cell key."""
     took = (pl.col("finished_utc") - pl.col("started_utc")).dt.total_microseconds() / 1e6
-    good = _scan(folders).filter(pl.col("status") == "ok")
-    means = good.group_by("cell_key").agg(took.mean()).drop_nulls()
-    return dict(_collect(means).iter_rows())
-
-
-def _scan(folders: Sequence[Path]) -> pl.LazyFrame:
     paths = [path for folder in folders for path in part_files(folder)]
+    good = _scan(paths).filter(pl.col("status") == "ok")
+    means = good.group_by("cell_key").agg(took.mean()).drop_nulls()
+    return dict(_collect(means, paths).iter_rows())
+
+
+def _scan(paths: Sequence[Path]) -> pl.LazyFrame:
     scans = [pl.scan_parquet(path, hive_partitioning=False) for path in paths]
     # The empty table first: a column that an older part lacks becomes null.
     empty = pl.LazyFrame(schema=SCHEMA)
     return pl.concat([empty, *scans], how="diagonal_relaxed").select(*SCHEMA)
 
 
-def _collect(frame: pl.LazyFrame) -> pl.DataFrame:
+def _collect(frame: pl.LazyFrame, paths: Iterable[Path]) -> pl.DataFrame:
     try:
         return frame.collect()
     except (pl.exceptions.PolarsError, OSError) as error:
+        damaged = damaged_part(paths)
+        if damaged is not None:
+            raise _damaged(damaged) from error
         raise StoreError(
-            f"a Parquet part is damaged: {error}", "`fleetrank results verify` names it"
+            f"the Parquet parts cannot be read: {error}", "`fleetrank results verify` looks closer"
         ) from error
-
-
-def _open_ranges(parts: list[Part]) -> Iterator[tuple[int, int]]:
-    """Row ranges to write: where a part is missing, then from the last part with room on."""
-    at = 0
-    for part in parts:
-        if part.start > at:
-            yield at, part.start
-        at = part.end
-    if parts and at - parts[-1].start < ROWS_PER_PART:
-        at = parts[-1].start
-    yield at, sys.maxsize
 
 
 def _settle(folder: Path) -> list[Part]:
@@ -182,9 +221,9 @@ def _settle(folder: Path) -> list[Part]:
     return parts
 
 
-def _read_part(path: Path) -> pl.DataFrame:
+def _read_part(path: Path, columns: list[str] | None = None) -> pl.DataFrame:
     try:
-        return pl.read_parquet(path, hive_partitioning=False)
+        return pl.read_parquet(path, columns=columns, hive_partitioning=False)
     except (pl.exceptions.PolarsError, OSError) as error:
         raise _damaged(path) from error
 
@@ -198,10 +237,8 @@ def _height(path: Path) -> int:
 
 
 def _damaged(path: Path) -> StoreError:
-    return StoreError(
-        f"{path} is damaged",
-        "delete it and run `fleetrank results compact`: the journal has every row",
-    )
+    damage = DamagedPartError(path)
+    return StoreError(damage.message, damage.remedy)
 
 
 def to_parquet(frame: pl.DataFrame) -> bytes:

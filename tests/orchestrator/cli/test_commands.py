@@ -275,6 +275,27 @@ def test_a_plan_says_what_no_real_device_measures(workspace, capsys) -> None:
     assert "simulated" in unreal
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "report show latency", "report build", "report export out --to csv", "results audit",
+        "results export", "results compact", "recommend", "query SELECT+*+FROM+measurements",
+        f"report compare {SWEEP_ID} other",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_every_command_that_reads_names_a_damaged_part(stored, command, is_cut, capsys) -> None:
+    (part,) = stored.parts_folder(SWEEP_ID).iterdir()
+    content = part.read_bytes()
+    middle = content[:4] + bytes(len(content) // 2) + content[4 + len(content) // 2 :]
+    part.write_bytes(content[:-9] if is_cut else middle)
+    shutil.copytree(part.parent, part.parent.with_name("sweep_id=other"))
+    assert run([word.replace("+", " ") for word in command.split()]) == 1
+    err = capsys.readouterr().err
+    assert f"{part.name} is damaged" in err
+    assert "results compact" in err
+
+
 def _state(folder: Path) -> dict[Path, tuple[bytes, int]]:
     files = [path for path in folder.rglob("*") if path.is_file()]
     return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files}

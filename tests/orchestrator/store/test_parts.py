@@ -137,6 +137,34 @@ def test_whatever_happens_the_parts_become_the_journal_again(
     assert _repeats(folder) == list(range(len(rows)))
 
 
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    steps=st.lists(
+        st.one_of(st.integers(1, 6), st.sampled_from(["publish", "compact", "damage"])), max_size=9
+    ),
+    chance=st.randoms(use_true_random=False),
+)
+def test_a_damaged_journal_takes_no_row_out_of_the_parts(
+    tmp_path_factory, new_row, steps, chance
+) -> None:
+    folder = tmp_path_factory.mktemp("parts")
+    rows: list[dict[str, object]] = []
+    shown: set[object] = set()
+    n_made = 0
+    for step in [*steps, "publish"]:
+        if isinstance(step, int):
+            rows += [new_row(repeat=n_made + number) for number in range(step)]
+            n_made += step
+            continue
+        if step == "damage" and rows:
+            del rows[chance.randrange(len(rows))]
+        publish_parts(folder, iter(rows))
+        if step == "compact":
+            compact_parts(folder)
+        shown |= {row["repeat"] for row in rows}
+        assert sorted(_repeats(folder)) == sorted(shown)
+
+
 def test_a_foreign_file_among_the_parts_is_left_alone(tmp_path, new_row) -> None:
     (tmp_path / "part-old.parquet").write_bytes(b"")
     publish_parts(tmp_path, iter([new_row()]))
