@@ -204,17 +204,14 @@ def save_device(workspace: Workspace, device: DeviceFile) -> Path:
 
     Raises:
         UsageError: there is one of that name already.
+        StoreError: it cannot be written; then there is none.
     """
     path = workspace.devices / f"{device.name}.yaml"
-    workspace.devices.mkdir(exist_ok=True)
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(_text(device))
-    except FileExistsError as error:
+    if path.exists():
         raise UsageError(
             f"{path} exists", f"edit it, or `fleetrank devices remove {device.name}` first"
-        ) from error
-    return path
+        )
+    return update_device(workspace, device)
 
 
 def update_device(workspace: Workspace, device: DeviceFile) -> Path:
@@ -233,16 +230,25 @@ def _text(device: DeviceFile) -> str:
     return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
 
 
-def remove_device(workspace: Workspace, name: str) -> None:
+def remove_device(workspace: Workspace, name: str) -> DeviceFile | None:
     """Deletes a device's file; its measurements stay.
+
+    Returns:
+        What the file said; `None` where it could not be read.
 
     Raises:
         UsageError: the device has no file.
     """
-    device = find_device(load_devices(workspace), name)
-    path = workspace.devices / f"{device.name}.yaml"
-    if not path.is_file():
+    # Listed and not joined: a name that a person types is no path.
+    path = {found.stem: found for found in workspace.devices.glob("*.yaml")}.get(name)
+    if path is None:
+        own = find_device(load_devices(workspace), name)
         raise UsageError(
-            f"'{name}' is built in and has no file", "leave it out of the sweep instead"
+            f"'{own.name}' is built in and has no file", "leave it out of the sweep instead"
         )
+    try:
+        device = parse_file(path, DeviceFile)
+    except UsageError:
+        device = None
     path.unlink()
+    return device

@@ -28,5 +28,9 @@ class StoreError(OrchestratorError):
     """The results cannot be written or read: a full disk, a newer schema, a damaged journal."""
 
 
+class FullDiskError(StoreError):
+    """There is no room for a file; what was written before is kept."""
+
+
 class NewerSchemaError(StoreError):
     """The results come from a newer fleetrank; nothing of them is read or changed."""

@@ -1,12 +1,14 @@
 """Starts a sweep from its file, and resumes one that was cut short."""
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from orchestrator.carrier import Carrier, open_carrier
-from orchestrator.errors import UsageError
+from orchestrator.errors import FullDiskError, UsageError
 from orchestrator.progress.publisher import Publisher
 from orchestrator.provenance import new_sweep_id, sweep_provenance
+from orchestrator.store.durable import FREE_SPACE
 from orchestrator.store.results import ResultStore
 from orchestrator.sweep_record import setup_of_record, setup_record
 from orchestrator.sweep_session import RunOptions, SweepOutcome, SweepSession, utc_now
@@ -37,7 +39,8 @@ def run_sweep(
             **sweep_provenance(workspace.root),
         }
         store.create_sweep(sweep_id, record)
-        return SweepSession(workspace, store, sweep_id, setup, options, carrier).run()
+        with _resumable(sweep_id):
+            return SweepSession(workspace, store, sweep_id, setup, options, carrier).run()
 
 
 def resume_sweep(workspace: Workspace, sweep_id: str | None, options: RunOptions) -> SweepOutcome:
@@ -53,7 +56,20 @@ def resume_sweep(workspace: Workspace, sweep_id: str | None, options: RunOptions
     setup = setup_of_record(workspace, sweep_id, store.sweep_record(sweep_id))
     with _carrier(workspace, options) as carrier:
         _check_same_place(setup, options)
-        return SweepSession(workspace, store, sweep_id, setup, options, carrier).run()
+        with _resumable(sweep_id):
+            return SweepSession(workspace, store, sweep_id, setup, options, carrier).run()
+
+
+@contextmanager
+def _resumable(sweep_id: str) -> Iterator[None]:
+    """What a full disk has ended goes on where it was."""
+    try:
+        yield
+    except FullDiskError as error:
+        raise FullDiskError(
+            error.message,
+            f"{FREE_SPACE}, then `fleetrank sweep resume {sweep_id}`: what was measured is kept",
+        ) from error
 
 
 def _carrier(workspace: Workspace, options: RunOptions) -> AbstractContextManager[Carrier]:

@@ -1,5 +1,6 @@
 """`fleetrank devices`: what can be measured on."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated
@@ -144,10 +145,10 @@ def check(name: Name, as_json: AsJson = False) -> None:
 @app.command()
 def remove(name: Name) -> None:
     """Delete a device's file, and our folder on a phone; what was measured on it stays."""
-    workspace = current().workspace
-    device = find_device(load_devices(workspace), name)
-    remove_device(workspace, name)
-    if device.registration is not None:
+    device = remove_device(current().workspace, name)
+    if device is None:
+        print(f"the file of {name} could not be read, and is removed", file=sys.stderr)
+    elif device.registration is not None:
         from orchestrator.cli.devices_phones import clean_phone
 
         clean_phone(device)

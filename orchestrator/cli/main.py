@@ -23,6 +23,7 @@ from orchestrator.errors import (
     OrchestratorError,
     UsageError,
 )
+from orchestrator.store.durable import is_about_storage, store_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +185,10 @@ def _explained(error: Exception) -> Exception:
 
     Files are read lazily and in many places, so that a damaged one is only noticed here.
     """
+    if isinstance(error, OSError) and is_about_storage(error):
+        with contextlib.suppress(OrchestratorError):
+            folder = current().folder
+            return store_error(folder if error.filename is None else Path(error.filename), error)
     is_of_reading = type(error).__module__.partition(".")[0] in _READERS
     if is_of_reading or (isinstance(error, OSError) and error.errno is None):
         with contextlib.suppress(OrchestratorError):

@@ -5,23 +5,29 @@ import errno
 import os
 from pathlib import Path
 
-from orchestrator.errors import StoreError
+from orchestrator.errors import FullDiskError, StoreError
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_FORBIDDEN = {errno.EROFS, errno.EACCES, errno.EPERM}
+FREE_SPACE = "free some space (`fleetrank models prune --max-size 2GB` bounds the artifact cache)"
 
 
 def store_error(path: Path, error: OSError) -> StoreError:
     """Says what could not be written and what to do about it."""
     if error.errno in _FULL:
-        return StoreError(
+        return FullDiskError(
             f"{path} cannot be written: the disk is full",
-            "free some space (`fleetrank models prune --max-size 2GB` bounds the artifact cache), "
-            "then `fleetrank sweep resume`: what was measured is kept",
+            f"{FREE_SPACE}, then run the command again: what was stored is kept",
         )
-    return StoreError(
-        f"{path} cannot be written: {error.strerror or error}",
-        "check that the results folder is there and may be written to",
-    )
+    remedy = "check that its folder is there and may be written to"
+    if error.errno in _FORBIDDEN:
+        remedy = "get the right to it (owner, mode, read-only mount), or work in another workspace"
+    return StoreError(f"{path} cannot be written: {error.strerror or error}", remedy)
+
+
+def is_about_storage(error: OSError) -> bool:
+    """Whether the disk or its rights are the reason, which a person can do something about."""
+    return error.errno in _FULL | _FORBIDDEN
 
 
 def replace_file(path: Path, content: bytes, *, is_synced: bool = True) -> None:

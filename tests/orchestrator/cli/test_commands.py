@@ -9,6 +9,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from full_disk import no_room_beyond
 
 from device_agents.host_lease import host_lease
 from models.cache import ArtifactCache
@@ -262,6 +263,25 @@ def test_a_simulated_device_cannot_pose_as_this_hosts_cpu(workspace, capsys) -> 
         assert f"'{name}'" in capsys.readouterr().err
     assert list(workspace.devices.iterdir()) == []
     assert run(["devices", "add", own, "--kind", "cpu"]) == 0
+
+
+def test_a_device_that_has_no_room_leaves_no_file(workspace, capsys) -> None:
+    with no_room_beyond(10):
+        assert run(["devices", "add", "sim", "--kind", "simulated"]) == 1
+    err = capsys.readouterr().err
+    assert "sim.yaml cannot be written: the disk is full" in err
+    assert "sweep resume" not in err
+    assert list(workspace.devices.iterdir()) == []
+
+
+def test_a_device_file_that_cannot_be_read_is_removed_all_the_same(workspace, capsys) -> None:
+    (workspace.devices / "sim.yaml").write_text("")
+    (workspace.devices / "other.yaml").write_text("{")
+    assert run(["devices", "list"]) == 2
+    assert run(["devices", "remove", "sim"]) == 0
+    assert "could not be read, and is removed" in capsys.readouterr().err
+    assert [path.name for path in workspace.devices.iterdir()] == ["other.yaml"]
+    assert run(["devices", "remove", "../cluster"]) == 2
 
 
 def test_a_plan_says_what_no_real_device_measures(workspace, capsys) -> None:

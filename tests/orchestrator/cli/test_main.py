@@ -1,4 +1,6 @@
+import errno
 import json
+import os
 import subprocess
 import sys
 import time
@@ -95,6 +97,28 @@ def test_a_defect_is_unexpected_and_shows_its_place_only_with_debug(failing, cap
     err = capsys.readouterr().err
     assert "Traceback" in err
     assert "ZeroDivisionError: oh" in err
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [
+        (errno.ENOSPC, "free some space"),
+        (errno.EDQUOT, "free some space"),
+        (errno.EROFS, "read-only mount"),
+        (errno.EACCES, "mode"),
+        (errno.EPERM, "owner"),
+    ],
+)
+def test_a_disk_that_takes_nothing_is_no_defect(failing, capsys, number, remedy) -> None:
+    failing(OSError(number, os.strerror(number), "/w/results/x"))
+    assert run(["init", "x"]) == 1
+    err = capsys.readouterr().err
+    assert "/w/results/x cannot be written" in err
+    assert remedy in err
+    assert "defect" not in err
+    failing(OSError(number, os.strerror(number)))
+    assert run(["init", "x"]) == 1
+    assert f"{Path.cwd()} cannot be written" in capsys.readouterr().err
 
 
 def test_a_library_that_is_missing_is_named_with_what_installs_it(failing, capsys) -> None:

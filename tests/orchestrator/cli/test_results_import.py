@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from full_disk import no_room_beyond
 
 from analysis.load import load_measurements
 from orchestrator.cli.main import run
@@ -97,6 +98,15 @@ def test_an_import_that_was_cut_short_is_completed(workspace, capsys) -> None:
     assert _import(capsys, "--from", "timm", str(DATA / "timm"))[0]["is_new"]
     assert sum(row["sweep_id"] == sweep_id for row in _rows(workspace)) == 11
     assert run(["results", "verify"]) == 0
+
+
+def test_an_import_without_room_is_to_be_run_again(workspace, capsys) -> None:
+    with no_room_beyond(6000):
+        assert run(["results", "import", "--from", "timm", str(DATA / "timm")]) == 1
+    err = capsys.readouterr().err
+    assert "run the command again" in err
+    assert "sweep resume" not in err
+    assert len(_import(capsys, "--from", "timm", str(DATA / "timm"))) == 2
 
 
 def test_what_is_dropped_is_listed_with_its_reason(workspace, capsys) -> None:

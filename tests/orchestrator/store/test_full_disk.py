@@ -1,11 +1,9 @@
 """A full disk, made with the system's own limit on the size of a file."""
 
 import os
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
+from full_disk import no_room_beyond
 
 from orchestrator.errors import StoreError
 from orchestrator.store.journal_sink import JournalSink
@@ -14,17 +12,6 @@ from orchestrator.store.raw_logs import read_log
 from orchestrator.store.results import ResultStore
 
 SWEEP_ID = "s-20260102T030405-0a1b"
-
-
-@contextmanager
-def no_room_beyond(size_bytes: int) -> Iterator[None]:
-    """Python ignores SIGXFSZ, so that a write beyond the limit fails like one to a full disk."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.fixture
@@ -47,7 +34,7 @@ def test_nothing_appended_is_lost_when_the_disk_fills_up(store, new_row) -> None
     with no_room_beyond(20_000):
         with pytest.raises(StoreError, match="disk is full") as caught:
             append_until_full()
-        assert "sweep resume" in caught.value.remedy
+        assert "free some space" in caught.value.remedy
         with pytest.raises(StoreError):
             journal.flush()
         assert len(list(store.open_journal(SWEEP_ID).rows())) == n_appended - 1

@@ -116,7 +116,7 @@ def test_a_row_that_meets_a_full_disk_goes_out_when_there_is_room(
     monkeypatch.setattr("orchestrator.store.journal.os.write", half_then_full)
     with pytest.raises(StoreError, match="disk is full") as caught:
         journal.append(new_row(repeat=1))
-    assert "resume" in caught.value.remedy
+    assert "free some space" in caught.value.remedy
     assert [row["repeat"] for row in Journal(path).rows()] == [0]
     assert Journal(path).problems() == []
     monkeypatch.undo()
