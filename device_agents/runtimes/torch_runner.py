@@ -16,7 +16,7 @@ from device_agents.runtimes import torch_cuda
 from device_agents.runtimes.gpu_backends import CUDA
 from device_agents.runtimes.options import boolean_option, missing_library
 from device_agents.runtimes.pt2_scan import check_pt2
-from device_agents.runtimes.runner import Array, LoadedModel, TensorSpec
+from device_agents.runtimes.runner import Array, LoadedModel, TensorSpec, with_batch
 from device_agents.runtimes.torch_tensors import as_arrays, as_numpy_has_it, as_tensor
 from device_agents.task import Execution, Options
 from device_agents.vocabulary import Mode
@@ -166,7 +166,7 @@ def _compiled(torch: ModuleType, module: Callable[..., object]) -> Callable[...,
 
 
 def _specs(program: object, batch: int) -> tuple[TensorSpec, ...]:
-    """Inputs of the graph in order; symbolic sizes become the batch."""
+    """Inputs of the graph in order; a symbolic first size becomes the batch."""
     signature = program.graph_signature  # type: ignore[attr-defined]
     nodes = {node.name: node for node in program.graph.nodes}  # type: ignore[attr-defined]
     specs = []
@@ -176,7 +176,8 @@ def _specs(program: object, batch: int) -> tuple[TensorSpec, ...]:
             raise UnsupportedError(
                 f"input {name!r} is no tensor", "export the model with tensor inputs only"
             )
-        shape = tuple(size if type(size) is int else batch for size in tensor.shape)
+        sizes = (size if type(size) is int else None for size in tensor.shape)
+        shape = with_batch(name, sizes, batch)
         dtype = str(tensor.dtype).removeprefix("torch.")
         specs.append(TensorSpec(name=name, shape=shape, dtype=dtype))
     return tuple(specs)
