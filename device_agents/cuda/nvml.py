@@ -17,6 +17,8 @@ _SM, _MEMORY = 1, 2
 """nvmlClockType_t."""
 _POLICIES = (0, 1)
 """nvmlPerfPolicyType_t: power and heat."""
+_NO_PIDS = (0, 0xFFFFFFFF)
+"""A process of another namespace, whose number this one may not see."""
 _MAX_LINKS = 18
 """More than any GPU has. Source: NVML_NVLINK_MAX_LINKS."""
 
@@ -112,17 +114,19 @@ class Nvml:
         ]
         if all(found is None for found in lists):
             return None
-        found = {
-            it.pid: GpuProcess(
-                pid=it.pid,
-                name=self._text("nvmlSystemGetProcessName", it.pid),
-                used_bytes=_whole_number(it.usedGpuMemory),
-            )
-            for processes in lists
-            if isinstance(processes, list)
-            for it in processes
-        }
-        return tuple(found[pid] for pid in sorted(found))
+        known = [it for found in lists if isinstance(found, list) for it in found]
+        # One that both computes and draws is in both lists; those without a number are not one.
+        keys = [it.pid if it.pid not in _NO_PIDS else -place for place, it in enumerate(known, 1)]
+        once = dict(zip(keys, known, strict=True))
+        return tuple(self._process(once[key]) for key in sorted(once))
+
+    def _process(self, listed: object) -> GpuProcess:
+        pid: int = listed.pid  # type: ignore[attr-defined]
+        return GpuProcess(
+            pid=pid,
+            name=self._text("nvmlSystemGetProcessName", pid),
+            used_bytes=_whole_number(listed.usedGpuMemory),  # type: ignore[attr-defined]
+        )
 
     def energy_mj(self, gpu: Gpu) -> int | None:
         """See `GpuLibrary`."""

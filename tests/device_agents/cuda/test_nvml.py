@@ -70,6 +70,17 @@ def test_processes_of_both_kinds_are_listed_once() -> None:
     )
 
 
+def test_processes_of_other_namespaces_have_no_number_and_are_counted_all_the_same() -> None:
+    hidden = [SimpleNamespace(pid=pid, usedGpuMemory=None) for pid in (0, 0, 0xFFFFFFFF)]
+    nobody = FakeNvmlError(Code.NOT_FOUND)
+    library = Nvml(
+        fake_binding(nvmlDeviceGetComputeRunningProcesses=hidden, nvmlSystemGetProcessName=nobody)
+    )
+    found = library.processes(H100)
+    assert found is not None
+    assert sorted(it.pid for it in found) == [0, 0, 0xFFFFFFFF]
+
+
 def test_instances_of_a_divided_gpu_are_devices_of_their_own() -> None:
     instances = ["slice", FakeNvmlError(Code.NOT_FOUND)]
 
