@@ -5,8 +5,9 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import ModuleType
+from typing import cast
 
-from device_agents.cuda.codes import Code, as_error, is_absent, no_driver_here
+from device_agents.cuda.codes import Code, as_error, is_absent, is_untold, no_driver_here
 from device_agents.cuda.library import Driver, Found, Gpu, GpuProcess, Hardware, Reading
 from device_agents.cuda.vendors import other_vendor
 from device_agents.errors import AgentError, TransientError
@@ -210,19 +211,32 @@ class Nvml:
     def _do(self, function: str, *arguments: object) -> bool:
         """Whether a call that changes something was carried out."""
         call = getattr(self._binding, function, None)
-        return call is not None and self._call(partial(call, *arguments), absent=False) is not False
+        if call is None:
+            return False
+        try:
+            call(*arguments)
+        except self._binding.NVMLError as error:
+            if is_absent(error.value):
+                return False
+            raise self._error(error) from error
+        return True
 
     def _ask(self, function: str, *arguments: object) -> object:
         """The answer, or `None` where binding, driver or GPU has none."""
         call = getattr(self._binding, function, None)
-        return None if call is None else self._call(partial(call, *arguments), absent=None)
+        if call is None:
+            return None
+        try:
+            return cast(object, call(*arguments))
+        except self._binding.NVMLError as error:
+            if is_untold(error.value):
+                return None
+            raise self._error(error) from error
 
-    def _call(self, call: Callable[[], object], *, absent: object = ...) -> object:
+    def _call(self, call: Callable[[], object]) -> object:
         try:
             return call()
         except self._binding.NVMLError as error:
-            if absent is not ... and is_absent(error.value):
-                return absent
             raise self._error(error) from error
 
     def _error(self, error: Exception) -> AgentError:
