@@ -111,3 +111,38 @@ def test_a_session_that_fell_back_in_silence_is_refused(
         pytest.raises(UnsupportedError, match="fell back from CUDAExecutionProvider to CPU"),
     ):
         load(ort, str(onnx_file), ort.SessionOptions(), onnx_on())
+
+
+OLD_DRIVER = (
+    'provider_options_utils.h:187 Parse Failed to parse provider option "device_id": CUDA failure '
+    "35: CUDA driver version is insufficient for CUDA runtime version ; GPU=-1 ; hostname=vm"
+)
+"""Source: onnxruntime-gpu 1.30.0 with driver 555."""
+
+
+def ort_that_raises(error: Exception) -> ModuleType:
+    def session(*_arguments: object, enable_fallback: int) -> object:
+        assert not enable_fallback  # it would try again without the GPU, and print the reason
+        raise error
+
+    ort = ModuleType("onnxruntime")
+    ort.InferenceSession = session  # type: ignore[attr-defined]
+    ort.get_available_providers = lambda: ["CUDAExecutionProvider"]  # type: ignore[attr-defined]
+    return ort
+
+
+def test_a_provider_that_cannot_be_made_is_unsupported_with_its_words() -> None:
+    options = pytest.importorskip("onnxruntime").SessionOptions()
+    with pytest.raises(UnsupportedError, match="driver version is insufficient") as raised:
+        load(ort_that_raises(RuntimeError(OLD_DRIVER)), "any.onnx", options, onnx_on())
+    assert "driver too old" in raised.value.remedy
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["CUDA failure 2: out of memory ; GPU=0", "CUDA failure 999: CUDA error: unknown error"],
+)
+def test_what_says_more_than_a_missing_provider_is_passed_on(words: str) -> None:
+    options = pytest.importorskip("onnxruntime").SessionOptions()
+    with pytest.raises(RuntimeError, match="CUDA failure"):
+        load(ort_that_raises(RuntimeError(words)), "any.onnx", options, onnx_on())
