@@ -6,6 +6,7 @@ from types import ModuleType
 from typing import Protocol, cast
 
 from device_agents.errors import UnsupportedError
+from device_agents.failures import says_device_lost
 from device_agents.runtimes.gpu_backends import CUDNN_BENCHMARK, TF32
 from device_agents.runtimes.options import boolean_option
 from device_agents.runtimes.runner import Array, TensorSpec
@@ -50,7 +51,9 @@ class TorchGpu:
         try:
             cuda.init()
             capability = cuda.get_device_capability(0)
-        except (RuntimeError, AssertionError) as error:
+        except (RuntimeError, AssertionError, cuda.DeferredCudaCallError) as error:
+            if says_device_lost(str(error)):
+                raise
             raise UnsupportedError(
                 f"PyTorch cannot use the GPU: {error}",
                 "compare the CUDA version of `nvidia-smi` with torch.version.cuda; a driver too "

@@ -6,6 +6,7 @@ import pytest
 
 from device_agents.cuda.allocator import TorchGpuMemory
 from device_agents.errors import UnsupportedError
+from device_agents.failures import failure_from_error
 from device_agents.runtimes import onnx_cuda
 from device_agents.runtimes.onnx_cuda import OnnxGpu, load
 from device_agents.runtimes.torch_cuda import TorchGpu
@@ -25,7 +26,10 @@ def torch_that(
     torch = ModuleType("torch")
     torch.version = SimpleNamespace(cuda="13.0")  # type: ignore[attr-defined]
     torch.cuda = SimpleNamespace(  # type: ignore[attr-defined]
-        init=init, get_device_capability=lambda _index: (9, 0), get_arch_list=lambda: list(archs)
+        init=init,
+        get_device_capability=lambda _index: (9, 0),
+        get_arch_list=lambda: list(archs),
+        DeferredCudaCallError=type("DeferredCudaCallError", (Exception,), {}),
     )
     return torch
 
@@ -34,6 +38,19 @@ def test_a_driver_too_old_for_pytorch_is_unsupported_with_its_words() -> None:
     with pytest.raises(UnsupportedError, match="too old") as raised:
         TorchGpu(torch_that(error=RuntimeError(TOO_OLD))).open()
     assert "updated" in raised.value.remedy
+
+
+NOT_READY = (
+    "Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling "
+    "NumCudaDevices() that might have already set an error? Error 802: system not yet initialized"
+)
+"""Where the fabric manager of NVLink switches is still starting. Source: PyTorch 2.11."""
+
+
+def test_a_gpu_that_is_not_ready_yet_is_no_matter_of_versions() -> None:
+    with pytest.raises(RuntimeError, match="not yet initialized") as raised:
+        TorchGpu(torch_that(error=RuntimeError(NOT_READY))).open()
+    assert failure_from_error(raised.value, "load").is_transient
 
 
 @pytest.mark.parametrize(
