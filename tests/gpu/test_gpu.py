@@ -184,6 +184,11 @@ def test_conditions_are_read_under_load(agent: CudaAgent, pt2_of: Pt2) -> None:
         assert conditions.temp_c is not None
         assert conditions.clock_mhz is not None
         print(conditions)
+    # Where the driver lists this process, or says that it lists none, it is not its own company.
+    assert seen.conditions_after is not None
+    assert seen.conditions_after.other_processes in (0, None)
+    assert Flag.SHARED_DEVICE not in seen.flags
+    print("process memory:", seen.process_memory_bytes)
 
 
 def test_no_memory_in_the_middle_is_typed_and_the_next_cell_is_unharmed(
