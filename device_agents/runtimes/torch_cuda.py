@@ -51,6 +51,8 @@ class TorchGpu:
         try:
             cuda.init()
             capability = cuda.get_device_capability(0)
+            # Only now there is a context, in which a GPU takes more power when idle, and memory.
+            cuda.synchronize()
         except (RuntimeError, AssertionError, cuda.DeferredCudaCallError) as error:
             if says_device_lost(str(error)):
                 raise

@@ -16,6 +16,10 @@ from device_agents.vocabulary import Mode, Precision, Runtime
 TOO_OLD = "The NVIDIA driver on your system is too old (found version 11040)."
 
 
+opened: list[bool] = []
+"""Grows whenever the stand-in makes a context."""
+
+
 def torch_that(
     *, error: Exception | None = None, archs: tuple[str, ...] = ("sm_80", "sm_90")
 ) -> ModuleType:
@@ -27,11 +31,18 @@ def torch_that(
     torch.version = SimpleNamespace(cuda="13.0")  # type: ignore[attr-defined]
     torch.cuda = SimpleNamespace(  # type: ignore[attr-defined]
         init=init,
+        synchronize=lambda: opened.append(True),
         get_device_capability=lambda _index: (9, 0),
         get_arch_list=lambda: list(archs),
         DeferredCudaCallError=type("DeferredCudaCallError", (Exception,), {}),
     )
     return torch
+
+
+def test_opening_makes_the_context_that_idle_power_is_measured_with() -> None:
+    opened.clear()
+    TorchGpu(torch_that()).open()
+    assert opened
 
 
 def test_a_driver_too_old_for_pytorch_is_unsupported_with_its_words() -> None:
