@@ -9,7 +9,7 @@ from device_agents.errors import UnsupportedError
 from device_agents.failures import failure_from_error
 from device_agents.runtimes import onnx_cuda
 from device_agents.runtimes.onnx_cuda import OnnxGpu, load
-from device_agents.runtimes.torch_cuda import TorchGpu
+from device_agents.runtimes.torch_cuda import TorchGpu, to_gpu
 from device_agents.types import Execution, OptionValue
 from device_agents.vocabulary import Mode, Precision, Runtime
 
@@ -88,6 +88,34 @@ def test_a_pytorch_without_cuda_says_so_wherever_it_is_opened_first() -> None:
         TorchGpu(torch).open()
     with pytest.raises(UnsupportedError, match="built without CUDA"):
         TorchGpuMemory().open(flushes=False)
+
+
+def test_nothing_of_a_moved_program_stays_on_the_processor() -> None:
+    torch = pytest.importorskip("torch")
+
+    class Mixed(torch.nn.Module):
+        """Weights, a buffer, a constant, factories with a device burnt in, and a cast."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(8, 8)
+            self.register_buffer("offset", torch.ones(8))
+            self.plain = torch.arange(8)
+
+        def forward(self, x: object) -> object:
+            places = torch.arange(8, device=x.device) + self.plain  # type: ignore[attr-defined]
+            moved = places.to(device="cpu", dtype=torch.float32) + torch.zeros(8)
+            return self.linear(x) + self.offset + moved + torch.tensor(2.0)
+
+    program = torch.export.export(Mixed().eval(), (torch.zeros(1, 8),))
+    assert "cpu" in str(program.graph)
+    # The device without memory computes shapes only, and refuses a tensor of any other device.
+    module = to_gpu(program, "meta")
+    with torch.inference_mode():
+        output = module(torch.empty(1, 8, device="meta"))
+    (found,) = torch.utils._pytree.tree_leaves(output)
+    assert (found.device.type, tuple(found.shape)) == ("meta", (1, 8))
+    assert "cpu" not in str(program.graph)
 
 
 def onnx_on(backend: str = "cuda", **changes: object) -> Execution:
