@@ -52,9 +52,10 @@ ERROR_KINDS = (
 FLAGS = (
     "spread", "outliers", "drift", "preempted", "throttled", "hot", "too_few", "niced",
     "busy_host", "unstable_warmup", "shared_device", "host_overhead", "clocks_disagree",
+    "taken_over",
 )  # fmt: skip
 ENERGY_METHODS = ("nvml_counter", "nvml_polled", "rapl_counter")
-FLOPS_METHODS = ("counted", "formula", "parameters", "published")
+FLOPS_METHODS = ("counted", "formula", "published")
 WEIGHTS_KINDS = ("seeded", "pretrained", "checkpoint", "embedded")
 FORMATS = ("onnx", "pt2", "tflite", "pte")
 
@@ -97,6 +98,7 @@ _MODEL = (
 )
 _DEVICE = (
     _column("device", _STR, "name of the registered device"),
+    _column("taken_over_by", _STR, "equal device that measured in its place; null: itself"),
     _column("device_model", _STR, "its type: two phones of one model share it"),
     _column("tier", _STR, "class of device", TIERS),
     _column("origin", _STR, "who made the row", ORIGINS),

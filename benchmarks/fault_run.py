@@ -46,7 +46,8 @@ from orchestrator.device_registry import PHONE, DeviceFile, save_device
 from orchestrator.phone_registration import registration_of
 from orchestrator.progress.events import Event, RepeatFinished, RepeatStarted
 from orchestrator.store.results import ResultStore
-from orchestrator.sweep_run import RunOptions, run_sweep
+from orchestrator.sweep_run import run_sweep
+from orchestrator.sweep_session import RunOptions
 from orchestrator.workspace import Workspace
 
 DATA = Path(__file__).parents[1] / "tests" / "device_agents" / "data"

@@ -31,8 +31,8 @@ from device_agents.registry import create_agent
 from device_agents.runtimes.registry import create_runner
 from device_agents.runtimes.runner import LoadedModel
 from device_agents.stability import HalfWidthRule
+from device_agents.task import Execution, MeasurePolicy, MeasureTask
 from device_agents.timing import time_runs
-from device_agents.types import Execution, MeasurePolicy, MeasureTask
 from device_agents.vocabulary import Runtime
 from models.cache import ArtifactCache
 from models.cards import load_cards

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from device_agents.cuda.agent import CudaAgent
-from device_agents.types import Execution, InferTask
+from device_agents.task import Execution, InferTask
 from device_agents.vocabulary import Mode, Precision, Runtime
 from models.cards import file_sha256, load_zoo
 from models.errors import ModelError

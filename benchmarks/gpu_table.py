@@ -27,7 +27,8 @@ from gpu_artifacts import TIMEOUT_S, Artifacts, Cell, default_jobs, prepare
 from device_agents.codec import from_json, to_json
 from device_agents.cuda.agent import CudaAgent
 from device_agents.errors import AgentError
-from device_agents.types import Measurement, MeasurePolicy, MeasureTask
+from device_agents.measurement import Measurement
+from device_agents.task import MeasurePolicy, MeasureTask
 from device_agents.vocabulary import Mode, Precision, Status
 from models.cards import file_sha256, load_zoo
 

@@ -24,14 +24,16 @@ import psutil
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from device_agents.agent import Agent
+from device_agents.measurement import Measurement
 from device_agents.registry import create_agent
-from device_agents.types import Measurement, MeasureTask
+from device_agents.task import MeasureTask
 from models.types import Artifact, Cost, FlopsMethod, Format
 from orchestrator.carrier import Carrier, open_carrier
 from orchestrator.cells import Attempt
 from orchestrator.dispatch.cluster import cluster_ray
-from orchestrator.dispatch.controller import Controller, Ports
+from orchestrator.dispatch.controller import Controller
 from orchestrator.dispatch.device_spec import DeviceSpec
+from orchestrator.dispatch.ports import Ports
 from orchestrator.dispatch.ray_hosts import LABEL
 from orchestrator.dispatch.stop_switch import StopSwitch
 from orchestrator.dispatch.tally import Tally

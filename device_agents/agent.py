@@ -3,14 +3,9 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from device_agents.types import (
-    DeviceFacts,
-    Execution,
-    Failure,
-    InferTask,
-    Measurement,
-    MeasureTask,
-)
+from device_agents.device_facts import DeviceFacts
+from device_agents.measurement import Failure, Measurement
+from device_agents.task import Execution, InferTask, MeasureTask
 
 StopRequested = Callable[[], bool]
 """Asked between steps; `True` means end now, and the attempt becomes `interrupted`."""

@@ -5,7 +5,7 @@ from dataclasses import fields
 from typing import TypeVar, get_args
 
 from device_agents.errors import PermanentError
-from device_agents.types import OptionValue
+from device_agents.task import OptionValue
 
 T = TypeVar("T")
 

@@ -4,7 +4,13 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from device_agents.errors import AgentError, BadArtifactError, TransientError, UnsupportedError
+from device_agents.errors import (
+    AgentError,
+    BadArtifactError,
+    LostArtifactError,
+    TransientError,
+    UnsupportedError,
+)
 from device_agents.failures import LOST_REMEDY, is_memory_error, says_device_lost
 from device_agents.runtimes.runner import LoadedModel, TensorSpec
 
@@ -13,19 +19,19 @@ def check_artifact(path: str, sha256: str) -> None:
     """Refuses a file that is not the one the task was made for.
 
     Raises:
-        BadArtifactError: the file is missing or has changed.
+        LostArtifactError: the file is missing or has changed; no fault of the model's.
     """
     try:
         with Path(path).open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise BadArtifactError(
-            f"cannot read {path}: {error.strerror}", "export the model again"
+        raise LostArtifactError(
+            f"cannot read {path}: {error.strerror}", "resume the sweep, which exports it again"
         ) from error
     if found != sha256:
-        raise BadArtifactError(
+        raise LostArtifactError(
             f"{path} has changed: its sha256 is {found}, not {sha256}",
-            "delete the file and export the model again",
+            "delete the file and resume the sweep, which exports it again",
         )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from device_agents.types import Conditions
+from device_agents.measurement import Conditions
 
 ROOT = Path("/")
 
@@ -74,9 +74,11 @@ def parse_number(text: str) -> float | None:
     return float(stripped) if re.fullmatch(r"-?\d+", stripped, re.ASCII) else None
 
 
-def shares(
-    before: CpuTime | None, after: CpuTime | None, own_ticks: float
-) -> tuple[float, float] | None:
+Shares = tuple[float, float] | None
+"""Core time used by others and taken by the hypervisor; see `shares`."""
+
+
+def shares(before: CpuTime | None, after: CpuTime | None, own_ticks: float) -> Shares:
     """Shares of all cores' time used by other processes and by the hypervisor, each 0 to 1.
 
     `None` when a reading is missing or no tick went by.
@@ -99,9 +101,7 @@ def read_oom_kills(root: Path = ROOT) -> int | None:
     return parse_oom_kills(_read(root / "proc/vmstat"))
 
 
-def read_conditions(
-    cpus: Sequence[int] | None, used: tuple[float, float] | None, root: Path = ROOT
-) -> Conditions:
+def read_conditions(cpus: Sequence[int] | None, used: Shares, root: Path = ROOT) -> Conditions:
     """Reads everything the host tells now.
 
     Args:

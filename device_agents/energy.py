@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from device_agents.measurement import Energy
 from device_agents.timing import Clock, Step
-from device_agents.types import Energy
 from device_agents.vocabulary import EnergyMethod
 
 MIN_STEPS = 20

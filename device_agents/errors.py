@@ -64,6 +64,10 @@ class BadArtifactError(PermanentError):
     """The runtime refuses the file: damaged, hostile or of another format."""
 
 
+class LostArtifactError(TransientError):
+    """The file is gone or not the one that was meant; a resumed sweep exports it again."""
+
+
 class UnsupportedError(PermanentError):
     """The device or runtime cannot do what the task asks."""
 

@@ -12,6 +12,7 @@ from device_agents.errors import (
     BadOutputError,
     CrashedError,
     KilledError,
+    LostArtifactError,
     MissingLibraryError,
     OutOfMemoryError,
     StoppedError,
@@ -22,8 +23,8 @@ from device_agents.errors import (
     UnfitConditionsError,
     UnusableDeviceError,
 )
+from device_agents.measurement import Failure
 from device_agents.protocol import STAGE_MARK
-from device_agents.types import Failure
 from device_agents.vocabulary import ErrorKind
 
 TAIL_CHARACTERS = 2_000
@@ -169,6 +170,7 @@ _KINDS: tuple[tuple[type[AgentError], ErrorKind], ...] = (
     (OutOfMemoryError, ErrorKind.OUT_OF_MEMORY),
     (MissingLibraryError, ErrorKind.MISSING_LIBRARY),
     (BadArtifactError, ErrorKind.BAD_ARTIFACT),
+    (LostArtifactError, ErrorKind.BAD_ARTIFACT),
     (BadOutputError, ErrorKind.BAD_OUTPUT),
     (StorageFullError, ErrorKind.DISK_FULL),
     (TimedOutError, ErrorKind.TIMED_OUT),

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from statistics import fmean, median, quantiles
 
 from device_agents.host_overhead import has_overhead, host_overhead_ns, is_impossible
-from device_agents.types import Conditions, MeasurePolicy
+from device_agents.measurement import Conditions
+from device_agents.task import MeasurePolicy
 from device_agents.vocabulary import Flag
 
 MAX_SPREAD = 0.10
@@ -71,7 +72,7 @@ def judge(seen: Seen, policy: MeasurePolicy) -> tuple[Flag, ...]:
         Flag.HOST_OVERHEAD: has_overhead(samples, overhead),
         Flag.CLOCKS_DISAGREE: is_impossible(overhead),
     }
-    return tuple(flag for flag in Flag if doubts[flag])
+    return tuple(flag for flag in Flag if doubts.get(flag, False))
 
 
 def has_spread(samples: Sequence[int]) -> bool:

@@ -15,9 +15,10 @@ from device_agents.failures import (
     failure_from_error,
     interrupted,
 )
+from device_agents.measurement import Failure, Measurement
 from device_agents.process import WORKER, run_worker
 from device_agents.protocol import InferReply, encode_request
-from device_agents.types import Failure, InferTask, Measurement, MeasureTask
+from device_agents.task import InferTask, MeasureTask
 from device_agents.vocabulary import ErrorKind, Origin, Status
 
 

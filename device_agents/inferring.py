@@ -8,11 +8,12 @@ import numpy as np
 from device_agents.artifact_checks import check_artifact, run_once
 from device_agents.errors import BadArtifactError
 from device_agents.failures import failure_from_error
+from device_agents.measurement import Failure
 from device_agents.measuring import Stage
 from device_agents.runtimes.gpu_backends import GPU_BACKENDS
 from device_agents.runtimes.registry import create_runner
 from device_agents.runtimes.runner import Array, LoadedModel, TensorSpec
-from device_agents.types import Failure, InferTask
+from device_agents.task import InferTask
 
 
 def infer(task: InferTask, enter: Stage) -> Failure | None:

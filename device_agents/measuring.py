@@ -16,12 +16,13 @@ from device_agents.failures import failure_from_error
 from device_agents.flags import Seen, judge
 from device_agents.inputs import make_inputs
 from device_agents.isolation import Inherited, involuntary_switches, usable_cpus
+from device_agents.measurement import Conditions, Energy, Measurement, WorkerFacts
 from device_agents.memory import growth_bytes
 from device_agents.runtimes.registry import create_runner
 from device_agents.runtimes.runner import LoadedModel, Runner
 from device_agents.stability import HalfWidthRule
+from device_agents.task import MeasureTask
 from device_agents.timing import TimedRuns, WarmUp, collection_off, time_runs, warm_up
-from device_agents.types import Conditions, Energy, Measurement, MeasureTask, WorkerFacts
 from device_agents.vocabulary import Mode, Origin, Status
 from device_agents.watch import Watch, open_watch
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from device_agents.codec import REMEDY, from_plain, parse_json, to_plain
 from device_agents.errors import PermanentError
-from device_agents.types import Failure, InferTask, MeasureTask
+from device_agents.measurement import Failure
+from device_agents.task import InferTask, MeasureTask
 
 _TASKS: dict[str, type[MeasureTask] | type[InferTask]] = {
     "measure": MeasureTask,

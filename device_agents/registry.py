@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from device_agents.agent import Agent
 from device_agents.errors import PermanentError
-from device_agents.types import OptionValue
+from device_agents.task import OptionValue
 
 AGENTS: Mapping[str, str] = {
     "android": "device_agents.android.agent:AndroidAgent",

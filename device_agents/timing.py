@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Protocol
 
 from device_agents.stability import halves_agree
-from device_agents.types import MeasurePolicy
+from device_agents.task import MeasurePolicy
 
 Clock = Callable[[], int]
 """Monotonic nanoseconds: `time.perf_counter_ns`."""

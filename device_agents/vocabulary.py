@@ -93,6 +93,8 @@ class Flag(StrEnum):
     SHARED_DEVICE = "shared_device"
     HOST_OVERHEAD = "host_overhead"
     CLOCKS_DISAGREE = "clocks_disagree"
+    TAKEN_OVER = "taken_over"
+    """An equal device measured in place of the cell's own; said by whoever dispatched it."""
 
 
 class EnergyMethod(StrEnum):

@@ -3,17 +3,15 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from device_agents.conditions import read_conditions
+from device_agents.conditions import Shares, read_conditions
 from device_agents.energy import EnergySource
 from device_agents.isolation import usable_cpus
+from device_agents.measurement import Conditions
 from device_agents.memory import read_memory, reset_peak
 from device_agents.rapl import open_rapl
 from device_agents.runtimes.gpu_backends import GPU_BACKENDS
-from device_agents.types import Conditions, MeasureTask, Options
+from device_agents.task import MeasureTask, Options
 from device_agents.vocabulary import MemoryMetric
-
-Shares = tuple[float, float] | None
-"""Core time used by others and taken by the hypervisor; see `conditions.shares`."""
 
 
 class Watch(Protocol):

@@ -19,8 +19,9 @@ from device_agents.isolation import (
     pin,
     shed_inheritance,
 )
+from device_agents.measurement import Measurement
 from device_agents.protocol import STAGE_MARK, InferReply, decode_request
-from device_agents.types import InferTask, Measurement, MeasureTask
+from device_agents.task import InferTask, MeasureTask
 from device_agents.vocabulary import Origin, Status
 
 BAD_REQUEST = 2

@@ -45,10 +45,10 @@ def count_cost(network: "torch.nn.Module", image: "torch.Tensor") -> Cost:
 
 
 def stated_cost(card: ModelCard, counted: Cost | None) -> Cost:
-    """What the card states goes before what was counted; parameters are the last resort.
+    """What the card states goes before what was counted.
 
-    Every parameter takes part in at least one multiplication, so that their number is a lower
-    bound of the MACs; in a convolutional network a loose one.
+    MACs that nobody stated or counted stay `None`, and the model out of what needs them: guessed
+    from the number of parameters, a convolutional network's are ten to a hundred times too few.
     """
     parameters = card.parameters
     if parameters is None and counted is not None:
@@ -57,9 +57,7 @@ def stated_cost(card: ModelCard, counted: Cost | None) -> Cost:
         return Cost(macs=card.macs, parameters=parameters, method=FlopsMethod.FORMULA)
     if counted is not None and counted.macs is not None:
         return Cost(macs=counted.macs, parameters=parameters, method=counted.method)
-    if parameters is not None:
-        return Cost(macs=parameters, parameters=parameters, method=FlopsMethod.PARAMETERS)
-    return Cost(macs=None, parameters=None, method=None)
+    return Cost(macs=None, parameters=parameters, method=None)
 
 
 def _elementwise(shape: tuple[int, ...], *_: object, **__: object) -> int:

@@ -64,8 +64,6 @@ class FlopsMethod(StrEnum):
     """Counted on the traced graph, fused attention switched off."""
     FORMULA = "formula"
     """Given by the card from a published figure."""
-    PARAMETERS = "parameters"
-    """Estimated from the number of parameters; only good for an order of size."""
     PUBLISHED = "published"
     """Stands in somebody else's table; in imported rows only."""
 

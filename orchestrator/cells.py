@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
-from device_agents.types import Execution, MeasurePolicy
+from device_agents.task import Execution, MeasurePolicy
 from device_agents.vocabulary import Origin
 from models.types import ExportRequest
 
@@ -55,11 +55,19 @@ class Attempt:
     Attributes:
         number: 0-based over the whole life of the sweep; part of the row's key.
         n_tries: 0-based in this run; a resumed sweep tries afresh.
+        taker: the device that measures in place of the cell's own, which was given up; `None`
+            for the cell's own.
     """
 
     repeat: Repeat
     number: int
     n_tries: int = 0
+    taker: str | None = None
+
+    @property
+    def device(self) -> str:
+        """The device it is made on."""
+        return self.taker or self.repeat.cell.device
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

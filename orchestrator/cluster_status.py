@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.device_registry import HOST_CPU, DeviceFile
+from orchestrator.device_registry import GPU, HOST_CPU, DeviceFile
 from orchestrator.dispatch.cluster import cluster_ray
 from orchestrator.dispatch.host_facts import HostFacts
 from orchestrator.dispatch.ray_hosts import Problem, RayHosts
@@ -22,6 +22,7 @@ class HostStatus:
 
     Attributes:
         phones: seen by its adb server; `None` where none runs.
+        gpus: NVIDIA GPUs and MIG instances; `None` where no driver answers.
         running: tasks under way, of all sweeps.
         to_collect: measurements that wait for a driver.
     """
@@ -34,6 +35,7 @@ class HostStatus:
     torch: str | None
     litert: str | None
     phones: int | None
+    gpus: int | None
     running: int
     to_collect: int
 
@@ -99,6 +101,11 @@ def find_problems(
             found.append(f"{device.name} hangs on host {host}, which is not there")
         elif device.kind == HOST_CPU and not device.host and len(fleet.hosts) > 1:
             found.append(f"{device.name} names no host: add `host: {host}` to its file")
+        elif device.kind == GPU and not _has_gpu(fleet.hosts[host], device):
+            found.append(
+                f"{device.name} is on host {host}, which has no such GPU: "
+                "compare `nvidia-smi -L` there with the device's file"
+            )
     return found
 
 
@@ -118,6 +125,11 @@ def skew(hosts: Mapping[str, HostFacts]) -> list[str]:
     return found
 
 
+def _has_gpu(facts: HostFacts, device: DeviceFile) -> bool:
+    wanted = str(device.options.get("uuid", ""))
+    return any(uuid.startswith(wanted) for uuid in facts.gpus or ())
+
+
 def _host(name: str, facts: HostFacts) -> HostStatus:
     versions = dict(facts.versions)
     return HostStatus(
@@ -129,6 +141,7 @@ def _host(name: str, facts: HostFacts) -> HostStatus:
         torch=versions.get("torch"),
         litert=versions.get("ai-edge-litert"),
         phones=None if facts.phones is None else len(facts.phones),
+        gpus=None if facts.gpus is None else len(facts.gpus),
         running=facts.n_running,
         to_collect=facts.n_kept,
     )

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from device_agents.types import MeasurePolicy
+from device_agents.task import MeasurePolicy
 from models.primer import primer_request
 from models.types import ExportRequest, Format, Source
 from orchestrator.cells import DevicePlace, Plan

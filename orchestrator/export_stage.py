@@ -11,7 +11,8 @@ from time import perf_counter
 
 import psutil
 
-from device_agents.types import Execution, Failure, InferTask
+from device_agents.measurement import Failure
+from device_agents.task import Execution, InferTask
 from device_agents.vocabulary import ErrorKind, Precision, Runtime
 from models.cache import ArtifactCache
 from models.cards import file_sha256

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from device_agents.codec import from_plain, to_plain
 from device_agents.errors import PermanentError
-from device_agents.types import Execution
+from device_agents.task import Execution
 from orchestrator.dispatch.device_spec import DeviceSpec
 from orchestrator.dispatch.host_facts import HostFacts, read_host_facts
 from orchestrator.dispatch.local_ray import LOCAL_HOST
@@ -42,7 +42,8 @@ class Fleet:
             "is_cluster": self.is_cluster,
             # Serials stay where they are: records are shared, names are private.
             "hosts": {
-                name: to_plain(replace(facts, phones=None)) for name, facts in self.hosts.items()
+                name: to_plain(replace(facts, phones=None, gpus=None))
+                for name, facts in self.hosts.items()
             },
         }
 

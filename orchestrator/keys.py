@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 
-from device_agents.types import Execution
+from device_agents.task import Execution
 from models.cache import request_key
 from models.types import ExportRequest
 

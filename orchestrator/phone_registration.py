@@ -15,7 +15,7 @@ from device_agents.android.probe_text import PhoneFacts, why_refused
 from device_agents.android.tool_store import ToolStore
 from device_agents.android.tools import Tool, choose_tool, file_sha256, load_catalogue
 from device_agents.errors import AgentError, UnsupportedError
-from device_agents.types import OptionValue
+from device_agents.task import OptionValue
 from device_agents.virtual_phone.standin import standin_path
 from models.types import Artifact
 from orchestrator.device_registry import PHONE, DeviceFile, Registration

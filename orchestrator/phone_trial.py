@@ -7,7 +7,8 @@ from device_agents.android.agent import AndroidAgent
 from device_agents.android.options import read_options
 from device_agents.android.program import CANARY_BACKEND, canary_task
 from device_agents.errors import UnsupportedError
-from device_agents.types import Measurement, MeasureTask, OptionValue
+from device_agents.measurement import Measurement
+from device_agents.task import MeasureTask, OptionValue
 from device_agents.vocabulary import Status
 from models.types import Artifact
 

@@ -8,7 +8,7 @@ from functools import cache
 from types import MappingProxyType
 
 from device_agents.runtimes.gpu_backends import CUDA, GPU_RUNTIMES
-from device_agents.types import Execution
+from device_agents.task import Execution
 from device_agents.vocabulary import Mode, Runtime
 from models.cards import formats_of
 from models.names import nearest

@@ -8,7 +8,8 @@ import functools
 import math
 from collections.abc import Mapping
 
-from device_agents.types import DeviceFacts, Execution, Options
+from device_agents.device_facts import DeviceFacts
+from device_agents.task import Execution, Options
 from models.cards import card_sha256, weights_id
 from models.errors import ModelError
 from models.types import Artifact, Cost, ExportRequest, ModelCard

@@ -11,7 +11,7 @@ from statistics import fmean
 from pydantic import ValidationError
 
 from device_agents.registry import create_agent
-from device_agents.types import CanaryTask, Execution
+from device_agents.task import CanaryTask, Execution
 from models.cards import load_cards
 from models.types import Artifact, Format
 from orchestrator.cells import Cell, DevicePlace, Plan

@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from device_agents.types import MeasurePolicy
+from device_agents.task import MeasurePolicy
 from device_agents.vocabulary import Mode, Precision, Runtime
 from orchestrator.errors import UsageError
 from orchestrator.yaml_file import parse_file
@@ -74,7 +74,7 @@ class _Spec(BaseModel):
 
 
 class MeasureSpec(_Spec):
-    """When warming up and timing end; fields as in `device_agents.types.MeasurePolicy`."""
+    """When warming up and timing end; fields as in `device_agents.task.MeasurePolicy`."""
 
     min_warmup_runs: Count = Field(
         default=_DEFAULT.min_warmup_runs, description="warm up for at least so many runs"

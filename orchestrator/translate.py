@@ -9,20 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.columns import SCHEMA, SCHEMA_VERSION
+from device_agents.device_facts import DeviceFacts
 from device_agents.host_overhead import host_overhead_ns
-from device_agents.types import (
+from device_agents.measurement import (
     Conditions,
-    DeviceFacts,
     Energy,
     Failure,
     Measurement,
     ToolSummary,
     WorkerFacts,
 )
-from device_agents.vocabulary import Origin, Status
+from device_agents.vocabulary import Flag, Origin, Status
 from models.types import Artifact
 from orchestrator.cells import Attempt, DevicePlace
-from orchestrator.keys import platform_key
 from orchestrator.settled_columns import (
     cpu_numbers,
     device_columns,
@@ -75,13 +74,11 @@ def make_row(
         sweep: what all its rows share.
         attempt: of the cell, whose key the row has.
         measurement: what it gave.
-        place: the device that measured it; another than the cell's own if that one was given up.
+        place: of the device that measured it, which may have taken it over from the cell's own.
         facts: `None` when the device could not be probed.
         artifact: `None` when there was none.
     """
     cell = attempt.repeat.cell
-    device = place.device
-    is_own = device == cell.device
     measured: Row = {
         "sweep_id": sweep.sweep_id,
         "cell_key": cell.cell_key,
@@ -91,12 +88,15 @@ def make_row(
         "fleetrank_version": sweep.fleetrank_version,
         "git_commit": sweep.git_commit,
         "seed": sweep.seed,
-        "device": device,
+        "device": cell.device,
+        "taken_over_by": attempt.taker,
         "host": place.host_hash,
         "origin": measurement.origin.value,
-        "platform_key": cell.platform_key if is_own else platform_key(device, cell.execution),
+        "platform_key": cell.platform_key,
     }
     measured |= _outcome_columns(measurement) | latency_columns(measurement)
+    if attempt.taker is not None:
+        measured["flags"] = [*(flag.value for flag in measurement.flags), Flag.TAKEN_OVER.value]
     measured |= _condition_columns(measurement, facts) | _worker_columns(measurement.worker)
     return {
         **_NOTHING_KNOWN,

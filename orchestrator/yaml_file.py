@@ -37,12 +37,17 @@ class _UniqueKeyLoader(yaml.SafeLoader):
         for key_node, _ in node.value:
             if key_node.tag == "tag:yaml.org,2002:merge":
                 continue
-            key = self.construct_object(key_node, deep=True)
-            if isinstance(key, Hashable) and key in seen:
+            if not isinstance(key_node, yaml.ScalarNode):
+                # Written out, a key of aliases inside aliases would fill memory.
+                raise yaml.constructor.ConstructorError(
+                    None, None, "a key must be a plain value", key_node.start_mark
+                )
+            key = self.construct_object(key_node)
+            if key in seen:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"the key {key!r} is given twice", key_node.start_mark
                 )
-            seen.add(key if isinstance(key, Hashable) else repr(key))
+            seen.add(key)
         return super().construct_mapping(node, deep=deep)
 
 

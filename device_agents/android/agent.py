@@ -18,18 +18,12 @@ from device_agents.android.program import CANARY_TIMEOUT_S, Programs
 from device_agents.android.runners.registry import create_phone_runner, why_unsupported
 from device_agents.android.tool_store import ToolStore
 from device_agents.android.visit import Visit
+from device_agents.device_facts import DeviceFacts
 from device_agents.errors import AgentError, PermanentError
 from device_agents.failures import failure_from_error
 from device_agents.hosted import infer_in_worker
-from device_agents.types import (
-    DeviceFacts,
-    Execution,
-    Failure,
-    InferTask,
-    Measurement,
-    MeasureTask,
-    OptionValue,
-)
+from device_agents.measurement import Failure, Measurement
+from device_agents.task import Execution, InferTask, MeasureTask, OptionValue
 from device_agents.vocabulary import Origin, Status
 
 BESIDE_S = 600.0

@@ -16,7 +16,7 @@ from device_agents.android.dumpsys import (
 from device_agents.android.phone import Phone
 from device_agents.android.sections import read_sections
 from device_agents.conditions import parse_available_memory, parse_load
-from device_agents.types import Conditions
+from device_agents.measurement import Conditions
 
 READ_TIMEOUT_S = 30.0
 _SCRIPT = f"""

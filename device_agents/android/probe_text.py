@@ -9,7 +9,8 @@ from enum import StrEnum
 from device_agents.android.cores import Cluster, Core, clusters_of, parse_cores
 from device_agents.android.df_text import free_bytes
 from device_agents.android.dumpsys import parse_battery, parse_thermal
-from device_agents.types import DeviceFacts, Options
+from device_agents.device_facts import DeviceFacts
+from device_agents.task import Options
 from device_agents.vocabulary import Origin, Tier
 
 PROPERTIES = (

@@ -14,7 +14,7 @@ from device_agents.android.tool_store import ToolStore
 from device_agents.android.tools import Tool
 from device_agents.android.validity import CanaryReading
 from device_agents.errors import AgentError, BadOutputError, TimedOutError, TooSlowError
-from device_agents.types import CanaryTask, Execution, MeasurePolicy, MeasureTask
+from device_agents.task import CanaryTask, Execution, MeasurePolicy, MeasureTask
 from device_agents.vocabulary import Runtime
 
 CANARY_POLICY = MeasurePolicy(

@@ -35,14 +35,8 @@ from device_agents.errors import (
 )
 from device_agents.failures import failure_from_error
 from device_agents.flags import Seen, judge
-from device_agents.types import (
-    CanaryTask,
-    Failure,
-    Measurement,
-    MeasurePolicy,
-    MeasureTask,
-    WorkerFacts,
-)
+from device_agents.measurement import Failure, Measurement, WorkerFacts
+from device_agents.task import CanaryTask, MeasurePolicy, MeasureTask
 from device_agents.vocabulary import ErrorKind, Flag, Origin, Status
 
 _logger = logging.getLogger(__name__)

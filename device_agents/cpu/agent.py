@@ -7,19 +7,13 @@ from typing import TypeVar
 
 from device_agents.agent import StopRequested, never_stop
 from device_agents.cpu.topology import read_facts
+from device_agents.device_facts import DeviceFacts
 from device_agents.errors import PermanentError
 from device_agents.hosted import infer_in_worker, measure_in_worker
+from device_agents.measurement import Failure, Measurement
 from device_agents.memory_limit import default_limit_bytes
 from device_agents.runtimes.registry import why_unsupported
-from device_agents.types import (
-    DeviceFacts,
-    Execution,
-    Failure,
-    InferTask,
-    Measurement,
-    MeasureTask,
-    OptionValue,
-)
+from device_agents.task import Execution, InferTask, MeasureTask, OptionValue
 
 Task = TypeVar("Task", MeasureTask, InferTask)
 

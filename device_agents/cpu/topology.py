@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from device_agents.conditions import ROOT, read_clock_max_mhz, read_governor
-from device_agents.types import DeviceFacts
+from device_agents.device_facts import DeviceFacts
 from device_agents.vocabulary import Origin, Tier
 
 _MODEL = re.compile(r"^(?:model name|Model|Hardware)\s*:\s*(.+?)\s*$", re.MULTILINE)

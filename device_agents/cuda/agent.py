@@ -12,20 +12,14 @@ from device_agents.cuda.choice import VISIBLE, choose_gpu
 from device_agents.cuda.clocks import free_forgotten, held_clock
 from device_agents.cuda.facts import gpu_facts
 from device_agents.cuda.library import Gpu, GpuLibrary
+from device_agents.device_facts import DeviceFacts
 from device_agents.errors import AgentError, PermanentError, TransientError, UnsupportedError
 from device_agents.failures import device_lost, failure_from_error
 from device_agents.hosted import infer_in_worker, measure_in_worker
+from device_agents.measurement import Failure, Measurement
 from device_agents.process import WORKER
 from device_agents.runtimes.gpu_backends import why_unsupported_on_gpu
-from device_agents.types import (
-    DeviceFacts,
-    Execution,
-    Failure,
-    InferTask,
-    Measurement,
-    MeasureTask,
-    OptionValue,
-)
+from device_agents.task import Execution, InferTask, MeasureTask, OptionValue
 from device_agents.vocabulary import ErrorKind, Origin, Status
 
 _MAYBE_LOST = {

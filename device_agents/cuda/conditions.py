@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from device_agents.cuda.library import Reading
 from device_agents.flags import NOTHING_SLOWS
-from device_agents.types import Conditions
+from device_agents.measurement import Conditions
 
 _SLOWING = {
     0x04: "power_cap",

@@ -4,7 +4,8 @@ import hashlib
 from dataclasses import replace
 
 from device_agents.cuda.library import Driver, Gpu, Hardware
-from device_agents.types import DeviceFacts, Options, OptionValue
+from device_agents.device_facts import DeviceFacts
+from device_agents.task import Options, OptionValue
 from device_agents.vocabulary import Tier
 
 _CORES_PER_SM = {

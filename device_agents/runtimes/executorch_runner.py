@@ -8,11 +8,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Protocol, cast
 
+from device_agents.capability import Capability
 from device_agents.errors import AgentError, BadArtifactError, UnsupportedError
 from device_agents.runtimes.options import missing_library
 from device_agents.runtimes.runner import Array, LoadedModel, TensorSpec
-from device_agents.types import Execution, Options
-from device_agents.vocabulary import Mode
+from device_agents.task import Execution, Options
 
 _METHOD = "forward"
 _DELEGATE = "XnnpackBackend"
@@ -60,19 +60,9 @@ class ExecutorchModel:
         self._torch = torch
         self._program = program  # the method points into it
         self._method = method
-        self._settings = settings
-        self._inputs = _specs(method.method_meta())
+        self.settings = settings
+        self.inputs = _specs(method.method_meta())
         self._arguments: tuple[object, ...] = ()
-
-    @property
-    def inputs(self) -> Sequence[TensorSpec]:
-        """See `LoadedModel`."""
-        return self._inputs
-
-    @property
-    def settings(self) -> Options:
-        """See `LoadedModel`."""
-        return self._settings
 
     def set_inputs(self, arrays: Sequence[Array]) -> None:
         """Wraps copies of the arrays: PyTorch warns of read-only memory."""
@@ -95,9 +85,7 @@ class ExecutorchModel:
 class ExecutorchRunner:
     """Backend `xnnpack`; what it lacks runs on ExecuTorch's own kernels. No options."""
 
-    option_names = frozenset[str]()
-    backends = frozenset({"xnnpack"})
-    modes = frozenset({Mode.EAGER})
+    capability = Capability(backends=frozenset({"xnnpack"}))
 
     def version(self) -> str:
         """See `Runner`."""

@@ -11,7 +11,7 @@ from device_agents.runtimes.gpu_backends import TENSORRT, TF32, TORCH_STREAM
 from device_agents.runtimes.onnx_nodes import fixed_spec_of, spec_of
 from device_agents.runtimes.options import boolean_option, missing_library
 from device_agents.runtimes.runner import Array, TensorSpec
-from device_agents.types import Execution, Options, OptionValue
+from device_agents.task import Execution, Options, OptionValue
 from device_agents.vocabulary import Mode
 
 _RECORD_ASSIGNMENT = "session.record_ep_graph_assignment_info"

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Protocol, cast
 
+from device_agents.capability import Capability
 from device_agents.errors import AgentError, BadArtifactError, UnsupportedError
 from device_agents.failures import says_device_lost, says_out_of_memory
 from device_agents.runtimes import onnx_cuda
 from device_agents.runtimes.gpu_backends import GPU_BACKENDS
 from device_agents.runtimes.onnx_nodes import Node, spec_of
 from device_agents.runtimes.options import boolean_option, missing_library
-from device_agents.runtimes.runner import Array, LoadedModel, TensorSpec
-from device_agents.types import Execution, Options
-from device_agents.vocabulary import Mode
+from device_agents.runtimes.runner import Array, LoadedModel
+from device_agents.task import Execution, Options
 
 _UNSUPPORTED_SIGNS = (
     "NOT_IMPLEMENTED", "Could not find an implementation", "is not a registered function/op",
@@ -34,24 +34,14 @@ class OnnxModel:
 
     def __init__(self, session: _Session, batch: int, settings: Options) -> None:
         self._session = session
-        self._inputs = tuple(spec_of(node, batch) for node in session.get_inputs())
-        self._settings = settings
+        self.inputs = tuple(spec_of(node, batch) for node in session.get_inputs())
+        self.settings = settings
         self._feed: dict[str, Array] = {}
         self._outputs: list[Array] = []
 
-    @property
-    def inputs(self) -> Sequence[TensorSpec]:
-        """See `LoadedModel`."""
-        return self._inputs
-
-    @property
-    def settings(self) -> Options:
-        """See `LoadedModel`."""
-        return self._settings
-
     def set_inputs(self, arrays: Sequence[Array]) -> None:
         """Keeps the arrays: the CPU provider reads them where they are."""
-        self._feed = {spec.name: array for spec, array in zip(self._inputs, arrays, strict=True)}
+        self._feed = {spec.name: array for spec, array in zip(self.inputs, arrays, strict=True)}
 
     def run(self) -> None:
         """See `LoadedModel`.
@@ -73,9 +63,9 @@ class OnnxRunner:
     These are the CPU's; a GPU's stand in `gpu_backends`.
     """
 
-    option_names = frozenset({"spinning", "flush_denormals"})
-    backends = frozenset({"cpu"})
-    modes = frozenset({Mode.EAGER})
+    capability = Capability(
+        backends=frozenset({"cpu"}), option_names=frozenset({"spinning", "flush_denormals"})
+    )
 
     def version(self) -> str:
         """See `Runner`."""

@@ -14,6 +14,7 @@ import json
 import pickletools
 import re
 import zipfile
+import zlib
 from pathlib import Path, PurePosixPath
 
 from device_agents.codec import Json
@@ -84,7 +85,7 @@ def check_pt2(path: str) -> None:
     try:
         with zipfile.ZipFile(path) as archive:
             _check_archive(archive)
-    except (zipfile.BadZipFile, OSError, ValueError, EOFError, RuntimeError) as error:
+    except (zipfile.BadZipFile, zlib.error, OSError, ValueError, EOFError, RuntimeError) as error:
         raise BadArtifactError(
             f"{Path(path).name} is not a readable .pt2 archive: {error}", "export the model again"
         ) from error

@@ -4,7 +4,7 @@ import importlib
 from collections.abc import Mapping
 
 from device_agents.runtimes.runner import Runner
-from device_agents.types import Execution
+from device_agents.task import Execution
 from device_agents.vocabulary import Runtime
 
 RUNNERS: Mapping[Runtime, str] = {
@@ -25,17 +25,4 @@ def create_runner(runtime: Runtime) -> Runner:
 def why_unsupported(execution: Execution) -> str | None:
     """Says what of this the runtime does not know by name, or `None`; loads no library."""
     runner = create_runner(execution.runtime)
-    name = execution.runtime.value
-    if execution.backend not in runner.backends:
-        known = ", ".join(sorted(runner.backends))
-        return f"{name} has no backend {execution.backend!r} here; it has {known}"
-    if execution.mode not in runner.modes:
-        known = ", ".join(sorted(runner.modes))
-        return f"{name} has no mode {execution.mode.value!r}; it has {known}"
-    for option, _value in execution.options:
-        if option not in runner.option_names:
-            known = ", ".join(sorted(runner.option_names)) or "none"
-            return f"{name} has no option {option!r}; it has {known}"
-    if execution.threads < 1 or execution.batch < 1:
-        return "threads and batch are at least 1"
-    return None
+    return runner.capability.why_unsupported(execution, execution.runtime.value, "here")

@@ -7,8 +7,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from device_agents.types import Execution, Options
-from device_agents.vocabulary import Mode
+from device_agents.capability import Capability
+from device_agents.task import Execution, Options
 
 Array = NDArray[np.generic]
 
@@ -23,7 +23,7 @@ class TensorSpec:
 
 
 class LoadedModel(Protocol):
-    """An artifact made ready to run."""
+    """An artifact made ready to run; both properties may be plain attributes."""
 
     @property
     def inputs(self) -> Sequence[TensorSpec]:
@@ -64,12 +64,8 @@ class DeviceModel(LoadedModel, Protocol):
 class Runner(Protocol):
     """One runtime. Its module imports the library inside `load`, not at its top."""
 
-    option_names: frozenset[str]
-    """Options it knows; any other is refused by name."""
-    backends: frozenset[str]
-    """Execution providers or delegates it has."""
-    modes: frozenset[Mode]
-    """Ways of executing a graph that it has."""
+    capability: Capability
+    """What it knows on a processor; a GPU's stands in `gpu_backends`."""
 
     def version(self) -> str:
         """Version of the library, of the form the library itself prints."""

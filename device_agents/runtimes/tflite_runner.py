@@ -10,11 +10,11 @@ from typing import Protocol, TypedDict, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from device_agents.capability import Capability
 from device_agents.errors import AgentError, BadArtifactError, UnsupportedError
 from device_agents.runtimes.options import missing_library
 from device_agents.runtimes.runner import Array, LoadedModel, TensorSpec
-from device_agents.types import Execution, Options
-from device_agents.vocabulary import Mode
+from device_agents.task import Execution, Options
 
 _IDENTIFIER = b"TFL3"
 """Bytes 4 to 8 of every TFLite file. Source: schema.fbs, file_identifier."""
@@ -45,21 +45,11 @@ class TfliteModel:
 
     def __init__(self, interpreter: _Interpreter, settings: Options) -> None:
         self._interpreter = interpreter
-        self._settings = settings
+        self.settings = settings
         details = interpreter.get_input_details()
         self._input_indices = [detail["index"] for detail in details]
         self._output_indices = [detail["index"] for detail in interpreter.get_output_details()]
-        self._inputs = tuple(_spec(detail) for detail in details)
-
-    @property
-    def inputs(self) -> Sequence[TensorSpec]:
-        """See `LoadedModel`."""
-        return self._inputs
-
-    @property
-    def settings(self) -> Options:
-        """See `LoadedModel`."""
-        return self._settings
+        self.inputs = tuple(_spec(detail) for detail in details)
 
     def set_inputs(self, arrays: Sequence[Array]) -> None:
         """Copies the arrays into the interpreter's arena."""
@@ -78,9 +68,7 @@ class TfliteModel:
 class TfliteRunner:
     """Backends: `xnnpack` (LiteRT's default) and `builtin` (its own kernels). No options."""
 
-    option_names = frozenset[str]()
-    backends = frozenset({"xnnpack", "builtin"})
-    modes = frozenset({Mode.EAGER})
+    capability = Capability(backends=frozenset({"xnnpack", "builtin"}))
 
     def version(self) -> str:
         """See `Runner`."""

@@ -11,7 +11,7 @@ from device_agents.runtimes.gpu_backends import CUDNN_BENCHMARK, TF32
 from device_agents.runtimes.options import boolean_option
 from device_agents.runtimes.runner import Array, TensorSpec
 from device_agents.runtimes.torch_tensors import as_arrays, as_numpy_has_it, as_tensor
-from device_agents.types import Execution, Options, OptionValue
+from device_agents.task import Execution, Options, OptionValue
 from device_agents.vocabulary import Mode
 
 DEVICE = "cuda:0"

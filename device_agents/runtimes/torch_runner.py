@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import cast
 
+from device_agents.capability import Capability
 from device_agents.errors import AgentError, BadArtifactError, UnsupportedError
 from device_agents.failures import is_memory_error, says_device_lost
 from device_agents.runtimes import torch_cuda
@@ -17,7 +18,7 @@ from device_agents.runtimes.options import boolean_option, missing_library
 from device_agents.runtimes.pt2_scan import check_pt2
 from device_agents.runtimes.runner import Array, LoadedModel, TensorSpec
 from device_agents.runtimes.torch_tensors import as_arrays, as_numpy_has_it, as_tensor
-from device_agents.types import Execution, Options
+from device_agents.task import Execution, Options
 from device_agents.vocabulary import Mode
 
 
@@ -33,9 +34,10 @@ class TorchModel:
     ) -> None:
         self._torch = torch
         self._module = module
-        self._inputs = _specs(program, execution.batch)
+        self._specs = _specs(program, execution.batch)
+        self.inputs = tuple(as_numpy_has_it(spec) for spec in self._specs)
         flush = boolean_option(execution, "flush_denormals", default=False)
-        self._settings: Options = (
+        self.settings: Options = (
             ("flush_denormals", flush),
             ("inter_op_threads", torch.get_num_interop_threads()),
             ("intra_op_threads", torch.get_num_threads()),
@@ -44,19 +46,9 @@ class TorchModel:
         self._arguments: tuple[object, ...] = ()
         self._output: object = None
 
-    @property
-    def inputs(self) -> Sequence[TensorSpec]:
-        """See `LoadedModel`."""
-        return tuple(as_numpy_has_it(spec) for spec in self._inputs)
-
-    @property
-    def settings(self) -> Options:
-        """See `LoadedModel`."""
-        return self._settings
-
     def set_inputs(self, arrays: Sequence[Array]) -> None:
         """See `LoadedModel`."""
-        pairs = zip(arrays, self._inputs, strict=True)
+        pairs = zip(arrays, self._specs, strict=True)
         self._arguments = tuple(as_tensor(self._torch, array, spec) for array, spec in pairs)
 
     def run(self) -> None:
@@ -79,9 +71,11 @@ class TorchRunner:
     These are the CPU's; a GPU's stand in `gpu_backends`.
     """
 
-    option_names = frozenset({"flush_denormals"})
-    backends = frozenset({"cpu"})
-    modes = frozenset({Mode.EAGER, Mode.COMPILE})
+    capability = Capability(
+        backends=frozenset({"cpu"}),
+        modes=frozenset({Mode.EAGER, Mode.COMPILE}),
+        option_names=frozenset({"flush_denormals"}),
+    )
 
     def __init__(self) -> None:
         self._is_distrustful = False

@@ -10,22 +10,15 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from device_agents.agent import StopRequested, never_stop
+from device_agents.device_facts import DeviceFacts
 from device_agents.failures import interrupted
 from device_agents.flags import Seen, judge
 from device_agents.hosted import infer_in_worker
+from device_agents.measurement import Failure, Measurement, WorkerFacts
 from device_agents.simulated.options import SimulatedOptions, read_options
 from device_agents.simulated.roofline import Roofline, memory_bytes
 from device_agents.stability import HalfWidthRule
-from device_agents.types import (
-    DeviceFacts,
-    Execution,
-    Failure,
-    InferTask,
-    Measurement,
-    MeasureTask,
-    OptionValue,
-    WorkerFacts,
-)
+from device_agents.task import Execution, InferTask, MeasureTask, OptionValue
 from device_agents.vocabulary import ErrorKind, MemoryMetric, Origin, Status, Tier
 
 _WITHIN = 0.2

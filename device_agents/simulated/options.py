@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from device_agents.agent_options import read_fields
 from device_agents.errors import PermanentError
-from device_agents.types import OptionValue
+from device_agents.task import OptionValue
 from device_agents.vocabulary import Tier
 
 

@@ -8,7 +8,7 @@ import typer
 import yaml
 
 from device_agents.registry import create_agent
-from device_agents.types import OptionValue
+from device_agents.task import OptionValue
 from orchestrator.cli.context import current
 from orchestrator.cli.devices_discover import discover
 from orchestrator.cli.devices_virtual import virtual

@@ -150,7 +150,8 @@ def prune(
         max_bytes = TypeAdapter(ByteSize).validate_python(max_size)
     except ValidationError as error:
         raise UsageError(f"'{max_size}' is not a size", "write it as 500MB or 2GiB") from error
-    removed = ArtifactCache(current().workspace.artifacts).prune(max_bytes)
+    with host_turn("models prune"):
+        removed = ArtifactCache(current().workspace.artifacts).prune(max_bytes)
     print_table([{"removed": path.name} for path in removed], as_json)
 
 

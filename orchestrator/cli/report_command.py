@@ -121,6 +121,8 @@ def selected_table(name: str, selectors: Selectors) -> "Table":
     from analysis.tables import make_table
 
     selection = selectors.selection()
-    # Rows of every origin: the selection leaves some out, and the table says how many.
-    frame = load_measurements(current().workspace.results, sweep=selection.sweep, origins=ORIGINS)
-    return make_table(name, frame, selection)
+    results = current().workspace.results
+    with host_turn("report show"):
+        # Rows of every origin: the selection leaves some out, and the table says how many.
+        frame = load_measurements(results, sweep=selection.sweep, origins=ORIGINS)
+        return make_table(name, frame, selection)

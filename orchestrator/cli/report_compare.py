@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.cli.context import current
+from orchestrator.cli.host_turn import host_turn
 from orchestrator.errors import NothingToDoError
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ def compare(
 
     results = current().workspace.results
     newest = sweep_b or ResultStore(results).newest_sweep()
-    found = compare_sweeps(results, sweep_a, newest, threshold=threshold, alpha=alpha)
+    with host_turn("report compare"):
+        found = compare_sweeps(results, sweep_a, newest, threshold=threshold, alpha=alpha)
     if as_json:
         print(json.dumps(comparison_json(found), indent=2, ensure_ascii=False))
     else:

@@ -6,6 +6,7 @@ import polars as pl
 import typer
 
 from orchestrator.cli.context import current
+from orchestrator.cli.host_turn import host_turn
 from orchestrator.store.results import ResultStore
 
 
@@ -21,9 +22,10 @@ def audit(
     from analysis.tables import Selection, make_table
 
     store = ResultStore(current().workspace.results)
-    frame = load_measurements(store.root, origins=ORIGINS)
-    if sweeps:
-        chosen = [sweep_id for sweep_id in sweeps if store.sweep_record(sweep_id)]
-        frame = frame.filter(pl.col("sweep_id").is_in(chosen))
-    table = make_table("audit", frame, Selection(origins=ORIGINS))
+    with host_turn("results audit"):
+        frame = load_measurements(store.root, origins=ORIGINS)
+        if sweeps:
+            chosen = [sweep_id for sweep_id in sweeps if store.sweep_record(sweep_id)]
+            frame = frame.filter(pl.col("sweep_id").is_in(chosen))
+        table = make_table("audit", frame, Selection(origins=ORIGINS))
     print(render(table, "json" if as_json else "table"), end="")

@@ -52,7 +52,8 @@ def verify(sweeps: SweepIds = None) -> None:
     store = ResultStore(current().workspace.results)
     faults = []
     for sweep_id in _chosen(store, sweeps):
-        found = find_faults(store, sweep_id)
+        with host_turn("results verify"):
+            found = find_faults(store, sweep_id)
         print(f"{sweep_id}: {'ok' if not found else f'{len(found)} faults'}")
         faults += [f"{sweep_id}: {fault}" for fault in found]
     for fault in faults:
@@ -83,14 +84,16 @@ def export(
     out: Annotated[Path | None, typer.Option(help="A file; standard output if left out.")] = None,
 ) -> None:
     """Write every attempt of some sweeps as CSV, Parquet or JSON lines."""
+    if out is None and export_format is ExportFormat.PARQUET:
+        raise UsageError("Parquet is no text", "name a file: --out FILE")
     store = ResultStore(current().workspace.results)
-    frame = read_sweeps([store.parts_folder(sweep_id) for sweep_id in _chosen(store, sweeps)])
+    folders = [store.parts_folder(sweep_id) for sweep_id in _chosen(store, sweeps)]
+    with host_turn("results export"):
+        content = _encode(read_sweeps(folders), export_format)
     if out is None:
-        if export_format is ExportFormat.PARQUET:
-            raise UsageError("Parquet is no text", "name a file: --out FILE")
-        sys.stdout.write(_encode(frame, export_format).decode())
+        sys.stdout.write(content.decode())
         return
-    replace_file(out, _encode(frame, export_format))
+    replace_file(out, content)
     print(out)
 
 

@@ -88,7 +88,8 @@ def run(
     progress: Display = Progress.AUTO,
 ) -> None:
     """Export, verify, measure and store everything the file names."""
-    from orchestrator.sweep_run import RunOptions, run_sweep
+    from orchestrator.sweep_run import run_sweep
+    from orchestrator.sweep_session import RunOptions
 
     with _display(progress) as subscribers:
         options = RunOptions(
@@ -107,7 +108,8 @@ def resume(
     progress: Display = Progress.AUTO,
 ) -> None:
     """Measure what a sweep has left; nothing finished is measured again."""
-    from orchestrator.sweep_run import RunOptions, resume_sweep
+    from orchestrator.sweep_run import resume_sweep
+    from orchestrator.sweep_session import RunOptions
 
     with _display(progress) as subscribers:
         options = RunOptions(

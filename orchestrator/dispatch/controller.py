@@ -2,21 +2,19 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from random import Random
-from time import perf_counter
 
-from device_agents.types import DeviceFacts, Failure, Measurement
+from device_agents.device_facts import DeviceFacts
+from device_agents.measurement import Failure, Measurement
 from device_agents.vocabulary import ErrorKind
-from orchestrator.cells import Attempt, Cell
+from orchestrator.cells import Attempt, Cell, Repeat
 from orchestrator.dispatch import retry
 from orchestrator.dispatch.assign import next_assignments
-from orchestrator.dispatch.executor import Executor
 from orchestrator.dispatch.late_results import adopted, attempt_of, is_running
+from orchestrator.dispatch.ports import Ports
 from orchestrator.dispatch.probes import Probes
 from orchestrator.dispatch.queues import Queues
 from orchestrator.dispatch.recorder import Recorder
-from orchestrator.dispatch.row_sink import RowSink
 from orchestrator.dispatch.state import (
     DispatchState,
     Lane,
@@ -25,7 +23,7 @@ from orchestrator.dispatch.state import (
     stopping,
     without,
 )
-from orchestrator.dispatch.stop_switch import STOPPING, StopSwitch
+from orchestrator.dispatch.stop_switch import STOPPING
 from orchestrator.dispatch.tally import Tally
 from orchestrator.dispatch.work import (
     SweepWork,
@@ -35,7 +33,7 @@ from orchestrator.dispatch.work import (
     task_id_of,
     task_of,
 )
-from orchestrator.progress.events import Notice, RepeatStarted, Subscriber
+from orchestrator.progress.events import Notice, RepeatStarted
 from orchestrator.translate import failure_measurement
 
 _log = logging.getLogger(__name__)
@@ -44,22 +42,6 @@ _POLL_S = 0.25
 """Longest sleep between two looks at the stop switch; Ctrl-C feels immediate below it."""
 _GRACE_S = 15.0
 """After 'stop now' workers get this long to come back before the sweep ends without them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ports:
-    """What the controller acts through.
-
-    Attributes:
-        emit: takes progress events.
-        clock: seconds of a monotonic clock.
-    """
-
-    executor: Executor
-    sink: RowSink
-    emit: Subscriber
-    switch: StopSwitch
-    clock: Callable[[], float] = perf_counter
 
 
 class Controller:
@@ -84,6 +66,7 @@ class Controller:
             lanes={name: self._new_lane(name) for name in self._queues.devices}
         )
         self._flights: dict[str, str] = {}
+        self._held: dict[Repeat, Measurement] = {}
 
     def run(self) -> None:
         """Measures until nothing is left or somebody asks to stop; rows go to the sink.
@@ -95,14 +78,15 @@ class Controller:
         for attempt, failure in failed_attempts(self._work.plan, self._work.failures, self._tally):
             self._store_untried(attempt, failure)
         self._take_over()
-        for device in self._state.lanes:
-            self._refill(device)
+        self._refill_all()
         while not self._is_over():
             self._obey_switch()
             self._probe()
             self._assign()
             self._collect()
             self._keep_up_when_quiet()
+        for measurement in self._held.values():
+            self._finish_late(measurement)
         self._ports.executor.acknowledge(self._recorder.flush())
         if self._recorder.error is not None:
             raise self._recorder.error
@@ -175,8 +159,7 @@ class Controller:
                 f"{device} is given up: {answer.message}; "
                 "`fleetrank sweep resume` measures what is left",
             )
-            for other in self._state.lanes:
-                self._refill(other)
+            self._refill_all()
 
     def _assign(self) -> None:
         for assignment in next_assignments(self._state, self._ports.clock()):
@@ -200,6 +183,10 @@ class Controller:
     def _refill(self, device: str) -> None:
         self._state = self._queues.refilled(self._state, device, self._facts)
 
+    def _refill_all(self) -> None:
+        for device in self._state.lanes:
+            self._refill(device)
+
     def _collect(self) -> None:
         now_s = self._ports.clock()
         next_s = next_moment_s(self._state.lanes.values(), now_s)
@@ -208,12 +195,12 @@ class Controller:
             self._finish(measurement)
 
     def _finish(self, measurement: Measurement) -> None:
-        self._recorder.take(measurement.task_id)
         device = self._flights.pop(measurement.task_id, None)
         attempt = None if device is None else self._state.lanes[device].running
         if device is None or attempt is None:
-            self._finish_late(measurement)
+            self._hold_or_finish(measurement)
             return
+        self._recorder.take(measurement.task_id)
         self._state, will_retry = retry.finished(
             self._state,
             device,
@@ -223,23 +210,40 @@ class Controller:
             jitter=self._random.random(),
         )
         self._store(device, attempt, measurement, will_retry=will_retry)
+        if (held := self._held.pop(attempt.repeat, None)) is not None:
+            self._finish_late(held)
         self._pass_over(attempt.repeat.cell)
         self._tell_of_trouble(device, measurement.failure)
 
+    def _hold_or_finish(self, measurement: Measurement) -> None:
+        """What nobody waits for may be of use when another try at its repeat has failed.
+
+        Its host keeps it as well until then: it is acknowledged when it is decided on.
+        """
+        attempt = self._named(measurement.task_id)
+        if attempt is not None and is_running(self._state, attempt.repeat):
+            self._held[attempt.repeat] = measurement
+        else:
+            self._finish_late(measurement)
+
     def _finish_late(self, measurement: Measurement) -> None:
         """Stores what nobody waits for, where it is still of use; nothing measured is lost."""
+        self._recorder.take(measurement.task_id)
         attempt = self._named(measurement.task_id)
         use = None if attempt is None else adopted(attempt, measurement, self._tally)
-        if use is None or is_running(self._state, use.repeat):
+        if use is None:
             _log.info("a measurement nobody waits for: %s", measurement.task_id)
             return
-        device = use.repeat.cell.device
-        self._state = without(self._state, device, lambda repeat: repeat == use.repeat)
-        self._store(device, use, measurement, will_retry=True)
-        self._refill(device)
+        self._strike(lambda repeat: repeat == use.repeat)
+        self._store(use.device, use, measurement, will_retry=True)
+        self._refill_all()
+
+    def _strike(self, is_done: Callable[[Repeat], bool]) -> None:
+        for device in self._state.lanes:
+            self._state = without(self._state, device, is_done)
 
     def _named(self, task_id: str) -> Attempt | None:
-        return attempt_of(task_id, self._work.sweep.sweep_id, self._cells)
+        return attempt_of(task_id, self._work.sweep.sweep_id, self._cells, self._work.places)
 
     def _tell_of_trouble(self, device: str, failure: Failure | None) -> None:
         if failure is not None and failure.kind is ErrorKind.HOST_LOST:
@@ -252,13 +256,10 @@ class Controller:
         failure = self._tally.verdict(cell.cell_key)
         if failure is None:
             return
-        for device in self._state.lanes if self._work.plan.allows_takeover else (cell.device,):
-            self._state = without(
-                self._state, device, lambda repeat: repeat.cell.cell_key == cell.cell_key
-            )
+        self._strike(lambda repeat: repeat.cell.cell_key == cell.cell_key)
         for attempt in attempts_left(self._work.plan, cell, self._tally):
             self._store_untried(attempt, failure)
-        self._refill(cell.device)
+        self._refill_all()
 
     def _store_untried(self, attempt: Attempt, failure: Failure) -> None:
         device = attempt.repeat.cell.device

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from device_agents.errors import TransientError
 from orchestrator.dispatch.host_files import FilePart, file_names, file_paths
 from orchestrator.dispatch.host_service import Order
 
@@ -38,6 +39,7 @@ class Delivery:
         self._actor = actor
         self._paths = {path.name: path for order in self.orders for path in file_paths(order.task)}
         self._missing = tuple(missing)
+        self._is_stopped = threading.Event()
         self._thread = threading.Thread(target=self._send_all, daemon=True)
 
     @property
@@ -48,6 +50,10 @@ class Delivery:
     def start(self) -> None:
         """Begins to send; returns at once."""
         self._thread.start()
+
+    def stop(self) -> None:
+        """Sends no further part; returns at once."""
+        self._is_stopped.set()
 
     def _send_all(self) -> None:
         try:
@@ -63,6 +69,9 @@ class Delivery:
 
         delivery = secrets.token_hex(8)
         for content, is_last in _parts(path):
+            # After the end of Ray, `ray.put` would start a whole new one.
+            if self._is_stopped.is_set():
+                raise TransientError("stopped on request", "it is sent again when it is needed")
             part = FilePart(name=path.name, delivery=delivery, content=content, is_last=is_last)
             # One after another: Ray keeps the content in its object store meanwhile.
             ray.get(self._actor.receive.remote(ray.put(part)), timeout=_PART_TIMEOUT_S)

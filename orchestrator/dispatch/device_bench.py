@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from device_agents.agent import Agent
+from device_agents.device_facts import DeviceFacts
 from device_agents.errors import AgentError, TransientError
 from device_agents.failures import interrupted
 from device_agents.host_lease import host_lease
+from device_agents.measurement import Failure, Measurement
 from device_agents.registry import create_agent
-from device_agents.types import DeviceFacts, Failure, Measurement, MeasureTask
+from device_agents.task import MeasureTask
 from device_agents.vocabulary import ErrorKind
 from orchestrator.dispatch.device_spec import DeviceSpec, HostShare
 from orchestrator.translate import failure_measurement

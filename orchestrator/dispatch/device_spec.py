@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from device_agents.types import Options
+from device_agents.task import Options
 from device_agents.vocabulary import Origin
 
 HOST_NAME = r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}"

@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol, Self
 
-from device_agents.types import DeviceFacts, Failure, Measurement, MeasureTask
+from device_agents.device_facts import DeviceFacts
+from device_agents.measurement import Failure, Measurement
+from device_agents.task import MeasureTask
 
 
 class Executor(Protocol):

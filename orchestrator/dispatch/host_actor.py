@@ -7,11 +7,19 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+from device_agents.device_facts import DeviceFacts
+from device_agents.measurement import Failure
 from device_agents.registry import create_agent
-from device_agents.types import DeviceFacts, Execution, Failure
+from device_agents.task import Execution
 from device_agents.user_folders import cache_folder
 from orchestrator.dispatch.device_spec import DeviceSpec
-from orchestrator.dispatch.host_facts import HostFacts, code_sha256, read_host_facts, seen_phones
+from orchestrator.dispatch.host_facts import (
+    HostFacts,
+    code_sha256,
+    read_host_facts,
+    seen_gpus,
+    seen_phones,
+)
 from orchestrator.dispatch.host_files import FilePart
 from orchestrator.dispatch.host_service import Answer, HostService, Order, Question
 
@@ -41,7 +49,9 @@ class HostActor:
         """Says what this host is and has to do."""
         n_running, n_kept = len(self._service.running), self._service.n_kept
         return await self._call(
-            lambda: read_host_facts(phones=seen_phones(), n_running=n_running, n_kept=n_kept)
+            lambda: read_host_facts(
+                phones=seen_phones(), gpus=seen_gpus(), n_running=n_running, n_kept=n_kept
+            )
         )
 
     async def accept(self, orders: Sequence[Order], *, has_files: bool) -> Sequence[str]:

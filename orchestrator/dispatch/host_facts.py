@@ -10,6 +10,7 @@ from pathlib import Path
 
 from device_agents.android.adb_server import AdbServer
 from device_agents.cpu import topology
+from device_agents.cuda.nvml import open_nvml
 from device_agents.errors import AgentError
 from orchestrator.host_identity import host_hash
 from orchestrator.provenance import PACKAGES, package_versions
@@ -28,6 +29,8 @@ class HostFacts:
         code_sha256: of fleetrank's own source files, since two checkouts may claim one version.
         niceness: of the host's process, which every worker inherits.
         phones: serials that an adb server of this host sees, in any state; `None` where none runs.
+        gpus: UUIDs of NVIDIA GPUs and MIG instances that can run something; `None` where no
+            driver answers.
         n_running: tasks under way.
         n_kept: measurements that wait for a driver to store them.
     """
@@ -39,12 +42,17 @@ class HostFacts:
     code_sha256: str
     niceness: int
     phones: tuple[str, ...] | None = None
+    gpus: tuple[str, ...] | None = None
     n_running: int = 0
     n_kept: int = 0
 
 
 def read_host_facts(
-    *, phones: tuple[str, ...] | None = None, n_running: int = 0, n_kept: int = 0
+    *,
+    phones: tuple[str, ...] | None = None,
+    gpus: tuple[str, ...] | None = None,
+    n_running: int = 0,
+    n_kept: int = 0,
 ) -> HostFacts:
     """Reads what this host is; the rest is what its actor knows."""
     return HostFacts(
@@ -55,6 +63,7 @@ def read_host_facts(
         code_sha256=code_sha256(),
         niceness=os.nice(0),
         phones=phones,
+        gpus=gpus,
         n_running=n_running,
         n_kept=n_kept,
     )
@@ -67,6 +76,15 @@ def seen_phones() -> tuple[str, ...] | None:
         return tuple(seen.serial for seen in server.devices()) if server.answers() else None
     except AgentError:
         return None  # no adb on this host
+
+
+def seen_gpus() -> tuple[str, ...] | None:
+    """UUIDs of this host's GPUs and MIG instances; `None` where no NVIDIA driver answers."""
+    try:
+        found = open_nvml().find()
+    except AgentError:
+        return None  # no driver, or no binding for it
+    return tuple(gpu.uuid for gpu in found.gpus if not gpu.is_divided)
 
 
 @cache

@@ -1,18 +1,22 @@
 """The artifacts of one host: each sent here once, verified by its sha256, bounded in size."""
 
+import contextlib
 import hashlib
 import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
-from device_agents.types import MeasureTask
+from device_agents.task import MeasureTask
 from orchestrator.errors import OrchestratorError
 from orchestrator.store.durable import sync_folder
 
 LIMIT_BYTES = 20 * 1024**3
 """All exports of the study's models take 4 GB; the oldest unused files go first."""
+_STRAY_AFTER_S = 3600.0
+"""A host may run for weeks; a part of a delivery that is under way takes minutes at most."""
 _NAME = re.compile(r"[0-9a-f]{64}\.[a-z0-9]{1,8}")
 _DELIVERY = re.compile(r"[0-9a-f]{1,32}")
 
@@ -64,8 +68,7 @@ class HostFiles:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._folder = folder
         self._limit_bytes = limit_bytes
-        for left_over in folder.glob(".*.tmp"):
-            left_over.unlink(missing_ok=True)
+        self._remove_strays(older_than_s=0.0)
 
     def missing(self, names: Iterable[str]) -> Sequence[str]:
         """Which of these have to be sent."""
@@ -127,6 +130,7 @@ class HostFiles:
 
         One that is needed again is sent again.
         """
+        self._remove_strays(older_than_s=_STRAY_AFTER_S)
         files = [path for path in self._folder.iterdir() if _NAME.fullmatch(path.name)]
         found = sorted(((path.stat(), path) for path in files), key=lambda item: item[0].st_mtime)
         total = sum(stat.st_size for stat, _ in found)
@@ -136,6 +140,14 @@ class HostFiles:
             if path.name not in keep:
                 path.unlink(missing_ok=True)
                 total -= stat.st_size
+
+    def _remove_strays(self, older_than_s: float) -> None:
+        """What a delivery that broke off has left; one under way grows by the minute."""
+        newest_s = datetime.now(UTC).timestamp() - older_than_s
+        for path in self._folder.glob(".*.tmp"):
+            with contextlib.suppress(FileNotFoundError):
+                if path.stat().st_mtime <= newest_s:
+                    path.unlink()
 
     def _here(self, path: str) -> str:
         return f"{self._folder}/{_checked(_name_of(path))}"

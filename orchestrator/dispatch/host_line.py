@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from device_agents.types import Failure, Measurement
+from device_agents.measurement import Failure, Measurement
 from device_agents.vocabulary import ErrorKind
 from orchestrator.dispatch.delivery import Delivery
 from orchestrator.dispatch.device_spec import DeviceSpec
@@ -112,7 +112,7 @@ class HostLine:
     def lose(self, kind: ErrorKind, message: str) -> None:
         """Ends everything under way as failed; nothing more is expected over this line."""
         self._outbox.clear()
-        self._deliveries.clear()
+        self._stop_deliveries()
         self._fail(tuple(self.under_way), kind, message, _SEE_LOGS)
 
     def interrupt(self) -> None:
@@ -120,7 +120,7 @@ class HostLine:
         self.handle.actor.interrupt.remote(self._sweep_id)
         unsent = [*self._outbox, *(order for d in self._deliveries for order in d.orders)]
         self._outbox.clear()
-        self._deliveries.clear()
+        self._stop_deliveries()
         message = "interrupted before it began"
         self._fail(_ids(unsent), ErrorKind.INTERRUPTED, message, "resume the sweep")
 
@@ -170,6 +170,11 @@ class HostLine:
         delivery = Delivery(self.handle.actor, orders, missing)
         delivery.start()
         self._deliveries.append(delivery)
+
+    def _stop_deliveries(self) -> None:
+        for delivery in self._deliveries:
+            delivery.stop()
+        self._deliveries.clear()
 
     def _end_deliveries(self) -> None:
         for delivery in [delivery for delivery in self._deliveries if delivery.is_over]:

@@ -9,7 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from device_agents.types import DeviceFacts, Failure, Measurement, MeasureTask
+from device_agents.device_facts import DeviceFacts
+from device_agents.measurement import Failure, Measurement
+from device_agents.task import MeasureTask
 from orchestrator.dispatch.device_bench import DeviceBench, failure_of
 from orchestrator.dispatch.device_spec import DeviceSpec
 from orchestrator.dispatch.host_files import FilePart, HostFiles, file_names

@@ -4,7 +4,8 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 
-from device_agents.types import DeviceFacts, Failure
+from device_agents.device_facts import DeviceFacts
+from device_agents.measurement import Failure
 from device_agents.vocabulary import ErrorKind
 
 Answer = tuple[str, DeviceFacts | Failure]

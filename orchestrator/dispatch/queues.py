@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from device_agents.types import DeviceFacts
+from device_agents.device_facts import DeviceFacts
 from orchestrator.cells import Attempt, Cell, Repeat
 from orchestrator.dispatch.state import DispatchState, with_lane
 from orchestrator.dispatch.takeover import are_equal, handed_over

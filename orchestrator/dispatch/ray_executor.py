@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from device_agents.types import DeviceFacts, Failure, Measurement, MeasureTask
+from device_agents.device_facts import DeviceFacts
+from device_agents.measurement import Failure, Measurement
+from device_agents.task import MeasureTask
 from device_agents.vocabulary import ErrorKind
 from orchestrator.dispatch.device_spec import DeviceSpec
 from orchestrator.dispatch.host_line import HostLine

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Self
 
-from device_agents.types import Execution
+from device_agents.task import Execution
 from orchestrator.dispatch.device_spec import HOST_NAME, DeviceSpec
 from orchestrator.dispatch.host_actor import HostActor
 from orchestrator.dispatch.host_facts import HostFacts, code_sha256

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from device_agents.types import DeviceFacts, Measurement
+from device_agents.device_facts import DeviceFacts
+from device_agents.measurement import Measurement
 from orchestrator.cells import Attempt
 from orchestrator.dispatch.row_sink import RowSink
 from orchestrator.dispatch.tally import Tally

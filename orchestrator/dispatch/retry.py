@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from device_agents.types import Failure
+from device_agents.measurement import Failure
 from device_agents.vocabulary import ErrorKind
 from orchestrator.dispatch.state import DispatchState, Lane, Waiting, with_lane
 

@@ -10,7 +10,7 @@ import orjson
 
 from device_agents.codec import from_json
 from device_agents.errors import PermanentError
-from device_agents.types import Measurement
+from device_agents.measurement import Measurement
 from orchestrator.store.durable import replace_file, sync_folder
 
 _log = logging.getLogger(__name__)
@@ -100,8 +100,13 @@ class Spool:
 
     def _write(self, data: bytes) -> None:
         view = memoryview(data)
-        while view:
-            view = view[os.write(self._descriptor, view) :]
+        try:
+            while view:
+                view = view[os.write(self._descriptor, view) :]
+        except OSError:
+            # Half a line would run into the next one.
+            os.ftruncate(self._descriptor, self._size_bytes)
+            raise
         self._size_bytes += len(data)
         self._is_synced = False
 

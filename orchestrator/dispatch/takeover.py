@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from device_agents.types import DeviceFacts
+from device_agents.device_facts import DeviceFacts
 from orchestrator.dispatch.state import DispatchState, with_lane
 
 
@@ -24,7 +24,7 @@ def handed_over(state: DispatchState, giver: str, taker: str) -> DispatchState:
     else:
         return state
     # Its tries were made on another device.
-    attempt = replace(attempt, n_tries=0)
+    attempt = replace(attempt, n_tries=0, taker=taker)
     return with_lane(with_lane(state, source), replace(state.lanes[taker], fresh=attempt))
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Self
 
-from device_agents.types import Failure
+from device_agents.measurement import Failure
 from device_agents.vocabulary import ErrorKind, Status
 from orchestrator.dispatch.retry import condemns_cell
 
@@ -65,6 +65,10 @@ class Tally:
     def is_finished(self, key: RepeatKey) -> bool:
         """Whether no further attempt is due, now or after a resume."""
         return self._standing.get(key, Standing.MAY_RETRY) is not Standing.MAY_RETRY
+
+    def is_measured(self, key: RepeatKey) -> bool:
+        """Whether there is a valid measurement of it."""
+        return self._standing.get(key) is Standing.OK
 
     def next_attempt(self, key: RepeatKey) -> int:
         """The number of the next attempt; attempts are never numbered twice."""

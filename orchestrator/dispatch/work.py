@@ -4,7 +4,8 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from device_agents.types import CanaryTask, Failure, MeasureTask
+from device_agents.measurement import Failure
+from device_agents.task import CanaryTask, MeasureTask
 from models.types import Artifact, ExportRequest, Format
 from orchestrator.cells import Attempt, Cell, DevicePlace, Plan, Repeat
 from orchestrator.dispatch.state import Lane
@@ -74,9 +75,10 @@ def canary_of(work: SweepWork, lane: Lane) -> CanaryTask | None:
 
 
 def task_id_of(work: SweepWork, attempt: Attempt) -> str:
-    """The row's key as text."""
-    cell_key = attempt.repeat.cell.cell_key
-    return f"{work.sweep.sweep_id}/{cell_key}/{attempt.repeat.index}/{attempt.number}"
+    """The row's key as text, and who measures it where that is not the cell's own device."""
+    repeat = attempt.repeat
+    key = f"{work.sweep.sweep_id}/{repeat.cell.cell_key}/{repeat.index}/{attempt.number}"
+    return key if attempt.taker is None else f"{key}/{attempt.taker}"
 
 
 def device_attempts(plan: Plan, cells: Sequence[Cell], tally: Tally) -> Iterator[Attempt]:

@@ -24,8 +24,13 @@ def store_error(path: Path, error: OSError) -> StoreError:
     )
 
 
-def replace_file(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes, *, is_synced: bool = True) -> None:
     """Writes a file aside, syncs it and renames it into place; the old one stays until then.
+
+    Args:
+        path: the file.
+        content: all of it.
+        is_synced: false leaves syncing file and folder to the caller, for a quieter moment.
 
     Raises:
         StoreError: the disk is full or the folder cannot be written; nothing changed.
@@ -35,9 +40,11 @@ def replace_file(path: Path, content: bytes) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         aside.write_bytes(content)
-        sync_file(aside)
+        if is_synced:
+            sync_file(aside)
         aside.replace(path)
-        sync_folder(path.parent)
+        if is_synced:
+            sync_folder(path.parent)
     except OSError as error:
         raise store_error(path, error) from error
     finally:

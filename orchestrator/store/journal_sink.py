@@ -1,32 +1,57 @@
 """Where the rows of a running sweep go: into its journal at once, into Parquet now and then."""
 
-from dataclasses import dataclass
+from pathlib import Path
 
 from device_agents.host_lease import give_up_at_once, host_lease
+from orchestrator.store.durable import store_error, sync_file, sync_folder
 from orchestrator.store.journal import Journal
 from orchestrator.store.raw_logs import set_aside
 from orchestrator.store.results import ResultStore
 from orchestrator.translate import Row
 
 
-@dataclass(frozen=True, slots=True)
 class JournalSink:
     """Fulfils `dispatch.row_sink.RowSink`."""
 
-    store: ResultStore
-    journal: Journal
-    sweep_id: str
+    def __init__(self, store: ResultStore, journal: Journal, sweep_id: str) -> None:
+        self._store = store
+        self._journal = journal
+        self._sweep_id = sweep_id
+        self._pending: list[Row] = []
+        self._unsynced: list[Path] = []
 
     def append(self, row: Row) -> None:
         """See `RowSink`; what a tool printed goes into a file of its own."""
-        self.journal.append(set_aside(self.store.root, row))
+        self._pending.append(row)
+        self._write_pending()
 
     def flush(self) -> None:
         """See `RowSink`."""
-        self.journal.flush()
+        self._write_pending()
+        self._sync_logs()
+        self._journal.flush()
 
     def publish(self) -> None:
         """See `RowSink`; beside another sweep's measurement it is left to the next time."""
-        with host_lease(f"sweep {self.sweep_id}", give_up=give_up_at_once) as is_held:
+        with host_lease(f"sweep {self._sweep_id}", give_up=give_up_at_once) as is_held:
             if is_held:
-                self.store.publish(self.sweep_id)
+                self._store.publish(self._sweep_id)
+
+    def _write_pending(self) -> None:
+        while self._pending:
+            row = set_aside(self._store.root, self._pending[0])
+            if isinstance(row["raw_log"], str):
+                self._unsynced.append(self._store.root / row["raw_log"])
+            # The journal keeps what it cannot write.
+            del self._pending[0]
+            self._journal.append(row)
+
+    def _sync_logs(self) -> None:
+        for path in self._unsynced:
+            try:
+                sync_file(path)
+            except OSError as error:
+                raise store_error(path, error) from error
+        for folder in {path.parent for path in self._unsynced}:
+            sync_folder(folder)
+        self._unsynced.clear()

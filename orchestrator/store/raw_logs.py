@@ -17,7 +17,8 @@ MAX_LOG_BYTES = 16 * 1024 * 1024
 def set_aside(results: Path, row: Row) -> Row:
     """Moves a row's tool output into a file of its own; the row keeps the file's name.
 
-    The name is made of the row's key. A row without output comes back as it is.
+    The name is made of the row's key. A row without output comes back as it is. The file is not
+    synced yet.
 
     Raises:
         StoreError: the disk is full.
@@ -28,7 +29,8 @@ def set_aside(results: Path, row: Row) -> Row:
     key = f"{row['cell_key']}-{row['repeat']}-{row['attempt']}"
     name = Path(_FOLDER) / str(row["sweep_id"]) / f"{key}.log.gz"
     # Without a time stamp equal logs are equal files.
-    replace_file(results / name, gzip.compress(text.encode("utf-8", "replace"), mtime=0))
+    content = gzip.compress(text.encode("utf-8", "replace"), mtime=0)
+    replace_file(results / name, content, is_synced=False)
     return {**row, "raw_log": str(name)}
 
 

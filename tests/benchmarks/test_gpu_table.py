@@ -15,7 +15,7 @@ from fake_gpu import FakeGpuLibrary
 
 from device_agents.codec import from_json, to_json
 from device_agents.cuda.agent import CudaAgent
-from device_agents.types import Failure, Measurement
+from device_agents.measurement import Failure, Measurement
 from device_agents.vocabulary import ErrorKind, Status
 
 ROOT = Path(__file__).parents[2]

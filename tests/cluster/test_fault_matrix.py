@@ -152,12 +152,14 @@ def test_a_link_is_cut_for_good_and_restored_for_a_resume(case: Case) -> None:
 
 
 def test_an_equal_device_takes_over_from_a_lost_host(case: Case) -> None:
-    _, lost = _simulate(case, "right", "left", wait_s=6.0, takeover=True)
+    taker, lost = _simulate(case, "right", "left", wait_s=6.0, takeover=True)
     case.start().wait_for(lambda event: is_ok(event) and event["device"] == lost, _LIMIT_S)
     case.harm()
     case.host("left").power_off()
     assert case.sweep.finish(_LIMIT_S) == 0, case.sweep.output
     case.assert_all_measured(16)
+    good = [row for rows in case.driver.ends().values() for row in rows if row["status"] == "ok"]
+    assert {row["taken_over_by"] for row in good if row["device"] == lost} == {None, taker}
     case.assert_nothing_left_behind()
     case.note("power off for good, takeover", "an equal device measured what was left")
 

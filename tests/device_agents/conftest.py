@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from device_agents.types import Execution, MeasurePolicy, MeasureTask
+from device_agents.task import Execution, MeasurePolicy, MeasureTask
 from device_agents.vocabulary import Runtime
 
 QUICK = MeasurePolicy(

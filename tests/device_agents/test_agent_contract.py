@@ -17,15 +17,9 @@ from device_agents.android.probe_text import VirtualMode
 from device_agents.codec import from_json, to_json
 from device_agents.cuda.agent import CudaAgent
 from device_agents.errors import MissingLibraryError, PermanentError
+from device_agents.measurement import Measurement
 from device_agents.registry import AGENTS, create_agent
-from device_agents.types import (
-    Execution,
-    InferTask,
-    Measurement,
-    MeasurePolicy,
-    MeasureTask,
-    OptionValue,
-)
+from device_agents.task import Execution, InferTask, MeasurePolicy, MeasureTask, OptionValue
 from device_agents.vocabulary import ErrorKind, Flag, Runtime, SampleKind, Status
 from tests.device_agents.conftest import BACKENDS, MakeTask, sha256
 

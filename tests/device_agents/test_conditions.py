@@ -15,7 +15,7 @@ from device_agents.conditions import (
     read_conditions,
     shares,
 )
-from device_agents.types import Conditions
+from device_agents.measurement import Conditions
 
 # Linux 6.18, 2026-11-21; the cpufreq and hwmon parts follow the kernel's documentation.
 FILES = {

@@ -3,7 +3,8 @@ from dataclasses import replace
 import pytest
 
 from device_agents.flags import Seen, judge
-from device_agents.types import Conditions, MeasurePolicy
+from device_agents.measurement import Conditions
+from device_agents.task import MeasurePolicy
 from device_agents.vocabulary import Flag
 
 STEADY = (100,) * 100

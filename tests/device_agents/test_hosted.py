@@ -12,8 +12,9 @@ import pytest
 
 from device_agents.codec import from_json, to_json
 from device_agents.hosted import measure_in_worker
+from device_agents.measurement import Failure, Measurement
 from device_agents.protocol import encode_request
-from device_agents.types import Execution, Failure, Measurement
+from device_agents.task import Execution
 from device_agents.vocabulary import ErrorKind, Runtime, Status
 from tests.device_agents.conftest import MakeTask, make_task
 
@@ -228,7 +229,7 @@ def test_a_killed_parent_leaves_no_worker(looping_onnx: Path) -> None:
     script = (
         "import sys; from device_agents.codec import from_json; "
         "from device_agents.hosted import measure_in_worker; "
-        "from device_agents.types import MeasureTask; "
+        "from device_agents.task import MeasureTask; "
         "measure_in_worker(from_json(MeasureTask, sys.argv[1]))"
     )
     request = to_json(make_task(looping_onnx, Runtime.ONNX))

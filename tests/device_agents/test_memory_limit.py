@@ -7,7 +7,7 @@ import pytest
 from device_agents import memory_limit
 from device_agents.cpu.agent import CpuAgent
 from device_agents.memory_limit import LIMIT_SHARE, default_limit_bytes
-from device_agents.types import InferTask
+from device_agents.task import InferTask
 from device_agents.vocabulary import ErrorKind, Runtime
 from tests.device_agents.conftest import make_task, sha256
 

@@ -12,7 +12,7 @@ import pytest
 from device_agents.cuda.agent import CudaAgent
 from device_agents.cuda.nvml import open_nvml
 from device_agents.errors import AgentError
-from device_agents.types import Execution, MeasurePolicy, MeasureTask
+from device_agents.task import Execution, MeasurePolicy, MeasureTask
 from device_agents.vocabulary import Mode, Precision, Runtime
 
 QUICK = MeasurePolicy(min_warmup_s=0.1, max_warmup_s=2.0, max_time_s=1.0, energy_s=0.0)

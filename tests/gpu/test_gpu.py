@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from device_agents.cuda.agent import CudaAgent
+from device_agents.measurement import Measurement
 from device_agents.protocol import encode_request
-from device_agents.types import InferTask, Measurement, MeasureTask
+from device_agents.task import InferTask, MeasureTask
 from device_agents.vocabulary import (
     ErrorKind,
     Flag,

@@ -16,7 +16,7 @@ from fake_gpu import FakeGpuLibrary
 
 from device_agents.cuda import nvml, watch
 from device_agents.runtimes import onnx_cuda, torch_cuda
-from device_agents.types import Execution, OptionValue
+from device_agents.task import Execution, OptionValue
 from device_agents.worker import main
 
 

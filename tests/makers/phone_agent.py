@@ -7,7 +7,7 @@ from device_agents.android.options import TOOLS
 from device_agents.android.settings import FOLDER
 from device_agents.android.tool_store import ToolStore
 from device_agents.android.tools import Tool, file_sha256
-from device_agents.types import OptionValue
+from device_agents.task import OptionValue
 from device_agents.virtual_phone.standin import standin_path
 
 TINY_TFLITE = Path(__file__).parents[1] / "device_agents" / "data" / "tiny.tflite"

@@ -171,7 +171,7 @@ def test_fused_attention_is_counted() -> None:
     assert macs == projections + products + softmax
 
 
-def test_stated_macs_go_before_counted_ones_and_parameters_are_the_last_resort() -> None:
+def test_stated_macs_go_before_counted_ones_and_none_are_guessed() -> None:
     card = load_zoo()["resnet18"]
     counted = Cost(macs=100, parameters=10, method=FlopsMethod.COUNTED)
     uncounted = Cost(macs=None, parameters=10, method=None)
@@ -179,9 +179,7 @@ def test_stated_macs_go_before_counted_ones_and_parameters_are_the_last_resort()
     assert stated_cost(replace(card, macs=7), counted) == Cost(
         macs=7, parameters=10, method=FlopsMethod.FORMULA
     )
-    assert stated_cost(card, uncounted) == Cost(
-        macs=10, parameters=10, method=FlopsMethod.PARAMETERS
-    )
+    assert stated_cost(card, uncounted) == uncounted
     assert stated_cost(card, None).flops is None
 
 

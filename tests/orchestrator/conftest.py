@@ -7,13 +7,9 @@ from pathlib import Path
 import pytest
 from tiny_onnx import save_tiny_onnx
 
-from device_agents.types import (
-    Conditions,
-    DeviceFacts,
-    Execution,
-    Measurement,
-    WorkerFacts,
-)
+from device_agents.device_facts import DeviceFacts
+from device_agents.measurement import Conditions, Measurement, WorkerFacts
+from device_agents.task import Execution
 from device_agents.vocabulary import Flag, MemoryMetric, Origin, Runtime, Status, Tier
 from models.types import (
     Artifact,

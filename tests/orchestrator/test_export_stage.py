@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from device_agents.types import Failure, InferTask
+from device_agents.measurement import Failure
+from device_agents.task import InferTask
 from device_agents.vocabulary import ErrorKind
 from models.cache import ArtifactCache
 from models.errors import ExportError

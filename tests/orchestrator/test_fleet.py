@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from device_agents.types import Execution
+from device_agents.task import Execution
 from orchestrator.cluster_status import find_problems, skew
 from orchestrator.device_registry import DeviceFile
 from orchestrator.dispatch.device_spec import DeviceSpec, HostShare
@@ -32,6 +32,7 @@ FACTS = HostFacts(
     code_sha256="c" * 64,
     niceness=0,
     phones=("SERIAL",),
+    gpus=("GPU-SERIAL",),
 )
 OTHER = replace(FACTS, host_hash="ddddddeeeeee", one_per_core=(0, 1))
 FLEET = Fleet(here="head", hosts={"head": FACTS, "lab": OTHER}, is_cluster=True)
@@ -52,7 +53,7 @@ def register(workspace: Workspace, name: str, kind: str, host: str | None) -> No
 def test_a_record_gives_the_fleet_back_without_serial_numbers() -> None:
     text = json.dumps(FLEET.as_record())
     assert "SERIAL" not in text
-    hosts = {name: replace(facts, phones=None) for name, facts in FLEET.hosts.items()}
+    hosts = {name: replace(facts, phones=None, gpus=None) for name, facts in FLEET.hosts.items()}
     assert fleet_of_record(json.loads(text)) == replace(FLEET, hosts=hosts)
 
 
@@ -162,10 +163,22 @@ def test_what_is_wrong_with_a_cluster_is_said_with_its_remedy() -> None:
     assert find_problems(FLEET, [], []) == []
 
 
+def test_a_gpu_its_host_does_not_have_is_named() -> None:
+    def named(**options: str) -> list[str]:
+        gpu = DeviceFile(name="h100", kind="cuda", host="lab", options=options)
+        hosts = {"lab": replace(OTHER, gpus=("GPU-8f6c1",))}
+        return find_problems(Fleet(here="lab", hosts=hosts, is_cluster=True), [gpu], [])
+
+    assert named(uuid="GPU-8f6c") == named() == []
+    (said,) = named(uuid="GPU-00")
+    assert "h100 is on host lab, which has no such GPU" in said
+
+
 @pytest.mark.parametrize(
     ("kind", "options", "share"),
     [
         ("cpu", {}, HostShare.ALONE),
+        ("cuda", {}, HostShare.ALONE),
         ("simulated", {}, HostShare.NONE),
         ("android", {"serial": "S"}, HostShare.BESIDE),
         ("android", {"serial": "S", "virtual": "imitation"}, HostShare.BESIDE),

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agents.types import Execution
+from device_agents.task import Execution
 from device_agents.vocabulary import Mode, Precision, Runtime
 from models.cards import card_sha256
 from models.types import ExportRequest, Family, Format, ModelCard, Source, Weights, WeightsKind

@@ -17,7 +17,7 @@ from device_agents.android.probe_text import facts_of_sections
 from device_agents.android.settings import settings_for_measuring
 from device_agents.android.tool_store import ToolStore
 from device_agents.errors import MissingLibraryError
-from device_agents.types import OptionValue
+from device_agents.task import OptionValue
 from orchestrator.cli.devices_phones import check_phone, clean_phone
 from orchestrator.device_registry import DeviceFile
 from orchestrator.errors import NothingToDoError, UsageError

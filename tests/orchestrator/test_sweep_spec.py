@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 import yaml
 
-from device_agents.types import MeasurePolicy
+from device_agents.task import MeasurePolicy
 from device_agents.vocabulary import Mode, Runtime
 from orchestrator.errors import UsageError
 from orchestrator.sweep_spec import MeasureSpec, SweepSpec, load_spec

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.columns import COLUMNS, SCHEMA, SCHEMA_VERSION
-from device_agents.types import Conditions, Energy, Failure, Measurement, ToolSummary
+from device_agents.measurement import Conditions, Energy, Failure, Measurement, ToolSummary
 from device_agents.vocabulary import EnergyMethod, ErrorKind, Origin, SampleKind, Status
 from models.types import Family, ModelCard, Source
 from orchestrator.cells import DevicePlace, Repeat
@@ -170,16 +170,17 @@ def test_what_is_made_once_for_many_rows_belongs_to_its_own_row_alone(translate)
     assert translate() == second
 
 
-def test_a_cell_that_an_equal_device_took_over_is_a_row_of_that_device(translate, first) -> None:
+def test_what_an_equal_device_took_over_stays_the_cells_and_says_who_measured(
+    translate, first
+) -> None:
     own = translate()
     heir = DevicePlace(device="other", host="far", host_hash="feedfacecafe", needs_quiet=True)
-    row = translate(place=heir)
-    assert (row["cell_key"], row["device"], row["host"]) == (
-        own["cell_key"],
-        "other",
-        "feedfacecafe",
-    )
-    assert row["platform_key"] == str(own["platform_key"]).replace(str(own["device"]), "other", 1)
+    row = translate(place=heir, attempt=replace(first, taker="other"))
+    for name in ("cell_key", "device", "platform_key"):
+        assert row[name] == own[name]
+    assert (row["taken_over_by"], row["host"]) == ("other", "feedfacecafe")
+    assert row["flags"] == [*own["flags"], "taken_over"]
+    assert own["taken_over_by"] is None
 
 
 def test_a_users_file_that_is_gone_costs_no_row(translate, new_cell, first) -> None:

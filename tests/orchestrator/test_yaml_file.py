@@ -49,7 +49,7 @@ def _file(folder: Path, text: str) -> Path:
         ("name: !!bool maybe", "maybe", "quote"),
         ("name: !!timestamp x", "", "quote"),
         ("name: !!int x", "", "quote"),
-        ("? [a]\n: b", "unhashable", "line"),
+        ("? [a]\n: b", "a key must be a plain value", "line"),
     ],
 )
 def test_a_wrong_file_is_answered_with_file_key_and_remedy(tmp_path, text, message, remedy) -> None:
@@ -72,6 +72,12 @@ def test_a_file_that_is_missing_not_text_or_huge_is_refused(tmp_path) -> None:
         read_yaml(path)
     with pytest.raises(UsageError, match="larger"):
         read_yaml(_file(tmp_path, "a: " + "x" * 1_000_001))
+
+
+def test_a_key_of_aliases_inside_aliases_is_refused_at_once(tmp_path) -> None:
+    nested = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12))
+    with pytest.raises(UsageError, match="a key must be a plain value"):
+        read_yaml(_file(tmp_path, f"a0: &a0 [lol]\n{nested}? *a11\n: 1"))
 
 
 def test_merge_keys_may_repeat(tmp_path) -> None:

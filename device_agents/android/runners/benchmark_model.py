@@ -10,7 +10,6 @@ from device_agents.android.runners.benchmark_reading import BenchmarkFigures
 from device_agents.android.runners.benchmark_result import read_result
 from device_agents.android.runners.benchmark_text import read_text
 from device_agents.android.runners.delegation import Placement, read_delegation
-from device_agents.android.runners.names import why_unknown
 from device_agents.android.runners.program_end import (
     Wording,
     all_text,
@@ -18,8 +17,9 @@ from device_agents.android.runners.program_end import (
     refuse_failed,
 )
 from device_agents.android.runners.runner import ToolOutput, ToolReading, ToolRun
+from device_agents.capability import Capability
 from device_agents.errors import BadOutputError, MissingLibraryError, UnsupportedError
-from device_agents.types import Execution, MeasurePolicy, MeasureTask, OptionValue
+from device_agents.task import Execution, MeasurePolicy, MeasureTask, OptionValue
 from device_agents.vocabulary import MemoryMetric, SampleKind
 
 RESULT_FILE = "result.pb"
@@ -76,12 +76,11 @@ class BenchmarkModel:
 
     tool = "benchmark_model"
     artifact_suffix = ".tflite"
-    backends = frozenset(_BACKEND_FLAGS)
-    option_names = frozenset(_OPTIONS)
+    capability = Capability(backends=frozenset(_BACKEND_FLAGS), option_names=frozenset(_OPTIONS))
 
     def why_unsupported(self, execution: Execution) -> str | None:
         """See `PhoneRunner`."""
-        if (unknown := why_unknown(self, execution)) is not None:
+        if (unknown := self.capability.why_unsupported(execution, self.tool)) is not None:
             return unknown
         for option, value in execution.options:
             kind, backends = _OPTIONS[option]

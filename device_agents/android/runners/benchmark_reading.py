@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from device_agents.types import ToolSummary
+from device_agents.measurement import ToolSummary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from device_agents.android.runners.figures import (
     to_ns,
 )
 from device_agents.errors import MissingLibraryError
-from device_agents.types import ToolSummary
+from device_agents.measurement import ToolSummary
 
 _FLOAT, _INT32, _INT64, _STRING = 2, 5, 3, 9
 """`FieldDescriptorProto.Type` of the protobuf library."""

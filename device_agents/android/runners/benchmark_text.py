@@ -18,7 +18,7 @@ from device_agents.android.runners.figures import (
     to_latency_ns,
     to_ns,
 )
-from device_agents.types import ToolSummary
+from device_agents.measurement import ToolSummary
 
 _PHASE = "Running benchmark for "
 """Begins warming up, then timing."""

@@ -15,11 +15,11 @@ from device_agents.android.runners.figures import (
     to_latency_ns,
     to_ns,
 )
-from device_agents.android.runners.names import why_unknown
 from device_agents.android.runners.program_end import Wording, refuse_failed
 from device_agents.android.runners.runner import ToolOutput, ToolReading, ToolRun
+from device_agents.capability import Capability
 from device_agents.errors import BadOutputError, UnsupportedError
-from device_agents.types import Execution, MeasureTask, OptionValue
+from device_agents.task import Execution, MeasureTask, OptionValue
 from device_agents.vocabulary import SampleKind
 
 LOG_TAG = "ExecuTorch"
@@ -52,12 +52,11 @@ class ExecutorRunner:
 
     tool = "executor_runner"
     artifact_suffix = ".pte"
-    backends = frozenset({"xnnpack", "portable"})
-    option_names = frozenset[str]()
+    capability = Capability(backends=frozenset({"xnnpack", "portable"}))
 
     def why_unsupported(self, execution: Execution) -> str | None:
         """See `PhoneRunner`."""
-        return why_unknown(self, execution)
+        return self.capability.why_unsupported(execution, self.tool)
 
     def plan_run(
         self,

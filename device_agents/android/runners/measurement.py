@@ -1,7 +1,7 @@
 """From the reading of an output to the part of a `Measurement` it gives."""
 
 from device_agents.android.runners.runner import ToolReading
-from device_agents.types import Measurement, WorkerFacts
+from device_agents.measurement import Measurement, WorkerFacts
 from device_agents.vocabulary import Origin, Status
 
 

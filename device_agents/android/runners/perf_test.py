@@ -14,11 +14,12 @@ from device_agents.android.runners.figures import (
     to_latency_ns,
     to_ns,
 )
-from device_agents.android.runners.names import why_unknown
 from device_agents.android.runners.program_end import Wording, all_text, refuse_failed
 from device_agents.android.runners.runner import ToolOutput, ToolReading, ToolRun
+from device_agents.capability import Capability
 from device_agents.errors import UnsupportedError
-from device_agents.types import Execution, MeasureTask, OptionValue, ToolSummary
+from device_agents.measurement import ToolSummary
+from device_agents.task import Execution, MeasureTask, OptionValue
 from device_agents.vocabulary import SampleKind
 
 RESULT_FILE = "result.csv"
@@ -55,12 +56,13 @@ class PerfTest:
 
     tool = "onnxruntime_perf_test"
     artifact_suffix = ".onnx"
-    backends = frozenset({"cpu", "xnnpack", "nnapi"})
-    option_names = frozenset({"spinning"})
+    capability = Capability(
+        backends=frozenset({"cpu", "xnnpack", "nnapi"}), option_names=frozenset({"spinning"})
+    )
 
     def why_unsupported(self, execution: Execution) -> str | None:
         """See `PhoneRunner`."""
-        if (unknown := why_unknown(self, execution)) is not None:
+        if (unknown := self.capability.why_unsupported(execution, self.tool)) is not None:
             return unknown
         spinning = dict(execution.options).get("spinning", True)
         return None if isinstance(spinning, bool) else f"option spinning is {spinning!r}"

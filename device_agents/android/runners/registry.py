@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from device_agents.android.runners.runner import PhoneRunner
 from device_agents.errors import UnsupportedError
-from device_agents.types import Execution
+from device_agents.task import Execution
 from device_agents.vocabulary import Runtime
 
 RUNNERS: Mapping[Runtime, str] = {

@@ -7,7 +7,9 @@ kept raw logs can be read again by a better parser.
 from dataclasses import dataclass
 from typing import Protocol
 
-from device_agents.types import Execution, MeasureTask, Options, ToolSummary
+from device_agents.capability import Capability
+from device_agents.measurement import ToolSummary
+from device_agents.task import Execution, MeasureTask, Options
 from device_agents.vocabulary import MemoryMetric, SampleKind
 
 
@@ -81,9 +83,7 @@ class PhoneRunner(Protocol):
     """File name of the program, as in `tools.toml`."""
     artifact_suffix: str
     """With its dot. Programs and people tell formats by it."""
-    backends: frozenset[str]
-    option_names: frozenset[str]
-    """Options it knows; any other is refused by name."""
+    capability: Capability
 
     def why_unsupported(self, execution: Execution) -> str | None:
         """Says what of this the program cannot do, or `None`; no phone is asked."""

@@ -110,7 +110,7 @@ class RealInference:
         # Heavy imports: a canned run must not pay for them.
         from device_agents.inputs import make_inputs
         from device_agents.runtimes.registry import create_runner
-        from device_agents.types import Execution
+        from device_agents.task import Execution
         from device_agents.vocabulary import Runtime
 
         if spec.runtime not in set(Runtime):

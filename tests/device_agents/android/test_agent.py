@@ -20,14 +20,8 @@ from device_agents.android.probe_text import hash_serial
 from device_agents.android.tools import file_sha256
 from device_agents.codec import to_json
 from device_agents.errors import PermanentError
-from device_agents.types import (
-    CanaryTask,
-    Execution,
-    Failure,
-    Measurement,
-    MeasurePolicy,
-    MeasureTask,
-)
+from device_agents.measurement import Failure, Measurement
+from device_agents.task import CanaryTask, Execution, MeasurePolicy, MeasureTask
 from device_agents.virtual_phone.faults import Fault
 from device_agents.vocabulary import ErrorKind, Origin, Runtime, SampleKind, Status
 
@@ -396,7 +390,7 @@ KILLED = """
 import sys, json
 from device_agents.android.agent import AndroidAgent
 from device_agents.codec import from_json
-from device_agents.types import MeasureTask
+from device_agents.task import (MeasureTask)
 options, task = json.loads(sys.argv[1]), from_json(MeasureTask, sys.argv[2])
 AndroidAgent(options).measure(task)
 """

@@ -16,7 +16,7 @@ from device_agents.cpu.topology import (
     read_facts,
 )
 from device_agents.errors import PermanentError
-from device_agents.types import Execution, MeasureTask
+from device_agents.task import Execution, MeasureTask
 from device_agents.vocabulary import Mode, Runtime
 
 ONNX = Execution(runtime=Runtime.ONNX, backend="cpu")

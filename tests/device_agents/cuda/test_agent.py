@@ -13,8 +13,9 @@ from device_agents.cuda import nvml, watch
 from device_agents.cuda.agent import CudaAgent
 from device_agents.cuda.library import Found, GpuProcess
 from device_agents.errors import PermanentError, UnfitConditionsError, UnusableDeviceError
+from device_agents.measurement import Measurement
 from device_agents.runtimes.gpu_backends import GPU_RUNTIMES, why_unsupported_on_gpu
-from device_agents.types import Execution, InferTask, Measurement, MeasureTask
+from device_agents.task import Execution, InferTask, MeasureTask
 from device_agents.vocabulary import (
     EnergyMethod,
     ErrorKind,

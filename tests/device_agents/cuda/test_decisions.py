@@ -13,7 +13,7 @@ from device_agents.cuda.facts import gpu_facts, sm_count
 from device_agents.cuda.library import Driver, GpuProcess, Hardware
 from device_agents.errors import TransientError, UnfitConditionsError
 from device_agents.host_lease import runtime_folder
-from device_agents.types import Conditions
+from device_agents.measurement import Conditions
 from device_agents.vocabulary import Tier
 
 

@@ -15,16 +15,16 @@ from hostile_pt2 import Hostile, hostile_weights, rewrite
 from device_agents.errors import BadArtifactError
 from device_agents.hosted import infer_in_worker, measure_in_worker
 from device_agents.runtimes.pt2_scan import check_model_json, check_pickle, check_pt2
-from device_agents.types import Execution, InferTask, MeasureTask, Options
+from device_agents.task import Execution, InferTask, MeasureTask, Options
 from device_agents.vocabulary import ErrorKind, Mode, Runtime, Status
 from tests.device_agents.conftest import MakeTask, make_task, sha256
 
 
-def kind_of(task: MeasureTask) -> tuple[ErrorKind, str]:
+def kind_of(task: MeasureTask, *, is_transient: bool = False) -> tuple[ErrorKind, str]:
     seen = measure_in_worker(task)
     assert seen.status is Status.FAILED
     assert seen.failure is not None
-    assert not seen.failure.is_transient
+    assert seen.failure.is_transient is is_transient
     assert seen.failure.remedy
     return seen.failure.kind, seen.failure.message
 
@@ -57,7 +57,8 @@ def test_a_file_that_changed_since_it_was_made_is_not_opened(
     data[len(data) // 2] ^= 0xFF
     file = tmp_path / "changed"
     file.write_bytes(data)
-    kind, message = kind_of(replace(task_of(runtime), artifact_path=str(file)))
+    task = replace(task_of(runtime), artifact_path=str(file))
+    kind, message = kind_of(task, is_transient=True)
     assert kind is ErrorKind.BAD_ARTIFACT
     assert "has changed" in message
 
@@ -73,9 +74,11 @@ def test_a_pt2_with_a_changed_byte_is_refused_by_its_checksum(
     assert kind_of(make_task(file, Runtime.TORCH))[0] is ErrorKind.BAD_ARTIFACT
 
 
-def test_a_missing_file_is_refused(tmp_path: Path, task_of: MakeTask) -> None:
+def test_a_file_that_is_gone_condemns_no_cell_since_a_resume_exports_it_again(
+    tmp_path: Path, task_of: MakeTask
+) -> None:
     task = replace(task_of(Runtime.ONNX), artifact_path=str(tmp_path / "none.onnx"))
-    assert kind_of(task)[0] is ErrorKind.BAD_ARTIFACT
+    assert kind_of(task, is_transient=True)[0] is ErrorKind.BAD_ARTIFACT
 
 
 def hostile_inputs(marker: Path, source: Path, target: Path) -> Path:
@@ -184,6 +187,18 @@ def test_a_file_is_scanned_before_the_clock_of_loading_starts(
     failure = measure_in_worker(make_task(file, Runtime.TORCH, primer_path=str(pt2_file))).failure
     assert failure is not None
     assert failure.stage == "start"
+
+
+def test_a_compressed_member_that_is_damaged_is_a_bad_file(tmp_path: Path) -> None:
+    file = tmp_path / "damaged.pt2"
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("m/models/model.json", "{}" * 500)
+    data = bytearray(file.read_bytes())
+    start = data.find(b"model.json") + len(b"model.json")
+    data[start : start + 2] = b"\xff\xff"
+    file.write_bytes(data)
+    with pytest.raises(BadArtifactError, match="not a readable"):
+        check_pt2(str(file))
 
 
 def test_the_scan_lets_an_honest_file_through(pt2_file: Path) -> None:

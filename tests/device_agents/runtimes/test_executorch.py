@@ -15,7 +15,7 @@ from device_agents.runtimes.executorch_runner import (
     _check_delegates,
 )
 from device_agents.runtimes.registry import why_unsupported
-from device_agents.types import Execution, InferTask, MeasureTask
+from device_agents.task import Execution, InferTask, MeasureTask
 from device_agents.vocabulary import ErrorKind, Mode, Runtime, Status
 from tests.device_agents.conftest import make_task, sha256
 

@@ -10,7 +10,7 @@ from device_agents.failures import failure_from_error
 from device_agents.runtimes import onnx_cuda
 from device_agents.runtimes.onnx_cuda import OnnxGpu, load
 from device_agents.runtimes.torch_cuda import TorchGpu, to_gpu
-from device_agents.types import Execution, OptionValue
+from device_agents.task import Execution, OptionValue
 from device_agents.vocabulary import Mode, Precision, Runtime
 
 TOO_OLD = "The NVIDIA driver on your system is too old (found version 11040)."

@@ -4,7 +4,7 @@ import numpy as np
 
 from device_agents.runtimes.onnx_runner import OnnxModel
 from device_agents.runtimes.torch_runner import TorchModel
-from device_agents.types import Execution
+from device_agents.task import Execution
 from device_agents.vocabulary import Runtime
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from device_agents.errors import PermanentError
 from device_agents.simulated.agent import SimulatedAgent
-from device_agents.types import Execution, MeasureTask, OptionValue
+from device_agents.task import Execution, MeasureTask, OptionValue
 from device_agents.vocabulary import ErrorKind, Flag, Origin, Precision, Runtime, Status, Tier
 
 

@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import shutil
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import polars as pl
@@ -236,15 +236,22 @@ def test_exported_files_are_verified_and_a_damaged_one_is_dropped(workspace, cap
     assert run(["models", "verify", "resnet81"]) == 2
 
 
-def test_compaction_waits_for_what_measures_on_this_host(stored, capsys) -> None:
-    pool = ThreadPoolExecutor()
-    with host_lease("sweep s-1, which measures on this host"):
-        compacting = pool.submit(run, ["results", "compact"])
-        with pytest.raises(TimeoutError):
-            compacting.result(timeout=2.0)
-        assert "waiting for sweep s-1, which measures" in capsys.readouterr().err
-    assert compacting.result(timeout=10.0) == 0
-    pool.shutdown()
+def test_what_computes_waits_for_what_measures_on_this_host(stored, capsys) -> None:
+    commands = (
+        "results compact", "results verify", "results audit", "results export", "report show frm",
+        f"report compare {SWEEP_ID}", "query SELECT+1", "models prune --max-size 1GB",
+    )  # fmt: skip
+    with ThreadPoolExecutor(len(commands)) as pool:
+        with host_lease("sweep s-1, which measures on this host"):
+            running = [
+                pool.submit(run, [word.replace("+", " ") for word in command.split()])
+                for command in commands
+            ]
+            assert not wait(running, timeout=3.0).done
+            said = capsys.readouterr().err
+            assert said.count("waiting for sweep s-1, which measures") == len(commands)
+        # 2: a sweep is not compared with itself.
+        assert [it.result(timeout=60.0) for it in running] == [0, 0, 0, 0, 0, 2, 0, 0]
 
 
 def _state(folder: Path) -> dict[Path, tuple[bytes, int]]:

@@ -6,14 +6,9 @@ from typing import Self
 
 import pytest
 
-from device_agents.types import (
-    DeviceFacts,
-    Execution,
-    Failure,
-    Measurement,
-    MeasurePolicy,
-    MeasureTask,
-)
+from device_agents.device_facts import DeviceFacts
+from device_agents.measurement import Failure, Measurement
+from device_agents.task import Execution, MeasurePolicy, MeasureTask
 from device_agents.vocabulary import ErrorKind, Origin, Runtime, Status, Tier
 from models.types import (
     Artifact,

@@ -4,61 +4,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from dispatch_bench import Bench, always_well
 
-from device_agents.types import CanaryTask, Failure, Measurement, MeasureTask
-from device_agents.vocabulary import ErrorKind, Origin, Status
-from orchestrator.dispatch.controller import Controller, Ports
-from orchestrator.dispatch.stop_switch import StopSwitch
-from orchestrator.dispatch.tally import Tally
+from device_agents.measurement import Failure
+from device_agents.task import CanaryTask, MeasureTask
+from device_agents.vocabulary import ErrorKind, Origin
 from orchestrator.errors import StoreError
-from orchestrator.progress.events import Event, Notice, RepeatFinished
-from orchestrator.translate import Row
-
-
-class Sink:
-    """Keeps rows in memory; may be told to be full."""
-
-    def __init__(self) -> None:
-        self.rows: list[Row] = []
-        self.room: int | None = None
-        self.pending: list[Row] = []
-
-    def append(self, row: Row) -> None:
-        self.pending.append(row)
-        self.flush()
-
-    def flush(self) -> None:
-        while self.pending:
-            if self.room is not None and len(self.rows) >= self.room:
-                raise StoreError("the disk is full", "free some space")
-            self.rows.append(self.pending.pop(0))
-
-    def publish(self) -> None: ...
-
-
-class Bench:
-    """A controller and everything around it."""
-
-    def __init__(self, work, executor, rows=()) -> None:
-        self.sink, self.switch = Sink(), StopSwitch()
-        self.events: list[Event] = []
-        self.tally = Tally.of(rows)
-        self.executor = executor
-        ports = Ports(
-            executor=executor,
-            sink=self.sink,
-            emit=self.events.append,
-            switch=self.switch,
-            clock=executor.clock,
-        )
-        self.controller = Controller(work, self.tally, ports)
-
-    def stored(self) -> list[tuple[object, object, object]]:
-        return [(row["cell_key"], row["repeat"], row["attempt"]) for row in self.sink.rows]
-
-
-def always_well(device: str, task: MeasureTask) -> Failure | None:
-    return None
+from orchestrator.progress.events import Notice, RepeatFinished
 
 
 def test_every_repeat_is_measured_once_and_all_first_repeats_come_first(
@@ -352,71 +304,6 @@ def test_a_failure_on_a_virtual_phone_that_never_told_what_it_is_is_marked(
     assert [row["origin"] for row in bench.sink.rows] == ["virtual"]
 
 
-def late(task_id: str, failure: Failure | None = None) -> Measurement:
-    return Measurement(
-        task_id=task_id,
-        status=Status.OK if failure is None else Status.FAILED,
-        origin=Origin.SIMULATED,
-        failure=failure,
-        samples_ns=() if failure else (5000,),
-        started_utc="2026-01-01T00:00:00+00:00",
-    )
-
-
-def test_what_a_dead_driver_left_finished_is_stored_and_not_measured_again(
-    new_work: Callable, new_executor: Callable
-) -> None:
-    work = new_work({"a": True})
-    executor = new_executor(["a"], always_well)
-    executor.offered = [late(f"{work.sweep.sweep_id}/a-0/0/0"), late("other-sweep/a-0/1/0")]
-    bench = Bench(work, executor)
-    bench.controller.run()
-    assert sorted(bench.stored()) == [("a-0", 0, 0), ("a-0", 1, 0), ("a-1", 0, 0), ("a-1", 1, 0)]
-    assert [row["latency_p50_ns"] for row in bench.sink.rows].count(5000.0) == 1
-    assert len(executor.submitted) == 3
-    # The stranger's is let go of too: whoever it belongs to asks for its own.
-    assert len(set(executor.acknowledged)) == 5
-
-
-def test_what_a_dead_driver_left_running_is_waited_for(
-    new_work: Callable, new_executor: Callable
-) -> None:
-    work = new_work({"a": True}, n_models=1)
-    task_id = f"{work.sweep.sweep_id}/a-0/1/4"
-    executor = new_executor(["a"], always_well)
-    executor.left_running = {task_id: "a"}
-    executor.on_poll = lambda: executor.offered.extend(
-        [late(task_id)] if executor.now_s > 1 and task_id not in executor.acknowledged else []
-    )
-    bench = Bench(work, executor)
-    bench.controller.run()
-    assert sorted(bench.stored()) == [("a-0", 0, 0), ("a-0", 1, 4)]
-    assert [task.task_id for _, task in executor.submitted] == [f"{work.sweep.sweep_id}/a-0/0/0"]
-
-
-def test_a_measurement_believed_lost_counts_when_it_comes_after_all(
-    new_work: Callable, new_executor: Callable, new_failure: Callable
-) -> None:
-    work = new_work({"a": False}, n_models=1, repeats=1)
-    executor = new_executor(["a"], lambda device, task: new_failure(ErrorKind.HOST_LOST))
-    executor.probes.extend([False] * 3)
-    first = f"{work.sweep.sweep_id}/a-0/0/0"
-
-    def comes_back() -> None:
-        if executor.now_s > 2 and first in executor.acknowledged and executor.answer:
-            executor.offered.append(late(first))
-            executor.answer = always_well
-
-    executor.on_poll = comes_back
-    bench = Bench(work, executor)
-    bench.controller.run()
-    outcomes = [(row["attempt"], row["status"], row["error_kind"]) for row in bench.sink.rows]
-    assert outcomes[0] == (0, "failed", "host_lost")
-    assert outcomes[-1] == (1, "ok", None)
-    assert bench.sink.rows[-1]["latency_p50_ns"] == 5000.0
-    assert bench.tally.n_ok == 1
-
-
 def test_losing_a_host_uses_up_no_try_of_a_repeat(
     new_work: Callable, new_executor: Callable, new_failure: Callable
 ) -> None:
@@ -430,31 +317,3 @@ def test_losing_a_host_uses_up_no_try_of_a_repeat(
     )
     bench.controller.run()
     assert [row["status"] for row in bench.sink.rows] == ["failed"] * 7 + ["ok"]
-
-
-def test_an_equal_device_takes_over_what_a_given_up_one_leaves_if_the_sweep_allows_it(
-    new_work: Callable, new_executor: Callable, new_failure: Callable
-) -> None:
-    def a_is_gone(device: str, task: MeasureTask) -> Failure | None:
-        return new_failure(ErrorKind.DEVICE_LOST) if device == "a" else None
-
-    def run(*, allows_takeover: bool) -> Bench:
-        work = new_work({"a": False, "b": False}, n_models=2, repeats=2)
-        work = replace(work, plan=replace(work.plan, allows_takeover=allows_takeover))
-        executor = new_executor(["a", "b"], a_is_gone)
-        executor.probes.extend([False] * 50)
-        bench = Bench(work, executor)
-        bench.controller.run()
-        return bench
-
-    alone = run(allows_takeover=False)
-    assert (alone.tally.n_ok, {row["device"] for row in alone.sink.rows}) == (4, {"a", "b"})
-    shared = run(allows_takeover=True)
-    good = [row for row in shared.sink.rows if row["status"] == "ok"]
-    assert shared.tally.n_ok == len(good) == 8
-    assert {row["device"] for row in good} == {"b"}
-    taken = [row for row in good if str(row["cell_key"]).startswith("a-")]
-    assert len(taken) == 4
-    assert {row["platform_key"] for row in taken} == {
-        "b/onnx/cpu/eager/fp32/b1/t1/afree/{}",
-    }

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agents.types import Execution, Failure
+from device_agents.measurement import Failure
+from device_agents.task import Execution
 from device_agents.vocabulary import ErrorKind, Runtime
 from models.types import ExportRequest, Family, Format, ModelCard, Source, Weights
 from orchestrator.cells import Attempt, Cell, Repeat

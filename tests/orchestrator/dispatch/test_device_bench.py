@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from device_agents.device_facts import DeviceFacts
+from device_agents.measurement import Measurement
 from device_agents.registry import create_agent
 from device_agents.simulated.agent import SimulatedAgent
-from device_agents.types import DeviceFacts, Execution, Measurement, MeasureTask
+from device_agents.task import Execution, MeasureTask
 from device_agents.vocabulary import ErrorKind, Runtime, Status
 from orchestrator.dispatch.device_bench import DeviceBench
 from orchestrator.dispatch.device_spec import DeviceSpec, HostShare

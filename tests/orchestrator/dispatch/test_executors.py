@@ -13,14 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from device_agents.types import (
-    DeviceFacts,
-    Execution,
-    Failure,
-    Measurement,
-    MeasurePolicy,
-    MeasureTask,
-)
+from device_agents.device_facts import DeviceFacts
+from device_agents.measurement import Failure, Measurement
+from device_agents.task import Execution, MeasurePolicy, MeasureTask
 from device_agents.vocabulary import ErrorKind, Origin, Runtime, Status
 from orchestrator.dispatch.device_spec import DeviceSpec
 from orchestrator.dispatch.executor import Executor

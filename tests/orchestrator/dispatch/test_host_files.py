@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from device_agents.types import CanaryTask, Execution, MeasureTask
+from device_agents.task import CanaryTask, Execution, MeasureTask
 from device_agents.vocabulary import Runtime
 from orchestrator.dispatch.host_files import FilePart, HostFiles, file_names
 from orchestrator.errors import OrchestratorError
@@ -44,6 +44,19 @@ def test_what_arrives_damaged_is_thrown_away(tmp_path: Path) -> None:
     with pytest.raises(OrchestratorError, match="damaged"):
         send(files, b"content", name=name_of(b"other"))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_broken_delivery_left_goes_when_another_arrives_an_hour_later(
+    tmp_path: Path,
+) -> None:
+    files = HostFiles(tmp_path)
+    for delivery in ("aa", "bb"):
+        half = FilePart(name=name_of(b"x"), delivery=delivery, content=b"x", is_last=False)
+        files.receive(half)
+    (old,) = tmp_path.glob(".*.aa.tmp")
+    os.utime(old, (0, 0))
+    send(files, b"content")
+    assert {path.suffixes[-2] for path in tmp_path.glob(".*.tmp")} == {".bb"}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from device_agents.types import Execution, MeasureTask
+from device_agents.task import Execution, MeasureTask
 from device_agents.vocabulary import ErrorKind, Runtime, Status
 from orchestrator.dispatch.device_spec import DeviceSpec
 from orchestrator.dispatch.host_service import Answer, HostService, Order, Question

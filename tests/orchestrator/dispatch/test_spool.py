@@ -4,11 +4,12 @@ import os
 import threading
 from pathlib import Path
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agents.types import Failure, Measurement, WorkerFacts
+from device_agents.measurement import Failure, Measurement, WorkerFacts
 from device_agents.vocabulary import ErrorKind, Flag, MemoryMetric, Origin, Status
 from orchestrator.dispatch import spool as spool_module
 from orchestrator.dispatch.spool import Spool
@@ -120,6 +121,26 @@ def test_a_full_disk_loses_nothing_that_is_in_memory(
     spool.add(measurement(0))
     monkeypatch.undo()
     assert spool.of_sweep("s") == [measurement(0)]
+
+
+def test_half_a_line_on_a_full_disk_does_not_spoil_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "spool.jsonl"
+    spool = Spool(path)
+    write = os.write
+    spool.add(measurement(0))
+
+    def half_then_full(descriptor: int, data: memoryview) -> int:
+        if len(data) < len(orjson.dumps(measurement(1))):
+            raise OSError(28, "No space left on device")
+        return write(descriptor, data[:100])
+
+    monkeypatch.setattr(spool_module.os, "write", half_then_full)
+    spool.add(measurement(1))
+    monkeypatch.undo()
+    spool.add(measurement(2))
+    assert Spool(path).of_sweep("s") == [measurement(0), measurement(2)]
 
 
 def test_a_spool_that_is_never_empty_does_not_grow_for_ever(

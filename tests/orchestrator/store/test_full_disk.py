@@ -1,5 +1,6 @@
 """A full disk, made with the system's own limit on the size of a file."""
 
+import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,7 +8,9 @@ from contextlib import contextmanager
 import pytest
 
 from orchestrator.errors import StoreError
+from orchestrator.store.journal_sink import JournalSink
 from orchestrator.store.parts import read_rows
+from orchestrator.store.raw_logs import read_log
 from orchestrator.store.results import ResultStore
 
 SWEEP_ID = "s-20260102T030405-0a1b"
@@ -52,6 +55,22 @@ def test_nothing_appended_is_lost_when_the_disk_fills_up(store, new_row) -> None
     repeats = [row["repeat"] for row in store.open_journal(SWEEP_ID).rows()]
     assert repeats == list(range(n_appended))
     assert store.open_journal(SWEEP_ID).problems() == []
+
+
+def test_a_row_whose_log_has_no_room_is_kept_with_its_log(store, new_row) -> None:
+    log = os.urandom(30_000).hex()
+    with store.open_journal(SWEEP_ID) as journal:
+        sink = JournalSink(store, journal, SWEEP_ID)
+        with no_room_beyond(20_000):
+            with pytest.raises(StoreError, match="disk is full"):
+                sink.append(new_row(raw_log=log))
+            with pytest.raises(StoreError, match="disk is full"):
+                sink.flush()
+        sink.append(new_row(repeat=1))
+        sink.flush()
+    first, second = store.open_journal(SWEEP_ID).rows()
+    assert read_log(store.root, first) == log
+    assert (second["repeat"], second["raw_log"]) == (1, None)
 
 
 def test_parts_and_records_stay_as_they_were_when_the_disk_is_full(store, new_row) -> None:

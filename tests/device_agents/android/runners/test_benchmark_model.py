@@ -20,7 +20,8 @@ from device_agents.errors import (
     UnsupportedError,
 )
 from device_agents.failures import failure_from_error
-from device_agents.types import Execution, MeasurePolicy, MeasureTask, ToolSummary
+from device_agents.measurement import ToolSummary
+from device_agents.task import Execution, MeasurePolicy, MeasureTask
 from device_agents.vocabulary import ErrorKind, MemoryMetric, Mode, Runtime, SampleKind
 
 DATA = Path(__file__).parents[3] / "data" / "benchmark_model"

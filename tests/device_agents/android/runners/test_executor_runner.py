@@ -14,7 +14,7 @@ from device_agents.errors import (
     OutOfMemoryError,
     UnsupportedError,
 )
-from device_agents.types import Execution, MeasurePolicy, MeasureTask
+from device_agents.task import Execution, MeasurePolicy, MeasureTask
 from device_agents.vocabulary import Runtime, SampleKind
 
 DATA = Path(__file__).parents[3] / "data" / "executor_runner"

@@ -13,7 +13,8 @@ from device_agents.errors import (
     CrashedError,
     UnsupportedError,
 )
-from device_agents.types import Execution, MeasurePolicy, MeasureTask, ToolSummary
+from device_agents.measurement import ToolSummary
+from device_agents.task import Execution, MeasurePolicy, MeasureTask
 from device_agents.vocabulary import Runtime, SampleKind
 
 DATA = Path(__file__).parents[3] / "data" / "perf_test"

@@ -2,7 +2,7 @@ import pytest
 
 from device_agents.android.runners.registry import RUNNERS, create_phone_runner, why_unsupported
 from device_agents.errors import UnsupportedError
-from device_agents.types import Execution
+from device_agents.task import Execution
 from device_agents.vocabulary import Runtime
 
 

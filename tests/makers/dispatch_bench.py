@@ -1,0 +1,69 @@
+"""A controller with everything around it in memory."""
+
+from device_agents.measurement import Failure, Measurement
+from device_agents.task import MeasureTask
+from device_agents.vocabulary import Origin, Status
+from orchestrator.dispatch.controller import Controller
+from orchestrator.dispatch.ports import Ports
+from orchestrator.dispatch.stop_switch import StopSwitch
+from orchestrator.dispatch.tally import Tally
+from orchestrator.errors import StoreError
+from orchestrator.progress.events import Event
+from orchestrator.translate import Row
+
+
+class Sink:
+    """Keeps rows in memory; may be told to be full."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.room: int | None = None
+        self.pending: list[Row] = []
+
+    def append(self, row: Row) -> None:
+        self.pending.append(row)
+        self.flush()
+
+    def flush(self) -> None:
+        while self.pending:
+            if self.room is not None and len(self.rows) >= self.room:
+                raise StoreError("the disk is full", "free some space")
+            self.rows.append(self.pending.pop(0))
+
+    def publish(self) -> None: ...
+
+
+class Bench:
+    """A controller and everything around it."""
+
+    def __init__(self, work, executor, rows=()) -> None:
+        self.sink, self.switch = Sink(), StopSwitch()
+        self.events: list[Event] = []
+        self.tally = Tally.of(rows)
+        self.executor = executor
+        ports = Ports(
+            executor=executor,
+            sink=self.sink,
+            emit=self.events.append,
+            switch=self.switch,
+            clock=executor.clock,
+        )
+        self.controller = Controller(work, self.tally, ports)
+
+    def stored(self) -> list[tuple[object, object, object]]:
+        return [(row["cell_key"], row["repeat"], row["attempt"]) for row in self.sink.rows]
+
+
+def always_well(device: str, task: MeasureTask) -> Failure | None:
+    return None
+
+
+def late(task_id: str, failure: Failure | None = None) -> Measurement:
+    return Measurement(
+        task_id=task_id,
+        status=Status.OK if failure is None else Status.FAILED,
+        origin=Origin.SIMULATED,
+        failure=failure,
+        samples_ns=() if failure else (5000,),
+        started_utc="2026-01-01T00:00:00+00:00",
+    )
