@@ -5,6 +5,7 @@ compiling, whose results PyTorch keeps on disk for the processes that measure.
 """
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -131,14 +132,17 @@ def prepare(
 
     # Those that take longest first, so that none is left to end alone.
     slow_first = sorted(cells, key=lambda cell: cell.mode is not Mode.COMPILE)
+    start = time.monotonic()
     with ThreadPoolExecutor(jobs) as pool:
         list(pool.map(export, [None, *files]))
+        print(f"exported after {time.monotonic() - start:.0f} s", flush=True)
         list(pool.map(verify, slow_first))
+    print(f"prepared after {time.monotonic() - start:.0f} s", flush=True)
 
 
 def default_jobs() -> int:
     """How many to make at a time: each takes about two cores and 2 GB."""
-    return max(1, min(6, _n_cpus() // 2))
+    return max(1, min(8, _n_cpus() // 2))
 
 
 def _n_cpus() -> int:

@@ -11,6 +11,7 @@ from device_agents.runtimes.gpu_backends import TENSORRT, TF32, TORCH_STREAM
 from device_agents.runtimes.onnx_nodes import fixed_spec_of, spec_of
 from device_agents.runtimes.options import boolean_option, missing_library
 from device_agents.runtimes.runner import Array, TensorSpec
+from device_agents.runtimes.torch_cuda import TorchGpu
 from device_agents.task import Execution, Options, OptionValue
 from device_agents.vocabulary import Mode
 
@@ -69,6 +70,7 @@ class TorchStream:
             torch = importlib.import_module("torch")
         except ImportError as error:
             raise missing_library("torch", "torch", error) from error
+        TorchGpu(torch).open()  # says what is wrong where a stream would say 'CUDA error'
         self._stream = torch.cuda.Stream()
         self.handle = int(self._stream.cuda_stream)
         self._start = cast(_Event, torch.cuda.Event(enable_timing=True))

@@ -152,7 +152,12 @@ def test_onnx_runtime_measures_on_the_gpu(
 
 def test_tensorrt_measures(agent: CudaAgent, onnx_file: Path) -> None:
     need_provider("TensorrtExecutionProvider")
-    measured(agent, task_of(onnx_file, Runtime.ONNX, backend="tensorrt"))
+    task = task_of(onnx_file, Runtime.ONNX, backend="tensorrt")
+    failure = agent.measure(task).failure
+    # Every onnxruntime-gpu has the provider, which finds out only now that TensorRT is missing.
+    if failure is not None and "TensorRT libraries" in failure.message:
+        pytest.skip("TensorRT is not installed")
+    measured(agent, task)
 
 
 def test_a_missing_provider_is_unsupported(agent: CudaAgent, onnx_file: Path) -> None:

@@ -149,6 +149,16 @@ def test_an_onnx_runtime_without_the_provider_names_the_package_that_has_it() ->
     assert "onnxruntime-gpu" in raised.value.remedy
 
 
+def test_a_stream_of_a_pytorch_that_cannot_use_the_gpu_says_why() -> None:
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("this PyTorch can use a GPU")
+    options: tuple[tuple[str, OptionValue], ...] = (("torch_stream", True),)
+    ort = ort_that_raises(RuntimeError("not reached"))
+    with pytest.raises(UnsupportedError, match="PyTorch"):
+        load(ort, "any.onnx", object(), onnx_on(options=options))
+
+
 def test_a_session_that_fell_back_in_silence_is_refused(
     onnx_file, monkeypatch: pytest.MonkeyPatch
 ) -> None:
