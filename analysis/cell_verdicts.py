@@ -6,10 +6,10 @@ from enum import StrEnum
 import numpy as np
 
 from analysis.bootstrap import adjust_p
+from analysis.columns import NS_PER_MS
 from analysis.comparison_facts import MUST_BE_EQUAL
 from analysis.significance import MIN_PROCESSES, cliffs_delta, mann_whitney
 
-_NS_PER_MS = 1e6
 Row = dict[str, object]
 """One cell of the comparison; what is not known is left out."""
 Cells = Mapping[str, Mapping[str, object]]
@@ -65,8 +65,8 @@ def _compared(a: Mapping[str, object], b: Mapping[str, object]) -> Row:
         "platform_key": a["platform_key"],
         "n_a": sizes[0],
         "n_b": sizes[1],
-        "median_a_ms": middle[0] / _NS_PER_MS,
-        "median_b_ms": middle[1] / _NS_PER_MS,
+        "median_a_ms": middle[0] / NS_PER_MS,
+        "median_b_ms": middle[1] / NS_PER_MS,
         "ratio": middle[1] / middle[0],
     }
     unlike = [f"{name}: {a[name]} | {b[name]}" for name in MUST_BE_EQUAL if a[name] != b[name]]

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
+NS_PER_MS = 1e6
+"""Columns hold nanoseconds, people read milliseconds."""
+
 SCHEMA_VERSION = 1
 """Raised when a column changes meaning or goes; a reader refuses a newer one."""
 

@@ -1,7 +1,7 @@
 """From rows to arrays: models down, platforms across, both sorted by name."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -104,8 +104,8 @@ def panel_of(scope: Scope) -> Panel:
         .agg(pl.col(name).drop_nulls().sort().first() for name in PLATFORM_FACTS)
         .sort("platform_key")
     )
-    row = _positions(models, cells["identity"])
-    column = _positions(platforms["platform_key"], cells["platform_key"])
+    row = positions(models, cells["identity"])
+    column = positions(platforms["platform_key"], cells["platform_key"])
     matrix = functools.partial(_matrix, cells, row=row, column=column)
     return Panel(
         models=tuple(models),
@@ -158,7 +158,8 @@ def _positive(values: Floats) -> Floats:
     return np.where(values > 0, values, np.nan)
 
 
-def _positions(names: pl.Series, values: pl.Series) -> npt.NDArray[np.int64]:
+def positions(names: Iterable[str], values: pl.Series) -> npt.NDArray[np.int64]:
+    """Where each value stands among the names."""
     lookup = {name: position for position, name in enumerate(names)}
     return np.array([lookup[value] for value in values], dtype=np.int64)
 

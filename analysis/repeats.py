@@ -8,7 +8,7 @@ import polars as pl
 from analysis.comparable import IDENTITY
 from analysis.last_result import LastResult
 from analysis.load import last_attempts, valid_attempts
-from analysis.panel import Panel, comparable_scope, panel_of
+from analysis.panel import Panel, comparable_scope, panel_of, positions
 from analysis.ranking import Floats
 from analysis.scope import select_attempts
 from analysis.tables import Selection
@@ -78,8 +78,8 @@ def _cube(rows: pl.LazyFrame, panel: Panel, layer: str) -> Floats:
         .collect()
     )
     at = (
-        _positions(placed["identity"], list(panel.models)),
-        _positions(placed["platform_key"], panel.keys),
+        positions(panel.models, placed["identity"]),
+        positions(panel.keys, placed["platform_key"]),
         placed["layer"].to_numpy(),
     )
     shape = (len(panel.models), len(panel.keys), int(at[2].max(initial=0)) + 1)
@@ -87,10 +87,3 @@ def _cube(rows: pl.LazyFrame, panel: Panel, layer: str) -> Floats:
     for number, name in enumerate(_VALUES):
         cube[number][at] = placed[name].to_numpy()
     return np.where(cube > 0, cube, np.nan)
-
-
-def _positions(
-    values: pl.Series, names: list[str]
-) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    lookup = {name: position for position, name in enumerate(names)}
-    return np.array([lookup[value] for value in values], dtype=np.int64)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from device_agents.agent import StopRequested, never_stop
 from device_agents.codec import from_json
@@ -15,11 +14,11 @@ from device_agents.failures import (
     failure_from_error,
     interrupted,
 )
-from device_agents.measurement import Failure, Measurement
+from device_agents.measurement import Failure, Measurement, failed, utc_now
 from device_agents.process import WORKER, run_worker
 from device_agents.protocol import InferReply, encode_request
 from device_agents.task import InferTask, MeasureTask
-from device_agents.vocabulary import ErrorKind, Origin, Status
+from device_agents.vocabulary import ErrorKind, Origin
 
 
 def measure_in_worker(
@@ -29,7 +28,7 @@ def measure_in_worker(
     command: Sequence[str] = WORKER,
 ) -> Measurement:
     """Measures one repeat in a fresh worker; never raises for what the worker does."""
-    started = datetime.now(UTC).isoformat()
+    started = utc_now()
     if stop_requested():
         return _failed(task, interrupted(), started)
     try:
@@ -68,8 +67,6 @@ def _read_measurement(task: MeasureTask, end: WorkerEnd, started: str) -> Measur
     if measurement.task_id != task.task_id:
         why = f"it answers task {measurement.task_id!r}, not {task.task_id!r}"
         return _failed(task, bad_output(end, why), started)
-    if measurement.started_utc is None:
-        return replace(measurement, started_utc=started, finished_utc=datetime.now(UTC).isoformat())
     return measurement
 
 
@@ -78,14 +75,7 @@ def _has_result(end: WorkerEnd) -> bool:
 
 
 def _failed(task: MeasureTask, failure: Failure, started: str) -> Measurement:
-    return Measurement(
-        task_id=task.task_id,
-        status=Status.FAILED,
-        origin=Origin.MEASURED,
-        failure=failure,
-        started_utc=started,
-        finished_utc=datetime.now(UTC).isoformat(),
-    )
+    return failed(task.task_id, failure, Origin.MEASURED, started)
 
 
 def _not_started(error: OSError) -> Failure:

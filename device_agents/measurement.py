@@ -5,6 +5,7 @@ ISO 8601. `None` means not known or not applicable; 0 is a reading.
 """
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from device_agents.task import Options
 from device_agents.vocabulary import (
@@ -192,3 +193,23 @@ class Measurement:
     raw_log: str | None = None
     started_utc: str | None = None
     finished_utc: str | None = None
+
+
+def utc_now() -> str:
+    """The stamp rows carry."""
+    return datetime.now(UTC).isoformat()
+
+
+def failed(
+    task_id: str, failure: Failure, origin: Origin, started_utc: str | None = None
+) -> Measurement:
+    """The measurement of an attempt that gave none and ends now; it also began now, unless told."""
+    now = utc_now()
+    return Measurement(
+        task_id=task_id,
+        status=Status.FAILED,
+        origin=origin,
+        failure=failure,
+        started_utc=started_utc or now,
+        finished_utc=now,
+    )

@@ -6,7 +6,6 @@ import platform
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 from device_agents.artifact_checks import check_artifact, check_batch, run_once
 from device_agents.beside_runs import Around, copy_ns
@@ -16,7 +15,7 @@ from device_agents.failures import failure_from_error
 from device_agents.flags import Seen, judge
 from device_agents.inputs import make_inputs
 from device_agents.isolation import Inherited, involuntary_switches, usable_cpus
-from device_agents.measurement import Conditions, Energy, Measurement, WorkerFacts
+from device_agents.measurement import Conditions, Energy, Measurement, WorkerFacts, failed, utc_now
 from device_agents.memory import growth_bytes
 from device_agents.runtimes.registry import create_runner
 from device_agents.runtimes.runner import LoadedModel, Runner
@@ -72,18 +71,8 @@ def measure(task: MeasureTask, inherited: Inherited, enter: Stage) -> Measuremen
     try:
         measurement = _measure(task, inherited, note)
     except Exception as error:  # every end of a task has to become a stored row
-        measurement = Measurement(
-            task_id=task.task_id,
-            status=Status.FAILED,
-            origin=Origin.MEASURED,
-            failure=failure_from_error(error, stage),
-        )
+        measurement = failed(task.task_id, failure_from_error(error, stage), Origin.MEASURED)
     return replace(measurement, started_utc=started, finished_utc=utc_now())
-
-
-def utc_now() -> str:
-    """The stamp rows carry."""
-    return datetime.now(UTC).isoformat()
 
 
 def _measure(task: MeasureTask, inherited: Inherited, enter: Stage) -> Measurement:

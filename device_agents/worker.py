@@ -19,10 +19,10 @@ from device_agents.isolation import (
     pin,
     shed_inheritance,
 )
-from device_agents.measurement import Measurement
+from device_agents.measurement import Measurement, failed
 from device_agents.protocol import STAGE_MARK, InferReply, decode_request
 from device_agents.task import InferTask, MeasureTask
-from device_agents.vocabulary import Origin, Status
+from device_agents.vocabulary import Origin
 
 BAD_REQUEST = 2
 """Exit code when there is no task to answer for."""
@@ -59,9 +59,7 @@ def _answer(task: MeasureTask | InferTask, inherited: Inherited) -> Measurement 
         failure = failure_from_error(error, "start")
         if isinstance(task, InferTask):
             return InferReply(failure=failure)
-        return Measurement(
-            task_id=task.task_id, status=Status.FAILED, origin=Origin.MEASURED, failure=failure
-        )
+        return failed(task.task_id, failure, Origin.MEASURED)
     if isinstance(task, InferTask):
         return InferReply(failure=infer(task, _enter))
     return measure(task, inherited, _enter)

@@ -45,8 +45,8 @@ class UserCard(BaseModel):
     has_attention: bool = Field(default=False, description="for the test on shifts by FLOPs")
     macs: Annotated[int, Field(ge=1)] | Literal["counted"] = Field(
         default="counted",
-        description="of one inference at batch 1; counted on what PyTorch can load. Of an ONNX or "
-        "TFLite file they have to be stated, or FRM leaves the model out",
+        description="of one inference at batch 1; counted on networks and ONNX graphs. Of other "
+        "files they have to be stated, or FRM leaves the model out",
     )
     parameters: Annotated[int, Field(ge=0)] | Literal["counted"] = Field(
         default="counted", description="likewise"

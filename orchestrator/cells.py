@@ -115,6 +115,11 @@ class Plan:
     host_wait_s: float = 300.0
     allows_takeover: bool = False
 
+    @property
+    def n_repeats(self) -> int:
+        """Repeats of all cells together."""
+        return len(self.cells) * self.repeats
+
     def order(self) -> Iterator[Repeat]:
         """All first repeats in seeded random order, then all second repeats, and so on.
 

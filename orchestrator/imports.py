@@ -12,9 +12,9 @@ from analysis.importers.release import Release, drop_reason
 from models.cards import find_card
 from models.types import ModelCard
 from orchestrator.keys import CELL_KEY_DIGITS, canonical_json, row_platform_key
-from orchestrator.provenance import new_sweep_id, sweep_facts, sweep_provenance
+from orchestrator.provenance import SweepFacts, new_sweep_id, sweep_facts, sweep_provenance
 from orchestrator.store.results import IMPORTED, ResultStore
-from orchestrator.translate import Row, SweepFacts
+from orchestrator.translate import Row
 
 _BY_EQUIVALENCE = ("macs", "flops", "flops_method", "flops_source")
 

@@ -5,12 +5,12 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
 from orchestrator.host_identity import host_hash
-from orchestrator.translate import SweepFacts
 
 _GIT_TIMEOUT_S = 10.0
 PACKAGES = (
@@ -18,6 +18,20 @@ PACKAGES = (
     "ray", "tensorflow-cpu", "timm", "torch", "torchvision",
 )  # fmt: skip
 """What has a part in exporting, measuring or storing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepFacts:
+    """What every row of one sweep has in common.
+
+    Attributes:
+        git_commit: of the workspace; `None` outside git.
+    """
+
+    sweep_id: str
+    seed: int
+    fleetrank_version: str
+    git_commit: str | None
 
 
 def new_sweep_id(name: str, now: datetime | None = None) -> str:

@@ -8,14 +8,9 @@ from orchestrator.errors import UsageError
 from orchestrator.progress.publisher import Publisher
 from orchestrator.provenance import new_sweep_id, sweep_provenance
 from orchestrator.store.results import ResultStore
+from orchestrator.sweep_record import setup_of_record, setup_record
 from orchestrator.sweep_session import RunOptions, SweepOutcome, SweepSession, utc_now
-from orchestrator.sweep_setup import (
-    Setup,
-    plan_sweep,
-    read_spec,
-    setup_of_record,
-    setup_record,
-)
+from orchestrator.sweep_setup import Setup, plan_sweep, read_spec
 from orchestrator.workspace import Workspace
 
 

@@ -29,11 +29,7 @@ from orchestrator.provenance import sweep_facts
 from orchestrator.store.journal import Journal
 from orchestrator.store.journal_sink import JournalSink
 from orchestrator.store.results import ResultStore
-from orchestrator.sweep_setup import (
-    Setup,
-    count_repeats,
-    primed_formats,
-)
+from orchestrator.sweep_setup import Setup, primed_formats
 from orchestrator.workspace import Workspace
 
 
@@ -101,7 +97,7 @@ class SweepSession:
             )
             self._announce(tally)
             try:
-                if tally.n_finished < count_repeats(self._setup.plan):
+                if tally.n_finished < self._setup.plan.n_repeats:
                     self._measure(journal, tally)
                 with self._host_turn(f"sweep {self._sweep_id}, which writes its results"):
                     self._store.publish(self._sweep_id)
@@ -183,7 +179,7 @@ class SweepSession:
 
     def _announce(self, tally: Tally) -> None:
         plan = self._setup.plan
-        n_repeats = count_repeats(plan)
+        n_repeats = plan.n_repeats
         whole_s = measuring_s(plan, self._store.history(), self._setup.places)
         share_left = 1 - tally.n_finished / n_repeats
         self._emit(
@@ -198,7 +194,7 @@ class SweepSession:
         )
 
     def _outcome(self, tally: Tally) -> SweepOutcome:
-        n_repeats = count_repeats(self._setup.plan)
+        n_repeats = self._setup.plan.n_repeats
         return SweepOutcome(
             sweep_id=self._sweep_id,
             n_ok=tally.n_ok,
@@ -215,7 +211,7 @@ class SweepSession:
             "finished_utc": utc_now(),
             "n_ok": tally.n_ok,
             "n_failed": tally.n_failed,
-            "n_left": count_repeats(self._setup.plan) - tally.n_ok - tally.n_failed,
+            "n_left": self._setup.plan.n_repeats - tally.n_ok - tally.n_failed,
         }
         with contextlib.suppress(StoreError):
             self._store.update_record(self._sweep_id, changes)

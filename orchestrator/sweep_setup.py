@@ -1,14 +1,10 @@
-"""From a specification to what a sweep needs: the plan, the devices, and a record to resume by."""
+"""From a specification to what a sweep needs: the plan, and the devices with their places."""
 
-import hashlib
-from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from statistics import fmean
-
-from pydantic import ValidationError
 
 from device_agents.registry import create_agent
 from device_agents.task import CanaryTask, Execution
@@ -26,13 +22,11 @@ from orchestrator.device_registry import (
     read_device_files,
     with_alias,
 )
-from orchestrator.dispatch.device_spec import DeviceSpec
-from orchestrator.errors import NothingToDoError, StoreError, UsageError
-from orchestrator.fleet import Fleet, Refusals, fleet_of_record, this_host
-from orchestrator.keys import canonical_json, platform_key
+from orchestrator.errors import NothingToDoError, UsageError
+from orchestrator.fleet import Fleet, Refusals, this_host
+from orchestrator.keys import platform_key
 from orchestrator.pinning import DeviceCores
 from orchestrator.plan import make_plan, narrow
-from orchestrator.store.results import IMPORTED
 from orchestrator.sweep_spec import SweepSpec, load_spec
 from orchestrator.workspace import Workspace
 
@@ -189,90 +183,11 @@ def primed_formats(setup: Setup, cells: Iterable[Cell]) -> set[Format]:
     return {cell.export.format for cell in cells if kinds[cell.device] == HOST_CPU}
 
 
-def setup_record(setup: Setup, spec_path: Path) -> dict[str, object]:
-    """What a sweep's record keeps of its plan; `setup_of_record` reads it back."""
-    plan = setup.plan
-    return {
-        "spec_path": str(spec_path),
-        "spec_text": spec_path.read_text(encoding="utf-8"),
-        "spec": setup.spec.model_dump(mode="json"),
-        "only": setup.only,
-        "fleet": setup.fleet.as_record(),
-        "refused": dict(setup.refused),
-        "plan": {
-            "n_cells": len(plan.cells),
-            "cells_by_device": dict(Counter(cell.device for cell in plan.cells)),
-            "repeats": plan.repeats,
-            "models": sorted({cell.export.card.name for cell in plan.cells}),
-            "platforms": sorted({cell.platform_key for cell in plan.cells}),
-            "sha256": _plan_sha256(setup),
-        },
-        "skipped": [asdict(skipped) for skipped in plan.skipped],
-    }
-
-
-def setup_of_record(workspace: Workspace, sweep_id: str, record: Mapping[str, object]) -> Setup:
-    """Plans a recorded sweep again, for the hosts it was planned for, there or not.
-
-    It is made sure that the plan is still the same.
-
-    Raises:
-        StoreError: the record is damaged.
-        UsageError: a model card, a checkpoint or a device has changed since, or the sweep was
-            imported.
-    """
-    if record.get("origin") == IMPORTED:
-        raise UsageError(
-            f"{sweep_id} was imported: there is nothing to go on with",
-            "`fleetrank results import` completes an import that was cut short",
-        )
-    try:
-        spec = SweepSpec.model_validate(record["spec"])
-        plan_facts = record["plan"]
-        only = record["only"]
-        sha256 = plan_facts["sha256"] if isinstance(plan_facts, Mapping) else None
-    except (KeyError, ValidationError) as error:
-        raise StoreError(
-            f"the record of sweep {sweep_id} is damaged: {error}",
-            "start a new sweep; what was measured is kept",
-        ) from error
-    fleet = fleet_of_record(record.get("fleet"))
-    given = record.get("refused")
-    refused = given if isinstance(given, Mapping) else {}
-
-    def as_it_was(_host: str, device: DeviceSpec, execution: Execution) -> str | None:
-        return refused.get(platform_key(device.name, execution))
-
-    setup = plan_sweep(
-        workspace, spec, only if isinstance(only, str) else None, fleet=fleet, ask_host=as_it_was
-    )
-    if _plan_sha256(setup) != sha256:
-        raise UsageError(
-            f"sweep {sweep_id} cannot go on: a model card or a device has changed since it began",
-            "undo the change, or start a new sweep; what was measured is kept",
-        )
-    return setup
-
-
 def read_spec(workspace: Workspace, path: Path) -> tuple[SweepSpec, Path]:
     """Reads a specification named by path, or by its bare name in the workspace's `sweeps/`."""
     inside = workspace.sweeps / f"{path.name.removesuffix('.yaml')}.yaml"
     found = inside if not path.exists() and path.parent == Path() and inside.exists() else path
     return load_spec(found), found.resolve()
-
-
-def _plan_sha256(setup: Setup) -> str:
-    """Of the cells, and of the devices: a cell's key has only a device's name."""
-    keys = sorted(cell.cell_key for cell in setup.plan.cells)
-    devices = [_what_matters(setup.devices[name]) for name in sorted(setup.devices)]
-    return hashlib.sha256(canonical_json([keys, devices]).encode()).hexdigest()
-
-
-def _what_matters(device: DeviceFile) -> dict[str, object]:
-    """Of a device, to what is measured on it: a phone's canary decides which repeats count."""
-    registered = device.registration
-    found = registered and registered.model_dump(mode="json", exclude={"registered_utc"})
-    return asdict(device.spec) | {"host": device.host} | ({"registration": found} if found else {})
 
 
 def _cores(device: DeviceFile, fleet: Fleet) -> DeviceCores:
@@ -289,8 +204,3 @@ def _cores(device: DeviceFile, fleet: Fleet) -> DeviceCores:
 def _registered(device: DeviceFile) -> Registration:
     """What registering found out: nothing, for a device that was only named."""
     return device.registration or Registration()
-
-
-def count_repeats(plan: Plan) -> int:
-    """How many repeats a plan has."""
-    return len(plan.cells) * plan.repeats

@@ -2,8 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,14 +12,14 @@ from device_agents.host_overhead import host_overhead_ns
 from device_agents.measurement import (
     Conditions,
     Energy,
-    Failure,
     Measurement,
     ToolSummary,
     WorkerFacts,
 )
-from device_agents.vocabulary import Flag, Origin, Status
+from device_agents.vocabulary import Flag
 from models.types import Artifact
 from orchestrator.cells import Attempt, DevicePlace
+from orchestrator.provenance import SweepFacts
 from orchestrator.settled_columns import (
     cpu_numbers,
     device_columns,
@@ -43,20 +41,6 @@ _CONDITIONS = (
     "canary_ns", "memory_clock_mhz", "power_mw", "throttle_reasons", "throttled_ns",
     "other_processes",
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepFacts:
-    """What every row of one sweep has in common.
-
-    Attributes:
-        git_commit: of the workspace; `None` outside git.
-    """
-
-    sweep_id: str
-    seed: int
-    fleetrank_version: str
-    git_commit: str | None
 
 
 def make_row(
@@ -105,19 +89,6 @@ def make_row(
         **device_columns(facts),
         **storable(measured),
     }
-
-
-def failure_measurement(task_id: str, failure: Failure, origin: Origin) -> Measurement:
-    """The measurement of an attempt that never reached an agent, such as a failed export."""
-    now = datetime.now(UTC).isoformat()
-    return Measurement(
-        task_id=task_id,
-        status=Status.FAILED,
-        origin=origin,
-        failure=failure,
-        started_utc=now,
-        finished_utc=now,
-    )
 
 
 def summarise(samples_ns: Sequence[int]) -> dict[str, float | int | None]:

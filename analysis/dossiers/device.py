@@ -3,6 +3,7 @@
 import polars as pl
 
 from analysis.cells_table import cell_values
+from analysis.columns import NS_PER_MS
 from analysis.dossiers.dossier import (
     MAX_ROWS,
     Dossier,
@@ -28,7 +29,6 @@ _CONDITIONS = (
     ("available_memory_bytes_before", "Memory available", "bytes"),
 )
 _CANARY = "canary_ns_before"
-_NS_PER_MS = 1e6
 
 
 def device_dossier(frame: pl.LazyFrame, device: str) -> Dossier:
@@ -38,7 +38,7 @@ def device_dossier(frame: pl.LazyFrame, device: str) -> Dossier:
         NoDataError: nothing was measured on such a device.
     """
     rows = rows_about(frame, "device", device)
-    canary = rows.with_columns(pl.col(_CANARY) / _NS_PER_MS)
+    canary = rows.with_columns(pl.col(_CANARY) / NS_PER_MS)
     series = (
         series_of(canary, _CANARY, "Canary model", "ms"),
         *(series_of(rows, column, title, unit) for column, title, unit in _CONDITIONS),
@@ -77,7 +77,7 @@ def _repeatability(rows: pl.DataFrame) -> Table:
         "model",
         "platform_key",
         "n_repeats",
-        (pl.col("latency_ns") / _NS_PER_MS).alias("latency_ms"),
+        (pl.col("latency_ns") / NS_PER_MS).alias("latency_ms"),
         (100 * pl.col("repeats_spread")).alias("repeats_spread_percent"),
         "flags",
     ).sort("repeats_spread_percent", descending=True, nulls_last=True)

@@ -3,6 +3,7 @@
 import polars as pl
 
 from analysis.cells_table import cell_values
+from analysis.columns import NS_PER_MS
 from analysis.dossiers.dossier import (
     MAX_ROWS,
     Dossier,
@@ -16,7 +17,6 @@ _FACTS = (
     "family", "has_attention", "input_size", "parameters", "macs", "flops", "flops_method",
     "accuracy_top1", "accuracy_source", "weights_kind", "weights_id", "card_sha256",
 )  # fmt: skip
-_NS_PER_MS = 1e6
 
 
 def model_dossier(frame: pl.LazyFrame, model: str) -> Dossier:
@@ -50,7 +50,7 @@ def _values(rows: pl.DataFrame) -> Table:
         "tier",
         "origin",
         "n_repeats",
-        *((pl.col(source) / _NS_PER_MS).alias(name) for name, source in ms.items()),
+        *((pl.col(source) / NS_PER_MS).alias(name) for name, source in ms.items()),
         "peak_memory_bytes",
         "memory_metric",
         "flags",

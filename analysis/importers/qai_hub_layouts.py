@@ -9,10 +9,10 @@ list, microseconds, bytes, missing is the word `null`. Later: `precisions` > `co
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from analysis.columns import NS_PER_MS
 from analysis.importers.release import read_number
 
 _NS_PER_US = 1e3
-_NS_PER_MS = 1e6
 _BYTES_PER_MIB = 2**20
 _PASSED = "Passed"
 
@@ -82,7 +82,7 @@ def _new_job(job: Node, component: tuple[str, int], device: str, path: str, prec
         job_id=_word(job.get("job_id")) or "",
         has_passed=job.get("job_status") == _PASSED,
         latency=read_number(job.get("inference_time_milliseconds")),
-        latency_unit_ns=_NS_PER_MS,
+        latency_unit_ns=NS_PER_MS,
         memory_min_bytes=_scaled(memory.get("min"), _BYTES_PER_MIB),
         memory_max_bytes=_scaled(memory.get("max"), _BYTES_PER_MIB),
         unit=_word(job.get("primary_compute_unit")) or "",

@@ -20,6 +20,7 @@ from analysis.audit import (
     unit_slips,
 )
 from analysis.bootstrap import MIN_MODELS_FOR_INTERVAL
+from analysis.columns import NS_PER_MS
 from analysis.comparable import differences
 from analysis.errors import NotComparableError
 from analysis.panel import Panel, make_panel
@@ -31,7 +32,6 @@ MAX_TIED_SHARE = 0.05
 """Ties that move a rank correlation by more than its rounding."""
 _TIME_UNITS_NS = (1.0, 1e3, 1e6, 1e9)
 _MEMORY_UNITS_BYTES = (1.0, 2.0**10, 1e6, 2.0**20)
-_NS_PER_MS = 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,8 +150,8 @@ def _against_itself(frame: pl.LazyFrame, selection: Selection) -> Iterator[Findi
                 model=row["model"],
                 figure=ratio,
                 detail=(
-                    f"newest {row['newest'] / _NS_PER_MS:.4g} ms, median of "
-                    f"{count_of(row['n_older'], 'older sweep')} {row['older'] / _NS_PER_MS:.4g} ms"
+                    f"newest {row['newest'] / NS_PER_MS:.4g} ms, median of "
+                    f"{count_of(row['n_older'], 'older sweep')} {row['older'] / NS_PER_MS:.4g} ms"
                 ),
                 what_to_do="measure it again, or leave that sweep out; do not average the two",
             )
@@ -192,7 +192,7 @@ def _off_the_line(panel: Panel, logs: Floats) -> Iterator[Finding]:
                 model=panel.models[row],
                 figure=factor,
                 detail=(
-                    f"{panel.latency[row, column] / _NS_PER_MS:.4g} ms is {factor:.3g} times what "
+                    f"{panel.latency[row, column] / NS_PER_MS:.4g} ms is {factor:.3g} times what "
                     f"the platform's other models say; scale {np.exp(scale):.3g}"
                     + (f", near 10^{slip}" if slip else "")
                 ),

@@ -2,10 +2,10 @@
 
 import polars as pl
 
+from analysis.columns import NS_PER_MS
 from analysis.scope import select_cells
 from analysis.tables import Selection, Table
 
-_NS_PER_MS = 1e6
 _BYTES_PER_MIB = 2**20
 _MEDIANS = "Each figure is the median over repeats of what single processes gave."
 
@@ -21,7 +21,7 @@ def latency_table(frame: pl.LazyFrame, selection: Selection) -> Table:
         "latency_p99_ms": "latency_p99_ns",
     }
     shown = scope.cells.select(
-        "model", "platform_key", *_scaled(columns, _NS_PER_MS),
+        "model", "platform_key", *_scaled(columns, NS_PER_MS),
         "repeats_spread", "n_repeats", "sample_kind", "runtime_version", "flags",
         pl.col("interval_reason").alias("reason"),
     )  # fmt: skip
@@ -68,7 +68,7 @@ def coldstart_table(frame: pl.LazyFrame, selection: Selection) -> Table:
         pl.lit("the tool does not time loading")
     )
     shown = scope.cells.select(
-        "model", "platform_key", *_scaled(columns, _NS_PER_MS),
+        "model", "platform_key", *_scaled(columns, NS_PER_MS),
         ratio.alias("first_to_steady"), "n_repeats", reason.alias("reason"),
     )  # fmt: skip
     cache = "The file may lie in the page cache: load_ms is no figure of a cold disk."

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from analysis.columns import NS_PER_MS
 from analysis.errors import AnalysisError
 from analysis.pair_groups import unlike_facts
 from analysis.pairs import Pair
@@ -22,7 +23,6 @@ from analysis.tables import Selection, Table, setting
 LOST = "accuracy points lost at a latency budget"
 EXTRA = "per cent extra latency at an accuracy floor"
 EVERY_TARGET = "every target"
-_NS_PER_MS = 1e6
 
 _SCHEMA = {
     "level": pl.String,
@@ -82,7 +82,7 @@ def regret_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     pairs = directed_pairs(panel, selection)
     latency = measures(panel)[0].latency
     budgets = Budgets(
-        latency=tuple(one * _NS_PER_MS for one in latencies) or None, accuracy=floors or None
+        latency=tuple(one * NS_PER_MS for one in latencies) or None, accuracy=floors or None
     )
     known = np.isfinite(latency) & np.isfinite(panel.accuracy)[:, None]
     sides = np.array(pairs)

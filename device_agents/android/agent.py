@@ -4,7 +4,6 @@ import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from device_agents.agent import StopRequested, never_stop
 from device_agents.android.adb_server import AdbServer, find_adb
@@ -22,9 +21,9 @@ from device_agents.device_facts import DeviceFacts
 from device_agents.errors import AgentError, PermanentError
 from device_agents.failures import failure_from_error
 from device_agents.hosted import infer_in_worker
-from device_agents.measurement import Failure, Measurement
+from device_agents.measurement import Failure, Measurement, failed, utc_now
 from device_agents.task import Execution, InferTask, MeasureTask, OptionValue
-from device_agents.vocabulary import Origin, Status
+from device_agents.vocabulary import Origin
 
 BESIDE_S = 600.0
 """For the rest: pushing a gigabyte over a bad cable, asking for conditions, cleaning."""
@@ -68,7 +67,7 @@ class AndroidAgent:
 
     def measure(self, task: MeasureTask, stop_requested: StopRequested = never_stop) -> Measurement:
         """See `Agent`."""
-        started = _now()
+        started = utc_now()
         origin = Origin.MEASURED if self._options.virtual is None else Origin.VIRTUAL
         try:
             programs = Programs(
@@ -78,14 +77,11 @@ class AndroidAgent:
                 stop_requested=stop_requested,
             )
         except AgentError as error:
-            failure = failure_from_error(error, "start")
-            measurement = Measurement(
-                task_id=task.task_id, status=Status.FAILED, origin=origin, failure=failure
-            )
+            measurement = failed(task.task_id, failure_from_error(error, "start"), origin)
         else:
             visit = Visit(programs, self._options, self._rules, task, origin)
             measurement = visit.measure()
-        return replace(measurement, started_utc=started, finished_utc=_now())
+        return replace(measurement, started_utc=started, finished_utc=utc_now())
 
     def infer(self, task: InferTask) -> Failure | None:
         """See `Agent`; the file is run by this host's CPU, which computes the same."""
@@ -113,7 +109,3 @@ class AndroidAgent:
         options = self._options
         adb = None if options.adb is None else find_adb(options.adb)
         return Phone(AdbServer(adb, options.adb_port), options.serial)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat()

@@ -35,7 +35,7 @@ from device_agents.errors import (
 )
 from device_agents.failures import failure_from_error
 from device_agents.flags import Seen, judge
-from device_agents.measurement import Failure, Measurement, WorkerFacts
+from device_agents.measurement import Failure, Measurement, WorkerFacts, failed
 from device_agents.task import CanaryTask, MeasurePolicy, MeasureTask
 from device_agents.vocabulary import ErrorKind, Flag, Origin, Status
 
@@ -171,9 +171,7 @@ class Visit:
         return replace(measurement, status=Status.FAILED, failure=failure, flags=flags)
 
     def _failed(self, failure: Failure) -> Measurement:
-        return Measurement(
-            task_id=self.task.task_id, status=Status.FAILED, origin=self.origin, failure=failure
-        )
+        return failed(self.task.task_id, failure, self.origin)
 
     def _with_circumstances(self, measurement: Measurement) -> Measurement:
         before, after = self.before, self.after

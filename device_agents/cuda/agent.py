@@ -16,11 +16,11 @@ from device_agents.device_facts import DeviceFacts
 from device_agents.errors import AgentError, PermanentError, TransientError, UnsupportedError
 from device_agents.failures import device_lost, failure_from_error
 from device_agents.hosted import infer_in_worker, measure_in_worker
-from device_agents.measurement import Failure, Measurement
+from device_agents.measurement import Failure, Measurement, failed
 from device_agents.process import WORKER
 from device_agents.runtimes.gpu_backends import why_unsupported_on_gpu
 from device_agents.task import Execution, InferTask, MeasureTask, OptionValue
-from device_agents.vocabulary import ErrorKind, Origin, Status
+from device_agents.vocabulary import ErrorKind, Origin
 
 _MAYBE_LOST = {
     ErrorKind.CRASHED, ErrorKind.TIMED_OUT, ErrorKind.INTERNAL, ErrorKind.BAD_ARTIFACT,
@@ -141,6 +141,4 @@ def _with_lock(seen: Measurement, lock: str | None) -> Measurement:
 
 
 def _failed(task: MeasureTask, failure: Failure) -> Measurement:
-    return Measurement(
-        task_id=task.task_id, status=Status.FAILED, origin=Origin.MEASURED, failure=failure
-    )
+    return failed(task.task_id, failure, Origin.MEASURED)

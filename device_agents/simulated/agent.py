@@ -7,14 +7,13 @@ import platform
 import random
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
 
 from device_agents.agent import StopRequested, never_stop
 from device_agents.device_facts import DeviceFacts
 from device_agents.failures import interrupted
 from device_agents.flags import Seen, judge
 from device_agents.hosted import infer_in_worker
-from device_agents.measurement import Failure, Measurement, WorkerFacts
+from device_agents.measurement import Failure, Measurement, WorkerFacts, failed, utc_now
 from device_agents.simulated.options import SimulatedOptions, read_options
 from device_agents.simulated.roofline import Roofline, memory_bytes
 from device_agents.stability import HalfWidthRule
@@ -71,27 +70,20 @@ class SimulatedAgent:
 
     def measure(self, task: MeasureTask, stop_requested: StopRequested = never_stop) -> Measurement:
         """See `Agent`; nothing is run, and the artifact is not opened."""
-        started = datetime.now(UTC).isoformat()
+        started = utc_now()
         rng = random.Random(f"{self._options!r}/{task.task_id}/{task.seed}")  # noqa: S311 - no secret
         failure = _wait(self._options.duration_s, stop_requested) or _draw_fault(self._options, rng)
         reason = self.why_unsupported(task.execution)
         if reason is not None:
             failure = _unsupported(reason, "change the cell's execution")
-        if failure is None and task.macs_and_parameters is None:
-            failure = _unsupported(
-                "a simulated device knows a model by its MACs and parameters, and has neither",
-                "give the model's card macs and parameters",
-            )
-        if failure is not None or task.macs_and_parameters is None:
-            return Measurement(
-                task_id=task.task_id,
-                status=Status.FAILED,
-                origin=Origin.SIMULATED,
-                failure=failure,
-                started_utc=started,
-                finished_utc=datetime.now(UTC).isoformat(),
-            )
-        return self._simulate(task, task.macs_and_parameters, rng, started)
+        hint = task.macs_and_parameters
+        if failure is None and hint is not None:
+            return self._simulate(task, hint, rng, started)
+        failure = failure or _unsupported(
+            "a simulated device knows a model by its MACs and parameters, and has neither",
+            "give the model's card macs and parameters",
+        )
+        return failed(task.task_id, failure, Origin.SIMULATED, started)
 
     def infer(self, task: InferTask) -> Failure | None:
         """See `Agent`; the file itself is run by this host's CPU, which computes the same."""
@@ -133,7 +125,7 @@ class SimulatedAgent:
             ),
             flags=judge(seen, task.policy),
             started_utc=started,
-            finished_utc=datetime.now(UTC).isoformat(),
+            finished_utc=utc_now(),
         )
 
     def _samples(

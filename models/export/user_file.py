@@ -1,10 +1,12 @@
 """Takes over a file that the user exported: checked, made self-contained, never run."""
 
+import logging
 import math
 import re
 import shutil
 import struct
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,12 +17,14 @@ from models.errors import ExportError, UntrustedError
 from models.export.exporter import library_versions
 from models.export.tensorflow_file import convert_to_tflite
 from models.export.tflite_file import check_buffers
-from models.types import Cost, ExportRequest, ModelCard, StagedExport
+from models.onnx_cost import count_onnx_macs
+from models.types import Cost, ExportRequest, FlopsMethod, ModelCard, StagedExport
 
 if TYPE_CHECKING:
     import onnx
     from google.protobuf.message import Message
 
+_LOG = logging.getLogger(__name__)
 _TFLITE_IDENTIFIER = b"TFL3"
 _PTE_IDENTIFIER = re.compile(rb"ET\d\d")
 
@@ -70,6 +74,7 @@ def _stage_onnx(source: Path, path: Path) -> Cost:
     if not model.graph.node:
         raise ExportError(f"{source} holds no ONNX graph", "export it again, or correct the path")
     _check_external_data(model, source)
+    macs = _counted_macs(model)
     try:
         # Reads the external data, so that the copy holds all in one file.
         model = onnx.load(str(source))
@@ -87,7 +92,16 @@ def _stage_onnx(source: Path, path: Path) -> Cost:
     onnx.save(model, str(path))
     weights = (tensor for tensor in model.graph.initializer if tensor.data_type in _float_types())
     parameters = sum(math.prod(tensor.dims) for tensor in weights)
-    return Cost(macs=None, parameters=parameters, method=None)
+    method = None if macs is None else FlopsMethod.COUNTED
+    return Cost(macs=macs, parameters=parameters, method=method)
+
+
+def _counted_macs(model: "onnx.ModelProto") -> int | None:
+    try:
+        return count_onnx_macs(model)
+    except Exception:  # a graph that the checker is about to refuse, or one beyond protobuf's 2 GiB
+        _LOG.exception("MACs could not be counted")
+        return None
 
 
 def _check_external_data(model: "onnx.ModelProto", source: Path) -> None:
@@ -153,7 +167,7 @@ def _check_pt2(source: Path) -> None:
     try:
         with zipfile.ZipFile(source) as archive:
             damaged = archive.testzip()
-    except (zipfile.BadZipFile, OSError) as error:
+    except (zipfile.BadZipFile, zlib.error, OSError) as error:
         raise ExportError(
             f"{source} is not a .pt2 archive: {error}", "save it again with torch.export.save"
         ) from error

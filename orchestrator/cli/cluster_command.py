@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.context import current
-from orchestrator.cli.listing import print_table
+from orchestrator.cli.listing import AsJson, print_table
 from orchestrator.errors import NothingToDoError
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -23,7 +23,7 @@ def status(
     cluster: Annotated[
         str, typer.Option(metavar="ADDRESS", help="IP:PORT of the head, or auto.")
     ] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show hosts, devices, versions, what is under way, and what is wrong."""
     from orchestrator.cluster_status import read_cluster_status

@@ -12,7 +12,7 @@ from device_agents.task import OptionValue
 from orchestrator.cli.context import current
 from orchestrator.cli.devices_discover import discover
 from orchestrator.cli.devices_virtual import virtual
-from orchestrator.cli.listing import print_table
+from orchestrator.cli.listing import AsJson, print_table
 from orchestrator.device_registry import (
     GPU,
     PHONE,
@@ -27,7 +27,6 @@ from orchestrator.yaml_file import parse_content
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Name = Annotated[str, typer.Argument(help="Name of the device.")]
 
 app.command()(discover)

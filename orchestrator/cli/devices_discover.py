@@ -2,14 +2,11 @@
 
 import shlex
 from collections.abc import Iterable, Sequence
-from typing import Annotated
-
-import typer
 
 from device_agents.android.adb_server import AdbServer
 from device_agents.android.adb_text import REMEDIES, DeviceState, MdnsService, SeenDevice, Transport
 from orchestrator.cli.context import current
-from orchestrator.cli.listing import print_table
+from orchestrator.cli.listing import AsJson, print_table
 from orchestrator.device_registry import DeviceFile, load_devices
 from orchestrator.errors import UsageError
 
@@ -23,7 +20,7 @@ NOTHING_SEEN = (
 
 
 def discover(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the phones adb sees on this host, their state, and what to do about each."""
     server = AdbServer()

@@ -2,11 +2,11 @@
 
 import json
 from dataclasses import asdict
-from typing import Annotated
 
 import typer
 
 from orchestrator.cli.context import current
+from orchestrator.cli.listing import AsJson
 from orchestrator.doctor.finding import Finding, Level
 
 _MARK = {Level.OK: "ok     ", Level.WARNING: "warning", Level.ERROR: "error  "}
@@ -14,7 +14,7 @@ _EXIT_ERROR = 4
 
 
 def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check runtimes, exporters, disk, cores, governor, load, niceness, Ray, adb and GPU."""
     from orchestrator.doctor.device_checks import check_devices

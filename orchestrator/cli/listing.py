@@ -2,6 +2,11 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+import typer
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def print_table(rows: Sequence[Mapping[str, object]], as_json: bool) -> None:

@@ -25,7 +25,7 @@ from models.types import (
 )
 from orchestrator.cli.context import current
 from orchestrator.cli.host_turn import host_turn
-from orchestrator.cli.listing import print_table
+from orchestrator.cli.listing import AsJson, print_table
 from orchestrator.dispatch.stop_switch import StopSwitch, listening
 from orchestrator.errors import NothingToDoError, UsageError
 from orchestrator.export_stage import ExportTools, build_artifacts
@@ -36,7 +36,6 @@ _EXIT_FAILED, _EXIT_INTERRUPTED = 3, 130
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Names = Annotated[list[str] | None, typer.Argument(help="Models; all when left out.")]
 Name = Annotated[str, typer.Argument(help="Name of the model.")]
 

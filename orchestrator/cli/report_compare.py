@@ -7,6 +7,7 @@ import typer
 
 from orchestrator.cli.context import current
 from orchestrator.cli.host_turn import host_turn
+from orchestrator.cli.listing import AsJson
 from orchestrator.errors import NothingToDoError
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def compare(
     alpha: Annotated[
         float, typer.Option(help="False discovery rate over the tested cells.")
     ] = _ALPHA,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say which cells of sweep B are slower than in sweep A, beyond their noise.
 

@@ -7,13 +7,14 @@ import typer
 
 from orchestrator.cli.context import current
 from orchestrator.cli.host_turn import host_turn
+from orchestrator.cli.listing import AsJson
 from orchestrator.store.results import ResultStore
 
 
 def audit(
     sweeps: Annotated[list[str] | None, typer.Argument(help="Sweeps; all when left out.")] = None,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Look for duplicates, sentinels, unit slips, ties, outliers; measured, imported or made up."""
     from analysis.columns import ORIGINS

@@ -11,7 +11,7 @@ import typer
 
 from orchestrator.cli.context import current
 from orchestrator.cli.host_turn import host_turn
-from orchestrator.cli.listing import print_table
+from orchestrator.cli.listing import AsJson, print_table
 from orchestrator.cli.results_audit import audit
 from orchestrator.cli.results_import import import_results
 from orchestrator.errors import NothingToDoError, StoreError, UsageError
@@ -25,7 +25,6 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.command("import")(import_results)
 app.command()(audit)
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 SweepIds = Annotated[list[str] | None, typer.Argument(help="Sweeps; all when left out.")]
 
 

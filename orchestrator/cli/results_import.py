@@ -12,6 +12,7 @@ from analysis.importers.release import Release
 from models.cards import load_cards
 from orchestrator.cli.context import current
 from orchestrator.cli.host_turn import host_turn
+from orchestrator.cli.listing import AsJson
 from orchestrator.errors import UsageError
 from orchestrator.imports import Imported, import_release
 from orchestrator.store.results import ResultStore
@@ -39,7 +40,7 @@ def import_results(
     mapping: Annotated[
         Path | None, typer.Option("--map", help="For csv: which column is what (TOML).")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Store measurements that others published; the same content is stored once."""
     workspace = current().workspace

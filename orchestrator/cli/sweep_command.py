@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.context import current
-from orchestrator.cli.listing import print_table
+from orchestrator.cli.listing import AsJson, print_table
 from orchestrator.progress.events import Subscriber
 from orchestrator.progress.wording import duration
 from orchestrator.sweep_spec import SweepSpec
@@ -50,7 +50,6 @@ Cluster = Annotated[
 Trust = Annotated[
     bool, typer.Option("--trust", help="Let code that comes with a model run; make sure of it.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Display = Annotated[Progress, typer.Option(help="auto: live on a terminal, plain lines in a pipe.")]
 
 

@@ -13,7 +13,7 @@ from orchestrator.cli.listing import print_table
 from orchestrator.estimate import exporting_s, measuring_s
 from orchestrator.progress.wording import duration
 from orchestrator.store.results import ResultStore
-from orchestrator.sweep_setup import Setup, count_repeats, primed_formats
+from orchestrator.sweep_setup import Setup, primed_formats
 from orchestrator.workspace import Workspace
 
 
@@ -43,7 +43,7 @@ def print_plan(workspace: Workspace, setup: Setup, *, as_json: bool) -> None:
     print_table([{k: v for k, v in row.items() if k != "skipped"} for row in rows], as_json=False)
     for line in _skipped_lines(plan.skipped):
         print(line)
-    print(f"\n{len(plan.cells)} cells x {plan.repeats} repeats = {count_repeats(plan)} processes")
+    print(f"\n{len(plan.cells)} cells x {plan.repeats} repeats = {plan.n_repeats} processes")
     print(f"files: {len(cached)} ready, {len(requests) - len(cached)} to build and verify")
     more = {primer_request(format_) for format_ in primed_formats(setup, plan.cells)}
     if setup.has_canaries:

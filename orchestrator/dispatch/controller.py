@@ -5,7 +5,7 @@ from collections.abc import Callable
 from random import Random
 
 from device_agents.device_facts import DeviceFacts
-from device_agents.measurement import Failure, Measurement
+from device_agents.measurement import Failure, Measurement, failed
 from device_agents.vocabulary import ErrorKind
 from orchestrator.cells import Attempt, Cell, Repeat
 from orchestrator.dispatch import retry
@@ -34,7 +34,6 @@ from orchestrator.dispatch.work import (
     task_of,
 )
 from orchestrator.progress.events import Notice, RepeatStarted
-from orchestrator.translate import failure_measurement
 
 _log = logging.getLogger(__name__)
 
@@ -265,7 +264,7 @@ class Controller:
         device = attempt.repeat.cell.device
         facts = self._facts.get(device)
         origin = self._work.places[device].origin if facts is None else facts.origin
-        measurement = failure_measurement(task_id_of(self._work, attempt), failure, origin)
+        measurement = failed(task_id_of(self._work, attempt), failure, origin)
         self._store(device, attempt, measurement, will_retry=False)
 
     def _store(

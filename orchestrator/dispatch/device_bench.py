@@ -12,12 +12,11 @@ from device_agents.device_facts import DeviceFacts
 from device_agents.errors import AgentError, TransientError
 from device_agents.failures import interrupted
 from device_agents.host_lease import host_lease
-from device_agents.measurement import Failure, Measurement
+from device_agents.measurement import Failure, Measurement, failed
 from device_agents.registry import create_agent
 from device_agents.task import MeasureTask
 from device_agents.vocabulary import ErrorKind
 from orchestrator.dispatch.device_spec import DeviceSpec, HostShare
-from orchestrator.translate import failure_measurement
 
 _MOST_PROBES = 32
 """Side by side: a phone that hangs takes half a minute, and threads are cheap."""
@@ -71,12 +70,12 @@ class DeviceBench:
         try:
             with self._turn(spec, task, running.stop) as is_held:
                 if not is_held:
-                    return failure_measurement(task.task_id, interrupted(), spec.origin)
+                    return failed(task.task_id, interrupted(), spec.origin)
                 agent = self._agent(spec)
                 running.deadline_s = perf_counter() + agent.longest_s(task)
                 return agent.measure(task, running.stop.is_set)
         except Exception as error:
-            return failure_measurement(task.task_id, failure_of(error), spec.origin)
+            return failed(task.task_id, failure_of(error), spec.origin)
         finally:
             with self._lock:
                 del self._running[task.task_id]

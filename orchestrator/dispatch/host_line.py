@@ -5,13 +5,12 @@ from collections.abc import Mapping, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from device_agents.measurement import Failure, Measurement
+from device_agents.measurement import Failure, Measurement, failed
 from device_agents.vocabulary import ErrorKind
 from orchestrator.dispatch.delivery import Delivery
 from orchestrator.dispatch.device_spec import DeviceSpec
 from orchestrator.dispatch.host_service import Answer, Order, Question
 from orchestrator.dispatch.ray_hosts import HostHandle
-from orchestrator.translate import failure_measurement
 
 if TYPE_CHECKING:
     import ray
@@ -210,7 +209,7 @@ class HostLine:
         )
         for task_id in task_ids:
             if (spec := self.under_way.pop(task_id, None)) is not None:
-                self._arrived.append(failure_measurement(task_id, failure, spec.origin))
+                self._arrived.append(failed(task_id, failure, spec.origin))
 
 
 def _ids(orders: Sequence[Order]) -> Sequence[str]:

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from device_agents.device_facts import DeviceFacts
-from device_agents.measurement import Failure, Measurement
+from device_agents.measurement import Failure, Measurement, failed
 from device_agents.task import MeasureTask
 from orchestrator.dispatch.device_bench import DeviceBench, failure_of
 from orchestrator.dispatch.device_spec import DeviceSpec
 from orchestrator.dispatch.host_files import FilePart, HostFiles, file_names
 from orchestrator.dispatch.spool import Spool
-from orchestrator.translate import failure_measurement
 
 _MOST_TASKS = 4096
 """Threads, one per task under way; each is made when it is needed first and kept."""
@@ -171,7 +170,7 @@ class HostService:
         except Exception as error:
             # A figure that no spool can hold among them: a task that never ends is worse.
             failure = failure_of(error)
-            self._keep(failure_measurement(order.task.task_id, failure, order.spec.origin))
+            self._keep(failed(order.task.task_id, failure, order.spec.origin))
 
     def _keep(self, measurement: Measurement) -> None:
         with self._arrived:

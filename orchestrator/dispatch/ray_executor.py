@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import Self
 
 from device_agents.device_facts import DeviceFacts
-from device_agents.measurement import Failure, Measurement
+from device_agents.measurement import Failure, Measurement, failed
 from device_agents.task import MeasureTask
 from device_agents.vocabulary import ErrorKind
 from orchestrator.dispatch.device_spec import DeviceSpec
 from orchestrator.dispatch.host_line import HostLine
 from orchestrator.dispatch.host_service import Order
 from orchestrator.dispatch.ray_hosts import HostHandle, RayHosts
-from orchestrator.translate import failure_measurement
 
 _log = logging.getLogger(__name__)
 
@@ -98,7 +97,7 @@ class RayExecutor:
         line = self._lines.get(placed.host)
         if line is None:
             failure = _host_lost(f"host {placed.host} is not there")
-            self._arrived.append(failure_measurement(task.task_id, failure, placed.spec.origin))
+            self._arrived.append(failed(task.task_id, failure, placed.spec.origin))
         else:
             line.order(Order(spec=placed.spec, task=task))
 

@@ -10,7 +10,7 @@ from models.types import Artifact, ExportRequest, Format
 from orchestrator.cells import Attempt, Cell, DevicePlace, Plan, Repeat
 from orchestrator.dispatch.state import Lane
 from orchestrator.dispatch.tally import Tally
-from orchestrator.translate import SweepFacts
+from orchestrator.provenance import SweepFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

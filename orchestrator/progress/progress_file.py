@@ -17,7 +17,7 @@ _PAUSE_S = 1.0
 
 
 class ProgressFile:
-    """Writes the view of what has happened after events, never beside a measurement on this host.
+    """Writes the view of what has happened after events, a few kilobytes without a sync.
 
     A subscriber of events; readers see a whole file or the one before. It is lost with a crash
     and made anew by a resume: what counts lies in the journal.

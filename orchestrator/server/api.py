@@ -33,7 +33,7 @@ _AS_TABLE = table_responses()
 
 @router.get("/transfer", responses=_AS_TABLE, summary="Rank transfer")
 async def transfer(asked: Asked, context: Context, request: Request) -> Response:
-    """Spearman's rho of latency, memory and FRM between tiers and platforms, with intervals."""
+    """Spearman's rho of latency and FRM between tiers and platforms, with intervals."""
     return await table_response("transfer", asked, TableFormat.JSON, context, request)
 
 

@@ -193,4 +193,4 @@ def test_infer_of_a_changed_file_is_a_failure(
     failure = agent.infer(task)
     assert failure is not None
     assert failure.kind is ErrorKind.BAD_ARTIFACT
-    assert not failure.is_transient
+    assert failure.is_transient, "exported again, it may be the right one"

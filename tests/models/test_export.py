@@ -13,6 +13,7 @@ import pytest
 from models.cache import ArtifactCache
 from models.cards import load_zoo
 from models.export.process import export_in_child
+from models.onnx_cost import count_onnx_macs
 from models.primer import primer_request
 from models.types import (
     Cost,
@@ -62,6 +63,7 @@ def test_onnx_of_a_zoo_network_is_one_self_contained_file_with_its_batch(tmp_pat
     assert not any(tensor.external_data for tensor in model.graph.initializer)
     dims = model.graph.input[0].type.tensor_type.shape.dim
     assert [dim.dim_value for dim in dims] == [2, 3, 224, 224]
+    assert count_onnx_macs(model) == staged.cost.macs
     assert "torchvision" in dict(staged.versions)
 
 

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from models.errors import ExportError, UntrustedError
 from models.export.user_file import stage_file
-from models.types import Cost, ExportRequest, Format
+from models.types import Cost, ExportRequest, FlopsMethod, Format
 
 TFLITE = Path(__file__).parent / "data" / "primer.tflite"
 FileRequest = Callable[[Path, Format], ExportRequest]
@@ -46,13 +46,13 @@ def refused(request: ExportRequest, out_dir: Path) -> ExportError:
     return caught.value
 
 
-def test_onnx_file_is_taken_over_with_its_parameters_counted(
+def test_onnx_file_is_taken_over_with_its_macs_and_parameters_counted(
     tmp_path: Path, out_dir: Path, file_request: FileRequest
 ) -> None:
     write_onnx(tmp_path / "m.onnx")
     staged = stage_file(file_request(tmp_path / "m.onnx", Format.ONNX), out_dir, is_trusted=False)
     assert onnx.load(str(staged.path)).graph.node[0].op_type == "MatMul"
-    assert staged.cost == Cost(macs=None, parameters=16, method=None)
+    assert staged.cost == Cost(macs=16, parameters=16, method=FlopsMethod.COUNTED)
     assert staged.reference_path is None
 
 

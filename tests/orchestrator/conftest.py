@@ -23,7 +23,8 @@ from models.types import (
     Weights,
 )
 from orchestrator.cells import Attempt, Cell, DevicePlace, Repeat
-from orchestrator.translate import Row, SweepFacts, make_row
+from orchestrator.provenance import SweepFacts
+from orchestrator.translate import Row, make_row
 
 CARD = ModelCard(
     name="resnet18",

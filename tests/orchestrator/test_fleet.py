@@ -14,13 +14,8 @@ from orchestrator.dispatch.host_facts import HostFacts, read_host_facts
 from orchestrator.dispatch.ray_hosts import Problem
 from orchestrator.errors import StoreError, UsageError
 from orchestrator.fleet import Fleet, fleet_of_record, this_host
-from orchestrator.sweep_setup import (
-    devices_of,
-    host_of,
-    plan_sweep,
-    setup_of_record,
-    setup_record,
-)
+from orchestrator.sweep_record import setup_of_record, setup_record
+from orchestrator.sweep_setup import devices_of, host_of, plan_sweep
 from orchestrator.sweep_spec import SweepSpec
 from orchestrator.workspace import Workspace
 

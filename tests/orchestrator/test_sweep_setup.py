@@ -6,7 +6,8 @@ import pytest
 
 from orchestrator.device_registry import DeviceFile, Registration, save_device, update_device
 from orchestrator.errors import UsageError
-from orchestrator.sweep_setup import Setup, plan_sweep, setup_of_record, setup_record
+from orchestrator.sweep_record import setup_of_record, setup_record
+from orchestrator.sweep_setup import Setup, plan_sweep
 from orchestrator.sweep_spec import load_spec
 from orchestrator.workspace import Workspace
 

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.columns import COLUMNS, SCHEMA, SCHEMA_VERSION
-from device_agents.measurement import Conditions, Energy, Failure, Measurement, ToolSummary
+from device_agents.measurement import Conditions, Energy, Failure, Measurement, ToolSummary, failed
 from device_agents.vocabulary import EnergyMethod, ErrorKind, Origin, SampleKind, Status
 from models.types import Family, ModelCard, Source
 from orchestrator.cells import DevicePlace, Repeat
 from orchestrator.keys import canonical_json
 from orchestrator.store.parts import to_frame
 from orchestrator.store.verify import wrong_summaries
-from orchestrator.translate import failure_measurement, summarise
+from orchestrator.translate import summarise
 
 
 def test_a_row_has_exactly_the_columns_of_the_table(new_row) -> None:
@@ -76,7 +76,7 @@ def test_a_failed_export_is_a_row_without_figures(translate, first) -> None:
         is_transient=False,
         stage="export",
     )
-    measurement = failure_measurement("t", failure, Origin.MEASURED)
+    measurement = failed("t", failure, Origin.MEASURED)
     row = translate(
         attempt=replace(first, number=2), measurement=measurement, facts=None, artifact=None
     )

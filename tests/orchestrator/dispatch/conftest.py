@@ -23,7 +23,7 @@ from models.types import (
 )
 from orchestrator.cells import Cell, DevicePlace, Plan
 from orchestrator.dispatch.work import SweepWork
-from orchestrator.translate import SweepFacts
+from orchestrator.provenance import SweepFacts
 
 Answer = Callable[[str, MeasureTask], Failure | None]
 
