@@ -110,8 +110,8 @@ class OnnxCudaModel:
     ) -> None:
         self._ort, self._session, self._gpu, self._stream = ort, session, gpu, stream
         nodes = session.get_inputs()  # type: ignore[attr-defined]
-        self._inputs = tuple(spec_of(node, batch) for node in nodes)
-        self._settings: Options = tuple(sorted(settings.items()))
+        self.inputs = tuple(spec_of(node, batch) for node in nodes)
+        self.settings: Options = tuple(sorted(settings.items()))
         self._binding = session.io_binding()  # type: ignore[attr-defined]
         self._run_options = ort.RunOptions()
         if stream is not None:
@@ -122,23 +122,13 @@ class OnnxCudaModel:
         for node in session.get_outputs():  # type: ignore[attr-defined]
             self._bind_output(node.name, fixed_spec_of(node, batch))
 
-    @property
-    def inputs(self) -> Sequence[TensorSpec]:
-        """See `LoadedModel`."""
-        return self._inputs
-
-    @property
-    def settings(self) -> Options:
-        """See `LoadedModel`."""
-        return self._settings
-
     def set_inputs(self, arrays: Sequence[Array]) -> None:
         """See `LoadedModel`; later inputs go into the memory of the first, which a graph knows."""
         self._host = list(arrays)
         if self._values:
             self.copy_inputs()
             return
-        for spec, array in zip(self._inputs, arrays, strict=True):
+        for spec, array in zip(self.inputs, arrays, strict=True):
             value = self._ort.OrtValue.ortvalue_from_numpy(array, self._gpu.device, 0)
             self._binding.bind_ortvalue_input(spec.name, value)
             self._values.append(value)

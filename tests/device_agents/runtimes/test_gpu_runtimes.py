@@ -9,7 +9,8 @@ from device_agents.errors import UnsupportedError
 from device_agents.failures import failure_from_error
 from device_agents.runtimes import onnx_cuda
 from device_agents.runtimes.onnx_cuda import OnnxGpu, load
-from device_agents.runtimes.torch_cuda import TorchGpu, to_gpu
+from device_agents.runtimes.torch_cuda import TorchGpu
+from device_agents.runtimes.torch_program import bare_module, moved
 from device_agents.task import Execution, OptionValue
 from device_agents.vocabulary import Mode, Precision, Runtime
 
@@ -110,7 +111,7 @@ def test_nothing_of_a_moved_program_stays_on_the_processor() -> None:
     program = torch.export.export(Mixed().eval(), (torch.zeros(1, 8),))
     assert "cpu" in str(program.graph)
     # The device without memory computes shapes only, and refuses a tensor of any other device.
-    module = to_gpu(program, "meta")
+    module = bare_module(moved(program, "meta"))
     with torch.inference_mode():
         output = module(torch.empty(1, 8, device="meta"))
     (found,) = torch.utils._pytree.tree_leaves(output)
