@@ -11,9 +11,9 @@ import polars as pl
 from analysis.cell_verdicts import Cells, Row, Verdict, compared_rows, with_verdicts
 from analysis.columns import ORIGINS
 from analysis.comparison_facts import Difference, facts_of, unlike_facts
+from analysis.counting import count_of
 from analysis.errors import AnalysisError, NoDataError
 from analysis.load import last_attempts, load_measurements
-from analysis.scope import count_of
 from analysis.significance import MIN_PROCESSES
 from analysis.tables import Table
 

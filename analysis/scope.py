@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from analysis.cells_table import MIN_REPEATS, cell_values
+from analysis.counting import count_of
 from analysis.errors import NoDataError
 from analysis.last_result import LastResult
 from analysis.tables import Selection
@@ -153,8 +154,3 @@ def _lost(attempts: pl.LazyFrame, cells: pl.DataFrame) -> tuple[str, ...]:
     if doubted:
         notes.append(f"{doubted} of {cells.height} rows carry a flag and are kept (`quality`).")
     return tuple(notes)
-
-
-def count_of(n: int, noun: str, plural: str | None = None) -> str:
-    """`1 model`, `2 models`."""
-    return f"{n} {noun}" if n == 1 else f"{n} {plural or noun + 's'}"

@@ -9,6 +9,7 @@ from time import perf_counter
 
 from device_agents.host_lease import host_lease
 from device_agents.registry import create_agent
+from device_agents.vocabulary import Origin
 from models.cache import ArtifactCache
 from models.canary import canary_request
 from orchestrator.carrier import Carrier
@@ -52,13 +53,18 @@ class RunOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepOutcome:
-    """How far a sweep has come, earlier runs of it included."""
+    """How far a sweep has come, earlier runs of it included.
+
+    Attributes:
+        is_unreal: every device is a simulated or a virtual one.
+    """
 
     sweep_id: str
     n_ok: int
     n_failed: int
     n_left: int
     is_interrupted: bool
+    is_unreal: bool
 
 
 class SweepSession:
@@ -202,6 +208,9 @@ class SweepSession:
             n_left=n_repeats - tally.n_ok - tally.n_failed,
             # Asked to stop after the last repeat had begun: then nothing was cut short.
             is_interrupted=self._switch.is_stopping and tally.n_finished < n_repeats,
+            is_unreal=all(
+                place.origin is not Origin.MEASURED for place in self._setup.places.values()
+            ),
         )
 
     def _close_record(self, state: str, tally: Tally) -> None:

@@ -1,12 +1,12 @@
 """How far a sweep is, read from its record and journal; may be asked while it runs."""
 
-from collections import deque
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
 from device_agents.file_lease import is_locked
-from orchestrator.dispatch.tally import Tally
+from orchestrator.dispatch.tally import RepeatKey, Tally
 from orchestrator.progress.progress_file import read_progress
 from orchestrator.store.results import ResultStore
 
@@ -23,7 +23,9 @@ class SweepStatus:
             or a device was given up.
         seconds_left: from the pace of the current run; `None` when it does not run.
         devices: what each does now and has done in the current run; none when it does not run.
-        failures: the last attempts that failed, for people.
+        n_overcome: failed tries at repeats that were measured by another try.
+        failures: of repeats without a valid measurement, how each failed last; the newest of them,
+            for people.
     """
 
     sweep_id: str
@@ -36,6 +38,7 @@ class SweepStatus:
     n_left: int
     seconds_left: float | None
     devices: tuple[Mapping[str, object], ...]
+    n_overcome: int
     failures: tuple[Mapping[str, object], ...]
 
     def as_json(self) -> dict[str, object]:
@@ -49,14 +52,20 @@ class SweepCount:
     def __init__(self) -> None:
         """Of no row yet."""
         self._tally = Tally()
-        self._failures: deque[Mapping[str, object]] = deque(maxlen=_MAX_FAILURES)
+        self._failures: dict[RepeatKey, Mapping[str, object]] = {}
+        self._n_tries_failed: Counter[RepeatKey] = Counter()
         self._started: list[datetime] = []
 
     def observe(self, row: Mapping[str, object]) -> None:
         """Takes one row of the journal into account."""
         self._tally.observe(row)
-        if row.get("error_kind") is not None:
-            self._failures.append(_failure(row))
+        key = str(row["cell_key"]), int(str(row["repeat"]))
+        is_failure = row.get("error_kind") is not None
+        self._n_tries_failed[key] += is_failure
+        # Out and in again: the newest stands last.
+        self._failures.pop(key, None)
+        if is_failure and not self._tally.is_measured(key):
+            self._failures[key] = _failure(row)
         if isinstance(stamp := row.get("started_utc"), str):
             self._started.append(datetime.fromisoformat(stamp))
 
@@ -69,7 +78,7 @@ class SweepCount:
         started = _of_run(self._started, record)
         return SweepStatus(
             sweep_id=sweep_id,
-            state=_state(record, is_running=is_running),
+            state=state_of(record, is_running=is_running),
             started_utc=_text(record.get("started_utc")),
             finished_utc=_text(record.get("finished_utc")),
             n_repeats=n_repeats,
@@ -78,7 +87,9 @@ class SweepCount:
             n_left=n_left,
             seconds_left=_seconds_left(started, n_left) if is_running else None,
             devices=(),
-            failures=tuple(self._failures),
+            n_overcome=self._n_tries_failed.total()
+            - sum(self._n_tries_failed[key] for key in self._failures),
+            failures=tuple(self._failures.values())[-_MAX_FAILURES:],
         )
 
 
@@ -108,7 +119,8 @@ def _devices(store: ResultStore, sweep_id: str) -> tuple[Mapping[str, object], .
     return tuple({"device": name, **facts} for name, facts in found.items())
 
 
-def _state(record: Mapping[str, object], *, is_running: bool) -> str:
+def state_of(record: Mapping[str, object], *, is_running: bool) -> str:
+    """How a sweep stands: a record that says `running` is of a driver that died."""
     if is_running:
         return "running"
     state = str(record.get("state"))

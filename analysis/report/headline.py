@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import polars as pl
 
-from analysis.scope import count_of
+from analysis.counting import count_of
 from analysis.tables import Table
 
 TIER_NAMES = {"gpu": "GPUs", "cpu": "CPUs", "edge": "edge devices"}

@@ -12,6 +12,7 @@ import jinja2
 import polars as pl
 from markupsafe import Markup
 
+from analysis.counting import count_of
 from analysis.errors import AnalysisError
 from analysis.figures.theme import FAMILY_COLOURS, NO_FAMILY
 from analysis.load import DEFAULT_ORIGINS
@@ -33,7 +34,7 @@ from analysis.report.sections import (
 )
 from analysis.report.study import study_tables
 from analysis.report.transfer_section import transfer_section
-from analysis.scope import count_of, devices_of
+from analysis.scope import devices_of
 from analysis.tables import Selection
 
 _TEMPLATES = "report/templates"

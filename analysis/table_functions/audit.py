@@ -22,10 +22,11 @@ from analysis.audit import (
 from analysis.bootstrap import MIN_MODELS_FOR_INTERVAL
 from analysis.columns import NS_PER_MS
 from analysis.comparable import differences
+from analysis.counting import count_of
 from analysis.errors import NotComparableError
 from analysis.panel import Panel, make_panel
 from analysis.ranking import Floats
-from analysis.scope import count_of, select_attempts, select_cells
+from analysis.scope import select_attempts, select_cells
 from analysis.tables import Selection, Table
 
 MAX_TIED_SHARE = 0.05

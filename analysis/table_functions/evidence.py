@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 
 from analysis.ceiling import Noise, mean_ceiling, noises, pair_ceilings
+from analysis.counting import count_of
 from analysis.decision_tree import ATTENTION_FAMILIES, CNN_FAMILIES, Figure
 from analysis.directions import Group
 from analysis.errors import NoDataError
@@ -16,7 +17,7 @@ from analysis.pairs import Pair, draws_for
 from analysis.panel import Measure, Panel, measures
 from analysis.pareto import Mask
 from analysis.repeats import make_repeats
-from analysis.scope import count_of, select_cells
+from analysis.scope import select_cells
 from analysis.table_functions.directed import directed_pairs, tier_groups
 from analysis.table_functions.pareto import pareto_table
 from analysis.table_functions.transfer import MAX_LISTED_PAIRS

@@ -8,6 +8,7 @@ import numpy.typing as npt
 import polars as pl
 
 from analysis.bootstrap import percentile_interval
+from analysis.counting import count_of
 from analysis.device_models import DRAWS, Agreement, agreement, device_members
 from analysis.errors import NoDataError
 from analysis.panel import Panel, make_panel
@@ -21,7 +22,7 @@ from analysis.proxies import (
     typical_rho,
 )
 from analysis.ranking import Floats
-from analysis.scope import count_of, fits_platform
+from analysis.scope import fits_platform
 from analysis.tables import Selection, Table, setting
 
 THRESHOLD = 0.9

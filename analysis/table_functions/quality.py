@@ -3,9 +3,10 @@
 import polars as pl
 
 from analysis.comparable import differences
+from analysis.counting import count_of
 from analysis.errors import NoDataError
 from analysis.quality import DISAGREE_SHARE, dropped_attempts
-from analysis.scope import count_of, select_attempts, select_cells
+from analysis.scope import select_attempts, select_cells
 from analysis.tables import Selection, Table
 
 

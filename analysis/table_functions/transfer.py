@@ -6,13 +6,14 @@ from collections.abc import Sequence
 import polars as pl
 
 from analysis.ceiling import Noise, mean_ceiling, noises, pair_ceilings, share_of_ceiling
+from analysis.counting import count_of
 from analysis.errors import NoDataError
 from analysis.pair_groups import PairGroup, Row, group_rows, pair_rows, runtime_groups, tier_groups
 from analysis.pairs import Pair, draws_for
 from analysis.panel import Panel, incomplete_notes
 from analysis.repeats import make_repeats
 from analysis.sample_size import few_models_note
-from analysis.scope import count_of, fits_platform
+from analysis.scope import fits_platform
 from analysis.tables import Selection, Table
 
 MAX_LISTED_PAIRS = 5000

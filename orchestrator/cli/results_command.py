@@ -9,7 +9,7 @@ from typing import Annotated
 import polars as pl
 import typer
 
-from analysis.scope import count_of
+from analysis.counting import count_of
 from orchestrator.cli.context import current
 from orchestrator.cli.host_turn import host_turn
 from orchestrator.cli.listing import AsJson, print_table
@@ -21,6 +21,7 @@ from orchestrator.store.parts import read_sweeps, to_parquet
 from orchestrator.store.reparse import Reparsed, reparse_sweep, store_reparsed
 from orchestrator.store.results import ResultStore
 from orchestrator.store.verify import Fault, find_faults
+from orchestrator.sweep_status import is_running, state_of
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.command("import")(import_results)
@@ -41,9 +42,14 @@ class ExportFormat(StrEnum):
 def list_sweeps(as_json: AsJson = False) -> None:
     """List the sweeps, oldest first."""
     store = ResultStore(current().workspace.results)
-    records = [store.sweep_record(sweep_id) for sweep_id in store.sweep_ids()]
-    names = ("sweep_id", "state", "started_utc", "finished_utc", "git_commit")
-    print_table([{name: record.get(name) for name in names} for record in records], as_json)
+    names = ("started_utc", "finished_utc", "git_commit")
+    rows = []
+    for sweep_id in store.sweep_ids():
+        record = store.sweep_record(sweep_id)
+        state = state_of(record, is_running=is_running(store, sweep_id))
+        facts = {name: record.get(name) for name in names}
+        rows.append({"sweep_id": sweep_id, "state": state, **facts})
+    print_table(rows, as_json)
 
 
 @app.command()

@@ -6,15 +6,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from analysis.counting import count_of
 from orchestrator.cli.context import current
 from orchestrator.cli.listing import AsJson, print_table
 from orchestrator.progress.events import Subscriber
 from orchestrator.progress.wording import duration
 from orchestrator.sweep_spec import SweepSpec
+
+if TYPE_CHECKING:
+    from orchestrator.sweep_session import SweepOutcome
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -95,7 +99,7 @@ def run(
             is_inline=inline, cluster=cluster, is_trusted=trust, subscribers=subscribers
         )
         outcome = run_sweep(current().workspace, spec, options, only=only)
-    _conclude(outcome.sweep_id, outcome.n_failed + outcome.n_left, outcome.is_interrupted, progress)
+    _conclude(outcome, progress)
 
 
 @app.command()
@@ -115,7 +119,7 @@ def resume(
             is_inline=inline, cluster=cluster, is_trusted=trust, subscribers=subscribers
         )
         outcome = resume_sweep(current().workspace, sweep_id, options)
-    _conclude(outcome.sweep_id, outcome.n_failed + outcome.n_left, outcome.is_interrupted, progress)
+    _conclude(outcome, progress)
 
 
 @app.command()
@@ -142,6 +146,10 @@ def status(sweep_id: SweepId = None, as_json: AsJson = False) -> None:
     if found.devices:
         print()
         print_table(found.devices, as_json=False)
+    if found.n_overcome:
+        print(
+            f"earlier   {count_of(found.n_overcome, 'try', 'tries')} failed before another was good"
+        )
     if found.failures:
         print()
         print_table(found.failures, as_json=False)
@@ -172,8 +180,9 @@ def _display(progress: Progress) -> Iterator[list[Subscriber]]:
         yield [PlainLines(sys.stdout)]
 
 
-def _conclude(sweep_id: str, n_missing: int, is_interrupted: bool, progress: Progress) -> None:
+def _conclude(outcome: "SweepOutcome", progress: Progress) -> None:
     """Says where the results are and what to do next, and ends with the exit code."""
+    sweep_id, n_missing = outcome.sweep_id, outcome.n_failed + outcome.n_left
     # Standard output belongs to the JSON lines when a program reads them.
     stream = sys.stderr if progress is Progress.JSONL else sys.stdout
     if progress is not Progress.NONE:
@@ -181,11 +190,13 @@ def _conclude(sweep_id: str, n_missing: int, is_interrupted: bool, progress: Pro
         print(f"results: {store_folder}", file=stream)
         if n_missing:
             print(f"details: fleetrank sweep status {sweep_id}", file=stream)
-        if is_interrupted:
+        if outcome.is_interrupted:
             print(f"go on:   fleetrank sweep resume {sweep_id}", file=stream)
         else:
-            print("next:    fleetrank report build", file=stream)
-    if is_interrupted:
+            # Without the option a report has no row of theirs.
+            option = " --include-simulated" if outcome.is_unreal else ""
+            print(f"next:    fleetrank report build{option}", file=stream)
+    if outcome.is_interrupted:
         raise typer.Exit(EXIT_INTERRUPTED)
     if n_missing:
         raise typer.Exit(EXIT_FAILED_CELLS)

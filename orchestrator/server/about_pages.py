@@ -39,7 +39,7 @@ async def sweeps(context: Context) -> Response:
         {
             name: value
             for name, value in status.as_json().items()
-            if name not in {"failures", "devices"}
+            if name not in {"failures", "n_overcome", "devices"}
         }
         for status in found
     ]

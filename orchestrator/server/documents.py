@@ -93,7 +93,10 @@ class SweepProgressAnswer(BaseModel):
     n_failed: int
     n_left: int
     seconds_left: float | None
-    failures: list[dict[str, JsonValue]]
+    n_overcome: int = Field(description="Failed tries at repeats that another try measured.")
+    failures: list[dict[str, JsonValue]] = Field(
+        description="Of repeats without a valid measurement, the newest last."
+    )
     devices: list[DeviceProgressAnswer]
     latest: list[dict[str, JsonValue]] = Field(description="Its last attempts, newest first.")
 

@@ -62,7 +62,7 @@ class ResultStore:
             guess = nearest(sweep_id, self.sweep_ids())
             raise UsageError(
                 f"there is no sweep '{sweep_id}'",
-                f"did you mean '{guess}'?" if guess else "`fleetrank sweep status` lists them",
+                f"did you mean '{guess}'?" if guess else "`fleetrank results list` lists them",
             ) from error
         except (OSError, ValueError) as error:
             raise StoreError(
@@ -150,7 +150,7 @@ def _checked(sweep_id: str) -> str:
     """An id typed by a person may not lead out of the folder."""
     if not _SWEEP_ID.fullmatch(sweep_id):
         raise UsageError(
-            f"'{sweep_id}' is not the id of a sweep", "`fleetrank sweep status` lists them"
+            f"'{sweep_id}' is not the id of a sweep", "`fleetrank results list` lists them"
         )
     return sweep_id
 

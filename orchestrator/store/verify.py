@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.columns import ROW_KEY
+from analysis.counting import count_of
 from analysis.errors import DamagedPartError
 from analysis.part_files import PARTS
-from analysis.scope import count_of
 from orchestrator.errors import StoreError
 from orchestrator.store.parts import read_part
 from orchestrator.store.results import ResultStore

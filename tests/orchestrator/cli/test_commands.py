@@ -151,6 +151,25 @@ def test_sweeps_are_listed(stored, capsys) -> None:
     assert [(row["sweep_id"], row["state"]) for row in _json(capsys)] == [(SWEEP_ID, "done")]
 
 
+def test_a_sweep_whose_driver_died_is_stopped_in_every_list(stored, new_row, capsys) -> None:
+    stored.update_record(SWEEP_ID, {"state": "running"})
+    with stored.open_journal(SWEEP_ID) as journal:
+        journal.append(new_row(repeat=2, status="failed", error_kind="crashed"))
+        journal.append(new_row(repeat=2, attempt=1))
+    assert run(["results", "list", "--json"]) == 0
+    assert _json(capsys)[0]["state"] == "stopped"
+    assert run(["sweep", "status"]) == 0
+    out = capsys.readouterr().out
+    assert "state     stopped" in out
+    assert "1 try failed before another was good" in out
+    with stored.lease(SWEEP_ID):
+        assert run(["results", "list", "--json"]) == 0
+    assert _json(capsys)[0]["state"] == "running"
+    for wrong in ("nosuch", "../x"):
+        assert run(["sweep", "status", wrong]) == 2
+        assert "`fleetrank results list`" in capsys.readouterr().err
+
+
 def test_results_are_verified_and_a_fault_is_named(stored, new_row, capsys) -> None:
     assert run(["results", "verify"]) == 0
     with stored.open_journal(SWEEP_ID) as journal:

@@ -128,7 +128,8 @@ def test_status_lists_failures_with_their_remedy(folder) -> None:
     text.write_text("this is no network")
     folder.add_model("broken", text)
     folder.write_spec(["broken"], ["sim-a"], repeats=1)
-    folder.run("sweep", "run", "t", "--inline")
+    ran = folder.run("sweep", "run", "t", "--inline")
+    assert "next:    fleetrank report build --include-simulated" in ran.stdout
     found = json.loads(folder.run("sweep", "status", "--json").stdout)
     assert (found["state"], found["n_failed"], found["n_left"]) == ("finished", 1, 0)
     assert found["failures"][0]["error"] == "export_failed"
