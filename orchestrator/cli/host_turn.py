@@ -2,6 +2,7 @@
 
 import sys
 from contextlib import AbstractContextManager
+from pathlib import Path
 
 from device_agents.host_lease import host_lease
 
@@ -11,3 +12,21 @@ def host_turn(command: str) -> AbstractContextManager[bool]:
     return host_lease(
         f"`fleetrank {command}`", on_wait=lambda message: print(message, file=sys.stderr)
     )
+
+
+def reading_turn(command: str, results: Path, *sweeps: str | None) -> AbstractContextManager[bool]:
+    """As `host_turn`, for what reads results; nobody waits to hear that there are none.
+
+    Args:
+        command: of the user.
+        results: the results folder.
+        sweeps: those that must have rows; `None`, or none, for any at all.
+
+    Raises:
+        NoDataError: there is no measurement, or no such sweep.
+    """
+    from analysis.load import stored_parts
+
+    for sweep in sweeps or (None,):
+        stored_parts(results, sweep=sweep)
+    return host_turn(command)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.cli.context import current
-from orchestrator.cli.host_turn import host_turn
+from orchestrator.cli.host_turn import reading_turn
 from orchestrator.cli.listing import print_table
 from orchestrator.errors import UsageError
 
@@ -77,7 +77,7 @@ def _answer(sql: str, timeout_s: float, max_rows: int) -> "pl.DataFrame":
 
     results = current().workspace.results
     # One row more than is printed tells whether there are more.
-    with host_turn("query"):
+    with reading_turn("query", results):
         frame = run_query(results, sql, timeout_s=timeout_s, max_rows=max_rows + 1)
     if frame.height > max_rows:
         print(f"the first {max_rows} rows; --max-rows shows more", file=sys.stderr)

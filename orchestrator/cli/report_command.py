@@ -8,7 +8,7 @@ import typer
 
 from device_agents.errors import MissingLibraryError
 from orchestrator.cli.context import current
-from orchestrator.cli.host_turn import host_turn
+from orchestrator.cli.host_turn import reading_turn
 from orchestrator.cli.report_compare import compare
 from orchestrator.cli.report_export import export
 from orchestrator.cli.report_serve import serve
@@ -62,7 +62,7 @@ def build(
     workspace = current().workspace
     path = out or workspace.root / _PAGE
     origins = origins_of(include_simulated=include_simulated)
-    with host_turn("report build"):
+    with reading_turn("report build", workspace.results, sweep):
         build_report(workspace.results, path, sweep=sweep, origins=origins, seed=seed)
     print(path)
 
@@ -122,7 +122,7 @@ def selected_table(name: str, selectors: Selectors) -> "Table":
 
     selection = selectors.selection()
     results = current().workspace.results
-    with host_turn("report show"):
+    with reading_turn("report show", results, selection.sweep):
         # Rows of every origin: the selection leaves some out, and the table says how many.
         frame = load_measurements(results, sweep=selection.sweep, origins=ORIGINS)
         return make_table(name, frame, selection)

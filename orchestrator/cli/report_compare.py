@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.cli.context import current
-from orchestrator.cli.host_turn import host_turn
+from orchestrator.cli.host_turn import reading_turn
 from orchestrator.cli.listing import AsJson
 from orchestrator.errors import NothingToDoError
 
@@ -41,7 +41,7 @@ def compare(
 
     results = current().workspace.results
     newest = sweep_b or ResultStore(results).newest_sweep()
-    with host_turn("report compare"):
+    with reading_turn("report compare", results, sweep_a, newest):
         found = compare_sweeps(results, sweep_a, newest, threshold=threshold, alpha=alpha)
     if as_json:
         print(json.dumps(comparison_json(found), indent=2, ensure_ascii=False))

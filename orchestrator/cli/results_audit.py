@@ -6,7 +6,7 @@ import polars as pl
 import typer
 
 from orchestrator.cli.context import current
-from orchestrator.cli.host_turn import host_turn
+from orchestrator.cli.host_turn import reading_turn
 from orchestrator.cli.listing import AsJson
 from orchestrator.store.results import ResultStore
 
@@ -23,7 +23,7 @@ def audit(
     from analysis.tables import Selection, make_table
 
     store = ResultStore(current().workspace.results)
-    with host_turn("results audit"):
+    with reading_turn("results audit", store.root):
         frame = load_measurements(store.root, origins=ORIGINS)
         if sweeps:
             chosen = [sweep_id for sweep_id in sweeps if store.sweep_record(sweep_id)]

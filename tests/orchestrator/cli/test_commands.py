@@ -335,6 +335,23 @@ def test_every_command_that_reads_names_a_damaged_part(stored, command, is_cut, 
     assert "results compact" in err
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "report build", "report show latency", "report export out --to csv", "report compare a b",
+        "query SELECT+1", "results audit", "recommend",
+    ],
+)  # fmt: skip
+def test_nobody_waits_to_hear_that_there_is_nothing(workspace, command, capsys) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        with host_lease("sweep s-1, which measures on this host"):
+            words = [word.replace("+", " ") for word in command.split()]
+            code = pool.submit(run, words)
+            assert wait([code], timeout=20.0).done, "it waits"
+        assert code.result() == 4
+    assert "waiting" not in capsys.readouterr().err
+
+
 def _state(folder: Path) -> dict[Path, tuple[bytes, int]]:
     files = [path for path in folder.rglob("*") if path.is_file()]
     return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
