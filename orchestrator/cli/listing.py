@@ -1,10 +1,16 @@
 """Rows on a terminal, or as JSON for scripts."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
+
+_DIGITS = 6
+"""Significant ones of what is no whole number: below any noise of a measurement."""
+_MOST = 1e15
+"""Up to here a float tells whole numbers apart."""
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -12,17 +18,25 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def print_table(rows: Sequence[Mapping[str, object]], as_json: bool) -> None:
     """Prints rows of equal keys; as JSON a list of objects, `null` for what is not known."""
     if as_json:
-        print(json.dumps(list(rows), indent=2, ensure_ascii=False, default=str))
+        print(json_text(rows))
         return
     if not rows:
         print("(none)")
         return
     names = list(rows[0])
-    lines = [names, *([_text(row.get(name)) for name in names] for row in rows)]
+    lines = [
+        [_text(name) for name in names],
+        *([_text(row.get(name)) for name in names] for row in rows),
+    ]
     widths = [max(len(line[number]) for line in lines) for number in range(len(names))]
     for line in lines:
         cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
         print("  ".join(cells).rstrip())
+
+
+def json_text(rows: Sequence[Mapping[str, object]]) -> str:
+    """Rows as a JSON list; what JSON has no word for is text."""
+    return json.dumps(list(rows), indent=2, ensure_ascii=False, default=str)
 
 
 def _text(value: object) -> str:
@@ -31,8 +45,19 @@ def _text(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return _number(value)
     if isinstance(value, list | tuple):
         return ", ".join(_text(item) for item in value)
     # A name from a file must not move the terminal's cursor or start a new line.
     return "".join(letter if letter.isprintable() else "?" for letter in str(value))
+
+
+def _number(value: float) -> str:
+    """Whole numbers in full, others to six digits or to the last whole one, extremes as `1e-09`."""
+    if value.is_integer() and abs(value) < _MOST:
+        return str(int(value))
+    if not 1e-4 <= abs(value) < _MOST:
+        return f"{value:.{_DIGITS}g}"
+    decimals = max(0, _DIGITS - 1 - math.floor(math.log10(abs(value))))
+    text = f"{value:.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if decimals else text

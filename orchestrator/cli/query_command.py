@@ -1,6 +1,7 @@
 """`fleetrank query`: ask the measurements in SQL."""
 
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -10,8 +11,9 @@ import typer
 
 from orchestrator.cli.context import current
 from orchestrator.cli.host_turn import reading_turn
-from orchestrator.cli.listing import print_table
+from orchestrator.cli.listing import json_text, print_table
 from orchestrator.errors import UsageError
+from orchestrator.store.durable import replace_file
 
 if TYPE_CHECKING:
     import polars as pl
@@ -41,7 +43,7 @@ def query(
     ),
     as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Write Parquet to this file, not to standard output.")
+        Path | None, typer.Option(help="Write to this file, not to standard output.")
     ] = None,
     timeout_s: Annotated[float, typer.Option(min=0.01, help="Give up after this time.")] = (
         _TIMEOUT_S
@@ -53,8 +55,10 @@ def query(
     Nothing else is in reach: no file, no setting, no second statement.
     """
     form = QueryFormat.JSON if as_json else format_
-    if out is not None and form is not QueryFormat.PARQUET:
-        raise UsageError("--out is for Parquet", "add --format parquet, or redirect with >")
+    if out is not None and form is QueryFormat.TABLE:
+        raise UsageError(
+            "--out is for files that programs read", "add --format parquet, csv or json"
+        )
     if tables:
         frame = _columns()
     elif sql is None:
@@ -85,46 +89,57 @@ def _answer(sql: str, timeout_s: float, max_rows: int) -> "pl.DataFrame":
 
 
 def _write(frame: "pl.DataFrame", form: QueryFormat, out: Path | None) -> None:
-    if form is QueryFormat.PARQUET:
-        _write_parquet(frame, out)
-    elif form is QueryFormat.CSV:
-        _print_csv(frame.to_dicts())
+    if form is QueryFormat.TABLE:
+        print_table(frame.to_dicts(), as_json=False)
+        return
+    if form is QueryFormat.PARQUET and out is None and sys.stdout.isatty():
+        raise UsageError("Parquet is not for terminals", "write it to a file with --out FILE")
+    content = _ENCODERS[form](frame)
+    if out is not None:
+        replace_file(out.absolute(), content)
+    elif form is QueryFormat.PARQUET:
+        sys.stdout.buffer.write(content)
     else:
-        print_table(frame.to_dicts(), form is QueryFormat.JSON)
+        print(content.decode(), end="")
 
 
-def _write_parquet(frame: "pl.DataFrame", out: Path | None) -> None:
+def _parquet(frame: "pl.DataFrame") -> bytes:
     import polars as pl
 
-    from orchestrator.store.durable import replace_file
     from orchestrator.store.parts import to_parquet
 
-    if out is None and sys.stdout.isatty():
-        raise UsageError("Parquet is not for terminals", "write it to a file with --out FILE")
     try:
-        content = to_parquet(frame)
+        return to_parquet(frame)
     except pl.exceptions.PolarsError as error:
         raise UsageError(
             f"a column does not fit into Parquet: {error}", "cast it to VARCHAR"
         ) from error
-    if out is None:
-        sys.stdout.buffer.write(content)
-    else:
-        replace_file(out.absolute(), content)
 
 
-def _print_csv(rows: list[dict[str, object]]) -> None:
+def _json(frame: "pl.DataFrame") -> bytes:
+    return (json_text(frame.to_dicts()) + "\n").encode()
+
+
+def _csv(frame: "pl.DataFrame") -> bytes:
     import csv
+    import io
     import json
 
-    if not rows:
-        return
-    writer = csv.DictWriter(sys.stdout, list(rows[0]), lineterminator="\n")
+    text = io.StringIO()
+    writer = csv.DictWriter(text, frame.columns, lineterminator="\n")
     writer.writeheader()
-    for row in rows:
+    for row in frame.to_dicts():
         writer.writerow(
             {
                 name: json.dumps(value, default=str) if isinstance(value, list | dict) else value
                 for name, value in row.items()
             }
         )
+    return text.getvalue().encode()
+
+
+_ENCODERS: Mapping[QueryFormat, Callable[["pl.DataFrame"], bytes]] = {
+    QueryFormat.JSON: _json,
+    QueryFormat.CSV: _csv,
+    QueryFormat.PARQUET: _parquet,
+}

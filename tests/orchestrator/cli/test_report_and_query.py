@@ -5,6 +5,7 @@ import io
 import json
 from pathlib import Path
 
+import polars as pl
 import pytest
 from fleet_rows import PLACES, Place, write_results
 
@@ -129,6 +130,17 @@ def test_query_prints_lists_as_json_in_csv(
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert rows[0]["l"] == "[1, 2]"
     assert rows[0]["n"] == ""
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "parquet"])
+def test_query_writes_a_file(workspace: Path, tmp_path: Path, form: str) -> None:
+    out = tmp_path / f"x.{form}"
+    sql = "SELECT DISTINCT model, 2.0::DOUBLE AS two FROM models ORDER BY model LIMIT 2"
+    words = ("query", sql, "--format", form, "--out", str(out))
+    assert _run(workspace, *words) == 0
+    read = {"csv": pl.read_csv, "json": pl.read_json, "parquet": pl.read_parquet}[form]
+    assert read(out).rows() == [("convnext_tiny", 2.0), ("deit_tiny", 2.0)]
+    assert _run(workspace, *words[:2], "--out", str(out)) == 2
 
 
 def test_query_lists_its_columns_without_any_result(
