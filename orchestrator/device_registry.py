@@ -193,9 +193,9 @@ def find_device(devices: Mapping[str, DeviceFile], name: str) -> DeviceFile:
     if name in devices:
         return devices[name]
     guess = nearest(name, devices)
+    hint = f"did you mean '{guess}'?" if guess else "`fleetrank devices list` shows all;"
     raise UsageError(
-        f"there is no device '{name}'",
-        f"did you mean '{guess}'?" if guess else "`fleetrank devices list` shows all",
+        f"there is no device '{name}'", f"{hint} `fleetrank devices add` registers a new one"
     )
 
 

@@ -155,6 +155,7 @@ def narrow(plan: Plan, pattern: str) -> Plan:
 def _select_models(spec: SweepSpec, cards: Mapping[str, ModelCard]) -> list[ModelCard]:
     """The cards a specification names: by name, by family, or all; each once, in its order."""
     selected: dict[str, ModelCard] = {}
+    unknown: list[str] = []
     families = set(Family)
     for word in spec.models:
         if word == ALL:
@@ -164,7 +165,9 @@ def _select_models(spec: SweepSpec, cards: Mapping[str, ModelCard]) -> list[Mode
         elif word in families:
             selected |= {name: card for name, card in cards.items() if card.family == word}
         else:
-            raise _unknown(spec, "models", "model", word, [*cards, *families, ALL])
+            unknown.append(word)
+    if unknown:
+        raise _unknown(spec, "models", "model", unknown, [*cards, *families, ALL])
     return list(selected.values())
 
 
@@ -181,16 +184,18 @@ def _select_devices(spec: SweepSpec, devices: Mapping[str, DeviceFile]) -> list[
 
 def _check_weights_of(spec: SweepSpec, models: Sequence[ModelCard]) -> None:
     names = [card.name for card in models]
-    for word in spec.weights_of:
-        if word not in names:
-            raise _unknown(spec, "weights_of", "model of this sweep", word, names)
+    if unknown := [word for word in spec.weights_of if word not in names]:
+        raise _unknown(spec, "weights_of", "model of this sweep", unknown, names)
 
 
-def _unknown(spec: SweepSpec, key: str, what: str, word: str, choices: Sequence[str]) -> UsageError:
-    guess = nearest(word, choices)
+def _unknown(
+    spec: SweepSpec, key: str, what: str, words: Sequence[str], choices: Sequence[str]
+) -> UsageError:
+    guesses = [f"'{guess}'" for word in words if (guess := nearest(word, choices))]
+    named = ", ".join(f"'{word}'" for word in words)
     return UsageError(
-        f"sweep '{spec.name}', key '{key}': there is no {what} '{word}'",
-        f"did you mean '{guess}'?" if guess else "`fleetrank models list` shows all",
+        f"sweep '{spec.name}', key '{key}': there is no {what} {named}",
+        f"did you mean {', '.join(guesses)}?" if guesses else "`fleetrank models list` shows all",
     )
 
 

@@ -9,6 +9,7 @@ from statistics import fmean
 from device_agents.registry import create_agent
 from device_agents.task import CanaryTask, Execution
 from models.cards import load_cards
+from models.names import nearest
 from models.types import Artifact, Format
 from orchestrator.cells import Cell, DevicePlace, Plan
 from orchestrator.device_registry import (
@@ -139,7 +140,8 @@ def plan_sweep(
         reasons = "; ".join(dict.fromkeys(skipped.reason for skipped in plan.skipped))
         raise NothingToDoError(
             f"sweep '{spec.name}' has no cell that can be measured: {reasons}",
-            "change its runtimes, devices or models; `fleetrank sweep plan` shows the effect",
+            "change its runtimes, devices, models or threads; `fleetrank sweep plan` shows the "
+            "effect",
         )
     if only is not None:
         plan = narrow(plan, only)
@@ -184,9 +186,22 @@ def primed_formats(setup: Setup, cells: Iterable[Cell]) -> set[Format]:
 
 
 def read_spec(workspace: Workspace, path: Path) -> tuple[SweepSpec, Path]:
-    """Reads a specification named by path, or by its bare name in the workspace's `sweeps/`."""
+    """Reads a specification named by path, or by its bare name in the workspace's `sweeps/`.
+
+    Raises:
+        UsageError: as `load_spec`; of a file that is not there, the remedy names the nearest.
+    """
+    is_bare = path.parent == Path()
     inside = workspace.sweeps / f"{path.name.removesuffix('.yaml')}.yaml"
-    found = inside if not path.exists() and path.parent == Path() and inside.exists() else path
+    found = inside if not path.exists() and is_bare and inside.exists() else path
+    if not found.exists():
+        folder = workspace.sweeps if is_bare else path.parent
+        known = {spec.stem: spec for spec in sorted(folder.glob("*.yaml"))}
+        if guess := nearest(path.name.removesuffix(".yaml"), known):
+            shown = Path(workspace.sweeps.name) if is_bare else folder
+            raise UsageError(
+                f"there is no file {path}", f"did you mean {shown / known[guess].name}?"
+            )
     return load_spec(found), found.resolve()
 
 

@@ -12,6 +12,7 @@ from pydantic import (
     ByteSize,
     ConfigDict,
     Field,
+    WithJsonSchema,
     model_validator,
 )
 
@@ -64,6 +65,11 @@ Count = Annotated[int, Field(ge=1, le=10**7, strict=True)]
 Threads = Annotated[int, Field(ge=1, le=4096, strict=True)]
 Seed = Annotated[int, Field(ge=0, lt=2**32, strict=True)]
 Seconds = Annotated[float, Field(gt=0, strict=True, allow_inf_nan=False)]
+MemoryLimit = Annotated[
+    ByteSize,
+    Field(ge=2**20),
+    WithJsonSchema({"type": "integer", "minimum": 2**20}, mode="serialization"),
+]
 Share = Annotated[float, Field(gt=0, lt=1, strict=True)]
 
 _DEFAULT = MeasurePolicy()
@@ -125,7 +131,7 @@ class LimitsSpec(_Spec):
     timeout_s: Seconds = Field(
         default=300.0, description="then the process is killed, and the repeat has failed"
     )
-    memory_limit_bytes: Annotated[ByteSize, Field(ge=2**20)] | None = Field(
+    memory_limit_bytes: MemoryLimit | None = Field(
         default=None,
         description="of one worker: a number, or text such as '2GiB'; else 80 % of the host's, for "
         "an NVIDIA GPU none",

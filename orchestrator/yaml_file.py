@@ -1,18 +1,23 @@
 """Reading the YAML files a person writes: every error names file, key, nearest key and remedy."""
 
 import types
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, TypeVar, Union, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from models.names import nearest
 from orchestrator.errors import UsageError
+from orchestrator.expected import OF_KEY, Expected, Place, ordinal
 
 _MAX_BYTES = 1_000_000
 """A file typed by a person is far smaller; a larger one is a mistake, or meant to fill memory."""
+
+_LONGEST_WORD = 100
+"""Longer text is compared with no word."""
 
 _PLAINER = {
     "missing": "is needed and missing",
@@ -20,6 +25,7 @@ _PLAINER = {
     "dict_type": "needs `key: value` lines below it",
     "tuple_type": "give a value or a list",
     "list_type": "give a list",
+    "byte_size": "give a number of bytes, or text such as '2GiB'",
 }
 """What Pydantic says in words of Python, for those who write YAML."""
 
@@ -104,12 +110,13 @@ def parse_content(path: str, schema: type[FileT], content: object) -> FileT:
     try:
         return schema.model_validate(content)
     except ValidationError as error:
-        findings = error.errors(include_url=False, include_input=False)
+        findings = error.errors(include_url=False)
         missing = [str(item["loc"][-1]) for item in findings if item["type"] == "missing"]
+        expected = Expected(schema)
         problems = [
             _unknown_key(schema, item["loc"], missing)
             if item["type"] == "extra_forbidden"
-            else _wrong_value(item["loc"], item["type"], item["msg"])
+            else _wrong_value(item, content, expected)
             for item in findings
         ]
         message = f"{path}: " + "; ".join(dict.fromkeys(text for text, _ in problems))
@@ -117,10 +124,38 @@ def parse_content(path: str, schema: type[FileT], content: object) -> FileT:
         raise UsageError(message, remedy) from error
 
 
-def _wrong_value(place: Sequence[str | int], kind: str, text: str) -> tuple[str, str]:
-    key = ".".join(str(part) for part in place) or "the file"
-    text = _PLAINER.get(kind, text.removeprefix("Value error, "))
-    return f"key '{key}': {text[:1].lower()}{text[1:]}", f"correct '{key}'"
+def _wrong_value(
+    item: ErrorDetails, content: Mapping[object, object], expected: Expected
+) -> tuple[str, str]:
+    """Message and remedy: the nearest word where one of a few is wanted, else what is expected."""
+    place, kind = item["loc"], item["type"]
+    text = _PLAINER.get(kind, item["msg"].removeprefix("Value error, "))
+    name = _name(place, content)
+    message = f"{name}{': ' if name else ''}{text[:1].lower()}{text[1:]}"
+    verb = "add" if kind == "missing" else "correct"
+    remedy = f"{verb} {name.removeprefix('key ') or 'the file'}"
+    guess = nearest(str(item["input"])[:_LONGEST_WORD], expected.choices(place))
+    if guess is not None and kind in {"enum", "literal_error"}:
+        return message, f"{remedy}: did you mean '{guess}'?"
+    words = None if kind == "value_error" else expected.words(place)
+    return message, f"{remedy}: give {words}" if words else remedy
+
+
+def _name(place: Place, content: object) -> str:
+    """Such as `key 'limits.timeout_s'`, or `the 2nd entry of 'runtimes'`."""
+    keys, entries = [], ""
+    for part in place:
+        if isinstance(content, list) and isinstance(part, int):
+            entries = f"the {ordinal(part)} entry of {entries}"
+            content = content[part]
+        elif isinstance(part, str) or isinstance(content, dict):
+            keys.append(str(part))
+            content = content.get(part) if isinstance(content, dict) else None
+        # Else a single value stands for a list of one, and is no entry of anything.
+    named = f"'{'.'.join(key for key in keys if key != OF_KEY)}'"
+    if entries:
+        return entries + named
+    return f"key {named}" if keys else ""
 
 
 def _unknown_key(

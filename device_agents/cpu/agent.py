@@ -39,7 +39,10 @@ class CpuAgent:
             missing = ",".join(str(cpu) for cpu in sorted(set(execution.affinity) - usable))
             return f"this host has no usable CPU {missing}"
         if execution.threads > len(usable):
-            return f"{execution.threads} threads need more than the {len(usable)} usable CPUs"
+            return (
+                f"{execution.threads} threads need more than the {len(usable)} usable CPUs: "
+                f"set `threads` to {len(usable)} at most"
+            )
         return why_unsupported(execution)
 
     def longest_s(self, task: MeasureTask) -> float:

@@ -63,7 +63,8 @@ def test_an_unknown_device_is_answered_with_the_nearest(workspace) -> None:
     save_device(workspace, PHONE)
     with pytest.raises(UsageError) as caught:
         find_device(load_devices(workspace), "fone-1")
-    assert caught.value.remedy == "did you mean 'phone-1'?"
+    assert caught.value.remedy.startswith("did you mean 'phone-1'?")
+    assert "`fleetrank devices add`" in caught.value.remedy
 
 
 @pytest.mark.parametrize(

@@ -365,6 +365,20 @@ def test_nobody_waits_to_hear_that_there_is_nothing(workspace, command, capsys) 
     assert "waiting" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["exampl", "sweeps/exampl.yaml", "exmple.yaml"])
+def test_a_misspelt_sweep_file_is_guessed(workspace, name, capsys) -> None:
+    assert run(["sweep", "plan", name]) == 2
+    assert "did you mean sweeps/example.yaml?" in capsys.readouterr().err
+
+
+def test_more_threads_than_the_host_has_are_answered_with_how_many_it_has(
+    workspace, capsys
+) -> None:
+    (workspace.sweeps / "t.yaml").write_text("name: t\nmodels: resnet18\nthreads: 4096\n")
+    assert run(["sweep", "plan", "t"]) == 4
+    assert "set `threads` to" in capsys.readouterr().err
+
+
 def _state(folder: Path) -> dict[Path, tuple[bytes, int]]:
     files = [path for path in folder.rglob("*") if path.is_file()]
     return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
