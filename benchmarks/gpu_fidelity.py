@@ -1,6 +1,6 @@
 """Do our two clocks on a GPU see what PyTorch's timer and Triton's benchmark see?
 
-    PYTHONPATH=. python3 benchmarks/gpu_fidelity.py
+    PYTHONPATH=. python3 benchmarks/gpu_fidelity.py --artifacts gpu-table/artifacts
 
 For each network, blocks of four ways alternate in random order in one process: our wall clock
 against `torch.utils.benchmark.Timer` with number=1, and our event samples with the L2 cache flushed
@@ -21,19 +21,18 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
+from gpu_artifacts import Artifacts, Cell
+
 from device_agents.cuda.allocator import TorchGpuMemory
+from device_agents.errors import AgentError
 from device_agents.inputs import make_inputs
 from device_agents.runtimes.registry import create_runner
 from device_agents.runtimes.torch_cuda import TorchCudaModel
-from device_agents.task import Execution
-from device_agents.vocabulary import Mode, Runtime
-from models.cards import load_zoo
-from models.export.process import export_in_child
-from models.types import ExportRequest, Format, Weights
+from device_agents.vocabulary import Mode, Precision, Runtime
 
 CASES = (
     ("resnet50", Mode.GRAPHS, 1), ("mobilenet_v2", Mode.GRAPHS, 1), ("deit_tiny", Mode.GRAPHS, 1),
-    ("resnet50", Mode.GRAPHS, 32), ("resnet50", Mode.EAGER, 32), ("mobilenet_v2", Mode.EAGER, 64),
+    ("resnet50", Mode.GRAPHS, 32), ("resnet50", Mode.EAGER, 32), ("mobilenet_v2", Mode.EAGER, 256),
 )  # fmt: skip
 RUNS = 100
 """Of one block; Triton's own choice of repetitions is replaced by time enough for as many."""
@@ -50,14 +49,16 @@ def main() -> int:
     """Compares every case and says how many are off."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--blocks", type=int, default=BLOCKS)
-    blocks = parser.parse_args().blocks
+    parser.add_argument("--artifacts", type=Path, help="folder of files, as gpu_table.py's")
+    options = parser.parse_args()
     print("| network | mode | batch | clock | ours ms | theirs ms | ratio | within |")
     print("|---|---|---|---|---|---|---|---|")
     off = 0
     with tempfile.TemporaryDirectory() as folder:
         for name, mode, batch in CASES:
-            model = load(name, mode, batch, Path(folder))
-            for clock, (ours, theirs) in compare(model, blocks).items():
+            cell = Cell(model=name, mode=mode, precision=Precision.FP32, batch=batch)
+            model = load(cell, Artifacts(options.artifacts or Path(folder)))
+            for clock, (ours, theirs) in compare(model, options.blocks).items():
                 limit = SHORT_TOLERANCE if theirs < SHORT_MS else TOLERANCE
                 is_off = abs(ours / theirs - 1) > limit
                 off += is_off
@@ -70,17 +71,10 @@ def main() -> int:
     return 1 if off else 0
 
 
-def load(name: str, mode: Mode, batch: int, folder: Path) -> TorchCudaModel:
+def load(cell: Cell, artifacts: Artifacts) -> TorchCudaModel:
     """The network on the GPU, with inputs and after its first runs."""
-    out = folder / f"{name}-{batch}"
-    if not (out / "model.pt2").exists():
-        out.mkdir()
-        request = ExportRequest(
-            card=load_zoo()[name], weights=Weights(), format=Format.PT2, batch=batch
-        )
-        export_in_child(request, out, timeout_s=600, memory_limit_bytes=None, is_trusted=True)
-    execution = Execution(runtime=Runtime.TORCH, backend="cuda", mode=mode, batch=batch)
-    model = create_runner(Runtime.TORCH).load(str(out / "model.pt2"), execution)
+    artifacts.export(cell)
+    model = create_runner(Runtime.TORCH).load(str(artifacts.path(cell)), cell.execution)
     if not isinstance(model, TorchCudaModel):
         raise TypeError("no GPU was asked for")
     model.set_inputs(make_inputs(model.inputs, 0))
@@ -149,4 +143,7 @@ def triton_events(model: TorchCudaModel) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except AgentError as error:
+        sys.exit(str(error))

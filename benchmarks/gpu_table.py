@@ -4,41 +4,38 @@ Needs PyTorch, torchvision, timm, NumPy and nvidia-ml-py; no Ray, no Polars, no 
 
     PYTHONPATH=. python3 benchmarks/gpu_table.py --out gpu-table
 
-exports what is missing into OUT/artifacts, appends one measurement per line to OUT/rows.jsonl, and
-prints a table of medians in Markdown, also written to OUT/table.md. What is in rows.jsonl is not
-measured again, so that a run that was cut off goes on; a failed repeat is a line as well.
+exports what is missing and runs it once on the GPU, several at a time, to compare it with the
+processor and to have it compiled; then measures one by one, appends one measurement per line to
+OUT/rows.jsonl, and prints a table of medians in Markdown, also written to OUT/table.md. What is in
+rows.jsonl is not measured again, so that a run that was cut off, or ended itself after `--budget-s`
+(exit code 3), goes on; a failed repeat is a line as well, and tried again where that may help.
 """
 
 import argparse
 import platform
 import statistics
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 
+from gpu_artifacts import TIMEOUT_S, Artifacts, Cell, default_jobs, prepare
+
 from device_agents.codec import from_json, to_json
 from device_agents.cuda.agent import CudaAgent
-from device_agents.measurement import Energy, Measurement
-from device_agents.task import Execution, MeasurePolicy, MeasureTask
-from device_agents.vocabulary import Mode, Precision, Runtime, Status
+from device_agents.errors import AgentError
+from device_agents.measurement import Measurement
+from device_agents.task import MeasurePolicy, MeasureTask
+from device_agents.vocabulary import Mode, Precision, Status
 from models.cards import file_sha256, load_zoo
-from models.errors import ModelError
-from models.export.process import export_in_child
-from models.primer import primer_request
-from models.types import ExportRequest, Format, Weights
 
-EXPORT_TIMEOUT_S = 600.0
 SEED = 0
-Rows = Sequence[Measurement]
-
-
-def energies(rows: Rows) -> list[Energy]:
-    """Of the repeats whose GPU counts energy."""
-    return [row.energy for row in rows if row.energy is not None]
-
+TRIES = 2
+UNFINISHED = 3
+"""Exit code when the time was over first."""
 
 COLUMNS = (
     ("wall ms", lambda it: median_ms(it, "samples_ns")),
@@ -54,27 +51,14 @@ COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
-    """One line of the table."""
-
-    model: str
-    mode: Mode
-    precision: Precision
-
-    @property
-    def name(self) -> str:
-        """Begins the task ids of its repeats."""
-        return f"{self.model}/{self.mode.value}/{self.precision.value}"
-
-
-def main() -> None:
-    """Exports, measures round by round in random order, prints."""
+def main() -> int:
+    """Exports, verifies, measures round by round in random order, prints."""
     options = read_options()
     options.out.mkdir(parents=True, exist_ok=True)
+    deadline_s = time.monotonic() + options.budget_s
     rows = options.out / "rows.jsonl"
     cells = [
-        Cell(model=model, mode=Mode(mode), precision=Precision(precision))
+        Cell(model=model, mode=Mode(mode), precision=Precision(precision), batch=options.batch)
         for model in options.models
         for mode in options.modes
         for precision in options.precisions
@@ -82,15 +66,39 @@ def main() -> None:
     agent = CudaAgent({"others": options.others})
     facts = agent.probe()
     print(to_json(facts), flush=True)
-    done = {task_id for task_id, _ in read_rows(rows)}
-    for repeat in range(options.repeats):
-        for cell in Random(f"{SEED}/{repeat}").sample(cells, len(cells)):
-            task_id = f"{cell.name}/{repeat}"
-            if task_id not in done:
-                measure(agent, cell, task_id, options, rows)
-    table = table_of(cells, [row for _, row in read_rows(rows)], heading(facts, options))
+    artifacts = Artifacts(options.artifacts or options.out / "artifacts")
+
+    def is_over() -> bool:
+        return bool(time.monotonic() > deadline_s)
+
+    prepare(artifacts, agent, cells, jobs=options.jobs, is_over=is_over)
+    left = 0
+    for cell, task_id in planned(cells, options.repeats, read_rows(rows)):
+        if is_over() or not artifacts.path(cell).exists():
+            left += 1
+        else:
+            measure(agent, task_of(artifacts, cell, task_id, options), rows)
+    table = table_of(cells, list(read_rows(rows).values()), heading(facts, options))
     (options.out / "table.md").write_text(table, encoding="utf-8")
-    print(table)
+    print(f"{table}\n{left} repeats are left")
+    return UNFINISHED if left else 0
+
+
+def planned(
+    cells: Sequence[Cell], repeats: int, rows: dict[str, Measurement]
+) -> list[tuple[Cell, str]]:
+    """Cells and task ids still to be measured: all cells once in random order, then all again."""
+    done = {
+        task_id
+        for task_id, row in rows.items()
+        if row.failure is None or not row.failure.is_transient
+    }
+    order = [
+        (cell, f"{cell.name}/{repeat}")
+        for repeat in range(repeats)
+        for cell in Random(f"{SEED}/{repeat}").sample(cells, len(cells))
+    ]
+    return [(cell, task_id) for cell, task_id in order if task_id not in done]
 
 
 def read_options() -> argparse.Namespace:
@@ -105,74 +113,55 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--max-time-s", type=float, default=3.0)
     parser.add_argument("--energy-s", type=float, default=2.0)
     parser.add_argument("--others", default="refuse", help="refuse or flag")
+    parser.add_argument("--artifacts", type=Path, help="folder of the files; OUT/artifacts else")
+    parser.add_argument("--jobs", type=int, default=default_jobs(), help="exports at a time")
+    parser.add_argument("--budget-s", type=float, default=float("inf"))
     return parser.parse_args()
 
 
-def measure(
-    agent: CudaAgent, cell: Cell, task_id: str, options: argparse.Namespace, rows: Path
-) -> None:
-    """Measures one repeat and appends it; a model that cannot be exported is passed over."""
-    folder = options.out / "artifacts"
-    card = load_zoo()[cell.model]
-    request = ExportRequest(
-        card=card,
-        weights=Weights(),
-        format=Format.PT2,
-        precision=cell.precision.value,
-        batch=options.batch,
-    )
-    try:
-        path = exported(request, folder / f"{cell.model}-{cell.precision}-b{options.batch}")
-        primer = exported(primer_request(Format.PT2), folder / "primer")
-    except ModelError as error:
-        print(f"{task_id}: {error}", flush=True)
-        return
-    task = MeasureTask(
+def task_of(
+    artifacts: Artifacts, cell: Cell, task_id: str, options: argparse.Namespace
+) -> MeasureTask:
+    """One repeat."""
+    path = artifacts.path(cell)
+    primer = artifacts.primer_path
+    return MeasureTask(
         task_id=task_id,
         artifact_path=str(path),
         artifact_sha256=file_sha256(path),
-        execution=Execution(
-            runtime=Runtime.TORCH,
-            backend="cuda",
-            mode=cell.mode,
-            precision=cell.precision,
-            batch=options.batch,
-        ),
+        execution=cell.execution,
         is_trusted=True,
-        primer_path=str(primer),
+        primer_path=str(primer) if primer.exists() else None,
         policy=replace(MeasurePolicy(), max_time_s=options.max_time_s, energy_s=options.energy_s),
-        timeout_s=400.0,
+        timeout_s=TIMEOUT_S,
     )
-    seen = agent.measure(task)
-    with rows.open("a", encoding="utf-8") as file:
-        file.write(to_json(seen) + "\n")
-    said = seen.failure.message if seen.failure else f"{median_ms([seen], 'samples_ns')} ms"
-    flags = ",".join(flag.value for flag in seen.flags)
-    print(f"{datetime.now(UTC):%H:%M:%S} {task_id}: {said} {flags}", flush=True)
 
 
-def exported(request: ExportRequest, folder: Path) -> Path:
-    """The file of a request; made once."""
-    path = folder / "model.pt2"
+def measure(agent: CudaAgent, task: MeasureTask, rows: Path) -> None:
+    """Measures one repeat, appends and tells it; tries again what may go better then."""
+    for _ in range(TRIES):
+        start = time.monotonic()
+        seen = agent.measure(task)
+        with rows.open("a", encoding="utf-8") as file:
+            file.write(to_json(seen) + "\n")
+        said = seen.failure.message if seen.failure else f"{median_ms([seen], 'samples_ns')} ms"
+        flags = ",".join(flag.value for flag in seen.flags)
+        took = f"(took {time.monotonic() - start:.0f} s)"
+        print(f"{datetime.now(UTC):%H:%M:%S} {task.task_id}: {said} {flags} {took}", flush=True)
+        if seen.failure is None or not seen.failure.is_transient:
+            return
+
+
+def read_rows(path: Path) -> dict[str, Measurement]:
+    """The last try of each task of this run and of earlier ones; a line cut short is cut off."""
     if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        export_in_child(
-            request,
-            folder.resolve(),
-            timeout_s=EXPORT_TIMEOUT_S,
-            memory_limit_bytes=None,
-            is_trusted=True,
-        )
-    return path.resolve()
-
-
-def read_rows(path: Path) -> Iterator[tuple[str, Measurement]]:
-    """Task ids and measurements of an earlier run."""
-    if not path.exists():
-        return
-    for line in path.read_text(encoding="utf-8").splitlines():
-        row = from_json(Measurement, line)
-        yield row.task_id, row
+        return {}
+    text = path.read_text(encoding="utf-8")
+    whole = text[: text.rfind("\n") + 1]
+    if whole != text:
+        path.write_text(whole, encoding="utf-8")
+    rows = [from_json(Measurement, line) for line in whole.splitlines()]
+    return {row.task_id: row for row in rows}
 
 
 def table_of(cells: Sequence[Cell], rows: Sequence[Measurement], head: str) -> str:
@@ -214,4 +203,7 @@ def heading(facts: object, options: argparse.Namespace) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except AgentError as error:
+        sys.exit(str(error))

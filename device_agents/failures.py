@@ -45,7 +45,8 @@ _LOST_SIGNS = re.compile(
     r"no CUDA-capable device is detected|CUDA-capable device\(s\) is/are busy or unavailable|"
     r"CUDA error: (unknown error|hardware stack error|all CUDA-capable devices are busy)|"
     r"CUDA_ERROR_(DEVICE_UNAVAILABLE|ECC_UNCORRECTABLE|SYSTEM_NOT_READY)|cudaErrorSystemNotReady|"
-    r"cudaErrorDevicesUnavailable|cudaErrorECCUncorrectable|NVML_ERROR_GPU_IS_LOST",
+    r"Error 802: system not yet initialized|NVML_ERROR_GPU_IS_LOST|"
+    r"cudaErrorDevicesUnavailable|cudaErrorECCUncorrectable",
     re.IGNORECASE,
 )
 """How the CUDA runtime words a GPU that is gone or broken. Source: its table of error strings."""

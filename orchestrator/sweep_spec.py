@@ -127,7 +127,8 @@ class LimitsSpec(_Spec):
     )
     memory_limit_bytes: Annotated[ByteSize, Field(ge=2**20)] | None = Field(
         default=None,
-        description="of one worker: a number, or text such as '2GiB'; 80 % of the host's else",
+        description="of one worker: a number, or text such as '2GiB'; else 80 % of the host's, for "
+        "an NVIDIA GPU none",
     )
     max_attempts: Annotated[int, Field(ge=1, le=20, strict=True)] = Field(
         default=3, description="tries at one repeat when its failures are transient"

@@ -17,7 +17,6 @@ from device_agents.errors import AgentError, PermanentError, TransientError, Uns
 from device_agents.failures import device_lost, failure_from_error
 from device_agents.hosted import infer_in_worker, measure_in_worker
 from device_agents.measurement import Failure, Measurement, failed
-from device_agents.memory_limit import default_limit_bytes
 from device_agents.process import WORKER
 from device_agents.runtimes.gpu_backends import why_unsupported_on_gpu
 from device_agents.task import Execution, InferTask, MeasureTask, OptionValue
@@ -47,7 +46,12 @@ class CudaOptions:
 
 
 class CudaAgent:
-    """The `cuda` device kind; options as in `CudaOptions`."""
+    """The `cuda` device kind; options as in `CudaOptions`.
+
+    Its workers have no limit on the host's memory but one that the sweep sets. RLIMIT_DATA counts
+    whatever the driver maps for itself as well, which grows with GPU and driver and not with the
+    model: a share of the host's memory could refuse every cell of a large GPU in a small host.
+    """
 
     def __init__(
         self,
@@ -90,7 +94,6 @@ class CudaAgent:
                 task,
                 gpu_uuid=gpu.uuid,
                 allows_shared_gpu=self._options.others == "flag",
-                memory_limit_bytes=task.memory_limit_bytes or default_limit_bytes(),
             )
             with held_clock(library, gpu, self._options.lock_clocks_mhz) as lock:
                 seen = measure_in_worker(asked, stop_requested, command=self._command)
@@ -100,8 +103,7 @@ class CudaAgent:
 
     def infer(self, task: InferTask) -> Failure | None:
         """See `Agent`."""
-        limit = task.memory_limit_bytes or default_limit_bytes()
-        asked = replace(task, gpu_uuid=self._options.uuid, memory_limit_bytes=limit)
+        asked = replace(task, gpu_uuid=self._options.uuid)
         return infer_in_worker(asked, command=self._command)
 
     def _find(self) -> tuple[GpuLibrary, Gpu]:

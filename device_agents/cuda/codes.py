@@ -10,6 +10,7 @@ NO_AGENT = "other GPUs have no agent for this device yet: docs/gpu.md says what 
 class Code(IntEnum):
     """The codes that are told apart. Source: nvmlReturn_t of NVML 13."""
 
+    INVALID_ARGUMENT = 2
     NOT_SUPPORTED = 3
     NO_PERMISSION = 4
     NOT_FOUND = 6
@@ -21,6 +22,7 @@ class Code(IntEnum):
     LIB_RM_VERSION_MISMATCH = 18
     NO_DATA = 21
     DEPRECATED = 26
+    UNKNOWN = 999
 
 
 ABSENT = {
@@ -28,12 +30,20 @@ ABSENT = {
     Code.NO_DATA, Code.DEPRECATED,
 }  # fmt: skip
 """A reading this driver, GPU or user does not get: missing, never an error."""
+UNTOLD = ABSENT | {Code.INVALID_ARGUMENT, Code.UNKNOWN}
+"""Of a reading, also a part this GPU does not have, such as its 13th link, and the driver's word
+for a sensor that fails: `nvidia-smi` shows that field as unknown and all others as they are."""
 LOST = {Code.GPU_IS_LOST, Code.RESET_REQUIRED}
 
 
 def is_absent(code: int) -> bool:
-    """Whether a call that ended so has no answer to give here."""
+    """Whether a call that ended so cannot be carried out here."""
     return code in ABSENT
+
+
+def is_untold(code: int) -> bool:
+    """Whether a question that ended so has no answer here."""
+    return code in UNTOLD
 
 
 def as_error(code: int, text: str) -> AgentError:

@@ -5,8 +5,9 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import ModuleType
+from typing import cast
 
-from device_agents.cuda.codes import Code, as_error, is_absent, no_driver_here
+from device_agents.cuda.codes import Code, as_error, is_absent, is_untold, no_driver_here
 from device_agents.cuda.library import Driver, Found, Gpu, GpuProcess, Hardware, Reading
 from device_agents.cuda.vendors import other_vendor
 from device_agents.errors import AgentError, TransientError
@@ -17,6 +18,8 @@ _SM, _MEMORY = 1, 2
 """nvmlClockType_t."""
 _POLICIES = (0, 1)
 """nvmlPerfPolicyType_t: power and heat."""
+_NO_PIDS = (0, 0xFFFFFFFF)
+"""A process of another namespace, whose number this one may not see."""
 _MAX_LINKS = 18
 """More than any GPU has. Source: NVML_NVLINK_MAX_LINKS."""
 
@@ -112,17 +115,19 @@ class Nvml:
         ]
         if all(found is None for found in lists):
             return None
-        found = {
-            it.pid: GpuProcess(
-                pid=it.pid,
-                name=self._text("nvmlSystemGetProcessName", it.pid),
-                used_bytes=_whole_number(it.usedGpuMemory),
-            )
-            for processes in lists
-            if isinstance(processes, list)
-            for it in processes
-        }
-        return tuple(found[pid] for pid in sorted(found))
+        known = [it for found in lists if isinstance(found, list) for it in found]
+        # One that both computes and draws is in both lists; those without a number are not one.
+        keys = [it.pid if it.pid not in _NO_PIDS else -place for place, it in enumerate(known, 1)]
+        once = dict(zip(keys, known, strict=True))
+        return tuple(self._process(once[key]) for key in sorted(once))
+
+    def _process(self, listed: object) -> GpuProcess:
+        pid: int = listed.pid  # type: ignore[attr-defined]
+        return GpuProcess(
+            pid=pid,
+            name=self._text("nvmlSystemGetProcessName", pid),
+            used_bytes=_whole_number(listed.usedGpuMemory),  # type: ignore[attr-defined]
+        )
 
     def energy_mj(self, gpu: Gpu) -> int | None:
         """See `GpuLibrary`."""
@@ -206,19 +211,32 @@ class Nvml:
     def _do(self, function: str, *arguments: object) -> bool:
         """Whether a call that changes something was carried out."""
         call = getattr(self._binding, function, None)
-        return call is not None and self._call(partial(call, *arguments), absent=False) is not False
+        if call is None:
+            return False
+        try:
+            call(*arguments)
+        except self._binding.NVMLError as error:
+            if is_absent(error.value):
+                return False
+            raise self._error(error) from error
+        return True
 
     def _ask(self, function: str, *arguments: object) -> object:
         """The answer, or `None` where binding, driver or GPU has none."""
         call = getattr(self._binding, function, None)
-        return None if call is None else self._call(partial(call, *arguments), absent=None)
+        if call is None:
+            return None
+        try:
+            return cast(object, call(*arguments))
+        except self._binding.NVMLError as error:
+            if is_untold(error.value):
+                return None
+            raise self._error(error) from error
 
-    def _call(self, call: Callable[[], object], *, absent: object = ...) -> object:
+    def _call(self, call: Callable[[], object]) -> object:
         try:
             return call()
         except self._binding.NVMLError as error:
-            if absent is not ... and is_absent(error.value):
-                return absent
             raise self._error(error) from error
 
     def _error(self, error: Exception) -> AgentError:

@@ -9,7 +9,7 @@ from device_agents.cuda import nvml
 from device_agents.cuda.allocator import TorchGpuMemory
 from device_agents.cuda.choice import VISIBLE, choose_gpu
 from device_agents.cuda.conditions import with_gpu
-from device_agents.cuda.exclusivity import count_others, own_process, refuse_company
+from device_agents.cuda.exclusivity import count_others, own_process, refuse_company, users
 from device_agents.cuda.library import Gpu, GpuLibrary, GpuProcess, Reading
 from device_agents.energy import CounterSource, EnergySource, PolledSource
 from device_agents.errors import MissingLibraryError
@@ -89,12 +89,13 @@ class GpuWatch:
         # What clears the cache is PyTorch too; ONNX Runtime alone does without it.
         self._torch = TorchGpuMemory() if is_torch or self._flushes else None
         self._reserved_baseline: int | None = None
+        self._is_open = False
         self.before = self._processes()
 
     def wait_until_alone(self, longest_s: float) -> None:
         """Looks again for a while when other processes are listed."""
         deadline_s = time.monotonic() + longest_s
-        while self.before and time.monotonic() < deadline_s:
+        while users(self.before) and time.monotonic() < deadline_s:
             time.sleep(_PAUSE_S)
             self.before = self._processes()
 
@@ -104,6 +105,7 @@ class GpuWatch:
 
     def warm(self, before: Conditions) -> Conditions:
         """See `Watch`: clocks, heat and power of an idle GPU say nothing."""
+        self._is_open = True
         return self._seen(before)
 
     def start_memory(self) -> int | None:
@@ -161,7 +163,7 @@ class GpuWatch:
     def _seen(self, host: Conditions) -> Conditions:
         if self._library is None or self._gpu is None:
             return with_gpu(host, Reading(), None)
-        others = count_others(self.before, self._processes(), os.getpid())
+        others = count_others(self.before, self._processes(), os.getpid(), is_open=self._is_open)
         return with_gpu(host, self._library.read(self._gpu), others)
 
     def _processes(self) -> tuple[GpuProcess, ...] | None:

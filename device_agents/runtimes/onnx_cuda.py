@@ -6,10 +6,12 @@ from types import ModuleType
 from typing import Protocol, cast
 
 from device_agents.errors import UnsupportedError
+from device_agents.failures import is_memory_error, says_device_lost
 from device_agents.runtimes.gpu_backends import TENSORRT, TF32, TORCH_STREAM
 from device_agents.runtimes.onnx_nodes import fixed_spec_of, spec_of
 from device_agents.runtimes.options import boolean_option, missing_library
 from device_agents.runtimes.runner import Array, TensorSpec
+from device_agents.runtimes.torch_cuda import TorchGpu
 from device_agents.task import Execution, Options, OptionValue
 from device_agents.vocabulary import Mode
 
@@ -68,6 +70,7 @@ class TorchStream:
             torch = importlib.import_module("torch")
         except ImportError as error:
             raise missing_library("torch", "torch", error) from error
+        TorchGpu(torch).open()  # says what is wrong where a stream would say 'CUDA error'
         self._stream = torch.cuda.Stream()
         self.handle = int(self._stream.cuda_stream)
         self._start = cast(_Event, torch.cuda.Event(enable_timing=True))
@@ -107,8 +110,8 @@ class OnnxCudaModel:
     ) -> None:
         self._ort, self._session, self._gpu, self._stream = ort, session, gpu, stream
         nodes = session.get_inputs()  # type: ignore[attr-defined]
-        self._inputs = tuple(spec_of(node, batch) for node in nodes)
-        self._settings: Options = tuple(sorted(settings.items()))
+        self.inputs = tuple(spec_of(node, batch) for node in nodes)
+        self.settings: Options = tuple(sorted(settings.items()))
         self._binding = session.io_binding()  # type: ignore[attr-defined]
         self._run_options = ort.RunOptions()
         if stream is not None:
@@ -119,23 +122,13 @@ class OnnxCudaModel:
         for node in session.get_outputs():  # type: ignore[attr-defined]
             self._bind_output(node.name, fixed_spec_of(node, batch))
 
-    @property
-    def inputs(self) -> Sequence[TensorSpec]:
-        """See `LoadedModel`."""
-        return self._inputs
-
-    @property
-    def settings(self) -> Options:
-        """See `LoadedModel`."""
-        return self._settings
-
     def set_inputs(self, arrays: Sequence[Array]) -> None:
         """See `LoadedModel`; later inputs go into the memory of the first, which a graph knows."""
         self._host = list(arrays)
         if self._values:
             self.copy_inputs()
             return
-        for spec, array in zip(self._inputs, arrays, strict=True):
+        for spec, array in zip(self.inputs, arrays, strict=True):
             value = self._ort.OrtValue.ortvalue_from_numpy(array, self._gpu.device, 0)
             self._binding.bind_ortvalue_input(spec.name, value)
             self._values.append(value)
@@ -190,8 +183,7 @@ def load(ort: ModuleType, path: str, options: object, execution: Execution) -> O
                 "pip install onnxruntime-gpu instead of onnxruntime, for TensorRT also tensorrt",
             )
     options.add_session_config_entry(_RECORD_ASSIGNMENT, "1")  # type: ignore[attr-defined]
-    session = ort.InferenceSession(path, options, providers=providers)
-    session.disable_fallback()
+    session = _open(ort, path, options, providers)
     _check_provider(session, providers[0][0])
     return OnnxCudaModel(
         ort,
@@ -201,6 +193,23 @@ def load(ort: ModuleType, path: str, options: object, execution: Execution) -> O
         stream=stream,
         settings=_settings(session, execution, has_stream=has_stream),
     )
+
+
+def _open(ort: ModuleType, path: str, options: object, providers: Providers) -> object:
+    """A session that is not tried again with other providers, which would hide the reason.
+
+    ONNX Runtime raises classes of its own for a file, and plain ones for a provider.
+    """
+    try:
+        return cast(object, ort.InferenceSession(path, options, providers, enable_fallback=0))
+    except (RuntimeError, ValueError) as error:
+        if is_memory_error(error) or says_device_lost(str(error)):
+            raise
+        raise UnsupportedError(
+            f"ONNX Runtime cannot use {providers[0][0]}: {error}",
+            "for a driver too old, update it or take a build for its CUDA; for libraries that are "
+            "missing, pip install onnxruntime-gpu[cuda,cudnn], for TensorRT also tensorrt",
+        ) from error
 
 
 def _check_provider(session: object, wanted: str) -> None:

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from device_agents.errors import UnsupportedError
-from device_agents.runtimes.runner import TensorSpec
+from device_agents.runtimes.runner import TensorSpec, with_batch
 
 _DTYPES = {
     "tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16",
@@ -22,17 +22,19 @@ class Node(Protocol):
 
 
 def spec_of(node: Node, batch: int) -> TensorSpec:
-    """The input with every free dimension set to the batch.
+    """The input with its free first dimension set to the batch.
 
     Raises:
-        UnsupportedError: its type is no number.
+        UnsupportedError: its type is no number, or another size than the batch is free.
     """
     if node.type not in _DTYPES:
         raise UnsupportedError(
             f"input {node.name!r} has the type {node.type}", "use a model whose inputs are numbers"
         )
-    shape = tuple(size if isinstance(size, int) and size > 0 else batch for size in node.shape)
-    return TensorSpec(name=node.name, shape=shape, dtype=_DTYPES[node.type])
+    sizes = (size if isinstance(size, int) and size > 0 else None for size in node.shape)
+    return TensorSpec(
+        name=node.name, shape=with_batch(node.name, sizes, batch), dtype=_DTYPES[node.type]
+    )
 
 
 def fixed_spec_of(node: Node, batch: int) -> TensorSpec | None:

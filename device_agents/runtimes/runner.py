@@ -1,6 +1,6 @@
 """The contract of a runtime inside the worker process; `registry.py` lists its members."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from device_agents.capability import Capability
+from device_agents.errors import UnsupportedError
 from device_agents.task import Execution, Options
 
 Array = NDArray[np.generic]
@@ -15,11 +16,27 @@ Array = NDArray[np.generic]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorSpec:
-    """One input of an artifact: `shape` with every free dimension already set to the batch."""
+    """One input of an artifact: `shape` with a free batch already set."""
 
     name: str
     shape: tuple[int, ...]
     dtype: str
+
+
+def with_batch(name: str, sizes: Iterable[int | None], batch: int) -> tuple[int, ...]:
+    """The sizes of an input, its first set to the batch where it is free (`None`).
+
+    Raises:
+        UnsupportedError: another one is free: any figure would be of a size that nobody chose.
+    """
+    shape = [batch if size is None and axis == 0 else size for axis, size in enumerate(sizes)]
+    known = tuple(size for size in shape if size is not None)
+    if len(known) < len(shape):
+        raise UnsupportedError(
+            f"input {name!r} leaves sizes free beside the batch: {shape}".replace("None", "?"),
+            "export the model with fixed sizes; for an ONNX image, give input_size in its card",
+        )
+    return known
 
 
 class LoadedModel(Protocol):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from device_agents.capability import Capability
 from device_agents.errors import AgentError, BadArtifactError, UnsupportedError
 from device_agents.runtimes.options import missing_library
-from device_agents.runtimes.runner import Array, LoadedModel, TensorSpec
+from device_agents.runtimes.runner import Array, LoadedModel, TensorSpec, with_batch
 from device_agents.task import Execution, Options
 
 _IDENTIFIER = b"TFL3"
@@ -114,7 +114,8 @@ def _set_batch(interpreter: _Interpreter, batch: int) -> None:
     for detail in interpreter.get_input_details():
         signature = [int(size) for size in detail["shape_signature"]]
         if any(size < 0 for size in signature):
-            shape = [batch if size < 0 else size for size in signature]
+            sizes = (None if size < 0 else size for size in signature)
+            shape = with_batch(detail["name"], sizes, batch)
             interpreter.resize_tensor_input(detail["index"], shape)
 
 

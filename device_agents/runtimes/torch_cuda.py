@@ -1,11 +1,11 @@
 """A `.pt2` on an NVIDIA GPU: eager, compiled, or replayed as one CUDA graph."""
 
-import importlib
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Protocol, cast
 
 from device_agents.errors import UnsupportedError
+from device_agents.failures import says_device_lost
 from device_agents.runtimes.gpu_backends import CUDNN_BENCHMARK, TF32
 from device_agents.runtimes.options import boolean_option
 from device_agents.runtimes.runner import Array, TensorSpec
@@ -50,7 +50,11 @@ class TorchGpu:
         try:
             cuda.init()
             capability = cuda.get_device_capability(0)
-        except (RuntimeError, AssertionError) as error:
+            # Only now there is a context, in which a GPU takes more power when idle, and memory.
+            cuda.synchronize()
+        except (RuntimeError, AssertionError, cuda.DeferredCudaCallError) as error:
+            if says_device_lost(str(error)):
+                raise
             raise UnsupportedError(
                 f"PyTorch cannot use the GPU: {error}",
                 "compare the CUDA version of `nvidia-smi` with torch.version.cuda; a driver too "
@@ -108,30 +112,21 @@ class TorchCudaModel:
         execution: Execution,
     ) -> None:
         self._torch, self._gpu, self._module = torch, gpu, module
-        self._inputs = tuple(specs)
+        self._specs = tuple(specs)
+        self.inputs = tuple(as_numpy_has_it(spec) for spec in specs)
         self._mode = execution.mode
-        self._settings = _settings(gpu, execution)
+        self.settings = _settings(gpu, execution)
         self._host: tuple[object, ...] = ()
         self._arguments: tuple[object, ...] = ()
         self._start, self._end = gpu.event(), gpu.event()
         self._replay: Callable[[], None] | None = None
         self._output: object = None
 
-    @property
-    def inputs(self) -> Sequence[TensorSpec]:
-        """See `LoadedModel`; bfloat16, which NumPy lacks, is taken as float32."""
-        return tuple(as_numpy_has_it(spec) for spec in self._inputs)
-
-    @property
-    def settings(self) -> Options:
-        """See `LoadedModel`."""
-        return self._settings
-
     def set_inputs(self, arrays: Sequence[Array]) -> None:
         """See `LoadedModel`; later inputs go into the memory of the first, which a graph knows."""
         self._host = tuple(
             as_tensor(self._torch, array, spec)
-            for array, spec in zip(arrays, self._inputs, strict=True)
+            for array, spec in zip(arrays, self._specs, strict=True)
         )
         if self._arguments:
             self.copy_inputs()
@@ -181,13 +176,6 @@ class TorchCudaModel:
             raise UnsupportedError(
                 f"the model cannot be captured as a CUDA graph: {error}", "use mode eager"
             ) from error
-
-
-def to_gpu(program: object, device: str) -> Module:
-    """The module of an exported program with weights, constants and factories on the GPU."""
-    passes = importlib.import_module("torch.export.passes")
-    moved = passes.move_to_device_pass(program, device)
-    return cast(Module, moved.module(check_guards=False))
 
 
 def configure(torch: ModuleType, execution: Execution) -> None:

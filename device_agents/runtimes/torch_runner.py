@@ -16,7 +16,8 @@ from device_agents.runtimes import torch_cuda
 from device_agents.runtimes.gpu_backends import CUDA
 from device_agents.runtimes.options import boolean_option, missing_library
 from device_agents.runtimes.pt2_scan import check_pt2
-from device_agents.runtimes.runner import Array, LoadedModel, TensorSpec
+from device_agents.runtimes.runner import Array, LoadedModel
+from device_agents.runtimes.torch_program import bare_module, inputs_of, moved
 from device_agents.runtimes.torch_tensors import as_arrays, as_numpy_has_it, as_tensor
 from device_agents.task import Execution, Options
 from device_agents.vocabulary import Mode
@@ -34,7 +35,7 @@ class TorchModel:
     ) -> None:
         self._torch = torch
         self._module = module
-        self._specs = _specs(program, execution.batch)
+        self._specs = inputs_of(program, execution.batch)
         self.inputs = tuple(as_numpy_has_it(spec) for spec in self._specs)
         flush = boolean_option(execution, "flush_denormals", default=False)
         self.settings: Options = (
@@ -109,7 +110,7 @@ class TorchRunner:
         if execution.mode is Mode.COMPILE:
             module = _compiled(torch, module)
         if is_gpu:
-            specs = _specs(program, execution.batch)
+            specs = inputs_of(program, execution.batch)
             return torch_cuda.TorchCudaModel(torch, gpu, module, specs, execution)
         return TorchModel(torch, module, program, execution)
 
@@ -130,10 +131,7 @@ def _open(torch: ModuleType, path: str, device: str | None) -> tuple[object, Cal
     """The program and its module; on a GPU where one is named."""
     try:
         program = torch.export.load(path)
-        if device is not None:
-            return program, torch_cuda.to_gpu(program, device)
-        # The guards are Python text from the file, and checking them would be timed as well.
-        return program, cast(Callable[..., object], program.module(check_guards=False))
+        return program, bare_module(program if device is None else moved(program, device))
     except (AgentError, MemoryError):
         raise
     except Exception as error:  # a damaged file surfaces as anything from KeyError to zlib.error
@@ -163,23 +161,6 @@ def _compiled(torch: ModuleType, module: Callable[..., object]) -> Callable[...,
             ) from error
 
     return run
-
-
-def _specs(program: object, batch: int) -> tuple[TensorSpec, ...]:
-    """Inputs of the graph in order; symbolic sizes become the batch."""
-    signature = program.graph_signature  # type: ignore[attr-defined]
-    nodes = {node.name: node for node in program.graph.nodes}  # type: ignore[attr-defined]
-    specs = []
-    for name in signature.user_inputs:
-        tensor = nodes[name].meta["val"] if name in nodes else None
-        if tensor is None or not hasattr(tensor, "dtype"):
-            raise UnsupportedError(
-                f"input {name!r} is no tensor", "export the model with tensor inputs only"
-            )
-        shape = tuple(size if type(size) is int else batch for size in tensor.shape)
-        dtype = str(tensor.dtype).removeprefix("torch.")
-        specs.append(TensorSpec(name=name, shape=shape, dtype=dtype))
-    return tuple(specs)
 
 
 _lock = {"is_active": False, "is_installed": False}

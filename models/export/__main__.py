@@ -1,6 +1,7 @@
 """`python -m models.export MODEL FORMAT --out DIR`, or without arguments as an exporting child."""
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -42,4 +43,7 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    # Everything is exported on the processor; but PyTorch keeps a GPU's random state while it
+    # traces for ONNX, which opens the GPU: company to whatever is measured there just now.
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
     sys.exit(main(sys.argv[1:]) if len(sys.argv) > 1 else child.main())

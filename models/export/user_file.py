@@ -1,28 +1,24 @@
 """Takes over a file that the user exported: checked, made self-contained, never run."""
 
 import logging
-import math
 import re
 import shutil
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from models.cards import external_data_names
 from models.cost import stated_cost
 from models.errors import ExportError, UntrustedError
 from models.export.exporter import library_versions
+from models.export.onnx_file import stage_onnx
 from models.export.tensorflow_file import convert_to_tflite
 from models.export.tflite_file import check_buffers
-from models.onnx_cost import count_onnx_macs
-from models.types import Cost, ExportRequest, FlopsMethod, ModelCard, StagedExport
+from models.types import Cost, ExportRequest, ModelCard, StagedExport
 
 if TYPE_CHECKING:
-    import onnx
-    from google.protobuf.message import Message
+    pass
 
 _LOG = logging.getLogger(__name__)
 _TFLITE_IDENTIFIER = b"TFL3"
@@ -45,7 +41,7 @@ def stage_file(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -> St
     versions: tuple[tuple[str, str], ...] = ()
     if source.suffix.lower() == ".onnx":
         versions = library_versions(("onnx",), "onnx")
-        cost = _stage_onnx(source, path)
+        cost = stage_onnx(source, path, card.input_size)
     elif source.suffix.lower() == ".tflite":
         _check_tflite(source.read_bytes(), source)
         shutil.copyfile(source, path)
@@ -60,85 +56,6 @@ def stage_file(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -> St
     return StagedExport(
         path=path, format=request.format, cost=stated_cost(card, cost), versions=versions
     )
-
-
-def _stage_onnx(source: Path, path: Path) -> Cost:
-    import onnx
-
-    try:
-        model = onnx.load(str(source), load_external_data=False)
-    except Exception as error:  # protobuf's DecodeError is not importable without its private API
-        raise ExportError(
-            f"{source} is not an ONNX model: {error}", "export it again, or correct the path"
-        ) from error
-    if not model.graph.node:
-        raise ExportError(f"{source} holds no ONNX graph", "export it again, or correct the path")
-    _check_external_data(model, source)
-    macs = _counted_macs(model)
-    try:
-        # Reads the external data, so that the copy holds all in one file.
-        model = onnx.load(str(source))
-    except Exception as error:
-        raise ExportError(
-            f"{source} is damaged: {_first_line(error)}", "export it again with its external data"
-        ) from error
-    try:
-        onnx.checker.check_model(model)
-    except Exception as error:
-        raise ExportError(
-            f"onnx.checker refuses {source}: {_first_line(error)}",
-            "correct what it names, or export the model again",
-        ) from error
-    onnx.save(model, str(path))
-    weights = (tensor for tensor in model.graph.initializer if tensor.data_type in _float_types())
-    parameters = sum(math.prod(tensor.dims) for tensor in weights)
-    method = None if macs is None else FlopsMethod.COUNTED
-    return Cost(macs=macs, parameters=parameters, method=method)
-
-
-def _counted_macs(model: "onnx.ModelProto") -> int | None:
-    try:
-        return count_onnx_macs(model)
-    except Exception:  # a graph that the checker is about to refuse, or one beyond protobuf's 2 GiB
-        _LOG.exception("MACs could not be counted")
-        return None
-
-
-def _check_external_data(model: "onnx.ModelProto", source: Path) -> None:
-    """Names what is wrong with weights outside the file."""
-    folder = source.resolve().parent
-    for location in sorted(set(_external_locations(model))):
-        # resolve() also follows links that lead out of the folder.
-        target = (folder / location).resolve()
-        if not target.is_relative_to(folder):
-            raise ExportError(
-                f"{source}: external data {location!r} lies outside the model's folder",
-                "keep model and data in one folder; do not use a model that reads other files",
-            )
-        if location not in external_data_names(source):
-            name, _ = external_data_names(source)
-            raise ExportError(
-                f"{source}: external data {location!r} has a name that fleetrank does not watch "
-                "for changes",
-                f"save the model as one file, or with its data in {name}: onnx.save(onnx.load(...),"
-                f" ..., save_as_external_data=True, location={name!r})",
-            )
-        if not target.is_file():
-            raise ExportError(
-                f"{source}: external data {location!r} is missing", "copy it beside the model"
-            )
-
-
-def _external_locations(message: "Message") -> Iterator[str]:
-    """Of all tensors below: initializers, and those in attributes, subgraphs and functions."""
-    for field, value in message.ListFields():
-        if field.message_type is None:
-            continue
-        if field.name == "external_data":
-            yield from (entry.value for entry in value if entry.key == "location")
-            continue
-        for part in value if isinstance(value, Sequence) else (value,):
-            yield from _external_locations(part)
 
 
 def _check_tflite(data: bytes, source: Path) -> None:
@@ -191,14 +108,3 @@ def _stage_tensorflow(
         raise ExportError(f"{source} is not a SavedModel", f"correct the card of {card.name}")
     convert_to_tflite(source, path)
     return versions
-
-
-def _float_types() -> frozenset[int]:
-    import onnx
-
-    kinds = onnx.TensorProto
-    return frozenset((kinds.FLOAT, kinds.FLOAT16, kinds.BFLOAT16, kinds.DOUBLE))
-
-
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -52,6 +52,8 @@ def pt2_of(torch, tmp_path_factory: pytest.TempPathFactory) -> Pt2:
             network = nn.Sequential(*layers, *head).eval().to(dtype)
             image = torch.zeros(1, 3, 64, 64, dtype=dtype)
             torch.export.save(torch.export.export(network, (image,)), str(path))
+        if torch.cuda.is_initialized():
+            pytest.fail("exporting opened the GPU here: this process is company to every repeat")
         return path
 
     folder = tmp_path_factory.mktemp("pt2")

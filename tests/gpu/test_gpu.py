@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -151,7 +152,12 @@ def test_onnx_runtime_measures_on_the_gpu(
 
 def test_tensorrt_measures(agent: CudaAgent, onnx_file: Path) -> None:
     need_provider("TensorrtExecutionProvider")
-    measured(agent, task_of(onnx_file, Runtime.ONNX, backend="tensorrt"))
+    task = task_of(onnx_file, Runtime.ONNX, backend="tensorrt")
+    failure = agent.measure(task).failure
+    # Every onnxruntime-gpu has the provider, which finds out only now that TensorRT is missing.
+    if failure is not None and "TensorRT libraries" in failure.message:
+        pytest.skip("TensorRT is not installed")
+    measured(agent, task)
 
 
 def test_a_missing_provider_is_unsupported(agent: CudaAgent, onnx_file: Path) -> None:
@@ -185,6 +191,11 @@ def test_conditions_are_read_under_load(agent: CudaAgent, pt2_of: Pt2) -> None:
         assert conditions.temp_c is not None
         assert conditions.clock_mhz is not None
         print(conditions)
+    # Where the driver lists this process, or says that it lists none, it is not its own company.
+    assert seen.conditions_after is not None
+    assert seen.conditions_after.other_processes in (0, None)
+    assert Flag.SHARED_DEVICE not in seen.flags
+    print("process memory:", seen.process_memory_bytes)
 
 
 def test_no_memory_in_the_middle_is_typed_and_the_next_cell_is_unharmed(
@@ -258,6 +269,8 @@ def test_the_worker_runs_alone(agent: CudaAgent, pt2_of: Pt2, tmp_path: Path) ->
 def test_no_setting_of_the_gpu_is_changed_without_being_asked_for(
     agent: CudaAgent, pt2_of: Pt2
 ) -> None:
+    if shutil.which("nvidia-smi") is None:
+        pytest.skip("nvidia-smi, which tells the settings, is not installed")
     query = ["nvidia-smi", "-q", "-d", "CLOCK,POWER,COMPUTE"]
 
     def settings() -> list[str]:

@@ -79,6 +79,14 @@ def test_entry_point_without_trust_is_told_to_the_parent(
         export(entry_point("raise SystemExit"), tmp_path, is_trusted=False)
 
 
+def test_child_sees_no_gpu(
+    tmp_path: Path, entry_point: EntryPoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-1")
+    source = "import os\n\ndef make():\n    exit('sees ' + os.environ['CUDA_VISIBLE_DEVICES'])\n"
+    assert refused(entry_point(source), tmp_path).message.endswith("sees")
+
+
 def test_child_that_is_killed_is_an_error_with_its_signal(
     tmp_path: Path, entry_point: EntryPoint
 ) -> None:

@@ -2,6 +2,7 @@ import shutil
 import struct
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +66,37 @@ def test_onnx_external_data_ends_up_in_the_one_file(
     (tmp_path / "m.onnx.data").unlink()
     weights = onnx.load(str(staged.path)).graph.initializer[0]
     assert numpy_helper.to_array(weights)[0, 0] == 7
+
+
+def write_image_onnx(path: Path, sizes: list[int | str]) -> None:
+    image = helper.make_tensor_value_info("x", TensorProto.FLOAT, sizes)
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 4, "h", "w"])
+    weights = numpy_helper.from_array(np.ones((4, 3, 3, 3), dtype=np.float32), "w")
+    graph = helper.make_graph(
+        [helper.make_node("Conv", ["x", "w"], ["y"])], "g", [image], [result], [weights]
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), str(path))
+
+
+def test_an_image_whose_size_the_file_leaves_free_has_that_of_the_card(
+    tmp_path: Path, out_dir: Path, file_request: FileRequest
+) -> None:
+    write_image_onnx(tmp_path / "m.onnx", ["N", 3, "H", "W"])
+    request = file_request(tmp_path / "m.onnx", Format.ONNX)
+    assert "height and width free" in refused(request, out_dir).message
+    sized = replace(request, card=replace(request.card, input_size=32))
+    staged = stage_file(sized, out_dir, is_trusted=False)
+    dims = onnx.load(str(staged.path)).graph.input[0].type.tensor_type.shape.dim
+    assert [dim.dim_value or dim.dim_param for dim in dims] == ["N", 3, 32, 32]
+    assert staged.cost.macs == 4 * 30 * 30 * 27
+
+
+def test_free_sizes_that_are_no_images_are_refused(
+    tmp_path: Path, out_dir: Path, file_request: FileRequest
+) -> None:
+    write_image_onnx(tmp_path / "m.onnx", ["N", "C", "H", "W"])
+    message = refused(file_request(tmp_path / "m.onnx", Format.ONNX), out_dir).message
+    assert "no image's" in message
 
 
 @pytest.mark.parametrize("location", ["../secret.bin", "/etc/hostname", "sub/../../secret.bin"])

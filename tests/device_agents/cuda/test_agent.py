@@ -157,6 +157,20 @@ def test_a_worker_that_dies_on_a_lost_gpu_did_not_crash_by_itself(pt2_file: Path
     assert (lost.kind, lost.is_transient) == (ErrorKind.DEVICE_LOST, True)
 
 
+@pytest.mark.parametrize(("limit", "exit_code"), [(None, 7), (2**30, 8)])
+def test_host_memory_is_limited_only_where_the_sweep_says_so(
+    limit: int | None, exit_code: int, pt2_file: Path
+) -> None:
+    tells = (
+        "import json; t = json.loads(input())['task']; exit(8 if t['memory_limit_bytes'] else 7)"
+    )
+    agent = CudaAgent({}, open_library=FakeGpuLibrary, command=(sys.executable, "-c", tells))
+    task = replace(gpu_task(pt2_file, Runtime.TORCH), memory_limit_bytes=limit)
+    failure = agent.measure(task).failure
+    assert failure is not None
+    assert failure.exit_code == exit_code
+
+
 def test_a_gpu_that_is_gone_before_the_repeat_is_transient(pt2_file: Path) -> None:
     agent = agent_on(FakeGpuLibrary(is_lost=True))
     failure = agent.measure(gpu_task(pt2_file, Runtime.TORCH)).failure

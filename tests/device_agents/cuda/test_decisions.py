@@ -77,12 +77,46 @@ def test_the_own_process_is_told_by_number_or_by_being_new() -> None:
     assert own_process(before, None, pid=8) is None
 
 
-def test_others_are_counted_without_the_own_process() -> None:
-    assert count_others([], [process(8)], pid=8) == 0
-    assert count_others([process(5)], [process(5), process(8)], pid=8) == 1
-    assert count_others([process(5)], [process(5), process(70), process(71)], pid=8) == 2
-    assert count_others([], [], pid=8) == 0
-    assert count_others([], None, pid=8) is None
+def test_a_process_listed_before_is_never_the_own_one_whatever_its_number() -> None:
+    # Numbers of the host may be those of this container by chance.
+    before = [process(8, 77)]
+    assert own_process(before, [process(8, 77)], pid=8) is None
+    assert own_process(before, [process(8, 77), process(8, 99)], pid=8) == process(8, 99)
+    assert count_others(before, [process(8, 77), process(8, 99)], pid=8, is_open=True) == 1
+
+
+def test_processes_without_a_number_are_told_by_how_many_there_are() -> None:
+    before = [process(0), process(0)]
+    assert count_others(before, [process(0)] * 3, pid=8, is_open=True) == 2
+    assert count_others([], [process(0)], pid=8, is_open=True) == 0
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "is_open", "count"),
+    [
+        ([], [8], True, 0), ([5], [5, 8], True, 1), ([5], [5, 70, 71], True, 2),
+        ([], [], False, 0), ([5], [5], False, 1), ([5], [5], True, 1),
+        ([], [], True, None),  # this process is not listed, so others may not be either
+    ],
+)  # fmt: skip
+def test_others_are_counted_without_the_own_process(
+    before: list[int], now: list[int], is_open: bool, count: int | None
+) -> None:
+    lists = [process(it) for it in before], [process(it) for it in now]
+    assert count_others(*lists, pid=8, is_open=is_open) == count
+
+
+def test_a_list_that_is_not_told_counts_nobody() -> None:
+    assert count_others([], None, pid=8, is_open=True) is None
+
+
+def test_the_server_of_mps_is_no_company_and_its_clients_are() -> None:
+    server = GpuProcess(pid=3, name="/usr/bin/nvidia-cuda-mps-server")
+    refuse_company([server])
+    assert own_process([], [server, process(70)], pid=8) == process(70)
+    assert count_others([], [server, process(8)], pid=8, is_open=True) == 0
+    with pytest.raises(UnfitConditionsError, match="1 other"):
+        refuse_company([server, process(5)])
 
 
 def test_a_clock_is_held_only_when_asked_and_always_let_go() -> None:

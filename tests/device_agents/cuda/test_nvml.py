@@ -1,12 +1,13 @@
 """The driver's library through its binding: what is missing is None, what is lost is transient."""
 
 import shutil
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from fake_gpu import A100, H100, HARDWARE, MISSING, READING, SLICE, FakeNvmlError, fake_binding
 
-from device_agents.cuda.codes import Code, as_error, is_absent
+from device_agents.cuda.codes import Code, as_error, is_absent, is_untold
 from device_agents.cuda.library import Driver, Gpu, GpuProcess, Hardware, Reading
 from device_agents.cuda.nvml import Nvml, open_nvml
 from device_agents.errors import PermanentError, TransientError, UnusableDeviceError
@@ -35,6 +36,27 @@ def test_a_reading_this_gpu_does_not_have_is_none(answer: object) -> None:
     assert library.processes(H100) is None
     assert (library.energy_mj(H100), library.power_mw(H100)) == (None, None)
     assert len(library.find().gpus) == 1
+
+
+@pytest.mark.parametrize("code", [Code.INVALID_ARGUMENT, Code.UNKNOWN])
+def test_one_reading_that_fails_leaves_the_others(code: Code) -> None:
+    failed = FakeNvmlError(code)
+    links = [1] * 12
+
+    def link(_handle: object, number: int) -> int:
+        if number >= len(links):
+            raise failed
+        return links[number]
+
+    library = Nvml(fake_binding(nvmlDeviceGetNvLinkState=link, nvmlDeviceGetPowerUsage=failed))
+    assert library.hardware(H100) == replace(HARDWARE, nvlinks=12)
+    assert library.read(H100) == replace(READING, power_mw=None)
+
+
+def test_a_clock_that_cannot_be_is_an_error_and_not_a_missing_right() -> None:
+    refused = FakeNvmlError(Code.INVALID_ARGUMENT)
+    with pytest.raises(PermanentError):
+        Nvml(fake_binding(nvmlDeviceSetGpuLockedClocks=refused)).lock_clocks(H100, 1)
 
 
 def test_throttle_reasons_are_read_by_their_older_name_too() -> None:
@@ -68,6 +90,17 @@ def test_processes_of_both_kinds_are_listed_once() -> None:
         GpuProcess(pid=7, name="/usr/bin/python3", used_bytes=2048),
         GpuProcess(pid=9, name="/usr/bin/python3", used_bytes=None),
     )
+
+
+def test_processes_of_other_namespaces_have_no_number_and_are_counted_all_the_same() -> None:
+    hidden = [SimpleNamespace(pid=pid, usedGpuMemory=None) for pid in (0, 0, 0xFFFFFFFF)]
+    nobody = FakeNvmlError(Code.NOT_FOUND)
+    library = Nvml(
+        fake_binding(nvmlDeviceGetComputeRunningProcesses=hidden, nvmlSystemGetProcessName=nobody)
+    )
+    found = library.processes(H100)
+    assert found is not None
+    assert sorted(it.pid for it in found) == [0, 0, 0xFFFFFFFF]
 
 
 def test_instances_of_a_divided_gpu_are_devices_of_their_own() -> None:
@@ -141,8 +174,9 @@ def test_a_host_with_another_makers_gpu_is_told_that_no_agent_drives_it(tmp_path
 
 
 def test_an_unknown_code_is_a_permanent_error_and_never_a_missing_value() -> None:
-    assert not is_absent(999)
-    assert isinstance(as_error(999, "unknown"), PermanentError)
+    assert not is_absent(998)
+    assert not is_untold(998)
+    assert isinstance(as_error(998, "unknown"), PermanentError)
     assert isinstance(as_error(Code.RESET_REQUIRED, "reset"), TransientError)
 
 

@@ -9,12 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from hostile_pt2 import Hostile, hostile_weights, rewrite
+from onnx import TensorProto, helper
 
-from device_agents.errors import BadArtifactError
+from device_agents.errors import BadArtifactError, UnsupportedError
 from device_agents.hosted import infer_in_worker, measure_in_worker
 from device_agents.runtimes.pt2_scan import check_model_json, check_pickle, check_pt2
+from device_agents.runtimes.runner import with_batch
 from device_agents.task import Execution, InferTask, MeasureTask, Options
 from device_agents.vocabulary import ErrorKind, Mode, Runtime, Status
 from tests.device_agents.conftest import MakeTask, make_task, sha256
@@ -329,6 +332,29 @@ def test_a_free_batch_is_set_to_the_task_s(onnx_file: Path, tmp_path: Path) -> N
     assert infer_in_worker(task) is None
     with np.load(tmp_path / "out.npz") as stored:
         assert stored["output_0"].shape == (2, 4, 16, 16)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "shape"), [([None, 3], (5, 3)), ([2, 3], (2, 3)), ([], ()), ([None], (5,))]
+)
+def test_only_the_first_size_may_be_free(sizes: list[int | None], shape: tuple[int, ...]) -> None:
+    assert with_batch("x", sizes, 5) == shape
+    with pytest.raises(UnsupportedError, match=r"'x' leaves sizes free.*\?\]"):
+        with_batch("x", [*sizes, 4, None], 5)
+
+
+def test_a_file_whose_image_size_is_free_is_refused_not_measured_at_one_pixel(
+    tmp_path: Path,
+) -> None:
+    image = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3, "H", "W"])
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [image], [result])
+    opsets = [helper.make_opsetid("", 17)]
+    file = tmp_path / "free.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), str(file))
+    kind, message = kind_of(make_task(file, Runtime.ONNX))
+    assert kind is ErrorKind.UNSUPPORTED
+    assert "[1, 3, ?, ?]" in message
 
 
 @pytest.mark.parametrize(
