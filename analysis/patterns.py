@@ -10,6 +10,16 @@ def matches(column: str, pattern: str) -> pl.Expr:
     return pl.col(column).str.contains(regex_of(pattern))
 
 
+def fits_platform(pattern: str | None, tier: str | None) -> pl.Expr:
+    """Whether a platform's key or device equals the pattern, and its tier the tier."""
+    fits = pl.lit(value=True)
+    if pattern is not None:
+        fits = fits & (matches("platform_key", pattern) | matches("device", pattern))
+    if tier is not None:
+        fits = fits & (pl.col("tier") == tier)
+    return fits
+
+
 def regex_of(pattern: str) -> str:
     """The same as a regular expression, which Polars and DuckDB both search in linear time."""
     parts = (pl.escape_regex(part) for part in pattern.split("*"))

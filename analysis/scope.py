@@ -83,16 +83,6 @@ def _make_cells(frame: pl.LazyFrame, selection: Selection) -> Scope:
     return Scope(cells=cells, notes=notes)
 
 
-def fits_platform(pattern: str | None, tier: str | None) -> pl.Expr:
-    """Whether a platform's key or device equals the pattern, and its tier the tier."""
-    fits = pl.lit(value=True)
-    if pattern is not None:
-        fits = fits & (matches("platform_key", pattern) | matches("device", pattern))
-    if tier is not None:
-        fits = fits & (pl.col("tier") == tier)
-    return fits
-
-
 def _banner(cells: pl.DataFrame) -> tuple[str, ...]:
     parts = {name: cells.filter(pl.col("origin") == name) for name in _UNREAL}
     return tuple(

@@ -11,6 +11,7 @@ from analysis.bootstrap import percentile_interval
 from analysis.device_models import DRAWS, Agreement, agreement, device_members
 from analysis.errors import NoDataError
 from analysis.panel import Panel, make_panel
+from analysis.patterns import fits_platform
 from analysis.proxies import (
     MAX_EXACT,
     Cover,
@@ -21,7 +22,7 @@ from analysis.proxies import (
     typical_rho,
 )
 from analysis.ranking import Floats
-from analysis.scope import count_of, fits_platform
+from analysis.scope import count_of
 from analysis.tables import Selection, Table, setting
 
 THRESHOLD = 0.9
