@@ -222,4 +222,9 @@ COLUMNS: tuple[Column, ...] = (
 )  # fmt: skip
 
 SCHEMA: dict[str, pl.DataType] = {column.name: column.dtype for column in COLUMNS}
+"""What is stored."""
+EXCLUDED = _column("excluded", _STR, "why the row was left out by hand; such rows enter no figure")
+READ_COLUMNS: tuple[Column, ...] = (*COLUMNS, EXCLUDED)
+READ_SCHEMA: dict[str, pl.DataType] = {column.name: column.dtype for column in READ_COLUMNS}
+"""What readers get: the last column is not stored, but made from `results/exclusions.json`."""
 ROW_KEY = ("sweep_id", "cell_key", "repeat", "attempt")

@@ -9,10 +9,11 @@ import numpy as np
 import polars as pl
 
 from analysis.cell_verdicts import Cells, Row, Verdict, compared_rows, with_verdicts
-from analysis.columns import ORIGINS
+from analysis.columns import EXCLUDED, ORIGINS
 from analysis.comparison_facts import Difference, facts_of, unlike_facts
 from analysis.counting import count_of
 from analysis.errors import AnalysisError, NoDataError
+from analysis.exclusions import covers, exclusion_notes, read_exclusions
 from analysis.load import last_attempts, load_measurements
 from analysis.significance import MIN_PROCESSES
 from analysis.tables import Table
@@ -82,7 +83,7 @@ def compare_sweeps(
 
     Raises:
         NoDataError: there is no such sweep, or nothing was measured in it.
-        AnalysisError: a sweep is compared with itself, or a limit is none.
+        AnalysisError: a sweep is compared with itself or was excluded by hand, or a limit is none.
     """
     if sweep_a == sweep_b:
         raise AnalysisError(f"{sweep_a} is compared with itself", "name two sweeps")
@@ -91,7 +92,13 @@ def compare_sweeps(
             f"threshold {threshold:g} or alpha {alpha:g} is out of range",
             "use a share such as 0.02, and an alpha such as 0.05",
         )
-    sides = [_cells(results, sweep) for sweep in (sweep_a, sweep_b)]
+    scans = {
+        sweep: load_measurements(results, sweep=sweep, origins=ORIGINS)
+        for sweep in (sweep_a, sweep_b)
+    }
+    for sweep, scan in scans.items():
+        _refuse_excluded(results, sweep, scan)
+    sides = [_cells(sweep, scan) for sweep, scan in scans.items()]
     rows = with_verdicts(compared_rows(*sides), threshold, alpha)
     counts = {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in Verdict}
     differences = unlike_facts(*sides)
@@ -101,6 +108,7 @@ def compare_sweeps(
         frame=frame,
         notes=(
             *_banner(sides),
+            *(note for scan in scans.values() for note in exclusion_notes(scan)),
             *(difference.sentence for difference in differences),
             *_power(rows, alpha),
             *_meaning(threshold, alpha),
@@ -116,9 +124,24 @@ def compare_sweeps(
     )
 
 
-def _cells(results: Path, sweep: str) -> Cells:
+def _refuse_excluded(results: Path, sweep: str, scan: pl.LazyFrame) -> None:
+    """A sweep of which only a part was excluded is compared in the rest."""
+    ok = scan.filter(pl.col("status") == "ok")
+    excluded = ok.filter(pl.col(EXCLUDED.name).is_not_null())
+    n_ok, n_excluded = pl.collect_all([ok.select(pl.len()), excluded.select(pl.len())])
+    if n_excluded.item() == 0 or n_excluded.item() < n_ok.item():
+        return
+    entries = [one for one in read_exclusions(results).entries if one.sweep_id == sweep]
+    hits = [one for one in entries if not ok.filter(covers(one)).head(1).collect().is_empty()]
+    told = "; ".join(f"number {one.number}: {one.reason}" for one in hits)
+    undo = ", ".join(f"`fleetrank results exclude --undo {one.number}`" for one in hits)
+    raise AnalysisError(
+        f"sweep {sweep} is excluded by hand ({told})", f"compare another, or take it back: {undo}"
+    )
+
+
+def _cells(sweep: str, frame: pl.LazyFrame) -> Cells:
     """Cell key to model, platform, process medians and facts."""
-    frame = load_measurements(results, sweep=sweep, origins=ORIGINS)
     processes = last_attempts(frame).filter(pl.col("latency_p50_ns") > 0)
     cells = (
         processes.group_by("cell_key")

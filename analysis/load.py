@@ -8,6 +8,7 @@ import polars as pl
 
 from analysis.columns import SCHEMA, SCHEMA_VERSION
 from analysis.errors import AnalysisError, NoDataError
+from analysis.exclusions import excluded_column, not_excluded, read_exclusions
 from analysis.part_files import part_files
 
 DEFAULT_ORIGINS = ("measured", "imported")
@@ -17,13 +18,15 @@ DEFAULT_ORIGINS = ("measured", "imported")
 def load_measurements(
     results: Path, *, sweep: str | None = None, origins: Sequence[str] = DEFAULT_ORIGINS
 ) -> pl.LazyFrame:
-    """Scans every attempt below `results`, failures included, as `analysis.columns.SCHEMA`.
+    """Scans every attempt below `results`, failures included, as `analysis.columns.READ_SCHEMA`.
 
-    A column that an older file lacks is null. `sweep` limits the scan to one sweep.
+    A column that an older file lacks is null. `sweep` limits the scan to one sweep. Rows that were
+    excluded by hand are here, with the reason in `excluded`: `last_attempts` and
+    `scope.select_attempts` leave them out.
 
     Raises:
         NoDataError: there is no measurement, or no such sweep; measure or import first.
-        AnalysisError: a newer fleetrank wrote the folder; upgrade.
+        AnalysisError: a newer fleetrank wrote the folder, or its exclusions are damaged.
     """
     frame = pl.scan_parquet(
         stored_parts(results, sweep=sweep),
@@ -33,7 +36,8 @@ def load_measurements(
         missing_columns="insert",
         extra_columns="ignore",
     )
-    return frame.filter(pl.col("origin").is_in(list(origins)))
+    marked = frame.with_columns(excluded_column(read_exclusions(results)))
+    return marked.filter(pl.col("origin").is_in(list(origins)))
 
 
 def stored_parts(results: Path, *, sweep: str | None = None) -> list[Path]:
@@ -53,8 +57,8 @@ def stored_parts(results: Path, *, sweep: str | None = None) -> list[Path]:
 
 
 def last_attempts(frame: pl.LazyFrame) -> pl.LazyFrame:
-    """Keeps the last ok attempt of each (sweep, cell, repeat), of every sweep."""
-    ok = frame.filter(pl.col("status") == "ok")
+    """Keeps the last ok attempt of each (sweep, cell, repeat), of every sweep; none excluded."""
+    ok = not_excluded(frame).filter(pl.col("status") == "ok")
     repeat = ("sweep_id", "cell_key", "repeat")
     return ok.filter(pl.col("attempt") == pl.col("attempt").max().over(repeat))
 
@@ -63,8 +67,8 @@ def valid_attempts(frame: pl.LazyFrame) -> pl.LazyFrame:
     """Keeps the last ok attempt of each (sweep, cell, repeat), from the newest sweep only.
 
     Newest is decided for each model on each platform, by the first attempt's start; a sweep in
-    which every attempt failed does not hide an older one that worked. Applying it twice changes
-    nothing.
+    which every attempt failed, or was excluded by hand, does not hide an older one that worked.
+    Applying it twice changes nothing.
     """
     last = last_attempts(frame)
     newest = (

@@ -6,6 +6,7 @@ ones, so dropping them would choose the models. Flagged cells are counted and na
 
 import polars as pl
 
+from analysis.columns import EXCLUDED
 from analysis.load import valid_attempts
 
 DISAGREE_SHARE = 0.15
@@ -40,9 +41,9 @@ def with_repeats_disagree(cells: pl.LazyFrame) -> pl.LazyFrame:
 def dropped_attempts(frame: pl.LazyFrame) -> pl.DataFrame:
     """Every attempt that enters no figure, with `reason` and `detail`, sorted.
 
-    Reasons: `failed` (no later attempt at this repeat worked), `retried` (one did),
-    `superseded` (a newer sweep measured this model on this platform), `no latency` (status ok,
-    yet no summary).
+    Reasons: `excluded` (by hand; `detail` is the reason given), `failed` (no later attempt at this
+    repeat worked), `retried` (one did), `superseded` (a newer sweep measured this model on this
+    platform), `no latency` (status ok, yet no summary).
     """
     kept = valid_attempts(frame).select(_KEY)
     worked = frame.filter(pl.col("status") == "ok").select("sweep_id", "cell_key", "repeat")
@@ -50,12 +51,21 @@ def dropped_attempts(frame: pl.LazyFrame) -> pl.DataFrame:
     failed = pl.col("status") != "ok"
     out = (
         frame.select(
-            *_KEY, "model", "platform_key", "status", "error_kind", "error_message", "error_stage"
+            *_KEY,
+            "model",
+            "platform_key",
+            "status",
+            "error_kind",
+            "error_message",
+            "error_stage",
+            EXCLUDED.name,
         )
         .join(kept, on=_KEY, how="anti")
         .join(has_ok, on=["sweep_id", "cell_key", "repeat"], how="left")
         .with_columns(
-            pl.when(failed & pl.col("has_ok").is_null())
+            pl.when(pl.col(EXCLUDED.name).is_not_null())
+            .then(pl.lit("excluded"))
+            .when(failed & pl.col("has_ok").is_null())
             .then(pl.lit("failed"))
             .when(failed)
             .then(pl.lit("retried"))
@@ -71,7 +81,7 @@ def dropped_attempts(frame: pl.LazyFrame) -> pl.DataFrame:
     columns = ("model", "platform_key", *_KEY, "reason", "error_kind", "error_stage")
     return (
         pl.concat([out, no_latency], how="diagonal")
-        .select(*columns, pl.col("error_message").alias("detail"))
+        .select(*columns, pl.coalesce(EXCLUDED.name, "error_message").alias("detail"))
         .sort("model", "platform_key", *_KEY)
         .collect()
     )

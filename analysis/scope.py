@@ -7,7 +7,9 @@ import polars as pl
 from analysis.cells_table import MIN_REPEATS, cell_values
 from analysis.counting import count_of
 from analysis.errors import NoDataError
+from analysis.exclusions import exclusion_notes, not_excluded
 from analysis.last_result import LastResult
+from analysis.patterns import matches
 from analysis.tables import Selection
 
 _UNREAL = {"simulated": "no device made them", "virtual": "made on stand-in devices"}
@@ -24,7 +26,12 @@ class Scope:
 
 
 def select_attempts(frame: pl.LazyFrame, selection: Selection) -> pl.LazyFrame:
-    """Every attempt the selection covers, failures included.
+    """Every attempt that counts and that the selection covers, failures included."""
+    return not_excluded(select_stored(frame, selection))
+
+
+def select_stored(frame: pl.LazyFrame, selection: Selection) -> pl.LazyFrame:
+    """Every attempt the selection covers, those excluded by hand as well.
 
     Source, target and tiers say what to compare with what; they do not narrow here.
     """
@@ -64,32 +71,17 @@ def select_cells(frame: pl.LazyFrame, selection: Selection) -> Scope:
 def _make_cells(frame: pl.LazyFrame, selection: Selection) -> Scope:
     attempts = select_attempts(frame, selection)
     cells = cell_values(attempts)
+    excluded = exclusion_notes(select_stored(frame, selection))
     if cells.is_empty():
         raise NoDataError(
-            "no successful measurement fits the selection",
+            " ".join(("no successful measurement fits the selection.", *excluded)).rstrip("."),
             "widen the selection (`--include-simulated` takes virtual and simulated devices in), "
-            "or see `fleetrank report show dropped`",
+            "or see `fleetrank report show dropped`"
+            + (" and `fleetrank results exclude`" if excluded else ""),
         )
-    notes = (*_banner(cells), _counts(cells), *_memory(cells), *_lost(attempts, cells))
+    lost = _lost(attempts, cells)
+    notes = (*_banner(cells), _counts(cells), *_memory(cells), *excluded, *lost)
     return Scope(cells=cells, notes=notes)
-
-
-def matches(column: str, pattern: str) -> pl.Expr:
-    """Whether a text equals the pattern, in which `*` stands for anything."""
-    if "*" not in pattern:
-        return pl.col(column) == pattern
-    parts = (pl.escape_regex(part) for part in pattern.split("*"))
-    return pl.col(column).str.contains(f"^{'.*'.join(parts)}$")
-
-
-def fits_platform(pattern: str | None, tier: str | None) -> pl.Expr:
-    """Whether a platform's key or device equals the pattern, and its tier the tier."""
-    fits = pl.lit(value=True)
-    if pattern is not None:
-        fits = fits & (matches("platform_key", pattern) | matches("device", pattern))
-    if tier is not None:
-        fits = fits & (pl.col("tier") == tier)
-    return fits
 
 
 def _banner(cells: pl.DataFrame) -> tuple[str, ...]:

@@ -10,7 +10,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from analysis.columns import COLUMNS, SCHEMA
+from analysis.columns import READ_COLUMNS, SCHEMA
+from analysis.exclusions import read_exclusions
 from analysis.load import stored_parts
 
 if TYPE_CHECKING:
@@ -50,9 +51,12 @@ def register_views(connection: "duckdb.DuckDBPyConnection", results: Path) -> No
 
     Raises:
         NoDataError: there is no Parquet file.
-        AnalysisError: a newer fleetrank wrote the folder.
+        AnalysisError: a newer fleetrank wrote the folder, or its exclusions are damaged.
     """
-    connection.register("measurements", _dataset(results))
+    from analysis.sql_excluded import register_measurements
+
+    connection.register("stored", _dataset(results))
+    register_measurements(connection, "stored", read_exclusions(results).entries)
     connection.register("sweep_records", _sweep_records(results / "sweeps"))
     connection.execute(f"CREATE VIEW devices AS {_newest_facts('device', _DEVICE_FACTS)}")
     connection.execute(f"CREATE VIEW models AS {_newest_facts('model', _MODEL_FACTS)}")
@@ -64,9 +68,9 @@ def described_views() -> list[ViewColumn]:
     described = [
         _described("measurements", column.name, _sql_type(column.dtype),
                    _doc(column.doc, column.values))
-        for column in COLUMNS
+        for column in READ_COLUMNS
     ]  # fmt: skip
-    docs = {column.name: column.doc for column in COLUMNS}
+    docs = {column.name: column.doc for column in READ_COLUMNS}
     for view, key, facts in (
         ("devices", "device", _DEVICE_FACTS),
         ("models", "model", _MODEL_FACTS),

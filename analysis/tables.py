@@ -16,8 +16,9 @@ from typing import overload
 
 import polars as pl
 
-from analysis.errors import AnalysisError
+from analysis.errors import AnalysisError, NoDataError
 from analysis.load import DEFAULT_ORIGINS
+from analysis.patterns import fits_platform
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +27,8 @@ class Selection:
 
     Attributes:
         sweep: id of one sweep; otherwise the newest of each model and platform.
-        source, target: a device, or a platform key in which `*` stands for anything.
+        source, target: a device, or a platform key in which `*` stands for anything. A table of
+            single platforms shows those that fit `source`, and refuses a target.
         model: its name, in which `*` stands for anything.
         seed: of every random step: bootstrap, permutation, null.
         settings: what a single table can be told beyond that, see `SETTINGS`; read by `setting`.
@@ -96,6 +98,12 @@ TABLES: Mapping[str, str] = MappingProxyType(
     }
 )
 
+OF_PLATFORMS = frozenset({
+    "latency", "memory", "coldstart", "frm", "disagreement", "shifts", "next-models", "savings",
+    "composites", "significance", "quality", "dropped", "audit",
+})  # fmt: skip
+"""Tables of single platforms: `source` narrows them, and a target they have none."""
+
 FRM_WEIGHTS = ("weight_flops", "weight_latency", "weight_memory")
 
 SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -124,6 +132,9 @@ def make_table(name: str, frame: pl.LazyFrame, selection: Selection) -> Table:
     """
     function = _resolve(name)
     _refuse_unknown_settings(name, selection)
+    _refuse_unmatched(frame, selection)
+    if name in OF_PLATFORMS:
+        frame = _narrowed(name, frame, selection)
     try:
         return function(frame, selection)
     except (ValueError, OverflowError) as error:
@@ -155,6 +166,34 @@ def setting(selection: Selection, name: str, default: float | str) -> float | st
     if not math.isfinite(value):
         raise AnalysisError(f"{name}={given} is no number", f"such as --set {name}={default:g}")
     return value
+
+
+def _refuse_unmatched(frame: pl.LazyFrame, selection: Selection) -> None:
+    """A selector that fits nothing stored is a slip, not a wish for everything."""
+    for word, pattern, tier in (
+        ("source", selection.source, selection.source_tier),
+        ("target", selection.target, selection.target_tier),
+    ):
+        if pattern is None and tier is None:
+            continue
+        if frame.filter(fits_platform(pattern, tier)).head(1).collect().is_empty():
+            asked = " and ".join(text for text in (pattern and f"'{pattern}'", tier) if text)
+            raise NoDataError(
+                f"no platform fits the {word} {asked}",
+                "give a device's name, or a platform with * in it; `fleetrank report show latency` "
+                "lists them",
+            )
+
+
+def _narrowed(table: str, frame: pl.LazyFrame, selection: Selection) -> pl.LazyFrame:
+    if selection.target is not None or selection.target_tier is not None:
+        raise AnalysisError(
+            f"table '{table}' looks at each platform by itself and has no target",
+            "choose platforms with source or source_tier",
+        )
+    if selection.source is None and selection.source_tier is None:
+        return frame
+    return frame.filter(fits_platform(selection.source, selection.source_tier))
 
 
 def _refuse_unknown_settings(table: str, selection: Selection) -> None:

@@ -122,6 +122,8 @@ class SweepSession:
                 n_left=outcome.n_left,
                 seconds=perf_counter() - started_s,
                 is_interrupted=outcome.is_interrupted,
+                n_flagged=tally.n_flagged,
+                flags=tally.flags,
             )
         )
         return outcome

@@ -7,6 +7,7 @@ from analysis.columns import NS_PER_MS
 from analysis.dossiers.dossier import (
     MAX_ROWS,
     Dossier,
+    counted,
     failures_table,
     newest_facts,
     rows_about,
@@ -37,7 +38,8 @@ def device_dossier(frame: pl.LazyFrame, device: str) -> Dossier:
     Raises:
         NoDataError: nothing was measured on such a device.
     """
-    rows = rows_about(frame, "device", device)
+    known = rows_about(frame, "device", device)
+    rows, notes = counted(known)
     canary = rows.with_columns(pl.col(_CANARY) / NS_PER_MS)
     series = (
         series_of(canary, _CANARY, "Canary model", "ms"),
@@ -45,7 +47,7 @@ def device_dossier(frame: pl.LazyFrame, device: str) -> Dossier:
     )
     return Dossier(
         tables=(
-            Table(title="Facts", frame=newest_facts(rows, _FACTS)),
+            Table(title="Facts", frame=newest_facts(known, _FACTS), notes=notes),
             _platforms(rows),
             _repeatability(rows),
             *_canary_drift(canary),

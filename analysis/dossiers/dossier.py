@@ -8,6 +8,7 @@ from datetime import datetime
 import polars as pl
 
 from analysis.errors import NoDataError
+from analysis.exclusions import exclusion_notes, not_excluded
 from analysis.tables import Table
 
 MAX_POINTS = 400
@@ -39,7 +40,7 @@ class Dossier:
 
 
 def rows_about(frame: pl.LazyFrame, column: str, name: str) -> pl.DataFrame:
-    """Every attempt about one thing, without its samples, oldest first.
+    """Every attempt about one thing, without its samples, oldest first; excluded ones, too.
 
     Raises:
         NoDataError: nothing is known about it; the remedy names the nearest.
@@ -53,6 +54,11 @@ def rows_about(frame: pl.LazyFrame, column: str, name: str) -> pl.DataFrame:
             f"did you mean '{near[0]}'?" if near else f"{len(known)} others are known",
         )
     return found.sort("started_utc", nulls_last=False)
+
+
+def counted(rows: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    """The rows that were not excluded by hand, and what to say about the others."""
+    return not_excluded(rows.lazy()).collect(), exclusion_notes(rows.lazy())
 
 
 def newest_facts(rows: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:

@@ -7,6 +7,7 @@ from analysis.columns import NS_PER_MS
 from analysis.dossiers.dossier import (
     MAX_ROWS,
     Dossier,
+    counted,
     failures_table,
     newest_facts,
     rows_about,
@@ -25,10 +26,11 @@ def model_dossier(frame: pl.LazyFrame, model: str) -> Dossier:
     Raises:
         NoDataError: no such model was tried.
     """
-    rows = rows_about(frame, "model", model)
+    known = rows_about(frame, "model", model)
+    rows, notes = counted(known)
     return Dossier(
         tables=(
-            Table(title="Facts", frame=newest_facts(rows, _FACTS)),
+            Table(title="Facts", frame=newest_facts(known, _FACTS), notes=notes),
             _values(rows),
             _artifacts(rows),
             failures_table(rows),

@@ -3,13 +3,14 @@
 import polars as pl
 
 from analysis.dossiers.dossier import MAX_ROWS, Dossier, failures_table, rows_about
+from analysis.exclusions import exclusion_notes
 from analysis.tables import Table
 
 _VERSIONS = ("fleetrank_version", "git_commit", "python_version", "exporter_versions", "seed")
 
 
 def sweep_dossier(frame: pl.LazyFrame, sweep: str) -> Dossier:
-    """What the published rows of a sweep say.
+    """What the published rows of a sweep say, those excluded by hand as well.
 
     Raises:
         NoDataError: nothing of it is published.
@@ -36,7 +37,7 @@ def _devices(rows: pl.DataFrame) -> Table:
         )
         .sort("device")
     )
-    return Table(title="Devices", frame=frame)
+    return Table(title="Devices", frame=frame, notes=exclusion_notes(rows.lazy()))
 
 
 def _failure_kinds(rows: pl.DataFrame) -> Table:

@@ -1,5 +1,6 @@
 """The answer first: one sentence per question, with the numbers behind it."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -146,24 +147,26 @@ def _level(one: Agreement) -> Level:
 def _sentence(one: Agreement, between: str) -> str:
     if one.rho is None:
         return f"Whether latency ranks agree {between} cannot be told: {one.reason or 'no value'}."
-    rho = f"rho {one.rho:.2f}"
+    rho = f"rho {_rho(one.rho)}"
     if one.low is None or one.high is None:
         return (
-            f"Latency ranks agree with {rho} {between}, over {count_of(one.n_models, 'model')}: "
-            "too few for an interval, so a hint and no more."
+            f"{count_of(one.n_models, 'model')} {between} give {rho} for latency ranks: too few "
+            "for an interval, so a hint and no more."
         )
-    interval = f"{one.low:.2f} to {one.high:.2f}"
+    interval = f"{_rho(one.low)} to {_rho(one.high)}"
+    # A bound that is claimed is rounded away from the claim.
+    least, most = math.floor(100 * one.low) / 100, math.ceil(100 * one.high) / 100
     texts = {
-        Level.GOOD: f"Latency ranks carry over {between}: {rho}, at least {one.low:.2f}.",
-        Level.POOR: f"Latency ranks do not carry over {between}: {rho}, at most {one.high:.2f}.",
+        Level.GOOD: f"Latency ranks carry over {between}: {rho}, at least {_rho(least)}.",
+        Level.POOR: f"Latency ranks do not carry over {between}: {rho}, at most {_rho(most)}.",
     }
     if (level := _level(one)) in texts:
         return texts[level]
     if one.low >= _MISLEADS:
         return f"Latency ranks carry over {between} in part: {rho}, interval {interval}."
     return (
-        f"Latency ranks agree with {rho} {between}, but {count_of(one.n_models, 'model')} leave "
-        f"open whether they carry over: anything from {interval} fits."
+        f"Whether latency ranks carry over {between} is open: {rho}, and with "
+        f"{count_of(one.n_models, 'model')} anything from {interval} fits."
     )
 
 

@@ -58,6 +58,9 @@ _FAMILY_PATHS: Mapping[str, str] = {
 }
 """The shapes of `theme.FAMILY_SHAPES`, for the legend."""
 
+_NAMED_FLAGS = 4
+"""Of all kinds a sentence names."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportFacts:
@@ -120,6 +123,7 @@ def render_page(evidence: Evidence, now: datetime) -> str:
         question="Can I trust my reference device?",
         facts=_facts(evidence.cells, now),
         banner=_banner(evidence.cells),
+        doubts=_doubts(evidence.cells),
         headlines=headlines(ranks, " ".join(why_none)),
         reading=READING,
         family_lines=family_lines(tables["predictability"].frame),
@@ -165,6 +169,18 @@ def _banner(cells: pl.DataFrame) -> str | None:
         f"{unreal.height} of {cells.height} values are {kinds}, those of {devices_of(unreal)}: "
         "they show how this page works, and say nothing about hardware."
     )
+
+
+def _doubts(cells: pl.DataFrame) -> str | None:
+    """How many of the values behind every answer carry a flag, the commonest flags first."""
+    flagged = cells.filter(pl.col("flags").list.len() > 0)
+    if flagged.is_empty():
+        return None
+    counts = (
+        flagged["flags"].explode().value_counts().sort("count", "flags", descending=[True, False])
+    )
+    named = ", ".join(f"{flag} {count}" for flag, count in counts.head(_NAMED_FLAGS).iter_rows())
+    return f"{flagged.height} of {cells.height} values carry a flag ({named}) and are kept."
 
 
 def _write(out: Path, html: str) -> None:

@@ -12,7 +12,8 @@ from analysis.tables import Table, make_table
 _OF_ALL = (
     "latency", "coldstart", "memory", "quality", "dropped", "frm", "disagreement", "shifts",
 )  # fmt: skip
-_OF_COMPARED = ("transfer", "frameworks", "predictability", "stability")
+_OF_AVERAGED = ("transfer",)
+_OF_COMPARED = ("frameworks", "predictability", "stability")
 _OF_PAIRED = ("pareto", "regret")
 _SLOW = ("stability",)
 """Its draws are many even for few platforms, and each costs as much as there are models."""
@@ -58,6 +59,7 @@ def page_tables(evidence: Evidence) -> PageTables:
     reasons: dict[str, str] = {}
     for frame, names in (
         (evidence.attempts, _OF_ALL),
+        (evidence.averaged, _OF_AVERAGED),
         (evidence.compared, _OF_COMPARED),
         (evidence.paired, _OF_PAIRED),
     ):
@@ -78,4 +80,10 @@ def _table(name: str, frame: pl.LazyFrame, evidence: Evidence) -> Table:
             f"not made for the page: it takes long over {n_models:,} models",
             f"fleetrank report show {name}",
         )
-    return make_table(name, frame, evidence.selection)
+    table = make_table(name, frame, evidence.selection)
+    if name not in _OF_AVERAGED or evidence.compared is evidence.averaged:
+        return table
+    # Of many platforms it lists no pairs: those that are drawn are made of a few.
+    few = make_table(name, evidence.compared, evidence.selection).frame
+    parts = table.frame.filter(pl.col("level") != "pair"), few.filter(pl.col("level") == "pair")
+    return Table(title=table.title, frame=pl.concat(parts), notes=table.notes)

@@ -154,7 +154,10 @@ def _against_itself(frame: pl.LazyFrame, selection: Selection) -> Iterator[Findi
                     f"newest {row['newest'] / NS_PER_MS:.4g} ms, median of "
                     f"{count_of(row['n_older'], 'older sweep')} {row['older'] / NS_PER_MS:.4g} ms"
                 ),
-                what_to_do="measure it again, or leave that sweep out; do not average the two",
+                what_to_do=(
+                    "measure it again, or leave the wrong one out (`fleetrank results exclude`); "
+                    "do not average the two"
+                ),
             )
 
 

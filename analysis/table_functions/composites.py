@@ -7,7 +7,7 @@ from analysis.comparable import comparable_cells
 from analysis.composites import energy_delay_mj_ms, netscore, roofline
 from analysis.pareto import Mask
 from analysis.ranking import MIN_MODELS, Floats
-from analysis.scope import fits_platform, select_cells
+from analysis.scope import select_cells
 from analysis.tables import Selection, Table
 
 _WEIGHT_BYTES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "int8": 1.0}
@@ -37,7 +37,6 @@ def composites_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     """One row per model and platform; `--source` and `--source-tier` choose platforms."""
     scope = select_cells(frame, selection)
     cells, notes = comparable_cells(scope.cells)
-    cells = cells.filter(fits_platform(selection.source, selection.source_tier))
     scored = cells.sort("platform_key", "identity").with_columns(
         work=pl.col("flops") * pl.col("batch").fill_null(1),
         weight_bytes=pl.col("parameters")

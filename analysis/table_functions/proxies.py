@@ -12,6 +12,7 @@ from analysis.counting import count_of
 from analysis.device_models import DRAWS, Agreement, agreement, device_members
 from analysis.errors import NoDataError
 from analysis.panel import Panel, make_panel
+from analysis.patterns import fits_platform
 from analysis.proxies import (
     MAX_EXACT,
     Cover,
@@ -22,7 +23,6 @@ from analysis.proxies import (
     typical_rho,
 )
 from analysis.ranking import Floats
-from analysis.scope import fits_platform
 from analysis.tables import Selection, Table, setting
 
 THRESHOLD = 0.9

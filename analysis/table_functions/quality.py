@@ -6,7 +6,7 @@ from analysis.comparable import differences
 from analysis.counting import count_of
 from analysis.errors import NoDataError
 from analysis.quality import DISAGREE_SHARE, dropped_attempts
-from analysis.scope import select_attempts, select_cells
+from analysis.scope import select_cells, select_stored
 from analysis.tables import Selection, Table
 
 
@@ -43,7 +43,7 @@ def dropped_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     Raises:
         NoDataError: nothing at all was measured there.
     """
-    attempts = select_attempts(frame, selection)
+    attempts = select_stored(frame, selection)
     total = attempts.select(pl.len()).collect().item()
     if total == 0:
         raise NoDataError(

@@ -13,7 +13,7 @@ from analysis.bootstrap import adjust_p
 from analysis.comparable import comparable_cells
 from analysis.load import valid_attempts
 from analysis.ranking import Floats
-from analysis.scope import fits_platform, select_attempts, select_cells
+from analysis.scope import select_attempts, select_cells
 from analysis.significance import (
     MIN_PAIRS,
     MIN_PROCESSES,
@@ -87,7 +87,6 @@ def significance_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     """
     scope = select_cells(frame, selection)
     cells, notes = comparable_cells(scope.cells)
-    cells = cells.filter(fits_platform(selection.source, selection.source_tier))
     found = _pairs(_samples(frame, selection, cells), selection)
     # A million pairs are not even counted.
     pairs = list(itertools.islice(found, MAX_LISTED_PAIRS + 1))

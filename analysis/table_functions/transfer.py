@@ -11,9 +11,9 @@ from analysis.errors import NoDataError
 from analysis.pair_groups import PairGroup, Row, group_rows, pair_rows, runtime_groups, tier_groups
 from analysis.pairs import Pair, draws_for
 from analysis.panel import Panel, incomplete_notes
+from analysis.patterns import fits_platform
 from analysis.repeats import make_repeats
 from analysis.sample_size import few_models_note
-from analysis.scope import fits_platform
 from analysis.tables import Selection, Table
 
 MAX_LISTED_PAIRS = 5000

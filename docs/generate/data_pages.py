@@ -22,8 +22,8 @@ def columns_page() -> str:
         "# Columns",
         "What `fleetrank query` can ask, made from the definition itself; `fleetrank query "
         "--tables` lists the same. The Parquet files under `results/` hold the columns of "
-        f"`measurements` (schema version {SCHEMA_VERSION}). Null means not known or not "
-        "applicable, never 0.",
+        f"`measurements` (schema version {SCHEMA_VERSION}) but `excluded`, which is made when they "
+        "are read. Null means not known or not applicable, never 0.",
     ]
     for view, text in _VIEWS.items():
         rows = [_column_row(column) for column in described if column.view == view]

@@ -10,10 +10,12 @@ import polars as pl
 import typer
 
 from analysis.counting import count_of
+from analysis.exclusions import excluded_column, read_exclusions
 from orchestrator.cli.context import current
 from orchestrator.cli.host_turn import host_turn
 from orchestrator.cli.listing import AsJson, print_table
 from orchestrator.cli.results_audit import audit
+from orchestrator.cli.results_exclude import exclude
 from orchestrator.cli.results_import import import_results
 from orchestrator.errors import NothingToDoError, StoreError, UsageError
 from orchestrator.store.durable import replace_file
@@ -26,6 +28,7 @@ from orchestrator.sweep_status import is_running, state_of
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.command("import")(import_results)
 app.command()(audit)
+app.command()(exclude)
 
 SweepIds = Annotated[list[str] | None, typer.Argument(help="Sweeps; all when left out.")]
 
@@ -88,13 +91,14 @@ def export(
     export_format: Annotated[ExportFormat, typer.Option("--format")] = ExportFormat.CSV,
     out: Annotated[Path | None, typer.Option(help="A file; standard output if left out.")] = None,
 ) -> None:
-    """Write every attempt of some sweeps as CSV, Parquet or JSON lines."""
+    """Write every attempt of some sweeps, those excluded as well, as CSV, Parquet or JSON lines."""
     if out is None and export_format is ExportFormat.PARQUET:
         raise UsageError("Parquet is no text", "name a file: --out FILE")
     store = ResultStore(current().workspace.results)
     folders = [store.parts_folder(sweep_id) for sweep_id in _chosen(store, sweeps)]
     with host_turn("results export"):
-        content = _encode(read_sweeps(folders), export_format)
+        marked = read_sweeps(folders).with_columns(excluded_column(read_exclusions(store.root)))
+        content = _encode(marked, export_format)
     if out is None:
         sys.stdout.write(content.decode())
         return

@@ -1,5 +1,6 @@
 """How far a sweep is: what each (cell, repeat) has come to, read from its rows."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Self
@@ -33,6 +34,7 @@ class Tally:
         self._standing: dict[RepeatKey, Standing] = {}
         self._next_attempt: dict[RepeatKey, int] = {}
         self._measured: set[str] = set()
+        self._flagged: dict[RepeatKey, tuple[str, ...]] = {}
         self._verdicts: dict[str, Failure] = {}
 
     @classmethod
@@ -52,6 +54,8 @@ class Tally:
             self._standing[key] = _standing(row)
         if self._standing[key] is Standing.OK:
             self._measured.add(key[0])
+            if row.get("status") == Status.OK and (flags := row.get("flags")):
+                self._flagged[key] = tuple(map(str, flags))  # type: ignore[call-overload]
         elif key[0] not in self._verdicts and (verdict := _verdict(row)) is not None:
             self._verdicts[key[0]] = verdict
 
@@ -83,6 +87,17 @@ class Tally:
     def n_failed(self) -> int:
         """Repeats that were tried and have no valid measurement."""
         return len(self._standing) - self.n_ok
+
+    @property
+    def n_flagged(self) -> int:
+        """Repeats whose valid measurement carries a flag."""
+        return len(self._flagged)
+
+    @property
+    def flags(self) -> tuple[tuple[str, int], ...]:
+        """Repeats under each flag, the commonest first."""
+        counts = Counter(flag for flags in self._flagged.values() for flag in flags)
+        return tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
     @property
     def n_finished(self) -> int:

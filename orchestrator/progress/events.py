@@ -75,7 +75,13 @@ class Notice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepFinished:
-    """The end, however it came: `n_failed` counts repeats without a valid measurement."""
+    """The end, however it came.
+
+    Attributes:
+        n_failed: repeats without a valid measurement.
+        n_flagged: of the measured ones, those that carry a flag.
+        flags: repeats under each flag, the commonest first.
+    """
 
     sweep_id: str
     n_ok: int
@@ -83,6 +89,8 @@ class SweepFinished:
     n_left: int
     seconds: float
     is_interrupted: bool
+    n_flagged: int = 0
+    flags: tuple[tuple[str, int], ...] = ()
 
 
 Event = (

@@ -12,6 +12,8 @@ from orchestrator.progress.events import (
     SweepStarted,
 )
 
+_NAMED_FLAGS = 4
+
 
 def sentence(event: Event) -> str | None:
     """One line about an event; `None` for one that a log need not show."""
@@ -89,4 +91,8 @@ def _repeated(event: RepeatFinished) -> str:
 def _finished(event: SweepFinished) -> str:
     state = "stopped" if event.is_interrupted else "finished"
     counts = f"{event.n_ok} measured, {event.n_failed} failed, {event.n_left} left"
-    return f"sweep {event.sweep_id} {state} after {duration(event.seconds)}: {counts}"
+    text = f"sweep {event.sweep_id} {state} after {duration(event.seconds)}: {counts}"
+    if event.n_flagged:
+        flags = ", ".join(f"{flag} {count}" for flag, count in event.flags[:_NAMED_FLAGS])
+        text += f"; {event.n_flagged} of the measured are in doubt ({flags})"
+    return text

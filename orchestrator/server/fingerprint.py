@@ -5,6 +5,7 @@ import threading
 from pathlib import Path
 from time import monotonic
 
+from analysis.exclusions import FILE as EXCLUSIONS
 from analysis.part_files import PARTS
 
 _FRESH_S = 0.5
@@ -12,7 +13,7 @@ _FRESH_S = 0.5
 
 
 class Fingerprint:
-    """Of the Parquet parts and sweep records of one folder; reads no file."""
+    """Of the Parquet parts, sweep records and exclusions of one folder; reads no file."""
 
     def __init__(self, results: Path) -> None:
         self._results = results
@@ -28,7 +29,7 @@ class Fingerprint:
 
     def _look(self) -> str:
         digest = hashlib.sha256()
-        for pattern in (f"measurements/*/{PARTS}", "sweeps/*.json", "schema.json"):
+        for pattern in (f"measurements/*/{PARTS}", "sweeps/*.json", "schema.json", EXCLUSIONS):
             for path in sorted(self._results.glob(pattern)):
                 try:
                     found = path.stat()

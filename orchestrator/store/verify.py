@@ -27,7 +27,10 @@ _READ_PAST = (
     "what it said"
 )
 _COMPACT = "`fleetrank results compact` publishes what is in the journal only"
-_WRITTEN_SO = "a row that was written wrong stays so: measure its cell again in a new sweep"
+_WRITTEN_SO = (
+    "a row that was written wrong stays so: `fleetrank results exclude` leaves it out of every "
+    "figure, and a new sweep measures its cell again"
+)
 
 Key = tuple[object, ...]
 

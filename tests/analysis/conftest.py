@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import polars as pl
 import pytest
 
-from analysis.columns import SCHEMA
+from analysis.columns import READ_SCHEMA
 
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -14,7 +14,7 @@ MakeAttempts = Callable[[Iterable[Mapping[str, object]]], pl.LazyFrame]
 
 
 def _attempt(given: Mapping[str, object]) -> dict[str, object]:
-    row: dict[str, object] = dict.fromkeys(SCHEMA)
+    row: dict[str, object] = dict.fromkeys(READ_SCHEMA)
     row |= {
         "sweep_id": "s1", "model": "a", "device": "d1", "tier": "cpu", "origin": "measured",
         "runtime": "onnx", "backend": "cpu", "mode": "eager", "precision": "fp32", "batch": 1,
@@ -40,7 +40,7 @@ def make_attempts() -> MakeAttempts:
     """Rows of the table from the columns that matter; `started_utc` may be given in hours."""
 
     def make(rows: Iterable[Mapping[str, object]]) -> pl.LazyFrame:
-        return pl.DataFrame([_attempt(row) for row in rows], schema=SCHEMA).lazy()
+        return pl.DataFrame([_attempt(row) for row in rows], schema=READ_SCHEMA).lazy()
 
     return make
 

@@ -1,5 +1,6 @@
 """Two sweeps of the same cells: what is called slower, and what is refused."""
 
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -151,3 +152,41 @@ def test_the_rows_are_json(store) -> None:
     content = comparison_json(compare_sweeps(store("b", processes(STEADY)), "a", "b"))
     assert content["cells"]["same"] == 1
     assert isinstance(pl.DataFrame(content["rows"])["ratio"].item(), float)
+
+
+def exclude(results: Path, *patterns: str | None) -> None:
+    entries = [
+        {"number": n, "sweep_id": "b", "pattern": pattern, "reason": f"reason {n}",
+         "excluded_utc": "2026-11-21T12:00:00+00:00"}
+        for n, pattern in enumerate(patterns, start=1)
+    ]  # fmt: skip
+    content = {"next_number": 9, "exclusions": entries}
+    (results / "exclusions.json").write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize("sides", [("a", "b"), ("b", "a")])
+def test_an_excluded_sweep_is_refused_with_what_would_take_it_back(store, sides) -> None:
+    store("a", processes(STEADY))
+    exclude(results := store("b", processes(STEADY)), "nothing", None)
+    with pytest.raises(AnalysisError, match=r"sweep b is excluded .*number 2: reason 2") as raised:
+        compare_sweeps(results, *sides)
+    assert not isinstance(raised.value, NoDataError)
+    assert "`fleetrank results exclude --undo 2`" in raised.value.remedy
+    assert "--undo 1`" not in raised.value.remedy
+
+
+def test_parts_that_are_the_whole_are_refused_likewise(store) -> None:
+    rows = [row for model in "xy" for row in processes(STEADY, model=model)]
+    store("a", rows)
+    exclude(results := store("b", rows), "x", "y")
+    with pytest.raises(AnalysisError, match="number 1: reason 1; number 2: reason 2"):
+        compare_sweeps(results, "a", "b")
+
+
+def test_of_a_sweep_excluded_in_part_the_rest_is_compared(store) -> None:
+    rows = [row for model in "xy" for row in processes(STEADY, model=model)]
+    store("a", rows)
+    exclude(results := store("b", rows), "x")
+    found = compare_sweeps(results, "a", "b")
+    assert verdicts(found) == {"x": "one_sided", "y": "same"}
+    assert "Dropped: 5 rows of 1 sweep excluded by hand: reason 1." in found.table.notes

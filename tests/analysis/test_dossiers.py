@@ -1,5 +1,6 @@
 """What is told about one device, one model and one sweep."""
 
+import polars as pl
 import pytest
 
 from analysis.dossiers.device import device_dossier
@@ -99,3 +100,30 @@ def test_a_long_series_is_thinned_evenly(make_attempts) -> None:
     (series,) = device_dossier(make_attempts(rows), "d1").series
     assert len(series.points) <= MAX_POINTS
     assert [value for _, value in series.points[:3]] == [0.0, 3.0, 6.0]
+
+
+def test_what_was_excluded_enters_no_figure_and_is_told(frame) -> None:
+    first = pl.when(pl.col("repeat") == 0).then(pl.lit("too cold")).alias("excluded")
+    marked = frame.with_columns(first)
+    model, device = model_dossier(marked, "a"), device_dossier(marked, "phone")
+    assert table(model, "Latency and memory").frame["n_repeats"].to_list() == [1]
+    assert table(device, "Platforms").frame["n_attempts"].to_list() == [2]
+    assert all(len(series.points) == 2 for series in device.series)
+    assert table(model, "Facts").notes == (
+        "Dropped: 2 rows of 1 sweep excluded by hand: too cold.",
+    )
+    assert "too cold" in table(device, "Facts").notes[0]
+
+
+def test_a_device_of_which_all_is_excluded_keeps_its_facts(frame) -> None:
+    marked = frame.with_columns(pl.lit("broken").alias("excluded"))
+    found = device_dossier(marked, "phone")
+    assert facts(found)["os"] == "Android 14"
+    assert found.series == ()
+    assert all(table.frame.is_empty() for table in found.tables if table.title != "Facts")
+
+
+def test_an_excluded_sweep_keeps_its_page_which_says_so(frame) -> None:
+    found = sweep_dossier(frame.with_columns(pl.lit("broken").alias("excluded")), "s1")
+    assert table(found, "Devices").frame["n_ok"].sum() == 4
+    assert "excluded by hand: broken." in table(found, "Devices").notes[0]

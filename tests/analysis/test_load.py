@@ -4,7 +4,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analysis.columns import SCHEMA
+from analysis.columns import READ_SCHEMA, SCHEMA
 from analysis.errors import AnalysisError, NoDataError
 from analysis.load import load_measurements, valid_attempts
 
@@ -22,7 +22,7 @@ def results(tmp_path: Path, make_attempts) -> Path:
 def test_sweep_comes_from_the_folder_and_simulated_rows_stay_out(results: Path) -> None:
     frame = load_measurements(results).collect()
     assert frame["sweep_id"].to_list() == ["s1"]
-    assert dict(frame.schema) == SCHEMA
+    assert dict(frame.schema) == READ_SCHEMA
 
 
 def test_simulated_rows_enter_when_asked_for(results: Path) -> None:

@@ -10,6 +10,8 @@ def test_every_attempt_left_out_has_its_reason(make_attempts) -> None:
             {"model": "c", "sweep_id": "s0", "latency_p50_ns": 1.0, "started_utc": -1},
             {"model": "c", "latency_p50_ns": 1.0},
             {"model": "d"},
+            {"model": "e", "latency_p50_ns": 1.0, "excluded": "by hand"},
+            {"model": "e", "repeat": 1, "status": "failed", "excluded": "by hand"},
         ]
     )
     found = dropped_attempts(frame).select("model", "sweep_id", "attempt", "reason", "detail")
@@ -18,6 +20,8 @@ def test_every_attempt_left_out_has_its_reason(make_attempts) -> None:
         ("b", "s1", 0, "failed", "no memory"),
         ("c", "s0", 0, "superseded", None),
         ("d", "s1", 0, "no latency", None),
+        ("e", "s1", 0, "excluded", "by hand"),
+        ("e", "s1", 0, "excluded", "by hand"),
     ]
 
 

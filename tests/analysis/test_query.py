@@ -1,15 +1,18 @@
 """SQL over the results: what it answers, and everything it must not be able to do."""
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 
+import duckdb
 import polars as pl
 import pytest
 from fleet_rows import NETS, PLACES, SWEEP, hostile_results, write_results
 
-from analysis.columns import COLUMNS
+from analysis.columns import READ_COLUMNS
 from analysis.errors import AnalysisError, NoDataError, QueryError
 from analysis.query import run_query
-from analysis.sql_views import described_views
+from analysis.sql_views import described_views, register_views
 
 
 @pytest.fixture(scope="module")
@@ -36,10 +39,61 @@ def _short(dtype: str) -> str:
 
 def test_measurements_hold_every_attempt_with_the_table_s_columns(results: Path) -> None:
     frame = run_query(results, "SELECT * FROM measurements")
-    assert frame.columns == [column.name for column in COLUMNS]
+    assert frame.columns == [column.name for column in READ_COLUMNS]
     n_ok = run_query(results, "SELECT count(*) AS n FROM measurements WHERE status = 'ok'")
     assert n_ok.item() == len(NETS) * len(PLACES) * 5
     assert frame.height > n_ok.item()
+
+
+def test_excluded_rows_are_there_and_say_why(tmp_path: Path) -> None:
+    folder = write_results(tmp_path / "results", repeats=1, n_samples=2)
+    n_rows = run_query(folder, "SELECT count(*) FROM measurements").item()
+    _write_exclusions(folder, SWEEP, {"res*": 'it\'s "odd"; --'})
+    sql = "SELECT model, excluded, count(*) AS n FROM measurements GROUP BY ALL"
+    found = run_query(folder, sql)
+    assert found["n"].sum() == n_rows
+    excluded = {model: why for model, why, _ in found.iter_rows() if why is not None}
+    assert excluded == dict.fromkeys(("resnet18", "resnet50"), 'it\'s "odd"; --')
+    described = [row for row in described_views() if row.column == "excluded"]
+    assert [(row.view, row.dtype) for row in described] == [("measurements", "VARCHAR")]
+    frame = run_query(folder, "SELECT * FROM measurements")
+    assert frame.columns == [column.name for column in READ_COLUMNS]
+
+
+def _write_exclusions(folder: Path, sweep: str, reasons: Mapping[str | None, str]) -> None:
+    stamp = "2026-11-21T12:00:00+00:00"
+    entries = [
+        {"number": n, "sweep_id": sweep, "pattern": pattern, "reason": reason.strip(),
+         "excluded_utc": stamp}
+        for n, (pattern, reason) in enumerate(reasons.items(), start=1)
+    ]  # fmt: skip
+    content = {"next_number": len(entries) + 1, "exclusions": entries}
+    (folder / "exclusions.json").write_text(json.dumps(content))
+
+
+def test_every_pattern_that_may_stand_there_is_understood(tmp_path: Path) -> None:
+    folder = write_results(tmp_path / "results", repeats=1, n_samples=2)
+    _write_exclusions(folder, SWEEP, {"*" * 250 + "(" * n: "x" for n in range(150, 250)})
+    assert run_query(folder, "SELECT count(excluded) FROM measurements").item() == 0
+
+
+def test_excluded_rows_are_found_while_reading_and_no_row_is_held(tmp_path: Path) -> None:
+    folder = write_results(tmp_path / "results", repeats=1, n_samples=2)
+    _write_exclusions(folder, SWEEP, {"res*": "x"})
+    with duckdb.connect() as connection:
+        register_views(connection, folder)
+        plan = connection.sql("EXPLAIN SELECT model FROM measurements WHERE excluded IS NULL")
+        text = str(plan.fetchall())
+    assert "ARROW_SCAN" in text
+    assert "JOIN" not in text.upper()
+    assert "samples_ns" not in text
+
+
+def test_damaged_exclusions_are_told(tmp_path: Path) -> None:
+    folder = write_results(tmp_path / "results", repeats=1, n_samples=2)
+    (folder / "exclusions.json").write_text("{half")
+    with pytest.raises(AnalysisError, match=r"exclusions\.json"):
+        run_query(folder, "FROM measurements")
 
 
 def test_rows_of_a_merge_under_way_are_seen_once(tmp_path: Path) -> None:

@@ -22,10 +22,12 @@ from fleet_rows import (
 )
 
 from analysis.errors import AnalysisError, NoDataError
+from analysis.load import load_measurements
 from analysis.report.embed import json_block, own_script
 from analysis.report.evidence import gather
 from analysis.report.page import build_report, render_page
-from analysis.tables import Selection
+from analysis.scope import select_cells
+from analysis.tables import Selection, make_table
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 MAX_BYTES = 5_000_000
@@ -155,6 +157,32 @@ def test_raw_samples_stay_out(page: Page) -> None:
     assert len(page.scripts[0]) < 300_000
 
 
+def test_the_answer_is_over_all_platforms_though_only_some_are_drawn(tmp_path: Path) -> None:
+    places = tuple(
+        Place(device=f"d{n}", tier=("cpu", "edge")[n % 2], runtime="onnx", gflops=10.0 + 9 * n)
+        for n in range(70)
+    )
+    results = write_results(tmp_path / "results", places=places)
+    whole = make_table("transfer", load_measurements(results), Selection()).frame
+    (edge,) = whole.filter(
+        (pl.col("measure") == "latency")
+        & (pl.col("source") == "cpu")
+        & (pl.col("target") == "edge")
+    ).iter_rows(named=True)
+    page = _page(results)
+    assert f"{edge['n_models']} models, {edge['n_pairs']} pairs of platforms" in page.text
+    assert edge["n_pairs"] == 35 * 35
+    assert any(page.data()["pairs"]["latency"].values()), "pairs of some are drawn all the same"
+
+
+def test_what_is_in_doubt_is_said_with_the_answer(fleet: Path) -> None:
+    flagged = select_cells(load_measurements(fleet), Selection()).cells["flags"].list.len() > 0
+    said = f"{flagged.sum()} of {len(flagged)} values carry a flag ("
+    text = _page(fleet).text
+    assert flagged.any()
+    assert text.index(said) < text.index("How far do ranks carry")
+
+
 def test_every_pair_of_tiers_has_its_sentence(page: Page) -> None:
     classes = [str(attrs.get("class")) for tag, attrs in page.tags if tag == "article"]
     assert sum(name.startswith("verdict") for name in classes) == 3
@@ -278,7 +306,7 @@ def test_a_fleet_of_hundreds_is_drawn_and_compared_in_part(tmp_path: Path) -> No
     )
     page = Page(html)
     assert len(page.data()["platforms"]) == 120
-    assert "Compared with one another are 60 of 120 platforms" in page.text
+    assert "Compared one by one are 60 of 120 platforms" in page.text
     assert "Pairs are listed, and frontiers drawn, of 40 of those" in page.text
     assert len(html) < MAX_BYTES
 

@@ -5,7 +5,7 @@ import time
 import polars as pl
 import pytest
 
-from analysis.columns import SCHEMA
+from analysis.columns import READ_SCHEMA
 from analysis.errors import AnalysisError, NoDataError, NotComparableError
 from analysis.formats import FORMATS, render
 from analysis.tables import TABLES, Selection, make_table
@@ -354,9 +354,9 @@ def test_a_hundred_thousand_rows_take_seconds() -> None:
         runtime=pl.lit("onnx"),
     )  # fmt: skip
     missing = [
-        pl.lit(None, dtype).alias(k) for k, dtype in SCHEMA.items() if k not in frame.columns
+        pl.lit(None, dtype).alias(k) for k, dtype in READ_SCHEMA.items() if k not in frame.columns
     ]
-    lazy = frame.with_columns(missing).cast(SCHEMA).lazy()  # type: ignore[arg-type]
+    lazy = frame.with_columns(missing).cast(READ_SCHEMA).lazy()  # type: ignore[arg-type]
     started = time.perf_counter()
     for table in ("latency", "memory", "frm", "quality", "disagreement"):
         assert make_table(table, lazy, Selection()).frame.height

@@ -23,7 +23,7 @@ from orchestrator.progress.json_lines import JsonLines
 from orchestrator.progress.plain import PlainLines
 from orchestrator.progress.publisher import Publisher
 from orchestrator.progress.view import View, updated
-from orchestrator.progress.wording import duration
+from orchestrator.progress.wording import duration, sentence
 
 STARTED = SweepStarted(
     sweep_id="s-1", n_cells=2, n_repeats=4, n_done=1, n_skipped=0, estimate_s=60.0
@@ -59,6 +59,16 @@ HAPPENED: list[Event] = [
     Notice(level="warning", message="the disk is nearly full"),
     FINISHED,
 ]
+
+
+def test_the_end_of_a_sweep_says_how_much_of_it_is_in_doubt() -> None:
+    flags = (("busy_host", 58), ("spread", 12), ("drift", 3), ("niced", 2), ("hot", 1))
+    said = sentence(replace(FINISHED, n_flagged=60, flags=flags))
+    assert said is not None
+    assert said.endswith(
+        "60 of the measured are in doubt (busy_host 58, spread 12, drift 3, niced 2)"
+    )
+    assert "doubt" not in str(sentence(FINISHED))
 
 
 def test_a_failing_subscriber_is_left_out_and_the_others_go_on(

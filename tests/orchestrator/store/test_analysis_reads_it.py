@@ -1,6 +1,6 @@
 """The writer of the table is here, its reader in `analysis`: they must agree."""
 
-from analysis.columns import SCHEMA
+from analysis.columns import READ_SCHEMA
 from analysis.load import load_measurements
 from orchestrator.store.results import ResultStore
 
@@ -14,7 +14,7 @@ def test_analysis_loads_what_was_published(tmp_path, new_row) -> None:
         journal.append(new_row(repeat=1, status="failed", samples_ns=None))
     store.publish(sweep_id)
     frame = load_measurements(tmp_path, sweep=sweep_id).collect()
-    assert dict(frame.schema) == SCHEMA
+    assert dict(frame.schema) == READ_SCHEMA
     assert frame["sweep_id"].to_list() == [sweep_id] * 2
     assert frame["samples_ns"].to_list() == [[10, 20, 30, 40], None]
     assert frame.row(0, named=True)["flags"] == ["drift"]

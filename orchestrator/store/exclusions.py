@@ -1,0 +1,127 @@
+"""Writes which rows a person leaves out; `analysis.exclusions` reads it."""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from time import monotonic
+
+from analysis.exclusions import (
+    FILE,
+    MAX_EXCLUSIONS,
+    MAX_NAME,
+    MAX_REASON,
+    Exclusion,
+    Exclusions,
+    is_reason,
+    read_exclusions,
+)
+from device_agents.file_lease import open_lease, wait_for_lock
+from orchestrator.errors import StoreError, UsageError
+from orchestrator.store.durable import replace_file, store_error
+
+_PATIENCE_S = 10.0
+"""Another holds the lock for as long as it takes to write one small file."""
+
+
+def exclude(results: Path, sweep_id: str, pattern: str | None, reason: str) -> Exclusion:
+    """Leaves a sweep out from now on, or what the pattern says of it; nothing else is written.
+
+    Args:
+        results: the results folder of a workspace.
+        sweep_id: a sweep that is there; this is not checked.
+        pattern: a model's name or a platform key, in which `*` stands for anything.
+        reason: one line; is trimmed.
+
+    Raises:
+        UsageError: the reason is none, the pattern is no text, the same is excluded already, or
+            there are too many exclusions.
+        AnalysisError: what is written there already is damaged.
+        StoreError: it cannot be written; nothing changed.
+    """
+    reason = _checked_reason(reason)
+    if pattern is not None and not (0 < len(pattern) <= MAX_NAME and pattern.isprintable()):
+        raise UsageError(
+            "the pattern is empty, too long or not one line", "name a model or a platform"
+        )
+    with _alone(results):
+        known = read_exclusions(results)
+        _refuse_again(known, sweep_id, pattern)
+        made = Exclusion(
+            number=known.next_number,
+            sweep_id=sweep_id,
+            pattern=pattern,
+            reason=reason,
+            excluded_utc=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        _write(results, made.number + 1, (*known.entries, made))
+    return made
+
+
+def take_back(results: Path, number: int) -> Exclusion:
+    """Lets the rows of an exclusion count again; its number is not given to another.
+
+    Raises:
+        UsageError: there is no such exclusion.
+        AnalysisError: what is written there is damaged.
+        StoreError: it cannot be written; nothing changed.
+    """
+    with _alone(results):
+        known = read_exclusions(results)
+        kept = tuple(one for one in known.entries if one.number != number)
+        if len(kept) == len(known.entries):
+            numbers = ", ".join(str(one.number) for one in kept) or "none"
+            raise UsageError(f"there is no exclusion {number}", f"there are: {numbers}")
+        _write(results, known.next_number, kept)
+    (taken,) = set(known.entries) - set(kept)
+    return taken
+
+
+def _checked_reason(text: str) -> str:
+    reason = text.strip()
+    if not reason:
+        raise UsageError("an exclusion needs a reason", 'give --reason "why these rows mislead"')
+    if not is_reason(reason):
+        raise UsageError(
+            f"the reason has {len(reason)} letters or is not one line",
+            f"say it in one line of at most {MAX_REASON} letters",
+        )
+    return reason
+
+
+def _refuse_again(known: Exclusions, sweep_id: str, pattern: str | None) -> None:
+    for one in known.entries:
+        if (one.sweep_id, one.pattern) == (sweep_id, pattern):
+            raise UsageError(
+                f"exclusion {one.number} leaves the same out already: {one.reason}",
+                f"`fleetrank results exclude --undo {one.number}` takes it back",
+            )
+    if len(known.entries) >= MAX_EXCLUSIONS:
+        raise UsageError(
+            f"there are {MAX_EXCLUSIONS} exclusions already",
+            "exclude whole sweeps, or several models with a * pattern, and undo the single ones",
+        )
+
+
+@contextmanager
+def _alone(results: Path) -> Iterator[None]:
+    """Reading and writing in one step: of two at once, neither overwrites the other's."""
+    path = results / f".{FILE}.lock"
+    deadline_s = monotonic() + _PATIENCE_S
+    with ExitStack() as stack:
+        try:
+            results.mkdir(parents=True, exist_ok=True)
+            file = stack.enter_context(open_lease(path))
+        except OSError as error:
+            raise store_error(path, error) from error
+        if not wait_for_lock(file, lambda: monotonic() >= deadline_s):
+            raise StoreError(f"{path} is locked by another process", "try again")
+        yield
+
+
+def _write(results: Path, next_number: int, entries: tuple[Exclusion, ...]) -> None:
+    content = {"next_number": next_number, "exclusions": [asdict(one) for one in entries]}
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    replace_file(results / FILE, text.encode())

@@ -1,0 +1,52 @@
+"""What `source` and `target` do to a table: choose, or are refused; they are never passed over."""
+
+import polars as pl
+import pytest
+from fleet_rows import write_results
+
+from analysis.errors import AnalysisError, NoDataError
+from analysis.load import load_measurements
+from analysis.tables import OF_PLATFORMS, TABLES, Selection, make_table
+
+
+@pytest.fixture(scope="module")
+def frame(tmp_path_factory: pytest.TempPathFactory) -> pl.LazyFrame:
+    return load_measurements(write_results(tmp_path_factory.mktemp("selectors") / "results"))
+
+
+@pytest.mark.parametrize(
+    ("selection", "device"),
+    [
+        (Selection(source="pixel-7"), "pixel-7"),
+        (Selection(source="*pixel*"), "pixel-7"),
+        (Selection(source_tier="gpu"), "rtx-4090"),
+    ],
+)
+@pytest.mark.parametrize("name", ["latency", "memory", "frm", "quality", "coldstart"])
+def test_a_source_chooses_the_platforms_of_a_table_of_platforms(
+    name: str, selection: Selection, device: str, frame: pl.LazyFrame
+) -> None:
+    keys = make_table(name, frame, selection).frame["platform_key"].unique().to_list()
+    assert keys
+    assert all(key.startswith(f"{device}/") for key in keys)
+
+
+@pytest.mark.parametrize("name", sorted(OF_PLATFORMS))
+@pytest.mark.parametrize("selection", [Selection(target="pixel-7"), Selection(target_tier="edge")])
+def test_a_target_is_refused_where_there_is_none(
+    name: str, selection: Selection, frame: pl.LazyFrame
+) -> None:
+    with pytest.raises(AnalysisError, match="has no target"):
+        make_table(name, frame, selection)
+
+
+@pytest.mark.parametrize("name", sorted(TABLES))
+@pytest.mark.parametrize(
+    "selection",
+    [Selection(source="nosuch"), Selection(target="pixel-8*"), Selection(source_tier="fpga")],
+)
+def test_a_selector_that_fits_nothing_is_an_error_in_every_table(
+    name: str, selection: Selection, frame: pl.LazyFrame
+) -> None:
+    with pytest.raises(NoDataError, match=r"no platform fits the (source|target)"):
+        make_table(name, frame, selection)

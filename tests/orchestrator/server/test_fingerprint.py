@@ -1,0 +1,16 @@
+"""When the server knows that what it has computed is old."""
+
+from pathlib import Path
+
+from orchestrator.server.fingerprint import Fingerprint
+from orchestrator.store.exclusions import exclude, take_back
+
+
+def test_an_exclusion_and_its_end_are_noticed(tmp_path: Path) -> None:
+    seen = [Fingerprint(tmp_path).now()]
+    exclude(tmp_path, "s1", None, "x")
+    seen.append(Fingerprint(tmp_path).now())
+    take_back(tmp_path, 1)
+    seen.append(Fingerprint(tmp_path).now())
+    assert len(set(seen)) == 3
+    assert Fingerprint(tmp_path).now() == seen[-1]
