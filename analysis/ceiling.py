@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from analysis.counting import count_of
 from analysis.frontier_noise import frontiers, resampled_medians, self_overlap
 from analysis.last_result import LastResult
 from analysis.pair_means import cluster_weights
@@ -126,7 +127,7 @@ def why_unreliable(noise: Noise, column: int) -> str:
     n_models = int(np.isfinite(noise.lengthening[:, column]).sum())
     if n_models < MIN_MODELS:
         return (
-            f"{n_models} models with {MIN_REPEATS_TO_SPLIT} repeats or more, at least "
+            f"{count_of(n_models, 'model')} with {MIN_REPEATS_TO_SPLIT} repeats or more, at least "
             f"{MIN_MODELS} needed, and no two sweeps of as many"
         )
     return "halves of its repeats do not agree at all"

@@ -8,6 +8,7 @@ import numpy as np
 from analysis.bootstrap import adjust_p
 from analysis.columns import NS_PER_MS
 from analysis.comparison_facts import MUST_BE_EQUAL
+from analysis.counting import count_of
 from analysis.significance import MIN_PROCESSES, cliffs_delta, mann_whitney
 
 Row = dict[str, object]
@@ -73,7 +74,8 @@ def _compared(a: Mapping[str, object], b: Mapping[str, object]) -> Row:
     if unlike:
         return row | {"verdict": Verdict.REFUSED, "reason": "; ".join(unlike)}
     if min(sizes) < MIN_PROCESSES:
-        reason = f"{min(sizes)} processes, at least {MIN_PROCESSES} a side needed"
+        few = count_of(min(sizes), "process", "processes")
+        reason = f"{few}, at least {MIN_PROCESSES} a side needed"
         return row | {"verdict": Verdict.REFUSED, "reason": reason}
     _u, p_value = mann_whitney(*medians)
     return row | {"p_value": p_value, "cliffs_delta": cliffs_delta(*medians)}

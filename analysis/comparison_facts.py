@@ -5,6 +5,8 @@ from dataclasses import asdict, dataclass
 
 import polars as pl
 
+from analysis.counting import count_of
+
 MUST_BE_EQUAL = ("sample_kind", "origin")
 """Unlike ones are figures of unlike things: no test is made."""
 MAY_DIFFER = (
@@ -30,7 +32,7 @@ class Difference:
     def sentence(self) -> str:
         """For a note."""
         a, b = (_shown(value) for value in (self.value_a, self.value_b))
-        cells = "1 cell" if self.n_cells == 1 else f"{self.n_cells} cells"
+        cells = count_of(self.n_cells, "cell")
         return f"Differs in {cells}: {self.fact} was {a}, is {b}."
 
     def as_json(self) -> dict[str, object]:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.bootstrap import MIN_MODELS_FOR_INTERVAL, resample_counts, resampled_units
+from analysis.counting import count_of
 from analysis.errors import NoDataError
 from analysis.missing_ranks import spearman_common
 from analysis.pairs import Block, blocks
@@ -99,7 +100,8 @@ def profiles(panel: Panel) -> Profiles:
     kept, position = np.unique(member[columns], return_inverse=True)
     if rows.size < MIN_MODELS or kept.size < 3:
         raise NoDataError(
-            f"{rows.size} models were measured on all of {kept.size} device models; "
+            f"{count_of(rows.size, 'model')} measured on all of "
+            f"{count_of(kept.size, 'device model')}; "
             f"at least {MIN_MODELS} models on 3 are needed",
             "narrow with --runtime or --precision, or measure what is missing",
         )
@@ -107,9 +109,9 @@ def profiles(panel: Panel) -> Profiles:
     logs = logs - logs.mean(axis=0)
     lost = (values.shape[1] - columns.size, values.shape[0] - rows.size)
     notes = (
-        f"Used: {rows.size} models on {kept.size} device models. Dropped: {lost[0]} platforms with "
-        f"less than {100 * MIN_SHARE:g} % of the models, {lost[1]} models not measured on all of "
-        "the rest.",
+        f"Used: {rows.size} models on {kept.size} device models. Dropped: "
+        f"{count_of(lost[0], 'platform')} with less than {100 * MIN_SHARE:g} % of the models, "
+        f"{count_of(lost[1], 'model')} not measured on all of the rest.",
         "A device model stands for the mean of its platforms' log latencies (units, runtimes, "
         "threads, batches): narrow with --runtime and --precision to speak of one way of running.",
     )
@@ -143,7 +145,7 @@ def _drawn(
     fewest = min((part.models.size for part in parts), default=0)
     if fewest < MIN_MODELS_FOR_INTERVAL:
         least = f"at least {MIN_MODELS_FOR_INTERVAL} needed"
-        return None, f"no interval: {fewest} models in a pair, {least}"
+        return None, f"no interval: {count_of(fewest, 'model')} in a pair, {least}"
     if len(parts) > MAX_BLOCKS:
         sets = f"{len(parts)} sets of common models"
         return None, f"no interval: {sets}, computed for up to {MAX_BLOCKS}"

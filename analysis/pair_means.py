@@ -10,6 +10,7 @@ from analysis.bootstrap import (
     percentile_interval,
     resample_counts,
 )
+from analysis.counting import count_of
 from analysis.frm import headroom, null_p
 from analysis.pairs import (
     Block,
@@ -176,4 +177,5 @@ def _mean_rho(units: Iterable[Floats], part: Block, weights: Floats) -> Floats:
 
 
 def _why_no_interval(fewest: int) -> str:
-    return f"no interval: {fewest} models in a pair, at least {MIN_MODELS_FOR_INTERVAL} needed"
+    few = count_of(fewest, "model")
+    return f"no interval: {few} in a pair, at least {MIN_MODELS_FOR_INTERVAL} needed"

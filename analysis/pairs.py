@@ -15,6 +15,7 @@ from analysis.bootstrap import (
     resample_counts,
     resampled_units,
 )
+from analysis.counting import count_of
 from analysis.frm import headroom, null_p, null_units
 from analysis.panel import Measure
 from analysis.ranking import (
@@ -146,7 +147,7 @@ def pair_figures(measure: Measure, pairs: Sequence[Pair], seed: int) -> list[Pai
 def _block_figures(measure: Measure, block: Block, draws: Draws, seed: int) -> list[PairFigures]:
     n_models = block.models.size
     if n_models < MIN_MODELS:
-        reason = f"{n_models} models in common, at least {MIN_MODELS} needed"
+        reason = f"{count_of(n_models, 'model')} in common, at least {MIN_MODELS} needed"
         return [PairFigures(n_models=n_models, reason=reason)] * block.where.size
     rho = block_rhos(measure, block)
     low, high = _intervals(measure, block, draws, seed)
@@ -188,7 +189,8 @@ def _figures(n_models: int, row: Sequence[float], undefined: str) -> PairFigures
         return PairFigures(n_models=n_models, reason=undefined)
     reason = None
     if low is None:
-        reason = f"no interval: {n_models} models, at least {MIN_MODELS_FOR_INTERVAL} needed"
+        few = count_of(n_models, "model")
+        reason = f"no interval: {few}, at least {MIN_MODELS_FOR_INTERVAL} needed"
     return PairFigures(
         n_models=n_models,
         rho=rho,

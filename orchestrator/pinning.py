@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from analysis.counting import count_of
 from orchestrator.errors import UsageError
 from orchestrator.sweep_spec import SweepSpec
 
@@ -69,10 +70,12 @@ def check_affinity(spec: SweepSpec) -> None:
     if len(set(spec.affinity)) != len(spec.affinity):
         problem = "a CPU is named twice"
     elif len(spec.affinity) < most:
-        problem = f"{len(spec.affinity)} CPUs are too few for {most} threads"
+        too_few = count_of(len(spec.affinity), "CPU is", "CPUs are")
+        problem = f"{too_few} too few for {count_of(most, 'thread')}"
     else:
         return
     raise UsageError(
         f"sweep '{spec.name}', key 'affinity': {problem}",
-        f"name at least {most} different CPUs, or leave it out for one CPU of each core",
+        f"name at least {count_of(most, 'different CPU')}, or leave it out for one CPU of each "
+        "core",
     )

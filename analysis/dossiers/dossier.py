@@ -7,6 +7,7 @@ from datetime import datetime
 
 import polars as pl
 
+from analysis.counting import count_of
 from analysis.errors import NoDataError
 from analysis.exclusions import exclusion_notes, not_excluded
 from analysis.tables import Table
@@ -51,7 +52,9 @@ def rows_about(frame: pl.LazyFrame, column: str, name: str) -> pl.DataFrame:
         near = difflib.get_close_matches(name, known, n=1)
         raise NoDataError(
             f"no row has the {column.removesuffix('_id')} '{name}'",
-            f"did you mean '{near[0]}'?" if near else f"{len(known)} others are known",
+            f"did you mean '{near[0]}'?"
+            if near
+            else f"{count_of(len(known), 'other is', 'others are')} known",
         )
     return found.sort("started_utc", nulls_last=False)
 

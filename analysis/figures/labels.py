@@ -2,6 +2,8 @@
 
 import polars as pl
 
+from analysis.counting import count_of
+
 _PARTS = (
     "device", "runtime", "backend", "mode", "precision", "batch", "threads", "affinity", "options",
 )  # fmt: skip
@@ -77,7 +79,7 @@ def _tells_something(platforms: pl.DataFrame, name: str) -> bool:
 
 def _part(name: str, value: object) -> str:
     if name == "threads":
-        return f"{value} thread" if value == 1 else f"{value} threads"
+        return count_of(int(str(value)), "thread")
     if name == "batch":
         return f"batch {value}"
     if name == "affinity":

@@ -20,6 +20,7 @@ from analysis.ceiling import (
     share_of_ceiling,
     why_unreliable,
 )
+from analysis.counting import count_of
 from analysis.pair_groups import PairGroup, Row, group_rows, pair_rows, tier_groups, unlike_facts
 from analysis.pairs import Block, Pair, blocks
 from analysis.panel import Panel, incomplete_notes
@@ -219,7 +220,8 @@ def _frontier_block(panel: Panel, noise: FrontierNoise, block: Block) -> Iterato
 
 
 def _few(n_models: int) -> str:
-    return f"{n_models} models with accuracy and 2 repeats or more, at least {MIN_MODELS} needed"
+    few = count_of(n_models, "model")
+    return f"{few} with accuracy and 2 repeats or more, at least {MIN_MODELS} needed"
 
 
 def _known(value: float) -> float | None:

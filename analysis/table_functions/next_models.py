@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
+from analysis.counting import count_of
 from analysis.device_models import Profiles, profiles
 from analysis.errors import AnalysisError
 from analysis.next_models import SPEED_VARIANCE, Left, choose, consensus, judge, rank_agreement
@@ -124,8 +125,8 @@ def savings_table(frame: pl.LazyFrame, selection: Selection) -> Table:
         "others, never of itself; n_sources 0 ranks by FLOPs alone. runs_saved: share of the "
         f"{n_devices * found.rows.size} cells that need no run. rho_p10, rho_min: 10th percentile "
         "and lowest over devices and sets; means are over both. No intervals over models.",
-        f"precision, recall: of the accuracy-latency frontier; {without} models without accuracy "
-        "are not in it.",
+        "precision, recall: of the accuracy-latency frontier; without accuracy and not in it: "
+        f"{count_of(without, 'model')}.",
     )
     return Table(title="Runs saved against error", frame=shown, notes=notes)
 

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from analysis.bootstrap import MIN_MODELS_FOR_INTERVAL
+from analysis.counting import count_of
 from analysis.directions import Group
 from analysis.family_errors import (
     ALL,
@@ -139,7 +140,7 @@ def _figures(figures: tuple[float, ...], n_fitted: int) -> Row:
 
 def _reason(n_models: int, n_fitted: int, mean: float | None, rho: float | None) -> str | None:
     if n_fitted < MIN_MODELS:
-        return f"{n_fitted} models in common, at least {MIN_MODELS} needed"
+        return f"{count_of(n_fitted, 'model')} in common, at least {MIN_MODELS} needed"
     if mean is None:
         return "the other models are all equal on the source, or none of the family is common"
     if n_models < MIN_MODELS:

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from analysis.bootstrap import MIN_MODELS_FOR_INTERVAL, percentile_interval
+from analysis.counting import count_of
 from analysis.directions import Group, cluster_means, known_mean, known_median
 from analysis.pair_groups import unlike_facts
 from analysis.pairs import Pair, draws_for
@@ -131,7 +132,8 @@ def _resampled(logs: Floats, pairs: Sequence[Pair], seed: int) -> Floats | None:
 def _interval(draws: Floats | None, at: int, n_models: int) -> tuple[float, float] | str:
     """Both ends, or why there are none."""
     if n_models < MIN_MODELS_FOR_INTERVAL:
-        return f"no interval: {n_models} models, at least {MIN_MODELS_FOR_INTERVAL} needed"
+        few = count_of(n_models, "model")
+        return f"no interval: {few}, at least {MIN_MODELS_FOR_INTERVAL} needed"
     if draws is None:
         return "no interval: too many pairs to resample, narrow with --source or --target"
     low, high = percentile_interval(draws[:, at])

@@ -11,6 +11,7 @@ import polars as pl
 
 from analysis.bootstrap import adjust_p
 from analysis.comparable import comparable_cells
+from analysis.counting import count_of
 from analysis.load import valid_attempts
 from analysis.ranking import Floats
 from analysis.scope import select_attempts, select_cells
@@ -185,7 +186,8 @@ def _row(a: _Sample, b: _Sample) -> dict[str, object]:
     }
     if min(n_a, n_b) < MIN_PROCESSES:
         return row | {
-            "reason": f"{min(n_a, n_b)} processes, at least {MIN_PROCESSES} a side needed"
+            "reason": f"{count_of(min(n_a, n_b), 'process', 'processes')}, at least "
+            f"{MIN_PROCESSES} a side needed"
         }
     u, p = mann_whitney(a.latency, b.latency)
     tests = (_paired(a, b), _effect(a, b), _both_measures(a, b))

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import polars as pl
 
 from analysis.columns import TIERS
+from analysis.counting import count_of
 from analysis.decomposition import component_measures
 from analysis.errors import NoDataError
 from analysis.frm import frm, ratios
@@ -124,7 +125,8 @@ def _spread_figures(
 ) -> Iterator[tuple[str, dict[str, object]]]:
     models, columns = grid
     if models.size < MIN_MODELS:
-        few = f"{models.size} models on all of these platforms, at least {MIN_MODELS} needed"
+        there = count_of(models.size, "model")
+        few = f"{there} on all of these platforms, at least {MIN_MODELS} needed"
         for name in STATISTICS:
             yield name, {"reason": few}
         return
@@ -135,7 +137,7 @@ def _spread_figures(
     for number, name in enumerate(STATISTICS):
         figures: dict[str, object] = {"value": float(values[:, number].mean())}
         if interval is None:
-            figures["reason"] = f"no interval: {models.size} models, at least 9 needed"
+            figures["reason"] = f"no interval: {count_of(models.size, 'model')}, at least 9 needed"
         else:
             figures |= {"low": float(interval[0][number]), "high": float(interval[1][number])}
         yield name, figures

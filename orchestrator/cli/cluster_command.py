@@ -25,7 +25,7 @@ def status(
     ] = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Show hosts, devices, versions, what is under way, and what is wrong."""
+    """Show hosts, devices, versions, and what is wrong."""
     from orchestrator.cluster_status import read_cluster_status
 
     found = read_cluster_status(current().workspace, cluster)

@@ -127,7 +127,7 @@ def add(
 
 @app.command()
 def check(name: Name, as_json: AsJson = False) -> None:
-    """Ask a device anew, and say what has changed since it was registered."""
+    """Say what has changed since a device was registered."""
     device = find_device(load_devices(current().workspace), name)
     if device.registration is None:
         create_agent(device.kind, device.options).probe()
@@ -144,7 +144,10 @@ def check(name: Name, as_json: AsJson = False) -> None:
 
 @app.command()
 def remove(name: Name) -> None:
-    """Delete a device's file, and our folder on a phone; what was measured on it stays."""
+    """Delete a device's file, and our folder on a phone.
+
+    What was measured on it stays. A file that cannot be read is deleted, too.
+    """
     device = remove_device(current().workspace, name)
     if device is None:
         print(f"the file of {name} could not be read, and is removed", file=sys.stderr)

@@ -22,7 +22,7 @@ NOTHING_SEEN = (
 def discover(
     as_json: AsJson = False,
 ) -> None:
-    """List the phones adb sees on this host, their state, and what to do about each."""
+    """List the phones adb sees, and what to do about each."""
     server = AdbServer()
     rows = rows_of(server.devices(), server.mdns_services(), _registered())
     if rows or as_json:

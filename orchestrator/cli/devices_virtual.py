@@ -40,7 +40,7 @@ def virtual(
         typer.Option(help="Keeps the phones' files; a temporary one if not given."),
     ] = None,
 ) -> None:
-    """Start virtual phones, connect adb to them, and serve them until Ctrl-C.
+    """Start virtual phones, and serve them until Ctrl-C.
 
     They speak the device's side of the adb protocol, on this computer only and to your adb key
     only. What is measured on them has the origin `virtual` and stays out of the tables on transfer.

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from pydantic import ByteSize, TypeAdapter, ValidationError
 
+from analysis.counting import count_of
 from device_agents.registry import create_agent
 from device_agents.vocabulary import Runtime
 from models.cache import ArtifactCache
@@ -52,7 +53,7 @@ WeightsOption = Annotated[WeightsChoice, typer.Option("--weights")]
 
 @app.command("list")
 def list_models(as_json: AsJson = False) -> None:
-    """List the models a sweep may name: the study's 13 and those of cards/*.toml."""
+    """List the models: the study's 13 and those of cards/*.toml."""
     rows = [
         {
             "name": card.name,
@@ -98,7 +99,7 @@ def export(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Export models and verify each file against PyTorch's output; what is cached is kept."""
+    """Export models, and verify each file. What is cached is kept."""
     workspace, switch = current().workspace, StopSwitch()
     requests = [request for request in _requests(names, weights) if _is_wanted(request, runtime)]
     tools = ExportTools(
@@ -124,7 +125,7 @@ def export(
 def verify(
     names: Names = None, weights: WeightsOption = WeightsChoice.SEEDED, as_json: AsJson = False
 ) -> None:
-    """Check the exported files' bytes, and how far each lies from PyTorch's output."""
+    """Check the exported files, and their distance from PyTorch."""
     cache = ArtifactCache(current().workspace.artifacts)
     before = {artifact.path for artifact in cache.entries()}
     rows = _artifact_rows(cache.find, _requests(names, weights))
@@ -134,7 +135,7 @@ def verify(
     # Looking for a file removes it when its bytes are not those that were stored.
     damaged = before - {artifact.path for artifact in cache.entries()}
     if damaged:
-        print(f"{len(damaged)} damaged files were removed", file=sys.stderr)
+        print(f"{count_of(len(damaged), 'damaged file')} removed", file=sys.stderr)
         print("  -> `fleetrank models export` makes them again", file=sys.stderr)
         raise typer.Exit(_EXIT_FAILED)
 

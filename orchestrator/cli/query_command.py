@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from analysis.counting import count_of
 from orchestrator.cli.context import current
 from orchestrator.cli.host_turn import reading_turn
 from orchestrator.cli.listing import json_text, print_table
@@ -84,7 +85,7 @@ def _answer(sql: str, timeout_s: float, max_rows: int) -> "pl.DataFrame":
     with reading_turn("query", results):
         frame = run_query(results, sql, timeout_s=timeout_s, max_rows=max_rows + 1)
     if frame.height > max_rows:
-        print(f"the first {max_rows} rows; --max-rows shows more", file=sys.stderr)
+        print(f"the first {count_of(max_rows, 'row')}; --max-rows shows more", file=sys.stderr)
     return frame.head(max_rows)
 
 

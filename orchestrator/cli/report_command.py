@@ -50,7 +50,7 @@ def build(
     include_simulated: Simulated = False,
     seed: Seed = 0,
 ) -> None:
-    """Write the transfer report as one HTML page that opens without a network."""
+    """Write the transfer report as one offline HTML page."""
     missing = [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]
     if missing:
         raise MissingLibraryError(

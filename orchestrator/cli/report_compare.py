@@ -32,7 +32,9 @@ def compare(
     ] = _ALPHA,
     as_json: AsJson = False,
 ) -> None:
-    """Say which cells of sweep B are slower than in sweep A, beyond their noise.
+    """Say which cells of sweep B are slower than in A.
+
+    Slower is what lies beyond the noise of the repeats.
 
     Ends with exit code 5 if any is slower, and 4 if no cell could be tested.
     """

@@ -33,7 +33,7 @@ def export(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the index as JSON.")] = False,
 ) -> None:
-    """Write every table of `report show` into a folder, with an index of them.
+    """Write every table into a folder, with an index of them.
 
     A table that the results cannot carry is left out, and the index says why.
     """

@@ -27,7 +27,9 @@ def serve(
         typer.Option(help="A further name that the server is addressed by, such as a proxy's."),
     ] = None,
 ) -> None:
-    """Serve the report, pages per device, model and sweep, and a JSON API, until Ctrl-C.
+    """Serve the report and a JSON API until Ctrl-C.
+
+    There are pages per device, model and sweep, too.
 
     It only reads the results, so that it can run beside a sweep. A token in FLEETRANK_TOKEN is
     asked for on every address.

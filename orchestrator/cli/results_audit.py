@@ -16,7 +16,10 @@ def audit(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Look for duplicates, sentinels, unit slips, ties, outliers; measured, imported or made up."""
+    """Look for duplicates, sentinels, unit slips and outliers.
+
+    In what was measured, imported or simulated.
+    """
     from analysis.columns import ORIGINS
     from analysis.formats import render
     from analysis.load import load_measurements

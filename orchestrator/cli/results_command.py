@@ -57,7 +57,7 @@ def list_sweeps(as_json: AsJson = False) -> None:
 
 @app.command()
 def verify(sweeps: SweepIds = None) -> None:
-    """Recompute every summary from its samples, and compare Parquet with the journal."""
+    """Check every row, and compare Parquet with the journal."""
     store = ResultStore(current().workspace.results)
     faults: list[Fault] = []
     for sweep_id in _chosen(store, sweeps):
@@ -76,7 +76,7 @@ def verify(sweeps: SweepIds = None) -> None:
 
 @app.command()
 def compact(sweeps: SweepIds = None) -> None:
-    """Publish what the journal holds, and merge the Parquet parts of each sweep into one."""
+    """Publish the journal, and merge the Parquet parts."""
     store = ResultStore(current().workspace.results)
     for sweep_id in _chosen(store, sweeps):
         with store.lease(sweep_id), host_turn("results compact"):
@@ -91,7 +91,10 @@ def export(
     export_format: Annotated[ExportFormat, typer.Option("--format")] = ExportFormat.CSV,
     out: Annotated[Path | None, typer.Option(help="A file; standard output if left out.")] = None,
 ) -> None:
-    """Write every attempt of some sweeps, those excluded as well, as CSV, Parquet or JSON lines."""
+    """Write every attempt as CSV, Parquet or JSON lines.
+
+    Those excluded as well.
+    """
     if out is None and export_format is ExportFormat.PARQUET:
         raise UsageError("Parquet is no text", "name a file: --out FILE")
     store = ResultStore(current().workspace.results)
@@ -112,7 +115,7 @@ def reparse(
     write: Annotated[bool, typer.Option(help="Store what changes as new attempts.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Read the kept output of measuring programs again, and show what today's parsers change."""
+    """Read kept logs again, and show what today's parsers change."""
     store = ResultStore(current().workspace.results)
     read = _reparse_and_store if write else reparse_sweep
     items = [item for sweep_id in _chosen(store, sweeps) for item in read(store, sweep_id)]
@@ -124,7 +127,8 @@ def reparse(
     if not as_json:
         n_new = sum(item.new is not None for item in items)
         end = "stored as new attempts" if write else "nothing stored; --write does"
-        print(f"{len(items)} logs read, {n_new} attempts change: {end}")
+        changed = count_of(n_new, "attempt changes", "attempts change")
+        print(f"{count_of(len(items), 'log')} read, {changed}: {end}")
 
 
 def _reparse_and_store(store: ResultStore, sweep_id: str) -> list[Reparsed]:

@@ -38,7 +38,9 @@ def exclude(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Leave a sweep, or a part of it, out of every figure from now on; its rows stay stored.
+    """Leave a sweep, or a part of it, out of every figure.
+
+    Its rows stay stored, and the exclusion can be taken back.
 
     Without a sweep the exclusions are listed, with how many rows each covers now.
     """

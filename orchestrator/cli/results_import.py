@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from analysis.counting import count_of
 from analysis.importers.release import Release
 from models.cards import load_cards
 from orchestrator.cli.context import current
@@ -42,7 +43,7 @@ def import_results(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Store measurements that others published; the same content is stored once."""
+    """Store measurements that others published, each once."""
     workspace = current().workspace
     releases = _read(source, path, mapping)
     store, cards = ResultStore(workspace.results), load_cards(workspace.cards)
@@ -133,9 +134,11 @@ def _as_json(one: Imported) -> dict[str, object]:
 
 def _lines(one: Imported) -> list[str]:
     if not one.is_new:
-        return [f"{one.sweep_id}: nothing new, all {one.n_rows} rows were there already"]
+        return [f"{one.sweep_id}: nothing new, {count_of(one.n_rows, 'row')} there already"]
     used = one.n_rows - sum(one.dropped.values())
-    lines = [f"{one.sweep_id}: {one.n_rows} rows, {used} to be used ({one.release.licence})"]
+    lines = [
+        f"{one.sweep_id}: {count_of(one.n_rows, 'row')}, {used} to be used ({one.release.licence})"
+    ]
     lines += [f"  dropped: {count} x {reason}" for reason, count in sorted(one.dropped.items())]
     lines += [f"  alias: {name} is {kept}" for name, kept in one.release.aliases]
     lines += [f"  note: {note}" for note in one.release.notes]

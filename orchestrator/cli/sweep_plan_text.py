@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from analysis.counting import count_of
 from models.cache import ArtifactCache
 from models.canary import canary_request
 from models.errors import ModelError
@@ -45,7 +46,8 @@ def print_plan(workspace: Workspace, setup: Setup, *, as_json: bool) -> None:
     print_table([{k: v for k, v in row.items() if k != "skipped"} for row in rows], as_json=False)
     for line in _skipped_lines(plan.skipped):
         print(line)
-    print(f"\n{len(plan.cells)} cells x {plan.repeats} repeats = {plan.n_repeats} processes")
+    cells, repeats = count_of(len(plan.cells), "cell"), count_of(plan.repeats, "repeat")
+    print(f"\n{cells} x {repeats} = {count_of(plan.n_repeats, 'process', 'processes')}")
     print(f"files: {len(cached)} ready, {len(requests) - len(cached)} to build and verify")
     more = {primer_request(format_) for format_ in primed_formats(setup, plan.cells)}
     if setup.has_canaries:
@@ -63,7 +65,7 @@ def _skipped_lines(skipped: Iterable[SkippedCell]) -> Iterator[str]:
         model, _, platform = cell.label.partition(" on ")
         models[platform, cell.reason].append(model)
     for (platform, reason), names in models.items():
-        shown = names[0] if len(names) == 1 else f"{len(names)} models"
+        shown = names[0] if len(names) == 1 else count_of(len(names), "model")
         yield f"skipped: {shown} on {platform}: {reason}"
 
 
@@ -80,8 +82,9 @@ def _print_estimate(
     seconds = measuring_s(plan, history, setup.places)
     if seconds is not None:
         n_known = sum(cell.cell_key in history for cell in plan.cells)
+        known = count_of(n_known, "cell")
         print(
-            f"measuring takes about {duration(seconds)} if no repeat fails: {n_known} cells as "
+            f"measuring takes about {duration(seconds)} if no repeat fails: {known} as "
             f"measured before, {len(plan.cells) - n_known} by the limits of the sweep"
         )
 

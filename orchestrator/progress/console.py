@@ -8,6 +8,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from analysis.counting import count_of
 from orchestrator.progress.events import (
     Event,
     ExportFinished,
@@ -80,7 +81,7 @@ def render(view: View, now_s: float) -> Group:
             str(device.n_failed),
         )
     n_hidden = len(view.devices) - _MAX_DEVICES_SHOWN
-    hidden = [Text(f"and {n_hidden} more devices")] if n_hidden > 0 else []
+    hidden = [Text(f"and {count_of(n_hidden, 'more device')}")] if n_hidden > 0 else []
     exporting = [Text(f"exporting {', '.join(view.exporting)}")] if view.exporting else []
     return Group(*exporting, *([table] if view.devices else []), *hidden, _totals(view, now_s))
 
@@ -90,9 +91,8 @@ def _totals(view: View, now_s: float) -> Text:
     left = view.n_repeats - n_done - view.n_failed
     eta_s = view.eta_s(now_s)
     eta = "" if eta_s is None else f", about {duration(eta_s)} left"
-    return Text(
-        f"{n_done} of {view.n_repeats} repeats done, {view.n_failed} failed, {left} to go{eta}"
-    )
+    of_all = count_of(view.n_repeats, "repeat")
+    return Text(f"{n_done} of {of_all} done, {view.n_failed} failed, {left} to go{eta}")
 
 
 def _stays_visible(event: Event) -> bool:

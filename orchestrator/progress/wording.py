@@ -1,5 +1,6 @@
 """Events as sentences, and numbers as people read them."""
 
+from analysis.counting import count_of
 from device_agents.vocabulary import Origin
 from orchestrator.progress.events import (
     Event,
@@ -58,11 +59,12 @@ def printable(text: str) -> str:
 
 
 def _started(event: SweepStarted) -> str:
-    parts = [f"sweep {event.sweep_id}: {event.n_cells} cells, {event.n_repeats} repeats"]
+    cells, repeats = count_of(event.n_cells, "cell"), count_of(event.n_repeats, "repeat")
+    parts = [f"sweep {event.sweep_id}: {cells}, {repeats}"]
     if event.n_done:
         parts.append(f"{event.n_done} done before")
     if event.n_skipped:
-        parts.append(f"{event.n_skipped} cells skipped")
+        parts.append(f"{count_of(event.n_skipped, 'cell')} skipped")
     if event.estimate_s is not None:
         parts.append(f"about {duration(event.estimate_s)} of measuring if none fails")
     return ", ".join(parts)

@@ -325,6 +325,8 @@ def test_a_plan_says_what_no_real_device_measures(workspace, capsys) -> None:
     real, unreal = capsys.readouterr().out.splitlines()[1:3]
     assert "measured" in real
     assert "simulated" in unreal
+    assert run(["sweep", "plan", "t", "--only", "*sim*"]) == 0
+    assert "1 cell x 5 repeats = 5 processes" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

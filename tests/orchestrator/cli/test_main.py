@@ -207,6 +207,14 @@ def test_every_command_of_the_list_is_there() -> None:
         assert run([name, "--help"]) == 0, name
 
 
+@pytest.mark.parametrize("words", [[], *([name] for name in COMMANDS)])
+def test_no_help_of_a_command_is_cut_off(words, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run([*words, "--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert not [line for line in lines if line.endswith("...") and "Usage:" not in line]
+
+
 def test_the_version_is_the_installed_one(capsys) -> None:
     assert run(["--version"]) == 0
     assert capsys.readouterr().out.strip() == metadata.version("fleetrank")

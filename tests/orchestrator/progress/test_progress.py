@@ -117,6 +117,11 @@ def test_lines_and_table_say_what_no_real_device_measures() -> None:
     assert row.startswith("box (simulated)")
 
 
+def test_one_of_a_thing_is_not_called_many() -> None:
+    one = replace(STARTED, n_cells=1, n_repeats=1, n_done=0, n_skipped=1)
+    assert sentence(one).startswith("sweep s-1: 1 cell, 1 repeat, 1 cell skipped")
+
+
 def test_a_message_from_a_device_cannot_move_the_cursor_or_forge_a_line() -> None:
     stream = io.StringIO()
     PlainLines(stream)(ended("lost\x1b[2J\nforged line"))
