@@ -15,6 +15,7 @@ help: ## show this list
 setup: $(STAMP) ## make .venv with the command in .venv/bin/fleetrank
 
 $(STAMP): pyproject.toml constraints.txt
+	@echo "installing into $(VENV): about 5 GB, some two minutes"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[all,dev]'
 	@touch $@

@@ -89,7 +89,10 @@ def show(
     seed: Seed = 0,
 ) -> None:
     """Print one table: a person's, a program's, or ready for a paper."""
+    from rich.console import Console
+
     from analysis.formats import render
+    from orchestrator.cli.terminal_table import print_on_terminal
 
     selectors = Selectors(
         sweep=sweep,
@@ -106,7 +109,12 @@ def show(
         seed=seed,
     )
     table = selected_table(name, selectors)
-    print(render(table, (TableFormat.JSON if as_json else format_).value), end="")
+    form = TableFormat.JSON if as_json else format_
+    console = Console(highlight=False)
+    if form is TableFormat.TABLE and console.is_terminal:
+        print_on_terminal(table, console)
+    else:
+        print(render(table, form.value), end="")
 
 
 def selected_table(name: str, selectors: Selectors) -> "Table":
