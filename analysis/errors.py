@@ -1,7 +1,5 @@
 """Errors of the analysis, sorted by what the caller does about them."""
 
-from pathlib import Path
-
 
 class AnalysisError(Exception):
     """Anything `analysis` reports; `message` says what happened, `remedy` what to do.
@@ -32,11 +30,3 @@ class QueryError(AnalysisError):
 
 class DamagedPartError(AnalysisError):
     """A Parquet part cannot be read; exit code 1."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(
-            f"{path} is damaged",
-            f"move it out of {path.parent.name}, do not delete it yet, and run `fleetrank results "
-            "compact`: its rows are made again from the journal",
-        )
-        self.args = (path,)

@@ -6,6 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from analysis.errors import DamagedPartError
+
 PARTS = f"part-{'[0-9]' * 8}.parquet"
 
 
@@ -33,6 +35,15 @@ def _height(path: Path) -> int:
         return int(pq.read_metadata(path).num_rows)
     except (pa.ArrowException, OSError):
         return 0
+
+
+def damage_error(path: Path) -> DamagedPartError:
+    """Names a damaged part, and the way to have its rows again."""
+    return DamagedPartError(
+        f"{path} is damaged",
+        f"move it out of {path.parent.name}, do not delete it yet, and run `fleetrank results "
+        "compact`: its rows are made again from the journal",
+    )
 
 
 def damaged_part(paths: Iterable[Path]) -> Path | None:

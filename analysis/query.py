@@ -7,8 +7,8 @@ from pathlib import Path
 import duckdb
 import polars as pl
 
-from analysis.errors import DamagedPartError, QueryError
-from analysis.part_files import damaged_part_of
+from analysis.errors import QueryError
+from analysis.part_files import damage_error, damaged_part_of
 from analysis.sql_views import register_views
 
 DEFAULT_TIMEOUT_S = 30.0
@@ -73,7 +73,7 @@ def run_query(
             ) from error
         except (duckdb.Error, pl.exceptions.PolarsError) as error:
             if (damaged := damaged_part_of(results)) is not None:
-                raise DamagedPartError(damaged) from error
+                raise damage_error(damaged) from error
             raise QueryError(
                 f"the query does not work: {_first_paragraph(error)}",
                 "`fleetrank query --tables` lists the tables and columns; an unusual type can be "

@@ -192,10 +192,10 @@ def _explained(error: Exception) -> Exception:
     is_of_reading = type(error).__module__.partition(".")[0] in _READERS
     if is_of_reading or (isinstance(error, OSError) and error.errno is None):
         with contextlib.suppress(OrchestratorError):
-            from analysis.part_files import damaged_part_of
+            from analysis.part_files import damage_error, damaged_part_of
 
             if (damaged := damaged_part_of(current().workspace.results)) is not None:
-                return DamagedPartError(damaged)
+                return damage_error(damaged)
     return error
 
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from analysis.errors import AnalysisError, DamagedPartError
-from analysis.part_files import damaged_part_of
+from analysis.errors import AnalysisError
+from analysis.part_files import damage_error, damaged_part_of
 from device_agents.isolation import limit_memory
 from orchestrator.errors import OrchestratorError
 from orchestrator.server.jobs import FORGET, Job, Result
@@ -64,7 +64,7 @@ def _answer(
         return _refusal("QueryError", "it needs more memory than it may have", "narrow it"), b""
     except Exception as error:
         if (damaged := damaged_part_of(results)) is not None:
-            found = DamagedPartError(damaged)
+            found = damage_error(damaged)
             return _refusal(type(found).__name__, found.message, found.remedy), b""
         message = f"{type(error).__name__}: {error}"
         return _refusal("Defect", message, "this is a defect of fleetrank"), b""

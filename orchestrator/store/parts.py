@@ -16,8 +16,7 @@ from pathlib import Path
 import polars as pl
 
 from analysis.columns import ROW_KEY, SCHEMA
-from analysis.errors import DamagedPartError
-from analysis.part_files import PARTS, damaged_part, first_row, part_files
+from analysis.part_files import PARTS, damage_error, damaged_part, first_row, part_files
 from orchestrator.errors import StoreError
 from orchestrator.store.durable import replace_file
 from orchestrator.translate import Row
@@ -237,7 +236,7 @@ def _height(path: Path) -> int:
 
 
 def _damaged(path: Path) -> StoreError:
-    damage = DamagedPartError(path)
+    damage = damage_error(path)
     return StoreError(damage.message, damage.remedy)
 
 

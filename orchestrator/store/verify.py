@@ -7,8 +7,7 @@ from pathlib import Path
 
 from analysis.columns import ROW_KEY
 from analysis.counting import count_of
-from analysis.errors import DamagedPartError
-from analysis.part_files import PARTS
+from analysis.part_files import PARTS, damage_error
 from orchestrator.errors import StoreError
 from orchestrator.store.parts import read_part
 from orchestrator.store.results import ResultStore
@@ -99,7 +98,7 @@ def _faults_of_parts(
     """A part is only ever given up for a journal that has its rows."""
 
     def remedy(path: Path) -> str:
-        return DamagedPartError(path).remedy if is_journal_whole else _KEEP_BOTH
+        return damage_error(path).remedy if is_journal_whole else _KEEP_BOTH
 
     for path in published.damaged:
         yield Fault(text=f"{path} is damaged", remedy=remedy(path))

@@ -89,7 +89,7 @@ def test_only_write_stores(workspace, store, new_row, capsys) -> None:
     assert run(["results", "reparse"]) == 0
     shown = capsys.readouterr().out
     assert "latency_p50_ns" in shown
-    assert "1 logs read, 1 attempts change: nothing stored" in shown
+    assert "1 log read, 1 attempt changes: nothing stored" in shown
     assert len(attempts(store)) == 1
     assert run(["results", "reparse", SWEEP_ID, "--write", "--json"]) == 0
     changed = {line["column"]: line["after"] for line in json.loads(capsys.readouterr().out)}
