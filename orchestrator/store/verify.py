@@ -56,10 +56,7 @@ def find_faults(store: ResultStore, sweep_id: str) -> list[Fault]:
     """Everything that is wrong with one sweep's stored rows; empty is good."""
     published = _read_parts(store.parts_folder(sweep_id))
     journal = store.open_journal(sweep_id)
-    faults = [
-        Fault(text=f"journal, line {problem.line}: {problem.reason}", remedy=_READ_PAST)
-        for problem in journal.problems()
-    ]
+    faults = []
     lost, wrong_in_journal = set(published.keys), set[Key]()
     for row in journal.rows():
         key = _key(row)
@@ -68,9 +65,13 @@ def find_faults(store: ResultStore, sweep_id: str) -> list[Fault]:
             faults.append(Fault(text=f"{_name(row)}: in the journal only", remedy=_COMPACT))
         if key in published.wrong and any(wrong_summaries(row)):
             wrong_in_journal.add(key)
+    keep = _KEEP_BOTH if published.damaged else KEEP
+    for problem in journal.problems():
+        text = f"journal, line {problem.line}: {problem.reason}"
+        faults.append(Fault(text=text, remedy=keep if lost else _READ_PAST))
     if lost:
         text = f"journal: {count_of(len(lost), 'row')} of the Parquet parts not in it"
-        faults.append(Fault(text=text, remedy=_KEEP_BOTH if published.damaged else KEEP))
+        faults.append(Fault(text=text, remedy=keep))
     return [*faults, *_faults_of_parts(published, wrong_in_journal, is_journal_whole=not lost)]
 
 

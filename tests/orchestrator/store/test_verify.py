@@ -67,7 +67,7 @@ def test_parts_that_have_what_the_journal_lost_are_kept(store) -> None:
     torn, lost = find_faults(store, SWEEP_ID)
     assert "half a row" in torn.text
     assert "1 row of the Parquet parts" in lost.text
-    assert lost.remedy == KEEP
+    assert {torn.remedy, lost.remedy} == {KEEP}
     store.publish(SWEEP_ID)
     store.compact(SWEEP_ID)
     assert len(list(read_rows(store.parts_folder(SWEEP_ID)))) == 2
