@@ -1,5 +1,7 @@
 """Short names of platforms and an order of models that a reader can follow."""
 
+import json
+
 import polars as pl
 
 from analysis.counting import count_of
@@ -9,7 +11,8 @@ _PARTS = (
 )  # fmt: skip
 _FOLLOWS = {"backend": "runtime", "affinity": "threads"}
 """Left out where the second tells the first: the usual delegate, the first cores."""
-_SAYS_NOTHING = (None, "{}")
+_USUAL = {"mode": "eager", "batch": 1, "options": "{}"}
+"""What goes without saying; where another stands, it is said."""
 _TIER_ORDER = {"gpu": 0, "cpu": 1, "edge": 2}
 """From the devices a laboratory owns to those that are shipped to."""
 
@@ -27,7 +30,9 @@ def platform_labels(cells: pl.DataFrame) -> dict[str, str]:
     ]  # fmt: skip
     labels = {
         str(row["platform_key"]): " · ".join(
-            _part(name, row[name]) for name in varying if row[name] not in _SAYS_NOTHING
+            _part(name, row[name])
+            for name in varying
+            if row[name] is not None and row[name] != _USUAL.get(name)
         )
         for row in platforms.iter_rows(named=True)
     }
@@ -84,4 +89,17 @@ def _part(name: str, value: object) -> str:
         return f"batch {value}"
     if name == "affinity":
         return f"CPUs {value}"
-    return str(value)
+    return _options(str(value)) if name == "options" else str(value)
+
+
+def _options(text: str) -> str:
+    """`{"amp":true,"path":"dlc"}` as `amp, path=dlc`."""
+    try:
+        options = json.loads(text)
+    except ValueError:
+        return text
+    if not isinstance(options, dict):
+        return text
+    return ", ".join(
+        name if value is True else f"{name}={value}" for name, value in options.items()
+    )

@@ -67,6 +67,16 @@ def test_cores_are_named_only_where_the_threads_do_not_tell_them(tmp_path: Path)
     assert "onnx · 1 thread · CPUs 0" in labels
 
 
+def test_a_label_says_what_is_unusual_and_nothing_of_what_is_usual(tmp_path: Path) -> None:
+    cells = _cells(tmp_path, list(NETS[:2]), list(PLACES[:1]))
+    other = cells.with_columns(
+        mode=pl.lit("compile"), batch=pl.lit(8, dtype=pl.Int64),
+        options=pl.lit('{"amp":true,"path":"dlc"}'), platform_key=pl.lit("other"),
+    )  # fmt: skip
+    labels = list(platform_labels(pl.concat([cells, other])).values())
+    assert sorted(labels) == ["onnx", "onnx · compile · batch 8 · amp, path=dlc"]
+
+
 def test_a_few_of_many_platforms_are_an_equal_share_of_each_tier(tmp_path: Path) -> None:
     places = [Place(device=f"phone-{n}", tier="edge", runtime="onnx", gflops=9) for n in range(20)]
     places += [Place(device=f"gpu-{n}", tier="gpu", runtime="onnx", gflops=900) for n in range(3)]

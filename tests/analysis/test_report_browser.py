@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from fleet_rows import HOSTILE_DEVICE, HOSTILE_MODEL, hostile_results
+from fleet_rows import HOSTILE_DEVICE, HOSTILE_MODEL, Place, hostile_results, write_results
 from headless_browser import headless_chromium
 
 from analysis.report.page import build_report
@@ -103,6 +103,27 @@ def test_a_tooltip_shows_a_hostile_name_as_text(visit: Visit) -> None:
             assert tooltip.locator("script").count() == 0
             return
     pytest.fail("no point of the hostile model was found")
+
+
+@pytest.mark.parametrize("width", [WIDTHS["phone"], WIDTHS["laptop"]])
+def test_long_names_of_platforms_stay_apart_in_the_matrix(
+    browser: "playwright.Browser", tmp_path: Path, width: int
+) -> None:
+    places = [
+        Place(device=f"{vendor}-of-a-very-long-name-{n}-developer-kit", tier=tier, runtime="onnx",
+              gflops=10.0 + n)
+        for vendor, tier in (("north", "cpu"), ("south", "edge"))
+        for n in range(4)
+    ]  # fmt: skip
+    results = write_results(tmp_path / "results", places=places)
+    page = browser.new_page(viewport={"width": width, "height": 800})
+    page.goto(build_report(results, tmp_path / "report.html").path.as_uri())
+    _wait(page)
+    texts = page.locator("#transfer-1 svg g.role-axis-label text").all_text_contents()
+    page.close()
+    # Once on each axis.
+    assert (len(texts), len(set(texts))) == (16, 8)
+    assert max(map(len, texts)) < 50
 
 
 @pytest.mark.parametrize("measure", ["1", "2"])

@@ -2,7 +2,7 @@
 const MAX_SIDE = 24;
 const MEASURES = [
   ["latency", "Latency", "Spearman's rho of the models' ranks"],
-  ["frm", "FRM", "to be read against its null, shown on hover"],
+  ["frm", "FRM", "to be read against its null: hover, or the table below"],
 ];
 
 // At most so many of a list, evenly spread: tiers stand one after the other in it.
@@ -11,14 +11,40 @@ function spread(list, most) {
   return Array.from({ length: most }, (_, at) => list[Math.floor((at * list.length) / most)]);
 }
 
-// Those with a figure: a platform of too few models has none with any other.
-function comparedPlatforms() {
-  const { source, target, rho } = data.pairs.latency;
+// Those with a figure: a platform of too few models, or without FLOPs, has none with any other.
+function comparedPlatforms(measure = "latency") {
+  const { source, target, rho } = data.pairs[measure];
   const known = new Set(rho.flatMap((value, at) => (value === null ? [] : [source[at], target[at]])));
   return shown.platforms.filter((number) => known.has(number));
 }
 
-function matrixRows(measure, sides) {
+// The longest parts of a long name lose their middle, the device's last of all.
+function shortName(name, most) {
+  const parts = name.split(" \u00b7 ").map((text, at) => ({ text, size: text.length, least: at ? 5 : 14 }));
+  let left = name.length - most;
+  while (left > 0) {
+    const longest = parts.reduce((one, other) => (other.size - other.least > one.size - one.least ? other : one));
+    if (longest.size <= longest.least) break;
+    longest.size -= 1;
+    left -= 1;
+  }
+  const short = parts.map(({ text, size }) => withoutMiddle(text, size)).join(" \u00b7 ");
+  return withoutMiddle(short, most);
+}
+
+function withoutMiddle(text, size) {
+  if (text.length <= size) return text;
+  return `${text.slice(0, Math.floor(size / 2))}\u2026${text.slice(text.length - Math.ceil(size / 2) + 1)}`;
+}
+
+// Those that came out alike are numbered: a chart takes equal names for one platform.
+function shortNames(names, most) {
+  const short = names.map((name) => shortName(name, most));
+  return short.map((name, at) => (short.filter((other) => other === name).length > 1
+    ? `${name} (${at + 1})` : name));
+}
+
+function matrixRows(measure, sides, names) {
   const on = new Set(sides), pairs = data.pairs[measure], rows = [];
   const fixed = (value) => (value === null ? "?" : value.toFixed(2));
   pairs.source.forEach((source, at) => {
@@ -31,21 +57,22 @@ function matrixRows(measure, sides) {
         : low === null ? "none below 9 models" : `${fixed(low)} to ${fixed(pairs.high[at])}`,
       null: mean === null ? "none" : `mean ${fixed(mean)}, 95th percentile ${fixed(pairs.null_p95[at])}`,
     };
-    const [a, b] = [data.platforms[source].label, data.platforms[target].label];
-    rows.push({ ...row, from: a, to: b }, { ...row, from: b, to: a });
+    const [a, b] = [source, target].map((number) => (
+      { name: names[sides.indexOf(number)], label: data.platforms[number].label }));
+    rows.push({ ...row, y: a.name, from: a.label, x: b.name, to: b.label },
+      { ...row, y: b.name, from: b.label, x: a.name, to: a.label });
   });
   return rows;
 }
 
 function matrixChart(rows, labels) {
   const scale = { domain: labels };
-  const labelLimit = innerWidth > 900 ? 230 : 120;
   const isNarrow = (Math.min(innerWidth, 1240) - 190) / labels.length < 26;
   const about = tooltip(["from"], ["to"], ["shown", "rho"], ["interval", "95 % interval"],
     ["null", "with shuffled latencies"], ["models"]);
-  const x = { field: "to", type: "nominal", scale, title: "to",
-    axis: { labelAngle: isNarrow ? -90 : -40, labelLimit, orient: "bottom", domain: false, ticks: false, grid: false } };
-  const y = { field: "from", type: "nominal", scale, title: "from", axis: { labelLimit, grid: false } };
+  const x = { field: "x", type: "nominal", scale, title: null,
+    axis: { labelAngle: isNarrow ? -90 : -40, labelLimit: 0, orient: "bottom", domain: false, ticks: false, grid: false } };
+  const y = { field: "y", type: "nominal", scale, title: null, axis: { labelLimit: 0, grid: false } };
   const isDark = "isValid(datum.rho) && (datum.rho > 0.9 || datum.rho < 0.12)";
   const colour = { domain: [0, 0.5, 0.8, 1], range: ["#B5530D", "#F3DFC8", "#A9CDE6", "#0B5394"],
     clamp: true, interpolate: "rgb" };
@@ -67,15 +94,17 @@ function matrixChart(rows, labels) {
 }
 
 function matrixPanels(sides) {
-  if (sides.length < 2) return [];
-  const labels = sides.map((number) => data.platforms[number].label);
-  return MEASURES.map(([measure, title, caption]) => {
-    const rows = matrixRows(measure, sides);
-    return {
+  return MEASURES.flatMap(([measure, title, caption]) => {
+    const compared = new Set(comparedPlatforms(measure));
+    const these = sides.filter((number) => compared.has(number));
+    if (these.length < 2) return [];
+    const names = shortNames(these.map((number) => data.platforms[number].label), innerWidth > 900 ? 42 : 20);
+    const rows = matrixRows(measure, these, names);
+    return [{
       title, caption,
-      description: `Rank correlation of ${title} between ${plural(sides.length, "platform")}, `
+      description: `Rank correlation of ${title} between ${plural(these.length, "platform")}, `
         + span(rows.map((row) => row.rho), "").trim() + ".",
-      spec: () => matrixChart(rows, labels),
-    };
+      spec: () => matrixChart(rows, names),
+    }];
   });
 }
