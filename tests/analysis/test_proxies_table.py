@@ -60,7 +60,7 @@ def test_sources_and_targets_are_chosen_by_tier(make_grid) -> None:
     (row,) = make_table("proxies", frame, selection).frame.to_dicts()
     assert (row["n_targets"], row["median_rho"]) == (2, pytest.approx(0, abs=1e-12))
     with pytest.raises(NoDataError, match="no two device models"):
-        make_table("proxies", frame, Selection(source_tier="gpu"))
+        make_table("proxies", frame, Selection(source="g", target="g"))
 
 
 def test_coverage_by_hand(make_grid) -> None:
