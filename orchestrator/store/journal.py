@@ -85,13 +85,18 @@ class Journal:
                 os.close(self._descriptor)
                 self._descriptor = None
 
-    def rows(self) -> Iterator[Row]:
-        """Every row in order; a line that is no row is logged and passed over.
+    @property
+    def size_bytes(self) -> int:
+        """How much is written; a row begins there, where no writer has died in its middle."""
+        return self.path.stat().st_size if self.path.exists() else 0
+
+    def rows(self, start: int = 0) -> Iterator[Row]:
+        """The rows from a byte on in order; a line that is no row is logged and passed over.
 
         Raises:
             NewerSchemaError: a row comes from a newer version of the table.
         """
-        for item in self.scan():
+        for item in self.scan(start):
             if isinstance(item, JournalProblem):
                 _log.warning("%s, line %d: %s", self.path, item.line, item.reason)
             else:
@@ -101,11 +106,12 @@ class Journal:
         """Every line that is no row."""
         return [item for item in self.scan() if isinstance(item, JournalProblem)]
 
-    def scan(self) -> Iterator[Row | JournalProblem]:
-        """Every line in order, read or not."""
+    def scan(self, start: int = 0) -> Iterator[Row | JournalProblem]:
+        """The lines from a byte on in order, read or not; they are numbered from there."""
         if not self.path.exists():
             return
         with self.path.open("rb") as file:
+            file.seek(start)
             for number, line in enumerate(file, start=1):
                 if line.strip():
                     yield _parse(line, number, self.path)

@@ -19,6 +19,7 @@ class JournalSink:
         self._sweep_id = sweep_id
         self._pending: list[Row] = []
         self._unsynced: list[Path] = []
+        self._published_bytes = 0
 
     def append(self, row: Row) -> None:
         """See `RowSink`; what a tool printed goes into a file of its own."""
@@ -32,10 +33,18 @@ class JournalSink:
         self._journal.flush()
 
     def publish(self) -> None:
-        """See `RowSink`; beside another sweep's measurement it is left to the next time."""
+        """See `RowSink`; beside another sweep's measurement it is left to the next time.
+
+        Nobody else writes this sweep, so that after the first time only what came since is read.
+        """
         with host_lease(f"sweep {self._sweep_id}", give_up=give_up_at_once) as is_held:
-            if is_held:
-                self._store.publish(self._sweep_id)
+            if not is_held:
+                return
+            # After an error nobody knows how far it came: then every row is looked for again.
+            start, self._published_bytes = self._published_bytes, 0
+            end = self._journal.size_bytes
+            self._store.publish(self._sweep_id, start)
+            self._published_bytes = end
 
     def _write_pending(self) -> None:
         while self._pending:

@@ -74,8 +74,13 @@ def _typed(row: Row) -> Row:
     return record
 
 
-def publish_parts(folder: Path, rows: Iterable[Row]) -> int:
+def publish_parts(folder: Path, rows: Iterable[Row], *, are_new: bool = False) -> int:
     """Writes the rows that no part holds yet; running it again changes nothing.
+
+    Args:
+        folder: of the sweep's parts.
+        rows: of its journal.
+        are_new: no part holds any of them, so that none has to be looked for.
 
     Returns:
         How many parts were written.
@@ -84,7 +89,7 @@ def publish_parts(folder: Path, rows: Iterable[Row]) -> int:
         StoreError: a part is damaged, a row does not fit, or the disk is full.
     """
     parts = _settle(folder)
-    new = _unpublished(rows, parts)
+    new = iter(rows) if are_new else _unpublished(rows, parts)
     n_written = 0
     at = 0
     for part in parts:

@@ -102,8 +102,13 @@ class ResultStore:
         """Keeps a second driver from running the same sweep."""
         return sweep_lease(self.root / "sweeps" / f"{_checked(sweep_id)}.lease")
 
-    def publish(self, sweep_id: str) -> int:
+    def publish(self, sweep_id: str, start: int = 0) -> int:
         """Brings what the journal holds into Parquet; running it again changes nothing.
+
+        Args:
+            sweep_id: the sweep.
+            start: the byte of the journal from which on nothing is published yet; what lies before
+                it is not looked at. 0 compares every row.
 
         Returns:
             How many parts were written.
@@ -114,7 +119,8 @@ class ResultStore:
         # Polars takes 0.2 s to import, which status and help need not wait for.
         from orchestrator.store.parts import publish_parts
 
-        return publish_parts(self.parts_folder(sweep_id), self.open_journal(sweep_id).rows())
+        rows = self.open_journal(sweep_id).rows(start)
+        return publish_parts(self.parts_folder(sweep_id), rows, are_new=start > 0)
 
     def compact(self, sweep_id: str) -> int:
         """Merges a sweep's parts into one and returns how many there were."""
