@@ -10,6 +10,7 @@ from device_agents.vocabulary import ErrorKind
 from orchestrator.cells import Attempt, Cell, Repeat
 from orchestrator.dispatch import retry
 from orchestrator.dispatch.assign import next_assignments
+from orchestrator.dispatch.heartbeat import Heartbeat
 from orchestrator.dispatch.late_results import adopted, attempt_of, is_running
 from orchestrator.dispatch.ports import Ports
 from orchestrator.dispatch.probes import Probes
@@ -50,7 +51,8 @@ class Controller:
         self._work = work
         self._tally = tally
         self._ports = ports
-        self._recorder = Recorder(work, tally, ports.sink, ports.emit, ports.clock)
+        self._emit = Heartbeat(ports.emit, ports.clock)
+        self._recorder = Recorder(work, tally, ports.sink, self._emit, ports.clock)
         self._rules = retry.RetryRules(
             max_attempts=work.plan.max_attempts, host_wait_s=work.plan.host_wait_s
         )
@@ -84,6 +86,7 @@ class Controller:
             self._assign()
             self._collect()
             self._keep_up_when_quiet()
+            self._emit.beat(self._state.lanes.values())
         for measurement in self._held.values():
             self._finish_late(measurement)
         self._ports.executor.acknowledge(self._recorder.flush())
@@ -169,7 +172,7 @@ class Controller:
             task = task_of(self._work, attempt, canary)
             self._flights[task.task_id] = device
             self._ports.executor.submit(device, task)
-            self._ports.emit(
+            self._emit(
                 RepeatStarted(
                     device=device,
                     host=self._work.places[device].host,
@@ -285,4 +288,4 @@ class Controller:
         return is_quiet and self._work.places[lane.device].is_here
 
     def _notice(self, level: str, message: str) -> None:
-        self._ports.emit(Notice(level=level, message=message))
+        self._emit(Notice(level=level, message=message))

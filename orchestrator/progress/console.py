@@ -58,7 +58,8 @@ class LiveConsole:
 
 def render(view: View, now_s: float) -> Group:
     """The table of devices and the line of totals."""
-    table = Table(box=None, pad_edge=False)
+    # The name of what runs gives way first.
+    table = Table(box=None, pad_edge=False, expand=True)
     hosts = {device.host for device in view.devices.values()}
     has_hosts = len(hosts) > 1
     for heading in (
@@ -69,7 +70,9 @@ def render(view: View, now_s: float) -> Group:
         "done",
         "failed",
     ):
-        table.add_column(heading, overflow="ellipsis", no_wrap=True)
+        table.add_column(
+            heading, overflow="ellipsis", no_wrap=True, ratio=1 if heading == "running" else None
+        )
     busy_first = sorted(view.devices.items(), key=lambda item: item[1].running is None)
     for name, device in busy_first[:_MAX_DEVICES_SHOWN]:
         table.add_row(
