@@ -24,8 +24,10 @@ MARK_BYTES = 16
 _SETTLE = """
 sum=$(sha256sum < "$1") || { rm -f -- "$1"; exit 3; }
 [ "${sum%% *}" = "$2" ] || { rm -f -- "$1"; exit 4; }
-mv -f -- "$1" "$3"
+mv -f -- "$1" "$3" || exit
+rm -f -- "$3".*.part
 """
+"""Also removes what pushes of the same file left that lost the phone before they came to this."""
 _NO_ROOM = "No space left on device"
 
 

@@ -82,6 +82,20 @@ def test_a_pushed_program_can_run(bench: AdbBench, tmp_path: Path) -> None:
     assert bench.phone.shell('"$1" now', f"{FOLDER}/tool", timeout_s=20).stdout == "ran now\n"
 
 
+def test_a_push_clears_away_what_pushes_of_the_same_file_left_that_were_cut_off(
+    bench: AdbBench, tmp_path: Path
+) -> None:
+    folder = bench.farmed.folder / FOLDER[1:]
+    for stray in ("tool.0123abcd.part", "other.0123abcd.part", "tool.txt"):
+        (folder / stray).write_text("half")
+    local = tmp_path / "tool"
+    local.write_text("whole")
+    bench.phone.push(local, f"{FOLDER}/tool", 20.0)
+    assert (folder / "tool").read_text() == "whole"
+    left = {path.name for path in folder.iterdir() if path.name.startswith(("tool", "other"))}
+    assert left == {"tool", "other.0123abcd.part", "tool.txt"}
+
+
 def test_a_missing_a_large_and_an_odd_file_are_refused_and_leave_nothing(
     bench: AdbBench, tmp_path: Path
 ) -> None:
