@@ -5,6 +5,7 @@ import polars as pl
 import pytest
 from scipy import stats
 
+from analysis.ceiling import splits_for
 from analysis.repeats import make_repeats
 from analysis.tables import Selection, Table, make_table
 
@@ -190,3 +191,11 @@ def test_unlike_facts_are_printed_with_every_pair(make_attempts) -> None:
     for measure in ("latency", "frm", "frontier_precision"):
         (row,) = find(shown(make_attempts(rows)), "pair", measure)
         assert row["unlike"] == "runtime_version: 1.0 / 2.0"
+
+
+@pytest.mark.parametrize(
+    ("n_platforms", "n_repeats", "splits"),
+    [(3, 5, 200), (50, 60, 200), (50, 120, 100), (51, 60, 50), (256, 310, 10), (256, 10**6, 10)],
+)
+def test_many_repeats_are_split_less_often(n_platforms: int, n_repeats: int, splits: int) -> None:
+    assert splits_for(n_platforms, n_repeats) == splits
