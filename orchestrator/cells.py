@@ -77,6 +77,7 @@ class DevicePlace:
     Attributes:
         host: its name, which enters no row.
         host_hash: how rows name it; `None` while it has never answered.
+        counts_energy: a repeat has windows in which its energy is counted.
         is_here: it is the host this process runs on.
         origin: of rows about it while it has not told what it is.
     """
@@ -85,6 +86,7 @@ class DevicePlace:
     host: str
     needs_quiet: bool
     host_hash: str | None = None
+    counts_energy: bool = False
     is_here: bool = True
     origin: Origin = Origin.MEASURED
 

@@ -36,10 +36,12 @@ def measuring_s(
     if not plan.cells:
         return None
     seconds: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    longest_s = _longest_repeat_s(plan.policy)
     for cell in plan.cells:
-        repeat_s = history.get(cell.cell_key, longest_s)
-        seconds[places[cell.device].host][cell.device] += repeat_s * plan.repeats
+        place = places[cell.device]
+        repeat_s = history.get(cell.cell_key)
+        if repeat_s is None:
+            repeat_s = _longest_repeat_s(plan.policy, counts_energy=place.counts_energy)
+        seconds[place.host][cell.device] += repeat_s * plan.repeats
     return max(_host_s(by_device, places) for by_device in seconds.values())
 
 
@@ -60,6 +62,10 @@ def _export_s(request: ExportRequest) -> float:
     return _LEAST_EXPORT_S if is_small else _EXPORT_S.get(request.format, _SLOWEST_EXPORT_S)
 
 
-def _longest_repeat_s(policy: MeasurePolicy) -> float:
-    """Most warm-ups settle soon after their minimum; the timed part takes all it may."""
-    return _START_S + 2 * policy.min_warmup_s + policy.max_time_s
+def _longest_repeat_s(policy: MeasurePolicy, *, counts_energy: bool) -> float:
+    """Most warm-ups settle soon after their minimum; the timed part takes all it may.
+
+    Energy has two windows, one of them idle.
+    """
+    energy_s = 2 * policy.energy_s if counts_energy else 0.0
+    return _START_S + 2 * policy.min_warmup_s + policy.max_time_s + energy_s

@@ -23,6 +23,7 @@ from orchestrator.device_registry import (
     read_device_files,
     with_alias,
 )
+from orchestrator.dispatch.host_facts import HostFacts
 from orchestrator.errors import NothingToDoError, UsageError
 from orchestrator.fleet import Fleet, Refusals, this_host
 from orchestrator.keys import platform_key
@@ -61,6 +62,7 @@ class Setup:
             device=device.name,
             host=host,
             host_hash=self.fleet.host_hash(host),
+            counts_energy=_counts_energy(device, self.fleet.hosts.get(host)),
             is_here=host == self.fleet.here,
             needs_quiet=device.needs_quiet,
             origin=device.origin,
@@ -203,6 +205,13 @@ def read_spec(workspace: Workspace, path: Path) -> tuple[SweepSpec, Path]:
                 f"there is no file {path}", f"did you mean {shown / known[guess].name}?"
             )
     return load_spec(found), found.resolve()
+
+
+def _counts_energy(device: DeviceFile, facts: HostFacts | None) -> bool:
+    """NVIDIA's GPUs count theirs; a processor where its counter can be read."""
+    return device.kind == GPU or (
+        device.kind == HOST_CPU and facts is not None and facts.counts_energy
+    )
 
 
 def _cores(device: DeviceFile, fleet: Fleet) -> DeviceCores:

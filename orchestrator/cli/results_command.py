@@ -46,13 +46,26 @@ def list_sweeps(as_json: AsJson = False) -> None:
     """List the sweeps, oldest first."""
     store = ResultStore(current().workspace.results)
     names = ("started_utc", "finished_utc", "git_commit")
+    left_out = _left_out(store)
     rows = []
     for sweep_id in store.sweep_ids():
         record = store.sweep_record(sweep_id)
         state = state_of(record, is_running=is_running(store, sweep_id))
         facts = {name: record.get(name) for name in names}
-        rows.append({"sweep_id": sweep_id, "state": state, **facts})
+        excluded = left_out.get(sweep_id)
+        rows.append({"sweep_id": sweep_id, "state": state, **facts, "excluded": excluded})
     print_table(rows, as_json)
+
+
+def _left_out(store: ResultStore) -> dict[str, str]:
+    """Sweeps that `results exclude` leaves out of every figure, `whole` or `in part`."""
+    found: dict[str, str] = {}
+    for exclusion in read_exclusions(store.root).entries:
+        if exclusion.pattern is None:
+            found[exclusion.sweep_id] = "whole"
+        else:
+            found.setdefault(exclusion.sweep_id, "in part")
+    return found
 
 
 @app.command()

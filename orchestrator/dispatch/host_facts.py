@@ -12,6 +12,7 @@ from device_agents.android.adb_server import AdbServer
 from device_agents.cpu import topology
 from device_agents.cuda.nvml import open_nvml
 from device_agents.errors import AgentError
+from device_agents.rapl import open_rapl
 from orchestrator.host_identity import host_hash
 from orchestrator.provenance import PACKAGES, package_versions
 
@@ -31,6 +32,7 @@ class HostFacts:
         phones: serials that an adb server of this host sees, in any state; `None` where none runs.
         gpus: UUIDs of NVIDIA GPUs and MIG instances that can run something; `None` where no
             driver answers.
+        counts_energy: its processors' energy can be read, which takes windows of its own.
         n_running: tasks under way.
         n_kept: measurements that wait for a driver to store them.
     """
@@ -43,6 +45,7 @@ class HostFacts:
     niceness: int
     phones: tuple[str, ...] | None = None
     gpus: tuple[str, ...] | None = None
+    counts_energy: bool = False
     n_running: int = 0
     n_kept: int = 0
 
@@ -64,6 +67,7 @@ def read_host_facts(
         niceness=os.nice(0),
         phones=phones,
         gpus=gpus,
+        counts_energy=open_rapl() is not None,
         n_running=n_running,
         n_kept=n_kept,
     )

@@ -127,6 +127,16 @@ def test_a_resume_plans_the_same_when_a_host_is_gone_or_answers_otherwise(
         setup_of_record(workspace, "s-1", record)
 
 
+def test_a_place_says_whether_its_energy_is_counted(workspace: Workspace) -> None:
+    register(workspace, "h100", "cuda", "lab")
+    register(workspace, "box", "simulated", "lab")
+    counting = replace(FLEET, hosts={"head": FACTS, "lab": replace(OTHER, counts_energy=True)})
+    places = plan_sweep(workspace, SPEC, None, counting).places
+    assert {name: place.counts_energy for name, place in places.items()} == {
+        "cpu-aaaaaa": False, "cpu-dddddd": True, "box": False, "h100": True,
+    }  # fmt: skip
+
+
 def test_this_host_alone_is_a_fleet_of_one() -> None:
     fleet = this_host()
     assert not fleet.is_cluster

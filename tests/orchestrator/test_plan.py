@@ -228,3 +228,5 @@ def test_the_estimate_takes_history_before_the_rule_and_the_slowest_device() -> 
     apart = PLACES | {"sim": DevicePlace(device="d", host="other", needs_quiet=False)}
     assert measuring_s(both, history, apart) == pytest.approx(100)
     assert measuring_s(replace(plan, cells=()), {}, PLACES) is None
+    counting = {name: replace(place, counts_energy=True) for name, place in PLACES.items()}
+    assert measuring_s(plan, {}, counting) == pytest.approx(2 * 2 * (3 + 1 + 6 + 2 * 2))

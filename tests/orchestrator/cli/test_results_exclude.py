@@ -68,6 +68,21 @@ def test_a_part_of_a_sweep_goes_alone(workspace, capsys) -> None:
     assert listed(capsys)[0]["n_rows"] == len(excluded)
 
 
+def test_the_list_of_sweeps_says_what_is_left_out(workspace, capsys) -> None:
+    def said() -> dict[str, object]:
+        assert run(["results", "list", "--json"]) == 0
+        return {row["sweep_id"]: row["excluded"] for row in json.loads(capsys.readouterr().out)}
+
+    assert said() == {OLD: None, NEW: None}
+    assert exclude(NEW, "--only", "resnet18", "--reason", "x") == 0
+    capsys.readouterr()
+    assert said() == {OLD: None, NEW: "in part"}
+    assert exclude(NEW, "--reason", "y") == 0
+    assert exclude(NEW, "--only", "resnet50", "--reason", "z") == 0
+    capsys.readouterr()
+    assert said() == {OLD: None, NEW: "whole"}
+
+
 def test_stored_rows_and_exports_keep_what_is_excluded(workspace, capsys) -> None:
     files = [path for path in (workspace / "results").rglob("*") if path.is_file()]
     before = {path: path.read_bytes() for path in files}
