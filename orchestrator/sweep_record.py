@@ -1,7 +1,7 @@
 """What a sweep's record keeps of its setup, and the setup planned again from it."""
 
 import hashlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -38,7 +38,7 @@ def setup_record(setup: Setup, spec_path: Path) -> dict[str, object]:
             "repeats": plan.repeats,
             "models": sorted({cell.export.card.name for cell in plan.cells}),
             "platforms": sorted({cell.platform_key for cell in plan.cells}),
-            "sha256": _plan_sha256(setup),
+            "sha256": _fingerprints(setup),
         },
         "skipped": [asdict(skipped) for skipped in plan.skipped],
     }
@@ -63,7 +63,7 @@ def setup_of_record(workspace: Workspace, sweep_id: str, record: Mapping[str, ob
         spec = SweepSpec.model_validate(record["spec"])
         plan_facts = record["plan"]
         only = record["only"]
-        sha256 = plan_facts["sha256"] if isinstance(plan_facts, Mapping) else None
+        before = plan_facts["sha256"] if isinstance(plan_facts, Mapping) else None
     except (KeyError, ValidationError) as error:
         raise StoreError(
             f"the record of sweep {sweep_id} is damaged: {error}",
@@ -79,19 +79,31 @@ def setup_of_record(workspace: Workspace, sweep_id: str, record: Mapping[str, ob
     setup = plan_sweep(
         workspace, spec, only if isinstance(only, str) else None, fleet=fleet, ask_host=as_it_was
     )
-    if _plan_sha256(setup) != sha256:
+    now = _fingerprints(setup)
+    if now != before:
+        was = before if isinstance(before, Mapping) else {}
+        names = sorted(str(name) for name in {*now, *was} if now.get(name) != was.get(name))
         raise UsageError(
-            f"sweep {sweep_id} cannot go on: a model card or a device has changed since it began",
+            f"sweep {sweep_id} cannot go on: changed since it began: {', '.join(names)}",
             "undo the change, or start a new sweep; what was measured is kept",
         )
     return setup
 
 
-def _plan_sha256(setup: Setup) -> str:
-    """Of the cells, and of the devices: a cell's key has only a device's name."""
-    keys = sorted(cell.cell_key for cell in setup.plan.cells)
-    devices = [_what_matters(setup.devices[name]) for name in sorted(setup.devices)]
-    return hashlib.sha256(canonical_json([keys, devices]).encode()).hexdigest()
+def _fingerprints(setup: Setup) -> dict[str, str]:
+    """Of each model's cells, and of each device: a cell's key has only a device's name."""
+    of_model: dict[str, list[str]] = defaultdict(list)
+    for cell in setup.plan.cells:
+        of_model[cell.export.card.name].append(cell.cell_key)
+    models = {f"model {name}": _sha256(sorted(keys)) for name, keys in of_model.items()}
+    devices = {
+        f"device {name}": _sha256(_what_matters(device)) for name, device in setup.devices.items()
+    }
+    return models | devices
+
+
+def _sha256(content: object) -> str:
+    return hashlib.sha256(canonical_json(content).encode()).hexdigest()
 
 
 def _what_matters(device: DeviceFile) -> dict[str, object]:
