@@ -13,6 +13,7 @@ from stat import S_ISREG
 import polars as pl
 
 from analysis.columns import EXCLUDED
+from analysis.counting import count_of
 from analysis.errors import AnalysisError
 from analysis.patterns import matches
 
@@ -113,8 +114,8 @@ def exclusion_notes(frame: pl.LazyFrame) -> tuple[str, ...]:
         .collect()
     )
     return tuple(
-        f"Dropped: {rows} {'row' if rows == 1 else 'rows'} of {sweeps} "
-        f"{'sweep' if sweeps == 1 else 'sweeps'} excluded by hand: {reason.rstrip('.')}."
+        f"Dropped: {count_of(rows, 'row')} of {count_of(sweeps, 'sweep')} excluded by hand: "
+        f"{reason.rstrip('.')}."
         for reason, rows, sweeps in left_out.iter_rows()
     )
 

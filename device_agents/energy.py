@@ -52,17 +52,12 @@ class CounterSource:
         *,
         range_mj: float | None = None,
     ) -> None:
-        self._method = method
+        self.method = method
         self._read_mj = read_mj
         self._range_mj = range_mj
         self._last: float | None = None
         self._total = 0.0
         self._updates = 0
-
-    @property
-    def method(self) -> EnergyMethod:
-        """See `EnergySource`."""
-        return self._method
 
     def read(self) -> EnergyReading | None:
         """See `EnergySource`; a counter that falls and has no range has been reset: `None`."""
@@ -86,17 +81,12 @@ class PolledSource:
     def __init__(
         self, method: EnergyMethod, read_mw: Callable[[], float | None], clock: Clock
     ) -> None:
-        self._method = method
+        self.method = method
         self._read_mw = read_mw
         self._clock = clock
         self._last: tuple[int, float] | None = None
         self._total = 0.0
         self._updates = 0
-
-    @property
-    def method(self) -> EnergyMethod:
-        """See `EnergySource`."""
-        return self._method
 
     def read(self) -> EnergyReading | None:
         """See `EnergySource`."""
@@ -113,7 +103,7 @@ class PolledSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnergyWindow:
-    """What was counted from one step of the counter to another; see `types.Energy`."""
+    """What was counted from one step of the counter to another; see `measurement.Energy`."""
 
     mj: float
     ns: int

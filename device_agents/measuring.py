@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from device_agents.artifact_checks import check_artifact, check_batch, run_once
 from device_agents.beside_runs import Around, copy_ns
-from device_agents.conditions import CpuTime, read_cpu_time, shares
+from device_agents.conditions import CpuTime, Shares, read_cpu_time, shares
 from device_agents.energy import EnergySource, EnergyWindow, count_energy, judge_energy
 from device_agents.failures import failure_from_error
 from device_agents.flags import Seen, judge
@@ -239,7 +239,7 @@ def _compose(
     )
 
 
-def _idle_shares() -> tuple[float, float] | None:
+def _idle_shares() -> Shares:
     before: CpuTime | None = read_cpu_time()
     own = _own_ticks()
     time.sleep(CONDITIONS_WINDOW_S)

@@ -15,13 +15,10 @@ _UJ_PER_MJ = 1000
 class RaplSource:
     """All processor packages together: an `EnergySource`."""
 
+    method = EnergyMethod.RAPL_COUNTER
+
     def __init__(self, packages: tuple[CounterSource, ...]) -> None:
         self._packages = packages
-
-    @property
-    def method(self) -> EnergyMethod:
-        """See `EnergySource`."""
-        return EnergyMethod.RAPL_COUNTER
 
     def read(self) -> EnergyReading | None:
         """See `EnergySource`; a sum with a missing part is missing."""

@@ -142,7 +142,7 @@ class DeviceFile(BaseModel):
     @property
     def needs_quiet(self) -> bool:
         """Whether measuring on it needs its whole host quiet: the host's cores take part in it."""
-        return self.kind in (HOST_CPU, GPU) or self.options.get("virtual") == "real"
+        return self.share is HostShare.ALONE or self.options.get("virtual") == "real"
 
 
 def local_cpu() -> DeviceFile:

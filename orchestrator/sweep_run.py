@@ -11,7 +11,7 @@ from orchestrator.provenance import new_sweep_id, sweep_provenance
 from orchestrator.store.durable import FREE_SPACE
 from orchestrator.store.results import ResultStore
 from orchestrator.sweep_record import setup_of_record, setup_record
-from orchestrator.sweep_session import RunOptions, SweepOutcome, SweepSession, utc_now
+from orchestrator.sweep_session import RunOptions, SweepOutcome, SweepSession, record_stamp
 from orchestrator.sweep_setup import Setup, plan_sweep, read_spec
 from orchestrator.workspace import Workspace
 
@@ -33,7 +33,7 @@ def run_sweep(
         sweep_id = new_sweep_id(spec.name)
         record = {
             "state": "running",
-            "started_utc": utc_now(),
+            "started_utc": record_stamp(),
             "finished_utc": None,
             **setup_record(setup, path),
             **sweep_provenance(workspace.root),

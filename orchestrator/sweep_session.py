@@ -99,7 +99,7 @@ class SweepSession:
             tally = Tally.of(journal.rows())
             self._store.update_record(
                 self._sweep_id,
-                {"state": "running", "run_started_utc": utc_now(), "finished_utc": None},
+                {"state": "running", "run_started_utc": record_stamp(), "finished_utc": None},
             )
             self._announce(tally)
             try:
@@ -219,7 +219,7 @@ class SweepSession:
         """On a full disk the old record stays, and says `running` with nobody holding the lease."""
         changes = {
             "state": state,
-            "finished_utc": utc_now(),
+            "finished_utc": record_stamp(),
             "n_ok": tally.n_ok,
             "n_failed": tally.n_failed,
             "n_left": self._setup.plan.n_repeats - tally.n_ok - tally.n_failed,
@@ -244,6 +244,6 @@ def _open_cells(plan: Plan, tally: Tally) -> list[Cell]:
     ]
 
 
-def utc_now() -> str:
+def record_stamp() -> str:
     """To whole seconds, as records have it."""
     return datetime.now(UTC).isoformat(timespec="seconds")
