@@ -1,19 +1,10 @@
 """Errors of the analysis, sorted by what the caller does about them."""
 
+from foundation.errors import FleetError
 
-class AnalysisError(Exception):
-    """Anything `analysis` reports; `message` says what happened, `remedy` what to do.
 
-    Both go to `Exception` by position, so that the error survives pickling between processes.
-    """
-
-    def __init__(self, message: str, remedy: str) -> None:
-        super().__init__(message, remedy)
-        self.message = message
-        self.remedy = remedy
-
-    def __str__(self) -> str:
-        return f"{self.message} ({self.remedy})"
+class AnalysisError(FleetError):
+    """Anything `analysis` reports."""
 
 
 class NoDataError(AnalysisError):

@@ -13,7 +13,7 @@ from models.types import ModelCard, Source
 if TYPE_CHECKING:
     import torch
 
-OWN_PACKAGES = frozenset({"analysis", "device_agents", "models", "orchestrator"})
+OWN_PACKAGES = frozenset({"analysis", "device_agents", "foundation", "models", "orchestrator"})
 OWN_ENTRY_PREFIX = "models.primer:"
 """Fleetrank's own tiny networks are entry points that need no trust."""
 

@@ -1,19 +1,10 @@
 """Errors about models and files, sorted by what the caller does about them."""
 
+from foundation.errors import FleetError
 
-class ModelError(Exception):
-    """Anything `models` reports; `message` says what happened and where, `remedy` what to do.
 
-    Both go to `Exception` by position, so that the error survives pickling between processes.
-    """
-
-    def __init__(self, message: str, remedy: str) -> None:
-        super().__init__(message, remedy)
-        self.message = message
-        self.remedy = remedy
-
-    def __str__(self) -> str:
-        return f"{self.message} ({self.remedy})"
+class ModelError(FleetError):
+    """Anything `models` reports."""
 
 
 class CardError(ModelError):

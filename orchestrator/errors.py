@@ -1,19 +1,10 @@
 """Errors of the orchestrator; the command line turns each into its exit code."""
 
+from foundation.errors import FleetError
 
-class OrchestratorError(Exception):
-    """Anything the orchestrator reports; `message` says what happened, `remedy` what to do.
 
-    Both go to `Exception` by position, so that the error survives pickling through Ray.
-    """
-
-    def __init__(self, message: str, remedy: str) -> None:
-        super().__init__(message, remedy)
-        self.message = message
-        self.remedy = remedy
-
-    def __str__(self) -> str:
-        return f"{self.message} ({self.remedy})"
+class OrchestratorError(FleetError):
+    """Anything the orchestrator reports."""
 
 
 class UsageError(OrchestratorError):

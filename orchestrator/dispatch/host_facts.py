@@ -16,7 +16,7 @@ from device_agents.rapl import open_rapl
 from orchestrator.host_identity import host_hash
 from orchestrator.provenance import PACKAGES, package_versions
 
-_OWN_PACKAGES = ("analysis", "device_agents", "models", "orchestrator")
+_OWN_PACKAGES = ("analysis", "device_agents", "foundation", "models", "orchestrator")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,17 +3,19 @@ import pickle  # noqa: TID251 - how Ray carries an error
 
 import pytest
 
+from foundation.errors import FleetError
+
 MODULES = ("orchestrator.errors", "device_agents.errors", "models.errors", "analysis.errors")
-ERRORS = [
+ERRORS: list[type[FleetError]] = [
     value
     for module in MODULES
     for value in vars(importlib.import_module(module)).values()
-    if isinstance(value, type) and issubclass(value, Exception)
+    if isinstance(value, type) and issubclass(value, FleetError) and value is not FleetError
 ]
 
 
 @pytest.mark.parametrize("kind", ERRORS)
-def test_errors_survive_pickling(kind: type[Exception]) -> None:
+def test_errors_survive_pickling(kind: type[FleetError]) -> None:
     error = kind("what happened", "what to do")
     back = pickle.loads(pickle.dumps(error))
     assert type(back) is kind

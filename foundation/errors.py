@@ -1,0 +1,16 @@
+"""The base of every error that a user is meant to read."""
+
+
+class FleetError(Exception):
+    """An expected failure: `message` says what happened and where, `remedy` what to do about it.
+
+    Both go to `Exception` by position, so that the error survives pickling between processes.
+    """
+
+    def __init__(self, message: str, remedy: str) -> None:
+        super().__init__(message, remedy)
+        self.message = message
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.remedy})"
