@@ -1,0 +1,45 @@
+"""Every figure of every table of a fixed set of rows, held against a recorded file."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from fleet_rows import write_results
+from golden_tables import figures_of
+
+from analysis.tables import TABLES
+
+RECORDED = json.loads((Path(__file__).parents[1] / "data/golden/tables.json").read_text())
+"""Of `write_results` with its defaults: made by `figures_of`, version 0.1.0, 2026-11-22."""
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    return json.loads(json.dumps(figures_of(write_results(tmp_path_factory.mktemp("golden")))))
+
+
+def is_equal(left: object, right: object) -> bool:
+    # Sums may be taken in another order by another version of a library: the last digits.
+    if isinstance(left, float) and isinstance(right, float):
+        return math.isclose(left, right, rel_tol=1e-12, abs_tol=1e-15)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(is_equal, left, right))
+    return left == right
+
+
+@pytest.mark.parametrize("name", sorted(RECORDED))
+def test_every_figure_is_the_recorded_one(name: str, found: dict[str, object]) -> None:
+    now, before = found[name], RECORDED[name]
+    if isinstance(before, str):
+        assert now == before
+        return
+    assert list(now) == list(before)
+    for column, values in before.items():
+        assert is_equal(now[column], values), column
+
+
+def test_the_record_is_of_every_table_and_holds_figures() -> None:
+    assert set(RECORDED) == set(TABLES)
+    n_figures = sum(len(v) for t in RECORDED.values() if isinstance(t, dict) for v in t.values())
+    assert n_figures > 5000

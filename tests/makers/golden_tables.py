@@ -1,0 +1,35 @@
+"""The figures of every table, to be held against recorded ones: `python golden_tables.py RESULTS`."""
+
+import json
+import sys
+from pathlib import Path
+
+import polars as pl
+
+from analysis.errors import AnalysisError
+from analysis.load import load_measurements
+from analysis.tables import TABLES, Selection, make_table
+
+Figures = dict[str, list[object]]
+
+
+def figures_of(results: Path) -> dict[str, Figures | str]:
+    """Numbers and truth values by table and column; text is wording, and may change.
+
+    A table that cannot be made is the name of its error.
+    """
+    frame = load_measurements(results)
+    found: dict[str, Figures | str] = {}
+    for name in TABLES:
+        try:
+            table = make_table(name, frame, Selection()).frame
+        except AnalysisError as error:
+            found[name] = type(error).__name__
+            continue
+        kept = [c for c, kind in table.schema.items() if kind.is_numeric() or kind == pl.Boolean]
+        found[name] = {column: table[column].to_list() for column in kept}
+    return found
+
+
+if __name__ == "__main__":
+    print(json.dumps(figures_of(Path(sys.argv[1])), indent=0))
