@@ -1,4 +1,4 @@
-"""The figures of every table, to be held against recorded ones: `python golden_tables.py RESULTS`."""
+"""Figures of every table, to hold against recorded ones: `python golden_tables.py RESULTS`."""
 
 import json
 import sys
