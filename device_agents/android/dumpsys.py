@@ -95,7 +95,7 @@ def parse_thermal(text: str) -> Thermal | None:
 def parse_is_screen_on(text: str) -> bool | None:
     """Whether the phone is awake, by `dumpsys power`."""
     told = value_of(text, "mWakefulness", "=")
-    return told == "Awake" if told else None
+    return told == "Awake" if told and told.isalpha() else None
 
 
 def _hottest(text: str) -> dict[int, float]:
