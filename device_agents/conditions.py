@@ -10,13 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from device_agents.measurement import Conditions
+from device_agents.plausible import LOAD, MEMORY_BYTES
 
 ROOT = Path("/")
 
-_MEMINFO = re.compile(r"^MemAvailable:\s+(\d+) kB$", re.MULTILINE | re.ASCII)
-_CPUINFO_MHZ = re.compile(r"^cpu MHz\s*:\s*([\d.]+)\s*$", re.MULTILINE | re.ASCII)
-_STAT = re.compile(r"^cpu\s+([\d ]+)$", re.MULTILINE | re.ASCII)
-_VMSTAT_OOM = re.compile(r"^oom_kill (\d+)$", re.MULTILINE | re.ASCII)
+_MEMINFO = re.compile(r"^MemAvailable:[ \t]*+(\d{1,18}+) kB$", re.MULTILINE | re.ASCII)
+_CPUINFO_MHZ = re.compile(
+    r"^cpu MHz[ \t]*+:[ \t]*+(\d{1,18}+(?:\.\d{0,18}+)?+)[ \t]*+$", re.MULTILINE | re.ASCII
+)
+_STAT = re.compile(r"^cpu[ \t]++((?:\d{1,20}+(?: ++|$))++)$", re.MULTILINE | re.ASCII)
+_VMSTAT_OOM = re.compile(r"^oom_kill (\d{1,18}+)$", re.MULTILINE | re.ASCII)
+_LOAD = re.compile(r"(\d{1,18}+\.\d{1,18}+)(?= |$)", re.ASCII)
 _CPU_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "x86_pkg_temp", "cpu-thermal")
 """Kernel drivers and thermal zones that stand for the CPU."""
 
@@ -46,20 +50,34 @@ def parse_stat(text: str) -> CpuTime | None:
 
 
 def parse_load(text: str) -> float | None:
-    """One-minute average of `/proc/loadavg`."""
-    first = text.split(" ", maxsplit=1)[0]
-    return float(first) if re.fullmatch(r"\d+\.\d+", first, re.ASCII) else None
+    """One-minute average of `/proc/loadavg`.
+
+    Raises:
+        BadOutputError: more than any system can have.
+    """
+    match = _LOAD.match(text)
+    if match is None:
+        return None
+    LOAD.require(float(match[1]), match[0])
+    return float(match[1])
 
 
 def parse_available_memory(text: str) -> int | None:
-    """`MemAvailable` of `/proc/meminfo`, in bytes."""
+    """`MemAvailable` of `/proc/meminfo`, in bytes.
+
+    Raises:
+        BadOutputError: more than any system can have.
+    """
     match = _MEMINFO.search(text)
-    return int(match.group(1)) * 1024 if match else None
+    if match is None:
+        return None
+    MEMORY_BYTES.require(int(match[1]) * 1024, match[0])
+    return int(match[1]) * 1024
 
 
 def parse_cpuinfo_mhz(text: str) -> tuple[float, ...]:
     """Current clock per logical core in `/proc/cpuinfo`; empty on systems that list none."""
-    return tuple(float(mhz) for mhz in _CPUINFO_MHZ.findall(text) if _is_number(mhz))
+    return tuple(float(mhz) for mhz in _CPUINFO_MHZ.findall(text))
 
 
 def parse_oom_kills(text: str) -> int | None:
@@ -71,7 +89,7 @@ def parse_oom_kills(text: str) -> int | None:
 def parse_number(text: str) -> float | None:
     """A sysfs file that holds one integer."""
     stripped = text.strip()
-    return float(stripped) if re.fullmatch(r"-?\d+", stripped, re.ASCII) else None
+    return float(stripped) if re.fullmatch(r"-?\d{1,18}", stripped, re.ASCII) else None
 
 
 Shares = tuple[float, float] | None
@@ -171,7 +189,3 @@ def _read(path: Path) -> str:
 def _mean(values: Iterable[float]) -> float | None:
     numbers = list(values)
     return sum(numbers) / len(numbers) if numbers else None
-
-
-def _is_number(text: str) -> bool:
-    return re.fullmatch(r"\d+(\.\d*)?", text, re.ASCII) is not None

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-_LINE = re.compile(r"^(VmRSS|VmHWM):\s+(\d+) kB$", re.MULTILINE | re.ASCII)
+_LINE = re.compile(r"^(VmRSS|VmHWM):[ \t]*+(\d{1,18}+) kB$", re.MULTILINE | re.ASCII)
 _STATUS = Path("/proc/self/status")
 _CLEAR_REFS = Path("/proc/self/clear_refs")
 

@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from device_agents.device_text import MAX_DIGITS, lines_of
 from device_agents.errors import AgentError, TransientError, UnusableDeviceError
 
 
@@ -90,21 +91,18 @@ REMEDIES: dict[DeviceState, str] = {
 }
 """What a person does about each state."""
 
-_STATES = "|".join(
-    state.value
-    for state in DeviceState
-    if state not in (DeviceState.ABSENT, DeviceState.UNKNOWN, DeviceState.NO_PERMISSIONS)
-)
-_DEVICE = re.compile(
-    rf"(?P<serial>.*?\S)\s+(?P<state>(?:{_STATES}|unknown)|no permissions.*?)"
-    r"(?P<facts>(?:\s+(?:[\w-]+:\S*|\d+-[\d.]+))*)\s*"
-)
-"""The first word that is a state and has only facts behind it: serials may hold blanks."""
-_FACT = re.compile(r"([\w-]+):(\S*)")
-_BARE_USB = re.compile(r"(?:^|\s)(?:usb:)?\d+-[\d.]+(?:\s|$)")
-_SERVICE = re.compile(r"(?P<name>\S.*?)\s+(?P<kind>_adb[\w-]*\._tcp)\.?\s+(?P<address>\S+)\s*")
-_ADDRESS = re.compile(r".+:\d{1,5}", re.DOTALL)
-_CONNECTED = re.compile(r"\s*(?:already )?connected to ")
+MIN_LINE_CHARACTERS = len("a host")
+"""Of a line that names a device: no time is spent on thousands of shorter ones."""
+MAX_FACTS = 16
+"""Behind the state of a device; adb 36 prints six."""
+_USB_PORT = re.compile(r"(?:usb:)?+\d++-[\d.]++")
+_FACT = re.compile(r"[\w-]++:\S*+|\d++-[\d.]++")
+_KIND = re.compile(r"(_adb[\w-]*+\._tcp)\.?+")
+_PORT = re.compile(r"\d{1,5}")
+_CONNECTED = ("connected to ", "already connected to ")
+
+_STATES = set(DeviceState) - {DeviceState.ABSENT, DeviceState.NO_PERMISSIONS}
+"""States of one word that adb prints."""
 
 _REFUSALS: tuple[tuple[str, DeviceState], ...] = (
     ("device unauthorized", DeviceState.UNAUTHORIZED),
@@ -128,28 +126,25 @@ MAX_TEXT = 500
 
 def parse_devices(text: str) -> tuple[SeenDevice, ...]:
     """Reads `adb devices -l`, with or without its heading; other lines are passed over."""
-    matches = (_DEVICE.fullmatch(line) for line in text.split("\n"))
-    return tuple(_seen(match) for match in matches if match is not None)
+    seen = (_seen(line) for line in lines_of(text) if len(line) >= MIN_LINE_CHARACTERS)
+    return tuple(device for device in seen if device is not None)
 
 
 def parse_mdns_services(text: str) -> tuple[MdnsService, ...]:
     """Reads `adb mdns services`, with or without its heading."""
-    matches = (_SERVICE.fullmatch(line) for line in text.split("\n"))
-    return tuple(
-        MdnsService(name=match["name"], kind=match["kind"], address=match["address"])
-        for match in matches
-        if match is not None
-    )
+    services = (_service(line) for line in lines_of(text) if "_adb" in line)
+    return tuple(service for service in services if service is not None)
 
 
 def is_connected(text: str) -> bool:
     """Whether adb's answer to `connect` means that it is; the exit code is 0 either way."""
-    return _CONNECTED.match(text) is not None
+    return text.lstrip().startswith(_CONNECTED)
 
 
 def is_network_serial(serial: str) -> bool:
     """Whether a serial is an address that `adb connect` takes."""
-    return _ADDRESS.fullmatch(serial) is not None
+    host, _, port = serial.rpartition(":")
+    return bool(host) and _PORT.fullmatch(port) is not None
 
 
 def error_of_refusal(serial: str, text: str) -> AgentError:
@@ -167,24 +162,49 @@ def shown(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in line)
 
 
-def _seen(match: re.Match[str]) -> SeenDevice:
-    facts = dict(_FACT.findall(match["facts"]))
-    number = facts.get("transport_id", "")
-    is_usb = "usb" in facts or _BARE_USB.search(match["facts"]) is not None
+def _seen(line: str) -> SeenDevice | None:
+    """Serial, state, facts: serials may hold blanks, and so does one state."""
+    serial, state, facts = _parts(line)
+    if state is None or not serial.strip():
+        return None
+    named = {name: value for name, colon, value in (it.partition(":") for it in facts) if colon}
+    number = named.get("transport_id", "")
+    is_number = number.isascii() and number.isdigit() and len(number) <= MAX_DIGITS
     return SeenDevice(
-        serial=match["serial"],
-        state=_state(match["state"]),
-        transport=_transport(match["serial"], is_usb),
-        model=facts.get("model") or None,
-        product=facts.get("product") or None,
-        transport_id=int(number) if re.fullmatch(r"\d{1,18}", number, re.ASCII) else None,
+        serial=serial,
+        state=state,
+        transport=_transport(serial, "usb" in named or any(map(_USB_PORT.fullmatch, facts))),
+        model=named.get("model") or None,
+        product=named.get("product") or None,
+        transport_id=int(number) if is_number else None,
     )
 
 
-def _state(text: str) -> DeviceState:
-    if text.startswith(DeviceState.NO_PERMISSIONS):
-        return DeviceState.NO_PERMISSIONS
-    return DeviceState(text)
+def _parts(line: str) -> tuple[str, DeviceState | None, list[str]]:
+    """Serial, state and facts; the state is the last word before the facts, or `no permissions`."""
+    serial, found, rest = line.partition(f" {DeviceState.NO_PERMISSIONS}")
+    if found and serial.strip():
+        return serial.rstrip(), DeviceState.NO_PERMISSIONS, _facts(rest.rsplit(maxsplit=MAX_FACTS))
+    facts = _facts(line.rsplit(maxsplit=MAX_FACTS))
+    before = line.rsplit(maxsplit=len(facts) + 1)
+    word = before[1] if len(before) == len(facts) + 2 else ""
+    return before[0] if word else "", DeviceState(word) if word in _STATES else None, facts
+
+
+def _facts(words: list[str]) -> list[str]:
+    """The last words that are all facts."""
+    n_facts = 0
+    while n_facts < len(words) and _FACT.fullmatch(words[-1 - n_facts]):
+        n_facts += 1
+    return words[len(words) - n_facts :]
+
+
+def _service(line: str) -> MdnsService | None:
+    words = line.rsplit(maxsplit=2)
+    kind = _KIND.fullmatch(words[1]) if len(words) == 3 else None
+    if kind is None or line[0].isspace():
+        return None
+    return MdnsService(name=words[0], kind=kind[1], address=words[2])
 
 
 def _transport(serial: str, is_usb: bool) -> Transport:
@@ -192,6 +212,6 @@ def _transport(serial: str, is_usb: bool) -> Transport:
         return Transport.USB
     if "._adb" in serial and "._tcp" in serial:
         return Transport.MDNS
-    if re.fullmatch(r"emulator-\d+", serial, re.ASCII):
+    if re.fullmatch(r"emulator-\d++", serial, re.ASCII):
         return Transport.EMULATOR
     return Transport.TCP if is_network_serial(serial) else Transport.USB

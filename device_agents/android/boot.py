@@ -4,6 +4,7 @@ from device_agents.agent import StopRequested, never_stop
 from device_agents.android.clock import SYSTEM_CLOCK, Clock
 from device_agents.android.phone import Phone
 from device_agents.errors import StoppedError, TimedOutError, TransientError
+from device_agents.plausible import UPTIME_S
 
 BOOT_LIMIT_S = 180.0
 SETTLE_S = 20.0
@@ -30,7 +31,8 @@ def wait_until_booted(
 
     Raises:
         TransientError: it does not come back in time; its own error when it gave one.
-        PermanentError: it is back and does not accept this computer any more.
+        PermanentError: it is back and does not accept this computer any more, or says what
+            cannot be.
         StoppedError: the user asked.
     """
     deadline_ns = clock.now_ns() + int(limit_s * 1e9)
@@ -64,13 +66,23 @@ def _let_go(phone: Phone) -> None:
 
 
 def _uptime_s(phone: Phone, stop_requested: StopRequested) -> float | None:
-    """Seconds since the start of a phone that is up; `None` for one that still starts."""
     phone.connect()
     result = phone.shell(_SCRIPT, timeout_s=ASK_TIMEOUT_S, stop_requested=stop_requested)
-    words = result.stdout.split()
+    return parse_uptime(result.stdout)
+
+
+def parse_uptime(text: str) -> float | None:
+    """Seconds since the start of a phone that is up; `None` for one that still starts.
+
+    Raises:
+        BadOutputError: a time that cannot be: the wait would be computed from it.
+    """
+    words = text.split()
     if not words or words[0] != "1":
         return None
     try:
-        return float(words[1])
+        uptime_s = float(words[1])
     except (IndexError, ValueError):
         return 0.0
+    UPTIME_S.require(uptime_s, words[1])
+    return uptime_s

@@ -19,6 +19,7 @@ from device_agents.conditions import parse_available_memory, parse_load
 from device_agents.measurement import Conditions
 
 READ_TIMEOUT_S = 30.0
+# Of the power service one line is needed; on some phones it writes more than a probe may.
 _SCRIPT = f"""
 {{
 section load; cat /proc/loadavg
@@ -26,7 +27,7 @@ section memory; cat /proc/meminfo
 section boot; cat /proc/sys/kernel/random/boot_id
 section battery; dumpsys battery
 section thermal; dumpsys thermalservice
-section power; dumpsys power
+section power; dumpsys power | grep mWakefulness
 }} 2>/dev/null
 {CORES_SCRIPT}
 """
@@ -73,7 +74,11 @@ def read_phone_conditions(
 
 
 def conditions_of_sections(sections: Mapping[str, str]) -> PhoneConditions:
-    """Reads the sections of the script's output; a missing one is not known."""
+    """Reads the sections of the script's output; a missing one is not known.
+
+    Raises:
+        BadOutputError: a figure that cannot be.
+    """
     boot = sections.get("boot", "").strip()
     return PhoneConditions(
         battery=parse_battery(sections.get("battery", "")),

@@ -8,6 +8,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from device_agents.device_text import lines_of, whole_number
+from device_agents.plausible import CLOCK_MHZ
+
 CORES_SCRIPT = """
 section cores
 for core in /sys/devices/system/cpu/cpu[0-9]*; do
@@ -51,8 +54,12 @@ class Cluster:
 
 
 def parse_cores(text: str) -> tuple[Core, ...]:
-    """Reads what `CORES_SCRIPT` prints, by number of the core; other lines are passed over."""
-    matches = (_LINE.fullmatch(line.strip()) for line in text.split("\n"))
+    """Reads what `CORES_SCRIPT` prints, by number of the core; other lines are passed over.
+
+    Raises:
+        BadOutputError: a clock that no processor has.
+    """
+    matches = (_LINE.fullmatch(line.strip()) for line in lines_of(text) if line)
     cores = {
         int(match[1]): Core(
             number=int(match[1]),
@@ -99,4 +106,7 @@ def lowest_cap_share(cores: Sequence[Core]) -> float | None:
 
 def _khz(text: str) -> int | None:
     """A clock; 0 is what an offline core shows, and no clock."""
-    return int(text) or None if re.fullmatch(r"\d{1,9}", text, re.ASCII) else None
+    khz = whole_number(text)
+    if khz is not None:
+        CLOCK_MHZ.require(khz / 1000, f"{text} kHz")
+    return khz or None

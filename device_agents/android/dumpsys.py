@@ -7,17 +7,14 @@ Source: `BatteryService.java`, `ThermalManagerService.java` and `PowerManagerSer
 import re
 from dataclasses import dataclass
 
-_FIELD = re.compile(r"^\s*([A-Za-z][A-Za-z ]*?)\s*:\s*(\S+)\s*$", re.MULTILINE | re.ASCII)
-_STATUS = re.compile(r"^\s*Thermal Status:\s*(-?\d{1,3})\s*$", re.MULTILINE | re.ASCII)
-_OVERRIDE = re.compile(r"^\s*IsStatusOverride:\s*(true|false)\s*$", re.MULTILINE)
+from device_agents.device_text import lines_of, value_of, whole_number
+from device_agents.plausible import BATTERY_PERCENT, BATTERY_SCALE, TEMP_C, THERMAL_STATUS
+
 _HAL = "Current temperatures from HAL:"
 _TEMPERATURE = re.compile(
     r"Temperature\{mValue=(-?\d{1,6}(?:\.\d{1,9})?),\s*mType=(-?\d{1,4})[,}]", re.ASCII
 )
-_WAKEFULNESS = re.compile(r"^\s*mWakefulness=(\w+)\s*$", re.MULTILINE | re.ASCII)
 _CPU, _GPU, _BATTERY, _SKIN = 0, 1, 2, 3
-_PLAUSIBLE_C = (-40.0, 150.0)
-"""Sensors without a reading say -99.9, or thousands."""
 _CHARGING, _FULL = "2", "5"
 """BatteryManager.BATTERY_STATUS_CHARGING and _FULL."""
 _UPDATES_STOPPED = "UPDATES STOPPED"
@@ -52,16 +49,18 @@ class Thermal:
 
 
 def parse_battery(text: str) -> Battery | None:
-    """Reads `dumpsys battery`; `None` when there is no battery or no access."""
-    fields = dict(reversed(_FIELD.findall(text)))  # the first: makers append sections of their own
+    """Reads `dumpsys battery`; `None` when there is no battery or no access.
+
+    Raises:
+        BadOutputError: a charge or a temperature that cannot be.
+    """
+    fields = _fields(text)
     if fields.get("present") == "false" or not {"level", "temperature", "status"} & set(fields):
         return None
-    level, scale = _number(fields.get("level")), _number(fields.get("scale", "100"))
-    tenths = _number(fields.get("temperature"))
     status = fields.get("status")
     return Battery(
-        percent=100 * level / scale if level is not None and scale else None,
-        temp_c=_plausible(tenths / 10) if tenths is not None else None,
+        percent=_percent(fields.get("level", ""), fields.get("scale", "100")),
+        temp_c=_battery_c(fields.get("temperature", "")),
         is_charging=status in (_CHARGING, _FULL) if status else None,
         is_overridden=_UPDATES_STOPPED in text,
     )
@@ -71,15 +70,21 @@ def parse_thermal(text: str) -> Thermal | None:
     """Reads `dumpsys thermalservice` (Android 10 on); `None` without access.
 
     Temperatures are those under "Current temperatures from HAL": the cached ones may be hours old.
+
+    Raises:
+        BadOutputError: a status that does not exist.
     """
-    status = _STATUS.search(text)
-    override = _OVERRIDE.search(text)
-    if status is None and override is None:
+    told = value_of(text, "Thermal Status")
+    status = None if told is None else whole_number(told)
+    override = value_of(text, "IsStatusOverride")
+    if status is None and override not in ("true", "false"):
         return None
+    if status is not None:
+        THERMAL_STATUS.require(status, f"Thermal Status: {told}")
     hottest = _hottest(text)
     return Thermal(
-        status=int(status[1]) if status else None,
-        is_overridden=override is not None and override[1] == "true",
+        status=status,
+        is_overridden=override == "true",
         cpu_c=hottest.get(_CPU),
         gpu_c=hottest.get(_GPU),
         battery_c=hottest.get(_BATTERY),
@@ -89,26 +94,52 @@ def parse_thermal(text: str) -> Thermal | None:
 
 def parse_is_screen_on(text: str) -> bool | None:
     """Whether the phone is awake, by `dumpsys power`."""
-    match = _WAKEFULNESS.search(text)
-    return None if match is None else match[1] == "Awake"
+    told = value_of(text, "mWakefulness", "=")
+    return told == "Awake" if told and told.isalpha() else None
 
 
 def _hottest(text: str) -> dict[int, float]:
     _, heading, rest = text.partition(_HAL)
     hottest: dict[int, float] = {}
-    for line in rest.split("\n")[1:] if heading else ():
+    for line in lines_of(rest.partition("\n")[2] if heading else ""):
         match = _TEMPERATURE.search(line)
         if match is None:
             break  # the next heading: cooling devices, thresholds
-        value, kind = _plausible(float(match[1])), int(match[2])
-        if value is not None:
+        value, kind = float(match[1]), int(match[2])
+        # Not refused: of many sensors some are not connected, and say -99.9, or thousands.
+        if TEMP_C.holds(value):
             hottest[kind] = max(value, hottest.get(kind, value))
     return hottest
 
 
-def _number(text: str | None) -> float | None:
-    return float(text) if text and re.fullmatch(r"-?\d{1,9}", text, re.ASCII) else None
+def _fields(text: str) -> dict[str, str]:
+    """Names of letters with values of one word; the first of each: makers append sections."""
+    fields: dict[str, str] = {}
+    for line in (line for line in lines_of(text) if ":" in line):
+        name, _, value = line.partition(":")
+        words = value.split()
+        letters = name.replace(" ", "").strip()
+        if len(words) == 1 and letters.isascii() and letters.isalpha():
+            fields.setdefault(name.strip(), words[0])
+    return fields
 
 
-def _plausible(temp_c: float) -> float | None:
-    return temp_c if _PLAUSIBLE_C[0] <= temp_c <= _PLAUSIBLE_C[1] else None
+def _percent(level: str, scale: str) -> float | None:
+    charge, full = whole_number(level), whole_number(scale)
+    if charge is None or full is None:
+        return None
+    read = f"level: {level}, scale: {scale}"
+    BATTERY_SCALE.require(full, read)
+    if full == 0:
+        return None
+    percent = 100 * charge / full
+    BATTERY_PERCENT.require(percent, read)
+    return percent
+
+
+def _battery_c(tenths: str) -> float | None:
+    number = whole_number(tenths)
+    if number is None:
+        return None
+    TEMP_C.require(number / 10, f"temperature: {tenths}")
+    return number / 10

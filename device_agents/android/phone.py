@@ -17,6 +17,7 @@ from device_agents.android.adb_text import error_of_refusal, is_network_serial, 
 from device_agents.android.shell_stream import ShellResult, read_marked, read_packets
 from device_agents.android.smart_socket import RefusedRequestError, SmartSocket
 from device_agents.android.sync_stream import fetch_file, send_file
+from device_agents.device_text import MAX_PROBE_BYTES
 from device_agents.errors import BadOutputError, StorageFullError, TransientError
 
 MARK_BYTES = 16
@@ -64,6 +65,7 @@ class Phone:
         *arguments: str,
         timeout_s: float,
         stop_requested: StopRequested = never_stop,
+        max_bytes: int = MAX_PROBE_BYTES,
     ) -> ShellResult:
         """Runs a script of ours on the phone and waits for its end.
 
@@ -72,14 +74,16 @@ class Phone:
             arguments: data; no shell reads them as code.
             timeout_s: then the stream is closed and `TimedOutError` raised.
             stop_requested: asked while waiting; `True` raises `StoppedError`.
+            max_bytes: that it may write; nothing beyond is read.
 
         Returns:
-            Its exit code, whatever it is, and all it wrote. A phone without shell v2 gives
-            standard error among the standard output.
+            Its exit code, whatever it is, and all it wrote, with long lines cut. A phone without
+            shell v2 gives standard error among the standard output.
 
         Raises:
             TransientError: lost, offline or silent; partial output is never returned.
-            PermanentError: unauthorized, or the output is larger than any answer.
+            PermanentError: unauthorized.
+            BadOutputError: it wrote more than `max_bytes`.
         """
         if any("\0" in text for text in arguments):
             raise BadOutputError("an argument holds a NUL character", "correct the name")
@@ -91,10 +95,10 @@ class Phone:
         with self._errors(), self._reach(timeout_s, stop_requested) as connection:
             if has_exit_codes:
                 connection.request(f"shell,v2,raw:{command}")
-                return read_packets(connection)
+                return read_packets(connection, max_bytes)
             mark = secrets.token_hex(MARK_BYTES)
             connection.request(f"shell:{command} 2>&1; code=$?; echo; echo {mark} $code")
-            return read_marked(connection, mark)
+            return read_marked(connection, mark, max_bytes)
 
     def push(self, local: Path, remote: str, timeout_s: float, *, mode: int = 0o644) -> None:
         """Copies a file to the phone: written aside, checked by SHA-256, renamed.

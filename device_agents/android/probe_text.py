@@ -1,7 +1,6 @@
 """What a phone is: the sections of the probe's output to facts, and facts to what a row stores."""
 
 import hashlib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,6 +9,8 @@ from device_agents.android.cores import Cluster, Core, clusters_of, parse_cores
 from device_agents.android.df_text import free_bytes
 from device_agents.android.dumpsys import parse_battery, parse_thermal
 from device_agents.device_facts import DeviceFacts
+from device_agents.device_text import value_of, whole_number
+from device_agents.plausible import MEMORY_BYTES
 from device_agents.task import Options
 from device_agents.vocabulary import Origin, Tier
 
@@ -27,9 +28,6 @@ Source: `shell_and_utilities/README.md` of platform/system/core.
 """
 ABIS = ("arm64-v8a", "armeabi-v7a", "x86_64")
 """What the runners are built for; 32-bit x86 has none."""
-
-_MEMORY = re.compile(r"^MemTotal:\s+(\d{1,15}) kB", re.MULTILINE | re.ASCII)
-_GLES = re.compile(r"^\s*GLES:\s*(.+?)\s*$", re.MULTILINE)
 
 
 class VirtualMode(StrEnum):
@@ -105,7 +103,11 @@ class Refusal:
 
 
 def facts_of_sections(sections: Mapping[str, str], *, has_exit_codes: bool) -> PhoneFacts:
-    """Reads the sections that the probe's script prints; a missing one is not known."""
+    """Reads the sections that the probe's script prints; a missing one is not known.
+
+    Raises:
+        BadOutputError: a figure that cannot be.
+    """
 
     def told(name: str) -> str | None:
         return sections.get(name, "").strip() or None
@@ -118,13 +120,13 @@ def facts_of_sections(sections: Mapping[str, str], *, has_exit_codes: bool) -> P
         soc=_soc(told("ro.soc.manufacturer"), told("ro.soc.model"), told("ro.board.platform")),
         abis=_abis(told("ro.product.cpu.abilist") or told("ro.product.cpu.abi") or ""),
         cores=parse_cores(sections.get("cores", "")),
-        memory_bytes=_kib(_MEMORY.search(sections.get("memory", ""))),
+        memory_bytes=_kib(value_of(sections.get("memory", ""), "MemTotal")),
         android_release=told("ro.build.version.release"),
-        sdk=_whole(told("ro.build.version.sdk")),
+        sdk=whole_number(told("ro.build.version.sdk") or ""),
         build=told("ro.build.version.incremental"),
         fingerprint=told("ro.build.fingerprint"),
         egl=told("ro.hardware.egl"),
-        gpu=_first(_GLES.search(sections.get("gpu", ""))),
+        gpu=value_of(sections.get("gpu", ""), "GLES") or None,
         has_thermal=parse_thermal(sections.get("thermal", "")) is not None,
         has_battery=parse_battery(sections.get("battery", "")) is not None,
         free_bytes=free_bytes(sections.get("storage", "")),
@@ -209,13 +211,11 @@ def _abis(text: str) -> tuple[str, ...]:
     return tuple(abi.strip() for abi in text.split(",") if abi.strip())
 
 
-def _first(match: re.Match[str] | None) -> str | None:
-    return match[1] if match else None
-
-
-def _whole(text: str | None) -> int | None:
-    return int(text) if text and re.fullmatch(r"\d{1,9}", text, re.ASCII) else None
-
-
-def _kib(match: re.Match[str] | None) -> int | None:
-    return int(match[1]) * 1024 if match else None
+def _kib(text: str | None) -> int | None:
+    """A size as `/proc/meminfo` gives it, in bytes."""
+    number, _, unit = (text or "").partition(" ")
+    kib = whole_number(number)
+    if kib is None or unit.strip() != "kB":
+        return None
+    MEMORY_BYTES.require(kib * 1024, text or "")
+    return kib * 1024

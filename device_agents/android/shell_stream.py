@@ -8,11 +8,13 @@ import re
 from dataclasses import dataclass
 
 from device_agents.android.smart_socket import CHUNK_BYTES, LOST_REMEDY, SmartSocket
+from device_agents.device_text import cut_lines, decode_output, refused
 from device_agents.errors import BadOutputError, TransientError
 
-MAX_OUTPUT_BYTES = 16 * 1024 * 1024
-"""A thousand times what the wordiest runner prints; more than this is no answer."""
 _STDOUT, _STDERR, _EXIT = 1, 2, 3
+_LINE_END = re.compile(r"(?<!\r)\r++\n")
+"""The terminal's end of a line; a run of carriage returns is looked at once."""
+_EXIT_CODE = re.compile(r"\d{1,3}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,32 +31,42 @@ class ShellResult:
     stderr: str
 
 
-def read_packets(connection: SmartSocket) -> ShellResult:
-    """Reads a shell v2 stream up to its exit packet; a stream without one raises."""
+def read_packets(connection: SmartSocket, max_bytes: int) -> ShellResult:
+    """Reads a shell v2 stream up to its exit packet; a stream without one raises.
+
+    Raises:
+        BadOutputError: more than `max_bytes`; a packet that is too long is not received at all.
+    """
     streams = {_STDOUT: bytearray(), _STDERR: bytearray()}
+    n_received = 0
     while True:
         header = connection.receive_exactly(5)
         kind, length = header[0], int.from_bytes(header[1:], "little")
-        if length + sum(map(len, streams.values())) > MAX_OUTPUT_BYTES:
-            raise _too_much()
+        n_received += length
+        if n_received > max_bytes:
+            raise _too_much(max_bytes, streams[_STDOUT] or streams[_STDERR])
         data = connection.receive_exactly(length)
         if kind == _EXIT and data:
             return ShellResult(
                 exit_code=data[0],
-                stdout=streams[_STDOUT].decode("utf-8", errors="replace"),
-                stderr=streams[_STDERR].decode("utf-8", errors="replace"),
+                stdout=decode_output(streams[_STDOUT]),
+                stderr=decode_output(streams[_STDERR]),
             )
         if kind in streams:
             streams[kind] += data
 
 
-def read_marked(connection: SmartSocket, mark: str) -> ShellResult:
-    """Reads a plain stream, whose last line must be the mark and the exit code."""
+def read_marked(connection: SmartSocket, mark: str, max_bytes: int) -> ShellResult:
+    """Reads a plain stream, whose last line must be the mark and the exit code.
+
+    Raises:
+        BadOutputError: more than `max_bytes`.
+    """
     received = bytearray()
     while chunk := connection.receive(CHUNK_BYTES):
         received += chunk
-        if len(received) > MAX_OUTPUT_BYTES:
-            raise _too_much()
+        if len(received) > max_bytes:
+            raise _too_much(max_bytes, received)
     return split_marked(received.decode("utf-8", errors="replace"), mark)
 
 
@@ -66,15 +78,12 @@ def split_marked(text: str, mark: str) -> ShellResult:
     Raises:
         TransientError: there is no mark, so the stream ended before the script did.
     """
-    plain = re.sub(r"\r+\n", "\n", text)
-    match = re.search(rf"\n{re.escape(mark)} (\d{{1,3}})\n?\Z", plain, re.ASCII)
-    if match is None:
+    plain = _LINE_END.sub("\n", text)
+    output, found, code = plain.removesuffix("\n").rpartition(f"\n{mark} ")
+    if not found or _EXIT_CODE.fullmatch(code) is None:
         raise TransientError("the connection to the phone ended in the middle", LOST_REMEDY)
-    return ShellResult(exit_code=int(match.group(1)), stdout=plain[: match.start()], stderr="")
+    return ShellResult(exit_code=int(code), stdout=cut_lines(output), stderr="")
 
 
-def _too_much() -> BadOutputError:
-    return BadOutputError(
-        f"the phone wrote more than {MAX_OUTPUT_BYTES} bytes",
-        "look for a tool that prints without end",
-    )
+def _too_much(max_bytes: int, read: bytearray) -> BadOutputError:
+    return refused(f"the phone wrote more than {max_bytes} bytes for one command", bytes(read))

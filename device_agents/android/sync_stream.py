@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from device_agents.android.smart_socket import CHUNK_BYTES, RefusedRequestError, SmartSocket
+from device_agents.device_text import MAX_PROBE_BYTES
 from device_agents.errors import BadOutputError, TransientError
 
 MAX_DATA_BYTES = 1024 * 1024
@@ -110,6 +111,8 @@ def _read_header(connection: SmartSocket) -> tuple[bytes, int]:
     if length > MAX_DATA_BYTES and kind != b"DONE":
         raise _not_sync(kind)
     if kind == b"FAIL":
+        if length > MAX_PROBE_BYTES:
+            raise _not_sync(kind)
         text = connection.receive_exactly(length)
         raise RefusedRequestError(text.decode("utf-8", errors="replace"))
     return kind, length

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from device_agents.android.adb_text import shown
 from device_agents.android.df_text import free_bytes
 from device_agents.android.settings import FOLDER
 from device_agents.android.shell_stream import ShellResult
@@ -88,7 +89,7 @@ class ToolCache:
         self.phone.push(local, remote, _ASK_TIMEOUT_S + n_bytes / _PUSH_BYTES_PER_S, mode=mode)
         if (found := self._sum(remote)) != sha256:
             raise PermanentError(
-                f"{local} has become {found or 'nothing'} on the phone, not {sha256}",
+                f"{local} has become {shown(found) or 'nothing'} on the phone, not {sha256}",
                 "the file was changed on this host after it was registered: export it again",
             )
 
@@ -126,6 +127,6 @@ def _no_room(free: int, n_bytes: int) -> StorageFullError:
 
 def _not_obeyed(what: str, answer: ShellResult) -> TransientError:
     return TransientError(
-        f"the phone did not {what}: {(answer.stderr or answer.stdout).strip()[:300]}",
+        f"the phone did not {what}: {shown(answer.stderr or answer.stdout)}",
         "check that /data/local/tmp can be written on the phone",
     )

@@ -8,6 +8,7 @@ from device_agents.agent import StopRequested, never_stop
 from device_agents.android.phone import Phone
 from device_agents.android.runners.runner import ToolOutput, ToolRun
 from device_agents.android.settings import FOLDER
+from device_agents.device_text import MAX_TOOL_BYTES
 from device_agents.errors import BadOutputError, PermanentError
 
 RUN_FOLDER = f"{FOLDER}/run"
@@ -67,7 +68,7 @@ def run_tool(
     pinned = () if affinity is None else ("taskset", mask_of(affinity))
     ended = phone.shell(
         _START, TASK_FOLDER, *pinned, *run.argv,
-        timeout_s=timeout_s, stop_requested=stop_requested,
+        timeout_s=timeout_s, stop_requested=stop_requested, max_bytes=MAX_TOOL_BYTES,
     )  # fmt: skip
     if ended.exit_code == 126:
         raise PermanentError(
@@ -106,4 +107,6 @@ def _pull(phone: Phone, remote: str) -> bytes | None:
 
 
 def _read_logcat(phone: Phone, tag: str) -> str:
-    return phone.shell('logcat -d -s "$1"', f"{tag}:V", timeout_s=_ASK_TIMEOUT_S).stdout
+    return phone.shell(
+        'logcat -d -s "$1"', f"{tag}:V", timeout_s=_ASK_TIMEOUT_S, max_bytes=MAX_TOOL_BYTES
+    ).stdout

@@ -8,11 +8,12 @@ from pathlib import Path
 
 from device_agents.conditions import ROOT, read_clock_max_mhz, read_governor
 from device_agents.device_facts import DeviceFacts
+from device_agents.device_text import lines_of
 from device_agents.vocabulary import Origin, Tier
 
-_MODEL = re.compile(r"^(?:model name|Model|Hardware)\s*:\s*(.+?)\s*$", re.MULTILINE)
-_FLAGS = re.compile(r"^flags\s*:(.*)$", re.MULTILINE)
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
+_MODEL = re.compile(r"^(?:model name|Model|Hardware)[ \t]*+:(.*+)$", re.MULTILINE)
+_FLAGS = re.compile(r"^flags[ \t]*+:(.*+)$", re.MULTILINE)
+_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
 _MAX_CPU = 65_536
 """Beyond any kernel's limit; a larger number is not a list of CPUs."""
 
@@ -20,7 +21,7 @@ _MAX_CPU = 65_536
 def parse_cpu_list(text: str) -> tuple[int, ...]:
     """Reads the kernel's form `0-3,8` of a set of CPUs; what is not of that form is left out."""
     cpus: set[int] = set()
-    for part in text.strip().split(","):
+    for part in ",".join(lines_of(text.strip())[:1]).split(","):
         match = _RANGE.fullmatch(part.strip())
         if match is None:
             continue
@@ -32,8 +33,8 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
 
 def parse_cpu_model(cpuinfo: str) -> str | None:
     """The CPU's name in `/proc/cpuinfo`; many ARM systems have none."""
-    match = _MODEL.search(cpuinfo)
-    return match.group(1) if match else None
+    names = (match[1].strip() for match in _MODEL.finditer(cpuinfo))
+    return next((name for name in names if name), None)
 
 
 def parse_is_virtual(cpuinfo: str) -> bool | None:

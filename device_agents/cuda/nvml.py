@@ -10,6 +10,7 @@ from typing import cast
 from device_agents.cuda.codes import Code, as_error, is_absent, is_untold, no_driver_here
 from device_agents.cuda.library import Driver, Found, Gpu, GpuProcess, Hardware, Reading
 from device_agents.cuda.vendors import other_vendor
+from device_agents.device_text import bounded_name
 from device_agents.errors import AgentError, TransientError
 from device_agents.runtimes.options import missing_library
 
@@ -206,7 +207,8 @@ class Nvml:
 
     def _text(self, function: str, *arguments: object) -> str | None:
         found = self._ask(function, *arguments)
-        return found.decode(errors="replace") if isinstance(found, bytes) else _text(found)
+        text = found.decode(errors="replace") if isinstance(found, bytes) else _text(found)
+        return None if text is None else bounded_name(text)
 
     def _do(self, function: str, *arguments: object) -> bool:
         """Whether a call that changes something was carried out."""

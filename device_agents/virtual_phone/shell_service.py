@@ -11,6 +11,7 @@ from enum import IntEnum
 from device_agents.virtual_phone.faults import Fault
 from device_agents.virtual_phone.paths import PathHider
 from device_agents.virtual_phone.phone import VirtualPhone
+from device_agents.virtual_phone.protocol import MAX_PAYLOAD_BYTES
 from device_agents.virtual_phone.stream import Stream, StreamClosedError
 
 CHUNK_BYTES = 32 * 1024
@@ -51,6 +52,8 @@ async def serve_packets(phone: VirtualPhone, command: str, stream: Stream) -> No
     async def feed(process: Process) -> None:
         while True:
             kind, size = _PACKET.unpack(await stream.read_exactly(_PACKET.size))
+            if size > MAX_PAYLOAD_BYTES:
+                raise StreamClosedError  # no client sends that; it would fill the memory
             data = await stream.read_exactly(size)
             if kind == Packet.STDIN:
                 await _write_stdin(process, data)

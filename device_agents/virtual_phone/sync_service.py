@@ -65,7 +65,7 @@ class _Session:
                 await self._list(path, is_v2=word == b"LIS2")
             case b"SEND":
                 path, _, mode = path.rpartition(",")
-                return await self._receive_file(path, int(mode) if mode.isdecimal() else 0o644)
+                return await self._receive_file(path, mode_of(mode))
             case b"SND2":
                 setup = await self._stream.read_exactly(_SETUP_SEND_V2.size)
                 _, mode_number, flags = _SETUP_SEND_V2.unpack(setup)
@@ -175,6 +175,11 @@ class _Session:
         raw = message.encode()
         await self._stream.write(_REQUEST.pack(b"FAIL", len(raw)) + raw)
         return True
+
+
+def mode_of(text: str) -> int:
+    """The mode a client sends in decimal; one that no file has is a plain file's."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 6 else 0o644
 
 
 def _store(file: Path, content: bytes, mode: int, modified_s: int) -> None:

@@ -8,17 +8,19 @@ import re
 
 from device_agents.android.runners.benchmark_reading import BenchmarkFigures
 from device_agents.android.runners.benchmark_result import read_result
-from device_agents.android.runners.benchmark_text import read_text
+from device_agents.android.runners.benchmark_text import printed_count, read_text
 from device_agents.android.runners.delegation import Placement, read_delegation
 from device_agents.android.runners.program_end import (
     Wording,
     all_text,
     last_words,
+    readable,
     refuse_failed,
 )
 from device_agents.android.runners.runner import ToolOutput, ToolReading, ToolRun
 from device_agents.capability import Capability
 from device_agents.errors import BadOutputError, MissingLibraryError, UnsupportedError
+from device_agents.plausible import refuse_impossible, refuse_unlike_counts
 from device_agents.task import Execution, MeasurePolicy, MeasureTask, OptionValue
 from device_agents.vocabulary import MemoryMetric, SampleKind
 
@@ -113,10 +115,11 @@ class BenchmarkModel:
 
     def read(self, output: ToolOutput) -> ToolReading:
         """See `PhoneRunner`."""
-        text = all_text(output)
         refuse_failed(output, _WORDING)
+        text = all_text(readable(output))
         _refuse_unknown_flags(text)
         figures, source = _figures(output, text)
+        refuse_impossible(figures.summary, min_ns=figures.min_ns, max_ns=figures.max_ns)
         settings: dict[str, OptionValue] = {
             "read_from": source,
             "summary_statistic": "median" if figures.has_median else "mean",
@@ -174,14 +177,21 @@ def _refuse_unknown_flags(text: str) -> None:
 
 
 def _figures(output: ToolOutput, text: str) -> tuple[BenchmarkFigures, str]:
-    """The result file where there is a good one, the text otherwise."""
-    if output.result:
-        try:
-            return read_result(output.result), "result_file"
-        except (BadOutputError, MissingLibraryError):
-            # The text of the same run may be whole.
-            return read_text(text), "text"
-    return read_text(text), "text"
+    """The result file where there is a good one, the text otherwise.
+
+    Raises:
+        BadOutputError: neither is good, or both are and speak of another number of runs.
+    """
+    if not output.result:
+        return read_text(text), "text"
+    try:
+        figures = read_result(output.result)
+    except (BadOutputError, MissingLibraryError):
+        # The text of the same run may be whole.
+        return read_text(text), "text"
+    if (printed := printed_count(text)) is not None and figures.summary.count is not None:
+        refuse_unlike_counts(figures.summary.count, printed)
+    return figures, "result_file"
 
 
 def _delegate_settings(argv: tuple[str, ...], text: str) -> dict[str, OptionValue]:

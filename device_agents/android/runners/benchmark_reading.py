@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from device_agents.measurement import ToolSummary
+from device_agents.plausible import MEMORY_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,6 +15,7 @@ class BenchmarkFigures:
     stats_calculator.h.
 
     Attributes:
+        min_ns: of the timed runs; the same for `max_ns`.
         has_median: when false, `summary.median_ns` is the mean: old builds print nothing else.
         warmup_runs: after the first inference, which the tool counts as one of them.
         init_memory_bytes: growth of ru_maxrss from the tool's start until the model was ready.
@@ -21,6 +23,8 @@ class BenchmarkFigures:
     """
 
     summary: ToolSummary
+    min_ns: int | None
+    max_ns: int | None
     has_median: bool
     init_ns: int | None
     first_inference_ns: int | None
@@ -35,5 +39,11 @@ def grown_bytes(n_bytes: float) -> int | None:
 
     The high-water mark of the process that started the tool is inherited: below it nothing is
     seen to grow. A model that runs in no memory does not exist.
+
+    Raises:
+        BadOutputError: more than any computer has.
     """
-    return round(n_bytes) if 0 < n_bytes < 2**50 else None
+    if n_bytes <= 0:
+        return None
+    MEMORY_BYTES.require(n_bytes, f"{n_bytes:g} bytes")
+    return round(n_bytes)

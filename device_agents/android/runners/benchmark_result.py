@@ -64,6 +64,8 @@ def read_result(content: bytes) -> BenchmarkFigures:
     warmup_runs, warmup_ns = _warmup(latency, misc)
     return BenchmarkFigures(
         summary=_summary(latency, int(misc["num_runs"])),
+        min_ns=_extreme(latency, "min_ms"),
+        max_ns=_extreme(latency, "max_ms"),
         has_median="median_ms" in latency,
         init_ns=_optional(latency, "init_ms"),
         first_inference_ns=_optional(latency, "first_inference_ms"),
@@ -104,6 +106,12 @@ def _summary(latency: Mapping[str, float], count: int) -> ToolSummary:
         std_ns=_optional(latency, "stddev_ms"),
         p95_ns=None if p95 is None else _whole_us(p95, "the 95th percentile"),
     )
+
+
+def _extreme(latency: Mapping[str, float], name: str) -> int | None:
+    value = latency.get(name)
+    # Rounded as the median and the percentile are: what was in order stays so.
+    return None if value is None else round(to_ns(value, NS_PER_MS, name) / NS_PER_US) * NS_PER_US
 
 
 def _whole_us(value_ms: float, what: str) -> int:

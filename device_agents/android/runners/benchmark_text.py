@@ -18,10 +18,13 @@ from device_agents.android.runners.figures import (
     to_latency_ns,
     to_ns,
 )
+from device_agents.errors import BadOutputError
 from device_agents.measurement import ToolSummary
+from device_agents.plausible import refuse_unlike_means
 
 _PHASE = "Running benchmark for "
 """Begins warming up, then timing."""
+_PHASE_OR_COUNT = re.compile(rf"^[^\n]*?(?:{_PHASE}|count=)[^\n]*+", re.MULTILINE)
 _COUNT = re.compile(r"(?:^|\s)count=([0-9]{1,12})\b(.*)")
 _OTHER_COUNTS = ("(microseconds): ", "(bytes): ")
 """Operator profiling prints `Timings (microseconds): count=...` and `Memory (bytes): count=...`."""
@@ -66,6 +69,8 @@ def read_text(text: str) -> BenchmarkFigures:
     warmup_runs, warmup_ns = _warmup(warmup, first_ns)
     return BenchmarkFigures(
         summary=summary,
+        min_ns=_extreme(timed, "min"),
+        max_ns=_extreme(timed, "max"),
         has_median="median" in timed or "avg" not in timed,
         init_ns=closing.init_ns,
         first_inference_ns=first_ns,
@@ -74,6 +79,20 @@ def read_text(text: str) -> BenchmarkFigures:
         init_memory_bytes=init_memory,
         overall_memory_bytes=overall_memory,
     )
+
+
+def printed_count(text: str) -> int | None:
+    """How many runs the text says were timed; `None` when its statistics are not there."""
+    try:
+        _, timed = _phases(text)
+    except BadOutputError:
+        return None
+    return int(timed["count"])
+
+
+def _extreme(fields: Mapping[str, str], name: str) -> int | None:
+    text = fields.get(name)
+    return None if text is None else to_ns(text, NS_PER_US, f"the {name}imum")
 
 
 def _closing(text: str) -> _Closing | None:
@@ -93,7 +112,8 @@ def _closing(text: str) -> _Closing | None:
 def _phases(text: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
     """The fields of the statistics of warming up and of timing."""
     phases: list[Mapping[str, str] | None] = []
-    for line in text.splitlines():
+    for found in _PHASE_OR_COUNT.finditer(text):
+        line = found[0]
         if _PHASE in line:
             phases.append(None)
         elif phases and phases[-1] is None and (fields := _statistics(line)):
@@ -118,6 +138,7 @@ def _summary(fields: Mapping[str, str], mean_ns: int) -> ToolSummary:
     if "avg" not in fields:
         # All runs alike, or one run: the only figure is the newest.
         return _all_same(fields, count)
+    refuse_unlike_means(mean_ns, to_latency_ns(fields["avg"], NS_PER_US, "the mean"))
     median = fields.get("median")
     p95, std = fields.get("p95"), fields.get("std")
     return ToolSummary(

@@ -4,6 +4,8 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from device_agents.android.runners.figures import not_a_result
+
 _KERNELS = {
     "xnnpack": "TfLiteXNNPackDelegate",
     "gpu": "TfLiteGpuDelegateV2",
@@ -14,13 +16,15 @@ _NAMES = {"xnnpack": "XNNPACK", "gpu": "GPU", "nnapi": "NNAPI"}
 """Backend to the name its delegate has in 'Explicitly applied ...'."""
 
 _REPLACED = re.compile(
-    r"Replacing ([0-9]{1,9}) out of ([0-9]{1,9}) node\(s\) with delegate \(([^)\n]*)\)"
+    r"Replacing ([0-9]{1,9}) out of ([0-9]{1,9}) node\(s\) with delegate \(([^)\n]{0,64}+)\)"
 )
 _APPLIED = re.compile(
-    r"(?:Explicitly applied|Applied) (\w+) delegate"
+    r"(?:Explicitly applied|Applied) (\w{1,32}+) delegate"
     r"(?:, and the model graph will be (completely|partially))?"
 )
-_NOT_APPLIED = re.compile(r"Though (\w+) delegate is explicitly applied, the model graph will not")
+_NOT_APPLIED = re.compile(
+    r"Though (\w{1,32}+) delegate is explicitly applied, the model graph will not"
+)
 
 
 class Placement(StrEnum):
@@ -52,6 +56,9 @@ def read_delegation(text: str, backend: str) -> Delegation:
     all nodes first and gives them back when its driver refuses the model.
 
     Source: benchmark_tflite_model.cc of TensorFlow 1.15 to 2.20 and LiteRT.
+
+    Raises:
+        BadOutputError: more nodes are replaced than there are.
     """
     share = _node_share(text, _KERNELS[backend])
     if _NAMES[backend] in _NOT_APPLIED.findall(text):
@@ -74,5 +81,7 @@ def _placement(said: list[str], share: float | None) -> Placement:
 
 def _node_share(text: str, kernel: str) -> float | None:
     counts = [(int(n), int(of)) for n, of, name in _REPLACED.findall(text) if name == kernel]
+    if (wrong := next(((n, of) for n, of in counts if n > of), None)) is not None:
+        raise not_a_result("{} of {} nodes are on the delegate".format(*wrong))
     n_all = sum(of for _n, of in counts)
-    return min(1.0, sum(n for n, _of in counts) / n_all) if n_all else None
+    return sum(n for n, _of in counts) / n_all if n_all else None

@@ -15,7 +15,7 @@ from device_agents.android.runners.figures import (
     to_latency_ns,
     to_ns,
 )
-from device_agents.android.runners.program_end import Wording, refuse_failed
+from device_agents.android.runners.program_end import Wording, readable, refuse_failed
 from device_agents.android.runners.runner import ToolOutput, ToolReading, ToolRun
 from device_agents.capability import Capability
 from device_agents.errors import BadOutputError, UnsupportedError
@@ -82,7 +82,7 @@ class ExecutorRunner:
     def read(self, output: ToolOutput) -> ToolReading:
         """See `PhoneRunner`."""
         refuse_failed(output, _WORDING)
-        text = _text_with_iterations(output)
+        text = _text_with_iterations(readable(output))
         first_ns, *rest_ns = _iterations_ns(text)
         n_warmup = output.run.warmup_runs
         if len(rest_ns) <= n_warmup:

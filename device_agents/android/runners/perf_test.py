@@ -14,11 +14,18 @@ from device_agents.android.runners.figures import (
     to_latency_ns,
     to_ns,
 )
-from device_agents.android.runners.program_end import Wording, all_text, refuse_failed
+from device_agents.android.runners.program_end import (
+    Wording,
+    all_text,
+    readable,
+    refuse_failed,
+)
 from device_agents.android.runners.runner import ToolOutput, ToolReading, ToolRun
 from device_agents.capability import Capability
+from device_agents.device_text import lines_of
 from device_agents.errors import UnsupportedError
 from device_agents.measurement import ToolSummary
+from device_agents.plausible import refuse_impossible, refuse_unlike_counts
 from device_agents.task import Execution, MeasureTask, OptionValue
 from device_agents.vocabulary import SampleKind
 
@@ -28,6 +35,8 @@ _SESSION = re.compile(rf"Session creation time cost: ({NUMBER}) s\b")
 _FIRST = re.compile(rf"First inference time cost: ({NUMBER}) ms\b")
 _MEAN = re.compile(rf"Average inference time cost(?: total)?: ({NUMBER}) ms\b")
 _COUNT = re.compile(r"Total inference requests: ([0-9]{1,9})\b")
+_LOWEST = re.compile(rf"\bMin Latency: ({NUMBER}) s\b")
+_HIGHEST = re.compile(rf"\bMax Latency: ({NUMBER}) s\b")
 _PERCENTILE = re.compile(rf"\bP(50|90|95|99) Latency: ({NUMBER}) s\b")
 _ROW = re.compile(rf"({NUMBER}),{NUMBER},{NUMBER},([0-9]{{1,9}})")
 """The end of a row: seconds, working set, CPU use, index; a model's name may hold commas."""
@@ -95,7 +104,7 @@ class PerfTest:
     def read(self, output: ToolOutput) -> ToolReading:
         """See `PhoneRunner`."""
         refuse_failed(output, _WORDING)
-        text = all_text(output)
+        text = all_text(readable(output))
         load = _SESSION.search(text)
         first = _FIRST.search(text)
         load_ns = to_ns(load[1], NS_PER_S, "the session's creation") if load else None
@@ -103,6 +112,8 @@ class PerfTest:
         first_ns = to_ns(first[1], NS_PER_MS, "the first inference") or None if first else None
         if output.result:
             times_ns = _times(output.result.decode("utf-8", "replace"))
+            if count := _COUNT.search(text):
+                refuse_unlike_counts(len(times_ns), int(count[1]))
             return _reading(times_ns, output.run.warmup_runs, load_ns, first_ns)
         return ToolReading(
             sample_kind=SampleKind.TOOL_SUMMARY,
@@ -136,7 +147,7 @@ def _settings(source: str) -> tuple[tuple[str, OptionValue], ...]:
 def _times(text: str) -> tuple[int, ...]:
     """The samples of the last run: the tool appends to the file, each run counting from 0."""
     times_ns: list[int] = []
-    for line in text.splitlines():
+    for line in lines_of(text):
         if not line.strip():
             break  # statistics follow
         found = _ROW.fullmatch(line[_row_start(line) :])
@@ -171,7 +182,7 @@ def _summary(text: str) -> ToolSummary:
     )
     if p50 is None or count[1] == "0":
         raise not_a_result("no run was timed")
-    return ToolSummary(
+    summary = ToolSummary(
         count=int(count[1]),
         median_ns=p50,
         mean_ns=to_latency_ns(mean[1], NS_PER_MS, "the mean"),
@@ -179,3 +190,10 @@ def _summary(text: str) -> ToolSummary:
         p95_ns=p95,
         p99_ns=p99,
     )
+    low, high = _LOWEST.search(text), _HIGHEST.search(text)
+    refuse_impossible(
+        summary,
+        min_ns=to_ns(low[1], NS_PER_S, "the minimum") if low else None,
+        max_ns=to_ns(high[1], NS_PER_S, "the maximum") if high else None,
+    )
+    return summary

@@ -1,9 +1,10 @@
 """How a program on the phone ended: nothing, or the error that says so."""
 
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from device_agents.android.runners.runner import ToolOutput
+from device_agents.device_text import without_long_lines
 from device_agents.errors import (
     AgentError,
     BadArtifactError,
@@ -39,6 +40,16 @@ class Wording:
     tool: str
     unsupported: tuple[str, ...]
     bad_artifact: tuple[str, ...]
+
+
+def readable(output: ToolOutput) -> ToolOutput:
+    """The output as expressions may search it; a kept log may be older than the bound of a line."""
+    return replace(
+        output,
+        stdout=without_long_lines(output.stdout),
+        stderr=without_long_lines(output.stderr),
+        logcat=None if output.logcat is None else without_long_lines(output.logcat),
+    )
 
 
 def all_text(output: ToolOutput) -> str:

@@ -11,6 +11,7 @@ from adb_bench import AdbBench
 
 from device_agents.android.adb_text import DeviceState
 from device_agents.android.boot import wait_until_booted
+from device_agents.device_text import CUT, MAX_PROBE_BYTES
 from device_agents.errors import (
     BadOutputError,
     PermanentError,
@@ -148,9 +149,23 @@ def test_the_user_can_end_a_script(bench: AdbBench) -> None:
     assert time.perf_counter_ns() - started_ns < 5e9
 
 
-def test_output_without_end_is_refused(bench: AdbBench) -> None:
-    with pytest.raises(BadOutputError):
-        bench.phone.shell("while :; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxx; done", timeout_s=60.0)
+@pytest.mark.parametrize("has_exit_codes", [True, False])
+def test_output_without_end_is_refused_at_the_bound_of_its_command(
+    bench: AdbBench, has_exit_codes: bool
+) -> None:
+    if not has_exit_codes:
+        bench.inject(Fault.NO_EXIT_CODES)
+        wait_until_booted(bench.phone, limit_s=30, settle_s=0)
+    endless = "while :; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxx; done"
+    for max_bytes in (MAX_PROBE_BYTES, 1_000_000):
+        with pytest.raises(BadOutputError, match=f"more than {max_bytes} bytes.*xxxxx"):
+            bench.phone.shell(endless, timeout_s=60.0, max_bytes=max_bytes)
+
+
+def test_a_long_line_of_a_phone_is_cut_and_says_so(bench: AdbBench) -> None:
+    found = bench.phone.shell("printf 'a\\n%05000d\\nb\\n' 0; printf '%09000d' 1 >&2", timeout_s=20)
+    assert found.stdout == f"a\n{'0' * 4096}{CUT}\nb\n"
+    assert found.stderr == f"{'0' * 4096}{CUT}"
 
 
 def test_a_cable_pulled_while_pushing_leaves_no_file_and_the_next_push_works(

@@ -1,0 +1,175 @@
+"""No text of a device takes a parser longer than its length explains, or past the typed errors."""
+
+import importlib
+import pkgutil
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from device_parsers import COVERED, OTHER_TEXT, PROBES, TOOLS, Parser
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import device_agents
+from device_agents.device_text import MAX_LINE_CHARACTERS, MAX_PROBE_BYTES
+from device_agents.errors import AgentError
+
+MAX_S = 0.050
+"""At the bound of a probe, in processor time: a hundred times what a linear parser takes."""
+FIRST_BYTES = 4096
+"""Looked at before the bound: what is not linear fails here, and not after an hour."""
+UNITS = (
+    "1", " ", "\t", "a", "-", ".", ":", "\r", "\n", "=", "1 ", "a ", "a:", "a=1", " \n", "\r\n",
+    "0.1", "1%", "a1:", "é", "{", "1,", "/", "\0",
+)  # fmt: skip
+MAX_PIECES = 12
+"""Of a known text, to build others from: enough for each form of its lines."""
+SIGNS_OF_PARSING = re.compile(r"^import re$|device_agents\.(?:device_text|plausible) import", re.M)
+
+
+def _source(module: str) -> str:
+    path = Path(device_agents.__path__[0]).joinpath(*module.split(".")[1:])
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    return file.read_text(encoding="utf-8")
+
+
+def heads_of(sample: str) -> list[str]:
+    """Beginnings of lines that a parser knows, up to each place where a figure may follow."""
+    heads = {""}
+    for line in sample.split("\n"):
+        heads.update(line[: found.end()] for found in re.finditer(r"[:=(]\s?|\s", line[:120]))
+    return sorted(heads)
+
+
+def _some(pieces: list[str]) -> list[str]:
+    """At most twice `MAX_PIECES`, spread over all."""
+    return pieces[:: 1 + len(pieces) // MAX_PIECES]
+
+
+def worst_texts(sample: str, n_bytes: int) -> Iterator[str]:
+    """Texts of `n_bytes`: as one line, and as lines just below the bound of a line."""
+    heads, lines = _some(heads_of(sample)), _some(sample.split("\n"))
+    for unit in (*UNITS, *heads, *lines):
+        if unit:
+            yield (unit * (n_bytes // len(unit) + 1))[:n_bytes]
+            line = (unit * MAX_LINE_CHARACTERS)[: MAX_LINE_CHARACTERS - 2]
+            yield (f"{line}x\n" * (n_bytes // MAX_LINE_CHARACTERS + 1))[:n_bytes]
+    for head in heads:
+        for unit in ("1", " ", "a", "1 ", "\n", "\r"):
+            body = unit * (n_bytes // len(unit))
+            yield f"{head}{body}"[: n_bytes - 1] + "x"
+            line = f"{head}{body}"[: MAX_LINE_CHARACTERS - 2]
+            yield (f"{line}x\n" * (n_bytes // MAX_LINE_CHARACTERS + 1))[:n_bytes]
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    """Processor time, the least of up to three runs: the host may be busy with other work."""
+    least = float("inf")
+    for _ in range(3):
+        start = time.process_time()
+        with suppress(AgentError):  # a refusal is an answer
+            work()
+        least = min(least, time.process_time() - start)
+        if least < MAX_S / 2:
+            break
+    return least
+
+
+def longest(parser: Parser, sample: str, n_bytes: int) -> tuple[float, str]:
+    """The worst of all texts, and how it begins."""
+    found = (0.0, "")
+    for text in worst_texts(sample, n_bytes):
+        found = max(found, (seconds_of(lambda text=text: parser(text)), repr(text[:60])))
+        if found[0] > MAX_S:
+            break
+    return found
+
+
+@pytest.mark.parametrize("name", [*PROBES, *TOOLS])
+def test_no_text_at_the_bound_takes_long(name: str) -> None:
+    parser, sample = (PROBES | TOOLS)[name]
+    for n_bytes in (FIRST_BYTES, MAX_PROBE_BYTES):
+        seconds, text = longest(parser, sample, n_bytes)
+        assert seconds < MAX_S, f"{seconds:.3f} s for {n_bytes} bytes of {text}"
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_the_output_of_a_program_takes_time_by_its_length(name: str) -> None:
+    parser, sample = TOOLS[name]
+    for unit in ("1", " ", "\n", "a=1 ", f"{sample}\n", sample[:-1]):
+        text = unit * (16 * MAX_PROBE_BYTES // len(unit))
+        assert seconds_of(lambda text=text: parser(text)) < 16 * MAX_S, repr(unit[:60])
+
+
+def modules() -> Iterator[tuple[str, str]]:
+    """Every module's name without that of the package, and its source."""
+    for module in pkgutil.walk_packages(device_agents.__path__, "device_agents."):
+        yield module.name.removeprefix("device_agents."), _source(module.name)
+
+
+def patterns() -> Iterator[tuple[str, re.Pattern[str], bool]]:
+    """Every compiled expression of every module, and whether it is looked for inside a text."""
+    for module, source in modules():
+        if "import re\n" not in source:
+            continue
+        for name, value in vars(importlib.import_module(f"device_agents.{module}")).items():
+            if isinstance(value, re.Pattern) and isinstance(value.pattern, str):
+                is_searched = re.search(rf"\b{name}\.(search|find|sub)", source) is not None
+                yield f"{module}.{name}", value, is_searched
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern", "is_searched"), [pytest.param(*it, id=it[0]) for it in patterns()]
+)
+def test_no_expression_backtracks(name: str, pattern: re.Pattern[str], is_searched: bool) -> None:
+    look = pattern.search if is_searched else pattern.fullmatch
+    pieces = [piece for piece in re.findall(r"[A-Za-z_ =:,.(]+", pattern.pattern) if piece.strip()]
+    for piece in ("", *_some(pieces)):
+        for unit in (*UNITS, piece):
+            if not unit:
+                continue
+            line = (piece + unit * MAX_LINE_CHARACTERS)[:MAX_LINE_CHARACTERS]
+            for text in (line, f"{line}\n" * 4, (piece + unit) * (4096 // len(piece + unit))):
+                seconds = seconds_of(lambda text=text: look(text))
+                assert seconds < MAX_S, f"{name}: {text[:60]!r}"
+
+
+def test_every_module_that_parses_is_known_here() -> None:
+    parsing = {name for name, source in modules() if SIGNS_OF_PARSING.search(source)}
+    assert parsing == COVERED | set(OTHER_TEXT), "add its parser to tests/makers/device_parsers.py"
+
+
+PIECES = sorted({piece for _, text in (PROBES | TOOLS).values() for piece in heads_of(text)[1:]})
+
+
+def mutated(sample: str) -> st.SearchStrategy[str]:
+    """A known text with lines left out, repeated, cut, mixed with others, and odd figures."""
+    line = st.one_of(
+        st.sampled_from(sample.split("\n")),
+        st.text(max_size=30),
+        st.sampled_from(PIECES),
+        st.builds(
+            lambda head, figure, tail: f"{head}{figure}{tail}",
+            st.sampled_from(heads_of(sample)),
+            st.one_of(
+                st.integers().map(str),
+                st.floats().map(str),
+                st.sampled_from(("9" * 18, "9" * 400, "9" * 5000, "1e999", "-1", "0", "nan", "%")),
+            ),
+            st.sampled_from(("", " kB", " ms", " s", "%", ",", "}", "\r")),
+        ),
+    )
+    return st.lists(line, max_size=20).map("\n".join)
+
+
+@pytest.mark.parametrize("name", [*PROBES, *TOOLS])
+@settings(max_examples=40)
+@given(data=st.data())
+def test_no_text_gets_past_the_typed_errors(name: str, data: st.DataObject) -> None:
+    parser, sample = (PROBES | TOOLS)[name]
+    text = data.draw(mutated(sample))
+    with suppress(AgentError):
+        parser(text)

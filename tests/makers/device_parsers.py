@@ -1,0 +1,156 @@
+"""Every parser of text that a device or its driver writes, with a text that it reads.
+
+`COVERED` and `OTHER_TEXT` together name every module of `device_agents` that looks into text: a
+test fails when a module is added to neither.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from device_agents import conditions, failures, memory
+from device_agents.android import adb_text, boot, cores, df_text, dumpsys
+from device_agents.android.conditions import conditions_of_sections, to_conditions
+from device_agents.android.probe_text import (
+    PROPERTIES,
+    facts_of_sections,
+    to_device_facts,
+    why_refused,
+)
+from device_agents.android.raw_log import decode_log, encode_log
+from device_agents.android.runners.benchmark_model import BenchmarkModel
+from device_agents.android.runners.delegation import read_delegation
+from device_agents.android.runners.executor_runner import ExecutorRunner
+from device_agents.android.runners.figures import named_fields
+from device_agents.android.runners.perf_test import PerfTest
+from device_agents.android.runners.runner import ToolOutput, ToolRun
+from device_agents.android.sections import split_sections
+from device_agents.android.shell_stream import split_marked
+from device_agents.cpu import topology
+from device_agents.device_text import MAX_PROBE_BYTES
+from device_agents.virtual_phone import dumps
+from device_agents.virtual_phone.paths import PhonePaths
+
+DATA = Path(__file__).parents[1] / "data"
+Parser = Callable[[str], object]
+
+LISTING = """List of devices attached
+0A041FDD4001V7         device usb:1-1 product:oriole model:Pixel_6 device:oriole transport_id:1
+127.0.0.1:41000        offline transport_id:12
+R58M30ABCDE            unauthorized 1-3.2 transport_id:4
+????????????           no permissions (are your udev rules wrong?) usb:1-4 transport_id:5
+my device $(id)        device usb:2-1 model:X
+"""
+SERVICES = "adb-1A-xY\t_adb-tls-connect._tcp\t192.168.1.7:37123\nb _adb._tcp. 10.0.0.2:5555\n"
+CORES = "0 1803000 1803000 300000 schedutil\n1 2802000 2000000 500000 walt\n3 - - - -\n"
+DF = """Filesystem     1K-blocks     Used Available Use% Mounted on
+/dev/block/dm-5 113700000 13700000 100000000  13% /data
+"""
+MEMINFO = "MemTotal:        7731000 kB\nMemFree: 100000 kB\nMemAvailable:   3865500 kB\n"
+STAT = "cpu  10 20 30 40 50 60 70 80 90 100\ncpu0 1 2 3 4 5 6 7 8\n"
+STATUS = "Name:\tpython\nVmHWM:\t  20000 kB\nVmRSS:\t  10000 kB\n"
+CPUINFO = "model name\t: AMD EPYC 7B13\ncpu MHz\t\t: 2449.998\nflags\t\t: fpu hypervisor\n"
+WORDS = "std::bad_alloc\nFailed to allocate memory\nCUDA error: unknown error\n"
+BENCHMARK = (DATA / "benchmark_model" / "litert.txt").read_text(encoding="utf-8")
+PROFILED = (DATA / "benchmark_model" / "tf1_profiling.txt").read_text(encoding="utf-8")
+EXECUTOR = (DATA / "executor_runner" / "logcat.txt").read_text(encoding="utf-8")
+PERF = (DATA / "perf_test" / "stdout.txt").read_text(encoding="utf-8")
+PERF_ROWS = (DATA / "perf_test" / "result.csv").read_text(encoding="utf-8")
+
+
+def output(
+    text: str, *, exit_code: int = 0, result: bytes | None = None, backend: str = "gpu"
+) -> ToolOutput:
+    """What a program left that wrote `text`."""
+    run = ToolRun(argv=("/t/benchmark_model", f"--use_{backend}=true"), warmup_runs=1)
+    return ToolOutput(run=run, exit_code=exit_code, stdout=text, stderr="", result=result)
+
+
+def _facts(text: str) -> object:
+    names = (*PROPERTIES, "memory", "storage", "battery", "thermal", "gpu", "taskset", "cores")
+    facts = facts_of_sections(_shared(names, text), has_exit_codes=True)
+    why_refused(facts)
+    return to_device_facts(facts, adb_version="36")
+
+
+def _conditions(text: str) -> object:
+    names = ("load", "memory", "boot", "battery", "thermal", "power", "cores")
+    return to_conditions(conditions_of_sections(_shared(names, text)))
+
+
+def _shared(names: Sequence[str], text: str) -> dict[str, str]:
+    """The text in every section where it is short; all sections together have a probe's bound."""
+    return dict.fromkeys(names, text[: max(4096, MAX_PROBE_BYTES // len(names))])
+
+
+PROBES: dict[str, tuple[Parser, str]] = {
+    "devices": (adb_text.parse_devices, LISTING),
+    "services": (adb_text.parse_mdns_services, SERVICES),
+    "connected": (adb_text.is_connected, "already connected to 127.0.0.1:5"),
+    "serial": (adb_text.is_network_serial, "127.0.0.1:5555"),
+    "refusal": (lambda text: adb_text.error_of_refusal("a", text), "device 'a' not found"),
+    "battery": (dumpsys.parse_battery, dumps.battery(())),
+    "thermal": (dumpsys.parse_thermal, dumps.thermal(())),
+    "power": (dumpsys.parse_is_screen_on, dumps.power()),
+    "cores": (lambda text: cores.lowest_cap_share(cores.parse_cores(text)), CORES),
+    "df": (df_text.free_bytes, DF),
+    "uptime": (boot.parse_uptime, "1\n8412.55 60123.11\n"),
+    "facts": (_facts, MEMINFO + DF + CORES + "GLES: ARM, Mali-G78\n"),
+    "conditions": (_conditions, dumps.battery(()) + MEMINFO + CORES + "mWakefulness=Awake\n"),
+    "sections": (lambda text: split_sections(text, "0f"), "\n0f a\nfirst\n\n0f b\nsecond\n"),
+    "marked": (lambda text: split_marked(text, "0f"), "output\r\n0f 0\r\n"),
+    "load": (conditions.parse_load, "0.62 0.71 0.80 1/1204 9031\n"),
+    "available": (conditions.parse_available_memory, MEMINFO),
+    "stat": (conditions.parse_stat, STAT),
+    "clocks": (conditions.parse_cpuinfo_mhz, CPUINFO),
+    "oom": (conditions.parse_oom_kills, "nr_free_pages 1\noom_kill 3\n"),
+    "number": (conditions.parse_number, "-2449998\n"),
+    "status": (memory.parse_status, STATUS),
+    "cpu model": (topology.parse_cpu_model, CPUINFO),
+    "cpu flags": (topology.parse_is_virtual, CPUINFO),
+    "cpu list": (topology.parse_cpu_list, "0-3,8\n"),
+    "paths": (PhonePaths(Path("/a")).to_host, "cat /sys/class/thermal /data/local/tmp\n"),
+}
+"""Parser and a text that it reads, of a probe's size."""
+
+TOOLS: dict[str, tuple[Parser, str]] = {
+    "benchmark text": (lambda text: BenchmarkModel().read(output(text)), BENCHMARK),
+    "profiled text": (lambda text: BenchmarkModel().read(output(text)), PROFILED),
+    "benchmark file": (
+        lambda text: BenchmarkModel().read(output(BENCHMARK, result=text.encode())),
+        "\x0a\x01a\x12\x05\x0d\x00\x00\x10A",
+    ),
+    "delegation": (lambda text: read_delegation(text, "gpu"), BENCHMARK),
+    "fields": (named_fields, "first=8522 curr=8498 avg=8.56e+06"),
+    "executor text": (lambda text: ExecutorRunner().read(output(text)), EXECUTOR),
+    "perf text": (lambda text: PerfTest().read(output(text)), PERF),
+    "perf file": (lambda text: PerfTest().read(output(PERF, result=text.encode())), PERF_ROWS),
+    "failed": (lambda text: BenchmarkModel().read(output(text, exit_code=1)), WORDS),
+    "raw log": (decode_log, encode_log(output("text\n", result=b"\0\1"))),
+    "out of memory": (failures.says_out_of_memory, WORDS),
+    "device lost": (failures.says_device_lost, WORDS),
+    "stage": (failures.last_stage, "fleetrank-stage load\nfleetrank-stage timed\n"),
+}
+"""Parser and a text that it reads, of a program's size."""
+
+COVERED = {
+    "android.adb_text", "android.boot", "android.conditions", "android.cores", "android.df_text",
+    "android.dumpsys", "android.probe_text", "android.raw_log", "android.runners.benchmark_model",
+    "android.runners.benchmark_reading", "android.runners.benchmark_text",
+    "android.runners.delegation", "android.runners.executor_runner", "android.runners.figures",
+    "android.runners.perf_test", "android.runners.program_end", "android.shell_stream",
+    "conditions", "cpu.topology", "device_text", "failures", "memory", "plausible",
+    "virtual_phone.paths",
+}  # fmt: skip
+"""Modules that parse device text and are reached through `PROBES` or `TOOLS`."""
+
+OTHER_TEXT = {
+    "android.adb_server": "what the user's own adb binary prints, and a variable",
+    "android.phone": "reads, and hands on",
+    "android.sync_stream": "binary, bounded by its headers",
+    "android.tool_call": "reads, and hands on",
+    "android.tools": "the catalogue",
+    "cuda.nvml": "answers of the driver, as numbers and names",
+    "runtimes.executorch_runner": "a runtime's errors in the worker's own process",
+    "runtimes.pt2_scan": "model files",
+}
+"""Modules that look into other text, and which."""
