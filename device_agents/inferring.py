@@ -24,9 +24,8 @@ def infer(task: InferTask, enter: Stage) -> Failure | None:
         if task.execution.backend in GPU_BACKENDS:
             _use_gpu(task)
         runner = create_runner(task.execution.runtime)
-        if not task.is_trusted:
-            runner.distrust(task.artifact_path)
-        model = runner.load(task.artifact_path, task.execution)
+        path = task.artifact_path if task.is_trusted else runner.admit(task.artifact_path)
+        model = runner.load(path, task.execution)
         outputs = _run_cases(model, _read_inputs(Path(task.inputs_path)))
         _write_outputs(Path(task.outputs_path), outputs)
     except Exception as error:  # the caller stores it as the reason

@@ -81,11 +81,10 @@ def _measure(task: MeasureTask, inherited: Inherited, enter: Stage) -> Measureme
     before = watch.conditions(_idle_shares())
     runner = create_runner(task.execution.runtime)
     check_artifact(task.artifact_path, task.artifact_sha256)
-    if not task.is_trusted:
-        runner.distrust(task.artifact_path)
+    path = task.artifact_path if task.is_trusted else runner.admit(task.artifact_path)
     _prime(runner, task, enter)
     source = watch.energy_source() if task.policy.energy_s > 0 else None
-    loaded = _load(runner, task, watch, source, enter)
+    loaded = _load(runner, replace(task, artifact_path=path), watch, source, enter)
     with collection_off():
         ran = _run(loaded, task, watch, before, source, enter)
     facts = WorkerFacts(
