@@ -33,6 +33,8 @@ _LOCAL = struct.Struct("<4s5H3L2H")
 _SIZES_FOLLOW = 0x8
 _KNOWN_FLAGS = _SIZES_FOLLOW | 0x800
 """The second says that names are UTF-8; all others (encryption, patches) are refused."""
+_IS_FOLDER = 0x10
+"""Among a member's attributes, as DOS had them."""
 _CENTRAL_BYTES = 46
 
 
@@ -51,9 +53,6 @@ def check_layout(file: BinaryIO) -> None:
         )
         if archive.start_dir != start or used != size or len(members) != count:
             raise zipfile.BadZipFile("its directory is not where, or not what, its end says")
-        if len({each.filename.lower() for each in members}) != count:
-            # PyTorch's reader finds members whatever their case.
-            raise zipfile.BadZipFile("two members have one name")
         starts = [*(each.header_offset for each in members[1:]), start]
         place = 0
         for member, following in zip(members, starts, strict=True):
@@ -125,6 +124,9 @@ def _check_member(file: BinaryIO, member: zipfile.ZipInfo, following: int) -> No
         raise zipfile.BadZipFile(f"{name!r} has a name or comment that readers take differently")
     if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & ~_KNOWN_FLAGS:
         raise zipfile.BadZipFile(f"{name!r} is compressed or encrypted, which PyTorch does not do")
+    if member.external_attr & _IS_FOLDER or member.volume != 0:
+        # PyTorch's reader leaves such a member's memory as it finds it.
+        raise zipfile.BadZipFile(f"{name!r} claims to be a folder, or on another disk")
     if member.file_size != member.compress_size:
         raise zipfile.BadZipFile(f"{name!r} has two sizes")
     head = _LOCAL.unpack(_at(file, member.header_offset, _LOCAL.size))

@@ -26,6 +26,7 @@ _TARGET = re.compile(
     re.ASCII,
 )
 _TEXT = re.compile(r"[\w ,.:;+\-*/%<>=()\[\]]*", re.ASCII)
+_NO_NOTE = re.compile(r"[^\w .,;:/()\[\]@=-]", re.ASCII)
 _PATH = re.compile(r"([\w\-+:@]+(\.[\w\-+:@]+)*)?", re.ASCII)
 _WORDS = re.compile(r"[\w.\-+<=]*", re.ASCII)
 _DECIMAL = re.compile(r"-?[0-9.]+(e[+-]?[0-9]+)?", re.ASCII)
@@ -135,6 +136,16 @@ def optional(item: Form) -> Form:
 def left_out(value: Json) -> Form:
     """Nothing that a network needs: PyTorch gets this instead."""
     return lambda _value, _key: value
+
+
+def note(value: Json, key: str) -> Json:
+    """A text for people, with a `_` for each character that could end a comment or a string.
+
+    Its length stays, since the memory that a row states holds it.
+    """
+    if not isinstance(value, str):
+        raise UnfitError(key, value)
+    return _NO_NOTE.sub("_", value)
 
 
 def boolean(value: Json, key: str) -> Json:

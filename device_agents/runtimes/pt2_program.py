@@ -14,7 +14,8 @@ the text that PyTorch gets is written from the values that were checked.
 | strings as arguments | quoted into that source; raw into C++ in mode compile | `plain_text` |
 | `in_spec`, `out_spec` | finds types; a context may name a module to import | `tree_spec` |
 | `filename` of `aten::save`, `aten::from_file` | opens the file | neither operator |
-| `metadata`, `guards_code` | comments of source, attributes; `exec` | left out |
+| `stack_trace`, `nn_module_stack`, `torch_fn` | comments of source | `note` |
+| the rest of `metadata`, `guards_code` | attributes, JSON; `exec` | left out |
 | custom objects, pickled tensors | unpickles them | no key; `use_pickle` is false |
 
 Source: torch 2.13, _export/serde/schema.py and serialize.py, export/_unlift.py, fx/graph.py.
@@ -34,6 +35,7 @@ from device_agents.runtimes.pt2_forms import (
     listed,
     mapping,
     matching,
+    note,
     number,
     one_of,
     operator,
@@ -55,6 +57,7 @@ STRING_ARGUMENTS = frozenset(
      "padding_side", "reduce", "rounding_mode", "side", "UPLO"}
 )  # fmt: skip
 """Arguments of operators that are strings, by the operators' schemas."""
+_NOTES = frozenset({"nn_module_stack", "stack_trace", "torch_fn"})
 _MESSAGE = "assert_msg"
 """Free text, which the network does not need."""
 _DEVICES = frozenset({"cpu", "cuda", "meta"})
@@ -76,6 +79,13 @@ def checked_table(text: bytes) -> bytes:
         ValueError: it is no JSON, or a payload in it is pickled or out of its folder.
     """
     return rewritten(text, _PAYLOADS)
+
+
+def _notes(value: Json, key: str) -> Json:
+    """What people read of a node; PyTorch looks up names in the rest, and takes it for JSON."""
+    if not isinstance(value, dict):
+        raise UnfitError(key, value)
+    return {name: note(text, name) for name, text in value.items() if name in _NOTES}
 
 
 def _graph(value: Json, key: str) -> Json:
@@ -149,7 +159,7 @@ _INPUT_BY_KEYWORD = record({**_INPUT, "name": _keyword})
 _NODE = {
     "target": operator,
     "outputs": listed(_ARGUMENT),
-    "metadata": left_out({}),
+    "metadata": _notes,
     "is_hop_single_tensor_return": optional(boolean),
     "name": optional(identifier),
 }

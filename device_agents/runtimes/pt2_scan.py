@@ -3,21 +3,28 @@
 `torch.export.load` and the module it returns run code from the file in five ways: unpickling
 weights, constants and sample inputs; loading compiled libraries; resolving names to functions;
 evaluating symbolic sizes; executing guards and generated source. The copy holds tensors as raw
-bytes, tables and a program written from checked values, and nothing else. No pickle is in it.
+bytes, tables and a program written from checked values, and sample inputs whose one pickle names
+nothing but tensors; the archive inside the archive is written again as well.
 
 Source: torch 2.13, torch/export/pt2_archive/_package.py.
 """
 
 import io
 import os
+import pickletools
 import re
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import IO, BinaryIO
 
 from device_agents.errors import BadArtifactError
 from device_agents.runtimes.pt2_archive import add_member, check_layout
 from device_agents.runtimes.pt2_forms import UnfitError
 from device_agents.runtimes.pt2_program import checked_program, checked_table
+
+Checked = Callable[[IO[bytes], zipfile.ZipInfo, str], bytes]
+"""Takes a member and its path below the root, returns what is written in its place."""
 
 MAX_TEXT_BYTES = 64 * 1024 * 1024
 """Of one JSON inside the archive; the graph of a large network has 1 MB."""
@@ -30,7 +37,8 @@ _ROOT = "model"
 _PROGRAM = "models/model.json"
 _SAMPLES = "data/sample_inputs/model.pt"
 _TABLES = re.compile(r"data/(weights|constants)/model_\1_config\.json")
-_PAYLOADS = re.compile(r"data/weights/weight_\d+|data/constants/tensor_\d+", re.ASCII)
+_TENSORS = re.compile(r"data/(weights/weight_|constants/tensor_)?\d+", re.ASCII)
+"""Raw bytes of tensors, in a network and in a file by `torch.save`."""
 _NOTES = re.compile(
     r"archive_format|archive_version|byteorder|version|\.data/(version|serialization_id)|"
     r"\.format_version|\.storage_alignment"
@@ -38,6 +46,14 @@ _NOTES = re.compile(
 _NOTE = re.compile(rb"\d{1,40}\n?|little|big|pt2")
 """What a note says: a version, a number, an order of bytes, the format's name."""
 _EXTRA = "extra/"
+_GLOBALS = re.compile(
+    r"collections OrderedDict|torch\._utils _rebuild_(tensor_v2|parameter)|torch \w*Storage|"
+    r"torch (float|bfloat|int|uint|complex)\d+|torch (bool|Size|device)|"
+    r"torch\.serialization _get_layout|torch\.nn\.parameter Parameter",
+    re.ASCII,
+)
+"""What pickles of tensors name, and nothing that does more than build one."""
+_FORBIDDEN_OPCODES = frozenset({"INST", "OBJ", "STACK_GLOBAL", "EXT1", "EXT2", "EXT4"})
 
 
 def copy_checked(source: str, target: Path) -> None:
@@ -48,56 +64,94 @@ def copy_checked(source: str, target: Path) -> None:
     Raises:
         BadArtifactError: the source holds anything else, or is no archive.
     """
-    name = Path(source).name
     try:
         with Path(source).open("rb") as file, target.open("xb") as copy:
-            check_layout(file)
-            with zipfile.ZipFile(file) as old, zipfile.ZipFile(copy, "w") as new:
-                _copy_members(old, new)
+            _copy(file, copy, _ROOT, _network_member)
             copy.flush()
             os.fsync(copy.fileno())
-    except (zipfile.BadZipFile, OSError, ValueError, EOFError, NotImplementedError) as error:
+    except (zipfile.BadZipFile, OSError, ValueError, EOFError, RuntimeError) as error:
         raise BadArtifactError(
-            f"{name} is not a readable .pt2 archive: {error}", "export the model again"
+            f"{Path(source).name} is not a readable .pt2 archive: {error}", "export the model again"
         ) from error
 
 
-def _copy_members(old: zipfile.ZipFile, new: zipfile.ZipFile) -> None:
-    roots = {member.filename.partition("/")[0] for member in old.infolist()}
-    if len(roots) != 1:
-        raise _refusal("the archive", "more or less than one folder at its top")
-    for member in old.infolist():
-        inside = member.filename.partition("/")[2]
-        # Not needed to run the network: a pickle, and files beside it.
-        if inside == _SAMPLES or inside.startswith(_EXTRA):
-            continue
-        place = f"{_ROOT}/{inside}"
-        if _PAYLOADS.fullmatch(inside):
-            with old.open(member) as payload:
-                add_member(new, place, payload, member.file_size)
-        else:
-            text = _checked_text(old, member, inside)
-            add_member(new, place, io.BytesIO(text), len(text))
-    # PyTorch takes an empty file for a program without sample inputs.
-    add_member(new, f"{_ROOT}/{_SAMPLES}", io.BytesIO(), 0)
+def check_pickle(data: bytes, where: str) -> None:
+    """Refuses a pickle that names anything but tensors; nothing of it is executed.
 
-
-def _checked_text(archive: zipfile.ZipFile, member: zipfile.ZipInfo, inside: str) -> bytes:
-    """What is written in place of a member, by its path, as PyTorch decides."""
-    is_note = _NOTES.fullmatch(inside) is not None
-    if not (is_note or inside == _PROGRAM or _TABLES.fullmatch(inside)):
-        raise _refusal(member.filename, "what an exported network does not have")
-    if member.file_size > (MAX_NOTE_BYTES if is_note else MAX_TEXT_BYTES):
-        raise _refusal(member.filename, f"{member.file_size} bytes of text")
-    data = archive.read(member)
-    if is_note:
-        if not _NOTE.fullmatch(data):
-            raise _refusal(member.filename, f"{data[:80]!r}")
-        return data
+    Raises:
+        BadArtifactError: it does, or it is no pickle.
+    """
     try:
-        return checked_program(data) if inside == _PROGRAM else checked_table(data)
+        for opcode, argument, _position in pickletools.genops(data):
+            if opcode.name in _FORBIDDEN_OPCODES or (
+                opcode.name == "GLOBAL" and not _GLOBALS.fullmatch(str(argument))
+            ):
+                raise _refusal(where, f"a pickle that would call {argument or opcode.name}")
+    except (ValueError, IndexError) as error:
+        raise _refusal(where, f"a damaged pickle ({error})") from error
+
+
+def _copy(file: BinaryIO, copy: BinaryIO, root: str, checked: Checked) -> None:
+    """Copies an archive; `checked` says what is written for a member that is no tensor."""
+    check_layout(file)
+    with zipfile.ZipFile(file) as old, zipfile.ZipFile(copy, "w") as new:
+        names = [member.filename for member in old.infolist()]
+        if len({name.partition("/")[0] for name in names}) != 1:
+            raise _refusal("the archive", "more or less than one folder at its top")
+        # PyTorch's reader finds members whatever their case, and another of two than Python's.
+        if len({name.lower() for name in names}) != len(names):
+            raise _refusal("the archive", "two members of one name")
+        for member in old.infolist():
+            inside = member.filename.partition("/")[2]
+            if inside.startswith(_EXTRA):  # files beside the network, which runs without them
+                continue
+            with old.open(member) as stream:
+                if _TENSORS.fullmatch(inside):
+                    add_member(new, f"{root}/{inside}", stream, member.file_size)
+                else:
+                    data = checked(stream, member, inside)
+                    add_member(new, f"{root}/{inside}", io.BytesIO(data), len(data))
+
+
+def _network_member(stream: IO[bytes], member: zipfile.ZipInfo, inside: str) -> bytes:
+    """By its path, as PyTorch decides."""
+    if inside == _SAMPLES:
+        # Its size is part of the memory that a row states, so that it is not left out.
+        copy = io.BytesIO()
+        if member.file_size:
+            _copy(io.BytesIO(stream.read()), copy, "archive", _samples_member)
+        return copy.getvalue()
+    if inside != _PROGRAM and not _TABLES.fullmatch(inside):
+        return _note(stream, member, inside)
+    text = _text(stream, member)
+    try:
+        return checked_program(text) if inside == _PROGRAM else checked_table(text)
     except UnfitError as error:
         raise _refusal(member.filename, f"a graph with {error}") from error
+
+
+def _samples_member(stream: IO[bytes], member: zipfile.ZipInfo, inside: str) -> bytes:
+    """Of a file by `torch.save`; more members would make PyTorch take it for TorchScript."""
+    if inside != "data.pkl":
+        return _note(stream, member, inside)
+    data = _text(stream, member)
+    check_pickle(data, member.filename)
+    return data
+
+
+def _text(stream: IO[bytes], member: zipfile.ZipInfo) -> bytes:
+    if member.file_size > MAX_TEXT_BYTES:
+        raise _refusal(member.filename, f"{member.file_size} bytes of text")
+    return stream.read()
+
+
+def _note(stream: IO[bytes], member: zipfile.ZipInfo, inside: str) -> bytes:
+    if not _NOTES.fullmatch(inside):
+        raise _refusal(member.filename, "what an exported network does not have")
+    data = stream.read() if member.file_size <= MAX_NOTE_BYTES else b""
+    if not _NOTE.fullmatch(data):
+        raise _refusal(member.filename, f"{data[:80]!r}")
+    return data
 
 
 def _refusal(where: str, what: str) -> BadArtifactError:

@@ -211,8 +211,11 @@ def test_an_unknown_key_is_refused() -> None:
         checked_program(b'{"startup_code": "1"}')
 
 
-def test_what_only_people_read_is_left_out() -> None:
-    node: Json = {"target": "torch.ops.aten.relu.default", "metadata": {"stack_trace": "x"}}
+def test_what_only_people_read_ends_no_comment_and_is_no_json() -> None:
+    notes: Json = {
+        "stack_trace": 'File "x"\n"""\nprint(1) \\', "custom": "{}", "source_fn_stack": "a,torch.os"
+    }  # fmt: skip
+    node: Json = {"target": "torch.ops.aten.relu.default", "metadata": notes}
     text = json.dumps(
         {"graph_module": {"graph": {"nodes": [node]}, "metadata": {"custom": "{}"}},
          "guards_code": ["print(1)"]}
@@ -220,7 +223,8 @@ def test_what_only_people_read_is_left_out() -> None:
     checked = json.loads(checked_program(text.encode()))
     assert checked["guards_code"] == []
     assert checked["graph_module"]["metadata"] == {}
-    assert checked["graph_module"]["graph"]["nodes"][0]["metadata"] == {}
+    kept = checked["graph_module"]["graph"]["nodes"][0]["metadata"]
+    assert kept == {"stack_trace": "File _x______print(1) _"}
 
 
 @pytest.mark.parametrize(

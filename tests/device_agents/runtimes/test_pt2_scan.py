@@ -1,12 +1,15 @@
 """Untrusted `.pt2` files through real workers: what is loaded is the copy that was checked."""
 
 import io
+import pickle  # noqa: TID251 - makes hostile files; reads nothing
+import warnings
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hostile_pt2 import (
+    Hostile,
     hostile_constant,
     hostile_inputs,
     hostile_keyword,
@@ -24,7 +27,7 @@ from device_agents.errors import BadArtifactError
 from device_agents.hosted import measure_in_worker
 from device_agents.runtimes import pt2_scan
 from device_agents.runtimes.pt2_archive import ALIGNMENT
-from device_agents.runtimes.pt2_scan import copy_checked
+from device_agents.runtimes.pt2_scan import check_pickle, copy_checked
 from device_agents.runtimes.torch_runner import TorchRunner
 from device_agents.vocabulary import ErrorKind, Runtime, Status
 from tests.device_agents.conftest import make_task
@@ -35,6 +38,7 @@ HOSTILE = [
     with_graph_named("evil.JSON"), with_graph_named("evil.abcd"),
     with_graph_named("x_config.json"), hostile_tree, hostile_weights, hostile_constant,
     hostile_target, hostile_size, hostile_keyword, hostile_library,
+    hostile_inputs,
 ]  # fmt: skip
 REAL = [two_directories, hostile_size, hostile_keyword, hostile_weights, hostile_inputs]
 
@@ -86,15 +90,31 @@ def test_a_copy_holds_what_was_checked_even_where_the_layout_is_not(
     assert not marker.exists()
 
 
-def test_sample_inputs_never_reach_pytorch(pt2_file: Path, tmp_path: Path) -> None:
-    """No network needs them to run, and they are the one pickle that PyTorch writes."""
-    marker, copy = tmp_path / "marker", tmp_path / "copy.pt2"
-    file = hostile_inputs(marker, pt2_file, tmp_path / "hostile.pt2")
-    copy_checked(str(file), copy)
-    with zipfile.ZipFile(copy) as archive:
-        assert archive.getinfo("model/data/sample_inputs/model.pt").file_size == 0
-    assert measure_in_worker(make_task(file, Runtime.TORCH)).status is Status.OK
-    assert not marker.exists()
+def test_an_archive_in_the_archive_is_written_again_too(pt2_file: Path, tmp_path: Path) -> None:
+    """The sample inputs are one, and PyTorch reads them by other rules than Python as well."""
+    copy = tmp_path / "copy.pt2"
+    inner = "data/sample_inputs/model.pt"
+
+    def change(name: str, data: bytes) -> bytes:
+        return data + b"PK" if name.endswith(inner) else data
+
+    copy_checked(str(pt2_file), copy)
+    with zipfile.ZipFile(pt2_file) as old, zipfile.ZipFile(copy) as new:
+        theirs, ours = old.read(f"tiny/{inner}"), new.read(f"model/{inner}")
+    with zipfile.ZipFile(io.BytesIO(theirs)) as old, zipfile.ZipFile(io.BytesIO(ours)) as new:
+        assert [new.read(name) for name in new.namelist()] == [
+            old.read(name) for name in old.namelist()
+        ]
+        assert {name.partition("/")[0] for name in new.namelist()} == {"archive"}
+    file = rewrite(pt2_file, tmp_path / "m.pt2", change)
+    with pytest.raises(BadArtifactError, match="not a readable"):
+        copy_checked(str(file), tmp_path / "other.pt2")
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_no_protocol_hides_a_call(protocol: int, tmp_path: Path) -> None:
+    with pytest.raises(BadArtifactError):
+        check_pickle(pickle.dumps(Hostile(tmp_path), protocol=protocol), "here")
 
 
 def test_a_file_is_scanned_before_the_clock_of_loading_starts(
@@ -131,6 +151,19 @@ def test_a_note_that_is_no_note_is_refused(size: int, pt2_file: Path, tmp_path: 
         pt2_file, tmp_path / "m.pt2", lambda n, d: b"x" * size if n.endswith("byteorder") else d
     )
     with pytest.raises(BadArtifactError, match="byteorder holds"):
+        copy_checked(str(file), tmp_path / "copy.pt2")
+
+
+@pytest.mark.parametrize("name", ["tiny/data/weights/weight_0", "tiny/Data/weights/weight_0"])
+def test_two_members_of_one_name_are_refused_whatever_the_layout(
+    name: str, pt2_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pt2_scan, "check_layout", lambda _file: None)
+    file = tmp_path / "m.pt2"
+    file.write_bytes(pt2_file.read_bytes())
+    with warnings.catch_warnings(action="ignore"), zipfile.ZipFile(file, "a") as archive:
+        archive.writestr(name, b"1234")
+    with pytest.raises(BadArtifactError, match="two members of one name"):
         copy_checked(str(file), tmp_path / "copy.pt2")
 
 
