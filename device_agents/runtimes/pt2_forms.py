@@ -64,7 +64,7 @@ def rewritten(text: bytes, form: Form) -> bytes:
     """A JSON text, written again from what it holds, so that it has one reading.
 
     Raises:
-        ValueError: it is no JSON; an `UnfitError` where it is of another form.
+        ValueError: it is not JSON; an `UnfitError` where it is of another form.
     """
     try:
         plain: Json = json.loads(text, object_pairs_hook=_no_key_twice)

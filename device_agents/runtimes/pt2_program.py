@@ -67,7 +67,7 @@ def checked_program(text: bytes) -> bytes:
     """The text of `models/model.json`, written from what was checked.
 
     Raises:
-        ValueError: it is no JSON, or holds something else than a graph of known operators.
+        ValueError: it is not JSON, or holds something else than a graph of known operators.
     """
     return rewritten(text, _PROGRAM)
 
@@ -76,7 +76,7 @@ def checked_table(text: bytes) -> bytes:
     """The text of a table of weights or constants, written from what was checked.
 
     Raises:
-        ValueError: it is no JSON, or a payload in it is pickled or out of its folder.
+        ValueError: it is not JSON, or a payload in it is pickled or out of its folder.
     """
     return rewritten(text, _PAYLOADS)
 

@@ -62,7 +62,7 @@ def copy_checked(source: str, target: Path) -> None:
     The file is synced, so that no write to the disk falls into the measurement.
 
     Raises:
-        BadArtifactError: the source holds anything else, or is no archive.
+        BadArtifactError: the source holds anything else, or is not an archive.
     """
     try:
         with Path(source).open("rb") as file, target.open("xb") as copy:
@@ -79,7 +79,7 @@ def check_pickle(data: bytes, where: str) -> None:
     """Refuses a pickle that names anything but tensors; nothing of it is executed.
 
     Raises:
-        BadArtifactError: it does, or it is no pickle.
+        BadArtifactError: it does, or it is not a pickle.
     """
     try:
         for opcode, argument, _position in pickletools.genops(data):
@@ -92,7 +92,7 @@ def check_pickle(data: bytes, where: str) -> None:
 
 
 def _copy(file: BinaryIO, copy: BinaryIO, root: str, checked: Checked) -> None:
-    """Copies an archive; `checked` says what is written for a member that is no tensor."""
+    """Copies an archive; `checked` says what is written for a member that is not a tensor."""
     check_layout(file)
     with zipfile.ZipFile(file) as old, zipfile.ZipFile(copy, "w") as new:
         names = [member.filename for member in old.infolist()]
@@ -117,9 +117,9 @@ def _network_member(stream: IO[bytes], member: zipfile.ZipInfo, inside: str) -> 
     """By its path, as PyTorch decides."""
     if inside == _SAMPLES:
         # Its size is part of the memory that a row states, so that it is not left out.
-        copy = io.BytesIO()
-        if member.file_size:
-            _copy(io.BytesIO(stream.read()), copy, "archive", _samples_member)
+        data, copy = stream.read(), io.BytesIO()
+        if data:
+            _copy(io.BytesIO(data), copy, "archive", _samples_member)
         return copy.getvalue()
     if inside != _PROGRAM and not _TABLES.fullmatch(inside):
         return _note(stream, member, inside)
@@ -156,6 +156,6 @@ def _note(stream: IO[bytes], member: zipfile.ZipInfo, inside: str) -> bytes:
 
 def _refusal(where: str, what: str) -> BadArtifactError:
     return BadArtifactError(
-        f"{where} holds {what}, which could run code of whoever made the file",
+        f"{where} holds {what}, which could run code that came with the file",
         "if you trust its maker, run again with --trust; otherwise export the model yourself",
     )

@@ -92,7 +92,7 @@ class TorchRunner:
     def admit(self, path: str) -> str:
         """See `Runner`; PyTorch never sees the file, only a copy of what the scan read."""
         folder = tempfile.mkdtemp(prefix="fleetrank-")
-        # At the end of the worker: to free its pages is no part of loading.
+        # At the end of the worker: loading should not pay for freeing its pages.
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         copy = Path(folder, "model.pt2")
         copy_checked(path, copy)

@@ -82,7 +82,7 @@ def hostile_size(marker: Path, source: Path, target: Path) -> Path:
 
 
 def hostile_keyword(marker: Path, source: Path, target: Path) -> Path:
-    """A keyword of the network that is no name: fx writes it into the module's source."""
+    """a keyword of the network that is not a name: fx writes it into the module's source."""
     key = f"a':open({json.dumps(str(marker))}, \"w\"),'b"
     leaf: Json = {"type": None, "context": None, "children_spec": []}
     spec: list[Json] = [
