@@ -1,6 +1,7 @@
 """Is the file the one that was meant, of the batch that was meant, and does it run at all?"""
 
 import hashlib
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,15 +15,19 @@ from device_agents.errors import (
 from device_agents.failures import LOST_REMEDY, is_memory_error, says_device_lost
 from device_agents.runtimes.runner import LoadedModel, TensorSpec
 
+State = tuple[int, int, int, int, int]
+"""Device, inode, size, and the times of the last change of content and of inode."""
 
-def check_artifact(path: str, sha256: str) -> None:
-    """Refuses a file that is not the one the task was made for.
+
+def check_artifact(path: str, sha256: str) -> State:
+    """Refuses a file that is not the one the task was made for; returns its state before that.
 
     Raises:
         LostArtifactError: the file is missing or has changed; no fault of the model's.
     """
     try:
         with Path(path).open("rb") as file:
+            state = _state(os.fstat(file.fileno()))
             found = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise LostArtifactError(
@@ -33,6 +38,29 @@ def check_artifact(path: str, sha256: str) -> None:
             f"{path} has changed: its sha256 is {found}, not {sha256}",
             "delete the file and resume the sweep, which exports it again",
         )
+    return state
+
+
+def check_unchanged(path: str, state: State) -> None:
+    """Refuses a file that was changed or replaced while it was checked and loaded.
+
+    Checks and runtimes open the file by its path, one after the other.
+
+    Raises:
+        LostArtifactError: it was.
+    """
+    try:
+        found = _state(Path(path).stat())
+    except OSError:
+        found = None
+    if found != state:
+        raise LostArtifactError(
+            f"{path} was changed while it was loaded", "resume the sweep, which measures it again"
+        )
+
+
+def _state(found: os.stat_result) -> State:
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def check_batch(inputs: Sequence[TensorSpec], batch: int) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from device_agents.artifact_checks import check_artifact, run_once
+from device_agents.artifact_checks import check_artifact, check_unchanged, run_once
 from device_agents.errors import BadArtifactError
 from device_agents.failures import failure_from_error
 from device_agents.measurement import Failure
@@ -20,13 +20,13 @@ def infer(task: InferTask, enter: Stage) -> Failure | None:
     """Writes the outputs of every case; whatever goes wrong is returned."""
     enter("verify")
     try:
-        check_artifact(task.artifact_path, task.artifact_sha256)
+        state = check_artifact(task.artifact_path, task.artifact_sha256)
         if task.execution.backend in GPU_BACKENDS:
             _use_gpu(task)
         runner = create_runner(task.execution.runtime)
-        if not task.is_trusted:
-            runner.distrust(task.artifact_path)
-        model = runner.load(task.artifact_path, task.execution)
+        path = task.artifact_path if task.is_trusted else runner.admit(task.artifact_path)
+        model = runner.load(path, task.execution)
+        check_unchanged(task.artifact_path, state)
         outputs = _run_cases(model, _read_inputs(Path(task.inputs_path)))
         _write_outputs(Path(task.outputs_path), outputs)
     except Exception as error:  # the caller stores it as the reason

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from device_agents.artifact_checks import check_artifact, check_batch, run_once
+from device_agents.artifact_checks import check_artifact, check_batch, check_unchanged, run_once
 from device_agents.beside_runs import Around, copy_ns
 from device_agents.conditions import CpuTime, Shares, read_cpu_time, shares
 from device_agents.energy import EnergySource, EnergyWindow, count_energy, judge_energy
@@ -80,12 +80,12 @@ def _measure(task: MeasureTask, inherited: Inherited, enter: Stage) -> Measureme
     watch = open_watch(task)
     before = watch.conditions(_idle_shares())
     runner = create_runner(task.execution.runtime)
-    check_artifact(task.artifact_path, task.artifact_sha256)
-    if not task.is_trusted:
-        runner.distrust(task.artifact_path)
+    state = check_artifact(task.artifact_path, task.artifact_sha256)
+    path = task.artifact_path if task.is_trusted else runner.admit(task.artifact_path)
     _prime(runner, task, enter)
     source = watch.energy_source() if task.policy.energy_s > 0 else None
-    loaded = _load(runner, task, watch, source, enter)
+    loaded = _load(runner, replace(task, artifact_path=path), watch, source, enter)
+    check_unchanged(task.artifact_path, state)
     with collection_off():
         ran = _run(loaded, task, watch, before, source, enter)
     facts = WorkerFacts(

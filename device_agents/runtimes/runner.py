@@ -88,10 +88,11 @@ class Runner(Protocol):
         """Version of the library, of the form the library itself prints."""
         ...
 
-    def distrust(self, path: str) -> None:
-        """Checks a file not made by this workspace; what is loaded later meets further locks.
+    def admit(self, path: str) -> str:
+        """Checks a file not made by this workspace; returns the path of what may be loaded.
 
-        A step of its own, so that neither its time nor its memory is charged to loading.
+        Where reading a file can run code, that is a copy of the bytes that were checked. A step
+        before loading, so that neither its time nor its memory is charged to the model.
 
         Raises:
             BadArtifactError: the file holds more than a network.

@@ -74,8 +74,9 @@ class TfliteRunner:
         """See `Runner`."""
         return importlib.metadata.version("ai-edge-litert")
 
-    def distrust(self, path: str) -> None:
+    def admit(self, path: str) -> str:
         """See `Runner`; a TFLite file holds no code."""
+        return path
 
     def load(self, path: str, execution: Execution) -> LoadedModel:
         """See `Runner`."""

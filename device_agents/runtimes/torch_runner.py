@@ -3,9 +3,13 @@
 import importlib
 import importlib.metadata
 import os
+import shutil
 import sys
+import tempfile
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType
 from typing import cast
 
@@ -15,7 +19,7 @@ from device_agents.failures import is_memory_error, says_device_lost
 from device_agents.runtimes import torch_cuda
 from device_agents.runtimes.gpu_backends import CUDA
 from device_agents.runtimes.options import boolean_option, missing_library
-from device_agents.runtimes.pt2_scan import check_pt2
+from device_agents.runtimes.pt2_scan import copy_checked
 from device_agents.runtimes.runner import Array, LoadedModel
 from device_agents.runtimes.torch_program import bare_module, inputs_of, moved
 from device_agents.runtimes.torch_tensors import as_arrays, as_numpy_has_it, as_tensor
@@ -85,12 +89,17 @@ class TorchRunner:
         """See `Runner`."""
         return importlib.metadata.version("torch")
 
-    def distrust(self, path: str) -> None:
-        """See `Runner`; the file is scanned before PyTorch sees it."""
-        check_pt2(path)
-        # A second lock, should the scan have read the archive otherwise than PyTorch does.
+    def admit(self, path: str) -> str:
+        """See `Runner`; PyTorch never sees the file, only a copy of what the scan read."""
+        folder = tempfile.mkdtemp(prefix="fleetrank-")
+        # At the end of the worker: loading should not pay for freeing its pages.
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        copy = Path(folder, "model.pt2")
+        copy_checked(path, copy)
+        # A second lock, should the scan have let something through: no pickle calls anything.
         os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
         self._is_distrustful = True
+        return str(copy)
 
     def load(self, path: str, execution: Execution) -> LoadedModel:
         """See `Runner`."""

@@ -1,12 +1,18 @@
 """Exported PyTorch programs that would run code when they are loaded."""
 
+import io
 import json
 import pickle  # noqa: TID251 - makes the hostile files; reads nothing
+import struct
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 Rewrite = Callable[[str, bytes], bytes | None]
+Json = dict[str, object]
+
+_END = struct.Struct("<4s4H2LH")
+_CENTRAL = struct.Struct("<4s6H3L5H2L")
 
 
 class Hostile:
@@ -33,6 +39,15 @@ def rewrite(
     return target
 
 
+def with_program(source: Path, target: Path, change: Callable[[str], str]) -> Path:
+    """Copies an archive with another text for its program."""
+
+    def apply(name: str, data: bytes) -> bytes:
+        return change(data.decode()).encode() if name.endswith("models/model.json") else data
+
+    return rewrite(source, target, apply)
+
+
 def hostile_weights(marker: Path, source: Path, target: Path) -> Path:
     """The table of weights says that one is pickled, and it is."""
 
@@ -44,3 +59,138 @@ def hostile_weights(marker: Path, source: Path, target: Path) -> Path:
         return pickle.dumps(Hostile(marker)) if name.endswith("/weight_0") else data
 
     return rewrite(source, target, change)
+
+
+def hostile_inputs(marker: Path, source: Path, target: Path) -> Path:
+    """The sample inputs are a file by torch.save with a pickle that calls something."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as inner:
+        inner.writestr("archive/data.pkl", pickle.dumps(Hostile(marker), protocol=2))
+        inner.writestr("archive/version", "3\n")
+        inner.writestr("archive/byteorder", "little")
+    return rewrite(source, target, lambda n, d: buffer.getvalue() if n.endswith(".pt") else d)
+
+
+def hostile_size(marker: Path, source: Path, target: Path) -> Path:
+    """A size that is an expression with a call in it, which sympy evaluates."""
+    call = f"Integer(len([open({str(marker)!r}, 'w')]))"
+    expression = {"as_expr": {"expr_str": call, "hint": None}}
+    old = '"sizes": [{"as_int": 1}'
+    return with_program(
+        source, target, lambda text: text.replace(old, '"sizes": [' + json.dumps(expression))
+    )
+
+
+def hostile_keyword(marker: Path, source: Path, target: Path) -> Path:
+    """a keyword of the network that is not a name: fx writes it into the module's source."""
+    key = f"a':open({json.dumps(str(marker))}, \"w\"),'b"
+    leaf: Json = {"type": None, "context": None, "children_spec": []}
+    spec: list[Json] = [
+        {"type": "builtins.tuple", "context": "null", "children_spec": []},
+        {"type": "builtins.dict", "context": json.dumps([key]), "children_spec": [leaf]},
+    ]
+
+    def change(text: str) -> str:
+        program = json.loads(text)
+        tree = {"type": "builtins.tuple", "context": "null", "children_spec": spec}
+        call = program["graph_module"]["module_call_graph"][0]
+        call["signature"]["in_spec"] = json.dumps([1, tree])
+        return json.dumps(program)
+
+    return with_program(source, target, change)
+
+
+def hostile_target(marker: Path, source: Path, target: Path) -> Path:
+    """A node that calls a function of the operating system, which PyTorch resolves."""
+    return with_program(
+        source, target, lambda text: text.replace("torch.ops.aten.relu.default", "torch.os.system")
+    )
+
+
+def hostile_constant(marker: Path, source: Path, target: Path) -> Path:
+    """A constant that is an object of a Python class."""
+    extra = {"data/constants/opaque_obj_0": pickle.dumps(Hostile(marker))}
+    return rewrite(source, target, lambda _name, data: data, extra)
+
+
+def hostile_library(marker: Path, source: Path, target: Path) -> Path:
+    """A compiled library, which PyTorch loads."""
+    extra = {"data/aotinductor/model/model.so": b"\x7fELF"}
+    return rewrite(source, target, lambda _name, data: data, extra)
+
+
+def hostile_tree(marker: Path, source: Path, target: Path) -> Path:
+    """A tree specification that names a module, which PyTorch imports."""
+    context = {
+        "default_factory_module": "antigravity",
+        "default_factory_name": "fly",
+        "dict_context": [],
+    }
+    node = {
+        "type": "collections.defaultdict",
+        "context": json.dumps(context),
+        "children_spec": [],
+    }
+
+    def change(text: str) -> str:
+        program = json.loads(text)
+        call = program["graph_module"]["module_call_graph"][0]["signature"]
+        return json.dumps(program).replace(
+            json.dumps(call["out_spec"]), json.dumps(json.dumps([1, node]))
+        )
+
+    return with_program(source, target, change)
+
+
+def with_graph_named(name: str) -> Callable[[Path, Path, Path], Path]:
+    """A second graph with a hostile size, under a name that PyTorch loads all the same."""
+
+    def make(marker: Path, source: Path, target: Path) -> Path:
+        graph = {"expr_str": f"open({str(marker)!r}, 'w')"}
+        extra = {f"models/{name}": json.dumps(graph).encode()}
+        return rewrite(source, target, lambda _name, data: data, extra)
+
+    return make
+
+
+def two_directories(marker: Path, source: Path, target: Path) -> Path:
+    """One archive for two readers: Python's finds the honest program, PyTorch's the hostile one.
+
+    Python's zipfile takes the directory before the end record, PyTorch's reader the one at the
+    offset that the end record states.
+    """
+    folder = target.parent
+    # Longer than the honest one, so that no offset below becomes negative.
+    evil = with_program(
+        hostile_size(marker, source, folder / "size.pt2"),
+        folder / "evil.pt2",
+        lambda text: text + " " * source.stat().st_size * 2,
+    )
+    honest = rewrite(source, folder / "honest.pt2", lambda _name, data: data)
+    members, directory = _split(evil.read_bytes())
+    more, other = _split(honest.read_bytes())
+    assert len(other) == len(directory)
+    # zipfile adds the distance of the two directories to every offset that it reads.
+    shift = len(members) - (len(directory) + len(more) + len(members))
+    moved = _moved(other, len(members) + len(directory) + shift)
+    count = directory.count(b"PK\x01\x02")
+    end = _END.pack(b"PK\x05\x06", 0, 0, count, count, len(other), len(members), 0)
+    target.write_bytes(members + directory + more + moved + end)
+    return target
+
+
+def _split(data: bytes) -> tuple[bytes, bytes]:
+    """The members and the directory of an archive that zipfile wrote."""
+    *_rest, size, offset, _comment = _END.unpack(data[-_END.size :])
+    return data[:offset], data[offset : offset + size]
+
+
+def _moved(directory: bytes, by: int) -> bytes:
+    """A directory whose members lie elsewhere."""
+    moved, place = bytearray(directory), 0
+    while place < len(directory):
+        fields = list(_CENTRAL.unpack_from(directory, place))
+        fields[-1] += by
+        _CENTRAL.pack_into(moved, place, *fields)
+        place += _CENTRAL.size + sum(fields[10:13])
+    return bytes(moved)

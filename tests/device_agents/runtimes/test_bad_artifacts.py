@@ -1,22 +1,15 @@
 """Damaged, hostile and odd files, each through a real worker: a clear failure, nothing executed."""
 
-import io
-import json
-import pickle  # noqa: TID251 - makes the hostile files; reads nothing
-import zipfile
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
-from hostile_pt2 import Hostile, hostile_weights, rewrite
 from onnx import TensorProto, helper
 
-from device_agents.errors import BadArtifactError, UnsupportedError
+from device_agents.errors import UnsupportedError
 from device_agents.hosted import infer_in_worker, measure_in_worker
-from device_agents.runtimes.pt2_scan import check_model_json, check_pickle, check_pt2
 from device_agents.runtimes.runner import with_batch
 from device_agents.task import Execution, InferTask, MeasureTask, Options
 from device_agents.vocabulary import ErrorKind, Mode, Runtime, Status
@@ -82,171 +75,6 @@ def test_a_file_that_is_gone_condemns_no_cell_since_a_resume_exports_it_again(
 ) -> None:
     task = replace(task_of(Runtime.ONNX), artifact_path=str(tmp_path / "none.onnx"))
     assert kind_of(task, is_transient=True)[0] is ErrorKind.BAD_ARTIFACT
-
-
-def hostile_inputs(marker: Path, source: Path, target: Path) -> Path:
-    """The sample inputs are a file by torch.save with a pickle that calls something."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as inner:
-        inner.writestr("archive/data.pkl", pickle.dumps(Hostile(marker), protocol=2))
-        inner.writestr("archive/version", "3\n")
-        inner.writestr("archive/byteorder", "little")
-    return rewrite(source, target, lambda n, d: buffer.getvalue() if n.endswith(".pt") else d)
-
-
-def hostile_constant(marker: Path, source: Path, target: Path) -> Path:
-    """A constant that is an object of a Python class."""
-    extra = {"data/constants/opaque_obj_0": pickle.dumps(Hostile(marker))}
-    return rewrite(source, target, lambda _n, d: d, extra)
-
-
-def hostile_target(marker: Path, source: Path, target: Path) -> Path:
-    """A node that calls a function of the operating system, which PyTorch resolves."""
-
-    def change(name: str, data: bytes) -> bytes:
-        return data.replace(b"torch.ops.aten.relu.default", b"torch.os.system")
-
-    return rewrite(source, target, change)
-
-
-def hostile_size(marker: Path, source: Path, target: Path) -> Path:
-    """A size that is an expression with a call in it, which sympy evaluates."""
-
-    def change(name: str, data: bytes) -> bytes:
-        expression = {"as_expr": {"expr_str": f"open({str(marker)!r}, 'w')", "hint": None}}
-        old = b'"sizes": [{"as_int": 1}'
-        return data.replace(old, b'"sizes": [' + json.dumps(expression).encode())
-
-    return rewrite(source, target, change)
-
-
-def hostile_library(marker: Path, source: Path, target: Path) -> Path:
-    """A compiled library, which PyTorch loads."""
-    extra = {"data/aotinductor/model/model.so": b"\x7fELF"}
-    return rewrite(source, target, lambda _n, d: d, extra)
-
-
-def with_graph_named(name: str, more: dict[str, object]) -> Callable[[Path, Path, Path], Path]:
-    """A second graph with a hostile size, under a name that PyTorch loads all the same."""
-
-    def make(marker: Path, source: Path, target: Path) -> Path:
-        graph = {"expr_str": f"open({str(marker)!r}, 'w')", **more}
-        extra = {f"models/{name}": json.dumps(graph).encode()}
-        return rewrite(source, target, lambda _n, d: d, extra)
-
-    return make
-
-
-def hostile_tree(marker: Path, source: Path, target: Path) -> Path:
-    """A tree specification that names a module, which PyTorch imports."""
-    context = {
-        "default_factory_module": "antigravity",
-        "default_factory_name": "fly",
-        "dict_context": [],
-    }
-    node = {
-        "type": "collections.defaultdict",
-        "context": json.dumps(context),
-        "children_spec": [],
-    }
-    extra = {"models/tree.json": json.dumps({"in_spec": json.dumps([1, node])}).encode()}
-    return rewrite(source, target, lambda _n, d: d, extra)
-
-
-HOSTILE = [
-    with_graph_named("evil.JSON", {}), with_graph_named("evil.abcd", {}),
-    with_graph_named("x_config.json", {"config": {}}), hostile_tree,
-    hostile_weights, hostile_inputs, hostile_constant, hostile_target, hostile_size,
-    hostile_library,
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("make", HOSTILE)
-def test_a_hostile_pt2_is_refused_and_executes_nothing(
-    make: Callable[[Path, Path, Path], Path], pt2_file: Path, tmp_path: Path
-) -> None:
-    marker = tmp_path / "marker"
-    file = make(marker, pt2_file, tmp_path / "hostile.pt2")
-    assert file.read_bytes() != pt2_file.read_bytes()
-    with pytest.raises(BadArtifactError, match="--trust"):
-        check_pt2(str(file))
-    kind, _message = kind_of(make_task(file, Runtime.TORCH))
-    assert kind is ErrorKind.BAD_ARTIFACT
-    assert not marker.exists()
-
-
-def test_the_hostile_pickle_is_a_real_one(pt2_file: Path, tmp_path: Path) -> None:
-    """Without this, the test above would pass on a file that harms nobody."""
-    marker = tmp_path / "marker"
-    file = hostile_weights(marker, pt2_file, tmp_path / "hostile.pt2")
-    measure_in_worker(make_task(file, Runtime.TORCH, is_trusted=True))
-    assert marker.exists()
-
-
-def test_a_file_is_scanned_before_the_clock_of_loading_starts(
-    pt2_file: Path, tmp_path: Path
-) -> None:
-    file = hostile_weights(tmp_path / "marker", pt2_file, tmp_path / "hostile.pt2")
-    failure = measure_in_worker(make_task(file, Runtime.TORCH, primer_path=str(pt2_file))).failure
-    assert failure is not None
-    assert failure.stage == "start"
-
-
-def test_a_compressed_member_that_is_damaged_is_a_bad_file(tmp_path: Path) -> None:
-    file = tmp_path / "damaged.pt2"
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("m/models/model.json", "{}" * 500)
-    data = bytearray(file.read_bytes())
-    start = data.find(b"model.json") + len(b"model.json")
-    data[start : start + 2] = b"\xff\xff"
-    file.write_bytes(data)
-    with pytest.raises(BadArtifactError, match="not a readable"):
-        check_pt2(str(file))
-
-
-def test_the_scan_lets_an_honest_file_through(pt2_file: Path) -> None:
-    check_pt2(str(pt2_file))
-
-
-@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_no_protocol_hides_a_call(protocol: int, tmp_path: Path) -> None:
-    with pytest.raises(BadArtifactError):
-        check_pickle(pickle.dumps(Hostile(tmp_path), protocol=protocol), "here")
-
-
-@pytest.mark.parametrize(
-    "target",
-    [
-        "torch.os.system", "torch.ops.load_library", "torch.hub.load", "math.__loader__.x",
-        "torch.ops.aten.from_file.default", "torch.ops.aten.__class__.mro",
-        "_operator.methodcaller", "#my:op", "torch.ops.mine.op.default",
-        "torch.sym_not.__globals__",
-    ],
-)  # fmt: skip
-def test_a_target_that_is_no_operator_is_refused(target: str) -> None:
-    with pytest.raises(BadArtifactError):
-        check_model_json(json.dumps({"nodes": [{"target": target}]}), "here")
-
-
-@pytest.mark.parametrize(
-    "expression",
-    [
-        "s0",
-        "Symbol('s77', positive=True, integer=True)",
-        "Max(1, s0) + 2*s77//4",
-        "8*FloorDiv(u0, 2)",
-    ],
-)
-def test_a_size_of_symbols_is_let_through(expression: str) -> None:
-    check_model_json(json.dumps({"expr_str": expression}), "here")
-
-
-@pytest.mark.parametrize(
-    "expression", ["exec('1')", "s0.__class__", "x", "Symbol('x')", "[1][0]", "lambda: 1"]
-)
-def test_any_other_expression_is_refused(expression: str) -> None:
-    with pytest.raises(BadArtifactError):
-        check_model_json(json.dumps({"expr_str": expression}), "here")
 
 
 def test_external_data_outside_the_folder_is_not_read(onnx_file: Path, tmp_path: Path) -> None:
