@@ -249,7 +249,9 @@ def test_a_cell_measured_through_ray_and_inline_agrees(
         artifact_path=str(onnx_file),
         artifact_sha256=hashlib.sha256(onnx_file.read_bytes()).hexdigest(),
         policy=MeasurePolicy(min_warmup_s=0.1, min_runs=30, max_time_s=1.0),
-        execution=Execution(runtime=Runtime.ONNX, backend="cpu", affinity=(0,)),
+        execution=Execution(
+            runtime=Runtime.ONNX, backend="cpu", affinity=(max(os.sched_getaffinity(0)),)
+        ),
         is_trusted=True,
     )
     specs = (DeviceSpec(name="cpu", kind="cpu"),)
