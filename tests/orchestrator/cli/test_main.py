@@ -100,6 +100,8 @@ def test_a_defect_is_unexpected_and_shows_its_place_only_with_debug(failing, cap
         (errno.EROFS, "read-only mount"),
         (errno.EACCES, "mode"),
         (errno.EPERM, "owner"),
+        (errno.EFBIG, "ulimit -f"),
+        (errno.ESTALE, "mounted from"),
     ],
 )
 def test_a_disk_that_takes_nothing_is_no_defect(failing, capsys, number, remedy) -> None:
