@@ -13,6 +13,7 @@ from typing import BinaryIO
 from foundation.errors import FleetError
 
 FREE_SPACE = "free some space (`fleetrank models prune --max-size 2GB` bounds the artifact cache)"
+RUN_AGAIN = "then run the command again: what was stored is kept"
 _FULL = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the disk quota of its user is used up",
@@ -46,10 +47,10 @@ def is_no_room(error: BaseException) -> bool:
 def storage_error(path: Path, error: OSError) -> StorageError:
     """Says what could not be written, and what to do about it."""
     if error.errno == errno.EFBIG:
-        remedy = "raise the limit (`ulimit -f`); what was stored is kept"
+        remedy = f"raise the limit (`ulimit -f`), {RUN_AGAIN}"
         return NoRoomError(f"{path} cannot be written: {_TOO_LARGE}", remedy)
     if error.errno in _FULL:
-        remedy = f"{FREE_SPACE}; what was stored is kept"
+        remedy = f"{FREE_SPACE}, {RUN_AGAIN}"
         return NoRoomError(f"{path} cannot be written: {_FULL[error.errno]}", remedy)
     remedy = "check that its folder is there and may be written to"
     if error.errno in _FORBIDDEN:

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from pathlib import Path
 
+from foundation.files import RUN_AGAIN
 from orchestrator.carrier import Carrier, open_carrier
 from orchestrator.errors import NewerSchemaError, StoreError, UsageError
 from orchestrator.progress.events import Notice
@@ -81,8 +82,9 @@ def _resumable(sweep_id: str) -> Iterator[None]:
     except NewerSchemaError:
         raise
     except StoreError as error:
-        resume = f"`fleetrank sweep resume {sweep_id}` measures what is left"
-        raise type(error)(error.message, f"{error.remedy}; then {resume}") from error
+        resume = f"then `fleetrank sweep resume {sweep_id}`: what was measured is kept"
+        remedy = error.remedy.removesuffix(f", {RUN_AGAIN}")
+        raise type(error)(error.message, f"{remedy}, {resume}") from error
 
 
 def _carrier(workspace: Workspace, options: RunOptions) -> AbstractContextManager[Carrier]:

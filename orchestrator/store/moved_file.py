@@ -36,7 +36,7 @@ def check_place(path: Path, descriptor: int) -> None:
     if place != path:
         raise MovedFolderError(
             f"{path} was moved while it was in use, to {place}",
-            "what was measured is kept: change to the new folder",
+            "change to the new folder",
         )
 
 
