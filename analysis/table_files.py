@@ -1,6 +1,5 @@
 """Every table as a file of one folder, with an index of what was written."""
 
-import contextlib
 import hashlib
 import json
 import os
@@ -14,6 +13,7 @@ import polars as pl
 from analysis.errors import AnalysisError
 from analysis.formats import render
 from analysis.tables import TABLES, Selection, make_table
+from foundation.files import make_folder, replace_file
 
 SUFFIXES: Mapping[str, str] = MappingProxyType({"csv": "csv", "latex": "tex", "markdown": "md"})
 """Format to the ending of its files."""
@@ -66,7 +66,8 @@ def export_tables(
         may_overwrite: replace files that others wrote, too.
 
     Raises:
-        AnalysisError: no such format, a file is in the way, or the folder cannot be written.
+        AnalysisError: no such format, or a file is in the way.
+        StorageError: the folder cannot be written.
         NoDataError: nothing fits the selection.
     """
     if form not in SUFFIXES:
@@ -76,16 +77,10 @@ def export_tables(
     written = [content for content in contents if content.entry.file]
     if not may_overwrite:
         _refuse_others(folder, index_name(form), [str(one.entry.file) for one in written])
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for content in written:
-            _write(folder / str(content.entry.file), content.data)
-        _write(folder / index_name(form), _index([content.entry for content in contents]))
-    except OSError as error:
-        raise AnalysisError(
-            f"{error.filename or folder} cannot be written: {error.strerror or error}",
-            "name another folder, or remove what is in the way",
-        ) from error
+    make_folder(folder)
+    for content in written:
+        replace_file(folder / str(content.entry.file), content.data)
+    replace_file(folder / index_name(form), _index([content.entry for content in contents]))
     return [content.entry for content in contents]
 
 
@@ -143,14 +138,3 @@ def _is_ours(path: Path, sha256: str | None) -> bool:
 def _index(entries: Sequence[TableFile]) -> bytes:
     content = {"tables": [asdict(entry) for entry in entries]}
     return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
-
-
-def _write(path: Path, data: bytes) -> None:
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with aside.open("xb") as file:
-            file.write(data)
-        aside.replace(path)
-    finally:
-        with contextlib.suppress(OSError):
-            aside.unlink()

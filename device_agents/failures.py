@@ -1,10 +1,10 @@
 """Turns exceptions inside the worker, and ends of the worker, into typed failures."""
 
-import errno
 import re
 import signal
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
 from device_agents.errors import (
     AgentError,
@@ -26,6 +26,7 @@ from device_agents.errors import (
 from device_agents.measurement import Failure
 from device_agents.protocol import STAGE_MARK
 from device_agents.vocabulary import ErrorKind
+from foundation.files import NoRoomError, is_no_room, storage_error
 
 TAIL_CHARACTERS = 2_000
 """How much of the worker's standard error a stored message keeps."""
@@ -192,8 +193,10 @@ def _kind_of(error: Exception) -> tuple[ErrorKind, str]:
         return ErrorKind.OUT_OF_MEMORY, _MEMORY_REMEDY
     if says_device_lost(str(error)):
         return ErrorKind.DEVICE_LOST, LOST_REMEDY
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        return ErrorKind.DISK_FULL, "free some space on the disk of the workspace"
+    if isinstance(error, NoRoomError):
+        return ErrorKind.DISK_FULL, error.remedy
+    if isinstance(error, OSError) and is_no_room(error):
+        return ErrorKind.DISK_FULL, storage_error(Path(error.filename or "a file"), error).remedy
     return ErrorKind.INTERNAL, "report this with the output of the command under --debug"
 
 

@@ -9,7 +9,6 @@ Any number of threads and processes may use one folder: every write is made asid
 """
 
 import contextlib
-import errno
 import hashlib
 import json
 import logging
@@ -22,10 +21,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from foundation.files import (
+    StorageError,
+    replace_file,
+    storage_error,
+    sync_file,
+    sync_folder,
+)
 from models.cards import card_sha256, file_sha256, weights_id
 from models.errors import ExportError
 from models.export.messages import cost_of
-from models.export.request import disk_full_error
 from models.types import Artifact, ExportRequest, Format, Source, StagedExport
 
 _LOG = logging.getLogger(__name__)
@@ -191,13 +196,7 @@ class ArtifactCache:
         # The request is for people who look into the folder; nothing reads it back.
         text = json.dumps({"artifact": fields, "request": asdict(request)}, indent=1)
         path = self._entry_path(request)
-        aside = path.with_suffix(f".{os.getpid()}-{os.urandom(4).hex()}.tmp")
-        try:
-            aside.write_text(text, encoding="utf-8")
-            _sync(aside)
-            aside.replace(path)
-        finally:
-            aside.unlink(missing_ok=True)
+        replace_file(path, text.encode(), is_synced=True)
 
     def _remove_strays(self, known: set[str]) -> list[Path]:
         """What a process left that ended in the middle, old enough that none is still at it."""
@@ -214,13 +213,11 @@ class ArtifactCache:
     def _disk_errors(self) -> Iterator[None]:
         try:
             yield
+        except StorageError as error:
+            raise ExportError(error.message, error.remedy) from error
         except OSError as error:
-            if error.errno == errno.ENOSPC:
-                raise disk_full_error(self._root) from error
-            raise ExportError(
-                f"the artifact cache {self._root} cannot be written: {error}",
-                "make the folder writable",
-            ) from error
+            found = storage_error(Path(error.filename or self._root), error)
+            raise ExportError(found.message, found.remedy) from error
 
 
 def _is_sound(artifact: Artifact) -> bool:
@@ -243,16 +240,8 @@ def _move_durably(source: Path, target: Path) -> None:
     aside = target.with_name(f".{target.name}.{os.getpid()}-{os.urandom(4).hex()}")
     try:
         shutil.move(source, aside)
-        _sync(aside)
+        sync_file(aside)
         aside.replace(target)
-        _sync(target.parent)
+        sync_folder(target.parent)
     finally:
         aside.unlink(missing_ok=True)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -12,6 +12,7 @@ from orchestrator.dispatch.inline import InlineExecutor
 from orchestrator.dispatch.local_ray import LOCAL_HOST, local_ray
 from orchestrator.dispatch.ray_executor import PlacedDevice, RayExecutor
 from orchestrator.dispatch.ray_hosts import RayHosts
+from orchestrator.dispatch.spool import remove_spent
 from orchestrator.errors import NothingToDoError, OrchestratorError, UsageError
 from orchestrator.fleet import Fleet, Refusals, fleet_of, this_host
 from orchestrator.progress.events import Notice, Subscriber
@@ -86,11 +87,13 @@ def _inline() -> Carrier:
     return Carrier(fleet=this_host(), executor=executor)
 
 
-def _local(spool: Path) -> Carrier:
-    """A Ray that is started for one sweep and gone with it; the spool stays."""
+def _local(spools: Path) -> Carrier:
+    """A Ray that is started for one sweep and gone with it; a spool that holds something stays."""
 
     @contextmanager
     def executor(sweep_id: str, setup: Setup) -> Iterator[Executor]:
+        # One per sweep: of two drivers in one workspace, one would empty the other's file.
+        spool = spools / sweep_id
         with local_ray(), RayHosts(str(spool)) as hosts:
             if LOCAL_HOST not in hosts.settle():
                 why = "; ".join(problem.message for problem in hosts.problems) or "it is silent"
@@ -100,6 +103,9 @@ def _local(spool: Path) -> Carrier:
                 )
             with _ray_executor(sweep_id, setup, hosts) as opened:
                 yield opened
+                is_idle = not opened.under_way()
+        if is_idle:
+            remove_spent(spool)
 
     return Carrier(fleet=this_host(), executor=executor)
 

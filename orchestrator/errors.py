@@ -23,5 +23,9 @@ class FullDiskError(StoreError):
     """There is no room for a file; what was written before is kept."""
 
 
+class MovedFolderError(StoreError):
+    """The results folder was moved or removed under a running driver."""
+
+
 class NewerSchemaError(StoreError):
     """The results come from a newer fleetrank; nothing of them is read or changed."""

@@ -39,7 +39,7 @@ def measuring_s(
     for cell in plan.cells:
         place = places[cell.device]
         repeat_s = history.get(cell.cell_key)
-        if repeat_s is None:
+        if repeat_s is None or repeat_s <= 0:  # less than nothing: the clock was set back in it
             repeat_s = _longest_repeat_s(plan.policy, counts_energy=place.counts_energy)
         seconds[place.host][cell.device] += repeat_s * plan.repeats
     return max(_host_s(by_device, places) for by_device in seconds.values())

@@ -54,7 +54,7 @@ def import_release(
     content = hashlib.sha256(canonical_json([rows, release.aliases]).encode()).hexdigest()
     sweep_id, state = _stored(store, content)
     if sweep_id is None:
-        sweep_id = new_sweep_id(f"import-{release.source}-{release.version}")
+        sweep_id = new_sweep_id(f"import-{release.source}-{release.version}", store.sweep_ids())
         store.create_sweep(sweep_id, _record(release, content, dropped, folder))
     if state != "finished":
         _write(store, sweep_id, rows, folder)

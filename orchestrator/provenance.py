@@ -4,15 +4,16 @@ import secrets
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from importlib import metadata
 from pathlib import Path
 
 from orchestrator.host_identity import host_hash
 
 _GIT_TIMEOUT_S = 10.0
+_STAMP = "%Y%m%dT%H%M%S"
 PACKAGES = (
     "ai-edge-litert", "litert-torch", "numpy", "onnx", "onnxruntime", "onnxscript", "polars",
     "ray", "tensorflow-cpu", "timm", "torch", "torchvision",
@@ -34,10 +35,29 @@ class SweepFacts:
     git_commit: str | None
 
 
-def new_sweep_id(name: str, now: datetime | None = None) -> str:
-    """`<name>-<UTC stamp>-<4 hexadecimal digits>`: sorts by age and is not guessed twice."""
-    stamp = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%S")
-    return f"{name}-{stamp}-{secrets.token_hex(2)}"
+def new_sweep_id(name: str, known: Iterable[str] = (), now: datetime | None = None) -> str:
+    """`<name>-<UTC stamp>-<4 hexadecimal digits>`: sorts by age and is not guessed twice.
+
+    It sorts behind the ids of the `known` sweeps, even if the clock was set back since.
+    """
+    now = now or datetime.now(UTC)
+    if lag := clock_lag(known, now):
+        now += lag + timedelta(seconds=1)
+    return f"{name}-{now.strftime(_STAMP)}-{secrets.token_hex(2)}"
+
+
+def clock_lag(known: Iterable[str], now: datetime | None = None) -> timedelta:
+    """How far the clock is behind the stamp of the newest known sweep; zero as a rule."""
+    now = now or datetime.now(UTC)
+    stamps = (stamp for sweep_id in known if (stamp := _stamp_of(sweep_id)) is not None)
+    return max(max(stamps, default=now) - now, timedelta())
+
+
+def _stamp_of(sweep_id: str) -> datetime | None:
+    try:
+        return datetime.strptime(sweep_id.split("-")[-2], _STAMP).replace(tzinfo=UTC)
+    except (ValueError, IndexError):
+        return None
 
 
 def sweep_facts(sweep_id: str, seed: int, folder: Path) -> SweepFacts:

@@ -2,13 +2,16 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from datetime import timedelta
 from pathlib import Path
 
+from foundation.files import RUN_AGAIN
 from orchestrator.carrier import Carrier, open_carrier
-from orchestrator.errors import FullDiskError, UsageError
+from orchestrator.errors import NewerSchemaError, StoreError, UsageError
+from orchestrator.progress.events import Notice
 from orchestrator.progress.publisher import Publisher
-from orchestrator.provenance import new_sweep_id, sweep_provenance
-from orchestrator.store.durable import FREE_SPACE
+from orchestrator.progress.wording import duration
+from orchestrator.provenance import clock_lag, new_sweep_id, sweep_provenance
 from orchestrator.store.results import ResultStore
 from orchestrator.sweep_record import setup_of_record, setup_record
 from orchestrator.sweep_session import RunOptions, SweepOutcome, SweepSession, record_stamp
@@ -30,7 +33,10 @@ def run_sweep(
     with _carrier(workspace, options) as carrier:
         setup = plan_sweep(workspace, spec, only, carrier.fleet, carrier.ask_host)
         store = ResultStore(workspace.results)
-        sweep_id = new_sweep_id(spec.name)
+        known = store.sweep_ids()
+        if lag := clock_lag(known):
+            Publisher(options.subscribers)(Notice(level="warning", message=_late(lag)))
+        sweep_id = new_sweep_id(spec.name, known)
         record = {
             "state": "running",
             "started_utc": record_stamp(),
@@ -60,16 +66,25 @@ def resume_sweep(workspace: Workspace, sweep_id: str | None, options: RunOptions
             return SweepSession(workspace, store, sweep_id, setup, options, carrier).run()
 
 
+def _late(lag: timedelta) -> str:
+    return (
+        f"this host's clock is {duration(lag.total_seconds())} behind the start of the "
+        "newest stored sweep; tables take the latest start for the newest: correct the clock, or "
+        "name the sweep with --sweep"
+    )
+
+
 @contextmanager
 def _resumable(sweep_id: str) -> Iterator[None]:
-    """What a full disk has ended goes on where it was."""
+    """What a full disk, a lost right or a moved folder has ended goes on where it was."""
     try:
         yield
-    except FullDiskError as error:
-        raise FullDiskError(
-            error.message,
-            f"{FREE_SPACE}, then `fleetrank sweep resume {sweep_id}`: what was measured is kept",
-        ) from error
+    except NewerSchemaError:
+        raise
+    except StoreError as error:
+        resume = f"then `fleetrank sweep resume {sweep_id}`: what was measured is kept"
+        remedy = error.remedy.removesuffix(f", {RUN_AGAIN}")
+        raise type(error)(error.message, f"{remedy}, {resume}") from error
 
 
 def _carrier(workspace: Workspace, options: RunOptions) -> AbstractContextManager[Carrier]:

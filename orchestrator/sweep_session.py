@@ -20,7 +20,7 @@ from orchestrator.dispatch.ports import Ports
 from orchestrator.dispatch.stop_switch import StopSwitch, listening
 from orchestrator.dispatch.tally import Tally
 from orchestrator.dispatch.work import SweepWork
-from orchestrator.errors import NothingToDoError, StoreError
+from orchestrator.errors import NothingToDoError, OrchestratorError
 from orchestrator.estimate import measuring_s
 from orchestrator.export_stage import Exports, ExportTools, build_artifacts
 from orchestrator.progress.events import Notice, Subscriber, SweepFinished, SweepStarted
@@ -106,6 +106,7 @@ class SweepSession:
                 if tally.n_finished < self._setup.plan.n_repeats:
                     self._measure(journal, tally)
                 with self._host_turn(f"sweep {self._sweep_id}, which writes its results"):
+                    journal.check_place()
                     self._store.publish(self._sweep_id)
             except BaseException as error:
                 # Ctrl-C while Ray starts or ends, when nobody listens for it yet or any more.
@@ -129,6 +130,7 @@ class SweepSession:
         return outcome
 
     def _measure(self, journal: Journal, tally: Tally) -> None:
+        journal.open()
         # Ray sets a handler of its own for SIGTERM when it starts; ours come after it.
         with (
             self._carrier.executor(self._sweep_id, self._setup) as executor,
@@ -140,6 +142,7 @@ class SweepSession:
                     "see `fleetrank doctor` and `fleetrank devices show NAME`",
                 )
             exports = self._export(tally)
+            journal.check_place()
             if not exports.is_complete:
                 return
             sink = JournalSink(self._store, journal, self._sweep_id)
@@ -216,7 +219,7 @@ class SweepSession:
         )
 
     def _close_record(self, state: str, tally: Tally) -> None:
-        """On a full disk the old record stays, and says `running` with nobody holding the lease."""
+        """Where it cannot be written the old record stays, and says `running` without a lease."""
         changes = {
             "state": state,
             "finished_utc": record_stamp(),
@@ -224,7 +227,7 @@ class SweepSession:
             "n_failed": tally.n_failed,
             "n_left": self._setup.plan.n_repeats - tally.n_ok - tally.n_failed,
         }
-        with contextlib.suppress(StoreError):
+        with contextlib.suppress(OrchestratorError):
             self._store.update_record(self._sweep_id, changes)
 
 

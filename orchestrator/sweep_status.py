@@ -137,11 +137,12 @@ def _of_run(started: list[datetime], record: Mapping[str, object]) -> list[datet
 
 
 def _seconds_left(started: list[datetime], n_left: int) -> float | None:
-    """At the pace since the first of these attempts; `None` before the second."""
-    if len(started) < 2:
-        return None
-    elapsed_s = (datetime.now(UTC) - min(started)).total_seconds()
-    return elapsed_s / len(started) * n_left
+    """At the pace since the first of these attempts; `None` before the second.
+
+    `None` too while the clock, set back since, is behind the first.
+    """
+    elapsed_s = (datetime.now(UTC) - min(started)).total_seconds() if len(started) > 1 else 0.0
+    return elapsed_s / len(started) * n_left if elapsed_s > 0 else None
 
 
 def _n_repeats(record: Mapping[str, object]) -> int:

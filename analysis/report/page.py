@@ -1,7 +1,5 @@
 """The page: one HTML file that opens without a network and carries its own evidence."""
 
-import contextlib
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,7 +11,6 @@ import polars as pl
 from markupsafe import Markup
 
 from analysis.counting import count_of
-from analysis.errors import AnalysisError
 from analysis.figures.theme import FAMILY_COLOURS, NO_FAMILY
 from analysis.load import DEFAULT_ORIGINS
 from analysis.report.embed import json_block, own_script, script_bundle, script_hash
@@ -36,6 +33,7 @@ from analysis.report.study import study_tables
 from analysis.report.transfer_section import transfer_section
 from analysis.scope import devices_of
 from analysis.tables import Selection
+from foundation.files import make_folder, replace_file
 
 _TEMPLATES = "report/templates"
 _SCRIPTS = (
@@ -184,15 +182,5 @@ def _doubts(cells: pl.DataFrame) -> str | None:
 
 
 def _write(out: Path, html: str) -> None:
-    aside = out.with_name(f".{out.name}.{os.getpid()}.tmp")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_text(html, encoding="utf-8")
-        aside.replace(out)
-    except OSError as error:
-        raise AnalysisError(
-            f"{out} cannot be written: {error.strerror or error}", "name another file with --out"
-        ) from error
-    finally:
-        with contextlib.suppress(OSError):
-            aside.unlink()
+    make_folder(out.parent)
+    replace_file(out, html.encode())

@@ -12,6 +12,7 @@ from typing import IO
 
 from device_agents.android.tools import CatalogueEntry, file_sha256
 from device_agents.errors import PermanentError, TransientError, UnsupportedError
+from foundation.files import is_no_room, make_folder, storage_error
 
 MAX_BYTES = 200 * 1024 * 1024
 """Twenty times the largest `benchmark_model`: more is not the program."""
@@ -40,6 +41,7 @@ def fetch(
         UnsupportedError: the entry has no address or no sha256.
         TransientError: the server does not answer, or the connection broke.
         PermanentError: it answered with an error, another content, or too much; nothing is kept.
+        StorageError: the cache cannot be written.
     """
     if entry.url is None or entry.sha256 is None:
         raise UnsupportedError(
@@ -49,7 +51,7 @@ def fetch(
     target = cache / entry.sha256 / entry.name
     if target.is_file() and file_sha256(target) == entry.sha256:
         return target
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(target.parent)
     with NamedTemporaryFile(dir=target.parent, prefix=".download-") as temporary:
         found = _download(entry.url, temporary, schemes=schemes, max_bytes=max_bytes)
         if found != entry.sha256:
@@ -105,6 +107,8 @@ def _download(url: str, file: IO[bytes], *, schemes: frozenset[str], max_bytes: 
     except urllib.error.HTTPError as error:
         raise PermanentError(f"{url} answers {error.code}", "check the address") from error
     except (OSError, http.client.HTTPException) as error:
+        if is_no_room(error):
+            raise storage_error(Path(file.name), OSError(*error.args)) from error
         raise TransientError(f"{url} cannot be fetched: {error}", "try again later") from error
     if length is not None and length.strip() != str(n_bytes):
         raise TransientError(f"{url} broke off after {n_bytes} bytes", "try again")

@@ -2,11 +2,12 @@
 
 import shutil
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from typing import BinaryIO
 
 from device_agents.android.tools import Tool, file_sha256
 from device_agents.errors import PermanentError
 from device_agents.user_folders import cache_folder
+from foundation.files import make_folder, replace_file_with
 
 
 class ToolStore:
@@ -17,20 +18,25 @@ class ToolStore:
         self.folder = folder or cache_folder() / "tools"
 
     def add(self, tool: Tool) -> None:
-        """Keeps a copy, so that a file the user moves or builds anew changes no registration."""
+        """Keeps a copy, so that a file that the user moves or builds again changes no registration.
+
+        Raises:
+            PermanentError: the file has changed since it was identified.
+            StorageError: the copy cannot be written.
+        """
         target = self._path(tool.name, tool.sha256)
         if target.is_file() and file_sha256(target) == tool.sha256:
             return
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with (
-            NamedTemporaryFile(dir=target.parent, prefix=".copy-", delete=False) as aside,
-            tool.path.open("rb") as source,
-        ):
-            shutil.copyfileobj(source, aside)
-        if file_sha256(Path(aside.name)) != tool.sha256:
-            Path(aside.name).unlink()
-            raise PermanentError(f"{tool.path} changed while it was copied", "register again")
-        Path(aside.name).replace(target)
+        make_folder(target.parent)
+
+        def copy(file: BinaryIO) -> None:
+            with tool.path.open("rb") as source:
+                shutil.copyfileobj(source, file)
+            file.flush()
+            if file_sha256(Path(file.name)) != tool.sha256:
+                raise PermanentError(f"{tool.path} changed while it was copied", "register again")
+
+        replace_file_with(target, copy)
 
     def find(self, name: str, sha256: str) -> Path:
         """The file of a registered program, verified.

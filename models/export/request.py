@@ -2,9 +2,11 @@
 
 import errno
 import os
+import resource
 import shutil
 from pathlib import Path
 
+from foundation.files import is_no_room, storage_error
 from models.errors import ExportError, ModelError
 from models.export.network_export import export_network
 from models.export.user_file import stage_file
@@ -35,29 +37,38 @@ def export_request(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -
                 f"exporting {request.card.name} to {request.format} ran out of memory",
                 "close other programs, raise the memory limit, or export fewer models at once",
             ) from error
-        if _is_disk_full(error, out_dir):
-            raise disk_full_error(out_dir) from error
+        if (cause := _lack_of_room(error, out_dir)) is not None:
+            found = storage_error(out_dir, cause)
+            raise ExportError(found.message, found.remedy) from error
         raise ExportError(
             f"exporting {request.card.name} failed: {type(error).__name__}: {error}",
             "mend the network, or leave it out of the sweep",
         ) from error
 
 
-def _is_disk_full(error: Exception, folder: Path) -> bool:
-    """PyTorch's writer, and others in C++, raise a RuntimeError that need not name the reason."""
+def _lack_of_room(error: Exception, folder: Path) -> OSError | None:
+    """The error of the system behind one that may not name it; `None` when there was room.
+
+    PyTorch's writer, and others in C++, raise a RuntimeError without the reason.
+    """
     if isinstance(error, OSError):
-        return error.errno == errno.ENOSPC
-    if "no space left on device" in str(error).lower():
-        return True
-    return isinstance(error, RuntimeError) and shutil.disk_usage(folder).free < _NO_ROOM_BYTES
+        return error if is_no_room(error) else None
+    is_full = "no space left on device" in str(error).lower()
+    if not isinstance(error, RuntimeError) and not is_full:
+        return None
+    if is_full or shutil.disk_usage(folder).free < _NO_ROOM_BYTES:
+        return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    if _has_met_size_limit(folder):
+        return OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+    return None
 
 
-def disk_full_error(folder: Path) -> ExportError:
-    """The disk is full."""
-    return ExportError(
-        f"the disk of {folder} is full",
-        "free some space, or bound the artifact cache with `fleetrank models prune --max-size 2GB`",
-    )
+def _has_met_size_limit(folder: Path) -> bool:
+    limit_bytes, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if limit_bytes == resource.RLIM_INFINITY:
+        return False
+    sizes = (path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    return any(size >= limit_bytes for size in sizes)
 
 
 def _limit_threads() -> None:

@@ -46,8 +46,10 @@ def virtual(
     only. What is measured on them has the origin `virtual` and stays out of the tables on transfer.
     """
     profiles = _checked(profile)
-    # Else adb would list the phones as offline for ever, and their files would stay.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # Else adb would list the phones as offline for ever, and their files would stay. SIGINT, too:
+    # a script's shell lets its background jobs ignore it, and then Python installs no handler.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     try:
         server = AdbServer()
         server.start()  # makes the key that the phones ask for

@@ -15,6 +15,7 @@ import typer
 
 from analysis.errors import AnalysisError, DamagedPartError, NoDataError
 from device_agents.errors import AgentError, MissingLibraryError, PermanentError
+from foundation.files import StorageError, is_about_storage, storage_error
 from models.errors import ModelError
 from orchestrator.cli.context import CliContext, current, set_current
 from orchestrator.errors import (
@@ -23,7 +24,6 @@ from orchestrator.errors import (
     OrchestratorError,
     UsageError,
 )
-from orchestrator.store.durable import is_about_storage, store_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,7 @@ _EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (NewerSchemaError, EXIT_USAGE),
     (NothingToDoError, EXIT_NOTHING),
     (OrchestratorError, EXIT_UNEXPECTED),
+    (StorageError, EXIT_UNEXPECTED),
     (MissingLibraryError, EXIT_NOTHING),
     (PermanentError, EXIT_USAGE),
     (AgentError, EXIT_NOTHING),
@@ -188,7 +189,7 @@ def _explained(error: Exception) -> Exception:
     if isinstance(error, OSError) and is_about_storage(error):
         with contextlib.suppress(OrchestratorError):
             folder = current().folder
-            return store_error(folder if error.filename is None else Path(error.filename), error)
+            return storage_error(folder if error.filename is None else Path(error.filename), error)
     is_of_reading = type(error).__module__.partition(".")[0] in _READERS
     if is_of_reading or (isinstance(error, OSError) and error.errno is None):
         with contextlib.suppress(OrchestratorError):

@@ -15,7 +15,7 @@ from device_agents.task import MeasureTask
 from orchestrator.dispatch.device_bench import DeviceBench, failure_of
 from orchestrator.dispatch.device_spec import DeviceSpec
 from orchestrator.dispatch.host_files import FilePart, HostFiles, file_names
-from orchestrator.dispatch.spool import Spool
+from orchestrator.dispatch.spool import SPOOL, Spool
 
 _MOST_TASKS = 4096
 """Threads, one per task under way; each is made when it is needed first and kept."""
@@ -73,7 +73,7 @@ class HostService:
     def __init__(self, folder: Path) -> None:
         """Takes up what an earlier process of this host left in its folder."""
         self._bench = DeviceBench()
-        self._spool = Spool(folder / "spool.jsonl")
+        self._spool = Spool(folder / SPOOL)
         self._files = HostFiles(folder / "files")
         self._running: dict[str, Order] = {}
         self._arrived = threading.Condition()

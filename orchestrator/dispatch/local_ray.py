@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,6 +47,7 @@ def local_ray() -> Iterator[None]:
         raise MissingLibraryError(
             "Ray is not installed", "pip install 'fleetrank[cluster]', or use --inline"
         ) from error
+    _refuse_size_limit()
     if ray.is_initialized():
         raise OrchestratorError("Ray runs in this process already", "call ray.shutdown() first")
     try:
@@ -61,7 +63,8 @@ def local_ray() -> Iterator[None]:
                 namespace=NAMESPACE,
                 labels={LABEL: LOCAL_HOST},
             )
-    except (ConnectionError, OSError, RuntimeError, ValueError) as error:
+    except Exception as error:
+        # A raylet that does not come up in time is a bare `Exception` of Ray's.
         raise OrchestratorError(
             f"Ray did not start: {error}",
             "free memory and space in /tmp (logs: /tmp/ray/session_latest/logs), or use --inline",
@@ -70,6 +73,17 @@ def local_ray() -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def _refuse_size_limit() -> None:
+    """Ray's processes end without a word when they meet it, and its start then takes a minute."""
+    limit_bytes, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if limit_bytes != resource.RLIM_INFINITY and limit_bytes < _OBJECT_STORE_BYTES:
+        raise OrchestratorError(
+            f"a file of this process may have {limit_bytes} bytes, and Ray needs files of "
+            f"{_OBJECT_STORE_BYTES}",
+            "raise the limit (`ulimit -f unlimited`), or use --inline",
+        )
 
 
 def set_ray_environment() -> None:

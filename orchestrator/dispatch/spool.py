@@ -1,7 +1,9 @@
 """The spool of a host: measurements that no driver has yet said it has safely stored."""
 
+import contextlib
 import logging
 import os
+import shutil
 import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -14,6 +16,9 @@ from device_agents.measurement import Measurement
 from orchestrator.store.durable import replace_file, sync_folder
 
 _log = logging.getLogger(__name__)
+
+SPOOL = "spool.jsonl"
+"""Its name in the folder of a host."""
 
 _REWRITE_BYTES = 64 * 1024 * 1024
 """A spool that is never empty is written anew beyond this; what is in it fits memory anyway."""
@@ -120,6 +125,14 @@ class Spool:
         os.close(self._descriptor)
         self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         self._size_bytes = len(lines)
+
+
+def remove_spent(folder: Path) -> None:
+    """Removes the folder of a host that has ended, unless a measurement is left in its spool."""
+    spool = folder / SPOOL
+    with contextlib.suppress(OSError):
+        if spool.stat().st_size == 0:
+            shutil.rmtree(folder)
 
 
 def _read(path: Path) -> Iterable[Measurement]:

@@ -1,7 +1,6 @@
 """Progress as a small file, for whoever looks from another terminal or a browser."""
 
 import contextlib
-import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,6 +8,7 @@ from time import monotonic
 
 import orjson
 
+from foundation.files import StorageError, replace_file
 from orchestrator.progress.events import Event, RepeatFinished, RepeatStarted, SweepFinished
 from orchestrator.progress.view import View, after_repeats, updated
 
@@ -43,7 +43,7 @@ class ProgressFile:
             self._repeats = []
             self._written_s = now_s
             # A full disk is the journal's business.
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(StorageError):
                 self._write(now_s)
 
     def _write(self, now_s: float) -> None:
@@ -52,9 +52,7 @@ class ProgressFile:
             "seconds_left": self._view.eta_s(now_s),
             "devices": self._view.devices,
         }
-        aside = self._path.with_name(f".{self._path.name}.{os.getpid()}.tmp")
-        aside.write_bytes(orjson.dumps(content))
-        aside.replace(self._path)
+        replace_file(self._path, orjson.dumps(content))
 
 
 def read_progress(path: Path) -> dict[str, dict[str, object]]:

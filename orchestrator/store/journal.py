@@ -14,6 +14,7 @@ from analysis.columns import ROW_KEY, SCHEMA, SCHEMA_VERSION
 from orchestrator.errors import NewerSchemaError
 from orchestrator.keys import canonical_json
 from orchestrator.store.durable import store_error, sync_folder
+from orchestrator.store.moved_file import check_place, place_of
 from orchestrator.translate import Row
 
 _log = logging.getLogger(__name__)
@@ -50,6 +51,32 @@ class Journal:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def open(self) -> None:
+        """Makes and opens the file now: an open file is still written to when it is moved.
+
+        Raises:
+            StoreError: it cannot be made.
+        """
+        try:
+            self._open_once()
+        except OSError as error:
+            raise store_error(self.path, error) from error
+
+    def check_place(self) -> None:
+        """Returns while the open file is under its path.
+
+        Raises:
+            MovedFolderError: the workspace was moved or removed; `append` still writes to the file.
+        """
+        if self._descriptor is not None:
+            check_place(self.path, self._descriptor)
+
+    @property
+    def place(self) -> Path:
+        """Where the file is now; its path, if it is not open or has been removed."""
+        found = None if self._descriptor is None else place_of(self.path, self._descriptor)
+        return found or self.path
 
     def append(self, row: Row) -> None:
         """Adds a row: safe from a crash of this process at once, from a power cut after `flush`.
@@ -125,17 +152,21 @@ class Journal:
             del self._pending[0]
 
     def _write(self, line: bytes) -> None:
-        if self._descriptor is None:
-            self._descriptor = self._open()
-        start = os.lseek(self._descriptor, 0, os.SEEK_END)
+        descriptor = self._open_once()
+        start = os.lseek(descriptor, 0, os.SEEK_END)
         try:
             written = 0
             while written < len(line):
-                written += os.write(self._descriptor, line[written:])
+                written += os.write(descriptor, line[written:])
         except OSError:
             # Half a row would run into the next one.
-            os.ftruncate(self._descriptor, start)
+            os.ftruncate(descriptor, start)
             raise
+
+    def _open_once(self) -> int:
+        if self._descriptor is None:
+            self._descriptor = self._open()
+        return self._descriptor
 
     def _open(self) -> int:
         self.path.parent.mkdir(parents=True, exist_ok=True)

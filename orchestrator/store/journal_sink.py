@@ -27,10 +27,15 @@ class JournalSink:
         self._write_pending()
 
     def flush(self) -> None:
-        """See `RowSink`."""
+        """See `RowSink`.
+
+        Raises:
+            MovedFolderError: the workspace was moved; everything up to now is stored there.
+        """
         self._write_pending()
         self._sync_logs()
         self._journal.flush()
+        self._journal.check_place()
 
     def publish(self) -> None:
         """See `RowSink`; beside another sweep's measurement it is left to the next time.
@@ -40,6 +45,7 @@ class JournalSink:
         with host_lease(f"sweep {self._sweep_id}", give_up=give_up_at_once) as is_held:
             if not is_held:
                 return
+            self._journal.check_place()
             # After an error nobody knows how far it came: then every row is looked for again.
             start, self._published_bytes = self._published_bytes, 0
             end = self._journal.size_bytes
@@ -48,9 +54,11 @@ class JournalSink:
 
     def _write_pending(self) -> None:
         while self._pending:
-            row = set_aside(self._store.root, self._pending[0])
+            # Beside the journal, also when the workspace has been moved.
+            results = self._journal.place.parent.parent
+            row = set_aside(results, self._pending[0])
             if isinstance(row["raw_log"], str):
-                self._unsynced.append(self._store.root / row["raw_log"])
+                self._unsynced.append(results / row["raw_log"])
             # The journal keeps what it cannot write.
             del self._pending[0]
             self._journal.append(row)

@@ -21,13 +21,14 @@ from fleet_rows import (
     write_results,
 )
 
-from analysis.errors import AnalysisError, NoDataError
+from analysis.errors import NoDataError
 from analysis.load import load_measurements
 from analysis.report.embed import json_block, own_script
 from analysis.report.evidence import gather
 from analysis.report.page import build_report, render_page
 from analysis.scope import select_cells
 from analysis.tables import Selection, make_table
+from foundation.files import StorageError
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 MAX_BYTES = 5_000_000
@@ -290,9 +291,9 @@ def test_build_writes_one_small_file_and_says_what_it_holds(fleet: Path, tmp_pat
 
 def test_a_page_that_cannot_be_written_says_so(fleet: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(AnalysisError, match="cannot be written") as raised:
+    with pytest.raises(StorageError, match="cannot be written") as raised:
         build_report(fleet, tmp_path / "file" / "report.html")
-    assert "--out" in raised.value.remedy
+    assert "its folder is there" in raised.value.remedy
 
 
 def test_a_fleet_of_hundreds_is_drawn_and_compared_in_part(tmp_path: Path) -> None:

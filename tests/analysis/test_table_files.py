@@ -13,6 +13,7 @@ from analysis.errors import AnalysisError, NoDataError
 from analysis.load import load_measurements
 from analysis.table_files import export_tables, index_name
 from analysis.tables import TABLES, Selection
+from foundation.files import StorageError
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +88,6 @@ def test_a_folder_that_is_a_file_is_an_error_with_a_remedy(
     frame: pl.LazyFrame, tmp_path: Path
 ) -> None:
     (tmp_path / "x").touch()
-    with pytest.raises(AnalysisError) as raised:
+    with pytest.raises(StorageError) as raised:
         export_tables(frame, Selection(), tmp_path / "x", form="csv")
     assert raised.value.remedy

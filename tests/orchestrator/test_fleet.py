@@ -1,6 +1,7 @@
 """The hosts of a sweep: what its record keeps, and where devices hang."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +22,8 @@ from orchestrator.workspace import Workspace
 
 FACTS = HostFacts(
     host_hash="aaaaaabbbbbb",
-    one_per_core=(0, 2),
+    # It is the driver's own host, whose agent refuses CPUs that this process may not use.
+    one_per_core=(min(os.sched_getaffinity(0)),),
     python_version="3.11.7",
     versions=(("fleetrank", "1"), ("onnxruntime", "1.22")),
     code_sha256="c" * 64,

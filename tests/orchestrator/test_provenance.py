@@ -2,7 +2,7 @@ import json
 import re
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from orchestrator import host_identity
 from orchestrator.host_identity import host_hash
 from orchestrator.provenance import (
+    clock_lag,
     command_line,
     git_commit,
     new_sweep_id,
@@ -72,8 +73,17 @@ def test_provenance_fits_into_the_record_and_loads_nothing_heavy(tmp_path) -> No
 
 def test_sweep_ids_sort_by_age_and_differ() -> None:
     now = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-    assert re.fullmatch("quick-20260102T030405-[0-9a-f]{4}", new_sweep_id("quick", now))
-    assert len({new_sweep_id("quick", now) for _ in range(20)}) > 15
+    assert re.fullmatch("quick-20260102T030405-[0-9a-f]{4}", new_sweep_id("quick", now=now))
+    assert len({new_sweep_id("quick", now=now) for _ in range(20)}) > 15
+
+
+def test_a_sweep_sorts_behind_those_before_it_when_the_clock_was_set_back() -> None:
+    tomorrow = datetime(2026, 1, 3, 3, 4, 5, tzinfo=UTC)
+    now = tomorrow - timedelta(days=1)
+    known = ["b-20260101T000000-ffff", "quick-20260103T030405-ffff", "no-stamp-x", "odd"]
+    assert clock_lag(known, now) == timedelta(days=1)
+    assert clock_lag(known, tomorrow) == clock_lag([], now) == timedelta()
+    assert re.fullmatch("a-20260103T030406-[0-9a-f]{4}", new_sweep_id("a", known, now))
 
 
 @pytest.mark.parametrize(

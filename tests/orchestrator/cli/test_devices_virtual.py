@@ -2,6 +2,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,16 @@ from orchestrator.workspace import Workspace
 pytestmark = pytest.mark.adb
 
 
+def ignore_ctrl_c() -> None:
+    """As a shell does for the background jobs of a script."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@pytest.mark.parametrize("setup", [None, ignore_ctrl_c])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_phones_are_started_connected_and_taken_off_again(tmp_path: Path, number: int) -> None:
+def test_phones_are_started_connected_and_taken_off_again(
+    tmp_path: Path, number: int, setup: Callable[[], None] | None
+) -> None:
     binary = adb_of_the_wheel()
     if binary is None:
         pytest.skip("adbutils is not installed")
@@ -26,7 +35,12 @@ def test_phones_are_started_connected_and_taken_off_again(tmp_path: Path, number
         words = "from orchestrator.cli.main import main; main()"
         command = [sys.executable, "-c", words, "devices", "virtual", "--count", "4"]
         with subprocess.Popen(
-            command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, text=True
+            command,
+            env=environment,
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            text=True,
+            preexec_fn=setup,  # noqa: PLW1509 - the test has no threads
         ) as process:
             assert process.stdout is not None
             lines = [process.stdout.readline()]
@@ -38,7 +52,10 @@ def test_phones_are_started_connected_and_taken_off_again(tmp_path: Path, number
             assert f"devices add --adb {addresses[0]} --name virtual-pixel-8" in "".join(lines)
             assert f"devices add --adb {addresses[3]} --name virtual-pixel-8-2" in "".join(lines)
             process.send_signal(number)
-            process.wait(20)
+            try:
+                process.wait(60)
+            finally:
+                process.kill()  # else leaving the block would wait for ever
         assert "device" not in adb.run("devices").stdout.decode().partition("\n")[2]
         assert not list(tmp_path.glob("fleetrank-phones-*"))
 

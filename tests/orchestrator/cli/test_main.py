@@ -3,7 +3,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from importlib import metadata
 from pathlib import Path
 
@@ -32,21 +31,15 @@ print(json.dumps({"code": code, "loaded": sorted(sys.modules)}))
 """
 
 
-def test_help_is_quick_and_loads_no_heavy_library() -> None:
-    shortest_s = float("inf")
-    for _ in range(5):
-        start = time.perf_counter()
-        answer = subprocess.run(
-            [sys.executable, "-c", HELP], capture_output=True, text=True, check=True
-        )
-        shortest_s = min(shortest_s, time.perf_counter() - start)
-        if shortest_s < 0.3:
-            break
+def test_help_loads_no_heavy_library() -> None:
+    """How long it takes is timed by `benchmarks/report.py`, beside an empty Python."""
+    answer = subprocess.run(
+        [sys.executable, "-c", HELP], capture_output=True, text=True, check=True
+    )
     last_line = json.loads(answer.stdout.splitlines()[-1])
     assert last_line["code"] == 0
     assert not {module.partition(".")[0] for module in last_line["loaded"]} & set(HEAVY)
     assert all(name in answer.stdout for name in COMMANDS)
-    assert shortest_s < 0.3
 
 
 @pytest.fixture
@@ -107,6 +100,8 @@ def test_a_defect_is_unexpected_and_shows_its_place_only_with_debug(failing, cap
         (errno.EROFS, "read-only mount"),
         (errno.EACCES, "mode"),
         (errno.EPERM, "owner"),
+        (errno.EFBIG, "ulimit -f"),
+        (errno.ESTALE, "mounted from"),
     ],
 )
 def test_a_disk_that_takes_nothing_is_no_defect(failing, capsys, number, remedy) -> None:

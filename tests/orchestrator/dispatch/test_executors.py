@@ -249,7 +249,9 @@ def test_a_cell_measured_through_ray_and_inline_agrees(
         artifact_path=str(onnx_file),
         artifact_sha256=hashlib.sha256(onnx_file.read_bytes()).hexdigest(),
         policy=MeasurePolicy(min_warmup_s=0.1, min_runs=30, max_time_s=1.0),
-        execution=Execution(runtime=Runtime.ONNX, backend="cpu", affinity=(0,)),
+        execution=Execution(
+            runtime=Runtime.ONNX, backend="cpu", affinity=(max(os.sched_getaffinity(0)),)
+        ),
         is_trusted=True,
     )
     specs = (DeviceSpec(name="cpu", kind="cpu"),)
@@ -265,7 +267,9 @@ def test_a_cell_measured_through_ray_and_inline_agrees(
     for name in ("settings", "affinity", "niceness", "oom_score_adj", "omp_num_threads"):
         assert getattr(ray, name) == getattr(inline, name), name
     assert ray.runtime_version == inline.runtime_version
-    assert (ray.niceness, ray.omp_num_threads) == (os.nice(0), None)
+    # The niceness is this process's, or 0 where a worker may lower it: both say the same above.
+    assert ray.niceness in {0, os.nice(0)}
+    assert ray.omp_num_threads is None
     medians = [statistics.median(measurement.samples_ns) for measurement in found]
     # The machine is shared; agreement within a factor shows that nothing systematic is wrong.
     assert max(medians) < 3 * min(medians)

@@ -151,7 +151,10 @@ def test_the_table_shows_what_runs_and_hides_most_of_a_fleet() -> None:
     assert "1 of 4 repeats done" in stream.getvalue()
 
 
-def test_the_live_console_keeps_failures_and_gives_the_terminal_back() -> None:
+def test_the_live_console_keeps_failures_and_gives_the_terminal_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=True, width=120)
     live = LiveConsole(console)

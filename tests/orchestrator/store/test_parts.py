@@ -5,8 +5,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analysis.columns import SCHEMA
+from foundation import files
 from orchestrator.errors import StoreError
-from orchestrator.store import durable, parts
+from orchestrator.store import parts
 from orchestrator.store.parts import (
     compact_parts,
     publish_parts,
@@ -174,7 +175,7 @@ def test_a_foreign_file_among_the_parts_is_left_alone(tmp_path, new_row) -> None
 def test_readers_do_not_see_a_part_that_is_being_written(tmp_path, new_row, monkeypatch) -> None:
     publish_parts(tmp_path, iter([new_row(repeat=0)]))
     seen = []
-    monkeypatch.setattr(durable, "sync_file", lambda aside: seen.append(_repeats(tmp_path)))
+    monkeypatch.setattr(files, "sync_file", lambda aside: seen.append(_repeats(tmp_path)))
     publish_parts(tmp_path, iter([new_row(repeat=0), new_row(repeat=1)]))
     assert seen == [[0]]
     assert _repeats(tmp_path) == [0, 1]
@@ -186,7 +187,7 @@ def test_a_part_that_cannot_be_finished_changes_nothing(tmp_path, new_row, monke
     def fail(aside: Path) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(durable, "sync_file", fail)
+    monkeypatch.setattr(files, "sync_file", fail)
     with pytest.raises(StoreError, match="Input/output error"):
         publish_parts(tmp_path, iter([new_row(repeat=0), new_row(repeat=1)]))
     assert _names(tmp_path) == ["part-00000000.parquet"]

@@ -4,9 +4,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -68,11 +69,18 @@ class Folder:
         path.write_text(text)
         return path
 
-    def start(self, *arguments: str, setup: Callable[[], None] | None = None) -> subprocess.Popen:
+    def start(
+        self,
+        *arguments: str,
+        setup: Callable[[], None] | None = None,
+        before: Sequence[str] = (),
+        env: Mapping[str, str] = MappingProxyType({}),
+    ) -> subprocess.Popen:
+        """`setup` runs in the child, `before` stands before its command line."""
         return subprocess.Popen(
-            [sys.executable, "-P", "-c", _COMMAND, *arguments],
+            [*before, sys.executable, "-P", "-c", _COMMAND, *arguments],
             cwd=self.root,
-            env=os.environ | {"HOME": str(self.home), "PYTHONWARNINGS": ""},
+            env=os.environ | {"HOME": str(self.home), "PYTHONWARNINGS": ""} | env,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -81,9 +89,13 @@ class Folder:
         )
 
     def run(
-        self, *arguments: str, setup: Callable[[], None] | None = None
+        self,
+        *arguments: str,
+        setup: Callable[[], None] | None = None,
+        before: Sequence[str] = (),
+        env: Mapping[str, str] = MappingProxyType({}),
     ) -> subprocess.CompletedProcess[str]:
-        process = self.start(*arguments, setup=setup)
+        process = self.start(*arguments, setup=setup, before=before, env=env)
         out, error = process.communicate(timeout=180)
         return subprocess.CompletedProcess(arguments, process.returncode, out, error)
 

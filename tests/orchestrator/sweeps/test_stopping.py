@@ -3,44 +3,16 @@
 import json
 import os
 import signal
-import subprocess
 import time
-from collections import Counter
 from pathlib import Path
 
 import psutil
 import pytest
-
-MODES = ["--inline", pytest.param("", marks=pytest.mark.ray)]
-
+from sweep_process import MODES, ended, ok_repeats, start, wait_for_repeats
 
 RAY_AGENTS = {"ray::DashboardAgent", "ray::RuntimeEnvAgent"}
 """Idle helpers of a raylet: when that is killed they tell a server which is gone, too, and end 60 s
 later (a constant of Ray 2.60); they hold no device and no worker."""
-
-
-def start(folder, mode: str, command: str = "run") -> subprocess.Popen:
-    arguments = ["sweep", command, *(["t"] if command == "run" else []), "--progress", "jsonl"]
-    return folder.start(*arguments, *([mode] if mode else []))
-
-
-def wait_for_repeats(process: subprocess.Popen, count: int, event: str = "RepeatFinished") -> None:
-    """Reads the progress until so many repeats have finished (or started)."""
-    while count:
-        line = process.stdout.readline()
-        assert line, process.stderr.read()
-        count -= json.loads(line)["event"] == event
-
-
-def ended(process: subprocess.Popen, limit_s: float = 60) -> tuple[int, str]:
-    _out, error = process.communicate(timeout=limit_s)
-    return process.returncode, error
-
-
-def ok_repeats(folder) -> Counter:
-    return Counter(
-        (row["cell_key"], row["repeat"]) for row in folder.rows() if row["status"] == "ok"
-    )
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -97,21 +69,39 @@ def test_ctrl_c_twice_stops_now_and_the_repeat_is_measured_again(folder, mode: s
     os.killpg(process.pid, signal.SIGINT)
     time.sleep(1.0)
     os.killpg(process.pid, signal.SIGINT)
-    code, error = ended(process, limit_s=20)
+    code, error = ended(process, limit_s=60)
     assert code == 130, error
     assert [row["error_kind"] for row in folder.rows()] == ["interrupted"]
     assert folder.run("sweep", "resume", "--inline").returncode == 0
     assert [row["attempt"] for row in folder.rows()] == [0, 1]
 
 
-def test_sigterm_stops_now(folder) -> None:
+def ignore_ctrl_c() -> None:
+    """As a shell does for the background jobs of a script."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@pytest.mark.parametrize("setup", [None, ignore_ctrl_c])
+def test_sigterm_stops_now(folder, setup) -> None:
     folder.add_device("sim-a", duration_s=60.0)
     folder.write_spec(["m0"], ["sim-a"], repeats=1)
-    process = start(folder, "--inline")
+    process = folder.start("sweep", "run", "t", "--inline", "--progress", "jsonl", setup=setup)
     wait_for_repeats(process, 1, "RepeatStarted")
     process.terminate()
-    code, error = ended(process, limit_s=20)
+    code, error = ended(process, limit_s=60)
     assert code == 130, error
+
+
+def test_a_sweep_in_the_background_of_a_script_hears_sigint(folder) -> None:
+    folder.add_device("sim-a", duration_s=1.0)
+    folder.write_spec(["m0", "m1"], ["sim-a"], repeats=1)
+    command = ("sweep", "run", "t", "--inline", "--progress", "jsonl")
+    process = folder.start(*command, setup=ignore_ctrl_c)
+    wait_for_repeats(process, 1, "RepeatStarted")
+    process.send_signal(signal.SIGINT)
+    code, error = ended(process)
+    assert code == 130, error
+    assert [row["status"] for row in folder.rows()] == ["ok"]
 
 
 def test_a_reader_that_goes_away_does_not_end_the_sweep(folder) -> None:

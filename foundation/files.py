@@ -1,0 +1,137 @@
+"""Writing files so that a reader, a crash or a full disk never leaves half of one.
+
+One place says which errors of the system are about storage, in which words, and what to do.
+"""
+
+import contextlib
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+from foundation.errors import FleetError
+
+FREE_SPACE = "free some space (`fleetrank models prune --max-size 2GB` bounds the artifact cache)"
+RUN_AGAIN = "then run the command again: what was stored is kept"
+_FULL = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota of its user is used up",
+}
+_TOO_LARGE = "it would be larger than a file of this process may be"
+_FORBIDDEN = {errno.EROFS, errno.EACCES, errno.EPERM}
+_LOST = {errno.ESTALE, errno.EIO, errno.ENODEV, errno.ENXIO, errno.ENOTCONN}
+"""The medium or the server under a mounted folder went away."""
+
+
+class StorageError(FleetError):
+    """A file cannot be written for a reason that a person can remove; the old one is whole."""
+
+
+class NoRoomError(StorageError):
+    """There is no room: the disk is full, or a quota or a limit on the size of a file is met."""
+
+
+def is_about_storage(error: BaseException) -> bool:
+    """Whether the disk, a limit, or rights to it are the reason, not a defect of the program."""
+    if not isinstance(error, OSError):
+        return False
+    return error.errno in {*_FULL, errno.EFBIG, *_FORBIDDEN, *_LOST}
+
+
+def is_no_room(error: BaseException) -> bool:
+    """Whether more room would have let it succeed."""
+    return isinstance(error, OSError) and error.errno in {*_FULL, errno.EFBIG}
+
+
+def storage_error(path: Path, error: OSError) -> StorageError:
+    """Says what could not be written, and what to do about it."""
+    if error.errno == errno.EFBIG:
+        remedy = f"raise the limit (`ulimit -f`), {RUN_AGAIN}"
+        return NoRoomError(f"{path} cannot be written: {_TOO_LARGE}", remedy)
+    if error.errno in _FULL:
+        remedy = f"{FREE_SPACE}, {RUN_AGAIN}"
+        return NoRoomError(f"{path} cannot be written: {_FULL[error.errno]}", remedy)
+    remedy = "check that its folder is there and may be written to"
+    if error.errno in _FORBIDDEN:
+        remedy = "get the right to it (owner, mode, read-only mount), or write to another folder"
+    elif error.errno in _LOST:
+        remedy = "check the disk, or the server that the folder is mounted from"
+    return StorageError(f"{path} cannot be written: {error.strerror or error}", remedy)
+
+
+def make_folder(folder: Path) -> None:
+    """Makes a folder and those above it, where they are missing.
+
+    Raises:
+        StorageError: it cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise storage_error(folder, error) from error
+
+
+def replace_file(path: Path, content: bytes, *, is_synced: bool = False) -> None:
+    """Writes a file aside and renames it into place; the old one stays until then.
+
+    A link at `path` is replaced and never followed. The folder has to exist: made here, it would
+    come back empty where somebody has moved it away.
+
+    Args:
+        path: the file.
+        content: all of it.
+        is_synced: makes content and name survive a power cut, too.
+
+    Raises:
+        StorageError: it cannot be written; nothing changed.
+    """
+    replace_file_with(path, lambda file: file.write(content), is_synced=is_synced)
+
+
+def replace_file_with(
+    path: Path, write: Callable[[BinaryIO], object], *, is_synced: bool = False
+) -> None:
+    """As `replace_file`, for content that is not in memory as a whole.
+
+    Args:
+        path: the file.
+        write: writes all of it into an open file, which it may read and seek.
+        is_synced: as `replace_file`.
+
+    Raises:
+        StorageError: as `replace_file`.
+    """
+    # The leading dot hides it from every glob that a reader uses. Threads share the process id.
+    aside = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.tmp")
+    try:
+        with aside.open("x+b") as file:
+            write(file)
+        if is_synced:
+            sync_file(aside)
+        aside.replace(path)
+        if is_synced:
+            sync_folder(path.parent)
+    except OSError as error:
+        raise storage_error(path, error) from error
+    finally:
+        with contextlib.suppress(OSError):
+            aside.unlink()
+
+
+def sync_file(path: Path) -> None:
+    """Makes a file's content survive a power cut."""
+    _sync(path, os.O_RDONLY)
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes renames and new names in a folder survive a power cut."""
+    _sync(folder, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def _sync(path: Path, flags: int) -> None:
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
