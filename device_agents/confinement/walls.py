@@ -27,7 +27,7 @@ class Walls:
         self.names = "+".join(part for part in parts if part)
 
     def arm(self) -> None:
-        """Puts up the hook; to be called once the runtime is imported, before the file is opened."""
+        """Puts up the hook: after the runtime is imported and before the file is opened."""
         if self._audit is not None:
             self._audit.arm()
 
