@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,18 +64,24 @@ def _python() -> Iterator[str]:
     """The interpreter's folders and those it imports from; of a source checkout our code only."""
     yield from (sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix)
     own = [Path(package.__path__[0]) for package in (device_agents, foundation)]
-    yield from (str(folder) for folder in own)
-    home = Path(os.environ.get("HOME") or "/")
-    for entry in map(Path, sys.path):
-        is_checkout = entry == own[0].parent and (entry / "pyproject.toml").exists()
-        if entry.is_absolute() and not is_checkout and not home.is_relative_to(entry):
-            yield str(entry)
+    yield from map(str, own)
+    is_checkout = (own[0].parent / "pyproject.toml").exists()
+    yield from _narrow(path for path in sys.path if not is_checkout or Path(path) != own[0].parent)
 
 
 def _library_path() -> Iterator[str]:
     """Where this host keeps CUDA, if it is not among the system's libraries."""
-    entries = os.environ.get("LD_LIBRARY_PATH", "").split(":")
-    return (entry for entry in entries if entry.startswith("/"))
+    return _narrow(os.environ.get("LD_LIBRARY_PATH", "").split(":"))
+
+
+def _narrow(folders: Iterable[str]) -> Iterator[str]:
+    """Those of a search path that are absolute and do not contain the user's home."""
+    home = Path(os.environ.get("HOME") or "/")
+    return (
+        folder
+        for folder in folders
+        if folder.startswith("/") and not home.is_relative_to(os.path.realpath(folder))
+    )
 
 
 def _inputs(task: MeasureTask | InferTask) -> Iterator[str]:

@@ -1,8 +1,10 @@
-"""The folder a confined worker may write to: made and removed by its parent."""
+"""The folder a confined worker may write to: made and removed by its parent.
 
-import logging
+The worker imports this too, so it loads only what the worker has anyway: what a process holds
+before the model is loaded moves the figures of memory.
+"""
+
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
@@ -17,8 +19,6 @@ _VARIABLES = (
     SCRATCH, "TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUDA_CACHE_PATH",
 )  # fmt: skip
 """Caches of compiled code too: a trusted file must not find there what a hostile one left."""
-
-_LOG = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -42,6 +42,8 @@ def scratch_of_this_worker() -> str:
     """The folder its parent made; one made here for a worker that a person starts by hand."""
     scratch = os.environ.get(SCRATCH)
     if scratch is None:
+        import tempfile
+
         scratch = _made()
         os.environ.update(dict.fromkeys(_VARIABLES, scratch))
         tempfile.tempdir = scratch
@@ -49,6 +51,8 @@ def scratch_of_this_worker() -> str:
 
 
 def _made() -> str:
+    import tempfile
+
     return tempfile.mkdtemp(prefix="fleetrank-")  # mode 0700
 
 
@@ -56,7 +60,9 @@ def _remove(folder: Path) -> None:
     try:
         remove_tree(folder)
     except OSError as error:
-        _LOG.warning("cannot remove %s: %s", folder, error.strerror)
+        import logging
+
+        logging.getLogger(__name__).warning("cannot remove %s: %s", folder, error.strerror)
 
 
 def remove_tree(folder: Path) -> None:

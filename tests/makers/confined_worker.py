@@ -35,6 +35,7 @@ def attempts(outside: Path, port: int) -> dict[str, Callable[[], object]]:
         "link a file in": lambda: (outside / "link").symlink_to(own()),
         "read a secret": (outside / "secret").read_text,
         "read a secret by libc": lambda: expect(libc.open(bytes(outside / "secret"), 0) >= 0),
+        "read the parent": Path(f"/proc/{os.getppid()}/environ").read_bytes,
         "connect": lambda: socket.create_connection(("127.0.0.1", port), timeout=5),
         "listen": lambda: socket.create_server(("127.0.0.1", 0)),
         "shell": lambda: expect(os.system(f"touch {outside}/by_shell") == 0),

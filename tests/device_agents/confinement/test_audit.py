@@ -139,7 +139,7 @@ def test_the_first_refusal_is_kept_and_its_text_is_bounded(wall: AuditWall) -> N
 def test_a_task_is_granted_its_own_files_and_no_folder_around_them(
     task_of: MakeTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LD_LIBRARY_PATH", f"relative:{tmp_path / 'cuda'}:")
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"relative:{tmp_path / 'cuda'}::{Path.home()}:/")
     (tmp_path / "cuda").mkdir()
     task = task_of(Runtime.ONNX)
     grants = grants_of(task, str(tmp_path))
