@@ -17,9 +17,11 @@ cache of this workspace, or made.
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -27,6 +29,7 @@ from pathlib import Path
 
 from fidelity import artifact_of, interval, shown
 
+from device_agents.confinement.scratch import SCRATCH
 from device_agents.confinement.walls import confine
 from device_agents.cpu.topology import cpus_one_per_core
 from device_agents.hosted import measure_in_worker
@@ -130,7 +133,11 @@ def process_pair(runtime: str, path: str, number: int) -> float:
     found = {}
     for is_confined in (False, True) if number % 2 else (True, False):
         command = [sys.executable, __file__, "--cell", runtime, path, str(is_confined)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        with tempfile.TemporaryDirectory() as scratch:
+            environment = {**os.environ, SCRATCH: scratch}
+            done = subprocess.run(
+                command, capture_output=True, text=True, check=True, env=environment
+            )
         found[is_confined] = json.loads(done.stdout.splitlines()[-1])
     return found[True] / found[False]
 

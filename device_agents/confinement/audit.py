@@ -96,7 +96,7 @@ class AuditWall:
     def _may_load(self, library: object) -> bool:
         """A bare name is searched for by the system's loader, in folders that the file cannot set.
 
-        The scratch folder is no place for libraries.
+        Libraries in the scratch folder are refused.
         """
         if library is None or (isinstance(library, str) and "/" not in library):
             return True
@@ -113,7 +113,7 @@ def _folders(paths: Sequence[str]) -> tuple[str, ...]:
 
 
 def _real(path: object) -> str:
-    """Empty, which is allowed nowhere, for what is no path."""
+    """Empty, which is allowed nowhere, for what is not a path."""
     try:
         return os.path.realpath(os.fsdecode(path))  # type: ignore[arg-type]
     except (TypeError, ValueError, OSError):

@@ -39,7 +39,7 @@ def worker_environment(task: MeasureTask | InferTask) -> Iterator[Mapping[str, s
 
 
 def scratch_of_this_worker() -> str:
-    """The folder its parent made; one made here for a worker that a person starts by hand."""
+    """The folder its parent made; a worker that a person starts by hand makes one, which stays."""
     scratch = os.environ.get(SCRATCH)
     if scratch is None:
         import tempfile
@@ -53,7 +53,7 @@ def scratch_of_this_worker() -> str:
 def _made() -> str:
     import tempfile
 
-    return tempfile.mkdtemp(prefix="fleetrank-")  # mode 0700
+    return tempfile.mkdtemp(prefix="fleetrank-scratch-")  # mode 0700
 
 
 def _remove(folder: Path) -> None:
