@@ -203,6 +203,9 @@ _WORKER = (
     _column("oom_score_adj", _INT, "of the worker"),
     _column("omp_num_threads", _STR, "OMP_NUM_THREADS the worker saw"),
     _column("involuntary_switches", _INT, "context switches forced while timing"),
+    _column(
+        "confinement", _STR, "walls around a file from outside; null: trusted, older or failed"
+    ),
     _column("flags", _STRS, "doubts about this row", FLAGS),
     _column("raw_log", _STR, "kept tool output, relative to the results folder"),
     _column("started_utc", _UTC, "start of the attempt; of an imported row, when it was imported"),

@@ -13,6 +13,7 @@ MAY_DIFFER = (
     "runtime_version", "runtime_settings", "artifact_sha256", "exporter_versions",
     "fleetrank_version", "git_commit", "host", "os", "cpu_model", "logical_cores", "governor",
     "clock_max_mhz", "python_version", "worker_affinity", "niceness", "omp_num_threads",
+    "confinement",
 )  # fmt: skip
 """What a reader looks at first when something got slower; threads and precision are in the key."""
 _SHOWN = 60

@@ -36,7 +36,7 @@ from device_agents.timing import time_runs
 from device_agents.vocabulary import Runtime
 from models.cache import ArtifactCache
 from models.cards import load_cards
-from models.types import ExportRequest, Format, Weights
+from models.types import RUNTIME_OF_FORMAT, ExportRequest, Format, Weights
 
 MODELS = ("mobilenet_v2", "squeezenet1_1", "resnet18", "deit_tiny")
 RUNTIMES = {"onnx": "onnx", "torch": "pt2", "tflite": "tflite"}
@@ -85,7 +85,9 @@ def artifact_of(model: str, file_format: str) -> tuple[str, str]:
     cache = ArtifactCache(Path("artifacts"))
     found = cache.find(request)
     if found is None:
-        command = [sys.executable, "-m", "orchestrator.cli.main", "models", "export", model]
+        fleetrank = str(Path(sys.executable).parent / "fleetrank")
+        runtime = RUNTIME_OF_FORMAT[request.format]
+        command = [fleetrank, "models", "export", model, "--runtime", runtime]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         found = cache.find(request)
     if found is None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from device_agents.agent import StopRequested, never_stop
 from device_agents.codec import from_json
+from device_agents.confinement.scratch import worker_environment
 from device_agents.errors import PermanentError
 from device_agents.failures import (
     End,
@@ -32,12 +33,14 @@ def measure_in_worker(
     if stop_requested():
         return _failed(task, interrupted(), started)
     try:
-        end = run_worker(
-            encode_request(task),
-            timeout_s=task.timeout_s,
-            stop_requested=stop_requested,
-            command=command,
-        )
+        with worker_environment(task) as environment:
+            end = run_worker(
+                encode_request(task),
+                timeout_s=task.timeout_s,
+                stop_requested=stop_requested,
+                command=command,
+                environment=environment,
+            )
     except OSError as error:
         return _failed(task, _not_started(error), started)
     return _read_measurement(task, end, started)
@@ -46,7 +49,13 @@ def measure_in_worker(
 def infer_in_worker(task: InferTask, *, command: Sequence[str] = WORKER) -> Failure | None:
     """Runs the artifact over stored inputs in a fresh worker; `None` means done."""
     try:
-        end = run_worker(encode_request(task), timeout_s=task.timeout_s, command=command)
+        with worker_environment(task) as environment:
+            end = run_worker(
+                encode_request(task),
+                timeout_s=task.timeout_s,
+                command=command,
+                environment=environment,
+            )
     except OSError as error:
         return _not_started(error)
     if not _has_result(end):

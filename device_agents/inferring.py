@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,8 +16,11 @@ from device_agents.runtimes.registry import create_runner
 from device_agents.runtimes.runner import Array, LoadedModel, TensorSpec
 from device_agents.task import InferTask
 
+if TYPE_CHECKING:
+    from device_agents.confinement.walls import Walls
 
-def infer(task: InferTask, enter: Stage) -> Failure | None:
+
+def infer(task: InferTask, enter: Stage, walls: "Walls | None") -> Failure | None:
     """Writes the outputs of every case; whatever goes wrong is returned."""
     enter("verify")
     try:
@@ -25,12 +29,16 @@ def infer(task: InferTask, enter: Stage) -> Failure | None:
             _use_gpu(task)
         runner = create_runner(task.execution.runtime)
         path = task.artifact_path if task.is_trusted else runner.admit(task.artifact_path)
+        if walls is not None:
+            walls.arm()
         model = runner.load(path, task.execution)
         check_unchanged(task.artifact_path, state)
         outputs = _run_cases(model, _read_inputs(Path(task.inputs_path)))
         _write_outputs(Path(task.outputs_path), outputs)
+        if walls is not None:
+            walls.check()
     except Exception as error:  # the caller stores it as the reason
-        return failure_from_error(error, "verify")
+        return failure_from_error(error if walls is None else walls.cause(error), "verify")
     return None
 
 

@@ -85,6 +85,7 @@ class WorkerFacts:
             denormals, graph optimisation), sorted by name.
         affinity: CPUs the process was allowed to use while timing.
         involuntary_switches: context switches forced on the process during the timed runs.
+        confinement: walls around it, as `landlock7+audit`; `None` for a trusted file.
     """
 
     runtime_version: str | None = None
@@ -95,6 +96,7 @@ class WorkerFacts:
     oom_score_adj: int | None = None
     omp_num_threads: str | None = None
     involuntary_switches: int | None = None
+    confinement: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

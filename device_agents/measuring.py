@@ -6,6 +6,7 @@ import platform
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from device_agents.artifact_checks import check_artifact, check_batch, check_unchanged, run_once
 from device_agents.beside_runs import Around, copy_ns
@@ -24,6 +25,9 @@ from device_agents.task import MeasureTask
 from device_agents.timing import TimedRuns, WarmUp, collection_off, time_runs, warm_up
 from device_agents.vocabulary import Mode, Origin, Status
 from device_agents.watch import Watch, open_watch
+
+if TYPE_CHECKING:
+    from device_agents.confinement.walls import Walls
 
 CONDITIONS_WINDOW_S = 0.25
 """How long this process idles to see what others use: 25 ticks a core, so 2 to 4 % resolution."""
@@ -58,8 +62,17 @@ class _Ran:
     energy: Energy | None
 
 
-def measure(task: MeasureTask, inherited: Inherited, enter: Stage) -> Measurement:
-    """Measures one repeat in this process; whatever goes wrong becomes a failed measurement."""
+def measure(
+    task: MeasureTask, inherited: Inherited, enter: Stage, walls: "Walls | None"
+) -> Measurement:
+    """Measures one repeat in this process; whatever goes wrong becomes a failed measurement.
+
+    Args:
+        task: what to measure.
+        inherited: what this process was.
+        enter: called with each stage.
+        walls: around this process; `None` for a trusted file.
+    """
     started = utc_now()
     stage = "start"
 
@@ -69,13 +82,18 @@ def measure(task: MeasureTask, inherited: Inherited, enter: Stage) -> Measuremen
         enter(name)
 
     try:
-        measurement = _measure(task, inherited, note)
+        measurement = _measure(task, inherited, note, walls)
+        if walls is not None:
+            walls.check()
     except Exception as error:  # every end of a task has to become a stored row
-        measurement = failed(task.task_id, failure_from_error(error, stage), Origin.MEASURED)
+        cause = error if walls is None else walls.cause(error)
+        measurement = failed(task.task_id, failure_from_error(cause, stage), Origin.MEASURED)
     return replace(measurement, started_utc=started, finished_utc=utc_now())
 
 
-def _measure(task: MeasureTask, inherited: Inherited, enter: Stage) -> Measurement:
+def _measure(
+    task: MeasureTask, inherited: Inherited, enter: Stage, walls: "Walls | None"
+) -> Measurement:
     enter("start")
     watch = open_watch(task)
     before = watch.conditions(_idle_shares())
@@ -83,6 +101,8 @@ def _measure(task: MeasureTask, inherited: Inherited, enter: Stage) -> Measureme
     state = check_artifact(task.artifact_path, task.artifact_sha256)
     path = task.artifact_path if task.is_trusted else runner.admit(task.artifact_path)
     _prime(runner, task, enter)
+    if walls is not None:
+        walls.arm()
     source = watch.energy_source() if task.policy.energy_s > 0 else None
     loaded = _load(runner, replace(task, artifact_path=path), watch, source, enter)
     check_unchanged(task.artifact_path, state)
@@ -97,6 +117,7 @@ def _measure(task: MeasureTask, inherited: Inherited, enter: Stage) -> Measureme
         oom_score_adj=inherited.oom_score_adj,
         omp_num_threads=inherited.omp_num_threads,
         involuntary_switches=ran.involuntary_switches,
+        confinement=None if walls is None else walls.names,
     )
     return _compose(task, watch, loaded, ran, facts)
 

@@ -4,8 +4,10 @@
 reports the parent's peak (seen: 511 MB against a VmHWM of 11 MB).
 """
 
+import os
 import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 _LINE = re.compile(r"^(VmRSS|VmHWM):[ \t]*+(\d{1,18}+) kB$", re.MULTILINE | re.ASCII)
@@ -44,10 +46,16 @@ def reset_peak() -> bool:
     Source: proc_pid_clear_refs(5), value 5.
     """
     try:
-        _CLEAR_REFS.write_text("5", encoding="ascii")
+        os.write(_clear_refs_fd(), b"5")
     except OSError:
         return False
     return True
+
+
+@cache
+def _clear_refs_fd() -> int:
+    """Stays open: a confined worker opens it before it is confined."""
+    return os.open(_CLEAR_REFS, os.O_WRONLY | os.O_CLOEXEC)
 
 
 def growth_bytes(baseline: int | None, peak: int | None) -> int | None:

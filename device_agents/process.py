@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from device_agents.agent import StopRequested, never_stop
@@ -45,8 +45,11 @@ def run_worker(
     timeout_s: float,
     stop_requested: StopRequested = never_stop,
     command: Sequence[str] = WORKER,
+    environment: Mapping[str, str] | None = None,
 ) -> WorkerEnd:
     """Starts a worker, gives it one request, and waits until it and all its children are gone.
+
+    Without an environment it gets that of this process.
 
     Blocks. The calling thread must not end before this returns, which it cannot: the worker asks
     the kernel to be killed when the thread that started it ends.
@@ -59,6 +62,7 @@ def run_worker(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
+        env=environment,
     )
     received = _Received()
     try:

@@ -7,6 +7,7 @@ too. Needs NumPy and the one runtime it is asked for, nothing else.
 
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from device_agents.codec import to_json
 from device_agents.errors import AgentError
@@ -24,6 +25,9 @@ from device_agents.protocol import STAGE_MARK, InferReply, decode_request
 from device_agents.task import InferTask, MeasureTask
 from device_agents.vocabulary import Origin
 
+if TYPE_CHECKING:
+    from device_agents.confinement.walls import Walls
+
 BAD_REQUEST = 2
 """Exit code when there is no task to answer for."""
 
@@ -37,7 +41,6 @@ def main() -> int:
     except AgentError as error:
         print(error, file=sys.stderr)  # noqa: T201 - the parent keeps it as the reason
         return BAD_REQUEST
-    exit_when_input_ends(0)
     inherited = shed_inheritance()
     reply = _answer(task, inherited)
     _write_all(result_fd, f"{to_json(reply)}\n".encode())
@@ -48,6 +51,9 @@ def main() -> int:
 
 def _answer(task: MeasureTask | InferTask, inherited: Inherited) -> Measurement | InferReply:
     try:
+        # Before the first thread: the kernel confines the calling thread, and what it starts later.
+        walls = None if task.is_trusted else _confine(task)
+        exit_when_input_ends(0)
         pin(task.execution.affinity)
         # Only now: NumPy and the runtimes size their thread pools when they are imported.
         from device_agents.inferring import infer
@@ -55,14 +61,20 @@ def _answer(task: MeasureTask | InferTask, inherited: Inherited) -> Measurement 
 
         # Not before: an interpreter that runs out of memory while importing fails as it likes.
         limit_memory(task.memory_limit_bytes)
-    except (OSError, ValueError, ImportError, MemoryError) as error:
+    except (AgentError, OSError, ValueError, ImportError, MemoryError) as error:
         failure = failure_from_error(error, "start")
         if isinstance(task, InferTask):
             return InferReply(failure=failure)
         return failed(task.task_id, failure, Origin.MEASURED)
     if isinstance(task, InferTask):
-        return InferReply(failure=infer(task, _enter))
-    return measure(task, inherited, _enter)
+        return InferReply(failure=infer(task, _enter, walls))
+    return measure(task, inherited, _enter, walls)
+
+
+def _confine(task: MeasureTask | InferTask) -> "Walls":
+    from device_agents.confinement.walls import confine
+
+    return confine(task)
 
 
 def _enter(stage: str) -> None:

@@ -230,4 +230,5 @@ def _worker_columns(worker: WorkerFacts | None) -> Row:
         "oom_score_adj": worker.oom_score_adj,
         "omp_num_threads": worker.omp_num_threads,
         "involuntary_switches": worker.involuntary_switches,
+        "confinement": worker.confinement,
     }

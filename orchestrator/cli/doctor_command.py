@@ -16,7 +16,7 @@ _EXIT_ERROR = 4
 def doctor(
     as_json: AsJson = False,
 ) -> None:
-    """Check runtimes, exporters, disk, cores, governor, load, niceness, Ray, adb and GPU."""
+    """Check runtimes, exporters, disk, cores, load, priority, confinement, Ray, adb and GPU."""
     from orchestrator.doctor.device_checks import check_devices
     from orchestrator.doctor.host_checks import check_host
     from orchestrator.doctor.software_checks import check_software

@@ -7,6 +7,8 @@ from pathlib import Path
 import psutil
 
 from device_agents.conditions import read_governor
+from device_agents.confinement.landlock import NETWORK_ABI
+from device_agents.confinement.landlock import abi as landlock_abi
 from device_agents.flags import MAX_BUSY_SHARE
 from orchestrator.doctor.finding import Finding, ok, warning
 from orchestrator.doctor.finding import error as failed
@@ -83,6 +85,19 @@ def judge_memory(available_bytes: int) -> Finding:
     return warning("memory", message, "close other programs: large exports may be killed")
 
 
+def judge_confinement(abi: int | None) -> Finding:
+    """Judges what holds a model file from outside; `abi` is as in `landlock.abi`."""
+    if abi is None:
+        return warning(
+            "confinement",
+            "audit: this kernel has no Landlock, so Python alone holds model files from outside",
+            "use Linux 6.7 or later with `landlock` among the names in /sys/kernel/security/lsm; "
+            "until then measure files from outside as another user or in a container",
+        )
+    network = "" if abi >= NETWORK_ABI else ", which leaves TCP open (Linux 6.7 closes it)"
+    return ok("confinement", f"landlock{abi}+audit around model files from outside{network}")
+
+
 def check_host(workspace: Path) -> list[Finding]:
     """Reads this host and judges it; takes about a second to sample the load."""
     return [
@@ -92,4 +107,5 @@ def check_host(workspace: Path) -> list[Finding]:
         judge_governor(read_governor()),
         judge_load(psutil.cpu_percent(interval=_BUSY_WINDOW_S) / 100),
         judge_niceness(os.nice(0)),
+        judge_confinement(landlock_abi()),
     ]

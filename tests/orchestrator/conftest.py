@@ -74,7 +74,11 @@ MEASUREMENT = Measurement(
     run_peak_memory_bytes=1000,
     conditions_before=Conditions(load_1min=0.5),
     worker=WorkerFacts(
-        runtime_version="1.31", settings=(("threads", 2),), affinity=(0, 2), niceness=0
+        runtime_version="1.31",
+        settings=(("threads", 2),),
+        affinity=(0, 2),
+        niceness=0,
+        confinement="landlock7+audit",
     ),
     flags=(Flag.DRIFT,),
     started_utc="2026-01-02T03:04:05.000006+00:00",

@@ -7,6 +7,7 @@ from orchestrator.doctor.finding import Finding, Level
 from orchestrator.doctor.host_checks import (
     MIN_FREE_DISK_BYTES,
     check_host,
+    judge_confinement,
     judge_cores,
     judge_disk,
     judge_governor,
@@ -41,6 +42,9 @@ OLD_ADB = FoundAdb(path=Path("/usr/bin/adb"), version="29.0.6-debian")
         (judge_load(0.5), Level.WARNING),
         (judge_niceness(0), Level.OK),
         (judge_niceness(15), Level.WARNING),
+        (judge_confinement(7), Level.OK),
+        (judge_confinement(1), Level.OK),
+        (judge_confinement(None), Level.WARNING),
         (judge_memory(8 * 1024**3), Level.OK),
         (judge_memory(1024**3), Level.WARNING),
         (judge_adb(NEW_ADB, None), Level.OK),
@@ -112,7 +116,14 @@ def test_an_installed_library_has_a_version() -> None:
 
 def test_this_host_can_be_read(tmp_path: Path) -> None:
     checks = [finding.check for finding in check_host(tmp_path)]
-    assert checks == ["disk", "memory", "cores", "governor", "load", "niceness"]
+    assert checks == ["disk", "memory", "cores", "governor", "load", "niceness", "confinement"]
+
+
+@pytest.mark.parametrize(
+    ("abi", "said"), [(7, "landlock7+audit"), (3, "leaves TCP open"), (None, "no Landlock")]
+)
+def test_the_doctor_says_which_walls_this_host_has(abi: int | None, said: str) -> None:
+    assert said in judge_confinement(abi).message
 
 
 def test_every_library_of_this_installation_loads() -> None:

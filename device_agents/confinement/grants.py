@@ -1,0 +1,104 @@
+"""What a confined worker may still open: one list, which both walls enforce."""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import device_agents
+import foundation
+from device_agents.runtimes.gpu_backends import GPU_BACKENDS
+from device_agents.task import InferTask, MeasureTask
+from device_agents.vocabulary import Mode
+
+_SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/nix/store", "/gnu/store")
+"""Libraries, and the compiler of `torch.compile`; the last two where those systems keep them."""
+_FACTS = ("/proc", "/sys", "/etc/ld.so.cache", "/etc/localtime", "/dev/zero", "/dev/random",
+          "/dev/urandom")  # fmt: skip
+"""Runtimes count cores and caches in `/proc` and `/sys`; conditions and memory are read there."""
+_GPU_NODES = ("nvidia*", "dxg")
+"""In `/dev`. Source: NVIDIA driver's README, "Device files"; WSL2 has the second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grants:
+    """Real paths; a folder stands for all below it.
+
+    Attributes:
+        installation: libraries and programs: read, loaded, and started if `starts_programs`.
+        readable: further files and folders to read.
+        writable: files and device nodes that exist, to read and write.
+        scratch: the one folder where files may be made, changed and removed.
+        starts_programs: `torch.compile` runs a C++ compiler.
+    """
+
+    installation: tuple[str, ...]
+    readable: tuple[str, ...]
+    writable: tuple[str, ...]
+    scratch: str
+    starts_programs: bool
+
+
+def grants_of(task: MeasureTask | InferTask, scratch: str) -> Grants:
+    """Grants of one task; paths that do not exist are left out."""
+    return Grants(
+        installation=_existing(*_SYSTEM, *_python(), *_library_path()),
+        readable=_existing(*_FACTS, *_inputs(task)),
+        writable=_existing("/dev/null", *_outputs(task), *_gpu_nodes(task)),
+        scratch=os.path.realpath(scratch),
+        starts_programs=task.execution.mode is Mode.COMPILE,
+    )
+
+
+def _existing(*paths: str) -> tuple[str, ...]:
+    found = set()
+    for path in paths:
+        with suppress(OSError):
+            found.add(os.path.realpath(path, strict=True))
+    return tuple(sorted(found))
+
+
+def _python() -> Iterator[str]:
+    """The interpreter's folders and those it imports from; of a source checkout our code only."""
+    yield from (sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix)
+    own = [Path(package.__path__[0]) for package in (device_agents, foundation)]
+    yield from map(str, own)
+    is_checkout = (own[0].parent / "pyproject.toml").exists()
+    yield from _narrow(path for path in sys.path if not is_checkout or Path(path) != own[0].parent)
+
+
+def _library_path() -> Iterator[str]:
+    """Where this host keeps CUDA, if it is not among the system's libraries."""
+    return _narrow(os.environ.get("LD_LIBRARY_PATH", "").split(":"))
+
+
+def _narrow(folders: Iterable[str]) -> Iterator[str]:
+    """Those of a search path that are absolute and do not contain the user's home."""
+    home = Path(os.environ.get("HOME") or "/")
+    return (
+        folder
+        for folder in folders
+        if folder.startswith("/") and not home.is_relative_to(os.path.realpath(folder))
+    )
+
+
+def _inputs(task: MeasureTask | InferTask) -> Iterator[str]:
+    yield task.artifact_path
+    if isinstance(task, InferTask):
+        yield task.inputs_path
+    elif task.primer_path is not None:
+        yield task.primer_path
+
+
+def _outputs(task: MeasureTask | InferTask) -> Iterator[str]:
+    """Made here: a grant is for a file that exists, and its folder stays closed."""
+    if isinstance(task, InferTask):
+        Path(task.outputs_path).touch()
+        yield task.outputs_path
+
+
+def _gpu_nodes(task: MeasureTask | InferTask) -> Iterator[str]:
+    if task.execution.backend in GPU_BACKENDS:
+        yield from (str(node) for name in _GPU_NODES for node in Path("/dev").glob(name))

@@ -1,0 +1,124 @@
+"""The kernel's wall: Landlock through its three system calls.
+
+Source: linux/landlock.h and Documentation/userspace-api/landlock.rst of Linux 6.18. What the
+running kernel does not know yet is left out; `abi` says how much it knows.
+"""
+
+import ctypes
+import os
+import stat
+import sys
+from collections.abc import Iterator
+
+from device_agents.confinement.grants import Grants
+
+NETWORK_ABI = 4
+"""From here on (Linux 6.7) TCP is refused too."""
+
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+"""Numbers of the system calls, the same on x86-64 and Arm. Source: asm-generic/unistd.h."""
+_CREATE_RULESET_VERSION = 1
+_RULE_PATH_BENEATH = 1
+_PR_SET_NO_NEW_PRIVS = 38  # Source: linux/prctl.h
+
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _REMOVE_DIR, _REMOVE_FILE = (
+    1 << bit for bit in range(6)
+)
+_MAKE_DIR, _MAKE_REG, _REFER, _TRUNCATE, _IOCTL_DEV = (1 << bit for bit in (7, 8, 13, 14, 15))
+_FIRST_RIGHTS = (1 << 13) - 1
+_RIGHTS_BY_ABI = ((2, _REFER), (3, _TRUNCATE), (5, _IOCTL_DEV))
+_NETWORK_RIGHTS = 0b11
+"""Bind and connect of TCP; refused when handled and not granted."""
+_SCOPES = 0b11
+"""Abstract Unix sockets and signals stay inside the confined processes, from ABI 6 on."""
+_SCOPE_ABI = 6
+_RIGHTS_OF_A_FILE = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
+
+_READ = _READ_FILE | _READ_DIR
+_WRITE = _READ | _WRITE_FILE | _TRUNCATE | _IOCTL_DEV
+_CHANGE = (
+    _READ | _WRITE_FILE | _TRUNCATE | _REMOVE_DIR | _REMOVE_FILE | _MAKE_DIR | _MAKE_REG | _REFER
+)
+
+
+class _Ruleset(ctypes.Structure):
+    _fields_ = (("fs", ctypes.c_uint64), ("net", ctypes.c_uint64), ("scoped", ctypes.c_uint64))
+
+
+class _PathBeneath(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = (("allowed", ctypes.c_uint64), ("parent_fd", ctypes.c_int32))
+
+
+def abi() -> int | None:
+    """Version of the kernel's Landlock; `None` where there is none or it is switched off."""
+    if sys.platform != "linux":
+        return None
+    try:
+        return _call(_CREATE_RULESET, None, 0, _CREATE_RULESET_VERSION)
+    except OSError:
+        return None
+
+
+def restrict(grants: Grants, version: int) -> None:
+    """Confines the calling thread, and all threads and processes it starts later, for good.
+
+    Raises:
+        OSError: the kernel refuses; nothing is confined then.
+    """
+    handled = _FIRST_RIGHTS
+    for since, right in _RIGHTS_BY_ABI:
+        handled |= right if version >= since else 0
+    ruleset_fd = _create(handled, version)
+    try:
+        for path, rights in _rules(grants):
+            _grant(ruleset_fd, path, rights & handled)
+        if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+            raise _last_error()
+        _call(_RESTRICT_SELF, ruleset_fd, 0)
+    finally:
+        os.close(ruleset_fd)
+
+
+def _create(handled: int, version: int) -> int:
+    """A ruleset; a kernel that knows fewer fields accepts zeros in those at the end."""
+    ruleset = _Ruleset(
+        fs=handled,
+        net=_NETWORK_RIGHTS if version >= NETWORK_ABI else 0,
+        scoped=_SCOPES if version >= _SCOPE_ABI else 0,
+    )
+    return _call(_CREATE_RULESET, ctypes.byref(ruleset), ctypes.sizeof(ruleset), 0)
+
+
+def _rules(grants: Grants) -> Iterator[tuple[str, int]]:
+    start = _EXECUTE if grants.starts_programs else 0
+    yield from ((path, _READ | start) for path in grants.installation)
+    yield from ((path, _READ) for path in grants.readable)
+    yield from ((path, _WRITE) for path in grants.writable)
+    yield grants.scratch, _CHANGE
+
+
+def _grant(ruleset_fd: int, path: str, rights: int) -> None:
+    path_fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISDIR(os.fstat(path_fd).st_mode):
+            rights &= _RIGHTS_OF_A_FILE
+        rule = _PathBeneath(allowed=rights, parent_fd=path_fd)
+        _call(_ADD_RULE, ruleset_fd, _RULE_PATH_BENEATH, ctypes.byref(rule), 0)
+    finally:
+        os.close(path_fd)
+
+
+def _call(number: int, *arguments: object) -> int:
+    """A system call by its number; integers go as the longs that the kernel reads."""
+    library = ctypes.CDLL(None, use_errno=True)
+    longs = (ctypes.c_long(item) if isinstance(item, int) else item for item in arguments)
+    result = int(library.syscall(ctypes.c_long(number), *longs))
+    if result < 0:
+        raise _last_error()
+    return result
+
+
+def _last_error() -> OSError:
+    number = ctypes.get_errno()
+    return OSError(number, os.strerror(number))

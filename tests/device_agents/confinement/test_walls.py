@@ -1,0 +1,275 @@
+"""Each wall by itself holds a file that runs code, in a real worker of each runtime."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+import pytest
+from confined_worker import MARK
+from hostile_pt2 import rewrite
+
+from device_agents.codec import from_json
+from device_agents.confinement import landlock
+from device_agents.confinement.scratch import SCRATCH, worker_environment
+from device_agents.confinement.walls import confine
+from device_agents.errors import UnsupportedError
+from device_agents.hosted import infer_in_worker, measure_in_worker
+from device_agents.measurement import Measurement
+from device_agents.process import run_worker
+from device_agents.protocol import encode_request
+from device_agents.task import Execution, InferTask, MeasureTask
+from device_agents.vocabulary import ErrorKind, Mode, Runtime, Status
+from tests.device_agents.conftest import MakeTask, make_task
+
+ABI = landlock.abi()
+NAMES = f"landlock{ABI}+audit" if ABI else "audit"
+needs_landlock = pytest.mark.skipif(
+    ABI is None or ABI < 6, reason="this kernel has no Landlock of ABI 6"
+)
+HOSTILE = str(Path(__file__).parents[2] / "makers" / "confined_worker.py")
+# Root reads other processes' memory maps by CAP_PERFMON, which Landlock is not asked about.
+HARMLESS = {"write to scratch"} | ({"read the parent"} if os.geteuid() == 0 else set())
+KERNEL_ONLY = {"make a file by libc", "read a secret by libc", "read the parent", "threads outside"}
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a hostile file is after: a folder, and a listener on loopback."""
+
+    folder: Path
+    listener: socket.socket
+
+    @property
+    def port(self) -> int:
+        return int(self.listener.getsockname()[1])
+
+    def is_unharmed(self) -> bool:
+        try:
+            self.listener.accept()[0].close()
+        except BlockingIOError:
+            names = sorted(path.name for path in self.folder.iterdir())
+            return names == ["secret", "victim"] and (self.folder / "secret").read_text() == "1234"
+        return False
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Iterator[Target]:
+    folder = tmp_path / "target"
+    folder.mkdir()
+    (folder / "secret").write_text("1234")
+    (folder / "victim").touch()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        yield Target(folder, listener)
+
+
+def attack(task: MeasureTask, walls: str, target: Target) -> tuple[set[str], Measurement]:
+    """What succeeded, and the row."""
+    command = (sys.executable, "-P", HOSTILE, walls, str(target.folder), str(target.port))
+    with worker_environment(task) as environment:
+        end = run_worker(
+            encode_request(task), timeout_s=120, command=command, environment=environment
+        )
+    line = next(line for line in end.stderr.splitlines() if line.startswith(MARK))
+    found = json.loads(line.removeprefix(MARK))
+    return {name for name, is_done in found.items() if is_done}, from_json(Measurement, end.stdout)
+
+
+def test_the_attempts_are_real_ones(task_of: MakeTask, target: Target) -> None:
+    """Without this, the tests below would pass on a file that harms nothing."""
+    done, seen = attack(task_of(Runtime.ONNX, is_trusted=True), "", target)
+    assert len(done) == 17
+    assert not target.is_unharmed()
+    assert seen.worker is not None
+    assert seen.worker.confinement is None
+
+
+@needs_landlock
+@pytest.mark.parametrize("runtime", list(Runtime))
+def test_the_kernel_alone_holds_a_file_that_runs_code(
+    runtime: Runtime, task_of: MakeTask, target: Target
+) -> None:
+    done, seen = attack(task_of(runtime), "landlock", target)
+    assert done == HARMLESS
+    assert target.is_unharmed()
+    # Nothing saw that it tried.
+    assert seen.status is Status.OK, seen.failure
+
+
+@pytest.mark.parametrize("runtime", list(Runtime))
+def test_the_hook_alone_holds_what_goes_through_python(
+    runtime: Runtime, task_of: MakeTask, target: Target
+) -> None:
+    done, seen = attack(task_of(runtime), "audit", target)
+    assert done == HARMLESS | KERNEL_ONLY
+    (target.folder / "by_libc").unlink()
+    assert target.is_unharmed()
+    assert_named(seen)
+
+
+@needs_landlock
+@pytest.mark.parametrize("runtime", list(Runtime))
+def test_both_walls_hold_and_the_row_says_what_the_file_tried(
+    runtime: Runtime, task_of: MakeTask, target: Target
+) -> None:
+    done, seen = attack(task_of(runtime), "landlock+audit", target)
+    assert done == HARMLESS
+    assert target.is_unharmed()
+    assert_named(seen)
+
+
+def assert_named(seen: Measurement) -> None:
+    """The file caught every refusal and went on; its row is a failed one all the same."""
+    assert seen.failure is not None
+    assert seen.failure.kind is ErrorKind.BAD_ARTIFACT
+    assert "the file tried to write" in seen.failure.message
+    assert "--trust" in seen.failure.remedy
+    assert not seen.failure.is_transient
+
+
+def pt2_that_runs(code: str, source: Path, target: Path) -> Path:
+    """A size is an expression that sympy evaluates; the checks of a `.pt2` refuse it.
+
+    Numbers in it would become sympy's: the code goes in as a string.
+    """
+
+    def change(name: str, data: bytes) -> bytes:
+        size = {"as_expr": {"expr_str": f"eval({code!r})", "hint": None}}
+        return data.replace(b'"sizes": [{"as_int": 1}', b'"sizes": [' + json.dumps(size).encode())
+
+    return rewrite(source, target, change)
+
+
+WITHOUT_SCAN = """
+import sys
+from device_agents.confinement import landlock
+from device_agents.confinement.audit import AuditWall
+from device_agents.runtimes.torch_runner import TorchRunner
+from device_agents.worker import main
+TorchRunner.admit = lambda self, path: path
+if sys.argv[1] == "landlock":
+    AuditWall.arm = lambda self: None
+if sys.argv[1] == "audit":
+    landlock.abi = lambda: None
+main()
+"""
+
+
+@pytest.mark.parametrize("payload", ["file", "connection", "program"])
+@pytest.mark.parametrize(
+    "walls", [pytest.param("landlock", marks=needs_landlock), "audit", "trusted"]
+)
+def test_a_pt2_that_runs_code_is_held_with_the_scan_switched_off(
+    payload: str, walls: str, pt2_file: Path, tmp_path: Path, target: Target
+) -> None:
+    code = {
+        "file": f"open({str(target.folder / 'made')!r}, 'w')",
+        "connection": f"__import__('socket').create_connection(('127.0.0.1', {target.port}))",
+        "program": f"__import__('os').system('touch {target.folder}/by_shell')",
+    }[payload]
+    file = pt2_that_runs(code, pt2_file, tmp_path / "hostile.pt2")
+    command = (sys.executable, "-P", "-c", WITHOUT_SCAN, walls)
+    task = make_task(file, Runtime.TORCH, is_trusted=walls == "trusted")
+    seen = measure_in_worker(task, command=command)
+    assert seen.failure is not None
+    if walls == "trusted":  # the file is a hostile one
+        assert not target.is_unharmed()
+    else:
+        assert target.is_unharmed()
+        assert seen.failure.kind is ErrorKind.BAD_ARTIFACT
+    if walls == "audit":
+        assert "the file tried to" in seen.failure.message
+
+
+@pytest.mark.parametrize("runtime", list(Runtime))
+def test_an_ordinary_file_from_outside_fills_every_column_a_trusted_one_does(
+    runtime: Runtime, task_of: MakeTask, artifacts: dict[Runtime, Path]
+) -> None:
+    task = task_of(runtime, primer_path=str(artifacts[runtime]))
+    trusted = measure_in_worker(replace(task, is_trusted=True))
+    confined = measure_in_worker(task)
+    assert confined.status is Status.OK, confined.failure
+    assert known(confined) == known(trusted)
+    assert trusted.worker is not None
+    assert confined.worker is not None
+    assert (trusted.worker.confinement, confined.worker.confinement) == (None, NAMES)
+    assert known(replace(confined.worker, confinement=None)) == known(trusted.worker)
+    for seen in (confined, trusted):
+        assert seen.run_peak_memory_bytes is not None
+    assert known(confined.conditions_before) == known(trusted.conditions_before)
+
+
+def known(value: object) -> set[str]:
+    return {field.name for field in fields(value) if getattr(value, field.name) is not None}  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("runtime", list(Runtime))
+def test_verification_reads_its_inputs_and_writes_its_outputs_under_the_walls(
+    runtime: Runtime, artifacts: dict[Runtime, Path], tmp_path: Path
+) -> None:
+    np = pytest.importorskip("numpy")
+    np.savez(tmp_path / "in.npz", input_0=np.ones((1, 3, 16, 16), dtype=np.float32))
+    measured = make_task(artifacts[runtime], runtime)
+    task = InferTask(
+        task_id="v",
+        artifact_path=measured.artifact_path,
+        artifact_sha256=measured.artifact_sha256,
+        execution=measured.execution,
+        inputs_path=str(tmp_path / "in.npz"),
+        outputs_path=str(tmp_path / "out.npz"),
+    )
+    assert infer_in_worker(task) is None
+    with np.load(tmp_path / "out.npz") as stored:
+        assert stored.files == ["output_0"]
+
+
+COMPILED = Execution(runtime=Runtime.TORCH, backend="cpu", mode=Mode.COMPILE)
+
+
+@needs_landlock
+def test_compiling_a_file_from_outside_is_held_by_the_kernel_alone(
+    task_of: MakeTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The compiler's cache lies in the scratch folder: a trusted file must not find it."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    seen = measure_in_worker(task_of(Runtime.TORCH, execution=COMPILED, timeout_s=300.0))
+    assert seen.status is Status.OK, seen.failure
+    assert seen.worker is not None
+    assert seen.worker.confinement == f"landlock{ABI}"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("version", [None, 3])
+def test_nothing_is_compiled_where_the_kernel_cannot_hold_it(
+    version: int | None, task_of: MakeTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SCRATCH, str(tmp_path))
+    monkeypatch.setattr(landlock, "abi", lambda: version)
+    with pytest.raises(UnsupportedError, match="--trust"):
+        confine(task_of(Runtime.TORCH, execution=COMPILED))
+
+
+def test_a_trusted_worker_loads_nothing_of_the_walls() -> None:
+    script = (
+        "import sys, device_agents.worker, device_agents.measuring, device_agents.inferring; "
+        "print([name for name in sys.modules if 'confinement' in name])"
+    )
+    command = [sys.executable, "-P", "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of folders are POSIX")
+def test_a_worker_started_by_hand_makes_its_own_scratch_folder(
+    task_of: MakeTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    end = run_worker(encode_request(task_of(Runtime.ONNX)), timeout_s=60)
+    assert from_json(Measurement, end.stdout).status is Status.OK
+    (made,) = tmp_path.iterdir()
+    assert made.stat().st_mode & 0o777 == 0o700
