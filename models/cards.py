@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
+from foundation.small_file import open_regular
 from models.errors import CardError
-from models.file_formats import FORMATS_OF_SUFFIX
+from models.file_formats import FORMATS_OF_SUFFIX, external_data_names
 from models.names import nearest
 from models.types import (
     RUNTIME_OF_FORMAT,
@@ -117,7 +118,7 @@ def weights_id(card: ModelCard, weights: Weights) -> str:
 def file_sha256(path: Path) -> str:
     """SHA-256 of a file's bytes, in hexadecimal."""
     digest = hashlib.sha256()
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         while chunk := file.read(_CHUNK_BYTES):
             digest.update(chunk)
     return digest.hexdigest()
@@ -169,11 +170,6 @@ def _files_of(path: Path) -> Iterator[Path]:
     yield path
     beside = (path.with_name(name) for name in external_data_names(path))
     yield from (file for file in beside if file.is_file())
-
-
-def external_data_names(path: Path) -> tuple[str, str]:
-    """What PyTorch and onnx call the external data of a file; no other counts for its identity."""
-    return f"{path.name}.data", f"{path.name}_data"
 
 
 def _name_in(path: Path, file: Path) -> str:

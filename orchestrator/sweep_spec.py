@@ -1,7 +1,6 @@
 """The sweep specification: what a person writes into `sweeps/*.yaml`."""
 
 import hashlib
-import math
 from pathlib import Path
 from typing import Annotated, Literal, Self, TypeVar
 
@@ -18,6 +17,8 @@ from pydantic import (
 
 from device_agents.task import MeasurePolicy
 from device_agents.vocabulary import Mode, Precision, Runtime
+from foundation.small_file import open_regular, resolved
+from foundation.visible_text import shortened
 from orchestrator.errors import UsageError
 from orchestrator.yaml_file import parse_file
 
@@ -25,6 +26,12 @@ T = TypeVar("T")
 
 DEFAULT_RUNTIMES = (Runtime.ONNX, Runtime.TORCH, Runtime.TFLITE)
 """Those of the study; any other is measured where it is asked for by name."""
+
+
+_LONGEST_SIZE = 40
+"""Characters of a size written with its unit."""
+_LARGEST_OPTION = 2.0**63
+"""Options travel as JSON and in columns, whose whole numbers have 64 bits."""
 
 
 def _as_list(value: object) -> object:
@@ -40,9 +47,16 @@ def _not_empty(values: tuple[T, ...]) -> tuple[T, ...]:
 
 def _option_value(value: object) -> object:
     """Checked before the union of types, whose own message would list each of them."""
-    is_infinite = isinstance(value, float) and not math.isfinite(value)
-    if not isinstance(value, str | int | float) or is_infinite:
-        raise ValueError("give a number, true, false or text")
+    is_number = isinstance(value, int | float) and abs(value) < _LARGEST_OPTION
+    if not (is_number or isinstance(value, str)):
+        raise ValueError("give a number below 2^63, true, false or text")
+    return value
+
+
+def _size(value: object) -> object:
+    """Pydantic's own conversion of a size overflows."""
+    if isinstance(value, str) and len(value) > _LONGEST_SIZE:
+        raise ValueError("give a number of bytes, or text such as '2GiB'")
     return value
 
 
@@ -64,10 +78,13 @@ OptionSpec = Annotated[bool | int | float | str, BeforeValidator(_option_value)]
 Count = Annotated[int, Field(ge=1, le=10**7, strict=True)]
 Threads = Annotated[int, Field(ge=1, le=4096, strict=True)]
 Seed = Annotated[int, Field(ge=0, lt=2**32, strict=True)]
-Seconds = Annotated[float, Field(gt=0, strict=True, allow_inf_nan=False)]
+_LONGEST_S = 1e8
+"""Three years: what is above overflows the timers of the system."""
+Seconds = Annotated[float, Field(gt=0, le=_LONGEST_S, strict=True, allow_inf_nan=False)]
 MemoryLimit = Annotated[
     ByteSize,
-    Field(ge=2**20),
+    BeforeValidator(_size, json_schema_input_type=int | str),
+    Field(ge=2**20, lt=2**63),
     WithJsonSchema({"type": "integer", "minimum": 2**20}, mode="serialization"),
 ]
 Share = Annotated[float, Field(gt=0, lt=1, strict=True)]
@@ -85,7 +102,7 @@ class MeasureSpec(_Spec):
     min_warmup_runs: Count = Field(
         default=_DEFAULT.min_warmup_runs, description="warm up for at least so many runs"
     )
-    min_warmup_s: Annotated[float, Field(ge=0, strict=True)] = Field(
+    min_warmup_s: Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)] = Field(
         default=_DEFAULT.min_warmup_s, description="and for at least so long"
     )
     warmup_tolerance: Share = Field(
@@ -107,9 +124,11 @@ class MeasureSpec(_Spec):
     max_samples: Count = Field(
         default=_DEFAULT.max_samples, description="time at most so many runs"
     )
-    energy_s: Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)] = Field(
-        default=_DEFAULT.energy_s,
-        description="repeat runs at least so long for energy, where it can be read; 0 for none",
+    energy_s: Annotated[float, Field(ge=0, le=_LONGEST_S, strict=True, allow_inf_nan=False)] = (
+        Field(
+            default=_DEFAULT.energy_s,
+            description="repeat runs at least so long for energy, where it can be read; 0 for none",
+        )
     )
 
     @model_validator(mode="after")
@@ -274,13 +293,14 @@ def _resolve(weights: WeightsSpec, spec_path: Path, key: str) -> WeightsSpec:
     """Makes a checkpoint's path absolute and takes its sha256, which planning needs."""
     if weights.path is None:
         return weights
-    checkpoint = (spec_path.parent / weights.path).resolve()
     try:
-        with checkpoint.open("rb") as file:
+        checkpoint = resolved(spec_path.parent / weights.path)
+        with open_regular(checkpoint) as file:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise UsageError(
-            f"{spec_path}: key '{key}.path': {checkpoint} cannot be read: {error.strerror}",
+            f"{spec_path}: key '{key}.path': {shortened(str(weights.path))} cannot be read: "
+            f"{error.strerror}",
             "give the path of a state dict, relative to the sweep file",
         ) from error
     if weights.sha256 not in {None, sha256}:

@@ -13,6 +13,7 @@ from pydantic import ByteSize, TypeAdapter, ValidationError
 from analysis.counting import count_of
 from device_agents.registry import create_agent
 from device_agents.vocabulary import Runtime
+from foundation.visible_text import shortened
 from models.cache import ArtifactCache
 from models.cards import card_sha256, find_card, formats_of, load_cards, runtime_of
 from models.types import (
@@ -148,8 +149,10 @@ def prune(
     """Remove the exported files used longest ago, until the rest fits."""
     try:
         max_bytes = TypeAdapter(ByteSize).validate_python(max_size)
-    except ValidationError as error:
-        raise UsageError(f"'{max_size}' is not a size", "write it as 500MB or 2GiB") from error
+    except (ValidationError, OverflowError) as error:
+        raise UsageError(
+            f"'{shortened(max_size)}' is not a size", "write it as 500MB or 2GiB"
+        ) from error
     with host_turn("models prune"):
         removed = ArtifactCache(current().workspace.artifacts).prune(max_bytes)
     print_table([{"removed": path.name} for path in removed], as_json)
