@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from device_agents.errors import AgentError, TransientError, UnusableDeviceError
+from foundation.visible_text import visible_line
 
 
 class DeviceState(StrEnum):
@@ -164,7 +165,7 @@ def error_of_refusal(serial: str, text: str) -> AgentError:
 def shown(text: str) -> str:
     """A foreign text for a message: one line, no control characters, not too long."""
     line = " ".join(text.split())[:MAX_TEXT]
-    return "".join(letter if letter.isprintable() else "?" for letter in line)
+    return visible_line(line)[:MAX_TEXT]
 
 
 def _seen(match: re.Match[str]) -> SeenDevice:

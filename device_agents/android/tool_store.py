@@ -7,6 +7,7 @@ from tempfile import NamedTemporaryFile
 from device_agents.android.tools import Tool, file_sha256
 from device_agents.errors import PermanentError
 from device_agents.user_folders import cache_folder
+from foundation.small_file import open_regular
 
 
 class ToolStore:
@@ -24,7 +25,7 @@ class ToolStore:
         target.parent.mkdir(parents=True, exist_ok=True)
         with (
             NamedTemporaryFile(dir=target.parent, prefix=".copy-", delete=False) as aside,
-            tool.path.open("rb") as source,
+            open_regular(tool.path) as source,
         ):
             shutil.copyfileobj(source, aside)
         if file_sha256(Path(aside.name)) != tool.sha256:

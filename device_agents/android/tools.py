@@ -9,6 +9,7 @@ from importlib import resources
 from pathlib import Path
 
 from device_agents.errors import PermanentError, UnsupportedError
+from foundation.small_file import open_regular
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -99,7 +100,7 @@ def file_sha256(path: Path) -> str:
         PermanentError: it cannot be read.
     """
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise PermanentError(
