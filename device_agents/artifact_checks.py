@@ -1,6 +1,5 @@
 """Is the file the one that was meant, of the batch that was meant, and does it run at all?"""
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from device_agents.errors import (
 )
 from device_agents.failures import LOST_REMEDY, is_memory_error, says_device_lost
 from device_agents.runtimes.runner import LoadedModel, TensorSpec
-from foundation.small_file import open_regular
+from foundation.small_file import file_sha256
 
 
 def check_artifact(path: str, sha256: str) -> None:
@@ -23,8 +22,7 @@ def check_artifact(path: str, sha256: str) -> None:
         LostArtifactError: the file is missing or has changed; no fault of the model's.
     """
     try:
-        with open_regular(Path(path)) as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
+        found = file_sha256(Path(path))
     except OSError as error:
         raise LostArtifactError(
             f"cannot read {path}: {error.strerror}", "resume the sweep, which exports it again"

@@ -1,6 +1,7 @@
 """Opening files that may be hostile: a name can stand for a device, a pipe or itself."""
 
 import errno
+import hashlib
 import os
 import stat
 from io import BufferedReader
@@ -13,6 +14,7 @@ MAX_TYPED_BYTES = 1_000_000
 MAX_RECORD_BYTES = 64 << 20
 """The record of a sweep lists its platforms and skipped cells: megabytes for a large fleet."""
 
+_CHUNK_BYTES = 1 << 20
 _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a pipe",
@@ -53,6 +55,25 @@ def check_regular(path: Path) -> None:
     except ValueError as error:
         raise _no_name(path) from error
     _refuse_irregular(path, mode)
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a regular file's bytes of any number, in hexadecimal.
+
+    Raises:
+        IrregularFileError: also for a file that has more bytes than the system says, as some of
+            `/proc` have without an end.
+        OSError: as `open_regular`.
+    """
+    digest = hashlib.sha256()
+    with open_regular(path) as file:
+        left = os.fstat(file.fileno()).st_size
+        while chunk := file.read(_CHUNK_BYTES):
+            left -= len(chunk)
+            if left < 0:
+                raise IrregularFileError(errno.EINVAL, "it grows while it is read", str(path))
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 def read_small_bytes(path: Path, max_bytes: int) -> bytes:

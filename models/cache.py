@@ -24,7 +24,8 @@ from typing import Any
 
 from foundation.errors import BadFileError, MissingFileError
 from foundation.plain_data import read_json_object
-from models.cards import card_sha256, file_sha256, weights_id
+from foundation.small_file import file_sha256
+from models.cards import card_sha256, weights_id
 from models.errors import ExportError
 from models.export.messages import cost_of
 from models.export.request import disk_full_error

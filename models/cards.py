@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from foundation.small_file import open_regular
+from foundation.small_file import file_sha256
 from models.errors import CardError
 from models.file_formats import FORMATS_OF_SUFFIX, external_data_names
 from models.names import nearest
@@ -25,7 +25,6 @@ from models.types import (
 
 ZOO_PATH = Path(__file__).with_name("zoo.toml")
 
-_CHUNK_BYTES = 1 << 20
 _WHERE_NOT_WHAT = ("import_folder",)
 
 
@@ -113,15 +112,6 @@ def weights_id(card: ModelCard, weights: Weights) -> str:
     if weights.kind is WeightsKind.PRETRAINED:
         return f"{weights.kind}-{card.weights_tag}"
     return f"{weights.kind}-{weights.checkpoint_sha256}"
-
-
-def file_sha256(path: Path) -> str:
-    """SHA-256 of a file's bytes, in hexadecimal."""
-    digest = hashlib.sha256()
-    with open_regular(path) as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def _zoo_card(name: str, table: Mapping[str, object]) -> ModelCard:

@@ -1,6 +1,5 @@
 """The sweep specification: what a person writes into `sweeps/*.yaml`."""
 
-import hashlib
 from pathlib import Path
 from typing import Annotated, Literal, Self, TypeVar
 
@@ -17,7 +16,7 @@ from pydantic import (
 
 from device_agents.task import MeasurePolicy
 from device_agents.vocabulary import Mode, Precision, Runtime
-from foundation.small_file import open_regular, resolved
+from foundation.small_file import file_sha256, resolved
 from foundation.visible_text import shortened
 from orchestrator.errors import UsageError
 from orchestrator.yaml_file import parse_file
@@ -295,8 +294,7 @@ def _resolve(weights: WeightsSpec, spec_path: Path, key: str) -> WeightsSpec:
         return weights
     try:
         checkpoint = resolved(spec_path.parent / weights.path)
-        with open_regular(checkpoint) as file:
-            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        sha256 = file_sha256(checkpoint)
     except OSError as error:
         raise UsageError(
             f"{spec_path}: key '{key}.path': {shortened(str(weights.path))} cannot be read: "

@@ -1,3 +1,4 @@
+import hashlib
 import os
 from pathlib import Path
 
@@ -6,6 +7,7 @@ import pytest
 from foundation.errors import BadFileError, MissingFileError
 from foundation.small_file import (
     IrregularFileError,
+    file_sha256,
     open_regular,
     read_small_bytes,
     read_small_text,
@@ -74,3 +76,11 @@ def test_the_size_is_that_of_what_is_read_and_not_what_the_system_says() -> None
     # Files of /proc have size 0, whatever is in them.
     with pytest.raises(BadFileError, match="larger than 10 bytes"):
         read_small_bytes(Path("/proc/self/status"), 10)
+
+
+def test_a_digest_is_that_of_the_bytes_and_ends_for_a_file_that_does_not(tmp_path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"x" * 3_000_000)
+    assert file_sha256(path) == hashlib.sha256(path.read_bytes()).hexdigest()
+    with pytest.raises(IrregularFileError, match="grows"):
+        file_sha256(Path("/proc/self/pagemap"))
