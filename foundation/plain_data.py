@@ -39,7 +39,7 @@ them skipped, has 160,000."""
 
 MAX_DIGITS = 400
 """Of a whole number: more than a float has. Python refuses to convert over 4,300 digits to or from
-text with an error of its own, which would come wherever such a number is first shown."""
+text, which would end a command wherever such a number is first shown."""
 _MAX_BITS = 1330
 """Of a whole number of 400 digits."""
 _TOML_STRING = re.compile(r"""\"(?:[^"\\\n]|\\.)*"|'[^'\n]*'""")
@@ -76,7 +76,7 @@ def read_json_object(path: Path) -> dict[str, object]:
 
     Raises:
         MissingFileError: there is none.
-        BadFileError: it cannot be read, is no JSON object, or is over a limit; names file, place
+        BadFileError: it cannot be read, is not a JSON object, or is over a limit; names file, place
             and remedy.
     """
     where = str(path)

@@ -81,7 +81,7 @@ def read_small_bytes(path: Path, max_bytes: int) -> bytes:
 
     Raises:
         MissingFileError: there is none.
-        BadFileError: it cannot be read, is no regular file, or is larger.
+        BadFileError: it cannot be read, is not a regular file, or is larger.
     """
     try:
         with open_regular(path) as file:

@@ -16,8 +16,8 @@ from models.names import nearest
 from orchestrator.dispatch.device_spec import HOST_NAME, DeviceSpec, HostShare
 from orchestrator.errors import UsageError
 from orchestrator.host_identity import host_hash
+from orchestrator.spec_values import OptionSpec
 from orchestrator.store.durable import replace_file
-from orchestrator.sweep_spec import OptionSpec
 from orchestrator.workspace import Workspace
 from orchestrator.yaml_file import parse_file
 

@@ -1,16 +1,13 @@
 """The sweep specification: what a person writes into `sweeps/*.yaml`."""
 
 from pathlib import Path
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Annotated, Literal, Self
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     BeforeValidator,
-    ByteSize,
     ConfigDict,
     Field,
-    WithJsonSchema,
     model_validator,
 )
 
@@ -19,74 +16,23 @@ from device_agents.vocabulary import Mode, Precision, Runtime
 from foundation.small_file import file_sha256, resolved
 from foundation.visible_text import shortened
 from orchestrator.errors import UsageError
+from orchestrator.spec_values import (
+    LONGEST_S,
+    Affinity,
+    Count,
+    MemoryLimit,
+    OneOrMany,
+    OptionSpec,
+    Seconds,
+    Seed,
+    Share,
+    Threads,
+)
 from orchestrator.yaml_file import parse_file
-
-T = TypeVar("T")
 
 DEFAULT_RUNTIMES = (Runtime.ONNX, Runtime.TORCH, Runtime.TFLITE)
 """Those of the study; any other is measured where it is asked for by name."""
 
-
-_LONGEST_SIZE = 40
-"""Characters of a size written with its unit."""
-_LARGEST_OPTION = 2.0**63
-"""Options travel as JSON and in columns, whose whole numbers have 64 bits."""
-
-
-def _as_list(value: object) -> object:
-    """A single value stands for a list of one."""
-    return [value] if isinstance(value, str | int | float) else value
-
-
-def _not_empty(values: tuple[T, ...]) -> tuple[T, ...]:
-    if not values:
-        raise ValueError("give at least one")
-    return values
-
-
-def _option_value(value: object) -> object:
-    """Checked before the union of types, whose own message would list each of them."""
-    is_number = isinstance(value, int | float) and abs(value) < _LARGEST_OPTION
-    if not (is_number or isinstance(value, str)):
-        raise ValueError("give a number below 2^63, true, false or text")
-    return value
-
-
-def _size(value: object) -> object:
-    """Pydantic's own conversion of a size overflows."""
-    if isinstance(value, str) and len(value) > _LONGEST_SIZE:
-        raise ValueError("give a number of bytes, or text such as '2GiB'")
-    return value
-
-
-def _affinity(value: object) -> object:
-    is_cores = isinstance(value, list | tuple) and all(
-        type(core) is int and core >= 0 for core in value
-    )
-    if not (value in ("first_cores", "free") or (is_cores and value)):
-        raise ValueError("give first_cores, free, or a list of core numbers")
-    return value
-
-
-OneOrMany = Annotated[
-    tuple[T, ...],
-    AfterValidator(_not_empty),
-    BeforeValidator(_as_list, json_schema_input_type=T | list[T]),
-]
-OptionSpec = Annotated[bool | int | float | str, BeforeValidator(_option_value)]
-Count = Annotated[int, Field(ge=1, le=10**7, strict=True)]
-Threads = Annotated[int, Field(ge=1, le=4096, strict=True)]
-Seed = Annotated[int, Field(ge=0, lt=2**32, strict=True)]
-_LONGEST_S = 1e8
-"""Three years: what is above overflows the timers of the system."""
-Seconds = Annotated[float, Field(gt=0, le=_LONGEST_S, strict=True, allow_inf_nan=False)]
-MemoryLimit = Annotated[
-    ByteSize,
-    BeforeValidator(_size, json_schema_input_type=int | str),
-    Field(ge=2**20, lt=2**63),
-    WithJsonSchema({"type": "integer", "minimum": 2**20}, mode="serialization"),
-]
-Share = Annotated[float, Field(gt=0, lt=1, strict=True)]
 
 _DEFAULT = MeasurePolicy()
 
@@ -123,11 +69,9 @@ class MeasureSpec(_Spec):
     max_samples: Count = Field(
         default=_DEFAULT.max_samples, description="time at most so many runs"
     )
-    energy_s: Annotated[float, Field(ge=0, le=_LONGEST_S, strict=True, allow_inf_nan=False)] = (
-        Field(
-            default=_DEFAULT.energy_s,
-            description="repeat runs at least so long for energy, where it can be read; 0 for none",
-        )
+    energy_s: Annotated[float, Field(ge=0, le=LONGEST_S, strict=True, allow_inf_nan=False)] = Field(
+        default=_DEFAULT.energy_s,
+        description="repeat runs at least so long for energy, where it can be read; 0 for none",
     )
 
     @model_validator(mode="after")
@@ -249,9 +193,7 @@ class SweepSpec(_Spec):
     runtime_options: dict[Runtime, dict[str, OptionSpec]] = Field(
         default={}, description="per runtime: options that differ from its default"
     )
-    affinity: Annotated[
-        Literal["first_cores", "free"] | tuple[int, ...], BeforeValidator(_affinity)
-    ] = Field(
+    affinity: Affinity = Field(
         default="first_cores",
         description="pin each thread to a core of its own; or a list of CPU numbers, as many as "
         "the most threads; or 'free'",

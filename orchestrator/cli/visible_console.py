@@ -21,7 +21,7 @@ class VisibleConsole(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """The segments of a renderable, with all text escaped that is no code of Rich's."""
+        """The segments of a renderable, with all text escaped but Rich's own codes."""
         for segment in super().render(renderable, options):
             text = segment.text if segment.control else visible(segment.text)
             yield Segment(text, segment.style, segment.control)
