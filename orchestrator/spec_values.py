@@ -61,7 +61,7 @@ LONGEST_S = 1e8
 Seconds = Annotated[float, Field(gt=0, le=LONGEST_S, strict=True, allow_inf_nan=False)]
 MemoryLimit = Annotated[
     ByteSize,
-    BeforeValidator(_size, json_schema_input_type=int | str),
+    BeforeValidator(_size),
     Field(ge=2**20, lt=2**63),
     WithJsonSchema({"type": "integer", "minimum": 2**20}, mode="serialization"),
 ]

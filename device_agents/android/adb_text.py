@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from device_agents.errors import AgentError, TransientError, UnusableDeviceError
-from foundation.visible_text import visible_line
 
 
 class DeviceState(StrEnum):
@@ -165,7 +164,7 @@ def error_of_refusal(serial: str, text: str) -> AgentError:
 def shown(text: str) -> str:
     """A foreign text for a message: one line, no control characters, not too long."""
     line = " ".join(text.split())[:MAX_TEXT]
-    return visible_line(line)[:MAX_TEXT]
+    return "".join(letter if letter.isprintable() else "?" for letter in line)
 
 
 def _seen(match: re.Match[str]) -> SeenDevice:

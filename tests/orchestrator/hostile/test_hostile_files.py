@@ -266,9 +266,7 @@ def test_external_data_that_is_no_regular_file_is_refused_at_once(
     save_external(workspace / "cards" / "m.onnx", "m.onnx.data")
     IRREGULAR[kind](workspace / "cards" / "m.onnx.data")
     (workspace / "cards" / "t.toml").write_text(FILE_CARD.format(entry="m.onnx"))
-    assert_refused(
-        run_command(workspace, "models", "export", "t"), base_cpu_s, "'entry'", "m.onnx.data"
-    )
+    assert_refused(run_command(workspace, "models", "show", "t"), base_cpu_s, "'entry'", "m.onnx")
 
 
 CARD = 'family = "standard_cnn"\nsource = "torchvision"\nentry = "resnet18"\n'
