@@ -8,7 +8,6 @@ import json
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from stat import S_ISREG
 
 import polars as pl
 
@@ -16,6 +15,8 @@ from analysis.columns import EXCLUDED
 from analysis.counting import count_of
 from analysis.errors import AnalysisError
 from analysis.patterns import matches
+from foundation.errors import BadFileError, MissingFileError
+from foundation.small_file import read_small_text
 
 FILE = "exclusions.json"
 """In the results folder."""
@@ -69,9 +70,10 @@ def read_exclusions(results: Path) -> Exclusions:
         if (text := _content(path)) is None:
             return Exclusions()
         return _parse(json.loads(text))
-    except (OSError, ValueError, RecursionError) as error:
+    except (BadFileError, ValueError, RecursionError) as error:
         # Only the first line: a hostile file may put anything into a parser's message.
-        said = getattr(error, "strerror", None) or str(error).partition("\n")[0][:MAX_REASON]
+        text = getattr(error, "message", str(error)).removeprefix(f"{path} ")
+        said = text.partition("\n")[0][:MAX_REASON]
         raise AnalysisError(
             f"{path} is not a record of exclusions: {said}",
             "restore it, or delete it: all rows count again then, and `fleetrank results exclude` "
@@ -127,12 +129,9 @@ def is_reason(text: str) -> bool:
 
 def _content(path: Path) -> str | None:
     try:
-        found = path.stat()
-    except FileNotFoundError:
+        return read_small_text(path, _MAX_FILE_BYTES)
+    except MissingFileError:
         return None
-    if not S_ISREG(found.st_mode) or found.st_size > _MAX_FILE_BYTES:
-        raise ValueError("not a file, or too large to be one of ours")
-    return path.read_text(encoding="utf-8")
 
 
 def _parse(content: object) -> Exclusions:

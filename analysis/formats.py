@@ -9,6 +9,7 @@ import polars as pl
 
 from analysis.errors import AnalysisError
 from analysis.tables import Table
+from foundation.visible_text import visible_line
 
 _DIGITS = 4
 """Significant digits shown to people; json and csv keep all."""
@@ -55,7 +56,7 @@ def _to_text(table: Table) -> str:
         "  ".join(side(text, width) for side, text, width in zip(align, row, widths, strict=True))
         for row in (names, ["-" * width for width in widths], *rows)
     ]
-    notes = [f"Note: {_printable(note)}" for note in table.notes]
+    notes = [f"Note: {visible_line(note)}" for note in table.notes]
     return "\n".join([table.title, "", *(line.rstrip() for line in lines), "", *notes]) + "\n"
 
 
@@ -128,7 +129,7 @@ def format_value(value: object) -> str:
         return _format_number(value)
     if isinstance(value, list):
         return ", ".join(map(format_value, value)) or _MISSING
-    return _printable(str(value))
+    return visible_line(str(value))
 
 
 def _format_number(value: float) -> str:
@@ -137,11 +138,6 @@ def _format_number(value: float) -> str:
         return f"{value:.{_DIGITS}g}"
     decimals = max(0, _DIGITS - 1 - math.floor(math.log10(abs(value))))
     return f"{value:.{decimals}f}"
-
-
-def _printable(text: str) -> str:
-    """Control characters spelt out: a device's name cannot drive the terminal."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _markdown(text: str) -> str:

@@ -1,6 +1,5 @@
 """Reads stored measurements; lazy, so that samples stay on disk unless a caller asks for them."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +9,8 @@ from analysis.columns import SCHEMA, SCHEMA_VERSION
 from analysis.errors import AnalysisError, NoDataError
 from analysis.exclusions import excluded_column, not_excluded, read_exclusions
 from analysis.part_files import part_files
+from foundation.errors import BadFileError
+from foundation.plain_data import read_json_object
 
 DEFAULT_ORIGINS = ("measured", "imported")
 """Rows that a real device made; virtual and simulated ones enter only when asked for."""
@@ -86,14 +87,15 @@ def _refuse_newer_schema(path: Path) -> None:
     if not path.exists():
         return
     try:
-        version = json.loads(path.read_text(encoding="utf-8"))["schema_version"]
-        is_newer = version > SCHEMA_VERSION
-    except (ValueError, KeyError, TypeError) as error:
+        version = read_json_object(path).get("schema_version")
+    except BadFileError:
+        version = None
+    if not isinstance(version, int):
         raise AnalysisError(
             f"{path} is not a schema record",
             f'restore it, or write {{"schema_version": {SCHEMA_VERSION}}} into it',
-        ) from error
-    if is_newer:
+        )
+    if version > SCHEMA_VERSION:
         raise AnalysisError(
             f"{path.parent} has schema version {version}; this fleetrank reads {SCHEMA_VERSION}",
             "upgrade fleetrank, or point --workspace at another folder",

@@ -1,6 +1,5 @@
 """What SQL may see: the Parquet files of a results folder as four named relations."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,8 @@ import pyarrow.dataset as ds
 from analysis.columns import READ_COLUMNS, SCHEMA
 from analysis.exclusions import read_exclusions
 from analysis.load import stored_parts
+from foundation.errors import BadFileError
+from foundation.plain_data import read_json_object
 
 if TYPE_CHECKING:
     import duckdb
@@ -165,11 +166,10 @@ def _sweep_records(folder: Path) -> pa.Table:
     rows = []
     for path in sorted(folder.glob("*.json")):
         try:
-            record = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            record = read_json_object(path)
+        except BadFileError:
             continue
-        if isinstance(record, dict):
-            rows.append({"sweep_id": path.stem, **{name: _text(record, name) for name in _RECORDS}})
+        rows.append({"sweep_id": path.stem, **{name: _text(record, name) for name in _RECORDS}})
     names = ("sweep_id", *_RECORDS)
     return pa.Table.from_pylist(rows, schema=pa.schema([(name, pa.string()) for name in names]))
 

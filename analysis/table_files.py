@@ -7,13 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import polars as pl
 
 from analysis.errors import AnalysisError
 from analysis.formats import render
 from analysis.tables import TABLES, Selection, make_table
+from foundation.errors import BadFileError
 from foundation.files import make_folder, replace_file
+from foundation.plain_data import read_json_object
 
 SUFFIXES: Mapping[str, str] = MappingProxyType({"csv": "csv", "latex": "tex", "markdown": "md"})
 """Format to the ending of its files."""
@@ -121,9 +124,9 @@ def _refuse_others(folder: Path, index: str, names: Sequence[str]) -> None:
 def _written_before(index: Path) -> dict[str, str]:
     """File name to sha256; empty without an index of ours."""
     try:
-        entries = json.loads(index.read_text(encoding="utf-8"))["tables"]
+        entries: Any = read_json_object(index)["tables"]
         return {str(entry["file"]): str(entry["sha256"]) for entry in entries if entry["file"]}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (BadFileError, KeyError, TypeError):
         return {}
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from device_agents.cuda.agent import CudaAgent
 from device_agents.task import Execution, InferTask
 from device_agents.vocabulary import Mode, Precision, Runtime
-from models.cards import file_sha256, load_zoo
+from foundation.small_file import file_sha256
+from models.cards import load_zoo
 from models.errors import ModelError
 from models.export.process import export_in_child
 from models.primer import primer_request

@@ -30,7 +30,8 @@ from device_agents.errors import AgentError
 from device_agents.measurement import Measurement
 from device_agents.task import MeasurePolicy, MeasureTask
 from device_agents.vocabulary import Mode, Precision, Status
-from models.cards import file_sha256, load_zoo
+from foundation.small_file import file_sha256
+from models.cards import load_zoo
 
 SEED = 0
 TRIES = 2

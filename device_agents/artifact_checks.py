@@ -14,6 +14,7 @@ from device_agents.errors import (
 )
 from device_agents.failures import LOST_REMEDY, is_memory_error, says_device_lost
 from device_agents.runtimes.runner import LoadedModel, TensorSpec
+from foundation.small_file import open_regular
 
 State = tuple[int, int, int, int, int]
 """Device, inode, size, and the times of the last change of content and of inode."""
@@ -26,7 +27,7 @@ def check_artifact(path: str, sha256: str) -> State:
         LostArtifactError: the file is missing or has changed; no fault of the model's.
     """
     try:
-        with Path(path).open("rb") as file:
+        with open_regular(Path(path)) as file:
             state = _state(os.fstat(file.fileno()))
             found = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:

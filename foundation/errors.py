@@ -14,3 +14,14 @@ class FleetError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} ({self.remedy})"
+
+
+class BadFileError(FleetError):
+    """A file is not what it has to be: missing, no regular file, too large, not readable as text.
+
+    The command line ends with exit code 2.
+    """
+
+
+class MissingFileError(BadFileError):
+    """There is no file of that name."""

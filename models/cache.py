@@ -21,6 +21,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from foundation.errors import BadFileError, MissingFileError
 from foundation.files import (
     StorageError,
     replace_file,
@@ -28,7 +29,9 @@ from foundation.files import (
     sync_file,
     sync_folder,
 )
-from models.cards import card_sha256, file_sha256, weights_id
+from foundation.plain_data import read_json_object
+from foundation.small_file import file_sha256
+from models.cards import card_sha256, weights_id
 from models.errors import ExportError
 from models.export.messages import cost_of
 from models.types import Artifact, ExportRequest, Format, Source, StagedExport
@@ -171,7 +174,7 @@ class ArtifactCache:
 
     def _read_entry(self, path: Path) -> Artifact | None:
         try:
-            fields: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["artifact"]
+            fields: Any = read_json_object(path)["artifact"]
             return Artifact(
                 # The name alone: an entry that was tampered with cannot point out of the folder.
                 path=str(self._files / Path(fields["file"]).name),
@@ -183,9 +186,9 @@ class ArtifactCache:
                 max_relative_error=fields["max_relative_error"],
                 is_trusted=fields["is_trusted"],
             )
-        except FileNotFoundError:
+        except MissingFileError:
             return None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (BadFileError, ValueError, KeyError, TypeError) as error:
             _LOG.warning("the entry %s of the artifact cache is damaged: %s", path, error)
             return None
 

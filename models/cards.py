@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
+from foundation.small_file import file_sha256
 from models.errors import CardError
-from models.file_formats import FORMATS_OF_SUFFIX
+from models.file_formats import FORMATS_OF_SUFFIX, external_data_names
 from models.names import nearest
 from models.types import (
     RUNTIME_OF_FORMAT,
@@ -24,7 +25,6 @@ from models.types import (
 
 ZOO_PATH = Path(__file__).with_name("zoo.toml")
 
-_CHUNK_BYTES = 1 << 20
 _WHERE_NOT_WHAT = ("import_folder",)
 
 
@@ -114,15 +114,6 @@ def weights_id(card: ModelCard, weights: Weights) -> str:
     return f"{weights.kind}-{weights.checkpoint_sha256}"
 
 
-def file_sha256(path: Path) -> str:
-    """SHA-256 of a file's bytes, in hexadecimal."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
-
-
 def _zoo_card(name: str, table: Mapping[str, object]) -> ModelCard:
     # TOML gives plain types; the cast to enums is the only conversion, and a test loads every card.
     values: dict[str, object] = dict(table)
@@ -169,11 +160,6 @@ def _files_of(path: Path) -> Iterator[Path]:
     yield path
     beside = (path.with_name(name) for name in external_data_names(path))
     yield from (file for file in beside if file.is_file())
-
-
-def external_data_names(path: Path) -> tuple[str, str]:
-    """What PyTorch and onnx call the external data of a file; no other counts for its identity."""
-    return f"{path.name}.data", f"{path.name}_data"
 
 
 def _name_in(path: Path, file: Path) -> str:

@@ -1,6 +1,7 @@
 """Which endings of users' files are understood."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from models.types import Format
 
@@ -13,3 +14,8 @@ FORMATS_OF_SUFFIX: Mapping[str, Format] = {
     ".h5": Format.TFLITE,
 }
 """A user's file runs in its own runtime only; Keras goes through TensorFlow's converter."""
+
+
+def external_data_names(path: Path) -> tuple[str, str]:
+    """What PyTorch and onnx call the external data of a file; no other counts for its identity."""
+    return f"{path.name}.data", f"{path.name}_data"

@@ -1,14 +1,18 @@
 """The user's own `cards/*.toml`: a Pydantic model and errors that name the nearest key."""
 
+import contextlib
 import re
-import tomllib
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from foundation.errors import BadFileError
+from foundation.plain_data import read_toml
+from foundation.small_file import check_regular, resolved
+from foundation.visible_text import shortened
 from models.errors import CardError
-from models.file_formats import FORMATS_OF_SUFFIX
+from models.file_formats import FORMATS_OF_SUFFIX, external_data_names
 from models.names import nearest
 from models.types import Family, ModelCard, Source
 
@@ -43,12 +47,12 @@ class UserCard(BaseModel):
         default=None, description="where it is published; needed with accuracy_top1"
     )
     has_attention: bool = Field(default=False, description="for the test on shifts by FLOPs")
-    macs: Annotated[int, Field(ge=1)] | Literal["counted"] = Field(
+    macs: Annotated[int, Field(ge=1, lt=2**62)] | Literal["counted"] = Field(
         default="counted",
         description="of one inference at batch 1; counted on networks and ONNX graphs. Of other "
         "files they have to be stated, or FRM leaves the model out",
     )
-    parameters: Annotated[int, Field(ge=0)] | Literal["counted"] = Field(
+    parameters: Annotated[int, Field(ge=0, lt=2**63)] | Literal["counted"] = Field(
         default="counted", description="likewise"
     )
 
@@ -70,9 +74,9 @@ def load_user_card(path: Path) -> ModelCard:
         CardError: unreadable, not TOML, or a rule broken; names file, key and remedy.
     """
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise CardError(f"{path}: {error}", "write the card as TOML") from error
+        table = read_toml(path)
+    except BadFileError as error:
+        raise CardError(error.message, error.remedy) from error
     try:
         card = UserCard.model_validate({"name": path.stem, **table})
     except ValidationError as error:
@@ -96,8 +100,7 @@ def _to_model_card(card: UserCard, path: Path) -> ModelCard:
         name=card.name,
         family=card.family,
         source=card.source,
-        # resolve() keeps a symlinked model where the card says it is, absolute and normalised.
-        entry=str((path.parent / card.entry).resolve()) if is_file else card.entry,
+        entry=_entry_path(card, path) if is_file else card.entry,
         input_size=card.input_size if is_file else card.input_size or 224,
         weights_tag=card.weights_tag,
         accuracy_top1=card.accuracy_top1,
@@ -111,17 +114,41 @@ def _to_model_card(card: UserCard, path: Path) -> ModelCard:
     )
 
 
+def _entry_path(card: UserCard, path: Path) -> str:
+    try:
+        # A symlinked model stays where the card says it is, absolute and normalised.
+        entry = resolved(path.parent / card.entry)
+        for file in (entry, *map(entry.with_name, external_data_names(entry))):
+            if not entry.is_dir():
+                with contextlib.suppress(FileNotFoundError):
+                    check_regular(file)
+        return str(entry)
+    except OSError as error:
+        raise CardError(
+            f"{path}: key 'entry': '{shortened(card.entry)}' cannot be read: {_said(error)}",
+            "correct 'entry'; a relative path starts at the card's folder",
+        ) from error
+
+
+def _said(error: OSError) -> str:
+    name = "" if error.filename is None else f"{shortened(Path(error.filename).name)}: "
+    return f"{name}{error.strerror}"
+
+
 def _card_error(path: Path, error: ValidationError) -> CardError:
-    first = error.errors()[0]
-    key = ".".join(str(part) for part in first["loc"][:1])
+    findings = error.errors(include_url=False, include_input=False)
+    first = findings[0]
+    place = f"{path}, the first of {len(findings):,} problems" if len(findings) > 1 else str(path)
+    key = shortened(".".join(str(part) for part in first["loc"][:1]))
     if first["type"] == "extra_forbidden":
         guess = nearest(key, UserCard.model_fields)
         remedy = f"did you mean {guess!r}?" if guess else _known_keys()
-        return CardError(f"{path}: unknown key {key!r}", remedy)
+        return CardError(f"{place}: unknown key {key!r}", remedy)
     if first["type"] == "missing":
-        return CardError(f"{path}: key {key!r} is missing", f"add it; {_known_keys()}")
-    where = f"{path}: {key}" if key else str(path)
-    return CardError(f"{where}: {first['msg']}", "`fleetrank models show resnet18` prints a card")
+        return CardError(f"{place}: key {key!r} is missing", f"add it; {_known_keys()}")
+    where = f"{place}: {key}" if key else place
+    said = shortened(first["msg"], 300)
+    return CardError(f"{where}: {said}", "`fleetrank models show resnet18` prints a card")
 
 
 def _known_keys() -> str:

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from foundation.small_file import file_sha256
 from models.build import build_network
-from models.cards import file_sha256
 from models.errors import ExportError
 from models.inputs import CASES, seeded_images
 from models.types import ModelCard, Weights, WeightsKind

@@ -11,12 +11,13 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInf
 
 from device_agents.registry import AGENTS
 from device_agents.vocabulary import Origin
+from foundation.visible_text import shortened
 from models.names import nearest
 from orchestrator.dispatch.device_spec import HOST_NAME, DeviceSpec, HostShare
 from orchestrator.errors import UsageError
 from orchestrator.host_identity import host_hash
+from orchestrator.spec_values import OptionSpec
 from orchestrator.store.durable import replace_file
-from orchestrator.sweep_spec import OptionSpec
 from orchestrator.workspace import Workspace
 from orchestrator.yaml_file import parse_file
 
@@ -49,6 +50,11 @@ def _not_local_cpu(name: str) -> str:
     return name
 
 
+Cpu = Annotated[int, Field(ge=0, lt=2**16)]
+LatencyNs = Annotated[int, Field(ge=1, lt=2**63)]
+"""Zero is what a phone says that measured nothing; ratios are made of it."""
+
+
 class Registration(BaseModel):
     """What registering a phone found out; `devices check` says what has changed since.
 
@@ -63,8 +69,8 @@ class Registration(BaseModel):
 
     registered_utc: str | None = None
     facts: dict[str, bool | int | float | str | None] = {}
-    clusters: tuple[tuple[int, ...], ...] = ()
-    canary_latency_ns: tuple[int, ...] = ()
+    clusters: tuple[tuple[Cpu, ...], ...] = ()
+    canary_latency_ns: tuple[LatencyNs, ...] = ()
 
     @property
     def canary_affinity(self) -> tuple[int, ...] | None:
@@ -195,7 +201,8 @@ def find_device(devices: Mapping[str, DeviceFile], name: str) -> DeviceFile:
     guess = nearest(name, devices)
     hint = f"did you mean '{guess}'?" if guess else "`fleetrank devices list` shows all;"
     raise UsageError(
-        f"there is no device '{name}'", f"{hint} `fleetrank devices add` registers a new one"
+        f"there is no device '{shortened(name)}'",
+        f"{hint} `fleetrank devices add` registers a new one",
     )
 
 

@@ -14,8 +14,8 @@ import psutil
 from device_agents.measurement import Failure
 from device_agents.task import Execution, InferTask
 from device_agents.vocabulary import ErrorKind, Precision, Runtime
+from foundation.small_file import file_sha256
 from models.cache import ArtifactCache
-from models.cards import file_sha256
 from models.errors import ModelError
 from models.export.process import export_in_child, peak_memory_estimate_bytes
 from models.primer import primer_request

@@ -2,6 +2,7 @@
 
 import fnmatch
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -10,6 +11,7 @@ from types import MappingProxyType
 from device_agents.runtimes.gpu_backends import CUDA, GPU_RUNTIMES
 from device_agents.task import Execution
 from device_agents.vocabulary import Mode, Runtime
+from foundation.visible_text import shortened
 from models.cards import formats_of
 from models.names import nearest
 from models.types import (
@@ -32,6 +34,10 @@ ALL = "all"
 WhyUnsupported = Callable[[str, Execution], str | None]
 """(device name, execution) to the reason why the device cannot do it, or `None`."""
 
+_MOST_NAMED = 10
+"""Unknown names that a message lists."""
+_MOST_CELLS = 200_000
+"""Five times the study's models in three runtimes on a thousand devices."""
 _FORMAT_OF_RUNTIME = {runtime: format_ for format_, runtime in RUNTIME_OF_FORMAT.items()}
 DEFAULT_BACKENDS = {
     Runtime.ONNX: "cpu",
@@ -77,7 +83,9 @@ def make_plan(
     def request(card: ModelCard, execution: Execution) -> ExportRequest:
         return _request(spec, card, execution)
 
-    for device, card in itertools.product(_select_devices(spec, devices), models):
+    selected = _select_devices(spec, devices)
+    _check_size(spec, len(models) * len(selected))
+    for device, card in itertools.product(selected, models):
         for execution in ways(cores.get(device.name, DeviceCores()), device.kind == GPU):
             cell = _cell(request(card, execution), device.name, execution)
             reason = _why_not_here(card, cell.export) or why_unsupported(device.name, execution)
@@ -111,11 +119,11 @@ def executions(
     for runtime in dict.fromkeys(spec.runtimes):
         options = tuple(sorted(spec.runtime_options.get(runtime, {}).items()))
         for mode, backend, precision, batch, threads in itertools.product(
-            spec.modes.get(runtime, (Mode.EAGER,)),
-            spec.backends.get(runtime, (backends[runtime],)),
-            spec.precision,
-            spec.batch,
-            spec.threads,
+            dict.fromkeys(spec.modes.get(runtime, (Mode.EAGER,))),
+            dict.fromkeys(spec.backends.get(runtime, (backends[runtime],))),
+            dict.fromkeys(spec.precision),
+            dict.fromkeys(spec.batch),
+            dict.fromkeys(spec.threads),
         ):
             for affinity in affinities(spec, threads, cores):
                 yield Execution(
@@ -128,6 +136,28 @@ def executions(
                     affinity=affinity,
                     options=options,
                 )
+
+
+def _check_size(spec: SweepSpec, n_pairs: int) -> None:
+    """Counts the ways of executing before any is made; clusters of phones may double them."""
+    n_values = {
+        "backends": sum(
+            len(set(spec.modes.get(runtime, (Mode.EAGER,))))
+            * len(set(spec.backends.get(runtime, ("",))))
+            for runtime in set(spec.runtimes)
+        ),
+        "precision": len(set(spec.precision)),
+        "batch": len(set(spec.batch)),
+        "threads": len(set(spec.threads)),
+    }
+    n_cells = n_pairs * math.prod(n_values.values())
+    if n_cells > _MOST_CELLS:
+        longest = max(n_values, key=lambda key: n_values[key])
+        raise UsageError(
+            f"sweep '{spec.name}' has {n_cells:,} combinations, of which key '{longest}' has "
+            f"{n_values[longest]:,} values; {_MOST_CELLS:,} can be planned",
+            f"shorten '{longest}', or split the sweep",
+        )
 
 
 def narrow(plan: Plan, pattern: str) -> Plan:
@@ -191,8 +221,11 @@ def _check_weights_of(spec: SweepSpec, models: Sequence[ModelCard]) -> None:
 def _unknown(
     spec: SweepSpec, key: str, what: str, words: Sequence[str], choices: Sequence[str]
 ) -> UsageError:
-    guesses = [f"'{guess}'" for word in words if (guess := nearest(word, choices))]
-    named = ", ".join(f"'{word}'" for word in words)
+    listed = [shortened(word) for word in words[:_MOST_NAMED]]
+    guesses = [f"'{guess}'" for word in listed if (guess := nearest(word, choices))]
+    named = ", ".join(f"'{word}'" for word in listed)
+    if n_more := len(words) - len(listed):
+        named += f" and {n_more:,} more"
     return UsageError(
         f"sweep '{spec.name}', key '{key}': there is no {what} {named}",
         f"did you mean {', '.join(guesses)}?" if guesses else "`fleetrank models list` shows all",

@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from device_agents.task import Execution
+from foundation.small_file import read_small_text
 from orchestrator.device_registry import (
     DeviceFile,
 )
@@ -27,7 +28,7 @@ def setup_record(setup: Setup, spec_path: Path) -> dict[str, object]:
     plan = setup.plan
     return {
         "spec_path": str(spec_path),
-        "spec_text": spec_path.read_text(encoding="utf-8"),
+        "spec_text": read_small_text(spec_path),
         "spec": setup.spec.model_dump(mode="json"),
         "only": setup.only,
         "fleet": setup.fleet.as_record(),

@@ -1,76 +1,38 @@
 """The sweep specification: what a person writes into `sweeps/*.yaml`."""
 
-import hashlib
-import math
 from pathlib import Path
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Annotated, Literal, Self
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     BeforeValidator,
-    ByteSize,
     ConfigDict,
     Field,
-    WithJsonSchema,
     model_validator,
 )
 
 from device_agents.task import MeasurePolicy
 from device_agents.vocabulary import Mode, Precision, Runtime
+from foundation.small_file import file_sha256, resolved
+from foundation.visible_text import shortened
 from orchestrator.errors import UsageError
+from orchestrator.spec_values import (
+    LONGEST_S,
+    Affinity,
+    Count,
+    MemoryLimit,
+    OneOrMany,
+    OptionSpec,
+    Seconds,
+    Seed,
+    Share,
+    Threads,
+)
 from orchestrator.yaml_file import parse_file
-
-T = TypeVar("T")
 
 DEFAULT_RUNTIMES = (Runtime.ONNX, Runtime.TORCH, Runtime.TFLITE)
 """Those of the study; any other is measured where it is asked for by name."""
 
-
-def _as_list(value: object) -> object:
-    """A single value stands for a list of one."""
-    return [value] if isinstance(value, str | int | float) else value
-
-
-def _not_empty(values: tuple[T, ...]) -> tuple[T, ...]:
-    if not values:
-        raise ValueError("give at least one")
-    return values
-
-
-def _option_value(value: object) -> object:
-    """Checked before the union of types, whose own message would list each of them."""
-    is_infinite = isinstance(value, float) and not math.isfinite(value)
-    if not isinstance(value, str | int | float) or is_infinite:
-        raise ValueError("give a number, true, false or text")
-    return value
-
-
-def _affinity(value: object) -> object:
-    is_cores = isinstance(value, list | tuple) and all(
-        type(core) is int and core >= 0 for core in value
-    )
-    if not (value in ("first_cores", "free") or (is_cores and value)):
-        raise ValueError("give first_cores, free, or a list of core numbers")
-    return value
-
-
-OneOrMany = Annotated[
-    tuple[T, ...],
-    AfterValidator(_not_empty),
-    BeforeValidator(_as_list, json_schema_input_type=T | list[T]),
-]
-OptionSpec = Annotated[bool | int | float | str, BeforeValidator(_option_value)]
-Count = Annotated[int, Field(ge=1, le=10**7, strict=True)]
-Threads = Annotated[int, Field(ge=1, le=4096, strict=True)]
-Seed = Annotated[int, Field(ge=0, lt=2**32, strict=True)]
-Seconds = Annotated[float, Field(gt=0, strict=True, allow_inf_nan=False)]
-MemoryLimit = Annotated[
-    ByteSize,
-    Field(ge=2**20),
-    WithJsonSchema({"type": "integer", "minimum": 2**20}, mode="serialization"),
-]
-Share = Annotated[float, Field(gt=0, lt=1, strict=True)]
 
 _DEFAULT = MeasurePolicy()
 
@@ -85,7 +47,7 @@ class MeasureSpec(_Spec):
     min_warmup_runs: Count = Field(
         default=_DEFAULT.min_warmup_runs, description="warm up for at least so many runs"
     )
-    min_warmup_s: Annotated[float, Field(ge=0, strict=True)] = Field(
+    min_warmup_s: Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)] = Field(
         default=_DEFAULT.min_warmup_s, description="and for at least so long"
     )
     warmup_tolerance: Share = Field(
@@ -107,7 +69,7 @@ class MeasureSpec(_Spec):
     max_samples: Count = Field(
         default=_DEFAULT.max_samples, description="time at most so many runs"
     )
-    energy_s: Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)] = Field(
+    energy_s: Annotated[float, Field(ge=0, le=LONGEST_S, strict=True, allow_inf_nan=False)] = Field(
         default=_DEFAULT.energy_s,
         description="repeat runs at least so long for energy, where it can be read; 0 for none",
     )
@@ -231,9 +193,7 @@ class SweepSpec(_Spec):
     runtime_options: dict[Runtime, dict[str, OptionSpec]] = Field(
         default={}, description="per runtime: options that differ from its default"
     )
-    affinity: Annotated[
-        Literal["first_cores", "free"] | tuple[int, ...], BeforeValidator(_affinity)
-    ] = Field(
+    affinity: Affinity = Field(
         default="first_cores",
         description="pin each thread to a core of its own; or a list of CPU numbers, as many as "
         "the most threads; or 'free'",
@@ -274,13 +234,13 @@ def _resolve(weights: WeightsSpec, spec_path: Path, key: str) -> WeightsSpec:
     """Makes a checkpoint's path absolute and takes its sha256, which planning needs."""
     if weights.path is None:
         return weights
-    checkpoint = (spec_path.parent / weights.path).resolve()
     try:
-        with checkpoint.open("rb") as file:
-            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        checkpoint = resolved(spec_path.parent / weights.path)
+        sha256 = file_sha256(checkpoint)
     except OSError as error:
         raise UsageError(
-            f"{spec_path}: key '{key}.path': {checkpoint} cannot be read: {error.strerror}",
+            f"{spec_path}: key '{key}.path': {shortened(str(weights.path))} cannot be read: "
+            f"{error.strerror}",
             "give the path of a state dict, relative to the sweep file",
         ) from error
     if weights.sha256 not in {None, sha256}:

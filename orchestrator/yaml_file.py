@@ -1,23 +1,31 @@
 """Reading the YAML files a person writes: every error names file, key, nearest key and remedy."""
 
+import re
 import types
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, TypeVar, Union, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from foundation.errors import BadFileError
+from foundation.plain_data import TYPED, check_limits
+from foundation.small_file import read_small_text
+from foundation.visible_text import shortened
+from foundation.yaml_events import check_events
 from models.names import nearest
 from orchestrator.errors import UsageError
 from orchestrator.expected import OF_KEY, Expected, Place, ordinal
 
-_MAX_BYTES = 1_000_000
-"""A file typed by a person is far smaller; a larger one is a mistake, or meant to fill memory."""
-
-_LONGEST_WORD = 100
-"""Longer text is compared with no word."""
+_LONGEST_VALUE = 200
+"""Characters of a file's text that a message repeats."""
+_MAX_PROBLEMS = 10
+"""So many are listed; more of them say nothing new."""
+_DIRECTIVE = re.compile("^%", re.MULTILINE)
+_MAX_DIRECTIVES = 10
+"""Lines such as `%YAML 1.1`, of which no file needs more; many take the square of their time."""
 
 _PLAINER = {
     "missing": "is needed and missing",
@@ -32,7 +40,14 @@ _PLAINER = {
 FileT = TypeVar("FileT", bound=BaseModel)
 
 
-class _UniqueKeyLoader(yaml.SafeLoader):
+if TYPE_CHECKING:
+    from yaml import SafeLoader as _Loader
+else:
+    # The loader in C is ten times as fast; not every wheel has it.
+    _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _UniqueKeyLoader(_Loader):
     """Refuses a key given twice, which YAML's own loader answers by dropping the first."""
 
     def construct_mapping(
@@ -51,7 +66,7 @@ class _UniqueKeyLoader(yaml.SafeLoader):
             key = self.construct_object(key_node)
             if key in seen:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} is given twice", key_node.start_mark
+                    None, None, f"the key '{key}' is given twice", key_node.start_mark
                 )
             seen.add(key)
         return super().construct_mapping(node, deep=deep)
@@ -61,31 +76,40 @@ def read_yaml(path: Path) -> object:
     """Reads one YAML document without running anything it asks for.
 
     Raises:
-        UsageError: missing, unreadable, too large, not YAML, or with a key given twice.
+        UsageError: missing, unreadable, over a limit, not YAML, or with a key given twice.
     """
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise UsageError(
-                f"{path} is larger than {_MAX_BYTES} bytes", "give a file written by a person"
-            )
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise UsageError(f"there is no file {path}", "check the path") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}", "give a text file in UTF-8") from error
+        text = read_small_text(path)
+    except BadFileError as error:
+        raise UsageError(error.message, error.remedy) from error
+    return load_yaml(text, str(path))
+
+
+def load_yaml(text: str, path: str) -> object:
+    """Builds what a text in YAML says; `path` names it in messages. Raises as `read_yaml`."""
+    if len(_DIRECTIVE.findall(text)) > _MAX_DIRECTIVES:
+        raise UsageError(
+            f"{path} has over {_MAX_DIRECTIVES} lines that begin with %", "indent them"
+        )
     try:
+        check_events(yaml.parse(text, Loader=_Loader), path, TYPED)
         # A subclass of SafeLoader: builds plain values only.
-        return yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506
+        content: object = yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506
+        check_limits(content, path, TYPED)
+    except BadFileError as error:
+        raise UsageError(error.message, error.remedy) from error
     except yaml.YAMLError as error:
         place = getattr(error, "problem_mark", None)
-        line = "" if place is None else f", line {place.line + 1}"
-        problem = getattr(error, "problem", None) or str(error)
-        raise UsageError(f"{path}{line}: {problem}", "mend the YAML at that line") from error
-    except RecursionError as error:
-        raise UsageError(f"{path} is nested too deeply", "write it flatter") from error
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        last = text.count("\n")
+        # The end of a text without a last line end is, to the loader in C, on the next line.
+        line = "" if place is None else f", line {1 + min(place.line, last)}"
+        problem = shortened(getattr(error, "problem", None) or str(error), _LONGEST_VALUE)
+        raise UsageError(f"{path}{line}: {problem}", "fix the YAML at that line") from error
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         # PyYAML lets through what its conversions raise: a 13th month, `!!bool maybe`.
-        raise UsageError(f"{path}: {error}", "mend that value, or quote it") from error
+        problem = shortened(str(error), _LONGEST_VALUE)
+        raise UsageError(f"{path}: {problem}", "fix that value, or quote it") from error
+    return content
 
 
 def parse_file(path: Path, schema: type[FileT]) -> FileT:
@@ -117,9 +141,12 @@ def parse_content(path: str, schema: type[FileT], content: object) -> FileT:
             _unknown_key(schema, item["loc"], missing)
             if item["type"] == "extra_forbidden"
             else _wrong_value(item, content, expected)
-            for item in findings
+            for item in findings[:_MAX_PROBLEMS]
         ]
-        message = f"{path}: " + "; ".join(dict.fromkeys(text for text, _ in problems))
+        texts = [text for text, _ in problems]
+        if n_more := len(findings) - len(problems):
+            texts.append(f"and {n_more:,} more")
+        message = f"{path}: " + "; ".join(dict.fromkeys(texts))
         remedy = "; ".join(dict.fromkeys(text for _, text in problems))
         raise UsageError(message, remedy) from error
 
@@ -129,12 +156,13 @@ def _wrong_value(
 ) -> tuple[str, str]:
     """Message and remedy: the nearest word where one of a few is wanted, else what is expected."""
     place, kind = item["loc"], item["type"]
-    text = _PLAINER.get(kind, item["msg"].removeprefix("Value error, "))
+    said = _PLAINER.get(kind, item["msg"].removeprefix("Value error, "))
+    text = shortened(said, _LONGEST_VALUE)
     name = _name(place, content)
     message = f"{name}{': ' if name else ''}{text[:1].lower()}{text[1:]}"
     verb = "add" if kind == "missing" else "correct"
     remedy = f"{verb} {name.removeprefix('key ') or 'the file'}"
-    guess = nearest(str(item["input"])[:_LONGEST_WORD], expected.choices(place))
+    guess = nearest(str(item["input"]), expected.choices(place))
     if guess is not None and kind in {"enum", "literal_error"}:
         return message, f"{remedy}: did you mean '{guess}'?"
     words = None if kind == "value_error" else expected.words(place)
@@ -152,7 +180,7 @@ def _name(place: Place, content: object) -> str:
             keys.append(str(part))
             content = content.get(part) if isinstance(content, dict) else None
         # Else a single value stands for a list of one, and is no entry of anything.
-    named = f"'{'.'.join(key for key in keys if key != OF_KEY)}'"
+    named = f"'{_joined(key for key in keys if key != OF_KEY)}'"
     if entries:
         return entries + named
     return f"key {named}" if keys else ""
@@ -166,7 +194,11 @@ def _unknown_key(
     word = str(place[-1])
     guess = nearest(word, missing) or nearest(word, owner.model_fields)
     remedy = f"did you mean '{guess}'?" if guess else f"valid keys: {_keys(owner)}"
-    return f"unknown key '{'.'.join(str(part) for part in place)}'", remedy
+    return f"unknown key '{_joined(place)}'", remedy
+
+
+def _joined(place: Iterable[str | int]) -> str:
+    return shortened(".".join(str(part) for part in place))
 
 
 def _keys(schema: type[BaseModel]) -> str:

@@ -1,12 +1,14 @@
 """The mapping a person writes for a table of their own: whose column is which of ours."""
 
 import difflib
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from analysis.columns import COLUMNS, SCHEMA
 from analysis.errors import AnalysisError
+from foundation.errors import BadFileError
+from foundation.plain_data import parse_toml
+from foundation.visible_text import shortened
 
 QUANTITIES: Mapping[str, tuple[str, Mapping[str, float]]] = {
     "latency": (
@@ -74,9 +76,11 @@ def read_mapping(content: bytes) -> Mapped:
             names the nearest valid key.
     """
     try:
-        given: dict[str, object] = tomllib.loads(content.decode("utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise AnalysisError(f"the mapping is not TOML: {error}", "mend that line") from error
+        given = parse_toml(content.decode("utf-8-sig"), "the mapping")
+    except UnicodeDecodeError as error:
+        raise AnalysisError(f"the mapping is not text: {error}", "save it in UTF-8") from error
+    except BadFileError as error:
+        raise AnalysisError(error.message, error.remedy) from error
     _check_keys(given, (*_SECTIONS, "models"), "the mapping")
     tables = {name: _table(given, name) for name in (*_SECTIONS, "models")}
     for name, known in _SECTIONS.items():
@@ -115,23 +119,25 @@ def _table(given: Mapping[str, object], name: str) -> dict[str, object]:
 def _check_keys(given: Iterable[str], known: tuple[str, ...], where: str) -> None:
     for key in given:
         if key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
+            shown = shortened(key)
+            near = difflib.get_close_matches(shown, known, n=1)
             hint = f"did you mean '{near[0]}'? " if near else ""
             raise AnalysisError(
-                f"{where} has an unknown key '{key}'", f"{hint}known are {', '.join(known)}"
+                f"{where} has an unknown key '{shown}'", f"{hint}known are {', '.join(known)}"
             )
 
 
 def _check_word(name: str, value: object) -> None:
     if (words := WORDS.get(name)) is not None and value not in words:
-        raise AnalysisError(f"{name} = '{value}' is no such word", f"use {', '.join(words)}")
+        shown = shortened(str(value))
+        raise AnalysisError(f"{name} = '{shown}' is no such word", f"use {', '.join(words)}")
 
 
 def _check_constant(name: str, value: object) -> None:
     kind = int if SCHEMA[name].is_integer() else str
     if type(value) is not kind:
         raise AnalysisError(
-            f"[constants] {name} = {value!r} is no {kind.__name__}",
+            f"[constants] {name} = {shortened(repr(value))} is no {kind.__name__}",
             f"write {name} = 1" if kind is int else f'write {name} = "..."',
         )
     _check_word(name, value)
@@ -144,7 +150,7 @@ def _factors(columns: Iterable[str], units: Mapping[str, object]) -> dict[str, f
         unit = str(units.get(quantity, ""))
         if unit not in known:
             raise AnalysisError(
-                f"[units] {quantity} = '{unit}' is no unit of it",
+                f"[units] {quantity} = '{shortened(unit)}' is no unit of it",
                 f"use {', '.join(repr(word) for word in known)}",
             )
         factors[quantity] = known[unit]

@@ -9,6 +9,10 @@ from pathlib import PurePosixPath
 from analysis.errors import AnalysisError
 from analysis.importers.qai_hub_layouts import Job, node, read_jobs
 from analysis.importers.release import Row, file_reference, read_number, whole
+from foundation.errors import BadFileError
+from foundation.plain_data import RECORD
+from foundation.visible_text import shortened
+from foundation.yaml_events import check_events
 
 FILES = ("perf.yaml", "info.yaml", "numerics.yaml", "_version.py")
 
@@ -79,11 +83,18 @@ def _read_model(path: str, files: Mapping[str, bytes]) -> HubModel:
 def _yaml(path: str, content: bytes) -> object:
     import yaml
 
+    # The loader in C is ten times as fast; not every wheel has it.
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        # The loader in C is ten times as fast; not every wheel has it.
-        return yaml.load(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise AnalysisError(f"{path} is not YAML: {error}", "fetch it again") from error
+        check_events(yaml.parse(content, Loader=loader), path, RECORD)
+        return yaml.load(content, Loader=loader)  # noqa: S506
+    except BadFileError as error:
+        raise AnalysisError(error.message, "fetch it again") from error
+    except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
+        # PyYAML lets through what its conversions raise: a 13th month, `!!bool maybe`.
+        raise AnalysisError(
+            f"{path} is not YAML: {shortened(str(error), 300)}", "fetch it again"
+        ) from error
 
 
 def _info_facts(info: Mapping[str, object]) -> Row:

@@ -8,6 +8,7 @@ from functools import cache
 from markupsafe import Markup
 
 from analysis.errors import AnalysisError
+from foundation.visible_text import visible
 
 _SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
@@ -34,8 +35,32 @@ def json_block(value: object) -> Markup:
 
     Source: HTML standard, 4.12.1.3: `<` is all that a parser looks for inside a script.
     """
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    text = _dumped(value)
+    # What JSON escapes by itself has to be shown like everywhere else, too.
+    if "\\u" in text or visible(text) != text:
+        text = _dumped(_visible_parts(value))
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # noqa: S704
+
+
+def shown(value: object) -> object:
+    """What a template writes for a value: text with what changes its direction escaped.
+
+    For `finalize` of a Jinja environment; markup stays as it is.
+    """
+    return visible(value) if type(value) is str else value
+
+
+def _dumped(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+
+
+def _visible_parts(value: object) -> object:
+    """The same for all text in a value: names are compared with those that templates wrote."""
+    if isinstance(value, dict):
+        return {shown(key): _visible_parts(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_visible_parts(part) for part in value]
+    return shown(value)
 
 
 def own_script(text: str) -> Markup:

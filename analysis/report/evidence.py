@@ -1,6 +1,5 @@
 """Everything the page is made from, read once."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,8 @@ from analysis.load import load_measurements, valid_attempts
 from analysis.report.shown import Shown, choose_shown
 from analysis.scope import select_attempts, select_cells
 from analysis.tables import Selection
+from foundation.errors import BadFileError
+from foundation.plain_data import read_json_object
 
 _SAMPLES = ("samples_ns", "device_samples_ns")
 """Most of the bytes; tables are made from the stored summaries, strips from some of the samples."""
@@ -151,7 +152,7 @@ def _records(results: Path, cells: pl.DataFrame) -> Sequence[Record]:
 def _record(path: Path, sweep: str) -> Record:
     """A page without a record is worth more than no page."""
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        record = None
-    return {"sweep_id": sweep, **(record if isinstance(record, dict) else {})}
+        record = read_json_object(path)
+    except BadFileError:
+        record = {}
+    return {"sweep_id": sweep, **record}

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from analysis.counting import count_of
 from analysis.figures.theme import FAMILY_COLOURS, NO_FAMILY
 from analysis.load import DEFAULT_ORIGINS
-from analysis.report.embed import json_block, own_script, script_bundle, script_hash
+from analysis.report.embed import json_block, own_script, script_bundle, script_hash, shown
 from analysis.report.evidence import Evidence, gather
 from analysis.report.families import family_lines
 from analysis.report.headline import READING, headlines
@@ -113,7 +113,11 @@ def render_page(evidence: Evidence, now: datetime) -> str:
     own = "\n".join(folder.joinpath(name).read_text(encoding="utf-8") for name in _SCRIPTS)
     page_js, bundle = f"(function () {{\n{own}\n}})();", script_bundle()
     environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        autoescape=True,
+        finalize=shown,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     template = environment.from_string(folder.joinpath("page.html.j2").read_text(encoding="utf-8"))
     return template.render(

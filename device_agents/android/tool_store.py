@@ -8,6 +8,7 @@ from device_agents.android.tools import Tool, file_sha256
 from device_agents.errors import PermanentError
 from device_agents.user_folders import cache_folder
 from foundation.files import make_folder, replace_file_with
+from foundation.small_file import open_regular
 
 
 class ToolStore:
@@ -30,7 +31,7 @@ class ToolStore:
         make_folder(target.parent)
 
         def copy(file: BinaryIO) -> None:
-            with tool.path.open("rb") as source:
+            with open_regular(tool.path) as source:
                 shutil.copyfileobj(source, file)
             file.flush()
             if file_sha256(Path(file.name)) != tool.sha256:

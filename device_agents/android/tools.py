@@ -1,6 +1,5 @@
 """Which file is the program for a phone: the user's own, or a verified download."""
 
-import hashlib
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -9,6 +8,7 @@ from importlib import resources
 from pathlib import Path
 
 from device_agents.errors import PermanentError, UnsupportedError
+from foundation import small_file
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -99,8 +99,7 @@ def file_sha256(path: Path) -> str:
         PermanentError: it cannot be read.
     """
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return small_file.file_sha256(path)
     except OSError as error:
         raise PermanentError(
             f"{path} cannot be read: {error.strerror}", "name a file: --tool NAME=PATH"

@@ -36,7 +36,7 @@ class SimulatedOptions:
 
 _RATES = ("crash_rate", "timeout_rate", "transient_rate")
 _POSITIVE = ("peak_gflops", "bandwidth_gbps")
-_NOT_NEGATIVE = ("overhead_us", "noise", "duration_s", *_RATES)
+_NOT_NEGATIVE = ("overhead_us", "noise", "seed", "duration_s", *_RATES)
 
 
 def read_options(options: Mapping[str, OptionValue]) -> SimulatedOptions:

@@ -12,11 +12,16 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
+from foundation.errors import BadFileError
+from foundation.small_file import read_small_bytes
+
 TOKEN_BYTES = 20
 """The token stands for a SHA-1 digest: it is signed as it is, not hashed again."""
 
 MODULUS_BYTES = 256
 _EXPONENTS = (3, 65537)
+_MAX_KEY_BYTES = 100_000
+"""Such a file has some 700 bytes."""
 _STRUCTURE_BYTES = 4 + 4 + MODULUS_BYTES + MODULUS_BYTES + 4
 _SHA1_PREFIX = bytes.fromhex("3021300906052b0e03021a05000414")
 
@@ -32,8 +37,8 @@ class PublicKey:
 def read_public_key(path: Path) -> PublicKey | None:
     """Reads `adbkey.pub`; `None` when there is none, or none that we know how to read."""
     try:
-        return parse_public_key(path.read_bytes())
-    except OSError:
+        return parse_public_key(read_small_bytes(path, _MAX_KEY_BYTES))
+    except BadFileError:
         return None
 
 

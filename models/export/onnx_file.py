@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from models.cards import external_data_names
 from models.errors import ExportError
+from models.file_formats import external_data_names
 from models.onnx_cost import count_onnx_macs
 from models.types import Cost, FlopsMethod
 

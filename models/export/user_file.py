@@ -9,6 +9,7 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from foundation.small_file import check_regular
 from models.cost import stated_cost
 from models.errors import ExportError, UntrustedError
 from models.export.exporter import library_versions
@@ -36,6 +37,7 @@ def stage_file(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -> St
     source = Path(card.entry)
     if not source.exists():
         raise ExportError(f"{source} does not exist", f"correct 'entry' in the card of {card.name}")
+    _check_regular(source, card)
     path = out_dir / f"model.{request.format}"
     cost: Cost | None = None
     versions: tuple[tuple[str, str], ...] = ()
@@ -56,6 +58,19 @@ def stage_file(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -> St
     return StagedExport(
         path=path, format=request.format, cost=stated_cost(card, cost), versions=versions
     )
+
+
+def _check_regular(source: Path, card: ModelCard) -> None:
+    """A pipe or a device would be read without an end."""
+    if source.is_dir():
+        return
+    try:
+        check_regular(source)
+    except OSError as error:
+        raise ExportError(
+            f"{source} cannot be read: {error.strerror}",
+            f"correct 'entry' in the card of {card.name}",
+        ) from error
 
 
 def _check_tflite(data: bytes, source: Path) -> None:

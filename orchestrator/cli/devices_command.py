@@ -6,10 +6,10 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
-import yaml
 
 from device_agents.registry import create_agent
 from device_agents.task import OptionValue
+from foundation.visible_text import shortened
 from orchestrator.cli.context import current
 from orchestrator.cli.devices_discover import discover
 from orchestrator.cli.devices_virtual import virtual
@@ -24,7 +24,7 @@ from orchestrator.device_registry import (
     save_device,
 )
 from orchestrator.errors import UsageError
-from orchestrator.yaml_file import parse_content
+from orchestrator.yaml_file import load_yaml, parse_content
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -167,12 +167,12 @@ def _split(pairs: Sequence[str] | None, option: str) -> list[tuple[str, str]]:
 
 def _value(key: str, text: str) -> OptionValue:
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
+        value = load_yaml(text, f"--option {key}")
+    except UsageError:
         value = None
     if not isinstance(value, bool | int | float | str):
         raise UsageError(
-            f"--option {key}: '{text}' is not a value",
+            f"--option {shortened(key)}: '{shortened(text)}' is not a value",
             "give a number, a word, true or false, as in a YAML file",
         )
     return value

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from foundation.visible_text import visible_line
+
 _DIGITS = 6
 """Significant ones of what is no whole number: below any noise of a measurement."""
 _MOST = 1e15
@@ -48,8 +50,8 @@ def _text(value: object) -> str:
         return _number(value)
     if isinstance(value, list | tuple):
         return ", ".join(_text(item) for item in value)
-    # A name from a file must not move the terminal's cursor or start a new line.
-    return "".join(letter if letter.isprintable() else "?" for letter in str(value))
+    # A name from a file must not start a new line.
+    return visible_line(str(value))
 
 
 def _number(value: float) -> str:

@@ -15,9 +15,13 @@ import typer
 
 from analysis.errors import AnalysisError, DamagedPartError, NoDataError
 from device_agents.errors import AgentError, MissingLibraryError, PermanentError
+from foundation.errors import BadFileError, FleetError
 from foundation.files import StorageError, is_about_storage, storage_error
+from foundation.small_file import IrregularFileError
+from foundation.visible_text import shortened, visible
 from models.errors import ModelError
 from orchestrator.cli.context import CliContext, current, set_current
+from orchestrator.cli.visible_stream import make_streams_visible
 from orchestrator.errors import (
     NewerSchemaError,
     NothingToDoError,
@@ -54,6 +58,7 @@ COMMANDS: Mapping[str, Command] = {
 EXIT_UNEXPECTED, EXIT_USAGE, EXIT_NOTHING, EXIT_INTERRUPTED = 1, 2, 4, 130
 _EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (UsageError, EXIT_USAGE),
+    (BadFileError, EXIT_USAGE),
     (NewerSchemaError, EXIT_USAGE),
     (NothingToDoError, EXIT_NOTHING),
     (OrchestratorError, EXIT_UNEXPECTED),
@@ -68,6 +73,8 @@ _EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (ModuleNotFoundError, EXIT_NOTHING),
 )
 """The first class that fits decides."""
+_LONGEST_MESSAGE, _LONGEST_REMEDY = 1400, 550
+"""Characters; together below 2,000, whatever a file put into them."""
 _READERS = {"polars", "pyarrow", "duckdb"}
 """Libraries that read stored parts, and say in words of their own that one is damaged."""
 _VERBOSITY = {"-v": 1, "--verbose": 1, "-vv": 2}
@@ -76,6 +83,7 @@ _LOG_LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 
 def main() -> None:
     """Runs the command line and ends the process with the exit code."""
+    make_streams_visible()
     sys.exit(run(sys.argv[1:]))
 
 
@@ -186,6 +194,10 @@ def _explained(error: Exception) -> Exception:
 
     Files are read lazily and in many places, so that a damaged one is only noticed here.
     """
+    if isinstance(error, IrregularFileError):
+        return UsageError(
+            f"{error.filename} cannot be read: {error.strerror}", "give the path of a regular file"
+        )
     if isinstance(error, OSError) and is_about_storage(error):
         with contextlib.suppress(OrchestratorError):
             folder = current().folder
@@ -202,14 +214,19 @@ def _explained(error: Exception) -> Exception:
 
 def _report(error: Exception) -> int:
     error = _explained(error)
-    message = getattr(error, "message", None)
-    remedy = getattr(error, "remedy", None)
-    if message is None:
+    if isinstance(error, FleetError):
+        message, remedy = error.message, error.remedy
+    else:
         message = f"{type(error).__name__}: {error}"
         remedy = "this is a defect of fleetrank; --debug shows where"
         if isinstance(error, ModuleNotFoundError):
             remedy = "a library is not installed: pip install 'fleetrank[all]'"
-    print(f"fleetrank: {message}", file=sys.stderr)
-    print(f"  -> {remedy}", file=sys.stderr)
+    print(f"fleetrank: {_bounded(message, _LONGEST_MESSAGE)}", file=sys.stderr)
+    print(f"  -> {_bounded(remedy, _LONGEST_REMEDY)}", file=sys.stderr)
     codes = (code for kind, code in _EXIT_CODES if isinstance(error, kind))
     return next(codes, EXIT_UNEXPECTED)
+
+
+def _bounded(text: str, most: int) -> str:
+    """Escaped, not too long, and no further line that could be taken for one of ours."""
+    return shortened(visible(text).replace("\n", "\n    "), most)

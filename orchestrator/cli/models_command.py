@@ -8,11 +8,12 @@ from enum import StrEnum
 from typing import Annotated
 
 import typer
-from pydantic import ByteSize, TypeAdapter, ValidationError
+from pydantic import ByteSize, Field, TypeAdapter, ValidationError
 
 from analysis.counting import count_of
 from device_agents.registry import create_agent
 from device_agents.vocabulary import Runtime
+from foundation.visible_text import shortened
 from models.cache import ArtifactCache
 from models.cards import card_sha256, find_card, formats_of, load_cards, runtime_of
 from models.types import (
@@ -34,6 +35,8 @@ from orchestrator.progress.plain import PlainLines
 from orchestrator.sweep_spec import DEFAULT_RUNTIMES
 
 _EXIT_FAILED, _EXIT_INTERRUPTED = 3, 130
+
+_SIZE: TypeAdapter[ByteSize] = TypeAdapter(Annotated[ByteSize, Field(lt=2**63)])
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -147,9 +150,11 @@ def prune(
 ) -> None:
     """Remove the exported files used longest ago, until the rest fits."""
     try:
-        max_bytes = TypeAdapter(ByteSize).validate_python(max_size)
-    except ValidationError as error:
-        raise UsageError(f"'{max_size}' is not a size", "write it as 500MB or 2GiB") from error
+        max_bytes = _SIZE.validate_python(max_size)
+    except (ValidationError, OverflowError) as error:
+        raise UsageError(
+            f"'{shortened(max_size)}' is not a size", "write it as 500MB or 2GiB"
+        ) from error
     with host_turn("models prune"):
         removed = ArtifactCache(current().workspace.artifacts).prune(max_bytes)
     print_table([{"removed": path.name} for path in removed], as_json)

@@ -13,6 +13,7 @@ from analysis.counting import count_of
 from orchestrator.cli.context import current
 from orchestrator.cli.host_turn import reading_turn
 from orchestrator.cli.listing import json_text, print_table
+from orchestrator.cli.visible_stream import write_data
 from orchestrator.errors import UsageError
 from orchestrator.store.durable import replace_file
 
@@ -101,7 +102,7 @@ def _write(frame: "pl.DataFrame", form: QueryFormat, out: Path | None) -> None:
     elif form is QueryFormat.PARQUET:
         sys.stdout.buffer.write(content)
     else:
-        print(content.decode(), end="")
+        write_data(content)
 
 
 def _parquet(frame: "pl.DataFrame") -> bytes:

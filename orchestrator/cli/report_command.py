@@ -26,6 +26,7 @@ from orchestrator.cli.selector_options import (
     Target,
     TargetTier,
 )
+from orchestrator.cli.visible_stream import write_data
 from orchestrator.selectors import Selectors, TableFormat, origins_of
 
 if TYPE_CHECKING:
@@ -89,10 +90,9 @@ def show(
     seed: Seed = 0,
 ) -> None:
     """Print one table: a person's, a program's, or ready for a paper."""
-    from rich.console import Console
-
     from analysis.formats import render
     from orchestrator.cli.terminal_table import print_on_terminal
+    from orchestrator.cli.visible_console import VisibleConsole
 
     selectors = Selectors(
         sweep=sweep,
@@ -110,9 +110,11 @@ def show(
     )
     table = selected_table(name, selectors)
     form = TableFormat.JSON if as_json else format_
-    console = Console(highlight=False)
+    console = VisibleConsole()
     if form is TableFormat.TABLE and console.is_terminal:
         print_on_terminal(table, console)
+    elif form is TableFormat.CSV:
+        write_data(render(table, form.value).encode())
     else:
         print(render(table, form.value), end="")
 

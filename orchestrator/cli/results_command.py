@@ -17,6 +17,7 @@ from orchestrator.cli.listing import AsJson, print_table
 from orchestrator.cli.results_audit import audit
 from orchestrator.cli.results_exclude import exclude
 from orchestrator.cli.results_import import import_results
+from orchestrator.cli.visible_stream import write_data
 from orchestrator.errors import NothingToDoError, StoreError, UsageError
 from orchestrator.store.durable import replace_file
 from orchestrator.store.parts import read_sweeps, to_parquet
@@ -116,7 +117,7 @@ def export(
         marked = read_sweeps(folders).with_columns(excluded_column(read_exclusions(store.root)))
         content = _encode(marked, export_format)
     if out is None:
-        sys.stdout.write(content.decode())
+        write_data(content)
         return
     replace_file(out, content)
     print(out)

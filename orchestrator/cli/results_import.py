@@ -10,6 +10,9 @@ import typer
 
 from analysis.counting import count_of
 from analysis.importers.release import Release
+from foundation.errors import BadFileError
+from foundation.small_file import read_small_bytes
+from foundation.visible_text import visible_line
 from models.cards import load_cards
 from orchestrator.cli.context import current
 from orchestrator.cli.host_turn import host_turn
@@ -53,8 +56,7 @@ def import_results(
         print(json.dumps([_as_json(one) for one in done], indent=2, ensure_ascii=False))
         return
     for line in (line for one in done for line in _lines(one)):
-        # A name from a published file must not drive the terminal.
-        print("".join(letter if letter.isprintable() else "?" for letter in line))
+        print(visible_line(line))
 
 
 def _read(source: Source, path: Path, mapping: Path | None) -> tuple[Release, ...]:
@@ -111,11 +113,9 @@ def read_table(path: Path) -> bytes:
         UsageError: it cannot be read, or is too large to be one.
     """
     try:
-        if path.stat().st_size > _MAX_FILE_BYTES:
-            raise UsageError(f"{path} is over {_MAX_FILE_BYTES >> 20} MiB", "leave it out")
-        return path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", "check the path") from error
+        return read_small_bytes(path, _MAX_FILE_BYTES)
+    except BadFileError as error:
+        raise UsageError(error.message, error.remedy) from error
 
 
 def _as_json(one: Imported) -> dict[str, object]:

@@ -160,8 +160,7 @@ def status(sweep_id: SweepId = None, as_json: AsJson = False) -> None:
 @contextmanager
 def _display(progress: Progress) -> Iterator[list[Subscriber]]:
     """The subscribers of a way of showing progress; the terminal is given back at the end."""
-    from rich.console import Console
-
+    from orchestrator.cli.visible_console import VisibleConsole
     from orchestrator.progress.console import LiveConsole
     from orchestrator.progress.json_lines import JsonLines
     from orchestrator.progress.plain import PlainLines
@@ -171,7 +170,7 @@ def _display(progress: Progress) -> Iterator[list[Subscriber]]:
     elif progress is Progress.JSONL:
         yield [JsonLines(sys.stdout)]
     elif progress is Progress.AUTO and sys.stdout.isatty():
-        live = LiveConsole(Console())
+        live = LiveConsole(VisibleConsole())
         try:
             yield [live]
         finally:

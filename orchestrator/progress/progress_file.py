@@ -8,7 +8,9 @@ from time import monotonic
 
 import orjson
 
+from foundation.errors import BadFileError
 from foundation.files import StorageError, replace_file
+from foundation.plain_data import read_json_object
 from orchestrator.progress.events import Event, RepeatFinished, RepeatStarted, SweepFinished
 from orchestrator.progress.view import View, after_repeats, updated
 
@@ -58,7 +60,7 @@ class ProgressFile:
 def read_progress(path: Path) -> dict[str, dict[str, object]]:
     """What each device was doing when the file was written, by device; empty without a file."""
     try:
-        devices = orjson.loads(path.read_bytes())["devices"]
-    except (OSError, ValueError, KeyError, TypeError):
+        devices = read_json_object(path)["devices"]
+    except (BadFileError, KeyError):
         return {}
     return dict(devices) if isinstance(devices, dict) else {}

@@ -2,6 +2,7 @@
 
 from analysis.counting import count_of
 from device_agents.vocabulary import Origin
+from foundation.visible_text import visible_line
 from orchestrator.progress.events import (
     Event,
     ExportFinished,
@@ -55,7 +56,7 @@ def unreal(origin: Origin) -> str:
 
 def printable(text: str) -> str:
     """Names and messages from files must not move the terminal's cursor or begin a line."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)
+    return visible_line(text)
 
 
 def _started(event: SweepStarted) -> str:

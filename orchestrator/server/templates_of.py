@@ -7,6 +7,7 @@ from importlib import resources
 import jinja2
 from starlette.responses import HTMLResponse
 
+from analysis.report.embed import shown
 from orchestrator.progress.wording import duration
 
 
@@ -15,6 +16,7 @@ def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("orchestrator", "server/templates"),
         autoescape=True,
+        finalize=shown,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -11,6 +11,7 @@ from typing import Self
 import orjson
 
 from analysis.columns import ROW_KEY, SCHEMA, SCHEMA_VERSION
+from foundation.small_file import open_regular
 from orchestrator.errors import NewerSchemaError
 from orchestrator.keys import canonical_json
 from orchestrator.store.durable import store_error, sync_folder
@@ -137,7 +138,7 @@ class Journal:
         """The lines from a byte on in order, read or not; they are numbered from there."""
         if not self.path.exists():
             return
-        with self.path.open("rb") as file:
+        with open_regular(self.path) as file:
             file.seek(start)
             for number, line in enumerate(file, start=1):
                 if line.strip():

@@ -8,6 +8,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from analysis.columns import SCHEMA_VERSION
+from foundation.errors import BadFileError, MissingFileError
+from foundation.plain_data import read_json_object
 from models.names import nearest
 from orchestrator.errors import NewerSchemaError, NothingToDoError, StoreError, UsageError
 from orchestrator.store.durable import replace_file
@@ -57,20 +59,18 @@ class ResultStore:
         """
         path = self.record_path(sweep_id)
         try:
-            record = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError as error:
+            return read_json_object(path)
+        except MissingFileError as error:
             guess = nearest(sweep_id, self.sweep_ids())
             raise UsageError(
                 f"there is no sweep '{sweep_id}'",
                 f"did you mean '{guess}'?" if guess else "`fleetrank results list` lists them",
             ) from error
-        except (OSError, ValueError) as error:
+        except BadFileError as error:
             raise StoreError(
-                f"{path} is damaged: {error}", "restore it; journal and Parquet files are whole"
+                f"{path} is damaged: {error.message.removeprefix(f'{path} ')}",
+                "restore it; journal and Parquet files are whole",
             ) from error
-        if not isinstance(record, dict):
-            raise StoreError(f"{path} is damaged: not a JSON object", "restore it")
-        return record
 
     def update_record(self, sweep_id: str, changes: Mapping[str, object]) -> None:
         """Changes single entries of a sweep's record; readers see the old or the new one."""
@@ -174,14 +174,16 @@ def _write_json(path: Path, content: Mapping[str, object]) -> None:
 def _refuse_newer(path: Path) -> None:
     if not path.exists():
         return
+    problem = "it holds no schema_version"
     try:
-        version = json.loads(path.read_text(encoding="utf-8"))["schema_version"]
-        is_newer = version > SCHEMA_VERSION
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        version = read_json_object(path).get("schema_version")
+    except BadFileError as error:
+        version, problem = None, error.message.removeprefix(f"{path} ")
+    if not isinstance(version, int):
         raise StoreError(
-            f"{path} is damaged: {error}", f'write {{"schema_version": {SCHEMA_VERSION}}} into it'
-        ) from error
-    if is_newer:
+            f"{path} is damaged: {problem}", f'write {{"schema_version": {SCHEMA_VERSION}}} into it'
+        )
+    if version > SCHEMA_VERSION:
         raise NewerSchemaError(
             f"{path.parent} has schema version {version}; this fleetrank knows {SCHEMA_VERSION}",
             "use the newer fleetrank that wrote it, or another workspace",

@@ -134,7 +134,7 @@ def test_more_than_can_be_asked_of_every_row_are_refused(results: Path) -> None:
 
 def test_what_is_no_file_is_not_waited_for(results: Path) -> None:
     os.mkfifo(results / "exclusions.json")
-    with pytest.raises(AnalysisError, match="not a file"):
+    with pytest.raises(AnalysisError, match="not a regular file"):
         read_exclusions(results)
 
 

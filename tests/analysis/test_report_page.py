@@ -232,6 +232,17 @@ def test_hostile_names_are_text_in_html_and_in_specifications(tmp_path: Path) ->
     assert HOSTILE_MODEL in [model["name"] for model in page.data()["models"]]
 
 
+def test_characters_that_turn_text_around_are_shown_escaped_everywhere(tmp_path: Path) -> None:
+    name = "a\u202eb\u2066c\x1b\u200bd"
+    nets = [*NETS, replace(NETS[0], name=name)]
+    html = render_page(gather(write_results(tmp_path / "r", nets=nets), Selection()), NOW)
+    assert not re.findall("[\x1b\u200b\u202a-\u202e\u2066-\u2069]", Page(html).text)
+    shown = r"a\u202eb\u2066c\u001b\u200bd"
+    assert shown in Page(html).text
+    # The same in the data, whose names scripts compare with those in the page.
+    assert shown in [model["name"] for model in Page(html).data()["models"]]
+
+
 def test_two_repeats_carry_no_interval_and_the_page_says_so(tmp_path: Path) -> None:
     places = [
         Place(device="cpu-1", tier="cpu", runtime=runtime, gflops=50)

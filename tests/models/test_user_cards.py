@@ -77,7 +77,7 @@ def test_entry_point_must_be_module_and_function(tmp_path: Path, entry: str) -> 
 
 @pytest.mark.parametrize("text", ["family = ", "\x00", "= 3"])
 def test_text_that_is_not_toml_is_refused(tmp_path: Path, text: str) -> None:
-    assert refused(tmp_path, text).remedy == "write the card as TOML"
+    assert refused(tmp_path, text).remedy == "correct the TOML at that place"
 
 
 def test_name_cannot_reach_outside_a_folder(tmp_path: Path) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from foundation.small_file import file_sha256
 from models.build import build_network
-from models.cards import file_sha256, load_zoo
+from models.cards import load_zoo
 from models.cost import count_cost, stated_cost
 from models.errors import ExportError, UntrustedError
 from models.inputs import seeded_images

@@ -222,9 +222,9 @@ def test_a_table_lines_up_and_shows_no_control_characters(capsys) -> None:
     rows = [{"name": "a\x1b[31m\nb", "n": None}, {"name": "long name", "n": [1, True]}]
     print_table(rows, as_json=False)
     assert capsys.readouterr().out.splitlines() == [
-        "name       n",
-        "a?[31m?b   -",
-        "long name  1, yes",
+        "name                n",
+        "a\\u001b[31m\\u000ab  -",
+        "long name           1, yes",
     ]
     print_table([], as_json=False)
     assert capsys.readouterr().out == "(none)\n"
@@ -242,7 +242,7 @@ def test_a_table_lines_up_and_shows_no_control_characters(capsys) -> None:
 )  # fmt: skip
 def test_a_number_in_a_table_loses_nothing_an_analyst_needs(capsys, value, text) -> None:
     print_table([{"n\x1b[2J": value}], as_json=False)
-    assert capsys.readouterr().out.split() == ["n?[2J", text]
+    assert capsys.readouterr().out.split() == ["n\\u001b[2J", text]
 
 
 def _export(workspace: Workspace, name: str) -> Path:

@@ -198,7 +198,7 @@ def test_names_from_a_hostile_file_neither_drive_the_terminal_nor_break_the_stor
     assert run(["results", "import", "--from", "qai-hub", "hub"]) == 0
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
-    assert "alias: ?[2J (Proxy) is a" in shown
+    assert r"alias: \u001b[2J (Proxy) is a" in shown
     (kept, mirror) = sorted(_rows(workspace), key=lambda row: str(row["status"]), reverse=True)
     assert kept["platform_key"].startswith("qai-hub-a-b/tflite/npu/")
     assert mirror["status"] == "failed"

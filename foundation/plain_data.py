@@ -1,0 +1,152 @@
+"""Limits of data read from small files, and the readers of JSON and TOML that hold them."""
+
+import json
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from foundation.errors import BadFileError
+from foundation.small_file import MAX_RECORD_BYTES, MAX_TYPED_BYTES, read_small_text
+from foundation.visible_text import shortened
+
+ParsedT = TypeVar("ParsedT")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataLimits:
+    """What one file may hold.
+
+    Attributes:
+        values: keys, values and lists in all, each alias of YAML counted with all that it stands
+            for: nine lines of aliases can stand for 10^9 values.
+        depth: lists and tables inside one another.
+    """
+
+    max_bytes: int
+    values: int
+    depth: int
+
+
+TYPED = DataLimits(max_bytes=MAX_TYPED_BYTES, values=50_000, depth=50)
+"""Of what a person writes: the longest file seen has some thousand values, nested 4 deep, and
+50,000 are read and checked in a second."""
+RECORD = DataLimits(max_bytes=MAX_RECORD_BYTES, values=1_000_000, depth=50)
+"""Of what fleetrank writes, and of published tables: the record of a sweep of 39,000 cells, all of
+them skipped, has 160,000."""
+
+MAX_DIGITS = 400
+"""Of a whole number: more than a float has. Python refuses to convert over 4,300 digits to or from
+text, which would end a command wherever such a number is first shown."""
+_MAX_BITS = 1330
+"""Of a whole number of 400 digits."""
+_TOML_STRING = re.compile(r"""\"(?:[^"\\\n]|\\.)*"|'[^'\n]*'""")
+_TOML_LONG_NUMBER = re.compile(rf"(?<![\w_])[-+]?[0-9_]{{{MAX_DIGITS + 1}}}")
+_TOML_ENDS = re.compile(r"[=\[\]{},#]")
+"""What ends a key."""
+
+
+def read_toml(path: Path) -> dict[str, object]:
+    """A TOML file that a person wrote.
+
+    Raises:
+        BadFileError: it cannot be read, is not TOML, or is over a limit; names file, place, remedy.
+    """
+    return parse_toml(read_small_text(path, TYPED.max_bytes), str(path))
+
+
+def parse_toml(text: str, where: str) -> dict[str, object]:
+    """Text as TOML; `where` names its file in messages. Raises as `read_toml`."""
+    for line in _TOML_STRING.sub("", text).split("\n"):
+        # tomllib needs the square of a dotted key's parts in time.
+        if any(part.count(".") > TYPED.depth for part in _TOML_ENDS.split(line)):
+            raise too_deep(where, TYPED)
+        if _TOML_LONG_NUMBER.search(line):
+            key = shortened(line.partition("=")[0].strip())
+            raise too_many_digits(f"{where}: key '{key}'")
+    content = _parsed(lambda: tomllib.loads(text), where, "TOML")
+    check_limits(content, where, TYPED)
+    return content
+
+
+def read_json_object(path: Path) -> dict[str, object]:
+    """A JSON file that fleetrank wrote, whose text is one object.
+
+    Raises:
+        MissingFileError: there is none.
+        BadFileError: it cannot be read, is not a JSON object, or is over a limit; names file, place
+            and remedy.
+    """
+    where = str(path)
+    text = read_small_text(path, RECORD.max_bytes)
+    content = _parsed(lambda: json.loads(text), where, "JSON")
+    if not isinstance(content, dict):
+        raise BadFileError(f"{where} is not a JSON object", "restore it")
+    check_limits(content, where, RECORD)
+    return content
+
+
+def check_limits(content: object, where: str, limits: DataLimits) -> None:
+    """Looks through data that has been read.
+
+    Raises:
+        BadFileError: it holds too many values, too deep ones, or a number of too many digits.
+    """
+    for n_before, (depth, name, value) in enumerate(_walk(content)):
+        if n_before >= limits.values:
+            raise too_many_values(where, limits)
+        if depth > limits.depth:
+            raise too_deep(where, limits)
+        if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+            raise too_many_digits(f"{where}: key '{name}'")
+
+
+def too_many_values(where: str, limits: DataLimits) -> BadFileError:
+    """The error of a file that holds too much."""
+    return BadFileError(
+        f"{where} holds more than {limits.values:,} values", "split it, or shorten its lists"
+    )
+
+
+def too_deep(where: str, limits: DataLimits) -> BadFileError:
+    """The error of a file whose lists and tables lie too deep inside one another."""
+    return BadFileError(f"{where} is nested more than {limits.depth} deep", "write it flatter")
+
+
+def too_many_digits(where: str) -> BadFileError:
+    """The error of a number that nothing can be measured by."""
+    return BadFileError(f"{where}: a number of more than {MAX_DIGITS} digits", "give a smaller one")
+
+
+def _parsed(parse: Callable[[], ParsedT], where: str, language: str) -> ParsedT:
+    try:
+        return parse()
+    except RecursionError as error:
+        raise BadFileError(f"{where} is nested too deep", "write it flatter") from error
+    except ValueError as error:
+        # Of the parser, or of Python's own limit of digits.
+        raise BadFileError(
+            f"{where} is not {language}: {shortened(str(error), 300)}",
+            f"correct the {language} at that place",
+        ) from error
+
+
+def _walk(content: object) -> Iterator[tuple[int, str, object]]:
+    """Every key and value with its depth and the key it belongs to; without recursion."""
+    waiting: list[tuple[int, str, object]] = [(0, "", content)]
+    while waiting:
+        depth, name, value = waiting.pop()
+        yield depth, name, value
+        if isinstance(value, Mapping):
+            for key, inner in value.items():
+                key_name = shortened(f"{name}.{_shown(key)}" if name else _shown(key))
+                waiting += ((depth + 1, key_name, key), (depth + 1, key_name, inner))
+        elif isinstance(value, list | tuple | set):
+            waiting.extend((depth + 1, name, inner) for inner in value)
+
+
+def _shown(key: object) -> str:
+    # In hexadecimal a number has no limit of digits.
+    return hex(key) if isinstance(key, int) else str(key)

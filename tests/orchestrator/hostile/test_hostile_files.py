@@ -1,0 +1,397 @@
+"""Files that people write, made to hang, to fill memory or to crash: each ends with code 2."""
+
+import os
+import socket
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from command_line import COMMAND, Ended, run_command
+
+from orchestrator.workspace import Workspace
+
+MAX_CPU_S = 2.0
+MAX_MESSAGE = 2000
+LOOP = "link to itself"
+
+
+@pytest.fixture(scope="module")
+def base_cpu_s(tmp_path_factory: pytest.TempPathFactory) -> float:
+    """What the same commands take on good files: loading their libraries."""
+    folder = make_workspace(tmp_path_factory.mktemp("base") / "w")
+    return max(run_command(folder, "sweep", "plan", "example").cpu_s for _ in range(2))
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    return make_workspace(tmp_path / "w")
+
+
+def make_workspace(folder: Path) -> Path:
+    return Workspace.init(folder).root
+
+
+def assert_refused(ended: Ended, base_cpu_s: float, *words: str) -> None:
+    assert ended.code == 2, (ended.code, ended.stderr[-600:])
+    assert "Traceback" not in ended.stderr
+    assert "defect" not in ended.stderr
+    assert len(ended.stderr) <= MAX_MESSAGE
+    assert "\n  -> " in ended.stderr, ended.stderr
+    for word in words:
+        assert word in ended.stderr, ended.stderr
+    assert ended.cpu_s - base_cpu_s < MAX_CPU_S
+
+
+GOOD = "name: t\nmodels: [resnet18]\nruntimes: [onnx]\n"
+_BOMB = "a0: &a0 [x, x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12)
+)
+_MERGE_BOMB = "a0: &a0 {x: 1}\n" + "".join(
+    f"a{n}: &a{n}\n  <<: [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12)
+)
+LONG = "1" * 5000
+SWEEPS = {
+    "aliases of aliases": (_BOMB + GOOD, "values"),
+    "aliases of merged keys": (_MERGE_BOMB + GOOD, "values"),
+    "an alias inside its list": (GOOD + "batch: &a [*a]\n", "alias"),
+    "50,000 names": (
+        "name: t\nmodels:\n" + "".join(f"- model{n}\n" for n in range(50_000)),
+        "50,000 values",
+    ),
+    "45,000 unknown names": (
+        "name: t\nmodels:\n" + "".join(f"- model{n}\n" for n in range(45_000)),
+        "and 44,990 more",
+    ),
+    "45,000 names of one model": (
+        GOOD + "precision: " + str(["fp32"] * 45_000) + "\nbatch: 0",
+        "'batch'",
+    ),
+    "20,000 unknown keys": (
+        GOOD + "".join(f"key{n}: 1\n" for n in range(20_000)),
+        "and 19,990 more",
+    ),
+    "20,000 wrong values": (GOOD + f"batch: {[0] * 20_000}\n", "and 19,990 more"),
+    "more cells than fit": (
+        GOOD + f"batch: {list(range(1, 20_000))}\nthreads: {list(range(1, 4000))}\n",
+        "combinations",
+    ),
+    "5,000 lists in lists": (GOOD + "batch: " + "[" * 5000 + "]" * 5000, "nested"),
+    "5,000 open lists": (GOOD + "batch: " + "[" * 5000, "nested"),
+    "5,000 lists by dashes": (GOOD + "batch:\n" + "- " * 5000 + "1\n", "nested"),
+    "5,000 mappings in mappings": (GOOD + "measure: " + "{a: " * 5000 + "}" * 5000, "nested"),
+    "5,000 digits": (GOOD + f"repeats: {LONG}\n", "repeats"),
+    "5,000 digits below a key": (GOOD + f"measure:\n  min_runs: {LONG}\n", "measure.min_runs"),
+    "5,000 digits as a key": (GOOD + f"? {LONG}\n: 1\n", "digits"),
+    "100,000 parts of base 60": (GOOD + "repeats: 1" + ":1" * 100_000 + "\n", "repeats"),
+    "5,000 hexadecimal digits": (GOOD + f"repeats: 0x{LONG}\n", "repeats"),
+    "a hexadecimal key": (GOOD + f"? 0x{LONG}\n: 1\n", "digits"),
+    "a float of 400 digits": (GOOD + "seed: 1" + "0" * 399 + ".0\n", "seed"),
+    "10^30 repeats": (GOOD + f"repeats: {10**30}\n", "repeats"),
+    "infinity": (GOOD + "measure: {max_time_s: .inf}\n", "max_time_s"),
+    "not a number": (GOOD + "measure: {min_warmup_s: .nan}\n", "min_warmup_s"),
+    "300 digits of seconds": (GOOD + "limits: {timeout_s: 1.0e+300}\n", "timeout_s"),
+    "a size beyond floats": (GOOD + "limits: {memory_limit_bytes: 1e400}\n", "memory_limit_bytes"),
+    "a size in words": (GOOD + f"limits: {{memory_limit_bytes: '{LONG}GB'}}\n", "memory_limit"),
+    "an option of 400 digits": (
+        GOOD + f"runtime_options: {{onnx: {{a: {'1' * 400}}}}}\n",
+        "runtime_options",
+    ),
+    "a date": (GOOD.replace("name: t", "name: 2020-01-01"), "name"),
+    "a 13th month": (GOOD + "seed: 2020-13-01\n", "month"),
+    "a set": (GOOD + "batch: !!set {a, b}\n", "batch"),
+    "bytes": (GOOD + "batch: !!binary aGVsbG8=\n", "batch"),
+    "bytes that are none": (GOOD + "batch: !!binary a\n", "base64"),
+    "a tag of Python": (GOOD + "seed: !!python/object/apply:os.system [id]\n", "tag"),
+    "a key of 500,000 letters": (GOOD + f"{'k' * 500_000}: 1\n", "t.yaml"),
+    "a key in 500,000 letters": (GOOD + f"? {'k' * 500_000}\n: 1\n", "unknown key"),
+    "a value of 500,000 letters": (GOOD + f"mode: {'v' * 500_000}\n", "mode"),
+    "a wrong word of 500,000 letters": (
+        GOOD.replace("[onnx]", f"[{'v' * 500_000}]"),
+        "runtimes",
+    ),
+    "100,000 words of one line": (GOOD + f"devices: {'v ' * 100_000}\n", "device"),
+    "50,000 directives": ("%TAG !a! x\n" * 50_000 + "---\n" + GOOD, "%"),
+    "many documents": (GOOD + "---\n" * 50_000, "t.yaml"),
+    "NUL": (GOOD + "\0", "t.yaml"),
+    "Latin-1": ((GOOD + "description: é\n").encode("latin-1"), "UTF-8"),
+    "UTF-16": (GOOD.encode("utf-16"), "UTF-8"),
+    "nothing": ("", "models"),
+    "2 MB": (GOOD + "#" * 2_000_000, "larger"),
+    "NUL in a checkpoint's path": (
+        GOOD + 'weights: {kind: checkpoint, path: "a\\0b"}\n',
+        "weights.path",
+    ),
+    "a checkpoint's path of 5,000 letters": (
+        GOOD + f"weights: {{kind: checkpoint, path: {'a' * 5000}}}\n",
+        "weights.path",
+    ),
+    "a folder as checkpoint": (GOOD + "weights: {kind: checkpoint, path: .}\n", "weights.path"),
+    "a device as checkpoint": (
+        GOOD + "weights: {kind: checkpoint, path: /dev/zero}\n",
+        "weights.path",
+    ),
+    "standard input as checkpoint": (
+        GOOD + "weights: {kind: checkpoint, path: /dev/stdin}\n",
+        "weights.path",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_a_hostile_sweep_file_is_refused_at_once(name, workspace, base_cpu_s) -> None:
+    content, word = SWEEPS[name]
+    path = workspace / "sweeps" / "t.yaml"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    assert_refused(run_command(workspace, "sweep", "plan", "t"), base_cpu_s, "", word)
+
+
+def test_a_sweep_with_a_byte_order_mark_and_line_ends_of_windows_is_read(workspace) -> None:
+    path = workspace / "sweeps" / "t.yaml"
+    path.write_bytes(b"\xef\xbb\xbf" + GOOD.replace("\n", "\r\n").encode())
+    ended = run_command(workspace, "sweep", "plan", "t")
+    assert ended.code == 0, ended.stderr
+
+
+def _loop(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
+def _socket(path: Path) -> None:
+    here = Path.cwd()
+    os.chdir(path.parent)
+    try:
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(path.name)
+    finally:
+        os.chdir(here)
+
+
+def _to(target: str) -> Callable[[Path], None]:
+    return lambda path: path.symlink_to(target)
+
+
+IRREGULAR: dict[str, Callable[[Path], None]] = {
+    LOOP: _loop,
+    "pipe": os.mkfifo,
+    "zeros": _to("/dev/zero"),
+    "standard input": _to("/dev/stdin"),
+    "null": _to("/dev/null"),
+    "folder": Path.mkdir,
+    "socket": _socket,
+    "kernel's log": _to("/proc/self/pagemap"),
+}
+PLACES = {
+    "sweep": ("sweeps/t.yaml", ("sweep", "plan", "sweeps/t.yaml")),
+    "sweep to run": ("sweeps/t.yaml", ("sweep", "run", "sweeps/t.yaml", "--inline")),
+    "device": ("devices/t.yaml", ("devices", "list")),
+    "device to show": ("devices/t.yaml", ("devices", "show", "t")),
+    "device to check": ("devices/t.yaml", ("devices", "check", "t")),
+    "card": ("cards/t.toml", ("models", "list")),
+    "card to show": ("cards/t.toml", ("models", "show", "t")),
+    "card to export": ("cards/t.toml", ("models", "export", "t")),
+    "mapping": ("t.toml", ("results", "import", "t.csv", "--from", "csv", "--map", "t.toml")),
+    "table": ("t.csv", ("results", "import", "t.csv", "--from", "csv", "--map", "m.toml")),
+}
+MOST = ("sweep", "card")
+MAPPING = """
+[source]
+name = "mine"
+licence = "none"
+sample_kind = "vendor"
+[columns]
+model = "m"
+latency = "l"
+[constants]
+device = "d"
+tier = "cpu"
+runtime = "onnx"
+precision = "fp32"
+batch = 1
+threads = 1
+[units]
+latency = "ms"
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "place"),
+    [
+        *((kind, place) for kind in IRREGULAR for place in MOST),
+        *((kind, place) for kind in (LOOP, "pipe") for place in PLACES if place not in MOST),
+        *(("zeros", place) for place in ("device", "mapping", "table")),
+    ],
+)
+def test_what_is_no_regular_file_is_refused_at_once(kind, place, workspace, base_cpu_s) -> None:
+    name, words = PLACES[place]
+    (workspace / "t.csv").write_text("m,l\na,1\n")
+    (workspace / "m.toml").write_text(MAPPING)
+    (workspace / name).unlink(missing_ok=True)
+    IRREGULAR[kind](workspace / name)
+    reading, writing = os.pipe()
+    try:
+        # Standard input that never ends, as at a terminal.
+        ended = run_command(workspace, *words, stdin=reading)
+    finally:
+        os.close(reading)
+        os.close(writing)
+    assert_refused(ended, base_cpu_s, Path(name).stem)
+
+
+FILE_CARD = 'family = "standard_cnn"\nsource = "file"\nentry = "{entry}"\n'
+FILES_OF_CARDS = {
+    LOOP: ".onnx", "pipe": ".tflite", "zeros": ".pte", "standard input": ".pt2", "null": ".keras",
+    "socket": ".onnx",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", ["show", "export"])
+@pytest.mark.parametrize("kind", FILES_OF_CARDS)
+def test_a_model_file_that_is_no_regular_file_is_refused_at_once(
+    kind, command, workspace, base_cpu_s
+) -> None:
+    name = f"m{FILES_OF_CARDS[kind]}"
+    IRREGULAR[kind](workspace / "cards" / name)
+    (workspace / "cards" / "t.toml").write_text(FILE_CARD.format(entry=name))
+    assert_refused(run_command(workspace, "models", command, "t"), base_cpu_s, "t.toml")
+
+
+@pytest.mark.parametrize("kind", IRREGULAR)
+def test_external_data_that_is_no_regular_file_is_refused_at_once(
+    kind, workspace, base_cpu_s
+) -> None:
+    pytest.importorskip("onnx")
+    from onnx_external import save_external
+
+    save_external(workspace / "cards" / "m.onnx", "m.onnx.data")
+    IRREGULAR[kind](workspace / "cards" / "m.onnx.data")
+    (workspace / "cards" / "t.toml").write_text(FILE_CARD.format(entry="m.onnx"))
+    assert_refused(run_command(workspace, "models", "show", "t"), base_cpu_s, "'entry'", "m.onnx")
+
+
+CARD = 'family = "standard_cnn"\nsource = "torchvision"\nentry = "resnet18"\n'
+CARDS = {
+    "20,000 unknown keys": (CARD + "".join(f"key{n} = 1\n" for n in range(20_000)), "20,000"),
+    "5,000 lists in lists": (CARD + "macs = " + "[" * 5000 + "]" * 5000, "nested"),
+    "900 lists in lists": (CARD + "macs = " + "[" * 900 + "]" * 900, "nested"),
+    "5,000 tables in tables": (CARD + "[" + ".".join(["a"] * 5000) + "]", "nested"),
+    "a key of 200,000 parts": (CARD + ".".join(["a"] * 200_000) + " = 1", "nested"),
+    "a key of 100,000 quoted parts": (CARD + ".".join(['"="'] * 100_000) + " = 1", "nested"),
+    "5,000 digits": (CARD + f"macs = {LONG}", "macs"),
+    "5,000 hexadecimal digits": (CARD + f"macs = 0x{LONG}", "macs"),
+    "10^30": (CARD + f"macs = {10**30}", "macs"),
+    "infinity": (CARD + "accuracy_top1 = inf", "accuracy"),
+    "NUL in the path": (FILE_CARD.format(entry="a\\u0000b.onnx"), "entry"),
+    "5,000 letters of a path": (FILE_CARD.format(entry="a" * 5000 + ".onnx"), "entry"),
+    "500,000 letters of a family": (CARD.replace("standard_cnn", "f" * 500_000), "family"),
+    "a key of 500,000 letters": (CARD + "k" * 500_000 + " = 1", "unknown key"),
+    "Latin-1": ((CARD + "# é").encode("latin-1"), "UTF-8"),
+    "a date": (CARD + "macs = 2020-01-01", "macs"),
+    "nothing": ("", "family"),
+    "2 MB": (CARD + "#" * 2_000_000, "larger"),
+}
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_a_hostile_card_is_refused_at_once(name, workspace, base_cpu_s) -> None:
+    content, word = CARDS[name]
+    path = workspace / "cards" / "t.toml"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    assert_refused(run_command(workspace, "models", "show", "t"), base_cpu_s, "t.toml", word)
+
+
+DEVICE = "name: t\nkind: simulated\n"
+PHONE = "name: t\nkind: android\noptions: {serial: x}\nregistration:\n"
+DEVICES = {
+    "a canary of no time": (PHONE + "  canary_latency_ns: [0, 0]\n", "canary_latency_ns"),
+    "a canary beyond floats": (
+        PHONE + f"  canary_latency_ns: [1{'0' * 399}, 1]\n",
+        "canary_latency_ns",
+    ),
+    "a negative core": (PHONE + "  clusters: [[-1]]\n", "clusters"),
+    "20,000 unknown keys": (DEVICE + "".join(f"k{n}: 1\n" for n in range(20_000)), "19,990 more"),
+    "20,000 options": (
+        DEVICE + "options:\n" + "".join(f"  k{n}: 1\n" for n in range(20_000)),
+        "option",
+    ),
+    "an option of 400 digits": (DEVICE + f"options: {{seed: {'1' * 400}}}\n", "seed"),
+    "an option beyond floats": (DEVICE + "options: {seed: 1.0e+400}\n", "seed"),
+    "5,000 lists in lists": (DEVICE + "options: " + "[" * 5000, "nested"),
+    "a name of 5,000 letters": (DEVICE.replace("t", "t" * 5000), "name"),
+}
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_a_hostile_device_file_is_refused_at_once(name, workspace, base_cpu_s) -> None:
+    content, word = DEVICES[name]
+    (workspace / "devices" / "t.yaml").write_text(content)
+    assert_refused(run_command(workspace, "devices", "check", "t"), base_cpu_s, word)
+
+
+DIGITS = "9" * 400
+OPTIONS = {
+    "whole": f"seed={DIGITS}",
+    "float": f"seed={DIGITS}.0",
+    "exponent": "seed=1.0e+400",
+    "exponent alone": "seed=1e400",
+    "infinity": "seed=.inf",
+    "no number": "seed=.nan",
+    "negative": "seed=-1",
+    "long name": f"{'k' * 5000}=1",
+    "long text": f"seed={'v' * 50_000}",
+    "5,000 digits": f"seed={LONG}",
+    "base 60": "seed=1" + ":1" * 40_000,
+    "nested": "seed=" + "[" * 5000,
+    "list": "seed=[1]",
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_hostile_option_is_refused_at_once(name, workspace, base_cpu_s) -> None:
+    ended = run_command(
+        workspace, "devices", "add", "t", "--kind", "simulated", "--option", OPTIONS[name]
+    )
+    assert_refused(ended, base_cpu_s)
+    assert not list((workspace / "devices").iterdir())
+
+
+NUMBERS = {
+    "query": ("query", "SELECT 1", "--timeout"),
+    "rows": ("query", "SELECT 1", "--max-rows"),
+    "serve": ("report", "serve", "--port"),
+    "seed": ("report", "show", "frm", "--seed"),
+    "prune": ("models", "prune", "--max-size"),
+    "virtual": ("devices", "virtual", "--count"),
+}
+
+
+@pytest.mark.parametrize("value", [DIGITS, "1e400", "nan", "9" * 100_000])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_hostile_number_on_the_command_line_ends_at_once(
+    name, value, workspace, base_cpu_s
+) -> None:
+    ended = run_command(workspace, *NUMBERS[name], value)
+    # 4 where the results to ask are looked for first.
+    assert ended.code in (2, 4), ended.stderr[:500]
+    assert "Traceback" not in ended.stderr
+    assert len(ended.stderr) <= MAX_MESSAGE
+    assert ended.cpu_s - base_cpu_s < MAX_CPU_S
+
+
+def test_init_in_a_folder_of_hostile_files_ends_at_once(tmp_path, base_cpu_s) -> None:
+    folder = tmp_path / "w"
+    folder.mkdir()
+    os.mkfifo(folder / "README.md")
+    _loop(folder / "cluster.yaml")
+    assert_refused(run_command(tmp_path, "init", str(folder)), base_cpu_s)
+
+
+def test_a_path_that_is_no_text_is_shown_escaped(workspace) -> None:
+    ended = subprocess.run(
+        [os.fsencode(COMMAND), "sweep", "plan", b"\xff\xfe.yaml"],
+        cwd=workspace,
+        capture_output=True,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert b"\\udcff" in ended.stderr
