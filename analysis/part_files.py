@@ -61,7 +61,8 @@ def _is_damaged(path: Path) -> bool:
         with pq.ParquetFile(path) as file:
             for _ in file.iter_batches():
                 pass
-    except FileNotFoundError:
+    except (FileNotFoundError, MemoryError):
+        # A reader without memory knows nothing of the file; Arrow's error of it is both.
         return False
     except (pa.ArrowException, OSError):
         return True

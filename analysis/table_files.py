@@ -14,6 +14,7 @@ import polars as pl
 from analysis.errors import AnalysisError
 from analysis.formats import render
 from analysis.tables import TABLES, Selection, make_table
+from foundation.strict_json import json_text
 
 SUFFIXES: Mapping[str, str] = MappingProxyType({"csv": "csv", "latex": "tex", "markdown": "md"})
 """Format to the ending of its files."""
@@ -142,7 +143,7 @@ def _is_ours(path: Path, sha256: str | None) -> bool:
 
 def _index(entries: Sequence[TableFile]) -> bytes:
     content = {"tables": [asdict(entry) for entry in entries]}
-    return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
+    return (json_text(content, indent=2) + "\n").encode()
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -1,6 +1,5 @@
 """`fleetrank results import`: measurements that others published."""
 
-import json
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -10,6 +9,7 @@ import typer
 
 from analysis.counting import count_of
 from analysis.importers.release import Release
+from foundation.strict_json import json_text
 from models.cards import load_cards
 from orchestrator.cli.context import current
 from orchestrator.cli.host_turn import host_turn
@@ -50,7 +50,7 @@ def import_results(
     with host_turn("results import"):
         done = [import_release(store, release, cards, workspace.root) for release in releases]
     if as_json:
-        print(json.dumps([_as_json(one) for one in done], indent=2, ensure_ascii=False))
+        print(json_text([_as_json(one) for one in done], indent=2))
         return
     for line in (line for one in done for line in _lines(one)):
         # A name from a published file must not drive the terminal.

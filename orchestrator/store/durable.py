@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from orchestrator.errors import FullDiskError, StoreError
@@ -41,11 +42,21 @@ def replace_file(path: Path, content: bytes, *, is_synced: bool = True) -> None:
     Raises:
         StoreError: the disk is full or the folder cannot be written; nothing changed.
     """
+    with written_aside(path, is_synced=is_synced) as aside:
+        aside.write_bytes(content)
+
+
+@contextlib.contextmanager
+def written_aside(path: Path, *, is_synced: bool = True) -> Iterator[Path]:
+    """A file for the block to write, which then takes the place of `path`; else as `replace_file`.
+
+    Without the end of the block nothing changes.
+    """
     # The leading dot hides it from every glob a reader uses.
     aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_bytes(content)
+        yield aside
         if is_synced:
             sync_file(aside)
         aside.replace(path)
