@@ -8,11 +8,13 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from analysis.columns import SCHEMA_VERSION
+from analysis.part_files import is_pending
 from models.names import nearest
 from orchestrator.errors import NewerSchemaError, NothingToDoError, StoreError, UsageError
 from orchestrator.store.durable import replace_file
 from orchestrator.store.journal import Journal
 from orchestrator.store.lease import sweep_lease
+from orchestrator.store.raw_logs import raw_folder
 
 _log = logging.getLogger(__name__)
 
@@ -43,10 +45,27 @@ class ResultStore:
         """
         if self.record_path(sweep_id).exists():
             raise StoreError(f"there is a sweep {sweep_id} already", "resume it, or start anew")
+        self.write_schema()
+        _write_json(self.record_path(sweep_id), {"sweep_id": sweep_id, **record})
+
+    def write_schema(self) -> None:
+        """Makes the folder's schema mark, unless it is there."""
         schema = self.root / "schema.json"
         if not schema.exists():
             _write_json(schema, {"schema_version": SCHEMA_VERSION})
-        _write_json(self.record_path(sweep_id), {"sweep_id": sweep_id, **record})
+
+    def check_sweep(self, sweep_id: str) -> None:
+        """Refuses the id of a sweep that is not there; its record may be damaged.
+
+        Raises:
+            UsageError: no such sweep; the remedy names the nearest.
+        """
+        if sweep_id not in (known := self.sweep_ids()):
+            guess = nearest(sweep_id, known)
+            raise UsageError(
+                f"there is no sweep '{sweep_id}'",
+                f"did you mean '{guess}'?" if guess else "`fleetrank results list` lists them",
+            )
 
     def sweep_record(self, sweep_id: str) -> Record:
         """What was written about a sweep.
@@ -56,14 +75,9 @@ class ResultStore:
             StoreError: its record is damaged.
         """
         path = self.record_path(sweep_id)
+        self.check_sweep(sweep_id)
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError as error:
-            guess = nearest(sweep_id, self.sweep_ids())
-            raise UsageError(
-                f"there is no sweep '{sweep_id}'",
-                f"did you mean '{guess}'?" if guess else "`fleetrank results list` lists them",
-            ) from error
         except (OSError, ValueError) as error:
             raise StoreError(
                 f"{path} is damaged: {error}", "restore it; journal and Parquet files are whole"
@@ -77,8 +91,12 @@ class ResultStore:
         _write_json(self.record_path(sweep_id), {**self.sweep_record(sweep_id), **changes})
 
     def sweep_ids(self) -> list[str]:
-        """All sweeps, oldest first."""
-        ids = [path.stem for path in (self.root / "sweeps").glob("*.json")]
+        """All sweeps, oldest first; none that is being removed or copied."""
+        ids = [
+            path.stem
+            for path in (self.root / "sweeps").glob("*.json")
+            if not is_pending(self.root, path.stem)
+        ]
         return sorted(ids, key=_age)
 
     def newest_sweep(self) -> str:
@@ -100,7 +118,19 @@ class ResultStore:
 
     def lease(self, sweep_id: str) -> AbstractContextManager[None]:
         """Keeps a second driver from running the same sweep."""
-        return sweep_lease(self.root / "sweeps" / f"{_checked(sweep_id)}.lease")
+        return sweep_lease(self.lease_path(sweep_id))
+
+    def files_of(self, sweep_id: str) -> tuple[Path, ...]:
+        """Every file and folder that one sweep has, without its lease; the record comes last."""
+        journal = re.compile(rf"{re.escape(_checked(sweep_id))}\.jsonl(\.[a-z0-9]+)?")
+        found = [
+            *(p for p in (self.root / "journal").glob("*.jsonl*") if journal.fullmatch(p.name)),
+            self.parts_folder(sweep_id),
+            self.raw_folder(sweep_id),
+            self.progress_path(sweep_id),
+            self.record_path(sweep_id),
+        ]
+        return tuple(path for path in found if path.exists())
 
     def publish(self, sweep_id: str, start: int = 0) -> int:
         """Brings what the journal holds into Parquet; running it again changes nothing.
@@ -142,6 +172,14 @@ class ResultStore:
     def parts_folder(self, sweep_id: str) -> Path:
         """Where the Parquet parts of a sweep lie."""
         return self.root / "measurements" / f"sweep_id={_checked(sweep_id)}"
+
+    def raw_folder(self, sweep_id: str) -> Path:
+        """Where what tools printed during a sweep lies."""
+        return raw_folder(self.root, _checked(sweep_id))
+
+    def lease_path(self, sweep_id: str) -> Path:
+        """The file that the driver of a sweep locks."""
+        return self.root / "sweeps" / f"{_checked(sweep_id)}.lease"
 
     def progress_path(self, sweep_id: str) -> Path:
         """The file that says what each device of a running sweep does."""
