@@ -114,6 +114,8 @@ def _still(other: ResultStore, sweep_id: str) -> Iterator[None]:
 
 def _copy(source: Path, target: Path) -> None:
     """Copies a file or a folder, synced; links are not followed, as they may lead anywhere."""
+    if source.name.startswith("."):
+        return  # half a file of a writer that was killed
     try:
         if source.is_symlink():
             raise UsageError(f"{source} is a link", "put the file itself in its place")

@@ -75,7 +75,8 @@ class ResultStore:
             StoreError: its record is damaged.
         """
         path = self.record_path(sweep_id)
-        self.check_sweep(sweep_id)
+        if is_pending(self.root, sweep_id) or not path.exists():
+            self.check_sweep(sweep_id)
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
@@ -121,10 +122,16 @@ class ResultStore:
         return sweep_lease(self.lease_path(sweep_id))
 
     def files_of(self, sweep_id: str) -> tuple[Path, ...]:
-        """Every file and folder that one sweep has, without its lease; the record comes last."""
-        journal = re.compile(rf"{re.escape(_checked(sweep_id))}\.jsonl(\.[a-z0-9]+)?")
+        """Every file and folder that one sweep has, without its lease; the record comes last.
+
+        Hidden ones are what a writer that was killed has left.
+        """
+        name = re.escape(_checked(sweep_id))
+        journal = re.compile(rf"{name}\.jsonl(\.[a-z0-9]+)?")
+        left_over = re.compile(rf"\.{name}\.[a-z]+\.\d+\.tmp")
         found = [
             *(p for p in (self.root / "journal").glob("*.jsonl*") if journal.fullmatch(p.name)),
+            *(p for p in (self.root / "sweeps").glob(".*.tmp") if left_over.fullmatch(p.name)),
             self.parts_folder(sweep_id),
             self.raw_folder(sweep_id),
             self.progress_path(sweep_id),
