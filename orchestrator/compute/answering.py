@@ -112,7 +112,7 @@ class Answering:
         """The rows lie in the job's file then; the answer says what became of them."""
         from orchestrator.compute.row_files import write_rows
 
-        # One row more than is written tells whether there are more.
+        # One row more than is written shows whether there are more.
         frames = query_frames(
             self._results, job.name, timeout_s=job.timeout_s, max_rows=job.max_rows + 1
         )

@@ -86,7 +86,7 @@ def local_ray() -> Iterator[None]:
 def _own_token(folder: Path) -> Iterator[None]:
     """A token of this process alone, in the folder that no other user can enter.
 
-    Ray would write one into the user's home, where its mode lets everybody read it.
+    Ray would write one into the user's home, where its mode lets every user of the host read it.
     """
     path = folder / "token"
     path.touch(mode=0o600)

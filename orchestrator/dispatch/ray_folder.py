@@ -12,6 +12,7 @@ from pathlib import Path
 
 from orchestrator.errors import OrchestratorError
 
+_PREFIX = "fleetrank-ray-"
 _OWN_MODE = 0o700
 _MAX_BYTES = 40
 """Of the path that is given to Ray, so that its longest socket stays within the 107 bytes of Linux:
@@ -27,12 +28,12 @@ def make_ray_folder() -> Path:
         OrchestratorError: no folder for temporary files is safe and short enough.
     """
     for place in _places():
-        folder = place / f"fleetrank-{'x' * 8}" / _INSIDE
+        folder = place / f"{_PREFIX}{'x' * 8}" / _INSIDE
         if len(os.fsencode(folder)) > _MAX_BYTES or not _is_safe(place):
             continue
         try:
             # A new name each time, and an error where it exists: no other user can have made it.
-            made = Path(tempfile.mkdtemp(prefix="fleetrank-", dir=place))
+            made = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
         except OSError:
             continue
         made.chmod(_OWN_MODE)
@@ -40,7 +41,7 @@ def make_ray_folder() -> Path:
     raise OrchestratorError(
         "there is no folder in which Ray's files are safe from other users",
         "give /tmp to root with mode 1777, or set TMPDIR to a folder of yours with a path of at "
-        f"most {_MAX_BYTES - len('/fleetrank-xxxxxxxx/r')} bytes, or use --inline",
+        f"most {_MAX_BYTES - len('/fleetrank-ray-xxxxxxxx/r')} bytes, or use --inline",
     )
 
 

@@ -5,6 +5,7 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,7 @@ def test_no_other_user_enters_what_the_embedded_ray_has() -> None:
         outer = session.parent.parent
         found = outer.stat()
         assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (os.getuid(), 0o700)
-        assert outer.name.startswith("fleetrank-")
+        assert outer.name.startswith("fleetrank-ray-")
         known = _contents(outer)
         assert any(path.endswith("plasma_store") for path in known["sockets"])
         assert any(path.endswith("/token") for path in known["files"])
@@ -103,10 +104,10 @@ def _as_stranger(known: dict[str, list[str]]) -> object:
 
 
 def test_a_place_where_others_change_names_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    shared = Path("/tmp/fr-shared-test")
-    shared.mkdir()
+    # Short, as the path of a socket has to be.
+    shared = Path(tempfile.mkdtemp(prefix="fr", dir="/tmp"))
     try:
         monkeypatch.setenv("RAY_TMPDIR", str(shared))
         shared.chmod(0o777)
