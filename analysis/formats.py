@@ -1,6 +1,5 @@
 """Writes a table for a person, a program, a page or a paper."""
 
-import json
 import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -9,6 +8,7 @@ import polars as pl
 
 from analysis.errors import AnalysisError
 from analysis.tables import Table
+from foundation.strict_json import json_text
 from foundation.visible_text import visible_line
 
 _DIGITS = 4
@@ -63,7 +63,7 @@ def _to_text(table: Table) -> str:
 def _to_json(table: Table) -> str:
     """An object with title, notes and rows; a missing figure is null."""
     content = {"title": table.title, "notes": list(table.notes), "rows": table.frame.to_dicts()}
-    return json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False, default=str) + "\n"
+    return json_text(content, indent=2) + "\n"
 
 
 def _to_csv(table: Table) -> str:

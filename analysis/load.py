@@ -8,7 +8,7 @@ import polars as pl
 from analysis.columns import SCHEMA, SCHEMA_VERSION
 from analysis.errors import AnalysisError, NoDataError
 from analysis.exclusions import excluded_column, not_excluded, read_exclusions
-from analysis.part_files import part_files
+from analysis.part_files import is_pending, part_files
 from foundation.errors import BadFileError
 from foundation.plain_data import read_json_object
 
@@ -110,7 +110,9 @@ def _no_data(measurements: Path, sweep: str | None) -> NoDataError:
 
 
 def _sweep_folders(measurements: Path) -> list[Path]:
-    return sorted(measurements.glob("sweep_id=*"))
+    """Without those of sweeps that are being removed or copied."""
+    folders = sorted(measurements.glob("sweep_id=*"))
+    return [f for f in folders if not is_pending(measurements.parent, _sweep_of(f))]
 
 
 def _sweep_of(folder: Path) -> str:

@@ -11,6 +11,16 @@ from analysis.errors import DamagedPartError
 PARTS = f"part-{'[0-9]' * 8}.parquet"
 
 
+def pending_path(results: Path, sweep_id: str) -> Path:
+    """The marker that hides a sweep from every reader while its files are removed or copied."""
+    return results / "sweeps" / f"{sweep_id}.pending"
+
+
+def is_pending(results: Path, sweep_id: str) -> bool:
+    """Whether a sweep is hidden."""
+    return pending_path(results, sweep_id).exists()
+
+
 def part_files(folder: Path) -> list[Path]:
     """The parts of one sweep in order, without those whose rows an earlier part holds.
 
@@ -52,8 +62,11 @@ def damaged_part(paths: Iterable[Path]) -> Path | None:
 
 
 def damaged_part_of(results: Path) -> Path | None:
-    """As `damaged_part`, of all sweeps of a results folder."""
-    return damaged_part(sorted((results / "measurements").glob(f"sweep_id=*/{PARTS}")))
+    """As `damaged_part`, of all sweeps of a results folder that can be seen."""
+    paths = sorted((results / "measurements").glob(f"sweep_id=*/{PARTS}"))
+    return damaged_part(
+        path for path in paths if not is_pending(results, path.parent.name.partition("=")[2])
+    )
 
 
 def _is_damaged(path: Path) -> bool:
@@ -61,7 +74,8 @@ def _is_damaged(path: Path) -> bool:
         with pq.ParquetFile(path) as file:
             for _ in file.iter_batches():
                 pass
-    except FileNotFoundError:
+    except (FileNotFoundError, MemoryError):
+        # A reader without memory knows nothing of the file; Arrow's error of it is both.
         return False
     except (pa.ArrowException, OSError):
         return True

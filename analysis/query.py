@@ -2,13 +2,15 @@
 
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
 import polars as pl
 
-from analysis.errors import QueryError
+from analysis.errors import AnalysisError, QueryError
 from analysis.part_files import damage_error, damaged_part_of
+from analysis.sql_values import refuse_foreign_types, to_frame
 from analysis.sql_views import register_views
 
 DEFAULT_TIMEOUT_S = 30.0
@@ -17,6 +19,10 @@ DEFAULT_MAX_ROWS = 10_000
 """More than a person reads; a program asks for what it needs."""
 _MEMORY_LIMIT = "1GB"
 """Enough to sort 10^6 rows without their samples; small beside a laptop's memory."""
+_NO_MEMORY = ("Out of Memory Error", "bad_alloc", "malloc of size", "Cannot allocate memory")
+"""In errors of DuckDB, the C++ library and Arrow; also where the process's own limit is met."""
+_BATCH_ROWS = 2048
+"""One vector of DuckDB; with 10,000 samples a row it takes 160 MB."""
 _SETTINGS = {
     "memory_limit": _MEMORY_LIMIT,
     # Nothing is spilled: a query that needs more than its memory is refused, not written to disk.
@@ -40,6 +46,8 @@ def run_query(
 
     The connection is new and in memory; file access is off and its configuration is locked before
     the statement is parsed, so that SQL from anywhere can read these relations and nothing else.
+    One huge value can outrun both limits: a program that answers strangers asks
+    `orchestrator.compute.child`, which kills its process.
 
     Args:
         results: the results folder of a workspace.
@@ -48,37 +56,82 @@ def run_query(
         max_rows: rows beyond it are not fetched; ask for one more to see whether there are any.
 
     Raises:
-        QueryError: not one SELECT, wrong SQL, or over a limit; the message says which.
+        QueryError: not one SELECT, wrong SQL, over a limit, or a value that exists in SQL only; the
+            message says which.
         NoDataError: the folder holds no measurement.
         AnalysisError: a newer fleetrank wrote the folder, or a part is damaged.
     """
+    frames = query_frames(results, sql, timeout_s=timeout_s, max_rows=max_rows)
+    return pl.concat(frames, rechunk=True)
+
+
+def query_frames(
+    results: Path, sql: str, *, timeout_s: float, max_rows: int
+) -> Iterator[pl.DataFrame]:
+    """As `run_query`, in tables of some thousand rows while they are computed; at least one."""
+    check_text(sql)
+    is_over = threading.Event()
     with duckdb.connect(":memory:", config=dict(_SETTINGS)) as connection:
         register_views(connection, results)
         _lock(connection)
+        timer = threading.Timer(timeout_s, _interrupt, (connection, is_over))
+        timer.daemon = True
+        timer.start()
         try:
-            return _answer(connection, _only_select(connection, sql), timeout_s, max_rows)
-        except duckdb.InterruptException as error:
-            raise QueryError(
-                f"the query took longer than {timeout_s:g} s", "narrow it, or raise --timeout-s"
-            ) from error
-        except duckdb.OutOfMemoryException as error:
-            raise QueryError(
-                f"the query needs more than {_MEMORY_LIMIT} of memory",
-                "leave out samples_ns, or narrow it with WHERE",
-            ) from error
-        except duckdb.PermissionException as error:
-            raise QueryError(
-                f"the query reaches outside the results: {_first_line(error)}",
-                "files, settings and extensions are out of reach; " + _ONLY_SELECT,
-            ) from error
-        except (duckdb.Error, pl.exceptions.PolarsError) as error:
-            if (damaged := damaged_part_of(results)) is not None:
-                raise damage_error(damaged) from error
-            raise QueryError(
-                f"the query does not work: {_first_paragraph(error)}",
-                "`fleetrank query --tables` lists the tables and columns; an unusual type can be "
-                "cast to VARCHAR",
-            ) from error
+            yield from _frames(connection.sql(_only_select(connection, sql).query), max_rows)
+        except (duckdb.Error, pl.exceptions.PolarsError, OSError) as error:
+            if is_over.is_set():
+                raise too_late(timeout_s) from error
+            raise _explained(error, results) from error
+        finally:
+            timer.cancel()
+
+
+def check_text(sql: str) -> None:
+    """Refuses what is a statement in no encoding.
+
+    Raises:
+        QueryError: it holds a NUL, or half a surrogate pair, as bytes become that are not UTF-8.
+    """
+    if "\0" in sql or any("\ud800" <= letter <= "\udfff" for letter in sql):
+        raise QueryError(
+            "the statement is not valid text: it holds a NUL or bytes that are not UTF-8",
+            "write it in UTF-8; SQL makes such values with chr(0) and '\\xFF'::BLOB",
+        )
+
+
+def too_late(timeout_s: float) -> QueryError:
+    """The query ran into its time limit."""
+    return QueryError(
+        f"the query took longer than {timeout_s:g} s", "narrow it, or raise --timeout-s"
+    )
+
+
+def _interrupt(connection: duckdb.DuckDBPyConnection, is_over: threading.Event) -> None:
+    is_over.set()
+    connection.interrupt()
+
+
+def _explained(error: Exception, results: Path) -> AnalysisError:
+    """What an error means; while rows are fetched Arrow passes those of DuckDB on as text."""
+    text = str(error)
+    if any(sign in text for sign in _NO_MEMORY):
+        return QueryError(
+            f"the query needs more than {_MEMORY_LIMIT} of memory",
+            "leave out samples_ns, or narrow it with WHERE",
+        )
+    if text.startswith("Permission Error"):
+        return QueryError(
+            f"the query reaches outside the results: {text.partition(chr(10))[0]}",
+            "files, settings and extensions are out of reach; " + _ONLY_SELECT,
+        )
+    if (damaged := damaged_part_of(results)) is not None:
+        return damage_error(damaged)
+    return QueryError(
+        f"the query does not work: {_first_paragraph(text)}",
+        "`fleetrank query --tables` lists the tables and columns; an unusual type can be "
+        "cast to VARCHAR",
+    )
 
 
 def _lock(connection: duckdb.DuckDBPyConnection) -> None:
@@ -99,28 +152,18 @@ def _only_select(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Stat
     return statement
 
 
-def _answer(
-    connection: duckdb.DuckDBPyConnection,
-    statement: duckdb.Statement,
-    timeout_s: float,
-    max_rows: int,
-) -> pl.DataFrame:
-    timer = threading.Timer(timeout_s, connection.interrupt)
-    timer.daemon = True
-    timer.start()
-    try:
-        # The limit is part of the plan: rows beyond it are never made.
-        table = connection.sql(statement.query).limit(max_rows).to_arrow_table()
-    finally:
-        timer.cancel()
-    frame = pl.from_arrow(table)
-    return frame if isinstance(frame, pl.DataFrame) else frame.to_frame()
+def _frames(relation: duckdb.DuckDBPyRelation, max_rows: int) -> Iterator[pl.DataFrame]:
+    refuse_foreign_types(relation)
+    # The limit is part of the plan: rows beyond it are never made.
+    reader = relation.limit(max_rows).to_arrow_reader(_BATCH_ROWS)
+    is_empty = True
+    for batch in reader:
+        yield to_frame(batch)
+        is_empty = False
+    if is_empty:
+        yield to_frame(reader.schema.empty_table())
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
-
-
-def _first_paragraph(error: Exception) -> str:
+def _first_paragraph(text: str) -> str:
     """The message with its hints, without the echo of the statement."""
-    return " ".join(str(error).partition("\n\n")[0].split())
+    return " ".join(text.partition("\n\n")[0].split())

@@ -1,7 +1,6 @@
 """Every table as a file of one folder, with an index of what was written."""
 
 import hashlib
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -17,6 +16,7 @@ from analysis.tables import TABLES, Selection, make_table
 from foundation.errors import BadFileError
 from foundation.files import make_folder, replace_file
 from foundation.plain_data import read_json_object
+from foundation.strict_json import json_text
 
 SUFFIXES: Mapping[str, str] = MappingProxyType({"csv": "csv", "latex": "tex", "markdown": "md"})
 """Format to the ending of its files."""
@@ -140,4 +140,4 @@ def _is_ours(path: Path, sha256: str | None) -> bool:
 
 def _index(entries: Sequence[TableFile]) -> bytes:
     content = {"tables": [asdict(entry) for entry in entries]}
-    return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
+    return (json_text(content, indent=2) + "\n").encode()

@@ -6,7 +6,7 @@ One place says which errors of the system are about storage, in which words, and
 import contextlib
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -102,11 +102,20 @@ def replace_file_with(
     Raises:
         StorageError: as `replace_file`.
     """
+    with written_aside(path, is_synced=is_synced) as aside, aside.open("x+b") as file:
+        write(file)
+
+
+@contextlib.contextmanager
+def written_aside(path: Path, *, is_synced: bool = False) -> Iterator[Path]:
+    """A name for the block to write a file of, which then takes the place of `path`.
+
+    Without the end of the block nothing changes. Raises as `replace_file`.
+    """
     # The leading dot hides it from every glob that a reader uses. Threads share the process id.
     aside = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.tmp")
     try:
-        with aside.open("x+b") as file:
-            write(file)
+        yield aside
         if is_synced:
             sync_file(aside)
         aside.replace(path)

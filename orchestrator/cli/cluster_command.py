@@ -1,11 +1,11 @@
 """`fleetrank cluster`: the hosts sweeps can run on."""
 
-import json
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
+from foundation.strict_json import json_text
 from orchestrator.cli.context import current
 from orchestrator.cli.listing import AsJson, print_table
 from orchestrator.errors import NothingToDoError
@@ -30,7 +30,7 @@ def status(
 
     found = read_cluster_status(current().workspace, cluster)
     if as_json:
-        print(json.dumps(asdict(found), indent=2))
+        print(json_text(asdict(found), indent=2))
     else:
         print(f"dashboard  {found.dashboard or 'none: its packages or the dashboard are left out'}")
         print(f"this host  {found.here or 'none of the device hosts'}\n")

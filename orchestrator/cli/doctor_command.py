@@ -1,10 +1,10 @@
 """`fleetrank doctor`: is this machine fit for a sweep?"""
 
-import json
 from dataclasses import asdict
 
 import typer
 
+from foundation.strict_json import json_text
 from orchestrator.cli.context import current
 from orchestrator.cli.listing import AsJson
 from orchestrator.doctor.finding import Finding, Level
@@ -23,7 +23,7 @@ def doctor(
 
     findings = [*check_host(current().workspace.root), *check_software(), *check_devices()]
     if as_json:
-        print(json.dumps([asdict(finding) for finding in findings], indent=2))
+        print(json_text([asdict(finding) for finding in findings], indent=2))
     else:
         _print_lines(findings)
     if any(finding.level is Level.ERROR for finding in findings):

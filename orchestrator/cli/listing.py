@@ -1,12 +1,12 @@
 """Rows on a terminal, or as JSON for scripts."""
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
 
+from foundation.strict_json import json_text
 from foundation.visible_text import visible_line
 
 _DIGITS = 6
@@ -20,7 +20,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def print_table(rows: Sequence[Mapping[str, object]], as_json: bool) -> None:
     """Prints rows of equal keys; as JSON a list of objects, `null` for what is not known."""
     if as_json:
-        print(json_text(rows))
+        print(json_text(list(rows), indent=2))
         return
     if not rows:
         print("(none)")
@@ -34,11 +34,6 @@ def print_table(rows: Sequence[Mapping[str, object]], as_json: bool) -> None:
     for line in lines:
         cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
         print("  ".join(cells).rstrip())
-
-
-def json_text(rows: Sequence[Mapping[str, object]]) -> str:
-    """Rows as a JSON list; what JSON has no word for is text."""
-    return json.dumps(list(rows), indent=2, ensure_ascii=False, default=str)
 
 
 def _text(value: object) -> str:

@@ -17,6 +17,7 @@ from analysis.errors import AnalysisError, DamagedPartError, NoDataError
 from device_agents.errors import AgentError, MissingLibraryError, PermanentError
 from foundation.errors import BadFileError, FleetError
 from foundation.files import StorageError, is_about_storage, storage_error
+from foundation.rust_panic import is_rust_panic
 from foundation.small_file import IrregularFileError
 from foundation.visible_text import shortened, visible
 from models.errors import ModelError
@@ -101,7 +102,9 @@ def run(arguments: Sequence[str]) -> int:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    except Exception as error:
+    except BaseException as error:
+        if not (isinstance(error, Exception) or is_rust_panic(error)):
+            raise
         if context.debug:
             traceback.print_exc()
         return _report(error)
@@ -189,7 +192,7 @@ def _never_called() -> None:
     """Stands for a command that this call does not ask for."""
 
 
-def _explained(error: Exception) -> Exception:
+def _explained(error: BaseException) -> BaseException:
     """The error that says what to do about one of the system or of a library, where there is one.
 
     Files are read lazily and in many places, so that a damaged one is only noticed here.
@@ -202,7 +205,7 @@ def _explained(error: Exception) -> Exception:
         with contextlib.suppress(OrchestratorError):
             folder = current().folder
             return storage_error(folder if error.filename is None else Path(error.filename), error)
-    is_of_reading = type(error).__module__.partition(".")[0] in _READERS
+    is_of_reading = type(error).__module__.partition(".")[0] in _READERS or is_rust_panic(error)
     if is_of_reading or (isinstance(error, OSError) and error.errno is None):
         with contextlib.suppress(OrchestratorError):
             from analysis.part_files import damage_error, damaged_part_of
@@ -212,7 +215,7 @@ def _explained(error: Exception) -> Exception:
     return error
 
 
-def _report(error: Exception) -> int:
+def _report(error: BaseException) -> int:
     error = _explained(error)
     if isinstance(error, FleetError):
         message, remedy = error.message, error.remedy

@@ -13,6 +13,7 @@ from pydantic import ByteSize, Field, TypeAdapter, ValidationError
 from analysis.counting import count_of
 from device_agents.registry import create_agent
 from device_agents.vocabulary import Runtime
+from foundation.strict_json import json_text
 from foundation.visible_text import shortened
 from models.cache import ArtifactCache
 from models.cards import card_sha256, find_card, formats_of, load_cards, runtime_of
@@ -78,7 +79,7 @@ def show(name: Name, as_json: AsJson = False) -> None:
     card = find_card(_cards(), name)
     if as_json:
         identity = {"runtimes": _runtimes(card), "card_sha256": card_sha256(card)}
-        print(json.dumps(asdict(card) | identity, indent=2, ensure_ascii=False))
+        print(json_text(asdict(card) | identity, indent=2))
         return
     print(card_text(card))
     print(f"# runs in {', '.join(_runtimes(card))}; sha256 of the card {card_sha256(card)}")

@@ -1,37 +1,35 @@
 """`fleetrank query`: ask the measurements in SQL."""
 
+import json
+import shutil
 import sys
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from analysis.counting import count_of
+from foundation.files import make_folder, written_aside
 from orchestrator.cli.context import current
-from orchestrator.cli.host_turn import reading_turn
-from orchestrator.cli.listing import json_text, print_table
+from orchestrator.cli.host_turn import host_turn
+from orchestrator.cli.listing import print_table
 from orchestrator.cli.visible_stream import write_data
+from orchestrator.compute.child import QUERY_GRACE_S, QUERY_MEMORY_BYTES, Child
+from orchestrator.compute.errors import RefusedError, error_of_child
+from orchestrator.compute.jobs import Job, JobKind, RowForm
 from orchestrator.errors import UsageError
-from orchestrator.store.durable import replace_file
-
-if TYPE_CHECKING:
-    import polars as pl
 
 _TIMEOUT_S = 30.0
 _MAX_ROWS = 1000
 """More than a terminal is read for; `--max-rows` raises it."""
 
 
-class QueryFormat(StrEnum):
-    """How the rows are written."""
-
-    TABLE = "table"
-    JSON = "json"
-    CSV = "csv"
-    PARQUET = "parquet"
+_THREADS = 4
+"""Of each library: as many as DuckDB is given; more only take memory."""
 
 
 def query(
@@ -40,8 +38,8 @@ def query(
     tables: Annotated[
         bool, typer.Option("--tables", help="List tables and columns, with their units.")
     ] = False,
-    format_: Annotated[QueryFormat, typer.Option("--format", help="Form of the answer.")] = (
-        QueryFormat.TABLE
+    format_: Annotated[RowForm, typer.Option("--format", help="Form of the answer.")] = (
+        RowForm.TABLE
     ),
     as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
     out: Annotated[
@@ -56,92 +54,94 @@ def query(
 
     Nothing else is in reach: no file, no setting, no second statement.
     """
-    form = QueryFormat.JSON if as_json else format_
-    if out is not None and form is QueryFormat.TABLE:
+    form = RowForm.JSON if as_json else format_
+    if out is not None and form is RowForm.TABLE:
         raise UsageError(
             "--out is for files that programs read", "add --format parquet, csv or json"
         )
-    if tables:
-        frame = _columns()
-    elif sql is None:
+    if sql is None and not tables:
         raise UsageError("no SQL is given", 'ask `fleetrank query "SELECT ..."`, or see --tables')
-    else:
-        frame = _answer(sql, timeout_s, max_rows)
-    _write(frame, form, out)
+    if form is RowForm.PARQUET and out is None and sys.stdout.isatty():
+        raise UsageError("Parquet is not for terminals", "write it to a file with --out FILE")
+    with _file(out) as path:
+        if tables or sql is None:
+            _write_columns(path, form)
+        else:
+            _ask(sql, path, form, timeout_s, max_rows)
+        if out is None:
+            _print(path, form)
 
 
-def _columns() -> "pl.DataFrame":
+@contextmanager
+def _file(out: Path | None) -> Iterator[Path]:
+    """Where the answer is written before any of it is shown: no half of one is ever seen."""
+    if out is not None:
+        make_folder(out.absolute().parent)
+        with written_aside(out.absolute(), is_synced=True) as path:
+            yield path
+        return
+    with tempfile.NamedTemporaryFile(prefix="fleetrank-query-") as file:
+        yield Path(file.name)
+
+
+def _write_columns(path: Path, form: RowForm) -> None:
     import polars as pl
 
     from analysis.sql_views import described_views
+    from orchestrator.compute.row_files import write_rows
 
-    return pl.DataFrame([asdict(column) for column in described_views()])
+    frame = pl.DataFrame([asdict(column) for column in described_views()])
+    write_rows([frame], path, form, frame.height)
 
 
-def _answer(sql: str, timeout_s: float, max_rows: int) -> "pl.DataFrame":
-    from analysis.query import run_query
+def _ask(sql: str, path: Path, form: RowForm, timeout_s: float, max_rows: int) -> None:
+    """Has a child write the rows: one huge value ends it, and nothing else.
 
+    Raises:
+        AnalysisError: the child's, as `analysis.query.run_query` has them.
+    """
     results = current().workspace.results
-    # One row more than is printed tells whether there are more.
-    with reading_turn("query", results):
-        frame = run_query(results, sql, timeout_s=timeout_s, max_rows=max_rows + 1)
-    if frame.height > max_rows:
-        print(f"the first {count_of(max_rows, 'row')}; --max-rows shows more", file=sys.stderr)
-    return frame.head(max_rows)
-
-
-def _write(frame: "pl.DataFrame", form: QueryFormat, out: Path | None) -> None:
-    if form is QueryFormat.TABLE:
-        print_table(frame.to_dicts(), as_json=False)
-        return
-    if form is QueryFormat.PARQUET and out is None and sys.stdout.isatty():
-        raise UsageError("Parquet is not for terminals", "write it to a file with --out FILE")
-    content = _ENCODERS[form](frame)
-    if out is not None:
-        replace_file(out.absolute(), content)
-    elif form is QueryFormat.PARQUET:
-        sys.stdout.buffer.write(content)
-    else:
-        write_data(content)
-
-
-def _parquet(frame: "pl.DataFrame") -> bytes:
-    import polars as pl
-
-    from orchestrator.store.parts import to_parquet
-
+    job = Job(
+        kind=JobKind.QUERY_FILE,
+        name=sql,
+        form=form.value,
+        timeout_s=timeout_s,
+        max_rows=max_rows,
+        out=str(path),
+    )
+    child = Child(
+        results,
+        memory_limit_bytes=QUERY_MEMORY_BYTES,
+        threads=_THREADS,
+        is_quiet=not current().debug,
+    )
+    # That there is nothing to read is said without waiting for what measures.
+    has_rows = any(results.glob("measurements/sweep_id=*/*.parquet"))
+    turn = host_turn("query") if has_rows else nullcontext()
     try:
-        return to_parquet(frame)
-    except pl.exceptions.PolarsError as error:
-        raise UsageError(
-            f"a column does not fit into Parquet: {error}", "cast it to VARCHAR"
-        ) from error
+        with turn, closing(child):
+            answer = child.ask(job, "", timeout_s=timeout_s + QUERY_GRACE_S)
+    except RefusedError as refused:
+        raise error_of_child(refused) from refused
+    written = json.loads(answer.body)
+    if written["is_cut"]:
+        _note(f"the first {count_of(max_rows, 'row')}; --max-rows shows more")
+    if n := written["n_not_finite"]:
+        _note(f"null in place of {count_of(n, 'value')} that JSON lacks (NaN, Infinity)")
 
 
-def _json(frame: "pl.DataFrame") -> bytes:
-    return (json_text(frame.to_dicts()) + "\n").encode()
+def _note(text: str) -> None:
+    print(text, file=sys.stderr)
 
 
-def _csv(frame: "pl.DataFrame") -> bytes:
-    import csv
-    import io
-    import json
-
-    text = io.StringIO()
-    writer = csv.DictWriter(text, frame.columns, lineterminator="\n")
-    writer.writeheader()
-    for row in frame.to_dicts():
-        writer.writerow(
-            {
-                name: json.dumps(value, default=str) if isinstance(value, list | dict) else value
-                for name, value in row.items()
-            }
-        )
-    return text.getvalue().encode()
-
-
-_ENCODERS: Mapping[QueryFormat, Callable[["pl.DataFrame"], bytes]] = {
-    QueryFormat.JSON: _json,
-    QueryFormat.CSV: _csv,
-    QueryFormat.PARQUET: _parquet,
-}
+def _print(path: Path, form: RowForm) -> None:
+    if form is RowForm.TABLE:
+        print_table(json.loads(path.read_bytes()), as_json=False)
+        return
+    if form is not RowForm.PARQUET and sys.stdout.isatty():
+        write_data(path.read_bytes())
+        return
+    sys.stdout.flush()
+    with path.open("rb") as file:
+        shutil.copyfileobj(file, sys.stdout.buffer)
+    sys.stdout.buffer.flush()

@@ -1,10 +1,10 @@
 """`fleetrank report compare`: what got slower; the gate of a continuous integration."""
 
-import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from foundation.strict_json import json_text
 from orchestrator.cli.context import current
 from orchestrator.cli.host_turn import reading_turn
 from orchestrator.cli.listing import AsJson
@@ -46,7 +46,7 @@ def compare(
     with reading_turn("report compare", results, sweep_a, newest):
         found = compare_sweeps(results, sweep_a, newest, threshold=threshold, alpha=alpha)
     if as_json:
-        print(json.dumps(comparison_json(found), indent=2, ensure_ascii=False))
+        print(json_text(comparison_json(found), indent=2))
     else:
         _print_text(found)
     _give_exit_code(found)

@@ -15,8 +15,10 @@ from orchestrator.cli.context import current
 from orchestrator.cli.host_turn import host_turn
 from orchestrator.cli.listing import AsJson, print_table
 from orchestrator.cli.results_audit import audit
+from orchestrator.cli.results_delete import delete
 from orchestrator.cli.results_exclude import exclude
 from orchestrator.cli.results_import import import_results
+from orchestrator.cli.results_merge import merge
 from orchestrator.cli.visible_stream import write_data
 from orchestrator.errors import NothingToDoError, StoreError, UsageError
 from orchestrator.store.durable import replace_file
@@ -30,6 +32,8 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.command("import")(import_results)
 app.command()(audit)
 app.command()(exclude)
+app.command()(delete)
+app.command()(merge)
 
 SweepIds = Annotated[list[str] | None, typer.Argument(help="Sweeps; all when left out.")]
 

@@ -1,6 +1,5 @@
 """`fleetrank results import`: measurements that others published."""
 
-import json
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -12,6 +11,7 @@ from analysis.counting import count_of
 from analysis.importers.release import Release
 from foundation.errors import BadFileError
 from foundation.small_file import read_small_bytes
+from foundation.strict_json import json_text
 from foundation.visible_text import visible_line
 from models.cards import load_cards
 from orchestrator.cli.context import current
@@ -53,7 +53,7 @@ def import_results(
     with host_turn("results import"):
         done = [import_release(store, release, cards, workspace.root) for release in releases]
     if as_json:
-        print(json.dumps([_as_json(one) for one in done], indent=2, ensure_ascii=False))
+        print(json_text([_as_json(one) for one in done], indent=2))
         return
     for line in (line for one in done for line in _lines(one)):
         print(visible_line(line))

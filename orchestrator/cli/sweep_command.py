@@ -1,6 +1,5 @@
 """`fleetrank sweep`: plan, run, watch and resume sweeps."""
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from analysis.counting import count_of
+from foundation.strict_json import json_text
 from orchestrator.cli.context import current
 from orchestrator.cli.listing import AsJson, print_table
 from orchestrator.progress.events import Subscriber
@@ -60,7 +60,7 @@ Display = Annotated[Progress, typer.Option(help="auto: live on a terminal, plain
 @app.command()
 def schema() -> None:
     """Print the JSON Schema of sweep files, for editors."""
-    print(json.dumps(SweepSpec.model_json_schema(), indent=2))
+    print(json_text(SweepSpec.model_json_schema(), indent=2))
 
 
 @app.command()
@@ -131,7 +131,7 @@ def status(sweep_id: SweepId = None, as_json: AsJson = False) -> None:
     store = ResultStore(current().workspace.results)
     found = read_status(store, sweep_id or store.newest_sweep())
     if as_json:
-        print(json.dumps(found.as_json(), indent=2))
+        print(json_text(found.as_json(), indent=2))
         return
     print(f"sweep     {found.sweep_id}")
     print(f"state     {found.state}")

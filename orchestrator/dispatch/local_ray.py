@@ -1,13 +1,17 @@
 """Starts the embedded Ray so that it neither disturbs nor distorts what is measured."""
 
 import contextlib
+import functools
 import os
 import resource
+import secrets
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import orchestrator
 from device_agents.errors import MissingLibraryError
+from orchestrator.dispatch.ray_folder import inside, make_ray_folder
 from orchestrator.dispatch.ray_hosts import LABEL
 from orchestrator.errors import OrchestratorError
 
@@ -16,6 +20,7 @@ LOCAL_HOST = "local"
 """The name of this host in the Ray that is started for one sweep."""
 _OBJECT_STORE_BYTES = 100_000_000
 """Ray takes 30 % of memory by default; what passes through here are small values."""
+_TOKEN_FILE = "RAY_AUTH_TOKEN_PATH"  # noqa: S105 - the name of a variable
 _ENVIRONMENT = {
     # A worker hands its niceness down to the measuring process, which cannot lower it again.
     "RAY_worker_niceness": "0",
@@ -50,29 +55,60 @@ def local_ray() -> Iterator[None]:
     _refuse_size_limit()
     if ray.is_initialized():
         raise OrchestratorError("Ray runs in this process already", "call ray.shutdown() first")
-    try:
-        with in_own_folder():
-            ray.init(
-                address="local",
-                # One prestarted process; devices are counted by us, not by Ray.
-                num_cpus=1,
-                object_store_memory=_OBJECT_STORE_BYTES,
-                include_dashboard=False,
-                log_to_driver=False,
-                logging_level="error",
-                namespace=NAMESPACE,
-                labels={LABEL: LOCAL_HOST},
-            )
-    except Exception as error:
-        # A raylet that does not come up in time is a bare `Exception` of Ray's.
-        raise OrchestratorError(
-            f"Ray did not start: {error}",
-            "free memory and space in /tmp (logs: /tmp/ray/session_latest/logs), or use --inline",
-        ) from error
+    folder = make_ray_folder()
+    with _own_token(folder):
+        try:
+            with in_own_folder():
+                ray.init(
+                    address="local",
+                    # One prestarted process; devices are counted by us, not by Ray.
+                    num_cpus=1,
+                    object_store_memory=_OBJECT_STORE_BYTES,
+                    include_dashboard=False,
+                    log_to_driver=False,
+                    logging_level="error",
+                    namespace=NAMESPACE,
+                    labels={LABEL: LOCAL_HOST},
+                    _temp_dir=str(inside(folder)),
+                )
+        except Exception as error:
+            # A raylet that does not come up in time is a bare `Exception` of Ray's.
+            raise OrchestratorError(
+                f"Ray did not start: {error}",
+                f"free memory and space in {folder.parent} (logs: "
+                f"{inside(folder)}/session_latest/logs), or use --inline",
+            ) from error
+        try:
+            yield
+        finally:
+            ray.shutdown()
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _own_token(folder: Path) -> Iterator[None]:
+    """A token of this process alone, in the folder that no other user can enter.
+
+    Ray would write one into the user's home, where its mode lets every user of the host read it.
+    """
+    path = folder / "token"
+    path.touch(mode=0o600)
+    path.write_text(_token(), encoding="ascii")
+    former = os.environ.get(_TOKEN_FILE)
+    os.environ[_TOKEN_FILE] = str(path)
     try:
         yield
     finally:
-        ray.shutdown()
+        if former is None:
+            del os.environ[_TOKEN_FILE]
+        else:
+            os.environ[_TOKEN_FILE] = former
+
+
+@functools.cache
+def _token() -> str:
+    """Ray reads the token once a process."""
+    return secrets.token_hex(32)
 
 
 def _refuse_size_limit() -> None:

@@ -1,9 +1,9 @@
 """Progress for programs: one JSON object a line."""
 
-import json
 from dataclasses import asdict
 from typing import TextIO
 
+from foundation.strict_json import json_text
 from orchestrator.progress.events import Event
 
 
@@ -16,5 +16,5 @@ class JsonLines:
     def __call__(self, event: Event) -> None:
         """Writes and flushes, so that a reader at the other end of a pipe is never behind."""
         content = {"event": type(event).__name__, **asdict(event)}
-        self._stream.write(json.dumps(content) + "\n")
+        self._stream.write(json_text(content) + "\n")
         self._stream.flush()

@@ -7,10 +7,10 @@ from fastapi import APIRouter, Query, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse
 
+from orchestrator.compute.jobs import Job, JobKind
 from orchestrator.errors import OrchestratorError
 from orchestrator.server.chart import TimeChart, time_chart
 from orchestrator.server.context import Context, ServerContext
-from orchestrator.server.jobs import Job, JobKind
 from orchestrator.server.page_tables import GridTable, facts_grid, grid
 from orchestrator.server.templates_of import render
 

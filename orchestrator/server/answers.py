@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from device_agents.memory_limit import default_limit_bytes
-from orchestrator.server.child import Child
+from orchestrator.compute.child import QUERY_GRACE_S, QUERY_MEMORY_BYTES, Child
+from orchestrator.compute.jobs import Job, JobKind, Result
 from orchestrator.server.errors import BusyError
 from orchestrator.server.fingerprint import Fingerprint
-from orchestrator.server.jobs import Job, JobKind, Result
 from orchestrator.server.turn import Turn
 
 _PATIENCE_S = 45.0
@@ -19,10 +19,6 @@ _PATIENCE_S = 45.0
 times for 20 s, after a warm-up of at most 10 s. Then it is the server's turn."""
 _COMPUTE_S = 180.0
 """All tables of 10^6 rows take 30 s on two cores."""
-_QUERY_GRACE_S = 2.0
-"""DuckDB is interrupted at the limit; what does not listen is killed so much later."""
-_QUERY_MEMORY_BYTES = 2 << 30
-"""DuckDB keeps to 1 GB by itself, except for single huge values; the libraries take the rest."""
 _QUERY_THREADS = 2
 """Of each library: on a host of 128 cores the stacks alone would take the memory."""
 _REMEMBERED_BYTES = 128 << 20
@@ -55,7 +51,7 @@ class Answers:
         self._figures = Child(results, memory_limit_bytes=default_limit_bytes())
         # SQL comes from outside: it shares its process with nothing else.
         self._queries = Child(
-            results, memory_limit_bytes=_QUERY_MEMORY_BYTES, threads=_QUERY_THREADS
+            results, memory_limit_bytes=QUERY_MEMORY_BYTES, threads=_QUERY_THREADS
         )
         self._kept: OrderedDict[Job, Answer] = OrderedDict()
         self._lock = threading.Lock()
@@ -96,7 +92,7 @@ class Answers:
         fingerprint = self._fingerprint.now()
         is_query = job.kind is JobKind.QUERY
         child = self._queries if is_query else self._figures
-        timeout_s = job.timeout_s + _QUERY_GRACE_S if is_query else _COMPUTE_S
+        timeout_s = job.timeout_s + QUERY_GRACE_S if is_query else _COMPUTE_S
         answer = _answer(child.ask(job, fingerprint, timeout_s=timeout_s), fingerprint)
         if not is_query:
             # SQL may ask for the time of day: it is answered anew each time.

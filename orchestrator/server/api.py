@@ -5,10 +5,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import JSONResponse
 
 from analysis.sql_views import described_views
 from analysis.tables import TABLES
+from foundation.strict_json import json_text
+from orchestrator.compute.jobs import JSON_TYPE, Job, JobKind
 from orchestrator.selectors import Selectors, TableFormat
 from orchestrator.server.context import Context, ServerContext, sent
 from orchestrator.server.documents import (
@@ -24,7 +25,6 @@ from orchestrator.server.documents import (
     view_responses,
 )
 from orchestrator.server.errors import NotFoundError
-from orchestrator.server.jobs import Job, JobKind
 
 router = APIRouter(prefix="/api")
 Asked = Annotated[Selectors, Query()]
@@ -118,7 +118,7 @@ async def progress(context: Context) -> Response:
         "fingerprint": context.answers.fingerprint(),
         "sweeps": [sweep.as_json() for sweep in found],
     }
-    return JSONResponse(content)
+    return Response(json_text(content), media_type=JSON_TYPE)
 
 
 async def table_response(

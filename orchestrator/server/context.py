@@ -8,8 +8,8 @@ from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from orchestrator.compute.jobs import Job
 from orchestrator.server.answers import Answer, Answers
-from orchestrator.server.jobs import Job
 from orchestrator.server.live import Live
 
 

@@ -3,15 +3,8 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from orchestrator.compute.errors import RefusedError
 from orchestrator.errors import OrchestratorError
-
-
-class RefusedError(OrchestratorError):
-    """A child's refusal; `kind` is the name of the class of the error it met."""
-
-    def __init__(self, kind: str, message: str, remedy: str) -> None:
-        super().__init__(message, remedy)
-        self.kind = kind
 
 
 class BusyError(OrchestratorError):

@@ -8,6 +8,9 @@ from time import monotonic
 from analysis.exclusions import FILE as EXCLUSIONS
 from analysis.part_files import PARTS
 
+_LOOKED_AT = (
+    f"measurements/*/{PARTS}", "sweeps/*.json", "sweeps/*.pending", "schema.json", EXCLUSIONS,
+)  # fmt: skip
 _FRESH_S = 0.5
 """How long a look is good for: a hundred sweeps are 200 calls to the system."""
 
@@ -29,7 +32,7 @@ class Fingerprint:
 
     def _look(self) -> str:
         digest = hashlib.sha256()
-        for pattern in (f"measurements/*/{PARTS}", "sweeps/*.json", "schema.json", EXCLUSIONS):
+        for pattern in _LOOKED_AT:
             for path in sorted(self._results.glob(pattern)):
                 try:
                     found = path.stat()

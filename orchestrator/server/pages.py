@@ -10,12 +10,12 @@ from starlette.concurrency import run_in_threadpool
 
 from analysis.sql_views import described_views
 from analysis.tables import SETTINGS, TABLES
+from orchestrator.compute.jobs import Job, JobKind
 from orchestrator.errors import OrchestratorError
 from orchestrator.selectors import MAX_SEED, Selectors, TableFormat
 from orchestrator.server.api import query_job, table_job
 from orchestrator.server.context import Context, ServerContext, sent
 from orchestrator.server.documents import QueryQuery
-from orchestrator.server.jobs import Job, JobKind
 from orchestrator.server.page_tables import GridTable, grid
 from orchestrator.server.templates_of import render
 

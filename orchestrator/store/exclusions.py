@@ -1,9 +1,9 @@
 """Writes which rows a person leaves out; `analysis.exclusions` reads it."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
@@ -77,6 +77,44 @@ def take_back(results: Path, number: int) -> Exclusion:
         _write(results, known.next_number, kept)
     (taken,) = set(known.entries) - set(kept)
     return taken
+
+
+def forget_sweep(results: Path, sweep_id: str) -> None:
+    """Takes back every exclusion of a sweep that is being deleted.
+
+    Raises:
+        AnalysisError: what is written there is damaged.
+        StoreError: it cannot be written; nothing changed.
+    """
+    with _alone(results):
+        known = read_exclusions(results)
+        kept = tuple(one for one in known.entries if one.sweep_id != sweep_id)
+        if len(kept) < len(known.entries):
+            _write(results, known.next_number, kept)
+
+
+def adopt(results: Path, entries: Sequence[Exclusion]) -> None:
+    """Takes over the exclusions of a sweep that is being copied here, under new numbers.
+
+    Raises:
+        UsageError: there are too many.
+        AnalysisError: what is written there is damaged.
+        StoreError: it cannot be written; nothing changed.
+    """
+    with _alone(results):
+        known = read_exclusions(results)
+        there = {(one.sweep_id, one.pattern) for one in known.entries}
+        new = [one for one in entries if (one.sweep_id, one.pattern) not in there]
+        if not new:
+            return
+        if len(known.entries) + len(new) > MAX_EXCLUSIONS:
+            raise UsageError(
+                f"there would be more than {MAX_EXCLUSIONS} exclusions",
+                "exclude whole sweeps, or several models with a * pattern",
+            )
+        first = known.next_number
+        added = [replace(one, number=first + place) for place, one in enumerate(new)]
+        _write(results, first + len(added), (*known.entries, *added))
 
 
 def _checked_reason(text: str) -> str:

@@ -30,5 +30,9 @@ def sweep_lease(path: Path) -> Iterator[None]:
                 f"{path.stem} is being run by another process: {holder(file)}",
                 "wait for it, or end that process and run `fleetrank sweep resume`",
             )
+        if not path.exists():
+            raise UsageError(
+                f"{path.stem} was deleted meanwhile", "`fleetrank results list` lists the sweeps"
+            )
         sign(file, f"sweep {path.stem}")
         yield

@@ -14,6 +14,11 @@ MAX_LOG_BYTES = 16 * 1024 * 1024
 """What reading one log back may unpack to; ten thousand iterations take 0.5 MB."""
 
 
+def raw_folder(results: Path, sweep_id: str) -> Path:
+    """Where the logs of one sweep lie."""
+    return results / _FOLDER / sweep_id
+
+
 def set_aside(results: Path, row: Row) -> Row:
     """Moves a row's tool output into a file of its own; the row keeps the file's name.
 

@@ -8,13 +8,15 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from analysis.columns import SCHEMA_VERSION
-from foundation.errors import BadFileError, MissingFileError
+from analysis.part_files import is_pending
+from foundation.errors import BadFileError
 from foundation.plain_data import read_json_object
 from models.names import nearest
 from orchestrator.errors import NewerSchemaError, NothingToDoError, StoreError, UsageError
 from orchestrator.store.durable import replace_file
 from orchestrator.store.journal import Journal
 from orchestrator.store.lease import sweep_lease
+from orchestrator.store.raw_logs import raw_folder
 
 _log = logging.getLogger(__name__)
 
@@ -45,10 +47,27 @@ class ResultStore:
         """
         if self.record_path(sweep_id).exists():
             raise StoreError(f"there is a sweep {sweep_id} already", "resume it, or start anew")
+        self.write_schema()
+        _write_json(self.record_path(sweep_id), {"sweep_id": sweep_id, **record})
+
+    def write_schema(self) -> None:
+        """Makes the folder's schema mark, unless it is there."""
         schema = self.root / "schema.json"
         if not schema.exists():
             _write_json(schema, {"schema_version": SCHEMA_VERSION})
-        _write_json(self.record_path(sweep_id), {"sweep_id": sweep_id, **record})
+
+    def check_sweep(self, sweep_id: str) -> None:
+        """Refuses the id of a sweep that is not there; its record may be damaged.
+
+        Raises:
+            UsageError: no such sweep; the remedy names the nearest.
+        """
+        if sweep_id not in (known := self.sweep_ids()):
+            guess = nearest(sweep_id, known)
+            raise UsageError(
+                f"there is no sweep '{sweep_id}'",
+                f"did you mean '{guess}'?" if guess else "`fleetrank results list` lists them",
+            )
 
     def sweep_record(self, sweep_id: str) -> Record:
         """What was written about a sweep.
@@ -58,14 +77,10 @@ class ResultStore:
             StoreError: its record is damaged.
         """
         path = self.record_path(sweep_id)
+        if is_pending(self.root, sweep_id) or not path.exists():
+            self.check_sweep(sweep_id)
         try:
             return read_json_object(path)
-        except MissingFileError as error:
-            guess = nearest(sweep_id, self.sweep_ids())
-            raise UsageError(
-                f"there is no sweep '{sweep_id}'",
-                f"did you mean '{guess}'?" if guess else "`fleetrank results list` lists them",
-            ) from error
         except BadFileError as error:
             raise StoreError(
                 f"{path} is damaged: {error.message.removeprefix(f'{path} ')}",
@@ -77,8 +92,12 @@ class ResultStore:
         _write_json(self.record_path(sweep_id), {**self.sweep_record(sweep_id), **changes})
 
     def sweep_ids(self) -> list[str]:
-        """All sweeps, oldest first."""
-        ids = [path.stem for path in (self.root / "sweeps").glob("*.json")]
+        """All sweeps, oldest first; none that is being removed or copied."""
+        ids = [
+            path.stem
+            for path in (self.root / "sweeps").glob("*.json")
+            if not is_pending(self.root, path.stem)
+        ]
         return sorted(ids, key=_age)
 
     def newest_sweep(self) -> str:
@@ -100,7 +119,25 @@ class ResultStore:
 
     def lease(self, sweep_id: str) -> AbstractContextManager[None]:
         """Keeps a second driver from running the same sweep."""
-        return sweep_lease(self.root / "sweeps" / f"{_checked(sweep_id)}.lease")
+        return sweep_lease(self.lease_path(sweep_id))
+
+    def files_of(self, sweep_id: str) -> tuple[Path, ...]:
+        """Every file and folder that one sweep has, without its lease; the record comes last.
+
+        Hidden ones are what a writer that was killed has left.
+        """
+        name = re.escape(_checked(sweep_id))
+        journal = re.compile(rf"{name}\.jsonl(\.[a-z0-9]+)?")
+        left_over = re.compile(rf"\.{name}\.[a-z]+\.\d+\.tmp")
+        found = [
+            *(p for p in (self.root / "journal").glob("*.jsonl*") if journal.fullmatch(p.name)),
+            *(p for p in (self.root / "sweeps").glob(".*.tmp") if left_over.fullmatch(p.name)),
+            self.parts_folder(sweep_id),
+            self.raw_folder(sweep_id),
+            self.progress_path(sweep_id),
+            self.record_path(sweep_id),
+        ]
+        return tuple(path for path in found if path.exists())
 
     def publish(self, sweep_id: str, start: int = 0) -> int:
         """Brings what the journal holds into Parquet; running it again changes nothing.
@@ -142,6 +179,14 @@ class ResultStore:
     def parts_folder(self, sweep_id: str) -> Path:
         """Where the Parquet parts of a sweep lie."""
         return self.root / "measurements" / f"sweep_id={_checked(sweep_id)}"
+
+    def raw_folder(self, sweep_id: str) -> Path:
+        """Where what tools printed during a sweep lies."""
+        return raw_folder(self.root, _checked(sweep_id))
+
+    def lease_path(self, sweep_id: str) -> Path:
+        """The file that the driver of a sweep locks."""
+        return self.root / "sweeps" / f"{_checked(sweep_id)}.lease"
 
     def progress_path(self, sweep_id: str) -> Path:
         """The file that says what each device of a running sweep does."""

@@ -56,6 +56,14 @@ def test_the_dashboard_answers_on_the_head_only(described: dict[str, object]) ->
     assert "--dashboard-host" not in worker
 
 
+def test_rays_folder_lies_inside_one_that_no_other_user_enters(
+    described: dict[str, object],
+) -> None:
+    for command in _starts(described):
+        assert "install -d -m 700 ~/.fleetrank;" in command
+        assert '--temp-dir="$HOME/.fleetrank/ray"' in command
+
+
 def _starts(described: dict[str, object]) -> list[str]:
     roles = ("head_start_ray_commands", "worker_start_ray_commands")
     return [command for role in roles for command in described[role] if "ray start" in command]

@@ -208,3 +208,75 @@ def test_a_setting_reaches_its_table(workspace: Path, capsys: pytest.CaptureFixt
     answer = json.loads(capsys.readouterr().out)
     rows = answer["rows"] if isinstance(answer, dict) else answer
     assert sum(row["is_owned"] for row in rows) == 1
+
+
+@pytest.mark.parametrize(
+    ("sql", "hint"),
+    [
+        ("SELECT DATE '5877642-06-25'", "9999"),
+        ("SELECT '\udcff'", "UTF-8"),
+        ("SELECT 1::UHUGEINT", "VARCHAR"),
+    ],
+)
+def test_query_refuses_a_value_or_text_without_a_form(
+    workspace: Path, capfd: pytest.CaptureFixture[str], sql: str, hint: str
+) -> None:
+    assert _run(workspace, "query", sql) == 2
+    answer = capfd.readouterr()
+    assert hint in answer.err
+    assert "panic" not in answer.err
+    assert answer.out == ""
+
+
+def test_query_beyond_its_limits_is_exit_code_2_and_names_the_limit(
+    workspace: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ("query", "SELECT repeat('a', 2000000000)", "--timeout-s", "3")
+    assert _run(workspace, *words) == 2
+    answer = capfd.readouterr()
+    assert answer.out == ""
+    assert "1GB" in answer.err or "3 s" in answer.err
+
+
+def test_query_writes_null_for_what_json_lacks_and_says_so(
+    workspace: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    sql = "SELECT 'nan'::DOUBLE AS a, ['-inf'::DOUBLE, 1] AS b, MAP {DATE '2026-01-02': 2} AS c"
+    assert _run(workspace, "query", sql, "--json") == 0
+    answer = capfd.readouterr()
+    assert json.loads(answer.out, parse_constant=pytest.fail) == [
+        {"a": None, "b": [None, 1.0], "c": {"2026-01-02": 2}}
+    ]
+    assert "2 values" in answer.err
+    assert _run(workspace, "query", sql) == 0
+    assert "nan" in capfd.readouterr().out
+
+
+def test_query_without_rows_is_an_empty_list(
+    workspace: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    sql = "SELECT model FROM models WHERE false"
+    assert _run(workspace, "query", sql, "--json") == 0
+    assert capfd.readouterr().out == "[]\n"
+    assert _run(workspace, "query", sql, "--format", "csv") == 0
+    assert capfd.readouterr().out == "model\n"
+    assert _run(workspace, "query", sql) == 0
+    assert capfd.readouterr().out == "(none)\n"
+
+
+def test_a_query_that_fails_leaves_the_old_file_and_none_beside_it(
+    workspace: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "x.json"
+    out.write_text("old")
+    assert _run(workspace, "query", "SELECT nothing", "--json", "--out", str(out)) == 2
+    assert out.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
+
+
+def test_query_on_no_results_is_exit_code_4(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "cluster.yaml").touch()
+    assert _run(tmp_path, "query", "SELECT 1") == 4
+    assert "fleetrank sweep run" in capsys.readouterr().err

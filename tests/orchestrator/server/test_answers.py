@@ -1,6 +1,5 @@
 """What is computed, remembered, left for later, or ended."""
 
-import os
 import threading
 import time
 from collections.abc import Iterator
@@ -10,17 +9,13 @@ import pytest
 from fleet_rows import NETS, PLACES, write_results
 
 from device_agents.host_lease import host_lease
+from orchestrator.compute.errors import RefusedError
+from orchestrator.compute.jobs import Job, JobKind
 from orchestrator.server.answers import Answers
-from orchestrator.server.child import Child
-from orchestrator.server.errors import BusyError, RefusedError, status_of
-from orchestrator.server.jobs import Job, JobKind
+from orchestrator.server.errors import BusyError, status_of
 from orchestrator.server.turn import Turn
 
 LATENCY = Job(kind=JobKind.TABLE, name="latency")
-
-
-def query(sql: str, timeout_s: float = 10.0) -> Job:
-    return Job(kind=JobKind.QUERY, name=sql, timeout_s=timeout_s, max_rows=10)
 
 
 @pytest.fixture
@@ -31,13 +26,6 @@ def results(tmp_path: Path) -> Path:
 @pytest.fixture
 def answers(results: Path) -> Iterator[Answers]:
     found = Answers(results)
-    yield found
-    found.close()
-
-
-@pytest.fixture
-def child(results: Path) -> Iterator[Child]:
-    found = Child(results, memory_limit_bytes=2 << 30)
     yield found
     found.close()
 
@@ -102,53 +90,3 @@ def test_no_results_is_said_and_is_no_crash(tmp_path: Path) -> None:
         assert status_of(raised.value) == 404
     finally:
         answers.close()
-
-
-def test_a_killed_child_costs_one_answer(child: Child) -> None:
-    assert child.ask(query("SELECT 1 AS n"), "f", timeout_s=60).body
-    process = child._process
-    assert process is not None
-    os.kill(process.pid, 9)
-    process.wait()
-    assert child.ask(query("SELECT 2 AS n"), "f", timeout_s=60).body == (
-        b'{"rows": [{"n": 2}], "is_cut": false}'
-    )
-
-
-def test_a_child_that_takes_too_long_is_ended(child: Child) -> None:
-    child.ask(query("SELECT 1"), "f", timeout_s=60)
-    slow = query("SELECT count(*) FROM range(100000000000) a, range(100000) b", timeout_s=60)
-    with pytest.raises(RefusedError, match=r"longer than 0\.3 s") as raised:
-        child.ask(slow, "f", timeout_s=0.3)
-    assert status_of(raised.value) == 400
-    assert child.ask(query("SELECT 1 AS n"), "f", timeout_s=60).body
-
-
-def test_memory_is_limited_below_what_duckdb_limits_itself(results: Path) -> None:
-    small = Child(results, memory_limit_bytes=900 << 20)
-    try:
-        with pytest.raises(RefusedError) as raised:
-            small.ask(query("SELECT repeat('abcdefgh', 90000000)"), "f", timeout_s=60)
-        assert status_of(raised.value) == 400
-    finally:
-        small.close()
-
-
-def test_a_huge_answer_is_refused(child: Child) -> None:
-    with pytest.raises(RefusedError, match="more than 16 MiB"):
-        child.ask(query("SELECT repeat('x', 20000000)"), "f", timeout_s=60)
-
-
-def test_a_defect_is_an_answer_too(child: Child) -> None:
-    with pytest.raises(RefusedError) as raised:
-        child.ask(Job(kind=JobKind.TABLE, name="latency", form="nonsense"), "f", timeout_s=60)
-    assert status_of(raised.value) == 500
-
-
-def test_closing_ends_the_child(results: Path) -> None:
-    child = Child(results, memory_limit_bytes=2 << 30)
-    child.ask(query("SELECT 1"), "f", timeout_s=60)
-    process = child._process
-    assert process is not None
-    child.close()
-    assert process.returncode is not None

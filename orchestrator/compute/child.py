@@ -1,28 +1,39 @@
-"""The server's side of a computing child: starts it, asks it, and ends it when it takes too long.
+"""The asking side of a computing child: starts it, asks it, and ends it when it takes too long.
 
 A child stays warm between jobs; importing the libraries of the analysis takes longer than most
 answers. Whatever a job does to it (crash, memory, no end), the next job gets a new one.
 """
 
 import contextlib
-import json
 import os
 import selectors
 import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
+from typing import TypeVar
 
-from orchestrator.server.errors import RefusedError
-from orchestrator.server.jobs import FORGET, Job, JobKind, Result
+from orchestrator.compute.errors import RefusedError
+from orchestrator.compute.jobs import FORGET, READY, Job, Reply, Result
 
+QUERY_MEMORY_BYTES = 2 << 30
+"""DuckDB keeps to 1 GB by itself, except for single huge values; the libraries take the rest."""
+QUERY_GRACE_S = 0.5
+"""DuckDB is interrupted at the limit; what does not listen is killed so much later."""
+_START_S = 60.0
+"""Loading the libraries takes 1 s; on a busy host with a cold disk, many times that."""
 _THREADS = ("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "ARROW_IO_THREADS")
 """Arrow's own threads follow OMP_NUM_THREADS."""
+_ALLOCATOR = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
+"""Arrow's own (mimalloc in pyarrow 24) reserves 1 GiB at its start, which the limit would count."""
 _CHUNK_BYTES = 1 << 20
 _MAX_BODY_BYTES = 256 << 20
 """Fifty times the largest page; more is a child gone mad."""
+
+Said = TypeVar("Said")
 
 
 class _NoAnswerError(Exception):
@@ -33,7 +44,12 @@ class Child:
     """One computing child, asked by one thread at a time."""
 
     def __init__(
-        self, results: Path, *, memory_limit_bytes: int, threads: int | None = None
+        self,
+        results: Path,
+        *,
+        memory_limit_bytes: int,
+        threads: int | None = None,
+        is_quiet: bool = False,
     ) -> None:
         """Describes the child; it is started with the first job.
 
@@ -41,15 +57,16 @@ class Child:
             results: the folder it reads.
             memory_limit_bytes: what it may allocate, the stacks of its threads included.
             threads: of each library; `None` leaves it to them, which take one per core.
+            is_quiet: what its libraries print is dropped.
         """
         limit = str(memory_limit_bytes)
         # -P: a workspace folder cannot shadow a package.
-        module = ("-P", "-m", "orchestrator.server.worker")
+        module = ("-P", "-m", "orchestrator.compute.worker")
         self._command = [sys.executable, *module, str(results), limit]
-        self._environment = os.environ | {
-            name: str(threads) for name in _THREADS if threads is not None
-        }
+        thread_counts = {name: str(threads) for name in _THREADS if threads is not None}
+        self._environment = os.environ | _ALLOCATOR | thread_counts
         self._limit_mib = memory_limit_bytes >> 20
+        self._errors = subprocess.DEVNULL if is_quiet else None
         self._process: subprocess.Popen[bytes] | None = None
         self._fingerprint = ""
         self._lock = threading.Lock()
@@ -66,16 +83,21 @@ class Child:
             RefusedError: there is no answer; says why.
         """
         with self._lock:
-            process = self._running()
-            is_new = fingerprint != self._fingerprint
-            self._fingerprint = fingerprint
             try:
-                return _ask(process, (FORGET if is_new else b"") + job.line(), timeout_s)
+                process = self._running()
+                is_new = fingerprint != self._fingerprint
+                self._fingerprint = fingerprint
+                _send(process, (FORGET if is_new else b"") + job.line())
+                reply = _receive(process, Reply.parse, timeout_s)
+                if reply.is_last:
+                    self._kill()
+                return reply.result()
             except RefusedError:
                 raise
             except (_NoAnswerError, BrokenPipeError) as error:
                 code = self._kill()
-                raise self._no_answer(job, code, timeout_s, is_late=str(error) == "late") from error
+                limit_s = job.timeout_s if job.is_query else timeout_s
+                raise self._no_answer(job, code, limit_s, is_late=str(error) == "late") from error
             except BaseException:
                 self._kill()
                 raise
@@ -91,9 +113,12 @@ class Child:
                 self._command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
+                stderr=self._errors,
                 env=self._environment,
                 start_new_session=True,
             )
+            # A time limit is the question's: it does not pay for the start.
+            _receive(self._process, _parse_ready, _START_S)
         return self._process
 
     def _kill(self) -> int | None:
@@ -111,32 +136,49 @@ class Child:
         return ended
 
     def _no_answer(
-        self, job: Job, code: int | None, timeout_s: float, *, is_late: bool
+        self, job: Job, code: int | None, limit_s: float, *, is_late: bool
     ) -> RefusedError:
-        kind = "QueryError" if job.kind is JobKind.QUERY else "Defect"
+        what = "the query" if job.is_query else "it"
+        kind = "QueryError" if job.is_query else "Defect"
         if is_late:
             return RefusedError(
-                kind, f"it took longer than {timeout_s:g} s and was ended", "narrow it"
+                kind, f"{what} took longer than {limit_s:g} s and was ended", "narrow it"
             )
         return RefusedError(
             kind,
-            f"it ended the process that computed it (exit code {code})",
+            f"{what} ended the process that computed it ({_named(code)})",
             f"it may need more than the {self._limit_mib} MiB it is given: narrow it",
         )
 
 
-def _ask(process: subprocess.Popen[bytes], lines: bytes, timeout_s: float) -> Result:
-    if process.stdin is None or process.stdout is None:
-        raise _NoAnswerError("no pipes")
+def _named(code: int | None) -> str:
+    """How a process ended; a negative code is the signal that ended it."""
+    if code is not None and code < 0:
+        with contextlib.suppress(ValueError):
+            return signal.Signals(-code).name
+    return f"exit code {code}"
+
+
+def _send(process: subprocess.Popen[bytes], lines: bytes) -> None:
+    if process.stdin is None:
+        raise _NoAnswerError("no pipe")
     process.stdin.write(lines)
     process.stdin.flush()
+
+
+def _receive(
+    process: subprocess.Popen[bytes], parse: Callable[[bytearray], Said | None], timeout_s: float
+) -> Said:
+    """What the child says next, once `parse` finds all of it there."""
+    if process.stdout is None:
+        raise _NoAnswerError("no pipe")
     received = bytearray()
     deadline_s = monotonic() + timeout_s
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
         while True:
-            if (result := _parse(received)) is not None:
-                return result
+            if (said := parse(received)) is not None:
+                return said
             if not selector.select(max(0.0, deadline_s - monotonic())):
                 raise _NoAnswerError("late")
             chunk = os.read(process.stdout.fileno(), _CHUNK_BYTES)
@@ -145,19 +187,5 @@ def _ask(process: subprocess.Popen[bytes], lines: bytes, timeout_s: float) -> Re
             received += chunk
 
 
-def _parse(received: bytearray) -> Result | None:
-    """The reply, once all of it is there.
-
-    Raises:
-        RefusedError: it is a refusal.
-    """
-    end = received.find(b"\n")
-    if end < 0:
-        return None
-    head = json.loads(received[:end])
-    if "error" in head:
-        raise RefusedError(head["error"], head["message"], head["remedy"])
-    body = bytes(received[end + 1 :])
-    if len(body) < head["size_bytes"]:
-        return None
-    return Result(media_type=head["media_type"], body=body)
+def _parse_ready(received: bytearray) -> bool | None:
+    return True if received == READY else None

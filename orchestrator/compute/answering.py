@@ -1,27 +1,27 @@
 """Answers jobs from the results folder; runs in a child process, never in the server's own."""
 
 import json
-import math
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from analysis.columns import ORIGINS
-from analysis.dossiers.device import device_dossier
-from analysis.dossiers.dossier import Dossier
-from analysis.dossiers.model import model_dossier
-from analysis.dossiers.sweep import sweep_dossier
 from analysis.errors import QueryError
-from analysis.formats import render
 from analysis.load import load_measurements
-from analysis.query import run_query
-from analysis.tables import Selection, make_table
-from orchestrator.selectors import Selectors
-from orchestrator.server.jobs import Job, JobKind, Result
+from analysis.query import query_frames, run_query
+from analysis.sql_values import rows_of
+from foundation.strict_json import json_text
+from orchestrator.compute.jobs import JSON_TYPE, Job, JobKind, Result, RowForm
+from orchestrator.store.durable import store_error
 
-JSON_TYPE = "application/json"
+if TYPE_CHECKING:
+    from analysis.dossiers.dossier import Dossier
+    from analysis.tables import Selection
+
 _MEDIA_TYPES = {
     "json": JSON_TYPE,
     "csv": "text/csv; charset=utf-8",
@@ -46,6 +46,7 @@ class Answering:
             JobKind.TABLE: self._table,
             JobKind.VIEW: self._view,
             JobKind.QUERY: self._query,
+            JobKind.QUERY_FILE: self._query_file,
             JobKind.DEVICE: self._device,
             JobKind.MODEL: self._model,
             JobKind.SWEEP: self._sweep,
@@ -83,6 +84,9 @@ class Answering:
         return Result(media_type="text/html; charset=utf-8", body=html.encode())
 
     def _table(self, job: Job) -> Result:
+        from analysis.formats import render
+        from analysis.tables import make_table
+
         selection = _selection(job)
         table = make_table(job.name, self._frame(selection.sweep), selection)
         return Result(media_type=_MEDIA_TYPES[job.form], body=render(table, job.form).encode())
@@ -104,48 +108,59 @@ class Answering:
             )
         return _rows(frame.head(job.max_rows), is_cut=frame.height > job.max_rows)
 
+    def _query_file(self, job: Job) -> Result:
+        """The rows lie in the job's file then; the answer says what became of them."""
+        from orchestrator.compute.row_files import write_rows
+
+        # One row more than is written shows whether there are more.
+        frames = query_frames(
+            self._results, job.name, timeout_s=job.timeout_s, max_rows=job.max_rows + 1
+        )
+        path = Path(job.out)
+        try:
+            written = write_rows(frames, path, RowForm(job.form), job.max_rows)
+        except OSError as error:
+            raise store_error(path, error) from error
+        return Result(media_type=JSON_TYPE, body=_json(asdict(written)))
+
     def _device(self, job: Job) -> Result:
-        return _told(device_dossier(self._frame(None), job.name))
+        from analysis.dossiers.device import device_dossier
+
+        return _content(device_dossier(self._frame(None), job.name))
 
     def _model(self, job: Job) -> Result:
-        return _told(model_dossier(self._frame(None), job.name))
+        from analysis.dossiers.model import model_dossier
+
+        return _content(model_dossier(self._frame(None), job.name))
 
     def _sweep(self, job: Job) -> Result:
-        return _told(sweep_dossier(self._frame(job.name), job.name))
+        from analysis.dossiers.sweep import sweep_dossier
+
+        return _content(sweep_dossier(self._frame(job.name), job.name))
 
 
-def _selection(job: Job) -> Selection:
+def _selection(job: Job) -> "Selection":
+    from orchestrator.selectors import Selectors
+
     return Selectors.model_validate_json(job.selectors).selection()
 
 
 def _rows(frame: pl.DataFrame, *, is_cut: bool) -> Result:
-    content = {"rows": frame.to_dicts(), "is_cut": is_cut}
+    content = {"rows": list(rows_of(frame)), "is_cut": is_cut}
     return Result(media_type=JSON_TYPE, body=_json(content))
 
 
-def _told(dossier: Dossier) -> Result:
+def _content(dossier: "Dossier") -> Result:
+    from analysis.formats import render
+
     tables = [json.loads(render(table, "json")) for table in dossier.tables]
     content = {"tables": tables, "series": [series.as_json() for series in dossier.series]}
     return Result(media_type=JSON_TYPE, body=_json(content))
 
 
 def _json(content: object) -> bytes:
-    """JSON has no NaN: where SQL made one, null stands."""
-    try:
-        return json.dumps(content, allow_nan=False, ensure_ascii=False, default=_as_text).encode()
-    except ValueError:
-        return json.dumps(_finite(content), ensure_ascii=False, default=_as_text).encode()
+    return json_text(content, as_text=_as_text).encode()
 
 
 def _as_text(value: object) -> str:
     return value.hex() if isinstance(value, bytes) else str(value)
-
-
-def _finite(value: object) -> object:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {key: _finite(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return [_finite(part) for part in value]
-    return value

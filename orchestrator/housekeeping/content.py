@@ -1,0 +1,77 @@
+"""What a sweep holds, whatever the form of its files."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from analysis.columns import ROW_KEY
+from analysis.exclusions import read_exclusions
+from orchestrator.store.results import ResultStore
+from orchestrator.translate import Row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """The rows of a sweep.
+
+    Attributes:
+        digest: equal for equal rows, in any order.
+    """
+
+    n_rows: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """What a sweep takes on the disk, and the exclusions that point at it."""
+
+    n_bytes: int
+    n_raw_logs: int
+    exclusions: tuple[int, ...]
+
+
+def content_of(store: ResultStore, sweep_id: str) -> Content:
+    """Reads every row of a sweep, those that only its parts still have as well.
+
+    Raises:
+        StoreError: a part is damaged, or a newer fleetrank wrote the rows.
+    """
+    n_rows, total = 0, 0
+    for row in _rows(store, sweep_id):
+        n_rows += 1
+        # A sum does not depend on the order, and two equal rows do not cancel out.
+        text = repr(sorted(row.items())).encode()
+        total += int.from_bytes(hashlib.sha256(text).digest())
+    return Content(n_rows=n_rows, digest=f"{total:x}")
+
+
+def extent_of(store: ResultStore, sweep_id: str) -> Extent:
+    """Looks at names and sizes only."""
+    files = [file for path in store.files_of(sweep_id) for file in _files(path)]
+    entries = read_exclusions(store.root).entries
+    return Extent(
+        n_bytes=sum(file.stat().st_size for file in files),
+        n_raw_logs=sum(store.raw_folder(sweep_id) in file.parents for file in files),
+        exclusions=tuple(one.number for one in entries if one.sweep_id == sweep_id),
+    )
+
+
+def _rows(store: ResultStore, sweep_id: str) -> Iterator[Row]:
+    from orchestrator.store.parts import read_rows
+
+    known = set()
+    for row in store.open_journal(sweep_id).rows():
+        known.add(tuple(row[name] for name in ROW_KEY))
+        yield row
+    for row in read_rows(store.parts_folder(sweep_id)):
+        if tuple(row[name] for name in ROW_KEY) not in known:
+            yield row
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if path.is_dir():
+        yield from (file for file in path.rglob("*") if file.is_file())
+    else:
+        yield path

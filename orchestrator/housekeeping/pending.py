@@ -1,0 +1,65 @@
+"""The marker of a sweep that is being removed or copied: while it is there, readers see no sweep.
+
+Making or removing this one file is the moment in which a sweep goes or comes, for every reader at
+once. A process that is killed leaves the marker, and the next run goes on.
+"""
+
+import json
+from collections.abc import Iterator
+from enum import StrEnum
+
+from analysis.part_files import pending_path
+from orchestrator.errors import StoreError
+from orchestrator.store.durable import replace_file, store_error, sync_folder
+from orchestrator.store.results import ResultStore
+
+
+class Operation(StrEnum):
+    """What is being done to a sweep."""
+
+    DELETE = "delete"
+    MERGE = "merge"
+
+
+def mark(store: ResultStore, sweep_id: str, operation: Operation) -> None:
+    """Hides a sweep from every reader, from now on and after a crash.
+
+    Raises:
+        StoreError: it cannot be written; nothing changed.
+    """
+    content = json.dumps({"operation": operation.value})
+    replace_file(pending_path(store.root, sweep_id), content.encode())
+
+
+def unmark(store: ResultStore, sweep_id: str) -> None:
+    """Ends what `mark` began; what is on the disk then is what readers see."""
+    path = pending_path(store.root, sweep_id)
+    try:
+        path.unlink(missing_ok=True)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise store_error(path, error) from error
+
+
+def operation_of(store: ResultStore, sweep_id: str) -> Operation | None:
+    """What is being done to a sweep, or was when its process ended; `None` for most.
+
+    Raises:
+        StoreError: the marker is damaged.
+    """
+    path = pending_path(store.root, sweep_id)
+    try:
+        return Operation(json.loads(path.read_text(encoding="utf-8"))["operation"])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(
+            f"{path} is damaged: {error}", f"delete it: sweep {sweep_id} is seen again as it is"
+        ) from error
+
+
+def left_over(store: ResultStore, operation: Operation) -> Iterator[str]:
+    """The sweeps to which it was being done."""
+    for path in sorted((store.root / "sweeps").glob("*.pending")):
+        if operation_of(store, path.stem) is operation:
+            yield path.stem
