@@ -28,30 +28,7 @@ TFLITE = tuple(
     for path in ("tests/device_agents/data/tiny.tflite", "tests/models/data/primer.tflite")
 )
 PTE = (ROOT / "tests/device_agents/data/tiny.pte").read_bytes()
-GRAPH = {
-    "graph_module": {
-        "graph": {
-            "inputs": [{"as_tensor": {"name": "x"}}],
-            "nodes": [
-                {
-                    "target": "torch.ops.aten.conv2d.default",
-                    "inputs": [
-                        {"name": "input", "arg": {"as_tensor": {"name": "x"}}, "kind": 1},
-                        {"name": "n", "arg": {"as_sym_int": {"as_name": "s0"}}, "kind": 1},
-                        {"name": "op", "arg": {"as_operator": "_operator.add"}, "kind": 1},
-                    ],
-                    "metadata": {"stack_trace": "File ..."},
-                }
-            ],
-            "sym_int_values": {"s0": {"as_expr": {"expr_str": "Symbol('s0', integer=True)*2 + 1"}}},
-        },
-        "signature": {"in_spec": None, "guards_code": ["L['x'] > 1"]},
-        "module_call_graph": [
-            {"in_spec": '[1, {"type": "builtins.tuple", "context": "null", "children_spec": []}]'}
-        ],
-    },
-    "range_constraints": {"s0": {"min_val": 1, "max_val": None}},
-}
+PT2 = (ROOT / "tests/data/pt2/tiny.pt2").read_bytes()
 EXPRESSIONS = (
     "s0*2", "Max(1, s0)", "Symbol('s0', positive=True)", "s0.real", "__import__", "lambda: 0",
     "[x for x in s0]", "Max(*s0)", "s0 if s1 else 0", "eval(s0)", "s0;s1", "'a'", "1e999", "s0\n",
@@ -195,29 +172,26 @@ def _onnx_samples() -> tuple[bytes, ...]:
     return (save_tiny_onnx(scratch() / "artifacts/sample.onnx").read_bytes(),)
 
 
+def _members(archive: bytes = PT2) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(archive)) as opened:
+        return {name: opened.read(name) for name in opened.namelist()}
+
+
+GRAPH = json.loads(_members()["tiny/models/model.json"])
+
+
 @cache
 def _archives() -> tuple[bytes, ...]:
-    """Archives of the form that PyTorch writes, small; weights are no real ones."""
-    table = {"config": {"w": {"path_name": "weight_0", "use_pickle": False}}}
-    pickled = {"config": {"w": {"path_name": "weight_0", "use_pickle": True}}}
-    tensor = _zip({"t/data.pkl": PICKLE, "t/data/0": b"\0" * 8, "t/version": b"3\n"})
-    members = {
-        "m/archive_format": b"pt2",
-        "m/byteorder": b"little",
-        "m/models/model.json": as_json(GRAPH),
-        "m/data/weights/model_weights_config.json": as_json(table),
-        "m/data/weights/weight_0": b"\0" * 64,
-        "m/data/sample_inputs/model.pt": tensor,
-        "m/.data/version": b"6\n",
+    """A real one, one that is packed, one with a pickle, one with two directories."""
+    members = _members()
+    table = {"config": {"w": {"path_name": "weight_0", "use_pickle": True}}}
+    pickled = members | {
+        "tiny/data/weights/model_weights_config.json": as_json(table),
+        "tiny/data/weights/weight_0": _zip({"t/data.pkl": PICKLE, "t/data/0": b"\0" * 8}),
     }
-    hostile = members | {
-        "m/data/weights/model_weights_config.json": as_json(pickled),
-        "m/data/weights/weight_0": tensor,
-    }
-    packed = _zip(members, zipfile.ZIP_DEFLATED)
-    # Two directories: the readers go by different ones.
-    twice = _zip(members | {"m/models/model.json": b"{}"}) + _zip(members)
-    return _zip(members), _zip(hostile), packed, twice
+    # The readers of such a file go by different directories.
+    twice = _zip(members | {"tiny/models/model.json": b"{}"}) + _zip(members)
+    return PT2, _zip(members), _zip(members, zipfile.ZIP_DEFLATED), _zip(pickled), twice
 
 
 def _zip(members: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
@@ -230,14 +204,13 @@ def _zip(members: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
 
 def _zip_inputs() -> st.SearchStrategy[bytes]:
     """Whole archives with a member changed, and archives with bytes changed."""
-    first = _archives()[0]
-    with zipfile.ZipFile(io.BytesIO(first)) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    name = st.one_of(one_of(tuple(members)), one_of(HOSTILE), st.text(max_size=20))
+    names = tuple(_members())
+    name = st.one_of(one_of(names), one_of(names), one_of(HOSTILE), st.text(max_size=20))
     content = st.one_of(
         documents(GRAPH, ("target", "expr_str"), as_json), mutated((PICKLE,), GLOBALS), arbitrary()
     )
-    changed = st.builds(_changed_archive, name, content)
+    graph = st.builds(_changed_archive, st.just("tiny/models/model.json"), _graph_inputs())
+    changed = st.one_of(graph, st.builds(_changed_archive, name, content))
     words = (
         b"PK\5\6",
         b"PK\1\2",
@@ -252,9 +225,7 @@ def _zip_inputs() -> st.SearchStrategy[bytes]:
 
 
 def _changed_archive(name: str, content: bytes) -> bytes:
-    with zipfile.ZipFile(io.BytesIO(_archives()[0])) as archive:
-        members = {one: archive.read(one) for one in archive.namelist()}
-    return _zip({**members, name.replace("\0", "") or "m/x": content})
+    return _zip({**_members(), name.replace("\0", "") or "tiny/x": content})
 
 
 def _graph_inputs() -> st.SearchStrategy[bytes]:
