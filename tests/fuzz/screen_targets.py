@@ -59,6 +59,9 @@ SQL_WORDS = tuple(
     )
 )  # fmt: skip
 
+on_screen = str
+"""What becomes of a text on its way to a terminal."""
+
 
 def sql_statement(data: bytes) -> object:
     """A statement that passes is one SELECT, for another look at it, too."""
@@ -128,7 +131,7 @@ def terminal_table(data: bytes) -> object:
     out = io.StringIO()
     console = Console(file=out, width=20 + len(data) % 100, force_terminal=True, color_system=None)
     print_on_terminal(_table(data), console)
-    _no_control(out.getvalue())
+    _no_control(on_screen(out.getvalue()))
     return out.getvalue()
 
 
@@ -140,7 +143,7 @@ def table_formats(data: bytes) -> object:
     assert (content["title"], len(content["rows"])) == (table.title, height)
     rows = list(csv.reader(io.StringIO(render(table, "csv"), newline="")))
     assert [len(row) for row in rows] == [width] * (height + 1)
-    _no_control(render(table, "table"))
+    _no_control(on_screen(render(table, "table")))
     marked = [line for line in render(table, "markdown").split("\n") if line.startswith("|")]
     assert len(marked) == height + 2
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in marked} == {width + 1}
