@@ -1,6 +1,5 @@
 """What a person or a program types, and what stands on a screen afterwards."""
 
-import atexit
 import csv
 import html.parser
 import io
@@ -65,20 +64,13 @@ on_screen = str
 
 def sql_statement(data: bytes) -> object:
     """A statement that passes is one SELECT, for another look at it, too."""
-    connection = _connection()
-    statement = _only_select(connection, data.decode("utf-8", "replace"))
-    again = connection.extract_statements(statement.query)
-    assert [one.type for one in again] == [duckdb.StatementType.SELECT]
-    return statement.type
-
-
-@cache
-def _connection() -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect(":memory:")
-    connection.execute("CREATE TABLE measurements (model VARCHAR, samples_ns BIGINT[])")
-    _lock(connection)
-    atexit.register(connection.close)  # or the library reports what it takes for leaks
-    return connection
+    # A connection each: one that lives until the interpreter ends is reported as a leak.
+    with duckdb.connect(":memory:") as connection:
+        _lock(connection)
+        statement = _only_select(connection, data.decode("utf-8", "replace"))
+        again = connection.extract_statements(statement.query)
+        assert [one.type for one in again] == [duckdb.StatementType.SELECT]
+        return str(statement.type)
 
 
 def pattern(data: bytes) -> object:
