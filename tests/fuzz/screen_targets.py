@@ -161,8 +161,9 @@ def _no_control(text: str) -> None:
     """Neither commands for a terminal nor marks that turn the direction of what follows."""
     seen = {
         letter
-        for letter in text
-        if letter in _MARKS or (letter != "\n" and unicodedata.category(letter) in ("Cc", "Cs"))
+        for letter in text.replace("\r\n", "\n")
+        if letter in _MARKS
+        or (letter not in "\n\t" and unicodedata.category(letter) in ("Cc", "Cs"))
     }
     assert not seen, f"control characters on the screen: {sorted(map(ascii, seen))[:3]}"
 
