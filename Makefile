@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 export RAY_worker_niceness := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup sweep test test-cluster test-gpu check bench docs clean
+.PHONY: help setup sweep test test-cluster test-gpu fuzz check bench docs clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -34,6 +34,12 @@ test-cluster: setup ## run the fault matrix on a fleet of hosts made of namespac
 GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,python3)
 test-gpu: ## run the tests that need an NVIDIA GPU, with pytest, NumPy and the runtimes alone
 	PYTHONPATH=$(CURDIR) $(GPU_PYTHON) -m pytest tests/gpu -m gpu -rsP -W default
+
+# A crash is saved under tests/fuzz/found/, where `make test` tries it from then on.
+fuzz: export PYTHONPATH := $(CURDIR):$(CURDIR)/tests/makers
+fuzz: setup ## give every parser and file reader 100,000 hostile inputs, FUZZ="--inputs N --only TARGET"
+	$(BIN)/python tests/fuzz/campaign.py $(FUZZ)
+	$(BIN)/python tests/fuzz/guided.py
 
 check: setup ## format, lint, types and the layers between packages
 	$(BIN)/ruff format --check .

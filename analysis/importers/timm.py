@@ -163,8 +163,8 @@ def _accuracies(content: bytes) -> dict[Config, tuple[float, str]]:
     tags: dict[Config, list[tuple[float, str]]] = defaultdict(list)
     for line in _read_lines(ACCURACY_FILE, content):
         top1, size = read_number(line.get("top1")), whole(read_number(line.get("img_size")))
-        if top1 is not None and size is not None:
-            tags[line["model"].partition(".")[0], size].append((top1, line["model"]))
+        if (tag := line.get("model")) and top1 is not None and size is not None:
+            tags[tag.partition(".")[0], size].append((top1, tag))
     chosen = {}
     for config, found in tags.items():
         top1, tag = max(found)

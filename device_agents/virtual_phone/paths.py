@@ -38,8 +38,15 @@ class PhonePaths:
     def file(self, path: str) -> Path | None:
         """Where a path of the phone lies, every link on the way followed; `None` outside of it.
 
-        Unlike a command, a transfer of files never leaves the phone's folder.
+        Unlike a command, a transfer of files never leaves the phone's folder. A path that the host
+        cannot look up, such as one with a name that is too long, lies nowhere either.
         """
+        try:
+            return self._file(path)
+        except OSError:
+            return None
+
+    def _file(self, path: str) -> Path | None:
         joined = posixpath.normpath(posixpath.join("/", path)).lstrip("/")
         if "\0" in path:
             return None

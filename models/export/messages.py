@@ -65,7 +65,10 @@ def staged_from_json(text: str) -> StagedExport:
         UntrustedError: likewise.
         ValueError: not an answer at all.
     """
-    fields: dict[str, Any] = json.loads(text)
+    try:
+        fields: dict[str, Any] = json.loads(text)
+    except RecursionError as error:
+        raise ValueError("the answer is nested too deep") from error
     if "error" in fields:
         raise _ERRORS[fields["error"]](fields["message"], fields["remedy"])
     paths = (fields["inputs_path"], fields["reference_path"])

@@ -122,6 +122,12 @@ def test_a_folder_without_benchmarks_and_a_file_without_columns_are_refused() ->
         parse_timm({name: b"model,infer_samples_per_sec\na,1\n"})
 
 
+def test_accuracies_without_names_of_models_are_none() -> None:
+    nameless = {"results-imagenet.csv": b"top1,img_size\n70.0,224\n"}
+    (release, *_) = parse_timm(FILES | nameless)
+    assert {row.get("accuracy_top1") for row in release.rows} == {None}
+
+
 @given(st.binary(max_size=200))
 def test_any_bytes_are_rows_or_a_plain_error(content: bytes) -> None:
     head = b"model,infer_img_size,infer_samples_per_sec,infer_batch_size\n"

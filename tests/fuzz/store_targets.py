@@ -1,0 +1,227 @@
+"""What programs write for programs: the codec, journals, spools, raw logs, parts."""
+
+import json
+import math
+
+import orjson
+from hypothesis import strategies as st
+from mutation import HOSTILE, arbitrary, as_json, documents, mutated, one_of
+from target import Target, as_file, scratch
+
+from analysis.columns import ROW_KEY, SCHEMA, SCHEMA_VERSION
+from device_agents.android.raw_log import decode_log, encode_log
+from device_agents.android.runners.runner import ToolOutput, ToolRun
+from device_agents.codec import from_json, parse_json, to_json
+from device_agents.errors import AgentError
+from device_agents.failures import last_stage, says_device_lost, says_out_of_memory
+from device_agents.measurement import Failure, Measurement, WorkerFacts
+from device_agents.protocol import STAGE_MARK, decode_request, encode_request
+from device_agents.task import Execution, MeasureTask
+from device_agents.vocabulary import ErrorKind, Flag, MemoryMetric, Origin, Runtime, Status
+from foundation.errors import FleetError
+from models.export.messages import request_from_json, request_to_json, staged_from_json
+from models.types import ExportRequest, Family, Format, ModelCard, Source, Weights
+from orchestrator.dispatch.host_files import _checked
+from orchestrator.dispatch.spool import Spool
+from orchestrator.store.journal import Journal, JournalProblem
+from orchestrator.store.parts import to_frame
+
+TASK = MeasureTask(
+    task_id="s/c/1/0", artifact_path="/a", artifact_sha256="0" * 64,
+    execution=Execution(runtime=Runtime.ONNX, backend="cpu", options=(("x", 1), ("y", True))),
+)  # fmt: skip
+MEASUREMENT = Measurement(
+    task_id="s/c/1/0",
+    status=Status.OK,
+    origin=Origin.MEASURED,
+    samples_ns=(1, 2, 3),
+    flags=(Flag.SPREAD,),
+    memory_metric=MemoryMetric.SIMULATED,
+    worker=WorkerFacts(settings=(("threads", 2), ("x", 0.5), ("on", True)), affinity=(0, 1)),
+    failure=Failure(kind=ErrorKind.CRASHED, message="é\n", remedy="", is_transient=True),
+    raw_log="line\nline",
+)
+ROW = {name: "x" if not SCHEMA[name].is_integer() else 0 for name in ROW_KEY} | {
+    "schema_version": SCHEMA_VERSION, "samples_ns": [1, 2, 3], "flags": ["drift"],
+    "latency_p50_ns": 5, "model": "resnet18", "status": "ok", "is_charging": True,
+    "started_utc": "2026-01-01T00:00:00+00:00",
+}  # fmt: skip
+EXPORT = ExportRequest(
+    card=ModelCard(name="m", family=Family.HYBRID, source=Source.FILE, entry="/m.onnx"),
+    weights=Weights(),
+    format=Format.ONNX,
+)
+STAGED = {
+    "path": "/m", "format": "onnx", "versions": [["onnx", "1"]], "inputs_path": None,
+    "reference_path": "/r", "cost": {"macs": 1, "parameters": 2, "method": "counted"},
+}  # fmt: skip
+LOG = ToolOutput(
+    run=ToolRun(argv=("/t", "--a=b c"), result_file="/r", log_tag="X", warmup_runs=2),
+    exit_code=0, stdout="out\n== end\n", stderr="é", result=b"\0\xff", logcat="",
+)  # fmt: skip
+JSON_SAMPLES = (to_json(MEASUREMENT).encode(), as_json(ROW), b'{"a":[1,1.5e3,"\\ud800",null]}')
+
+
+def json_text(data: bytes) -> object:
+    """Held against another parser: what both read, they read alike."""
+    text = data.decode("utf-8", "replace")
+    value = parse_json(text)
+    try:
+        other = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return value  # nested deeper, or half a surrogate pair
+    assert _same(value, other)
+    return value
+
+
+def _same(ours: object, other: object) -> bool:
+    if isinstance(ours, dict):
+        return (
+            isinstance(other, dict)
+            and list(ours) == list(other)
+            and all(_same(value, other[key]) for key, value in ours.items())
+        )
+    if isinstance(ours, list):
+        return isinstance(other, list) and len(ours) == len(other) and all(map(_same, ours, other))
+    if type(ours) is int and type(other) is float:
+        return not -(2**63) <= ours < 2**64  # orjson has 64 bits
+    if isinstance(ours, float) and math.isinf(ours):
+        return other is None or ours == other
+    return type(ours) is type(other) and ours == other
+
+
+def measurement(data: bytes) -> object:
+    found = from_json(Measurement, data.decode("utf-8", "replace"))
+    assert from_json(Measurement, to_json(found)) == found
+    return found
+
+
+def worker_request(data: bytes) -> object:
+    found = decode_request(data.decode("utf-8", "replace"))
+    assert decode_request(encode_request(found)) == found
+    return found
+
+
+def export_request(data: bytes) -> object:
+    return request_from_json(data.decode("utf-8", "replace"))
+
+
+def export_answer(data: bytes) -> object:
+    return staged_from_json(data.decode("utf-8", "replace"))
+
+
+def journal(data: bytes) -> object:
+    """Every line is a row or named; a row appended after any damage is read back."""
+    path = as_file(data, "journal.jsonl")
+    found = list(Journal(path).scan())
+    rows = [item for item in found if not isinstance(item, JournalProblem)]
+    with Journal(path) as again:
+        again.append(ROW)
+    assert list(Journal(path).rows())[-1] == ROW
+    return found, _frame_height(rows)
+
+
+def _frame_height(rows: list[dict[str, object]]) -> int | str:
+    try:
+        return to_frame(rows).height
+    except FleetError as error:
+        return type(error).__name__
+
+
+def spool(data: bytes) -> object:
+    """What a host kept is offered again, and a new measurement is kept beside any damage."""
+    path = as_file(data, "spool/spool.jsonl")
+    opened = Spool(path)
+    kept = opened.of_sweep("s")
+    opened.add(MEASUREMENT)
+    again = Spool(path)
+    assert MEASUREMENT.task_id in again
+    return kept
+
+
+def raw_log(data: bytes) -> object:
+    found = decode_log(data.decode("utf-8", "replace"))
+    assert decode_log(encode_log(found)) == found
+    return found
+
+
+def worker_words(data: bytes) -> object:
+    text = data.decode("utf-8", "replace")
+    return last_stage(text), says_out_of_memory(text), says_device_lost(text)
+
+
+def host_file_name(data: bytes) -> object:
+    name = _checked(data.decode("utf-8", "surrogateescape"))
+    found = (scratch() / name).resolve()
+    assert found.parent == scratch(), "a name leaves the folder"
+    return name
+
+
+def _json_inputs(base: object, extra: tuple[str, ...] = ()) -> st.SearchStrategy[bytes]:
+    keys = tuple(base) if isinstance(base, dict) else ()
+    return st.one_of(documents(base, (*keys, *extra), as_json), mutated((as_json(base),)))
+
+
+def _journal_inputs() -> st.SearchStrategy[bytes]:
+    row = documents(ROW, tuple(SCHEMA), as_json).map(lambda line: line.replace(b"\n", b" "))
+    end = one_of((b"\n", b"\n", b"\n\n", b"", b"\r\n", b"\0"))
+    parts = st.tuples(row, end).map(b"".join)
+    whole = as_json(ROW) + b"\n"
+    return st.one_of(
+        st.lists(parts, max_size=4).map(b"".join), mutated((whole * 3, whole)), arbitrary()
+    )
+
+
+TARGETS = (
+    Target(
+        name="json_text",
+        inputs=st.one_of(mutated(JSON_SAMPLES), _json_inputs(ROW), arbitrary()),
+        check=json_text,
+    ),
+    Target(
+        name="measurement", inputs=_json_inputs(json.loads(to_json(MEASUREMENT))), check=measurement
+    ),
+    Target(
+        name="worker_request",
+        inputs=_json_inputs(json.loads(encode_request(TASK)), ("measure", "infer", "options")),
+        check=worker_request,
+    ),
+    Target(
+        name="export_request",
+        inputs=_json_inputs(json.loads(request_to_json(EXPORT))),
+        check=export_request,
+        # Its one caller is the parent of the process that reads it.
+        may_raise=(FleetError, ValueError, KeyError, TypeError, AttributeError),
+        share=0.25,
+    ),
+    Target(
+        name="export_answer",
+        inputs=_json_inputs(STAGED, ("error", "message", "remedy")),
+        check=export_answer,
+        # `models.export.process` takes these for a child that did not answer.
+        may_raise=(FleetError, ValueError, KeyError, TypeError),
+        share=0.5,
+    ),
+    Target(name="journal", inputs=_journal_inputs(), check=journal),
+    Target(
+        name="spool",
+        inputs=mutated(
+            ((to_json(MEASUREMENT) + "\n").encode() * 2, as_json({"task_id": "s/x"}) + b"\n")
+        ),
+        check=spool,
+    ),
+    Target(name="raw_log", inputs=mutated((encode_log(LOG).encode(),)), check=raw_log),
+    Target(
+        name="worker_words",
+        inputs=mutated((f"x\n{STAGE_MARK} load\nMemoryError\n".encode(), b"out of memory")),
+        check=worker_words,
+        may_raise=(AgentError,),
+        share=0.5,
+    ),
+    Target(
+        name="host_file_name",
+        inputs=st.one_of(one_of(HOSTILE).map(str.encode), mutated((b"0" * 64 + b".onnx", b".."))),
+        check=host_file_name,
+        share=0.5,
+    ),
+)

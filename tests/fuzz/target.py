@@ -1,0 +1,182 @@
+"""One target: inputs, the code that reads them, and what it may answer."""
+
+import atexit
+import hashlib
+import re
+import resource
+import shutil
+import signal
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from hypothesis.strategies import SearchStrategy
+
+from foundation.errors import FleetError
+
+ROOT = Path(__file__).resolve().parents[2]
+OWN = ("analysis", "device_agents", "foundation", "models", "orchestrator")
+MAX_CPU_S = 1.0
+"""For one input of at most 64 KiB: a hundred times what the slowest honest one takes."""
+MEMORY_BYTES = 3 << 30
+"""A reader that wants more for such an input fails here with a MemoryError."""
+_VARYING = re.compile(r"'[^']*'|\"[^\"]*\"|[0-9]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Attributes:
+    name: of the folder of its recorded cases.
+    inputs: bytes, whatever the reader takes, so that a case is a file.
+    check: reads one input and asserts what has to hold; its answer is only compared.
+    may_raise: the errors that are an answer; everything else is a crash.
+    share: of the number of inputs that other targets get.
+    """
+
+    name: str
+    inputs: SearchStrategy[bytes]
+    check: Callable[[bytes], object]
+    may_raise: tuple[type[Exception], ...] = (FleetError,)
+    share: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What one input gave: `text` is the same for inputs that the reader does not tell apart."""
+
+    text: str
+    is_refusal: bool
+    cpu_s: float
+
+
+class Crash(Exception):  # noqa: N818 - the word of the table
+    """An input that no reader may answer like this; `place` says where, without the input."""
+
+    def __init__(self, place: str, text: str, *, trace: str = "", is_slow: bool = False) -> None:
+        super().__init__(f"{place}\n{text}\n{trace}")
+        self.place = place
+        self.text = text
+        self.is_slow = is_slow
+
+
+class TooSlow(BaseException):
+    """The CPU time is over. Not an `Exception`: no reader may catch it and go on."""
+
+
+def judge(target: Target, data: bytes) -> Answer:
+    """Gives one input to a target.
+
+    Raises:
+        Crash: an error of no expected kind, a property that does not hold, or too much CPU time.
+    """
+    started_s = time.process_time()
+    is_refusal = False
+    crash: Crash | None = None
+    try:
+        with _cpu_limit(MAX_CPU_S):
+            try:
+                text = _digest(target.check(data))
+            except target.may_raise as error:
+                is_refusal = True
+                text = f"{type(error).__name__}: {_VARYING.sub('#', str(error))[:80]}"
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        # A panic of a library in Rust is no Exception.
+        is_slow = isinstance(error, TooSlow)
+        crash = Crash(_place(error), _one_line(error), trace=_trace(error), is_slow=is_slow)
+    if crash is not None:
+        # Not `from`: writing out an error of Pydantic's about a large input takes minutes.
+        raise crash
+    cpu_s = time.process_time() - started_s
+    if cpu_s > 2 * MAX_CPU_S:
+        # Native code that does not return to the interpreter outlasts the timer.
+        text = f"{cpu_s:.1f} s of CPU time for {len(data)} bytes"
+        raise Crash("slow, in native code", text, is_slow=True)
+    return Answer(text=text, is_refusal=is_refusal, cpu_s=cpu_s)
+
+
+def warm_up(target: Target) -> None:
+    """Pays for the imports of a target before anything is timed."""
+    try:
+        target.check(b"")
+    except BaseException as error:
+        # The same input is judged afterwards like any other.
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise
+
+
+def limit_memory() -> None:
+    """Holds this process to `MEMORY_BYTES`; for a process that only runs targets."""
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
+
+
+@cache
+def scratch() -> Path:
+    """A folder of this process, in memory where there is such a place; gone at its end."""
+    memory = Path("/dev/shm")
+    folder = tempfile.mkdtemp(prefix="fleetrank-fuzz-", dir=memory if memory.is_dir() else None)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+def as_file(data: bytes, name: str) -> Path:
+    """A file with the input in it."""
+    path = scratch() / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
+
+
+@contextmanager
+def _cpu_limit(seconds: float) -> Iterator[None]:
+    """Raises `TooSlow` in the code inside; regular expressions look for signals, too."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(_number: int, _frame: object) -> None:
+        raise TooSlow(f"more than {seconds:g} s of CPU time")
+
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(repr(value)[:10_000].encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def _place(error: BaseException) -> str:
+    """Kind of error and the deepest function of ours, which name a defect whatever the input."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [
+        f"{Path(frame.filename).relative_to(ROOT)}:{frame.name}"
+        for frame in frames
+        if frame.filename.startswith(tuple(f"{ROOT / name}/" for name in OWN))
+    ]
+    checks = [f"property {frame.name}" for frame in frames if "/tests/fuzz/" in frame.filename]
+    is_property = isinstance(error, AssertionError)
+    return f"{type(error).__name__} in {(checks if is_property or not ours else ours)[-1]}"
+
+
+def _one_line(error: BaseException) -> str:
+    try:
+        with _cpu_limit(MAX_CPU_S):
+            return ascii(f"{type(error).__name__}: {' '.join(str(error).split())}"[:300])
+    except TooSlow:
+        return f"{type(error).__name__}, whose text takes too long to write"
+
+
+def _trace(error: BaseException) -> str:
+    return "".join(traceback.format_tb(error.__traceback__)[-6:])
