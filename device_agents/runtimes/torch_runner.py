@@ -3,10 +3,8 @@
 import importlib
 import importlib.metadata
 import os
-import shutil
 import sys
 import tempfile
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -91,10 +89,8 @@ class TorchRunner:
 
     def admit(self, path: str) -> str:
         """See `Runner`; PyTorch never sees the file, only a copy of what the scan read."""
-        folder = tempfile.mkdtemp(prefix="fleetrank-")
-        # At the end of the worker: loading should not pay for freeing its pages.
-        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        copy = Path(folder, "model.pt2")
+        # Below the worker's scratch folder, which its parent removes.
+        copy = Path(tempfile.mkdtemp(prefix="fleetrank-"), "model.pt2")
         copy_checked(path, copy)
         # A second lock, should the scan have let something through: no pickle calls anything.
         os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"

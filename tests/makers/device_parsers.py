@@ -151,6 +151,8 @@ OTHER_TEXT = {
     "android.tools": "the catalogue",
     "cuda.nvml": "answers of the driver, as numbers and names",
     "runtimes.executorch_runner": "a runtime's errors in the worker's own process",
+    "runtimes.pt2_forms": "model files",
+    "runtimes.pt2_program": "model files",
     "runtimes.pt2_scan": "model files",
 }
 """Modules that look into other text, and which."""

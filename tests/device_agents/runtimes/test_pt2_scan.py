@@ -126,14 +126,16 @@ def test_a_file_is_scanned_before_the_clock_of_loading_starts(
     assert failure.stage == "start"
 
 
-def test_the_runner_admits_a_copy_and_removes_it_at_its_end(pt2_file: Path) -> None:
+def test_the_runner_admits_a_copy_below_the_temp_folder(
+    pt2_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     runner = TorchRunner()
     copy = Path(runner.admit(str(pt2_file)))
     assert copy != pt2_file
     assert copy.stat().st_size > 0
     assert copy.parent.stat().st_mode & 0o777 == 0o700
-    del runner
-    assert not copy.parent.exists()
+    assert copy.parent.parent == tmp_path
 
 
 def test_a_compressed_member_is_refused(pt2_file: Path, tmp_path: Path) -> None:
