@@ -16,6 +16,7 @@ from analysis.columns import EXCLUDED
 from analysis.counting import count_of
 from analysis.errors import AnalysisError
 from analysis.patterns import matches
+from foundation.checksum import without_checksum
 
 FILE = "exclusions.json"
 """In the results folder."""
@@ -68,14 +69,15 @@ def read_exclusions(results: Path) -> Exclusions:
     try:
         if (text := _content(path)) is None:
             return Exclusions()
-        return _parse(json.loads(text))
+        content = json.loads(text)
+        return _parse(without_checksum(content) if isinstance(content, dict) else content)
     except (OSError, ValueError, RecursionError) as error:
         # Only the first line: a hostile file may put anything into a parser's message.
         said = getattr(error, "strerror", None) or str(error).partition("\n")[0][:MAX_REASON]
         raise AnalysisError(
             f"{path} is not a record of exclusions: {said}",
-            "restore it, or delete it: all rows count again then, and `fleetrank results exclude` "
-            "begins anew",
+            "restore it; if you changed it by hand, delete its entry 'checksum'; or delete the "
+            "file: all rows count again then",
         ) from error
 
 

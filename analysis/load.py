@@ -10,6 +10,7 @@ from analysis.columns import SCHEMA, SCHEMA_VERSION
 from analysis.errors import AnalysisError, NoDataError
 from analysis.exclusions import excluded_column, not_excluded, read_exclusions
 from analysis.part_files import part_files
+from foundation.checksum import without_checksum
 
 DEFAULT_ORIGINS = ("measured", "imported")
 """Rows that a real device made; virtual and simulated ones enter only when asked for."""
@@ -86,9 +87,10 @@ def _refuse_newer_schema(path: Path) -> None:
     if not path.exists():
         return
     try:
-        version = json.loads(path.read_text(encoding="utf-8"))["schema_version"]
+        content = json.loads(path.read_text(encoding="utf-8"))
+        version = without_checksum(content)["schema_version"]
         is_newer = version > SCHEMA_VERSION
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise AnalysisError(
             f"{path} is not a schema record",
             f'restore it, or write {{"schema_version": {SCHEMA_VERSION}}} into it',

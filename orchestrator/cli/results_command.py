@@ -19,10 +19,11 @@ from orchestrator.cli.results_exclude import exclude
 from orchestrator.cli.results_import import import_results
 from orchestrator.errors import NothingToDoError, StoreError, UsageError
 from orchestrator.store.durable import replace_file
-from orchestrator.store.parts import read_sweeps, to_parquet
+from orchestrator.store.part_reader import read_sweeps
+from orchestrator.store.parts import to_parquet
 from orchestrator.store.reparse import Reparsed, reparse_sweep, store_reparsed
 from orchestrator.store.results import ResultStore
-from orchestrator.store.verify import Fault, find_faults
+from orchestrator.store.health.verify import Fault, find_faults
 from orchestrator.sweep_status import is_running, state_of
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)

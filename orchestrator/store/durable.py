@@ -3,7 +3,9 @@
 import contextlib
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 from orchestrator.errors import FullDiskError, StoreError
 
@@ -41,11 +43,28 @@ def replace_file(path: Path, content: bytes, *, is_synced: bool = True) -> None:
     Raises:
         StoreError: the disk is full or the folder cannot be written; nothing changed.
     """
+    replace_file_with(path, lambda file: file.write(content), is_synced=is_synced)
+
+
+def replace_file_with(
+    path: Path, write: Callable[[BinaryIO], object], *, is_synced: bool = True
+) -> None:
+    """As `replace_file`, for content that is not in memory as a whole.
+
+    Args:
+        path: the file.
+        write: writes all of it into an open file, which it may read and seek.
+        is_synced: see `replace_file`.
+
+    Raises:
+        StoreError: as `replace_file`.
+    """
     # The leading dot hides it from every glob a reader uses.
     aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_bytes(content)
+        with aside.open("w+b") as file:
+            write(file)
         if is_synced:
             sync_file(aside)
         aside.replace(path)

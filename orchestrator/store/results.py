@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from analysis.columns import SCHEMA_VERSION
+from foundation.checksum import with_checksum, without_checksum
 from models.names import nearest
 from orchestrator.errors import NewerSchemaError, NothingToDoError, StoreError, UsageError
 from orchestrator.store.durable import replace_file
@@ -19,6 +20,10 @@ _log = logging.getLogger(__name__)
 _SWEEP_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 IMPORTED = "imported"
 """`origin` of the record of a sweep that nobody measured here."""
+RESTORE_RECORD = (
+    "restore it from a copy; if you changed it by hand, delete its entry 'checksum'. The rows of "
+    "the sweep are stored in other files"
+)
 Record = dict[str, object]
 """What is known about a sweep as a whole; JSON values only."""
 
@@ -57,20 +62,15 @@ class ResultStore:
         """
         path = self.record_path(sweep_id)
         try:
-            record = json.loads(path.read_text(encoding="utf-8"))
+            return _read_json(path)
         except FileNotFoundError as error:
             guess = nearest(sweep_id, self.sweep_ids())
             raise UsageError(
                 f"there is no sweep '{sweep_id}'",
                 f"did you mean '{guess}'?" if guess else "`fleetrank results list` lists them",
             ) from error
-        except (OSError, ValueError) as error:
-            raise StoreError(
-                f"{path} is damaged: {error}", "restore it; journal and Parquet files are whole"
-            ) from error
-        if not isinstance(record, dict):
-            raise StoreError(f"{path} is damaged: not a JSON object", "restore it")
-        return record
+        except (OSError, ValueError, RecursionError) as error:
+            raise StoreError(f"{path} is damaged: {error}", RESTORE_RECORD) from error
 
     def update_record(self, sweep_id: str, changes: Mapping[str, object]) -> None:
         """Changes single entries of a sweep's record; readers see the old or the new one."""
@@ -122,6 +122,19 @@ class ResultStore:
         rows = self.open_journal(sweep_id).rows(start)
         return publish_parts(self.parts_folder(sweep_id), rows, are_new=start > 0)
 
+    def pack_journal(self, sweep_id: str) -> bool:
+        """Packs the journal of a sweep that is published; the caller holds its lease.
+
+        Returns:
+            Whether it is packed now; `results verify` says why one that is worth it is not.
+
+        Raises:
+            StoreError: the disk is full; nothing is lost.
+        """
+        from orchestrator.store.journal_pack import pack_journal
+
+        return pack_journal(self.open_journal(sweep_id), self.parts_folder(sweep_id))
+
     def compact(self, sweep_id: str) -> int:
         """Merges a sweep's parts into one and returns how many there were."""
         from orchestrator.store.parts import compact_parts
@@ -130,7 +143,7 @@ class ResultStore:
 
     def history(self) -> dict[str, float]:
         """Seconds one good repeat took on average, by cell key, over all sweeps."""
-        from orchestrator.store.parts import repeat_seconds
+        from orchestrator.store.part_reader import repeat_seconds
 
         try:
             return repeat_seconds([self.parts_folder(sweep_id) for sweep_id in self.sweep_ids()])
@@ -167,17 +180,26 @@ def _age(sweep_id: str) -> tuple[str, str]:
 
 
 def _write_json(path: Path, content: Mapping[str, object]) -> None:
-    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(with_checksum(content), indent=2, ensure_ascii=False) + "\n"
     replace_file(path, text.encode())
+
+
+def _read_json(path: Path) -> Record:
+    content = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(content, dict):
+        raise ValueError("not a JSON object")  # noqa: TRY004 - a damaged file
+    return without_checksum(content)
 
 
 def _refuse_newer(path: Path) -> None:
     if not path.exists():
         return
     try:
-        version = json.loads(path.read_text(encoding="utf-8"))["schema_version"]
+        version = _read_json(path)["schema_version"]
+        if type(version) is not int:
+            raise ValueError("'schema_version' is not a number")  # noqa: TRY004, TRY301
         is_newer = version > SCHEMA_VERSION
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, RecursionError) as error:
         raise StoreError(
             f"{path} is damaged: {error}", f'write {{"schema_version": {SCHEMA_VERSION}}} into it'
         ) from error

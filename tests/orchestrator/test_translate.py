@@ -14,7 +14,7 @@ from models.types import Family, ModelCard, Source
 from orchestrator.cells import DevicePlace, Repeat
 from orchestrator.keys import canonical_json
 from orchestrator.store.parts import to_frame
-from orchestrator.store.verify import wrong_summaries
+from orchestrator.store.health.verify import wrong_summaries
 from orchestrator.translate import summarise
 
 

@@ -7,14 +7,8 @@ from hypothesis import strategies as st
 from analysis.columns import SCHEMA
 from orchestrator.errors import StoreError
 from orchestrator.store import durable, parts
-from orchestrator.store.parts import (
-    compact_parts,
-    publish_parts,
-    read_rows,
-    read_sweeps,
-    repeat_seconds,
-    to_frame,
-)
+from orchestrator.store.part_reader import read_rows, read_sweeps, repeat_seconds
+from orchestrator.store.parts import compact_parts, publish_parts, to_frame
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from orchestrator.cli.main import run
 from orchestrator.store.raw_logs import set_aside
 from orchestrator.store.reparse import reparse_sweep, store_reparsed
 from orchestrator.store.results import ResultStore
-from orchestrator.store.verify import find_faults
+from orchestrator.store.health.verify import find_faults
 from orchestrator.workspace import Workspace
 
 SWEEP_ID = "s-20260102T030405-0a1b"
