@@ -88,7 +88,7 @@ def _refuse_newer_schema(path: Path) -> None:
         return
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        version = without_checksum(content)["schema_version"]
+        version = int(str(without_checksum(content)["schema_version"]))
         is_newer = version > SCHEMA_VERSION
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise AnalysisError(

@@ -50,6 +50,12 @@ def is_sealed(path: Path) -> bool:
     return _is_sealed(path, found.st_size, found.st_mtime_ns, found.st_ino)
 
 
+def require_seal(path: Path) -> None:
+    """As `is_sealed`, of a file that has to have a checksum."""
+    if not is_sealed(path):
+        raise BrokenSealError(f"{path} has no checksum")
+
+
 @lru_cache(maxsize=_KNOWN_FILES)
 def _is_sealed(path: Path, _size: int, _mtime_ns: int, _inode: int) -> bool:
     with path.open("rb") as file:

@@ -1,5 +1,6 @@
 """Registered devices: one YAML file each in `devices/`, and this host's CPU without any file."""
 
+import logging
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInf
 
 from device_agents.registry import AGENTS
 from device_agents.vocabulary import Origin
+from foundation.checksum import MARK, marked_checksum
 from models.names import nearest
 from orchestrator.dispatch.device_spec import HOST_NAME, DeviceSpec, HostShare
 from orchestrator.errors import UsageError
@@ -20,6 +22,8 @@ from orchestrator.sweep_spec import OptionSpec
 from orchestrator.workspace import Workspace
 from orchestrator.yaml_file import parse_file
 
+_log = logging.getLogger(__name__)
+
 HOST_CPU = "cpu"
 """The device kind that shares cores, caches and power with everything else on its host."""
 GPU = "cuda"
@@ -28,6 +32,9 @@ PHONE = "android"
 """The device kind that is registered over adb."""
 LOCAL_CPU = "local-cpu"
 """The name that means this host's CPU on every host, so that a sweep file can be shared."""
+_MARK = "# checksum "
+_HINT = "; delete this line after an edit\n"
+"""Around the checksum in the last line of a file that fleetrank wrote; YAML passes over it."""
 _HOST_CPU_NAME = re.compile("cpu-[0-9a-f]{6}")
 """The names that CPUs get by themselves: another kind under one would pose as a measured CPU."""
 
@@ -175,6 +182,13 @@ def read_device_files(workspace: Workspace) -> dict[str, DeviceFile]:
                 f"{path}: key 'name': '{device.name}' is not the name of the file",
                 f"rename the file to {device.name}.yaml or the device to {path.stem}",
             )
+        if not _is_as_written(path.read_bytes()):
+            _log.warning(
+                "%s is not as fleetrank wrote it: it was edited or is damaged. After an edit, "
+                "delete its line '%s'",
+                path,
+                _MARK.strip(),
+            )
         devices[device.name] = device
     return devices
 
@@ -227,7 +241,16 @@ def update_device(workspace: Workspace, device: DeviceFile) -> Path:
 
 def _text(device: DeviceFile) -> str:
     content = device.model_dump(mode="json", exclude_defaults=True)
-    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+    text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+    return f"{text}{_MARK}{marked_checksum(text.encode())}{_HINT}"
+
+
+def _is_as_written(content: bytes) -> bool:
+    """Whether a file fits the checksum in its last line; one without was written by a person."""
+    text, mark, rest = content.rpartition(_MARK.encode())
+    if not mark:
+        return MARK.encode() not in content
+    return rest == f"{marked_checksum(text)}{_HINT}".encode()
 
 
 def remove_device(workspace: Workspace, name: str) -> DeviceFile | None:

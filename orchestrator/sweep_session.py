@@ -114,6 +114,9 @@ class SweepSession:
                 raise
             outcome = self._outcome(tally)
             self._close_record(_state_of(outcome), tally)
+            if not outcome.n_left:
+                journal.close()
+                self._pack_journal()
         self._emit(
             SweepFinished(
                 sweep_id=self._sweep_id,
@@ -127,6 +130,14 @@ class SweepSession:
             )
         )
         return outcome
+
+    def _pack_journal(self) -> None:
+        """Costs room if it fails, and no row."""
+        with self._host_turn(f"sweep {self._sweep_id}, which packs its journal"):
+            try:
+                self._store.pack_journal(self._sweep_id)
+            except StoreError as error:
+                self._emit(Notice(level="warning", message=f"{error.message} ({error.remedy})"))
 
     def _measure(self, journal: Journal, tally: Tally) -> None:
         # Ray sets a handler of its own for SIGTERM when it starts; ours come after it.

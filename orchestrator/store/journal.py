@@ -93,7 +93,7 @@ class Journal:
 
     @property
     def size_bytes(self) -> int:
-        """How much is written in lines; a row begins there, where no writer has died in its middle."""
+        """How much is written in lines; a row begins there unless a writer died in its middle."""
         return self.path.stat().st_size if self.path.exists() else 0
 
     def rows(self, start: int = 0) -> Iterator[Row]:
@@ -191,7 +191,6 @@ class Journal:
             os.close(descriptor)
             raise
         return descriptor
-
 
 
 def _key_hash(row: Row) -> int:

@@ -9,7 +9,7 @@ import polars as pl
 from analysis.columns import SCHEMA
 from analysis.errors import DamagedPartError
 from analysis.part_files import PARTS, damage_error, damaged_part, part_files, require_whole
-from analysis.part_seal import BrokenSealError, is_sealed
+from analysis.part_seal import BrokenSealError, require_seal
 from orchestrator.errors import StoreError
 from orchestrator.translate import Row
 
@@ -39,9 +39,7 @@ def read_rows(folder: Path) -> Iterator[Row]:
             yield from frame.iter_rows(named=True)
 
 
-def part_frames(
-    path: Path, columns: Sequence[str] = tuple(SCHEMA)
-) -> Iterator[pl.DataFrame]:
+def part_frames(path: Path, columns: Sequence[str] = tuple(SCHEMA)) -> Iterator[pl.DataFrame]:
     """The rows of one part in order, with exactly these columns, few in memory at a time.
 
     Raises:
@@ -73,10 +71,9 @@ def packed_frames(path: Path) -> Iterator[pl.DataFrame]:
         StoreError: it is damaged.
     """
     try:
-        if not is_sealed(path):
-            raise BrokenSealError("it has no checksum")
+        require_seal(path)
         yield from _frames(path, tuple(SCHEMA))
-    except (BrokenSealError, *_unreadable()) as error:
+    except _unreadable() as error:
         raise StoreError(
             f"{path} is damaged",
             "`fleetrank results verify --repair` keeps the damaged file under another name, and "
@@ -87,11 +84,16 @@ def packed_frames(path: Path) -> Iterator[pl.DataFrame]:
 def read_packed(path: Path) -> Iterator[Row]:
     """The rows of a packed journal as its lines have them; raises as `packed_frames`."""
     for frame in packed_frames(path):
-        for row in frame.iter_rows(named=True):
-            for name in STAMPS:
-                if isinstance(stamp := row[name], datetime):
-                    row[name] = stamp.isoformat()
-            yield row
+        yield from journal_rows(frame)
+
+
+def journal_rows(frame: pl.DataFrame) -> Iterator[Row]:
+    """The rows of a table as the lines of a journal have them: times are text."""
+    for row in frame.iter_rows(named=True):
+        for name in STAMPS:
+            if isinstance(stamp := row[name], datetime):
+                row[name] = stamp.isoformat()
+        yield row
 
 
 def repeat_seconds(folders: Sequence[Path]) -> dict[str, float]:
@@ -178,4 +180,10 @@ def _unreadable() -> tuple[type[Exception], ...]:
     """What libraries raise for a damaged file; a wrong type or text is one sign of it."""
     import pyarrow as pa
 
-    return (pa.ArrowException, pl.exceptions.PolarsError, OSError, UnicodeDecodeError)
+    return (
+        BrokenSealError,
+        pa.ArrowException,
+        pl.exceptions.PolarsError,
+        OSError,
+        UnicodeDecodeError,
+    )

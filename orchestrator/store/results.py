@@ -197,7 +197,7 @@ def _refuse_newer(path: Path) -> None:
     try:
         version = _read_json(path)["schema_version"]
         if type(version) is not int:
-            raise ValueError("'schema_version' is not a number")  # noqa: TRY004, TRY301
+            raise ValueError("'schema_version' is not a number")  # noqa: TRY301
         is_newer = version > SCHEMA_VERSION
     except (OSError, ValueError, KeyError, RecursionError) as error:
         raise StoreError(

@@ -77,8 +77,7 @@ def index_journal(journal: Journal) -> JournalIndex:
         problems += [f"line {one.line}: {one.reason}" for one in lost]
         entries = [one for one in batch if isinstance(one, Entry)]
         for is_checked in (True, False):
-            rows = [entry.row for entry in entries if entry.is_checked is is_checked]
-            frame, misfits = _to_frame(rows)
+            frame, misfits = _to_frame([one.row for one in entries if one.is_checked is is_checked])
             problems += [f"{row_name(row)} does not fit the table" for row in misfits]
             found.append(index_rows(frame, is_checked=is_checked))
     rows = _joined(found).unique(KEY, keep="first", maintain_order=True)
@@ -99,9 +98,12 @@ def index_parts(folder: Path) -> PartsIndex:
             found += of_part
         except StoreError:
             damaged.append(path)
-    return PartsIndex(
-        rows=_joined(found, {PART: pl.Int64()}), paths=paths, damaged=tuple(damaged)
-    )
+    return PartsIndex(rows=_joined(found, {PART: pl.Int64()}), paths=paths, damaged=tuple(damaged))
+
+
+def row_key(row: Mapping[str, object]) -> Key:
+    """A row's key."""
+    return tuple(row[name] for name in KEY)
 
 
 def row_name(row: Mapping[str, object]) -> str:
@@ -126,7 +128,5 @@ def _to_frame(rows: list[Row]) -> tuple[pl.DataFrame, list[Row]]:
         return to_frame(row for row in rows if row not in misfits), misfits
 
 
-def _joined(
-    found: list[pl.DataFrame], more: dict[str, pl.DataType] | None = None
-) -> pl.DataFrame:
+def _joined(found: list[pl.DataFrame], more: dict[str, pl.DataType] | None = None) -> pl.DataFrame:
     return pl.concat([pl.DataFrame(schema=_KEYS | (more or {})), *found])

@@ -21,6 +21,7 @@ from orchestrator.store.row_index import (
     JournalIndex,
     Key,
     PartsIndex,
+    row_key,
     row_name,
 )
 from orchestrator.translate import Row
@@ -49,9 +50,7 @@ class Difference:
     text: str
 
 
-def differences(
-    journal: Journal, lines: JournalIndex, parts: PartsIndex
-) -> Iterator[Difference]:
+def differences(journal: Journal, lines: JournalIndex, parts: PartsIndex) -> Iterator[Difference]:
     """The rows whose values differ, in the order of the parts."""
     both = parts.rows.join(lines.rows, on=KEY, maintain_order="left", suffix="_of_journal")
     unlike = both.filter(pl.col(HASH) != pl.col(f"{HASH}_of_journal"))
@@ -62,7 +61,7 @@ def differences(
     in_parts = _rows_of_parts({parts.paths[number] for number in read[PART]}, keys)
     in_journal = _rows_of_journal(journal, keys)
     for row in unlike.iter_rows(named=True):
-        key = _key(row)
+        key = row_key(row)
         pair = in_journal.get(key), in_parts.get(key)
         yield Difference(
             key=key,
@@ -110,7 +109,7 @@ def _short(value: object) -> str:
 
 def _rows_of_parts(paths: Iterable[Path], keys: pl.DataFrame) -> dict[Key, Row]:
     frames = (frame for path in paths for frame in part_frames(path))
-    return {_key(row): row for frame in frames for row in _wanted(frame, keys)}
+    return {row_key(row): row for frame in frames for row in _wanted(frame, keys)}
 
 
 def _rows_of_journal(journal: Journal, keys: pl.DataFrame) -> dict[Key, Row]:
@@ -118,14 +117,10 @@ def _rows_of_journal(journal: Journal, keys: pl.DataFrame) -> dict[Key, Row]:
     # A damaged packed file is a fault that is listed beside these.
     with contextlib.suppress(StoreError):
         for row in journal.rows():
-            if _key(row) in known and _key(row) not in found:
-                found |= {_key(typed): typed for typed in _wanted(to_frame([row]), keys)}
+            if row_key(row) in known and row_key(row) not in found:
+                found |= {row_key(typed): typed for typed in _wanted(to_frame([row]), keys)}
     return found
 
 
 def _wanted(frame: pl.DataFrame, keys: pl.DataFrame) -> Iterator[Row]:
     return frame.join(keys, on=KEY, how="semi").iter_rows(named=True)
-
-
-def _key(row: Row) -> Key:
-    return tuple(row[name] for name in KEY)

@@ -22,7 +22,7 @@ class _Plan(BaseModel):
 
 
 class _SweepRecord(BaseModel):
-    """The entries whose damage would mislead a reader; an imported sweep has no spec and no plan."""
+    """The entries whose damage misleads a reader; an imported sweep has no spec and no plan."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 

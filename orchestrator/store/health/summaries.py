@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from orchestrator.store.part_reader import part_frames
-from orchestrator.store.row_index import KEY, Key, PartsIndex, row_name
+from orchestrator.store.row_index import KEY, Key, PartsIndex, row_key, row_name
 from orchestrator.translate import Row, summarise
 
 _COLUMNS = [*KEY, "samples_ns", *summarise([1])]
@@ -33,7 +33,7 @@ def contradictions(parts: PartsIndex) -> dict[Key, list[str]]:
     for path in parts.paths:
         for row in () if path in parts.damaged else _sampled(path):
             if wrong := list(wrong_summaries(row)):
-                found[tuple(row[name] for name in KEY)] = wrong
+                found[row_key(row)] = wrong
     return found
 
 

@@ -1,4 +1,4 @@
-"""Are the stored rows of a sweep whole? Its record, its journal and its parts, compared by value."""
+"""Is a sweep whole? Its record is checked, its journal and its parts are compared by value."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ KEEP = (
     "the journal is damaged, the Parquet parts are whole: keep them, delete nothing; "
     f"{_REPAIR} takes the rows of the parts into the journal again"
 )
-_KEEP_BOTH = (
+KEEP_BOTH = (
     "the journal lacks rows too: delete nothing, keep a copy of journal and parts, and use the "
     "parts that can be read"
 )
@@ -77,9 +77,10 @@ class Examined:
     differing: tuple[Difference, ...]
 
     @property
-    def n_only_in_parts(self) -> int:
-        """Rows that the journal has lost."""
-        return only_in(self.parts.rows, self.journal.rows).height
+    def is_journal_damaged(self) -> bool:
+        """Whether it has a line that is no row, or lacks a row that the parts have."""
+        is_damaged = bool(self.journal.problems) or self.journal.damaged is not None
+        return is_damaged or not _only_in(self.parts.rows, self.journal.rows).is_empty()
 
 
 def find_faults(store: ResultStore, sweep_id: str) -> list[Fault]:
@@ -92,13 +93,13 @@ def examine(store: ResultStore, sweep_id: str) -> Examined:
     journal_file = store.open_journal(sweep_id)
     journal, parts = index_journal(journal_file), index_parts(store.parts_folder(sweep_id))
     differing = tuple(differences(journal_file, journal, parts))
-    n_lost = only_in(parts.rows, journal.rows).height
+    n_lost = _only_in(parts.rows, journal.rows).height
     faults = [
         *_faults_of_record(store, sweep_id),
         *_faults_of_journal(journal, parts, n_lost),
         *_faults_of_parts(parts, differing, n_lost),
     ]
-    n_unchecked = (~journal.rows[IS_CHECKED]).sum() + (~parts.rows[IS_CHECKED]).sum()
+    n_unchecked = sum(rows.height - rows[IS_CHECKED].sum() for rows in (journal.rows, parts.rows))
     return Examined(
         faults=tuple(faults),
         n_unchecked=int(n_unchecked),
@@ -108,7 +109,7 @@ def examine(store: ResultStore, sweep_id: str) -> Examined:
     )
 
 
-def only_in(rows: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
+def _only_in(rows: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
     """Rows whose key the others lack."""
     return rows.join(others, on=KEY, how="anti", maintain_order="left")
 
@@ -127,15 +128,13 @@ def _faults_of_record(store: ResultStore, sweep_id: str) -> Iterator[Fault]:
         yield Fault(text=f"{store.record_path(sweep_id)}: {problem}", remedy=RESTORE_RECORD)
 
 
-def _faults_of_journal(
-    journal: JournalIndex, parts: PartsIndex, n_lost: int
-) -> Iterator[Fault]:
+def _faults_of_journal(journal: JournalIndex, parts: PartsIndex, n_lost: int) -> Iterator[Fault]:
     if not parts.damaged:
-        unpublished = only_in(journal.rows, parts.rows)
+        unpublished = _only_in(journal.rows, parts.rows)
         texts = [f"{row_name(row)}: in the journal only" for row in _head(unpublished)]
         yield from (Fault(text=text, remedy=_COMPACT) for text in texts)
         yield from _more(unpublished, "rows in the journal only", _COMPACT)
-    keep = _KEEP_BOTH if parts.damaged else KEEP
+    keep = KEEP_BOTH if parts.damaged else KEEP
     for problem in journal.problems[:_LISTED]:
         yield Fault(text=f"journal, {problem}", remedy=keep if n_lost else _READ_PAST)
     yield from _more(journal.problems, "lines of the journal that are no row", _READ_PAST)
@@ -152,12 +151,12 @@ def _faults_of_parts(
     """A part is only ever given up for a journal that has its rows."""
 
     def remedy(path: Path) -> str:
-        return _KEEP_BOTH if n_lost else damage_error(path).remedy
+        return KEEP_BOTH if n_lost else damage_error(path).remedy
 
     for path in parts.damaged:
         yield Fault(text=f"{path} is damaged", remedy=remedy(path))
     for row in _head(parts.rows.filter(~pl.struct(KEY).is_first_distinct())):
-        path = parts.paths[row[PART]]
+        path = parts.paths[int(str(row[PART]))]
         yield Fault(text=f"{row_name(row)}: stored twice, again in {path}", remedy=remedy(path))
     for one in differing[:_LISTED]:
         yield Fault(text=one.text, remedy=_REMEDY_OF_SIDE[one.wrong])

@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.store.health.verify import KEEP, find_faults
 from orchestrator.store.part_reader import read_rows
 from orchestrator.store.parts import publish_parts
 from orchestrator.store.results import ResultStore
-from orchestrator.store.health.verify import KEEP, find_faults
 
 SWEEP_ID = "s-20260102T030405-0a1b"
 
