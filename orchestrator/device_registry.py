@@ -34,7 +34,7 @@ LOCAL_CPU = "local-cpu"
 """The name that means this host's CPU on every host, so that a sweep file can be shared."""
 _MARK = "# checksum "
 _HINT = "; delete this line after an edit\n"
-"""Around the checksum in the last line of a file that fleetrank wrote; YAML passes over it."""
+"""Around the checksum, in the first line of a file that fleetrank wrote: a cut leaves it there."""
 _HOST_CPU_NAME = re.compile("cpu-[0-9a-f]{6}")
 """The names that CPUs get by themselves: another kind under one would pose as a measured CPU."""
 
@@ -185,9 +185,8 @@ def read_device_files(workspace: Workspace) -> dict[str, DeviceFile]:
         if not _is_as_written(path.read_bytes()):
             _log.warning(
                 "%s is not as fleetrank wrote it: it was edited or is damaged. After an edit, "
-                "delete its line '%s'",
+                "delete its first line",
                 path,
-                _MARK.strip(),
             )
         devices[device.name] = device
     return devices
@@ -242,15 +241,15 @@ def update_device(workspace: Workspace, device: DeviceFile) -> Path:
 def _text(device: DeviceFile) -> str:
     content = device.model_dump(mode="json", exclude_defaults=True)
     text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
-    return f"{text}{_MARK}{marked_checksum(text.encode())}{_HINT}"
+    return f"{_MARK}{marked_checksum(text.encode())}{_HINT}{text}"
 
 
 def _is_as_written(content: bytes) -> bool:
-    """Whether a file fits the checksum in its last line; one without was written by a person."""
-    text, mark, rest = content.rpartition(_MARK.encode())
-    if not mark:
-        return MARK.encode() not in content
-    return rest == f"{marked_checksum(text)}{_HINT}".encode()
+    """Whether a file fits the checksum in its first line; one without was written by a person."""
+    first, end, text = content.partition(b"\n")
+    if _MARK.encode() in content or MARK.encode() in content:
+        return first + end == f"{_MARK}{marked_checksum(text)}{_HINT}".encode()
+    return True
 
 
 def remove_device(workspace: Workspace, name: str) -> DeviceFile | None:
