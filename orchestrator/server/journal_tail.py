@@ -1,7 +1,6 @@
 """What was added to a journal since the last look."""
 
 import contextlib
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -23,8 +22,7 @@ class JournalTail:
     def __init__(self, path: Path) -> None:
         self._journal = Journal(path)
         self._offset = 0
-        self._lines_inode: int | None = None
-        self._packed_inode: int | None = None
+        self._packed: tuple[int, int, int] | None = None
         self._seen: set[int] = set()
 
     def new_rows(self) -> Iterator[Mapping[str, object]]:
@@ -45,14 +43,16 @@ class JournalTail:
 
     def _new_packed(self) -> Iterator[Mapping[str, object]]:
         try:
-            inode = self._journal.packed_path.stat().st_ino
+            found = self._journal.packed_path.stat()
         except FileNotFoundError:
             return
-        if inode == self._packed_inode:
+        state = found.st_ino, found.st_size, found.st_mtime_ns
+        if state == self._packed:
             return
         from orchestrator.store.part_reader import read_packed
 
-        self._packed_inode = inode
+        # The lines that were read are gone, or soon will be; a new file may have their inode.
+        self._packed, self._offset = state, 0
         with contextlib.suppress(StoreError):
             yield from read_packed(self._journal.packed_path)
 
@@ -62,9 +62,6 @@ class JournalTail:
         except FileNotFoundError:
             return
         with file:
-            inode = os.fstat(file.fileno()).st_ino
-            if inode != self._lines_inode:
-                self._lines_inode, self._offset = inode, 0
             file.seek(self._offset)
             rest = b""
             while block := file.read(_BLOCK_BYTES):

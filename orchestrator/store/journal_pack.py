@@ -13,11 +13,17 @@ import polars as pl
 
 from analysis.columns import SCHEMA
 from orchestrator.store.durable import store_error, sync_folder
-from orchestrator.store.journal import Journal
+from orchestrator.store.journal import Journal, JournalProblem
 from orchestrator.store.part_reader import ROWS_AT_ONCE, packed_frames
 from orchestrator.store.part_writer import SMALL, write_sealed
 from orchestrator.store.parts import to_frame
 from orchestrator.store.row_index import HASH, KEY, index_parts, index_rows
+from orchestrator.translate import Row
+
+
+class _NotTheTableError(Exception):
+    """A line is damaged, or has columns that a Parquet file of the table cannot hold."""
+
 
 WORTH_PACKING_BYTES = 1 << 20
 """Below it the lines of a journal are kept as they are: a Parquet footer alone has 25 kB."""
@@ -41,8 +47,6 @@ def pack_journal(journal: Journal, parts: Path) -> bool:
     """
     if journal.size_bytes < WORTH_PACKING_BYTES:
         return False
-    if journal.problems() or any(set(row) != set(SCHEMA) for row in journal.rows()):
-        return False
     aside = journal.packed_path.with_name(f".{journal.packed_path.stem}.packing")
     try:
         if not _is_written(aside, journal, parts):
@@ -63,16 +67,26 @@ def _is_written(aside: Path, journal: Journal, parts: Path) -> bool:
     from_lines: list[pl.DataFrame] = []
 
     def frames() -> Iterator[pl.DataFrame]:
-        rows = journal.rows()
+        rows = _whole_rows(journal)
         while batch := list(itertools.islice(rows, ROWS_AT_ONCE)):
             frame = to_frame(batch)
             from_lines.append(index_rows(frame, is_checked=True))
             yield frame
 
-    write_sealed(aside, frames(), level=SMALL)
+    try:
+        write_sealed(aside, frames(), level=SMALL)
+    except _NotTheTableError:
+        return False
     packed = pl.concat([index_rows(frame, is_checked=True) for frame in packed_frames(aside)])
     published = index_parts(parts)
     return packed.equals(pl.concat(from_lines)) and _has_each_once(published.rows, packed)
+
+
+def _whole_rows(journal: Journal) -> Iterator[Row]:
+    for item in journal.scan():
+        if isinstance(item, JournalProblem) or item.row.keys() != SCHEMA.keys():
+            raise _NotTheTableError
+        yield item.row
 
 
 def _has_each_once(published: pl.DataFrame, packed: pl.DataFrame) -> bool:

@@ -5,6 +5,8 @@ from datetime import datetime
 from pathlib import Path
 
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from analysis.columns import SCHEMA
 from analysis.errors import DamagedPartError
@@ -15,6 +17,16 @@ from orchestrator.translate import Row
 
 ROWS_AT_ONCE = 2000
 """In memory: 30 MB with 2,000 samples a row."""
+_UNREADABLE = (
+    BrokenSealError,
+    pa.ArrowException,
+    pl.exceptions.PolarsError,
+    # Is no `Exception`: of a damaged file without a checksum.
+    pl.exceptions.PanicException,
+    OSError,
+    UnicodeDecodeError,
+)
+"""What libraries raise for a damaged file; a wrong type or text is one sign of it."""
 STAMPS = tuple(name for name, dtype in SCHEMA.items() if isinstance(dtype, pl.Datetime))
 
 
@@ -48,7 +60,7 @@ def part_frames(path: Path, columns: Sequence[str] = tuple(SCHEMA)) -> Iterator[
     is_part_sealed(path)
     try:
         yield from _frames(path, columns)
-    except _unreadable() as error:
+    except _UNREADABLE as error:
         raise damaged(path) from error
 
 
@@ -73,7 +85,7 @@ def packed_frames(path: Path) -> Iterator[pl.DataFrame]:
     try:
         require_seal(path)
         yield from _frames(path, tuple(SCHEMA))
-    except _unreadable() as error:
+    except _UNREADABLE as error:
         raise StoreError(
             f"{path} is damaged",
             "`fleetrank results verify --repair` keeps the damaged file under another name, and "
@@ -118,7 +130,7 @@ def read_part(path: Path, columns: list[str] | None = None) -> pl.DataFrame:
     is_part_sealed(path)
     try:
         return pl.read_parquet(path, columns=columns, hive_partitioning=False)
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except _UNREADABLE as error:
         raise damaged(path) from error
 
 
@@ -128,7 +140,7 @@ def part_height(path: Path) -> int:
     try:
         scan = pl.scan_parquet(path, hive_partitioning=False)
         return int(scan.select(pl.len()).collect().item())
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except _UNREADABLE as error:
         raise damaged(path) from error
 
 
@@ -155,7 +167,7 @@ def _scan(paths: Sequence[Path]) -> pl.LazyFrame:
 def _collect(frame: pl.LazyFrame, paths: Iterable[Path]) -> pl.DataFrame:
     try:
         return frame.collect()
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except _UNREADABLE as error:
         found = damaged_part(paths)
         if found is not None:
             raise damaged(found) from error
@@ -165,25 +177,9 @@ def _collect(frame: pl.LazyFrame, paths: Iterable[Path]) -> pl.DataFrame:
 
 
 def _frames(path: Path, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     empty = pl.DataFrame(schema={name: SCHEMA[name] for name in columns})
     with pq.ParquetFile(path, page_checksum_verification=True) as file:
         there = [name for name in columns if name in file.schema_arrow.names]
         for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=there):
             frame = pl.DataFrame(pa.Table.from_batches([batch]))
             yield pl.concat([empty, frame], how="diagonal_relaxed")
-
-
-def _unreadable() -> tuple[type[Exception], ...]:
-    """What libraries raise for a damaged file; a wrong type or text is one sign of it."""
-    import pyarrow as pa
-
-    return (
-        BrokenSealError,
-        pa.ArrowException,
-        pl.exceptions.PolarsError,
-        OSError,
-        UnicodeDecodeError,
-    )

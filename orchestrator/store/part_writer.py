@@ -13,8 +13,8 @@ from orchestrator.store.durable import replace_file_with
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ROWS_PER_GROUP = 50_000
-"""40 MB with 100 samples a row: what is in memory while a large file is written or read."""
+ROWS_PER_GROUP = 20_000
+"""16 MB with 100 samples a row: what is in memory while a large file is written or read."""
 FAST, SMALL = 1, 9
 """Levels of zstd; the second takes three times as long for 5 % less."""
 

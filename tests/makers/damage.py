@@ -137,23 +137,29 @@ def campaign(workspace: Workspace, n: int, seed: int = 0) -> Counter[tuple[str, 
 
 
 def _outcome(workspace: Workspace, before: Seen) -> str:
-    folder = ["--workspace", str(workspace.root)]
-    for command, outcome in ((["results", "verify"], VERIFIED), (["devices", "list"], REFUSED)):
-        code, said = _run([*folder, *command])
-        if "this is a defect of fleetrank" in said:
-            return CRASHED
-        if code != 0:
-            return outcome
-        if "not as fleetrank wrote it" in said:
-            return WARNED
+    said = _said_by_command(workspace, ["results", "verify"], VERIFIED)
+    if said := said or _said_by_command(workspace, ["devices", "list"], REFUSED):
+        return said
     try:
         after = _seen(workspace)
-    except FleetError:
+    except (FleetError, pl.exceptions.PolarsError):
+        # The command line explains what a library raises of a damaged part.
         return REFUSED
-    except Exception as error:
-        # What a library raises of a damaged part is explained by the command line.
-        return REFUSED if type(error).__module__.startswith("polars") else CRASHED
+    except (Exception, pl.exceptions.PanicException):
+        return CRASHED
     return HARMLESS if before.is_same(after) else SILENT
+
+
+def _said_by_command(workspace: Workspace, command: Sequence[str], outcome: str) -> str | None:
+    try:
+        code, said = _run(["--workspace", str(workspace.root), *command])
+    except pl.exceptions.PanicException:
+        return CRASHED
+    if "this is a defect of fleetrank" in said:
+        return CRASHED
+    if "not as fleetrank wrote it" in said:
+        return WARNED
+    return outcome if code else None
 
 
 def _run(arguments: Sequence[str]) -> tuple[int, str]:
