@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import polars as pl
 import typer
@@ -19,13 +19,14 @@ from orchestrator.cli.results_exclude import exclude
 from orchestrator.cli.results_import import import_results
 from orchestrator.errors import NothingToDoError, StoreError, UsageError
 from orchestrator.store.durable import replace_file
-from orchestrator.store.health.repair import repair_sweep, require_whole_parts
-from orchestrator.store.health.verify import Examined, Fault, examine
 from orchestrator.store.part_reader import read_sweeps
 from orchestrator.store.parts import to_parquet
 from orchestrator.store.reparse import Reparsed, reparse_sweep, store_reparsed
 from orchestrator.store.results import ResultStore
 from orchestrator.sweep_status import is_running, state_of
+
+if TYPE_CHECKING:
+    from orchestrator.store.health.verify import Examined, Fault
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.command("import")(import_results)
@@ -78,6 +79,9 @@ def verify(
     ] = False,
 ) -> None:
     """Check every row, and compare Parquet with the journal by value."""
+    from orchestrator.store.health.repair import repair_sweep
+    from orchestrator.store.health.verify import examine
+
     store = ResultStore(current().workspace.results)
     read_exclusions(store.root)  # refuses damaged ones
     faults: list[Fault] = []
@@ -99,7 +103,7 @@ def verify(
         )
 
 
-def _verdict(found: Examined) -> str:
+def _verdict(found: "Examined") -> str:
     verdict = count_of(len(found.faults), "fault") if found.faults else "ok"
     if found.n_unchecked:
         rows = count_of(found.n_unchecked, "stored row")
@@ -113,6 +117,8 @@ def compact(sweeps: SweepIds = None) -> None:
 
     A damaged part is made again from the journal.
     """
+    from orchestrator.store.health.repair import require_whole_parts
+
     store = ResultStore(current().workspace.results)
     for sweep_id in _chosen(store, sweeps):
         with store.lease(sweep_id), host_turn("results compact"):
