@@ -1,6 +1,6 @@
 """Checksums of what is stored, so that a flipped bit is found and not read as another value.
 
-They find damage, not forgery: whoever can write a file can write its checksum too.
+They find damage, not forgery: a person who can write a file can write its checksum too.
 """
 
 import hashlib

@@ -97,7 +97,7 @@ class Journal:
         return self.path.stat().st_size if self.path.exists() else 0
 
     def rows(self, start: int = 0) -> Iterator[Row]:
-        """The rows in order; a line that is no row is logged and passed over.
+        """The rows in order; a line without a valid row is logged and passed over.
 
         Args:
             start: the byte of the file of lines from which on to read; 0 is everything, what is

@@ -1,6 +1,6 @@
 """One line of a journal: a row as JSON, whose last entry is the checksum of all before it.
 
-An older fleetrank reads such a line, as it passes over what is no column. It wrote lines without a
+An older fleetrank reads such a line, as it passes over unknown entries. It wrote lines without a
 checksum; they are read, and `is_checked` says that they may hold anything.
 """
 
@@ -30,7 +30,7 @@ class Entry:
 
 
 class BadLineError(ValueError):
-    """A line that is no row; says why."""
+    """A line without a valid row; says why."""
 
 
 def make_line(row: Row) -> bytes:

@@ -50,7 +50,7 @@ _REMEDY_OF_SIDE = {
     "says which is right: keep both, and `fleetrank results exclude` leaves the row out",
 }
 _LISTED = 20
-"""Rows of one kind that are listed one by one: nobody reads a thousand."""
+"""Rows of one kind that are listed one by one; the rest are counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ class Examined:
 
     @property
     def is_journal_damaged(self) -> bool:
-        """Whether it has a line that is no row, or lacks a row that the parts have."""
+        """Whether it has a line without a row, or lacks a row that the parts have."""
         is_damaged = bool(self.journal.problems) or self.journal.damaged is not None
         return is_damaged or not _only_in(self.parts.rows, self.journal.rows).is_empty()
 

@@ -22,7 +22,7 @@ def test_every_flipped_byte_is_noticed(path) -> None:
     content = path.read_bytes()
     passed = []
     for at in range(0, len(content), 7):
-        # A file of its own each: what was found of a file is kept while it does not change.
+        # Each in a new file: what was found of a file is kept while it does not change.
         changed = path.with_name(f"{at}.parquet")
         changed.write_bytes(content[:at] + bytes([content[at] ^ 4]) + content[at + 1 :])
         try:
