@@ -15,6 +15,7 @@ from analysis.columns import EXCLUDED
 from analysis.counting import count_of
 from analysis.errors import AnalysisError
 from analysis.patterns import matches
+from foundation.checksum import without_checksum
 from foundation.errors import BadFileError, MissingFileError
 from foundation.small_file import read_small_text
 
@@ -69,15 +70,16 @@ def read_exclusions(results: Path) -> Exclusions:
     try:
         if (text := _content(path)) is None:
             return Exclusions()
-        return _parse(json.loads(text))
+        content = json.loads(text)
+        return _parse(without_checksum(content) if isinstance(content, dict) else content)
     except (BadFileError, ValueError, RecursionError) as error:
         # Only the first line: a hostile file may put anything into a parser's message.
         text = getattr(error, "message", str(error)).removeprefix(f"{path} ")
         said = text.partition("\n")[0][:MAX_REASON]
         raise AnalysisError(
             f"{path} is not a record of exclusions: {said}",
-            "restore it, or delete it: all rows count again then, and `fleetrank results exclude` "
-            "begins anew",
+            "restore it; if you changed it by hand, delete its entry 'checksum'; or delete the "
+            "file: all rows count again then",
         ) from error
 
 

@@ -9,8 +9,8 @@ from analysis.columns import SCHEMA, SCHEMA_VERSION
 from analysis.errors import AnalysisError, NoDataError
 from analysis.exclusions import excluded_column, not_excluded, read_exclusions
 from analysis.part_files import is_pending, part_files
+from foundation.checksum import read_checked_object
 from foundation.errors import BadFileError
-from foundation.plain_data import read_json_object
 
 DEFAULT_ORIGINS = ("measured", "imported")
 """Rows that a real device made; virtual and simulated ones enter only when asked for."""
@@ -87,7 +87,7 @@ def _refuse_newer_schema(path: Path) -> None:
     if not path.exists():
         return
     try:
-        version = read_json_object(path).get("schema_version")
+        version = read_checked_object(path).get("schema_version")
     except BadFileError:
         version = None
     if not isinstance(version, int):

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from analysis.errors import DamagedPartError
+from analysis.part_seal import BrokenSealError, is_sealed
 
 PARTS = f"part-{'[0-9]' * 8}.parquet"
 
@@ -25,13 +26,35 @@ def part_files(folder: Path) -> list[Path]:
     """The parts of one sweep in order, without those whose rows an earlier part holds.
 
     While parts are merged, and after a crash in the middle of it, the merged part lies beside
-    those it was made from. Only footers are read.
+    those it was made from. The checksum of each file is computed once per process.
+
+    Raises:
+        DamagedPartError: a file is not what was written.
     """
     kept: list[Path] = []
     for path in sorted(folder.glob(PARTS)):
         if not kept or first_row(path) >= first_row(kept[-1]) + _height(kept[-1]):
+            require_whole(path)
             kept.append(path)
     return kept
+
+
+def require_whole(path: Path) -> bool:
+    """Checks a part against its checksum before it is read.
+
+    Returns:
+        Whether it has one; an older fleetrank wrote none.
+
+    Raises:
+        DamagedPartError: the checksum does not match.
+    """
+    try:
+        return is_sealed(path)
+    except BrokenSealError as error:
+        raise damage_error(path) from error
+    except OSError:
+        # A file that went away, or may not be read: its reader says so.
+        return False
 
 
 def first_row(path: Path) -> int:
@@ -51,8 +74,8 @@ def damage_error(path: Path) -> DamagedPartError:
     """Names a damaged part, and the way to have its rows again."""
     return DamagedPartError(
         f"{path} is damaged",
-        f"move it out of {path.parent.name}, do not delete it yet, and run `fleetrank results "
-        "compact`: its rows are made again from the journal",
+        "`fleetrank results compact` keeps the damaged file under another name, and its rows are "
+        "made again from the journal",
     )
 
 
@@ -71,12 +94,13 @@ def damaged_part_of(results: Path) -> Path | None:
 
 def _is_damaged(path: Path) -> bool:
     try:
-        with pq.ParquetFile(path) as file:
+        is_sealed(path)
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
             for _ in file.iter_batches():
                 pass
     except (FileNotFoundError, MemoryError):
         # A reader without memory knows nothing of the file; Arrow's error of it is both.
         return False
-    except (pa.ArrowException, OSError):
+    except (BrokenSealError, pa.ArrowException, OSError):
         return True
     return False

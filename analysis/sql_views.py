@@ -152,8 +152,10 @@ def _newest_facts(key: str, facts: tuple[str, ...]) -> str:
 
 def _dataset(results: Path) -> ds.Dataset:
     files = [str(path) for path in stored_parts(results)]
+    pages_are_checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+    parquet = ds.ParquetFileFormat(default_fragment_scan_options=pages_are_checked)
     # Columns that an older file lacks come out as null.
-    return ds.dataset(files, format="parquet", schema=_arrow_schema())
+    return ds.dataset(files, format=parquet, schema=_arrow_schema())
 
 
 def _arrow_schema() -> pa.Schema:

@@ -1,5 +1,6 @@
 """Registered devices: one YAML file each in `devices/`, and this host's CPU without any file."""
 
+import logging
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInf
 
 from device_agents.registry import AGENTS
 from device_agents.vocabulary import Origin
+from foundation.checksum import MARK, marked_checksum
 from foundation.visible_text import shortened
 from models.names import nearest
 from orchestrator.dispatch.device_spec import HOST_NAME, DeviceSpec, HostShare
@@ -21,6 +23,8 @@ from orchestrator.store.durable import replace_file
 from orchestrator.workspace import Workspace
 from orchestrator.yaml_file import parse_file
 
+_log = logging.getLogger(__name__)
+
 HOST_CPU = "cpu"
 """The device kind that shares cores, caches and power with everything else on its host."""
 GPU = "cuda"
@@ -29,6 +33,9 @@ PHONE = "android"
 """The device kind that is registered over adb."""
 LOCAL_CPU = "local-cpu"
 """The name that means this host's CPU on every host, so that a sweep file can be shared."""
+_MARK = "# checksum "
+_HINT = "; delete this line after an edit\n"
+"""Around the checksum, in the first line of a file that fleetrank wrote: a cut leaves it there."""
 _HOST_CPU_NAME = re.compile("cpu-[0-9a-f]{6}")
 """The names that CPUs get by themselves: another kind under one would pose as a measured CPU."""
 
@@ -181,6 +188,12 @@ def read_device_files(workspace: Workspace) -> dict[str, DeviceFile]:
                 f"{path}: key 'name': '{device.name}' is not the name of the file",
                 f"rename the file to {device.name}.yaml or the device to {path.stem}",
             )
+        if not _is_as_written(path.read_bytes()):
+            _log.warning(
+                "%s is not as fleetrank wrote it: it was edited or is damaged. After an edit, "
+                "delete its first line",
+                path,
+            )
         devices[device.name] = device
     return devices
 
@@ -234,7 +247,16 @@ def update_device(workspace: Workspace, device: DeviceFile) -> Path:
 
 def _text(device: DeviceFile) -> str:
     content = device.model_dump(mode="json", exclude_defaults=True)
-    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+    text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+    return f"{_MARK}{marked_checksum(text.encode())}{_HINT}{text}"
+
+
+def _is_as_written(content: bytes) -> bool:
+    """Whether a file fits the checksum in its first line; one without was written by a person."""
+    first, end, text = content.partition(b"\n")
+    if _MARK.encode() in content or MARK.encode() in content:
+        return first + end == f"{_MARK}{marked_checksum(text)}{_HINT}".encode()
+    return True
 
 
 def remove_device(workspace: Workspace, name: str) -> DeviceFile | None:

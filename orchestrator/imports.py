@@ -98,15 +98,19 @@ def _record(
 
 def _write(store: ResultStore, sweep_id: str, rows: Iterable[Row], folder: Path) -> None:
     facts = sweep_facts(sweep_id, 0, folder)
+    n_of: Counter[object] = Counter()
     with store.lease(sweep_id):
         with store.open_journal(sweep_id) as journal:
             n_there = sum(1 for _ in journal.rows())
             for number, row in enumerate(_keyed(rows, facts)):
+                n_of[row["status"]] += 1
                 if number >= n_there:
                     journal.append(row)
         store.publish(sweep_id)
+        store.pack_journal(sweep_id)
+        counts = {"n_ok": n_of["ok"], "n_failed": n_of["failed"], "n_left": 0}
         finished = datetime.now(UTC).isoformat()
-        store.update_record(sweep_id, {"state": "finished", "finished_utc": finished})
+        store.update_record(sweep_id, {"state": "finished", "finished_utc": finished, **counts})
 
 
 def _keyed(rows: Iterable[Row], facts: SweepFacts) -> Iterable[Row]:

@@ -20,7 +20,7 @@ from orchestrator.dispatch.ports import Ports
 from orchestrator.dispatch.stop_switch import StopSwitch, listening
 from orchestrator.dispatch.tally import Tally
 from orchestrator.dispatch.work import SweepWork
-from orchestrator.errors import NothingToDoError, OrchestratorError
+from orchestrator.errors import NothingToDoError, OrchestratorError, StoreError
 from orchestrator.estimate import measuring_s
 from orchestrator.export_stage import Exports, ExportTools, build_artifacts
 from orchestrator.progress.events import Notice, Subscriber, SweepFinished, SweepStarted
@@ -115,6 +115,9 @@ class SweepSession:
                 raise
             outcome = self._outcome(tally)
             self._close_record(_state_of(outcome), tally)
+            if not outcome.n_left:
+                journal.close()
+                self._pack_journal()
         self._emit(
             SweepFinished(
                 sweep_id=self._sweep_id,
@@ -128,6 +131,14 @@ class SweepSession:
             )
         )
         return outcome
+
+    def _pack_journal(self) -> None:
+        """Costs room if it fails, and no row."""
+        with self._host_turn(f"sweep {self._sweep_id}, which packs its journal"):
+            try:
+                self._store.pack_journal(self._sweep_id)
+            except StoreError as error:
+                self._emit(Notice(level="warning", message=f"{error.message} ({error.remedy})"))
 
     def _measure(self, journal: Journal, tally: Tally) -> None:
         journal.open()

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import polars as pl
 import typer
@@ -22,11 +22,14 @@ from orchestrator.cli.results_merge import merge
 from orchestrator.cli.visible_stream import write_data
 from orchestrator.errors import NothingToDoError, StoreError, UsageError
 from orchestrator.store.durable import replace_file
-from orchestrator.store.parts import read_sweeps, to_parquet
+from orchestrator.store.part_reader import read_sweeps
+from orchestrator.store.parts import to_parquet
 from orchestrator.store.reparse import Reparsed, reparse_sweep, store_reparsed
 from orchestrator.store.results import ResultStore
-from orchestrator.store.verify import Fault, find_faults
 from orchestrator.sweep_status import is_running, state_of
+
+if TYPE_CHECKING:
+    from orchestrator.store.health.verify import Examined, Fault
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.command("import")(import_results)
@@ -74,17 +77,30 @@ def _left_out(store: ResultStore) -> dict[str, str]:
 
 
 @app.command()
-def verify(sweeps: SweepIds = None) -> None:
-    """Check every row, and compare Parquet with the journal."""
+def verify(
+    sweeps: SweepIds = None,
+    repair: Annotated[
+        bool, typer.Option(help="Make what is damaged again from its second copy.")
+    ] = False,
+) -> None:
+    """Check every row, and compare Parquet with the journal by value."""
+    from orchestrator.store.health.repair import repair_sweep
+    from orchestrator.store.health.verify import examine
+
     store = ResultStore(current().workspace.results)
+    read_exclusions(store.root)  # refuses damaged ones
     faults: list[Fault] = []
-    for sweep_id in _chosen(store, sweeps):
+    for sweep_id in _known(store, sweeps):
+        if repair:
+            with store.lease(sweep_id), host_turn("results verify"):
+                done = repair_sweep(store, sweep_id)
+            print("".join(f"{sweep_id}: {text}\n" for text in done), end="")
         with host_turn("results verify"):
-            found = find_faults(store, sweep_id)
-        print(f"{sweep_id}: {count_of(len(found), 'fault') if found else 'ok'}")
-        for fault in found:
+            found = examine(store, sweep_id)
+        print(f"{sweep_id}: {_verdict(found)}")
+        for fault in found.faults:
             print(f"{sweep_id}: {fault.text}", file=sys.stderr)
-        faults += found
+        faults += found.faults
     if faults:
         raise StoreError(
             f"{count_of(len(faults), 'fault')} in the stored results",
@@ -92,15 +108,32 @@ def verify(sweeps: SweepIds = None) -> None:
         )
 
 
+def _verdict(found: "Examined") -> str:
+    verdict = count_of(len(found.faults), "fault") if found.faults else "ok"
+    if found.n_unchecked:
+        rows = count_of(found.n_unchecked, "stored row")
+        return f"{verdict}, {rows} of an older fleetrank without a checksum"
+    return verdict
+
+
 @app.command()
 def compact(sweeps: SweepIds = None) -> None:
-    """Publish the journal, and merge the Parquet parts."""
+    """Publish the journal, merge the Parquet parts, and pack the journal.
+
+    A damaged part is made again from the journal.
+    """
+    from orchestrator.store.health.repair import require_whole_parts
+
     store = ResultStore(current().workspace.results)
     for sweep_id in _chosen(store, sweeps):
         with store.lease(sweep_id), host_turn("results compact"):
+            done = require_whole_parts(store, sweep_id)
             store.publish(sweep_id)
             n_parts = store.compact(sweep_id)
-        print(f"{sweep_id}: {count_of(n_parts, 'part')} became {min(n_parts, 1)}")
+            is_packed = store.pack_journal(sweep_id)
+        print("".join(f"{sweep_id}: {text}\n" for text in done), end="")
+        packed = ", the journal is packed" if is_packed else ""
+        print(f"{sweep_id}: {count_of(n_parts, 'part')} became {min(n_parts, 1)}{packed}")
 
 
 @app.command()
@@ -181,6 +214,13 @@ def _chosen(store: ResultStore, sweeps: list[str] | None) -> list[str]:
             f"{store.root} holds no sweep", "`fleetrank sweep run`, or `fleetrank results import`"
         )
     return ids
+
+
+def _known(store: ResultStore, sweeps: list[str] | None) -> list[str]:
+    """As `_chosen`; the record of a sweep may be damaged."""
+    if sweeps and set(sweeps) <= set(store.sweep_ids()):
+        return sweeps
+    return _chosen(store, sweeps)
 
 
 def _encode(frame: pl.DataFrame, export_format: ExportFormat) -> bytes:

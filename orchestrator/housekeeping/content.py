@@ -59,7 +59,7 @@ def extent_of(store: ResultStore, sweep_id: str) -> Extent:
 
 
 def _rows(store: ResultStore, sweep_id: str) -> Iterator[Row]:
-    from orchestrator.store.parts import read_rows
+    from orchestrator.store.part_reader import read_rows
 
     known = set()
     for row in store.open_journal(sweep_id).rows():

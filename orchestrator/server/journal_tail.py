@@ -1,29 +1,64 @@
-"""What was appended to a journal since the last look."""
+"""What was added to a journal since the last look."""
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import orjson
-
 from analysis.columns import ROW_KEY
+from orchestrator.errors import NewerSchemaError, StoreError
+from orchestrator.store.journal import Journal
+from orchestrator.store.journal_line import BadLineError, parse_line
 
 _BLOCK_BYTES = 8 << 20
 
 
 class JournalTail:
-    """Reads each whole line of a growing file once; a half-written one is left for later."""
+    """Reads each whole line of a growing file once; a half-written one is left for later.
+
+    When the journal is packed, its lines go away and may begin again in a new file: the packed rows
+    are read once, and a row that was seen is passed over wherever it lies.
+    """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._journal = Journal(path)
         self._offset = 0
+        self._packed: tuple[int, int, int] | None = None
+        self._seen: set[int] = set()
 
     def new_rows(self) -> Iterator[Mapping[str, object]]:
         """Rows since the last call, in order; what is no row is passed over.
 
-        `Journal.scan` says which lines are no rows; here they are only counted by nobody.
+        `results verify` says which lines are no rows, and whether a packed journal is damaged.
         """
+        for row in self._new_packed():
+            yield from self._unseen(row)
+        for row in self._new_lines():
+            yield from self._unseen(row)
+
+    def _unseen(self, row: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
+        key = hash(tuple(row[name] for name in ROW_KEY))
+        if key not in self._seen:
+            self._seen.add(key)
+            yield row
+
+    def _new_packed(self) -> Iterator[Mapping[str, object]]:
         try:
-            file = self._path.open("rb")
+            found = self._journal.packed_path.stat()
+        except FileNotFoundError:
+            return
+        state = found.st_ino, found.st_size, found.st_mtime_ns
+        if state == self._packed:
+            return
+        from orchestrator.store.part_reader import read_packed
+
+        # The lines that were read are gone, or soon will be; a new file may have their inode.
+        self._packed, self._offset = state, 0
+        with contextlib.suppress(StoreError):
+            yield from read_packed(self._journal.packed_path)
+
+    def _new_lines(self) -> Iterator[Mapping[str, object]]:
+        try:
+            file = self._journal.path.open("rb")
         except FileNotFoundError:
             return
         with file:
@@ -39,8 +74,6 @@ class JournalTail:
 
 def _parse(line: bytes) -> Mapping[str, object] | None:
     try:
-        row = orjson.loads(line)
-    except ValueError:
+        return parse_line(line + b"\n").row
+    except (BadLineError, NewerSchemaError):
         return None
-    is_row = isinstance(row, dict) and all(row.get(name) is not None for name in ROW_KEY)
-    return row if is_row else None

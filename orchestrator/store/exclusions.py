@@ -19,6 +19,7 @@ from analysis.exclusions import (
     read_exclusions,
 )
 from device_agents.file_lease import open_lease, wait_for_lock
+from foundation.checksum import with_checksum
 from orchestrator.errors import StoreError, UsageError
 from orchestrator.store.durable import replace_file, store_error
 
@@ -161,5 +162,5 @@ def _alone(results: Path) -> Iterator[None]:
 
 def _write(results: Path, next_number: int, entries: tuple[Exclusion, ...]) -> None:
     content = {"next_number": next_number, "exclusions": [asdict(one) for one in entries]}
-    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(with_checksum(content), indent=2, ensure_ascii=False) + "\n"
     replace_file(results / FILE, text.encode())

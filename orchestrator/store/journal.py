@@ -1,4 +1,9 @@
-"""The journal of a sweep: JSON lines, one per attempt, appended; the point of durability."""
+"""The journal of a sweep: JSON lines, one per attempt, appended; the point of durability.
+
+The journal of a finished sweep is packed (`journal_pack`): the same rows in a Parquet file beside
+the place of the lines. Lines that are appended later lie in a new file of lines; reading goes
+through both.
+"""
 
 import logging
 import os
@@ -8,19 +13,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import orjson
-
-from analysis.columns import ROW_KEY, SCHEMA, SCHEMA_VERSION
+from analysis.columns import ROW_KEY
 from foundation.small_file import open_regular
 from orchestrator.errors import NewerSchemaError
-from orchestrator.keys import canonical_json
 from orchestrator.store.durable import store_error, sync_folder
+from orchestrator.store.journal_line import BadLineError, Entry, make_line, parse_line
 from orchestrator.store.moved_file import check_place, place_of
 from orchestrator.translate import Row
 
 _log = logging.getLogger(__name__)
-
-_KEY_TYPES = {name: int if SCHEMA[name].is_integer() else str for name in ROW_KEY}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +87,7 @@ class Journal:
             StoreError: the disk is full; the row is kept in memory and goes out with the next
                 `append` or `flush` that succeeds.
         """
-        self._pending.append(_line(row))
+        self._pending.append(make_line(row))
         self._write_pending()
 
     def flush(self) -> None:
@@ -114,35 +115,75 @@ class Journal:
                 self._descriptor = None
 
     @property
+    def packed_path(self) -> Path:
+        """Where the rows of a packed journal are."""
+        return self.path.with_suffix(".parquet")
+
+    @property
     def size_bytes(self) -> int:
-        """How much is written; a row begins there, where no writer has died in its middle."""
+        """How much is written in lines; a row begins there unless a writer died in its middle."""
         return self.path.stat().st_size if self.path.exists() else 0
 
     def rows(self, start: int = 0) -> Iterator[Row]:
-        """The rows from a byte on in order; a line that is no row is logged and passed over.
+        """The rows in order; a line without a valid row is logged and passed over.
+
+        Args:
+            start: the byte of the file of lines from which on to read; 0 is everything, what is
+                packed included.
 
         Raises:
             NewerSchemaError: a row comes from a newer version of the table.
+            StoreError: the packed journal is damaged.
         """
         for item in self.scan(start):
             if isinstance(item, JournalProblem):
                 _log.warning("%s, line %d: %s", self.path, item.line, item.reason)
             else:
-                yield item
+                yield item.row
 
     def problems(self) -> list[JournalProblem]:
         """Every line that is no row."""
-        return [item for item in self.scan() if isinstance(item, JournalProblem)]
+        return [item for item in self.lines() if isinstance(item, JournalProblem)]
 
-    def scan(self, start: int = 0) -> Iterator[Row | JournalProblem]:
-        """The lines from a byte on in order, read or not; they are numbered from there."""
-        if not self.path.exists():
+    def scan(self, start: int = 0) -> Iterator[Entry | JournalProblem]:
+        """Rows and damaged lines, as `rows`."""
+        if start or not self.packed_path.exists():
+            return self.lines(start)
+        return self._packed_and_lines()
+
+    def lines(self, start: int = 0) -> Iterator[Entry | JournalProblem]:
+        """The file of lines alone; lines are numbered from the byte to start at."""
+        try:
+            file = open_regular(self.path)
+        except FileNotFoundError:
             return
-        with open_regular(self.path) as file:
+        with file:
             file.seek(start)
             for number, line in enumerate(file, start=1):
                 if line.strip():
-                    yield _parse(line, number, self.path)
+                    yield self._parsed(line, number)
+
+    def _packed_and_lines(self) -> Iterator[Entry | JournalProblem]:
+        from orchestrator.store.part_reader import read_packed
+
+        # Of a process that was killed while it packed, the lines are there too.
+        known = set()
+        for row in read_packed(self.packed_path):
+            known.add(_key_hash(row))
+            yield Entry(row=row, is_checked=True)
+        for item in self.lines():
+            if isinstance(item, JournalProblem) or _key_hash(item.row) not in known:
+                yield item
+
+    def _parsed(self, line: bytes, number: int) -> Entry | JournalProblem:
+        try:
+            return parse_line(line)
+        except BadLineError as error:
+            return JournalProblem(line=number, reason=str(error))
+        except NewerSchemaError as error:
+            raise NewerSchemaError(
+                f"{self.path}, line {number}: {error.message}", error.remedy
+            ) from error
 
     def _write_pending(self) -> None:
         while self._pending:
@@ -184,32 +225,6 @@ class Journal:
         return descriptor
 
 
-def _line(row: Row) -> bytes:
-    try:
-        return orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
-    except TypeError:
-        # An integer beyond 64 bits: publishing names the row, and the sweep goes on.
-        return canonical_json(row).encode() + b"\n"
-
-
-def _parse(line: bytes, number: int, path: Path) -> Row | JournalProblem:
-    try:
-        row = orjson.loads(line)
-    except orjson.JSONDecodeError:
-        is_torn = not line.endswith(b"\n")
-        reason = "half a row, its writer died" if is_torn else "not JSON"
-        return JournalProblem(line=number, reason=reason)
-    if not (isinstance(row, dict) and _has_key(row)):
-        return JournalProblem(line=number, reason="not a row of the table")
-    version = row.get("schema_version")
-    if isinstance(version, int) and version > SCHEMA_VERSION:
-        raise NewerSchemaError(
-            f"{path}, line {number} has schema version {version}; this fleetrank knows "
-            f"{SCHEMA_VERSION}",
-            "use the newer fleetrank that wrote it",
-        )
-    return row
-
-
-def _has_key(row: Row) -> bool:
-    return all(type(row.get(name)) is expected for name, expected in _KEY_TYPES.items())
+def _key_hash(row: Row) -> int:
+    """Takes a fifth of the key's memory; two rows of a million share one with a chance of 1e-7."""
+    return hash(tuple(row[name] for name in ROW_KEY))

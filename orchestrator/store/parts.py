@@ -16,15 +16,15 @@ from pathlib import Path
 import polars as pl
 
 from analysis.columns import ROW_KEY, SCHEMA
-from analysis.part_files import PARTS, damage_error, damaged_part, first_row, part_files
+from analysis.part_files import PARTS, first_row
 from orchestrator.errors import StoreError
 from orchestrator.store.durable import replace_file
+from orchestrator.store.part_reader import STAMPS, part_frames, part_height, read_part
+from orchestrator.store.part_writer import sealed_parquet, write_sealed
 from orchestrator.translate import Row
 
 ROWS_PER_PART = 2000
 """About 30 MB with 2,000 samples a row: quick to rewrite, few enough files for 10^5 rows."""
-
-_STAMPS = [name for name, dtype in SCHEMA.items() if isinstance(dtype, pl.Datetime)]
 
 _DOES_NOT_FIT = (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError)
 
@@ -48,14 +48,15 @@ def to_frame(rows: Iterable[Row]) -> pl.DataFrame:
     try:
         return pl.DataFrame([_typed(row) for row in records], schema=SCHEMA)
     except _DOES_NOT_FIT as error:
-        keys = [{name: row.get(name) for name in ROW_KEY} for row in records if not _fits(row)]
+        keys = [{name: row.get(name) for name in ROW_KEY} for row in records if not fits(row)]
         raise StoreError(
             f"rows of the journal do not fit the table: {keys}: {error}",
             "mend or delete their lines in the journal; the other rows are kept",
         ) from error
 
 
-def _fits(row: Row) -> bool:
+def fits(row: Row) -> bool:
+    """Whether the values of a row fit their columns."""
     try:
         pl.DataFrame([_typed(row)], schema=SCHEMA)
     except _DOES_NOT_FIT:
@@ -66,7 +67,7 @@ def _fits(row: Row) -> bool:
 def _typed(row: Row) -> Row:
     """The declared columns of a row, its times parsed: in text they come in several lengths."""
     record = {name: row.get(name) for name in SCHEMA}
-    for name in _STAMPS:
+    for name in STAMPS:
         if (text := record[name]) is not None:
             stamp = datetime.fromisoformat(str(text))
             # A time without a zone is UTC: nothing else is ever written.
@@ -99,7 +100,7 @@ def publish_parts(folder: Path, rows: Iterable[Row], *, are_new: bool = False) -
     if parts and at - parts[-1].start < ROWS_PER_PART:
         last = parts[-1]
         if more := list(itertools.islice(new, ROWS_PER_PART - (at - last.start))):
-            grown = [_read_part(last.path), to_frame(more)]
+            grown = [read_part(last.path), to_frame(more)]
             _write_part(folder, last.start, pl.concat(grown, how="diagonal_relaxed"))
             n_written += 1
             at += len(more)
@@ -117,7 +118,7 @@ def _unpublished(rows: Iterable[Row], parts: Sequence[Part]) -> Iterator[Row]:
 
 
 def _keys(path: Path) -> Iterator[tuple[object, ...]]:
-    return _read_part(path, list(ROW_KEY)).iter_rows()
+    return read_part(path, list(ROW_KEY)).iter_rows()
 
 
 def _batches(rows: Iterator[Row], most: int) -> Iterator[list[Row]]:
@@ -149,68 +150,15 @@ def compact_parts(folder: Path) -> int:
         left_over.unlink()
     if len(parts) < 2:
         return len(parts)
-    merged = pl.concat([_read_part(part.path) for part in parts], how="diagonal_relaxed")
-    if merged.height != parts[-1].end - parts[0].start:
+    if any(part.end != after.start for part, after in itertools.pairwise(parts)):
         raise StoreError(
             f"the parts in {folder} do not follow each other",
             "keep them: they hold rows that the journal has lost, and can be read as they are",
         )
-    _write_part(folder, parts[0].start, merged)
+    frames = itertools.chain.from_iterable(part_frames(part.path) for part in parts)
+    write_sealed(parts[0].path, frames)
     _settle(folder)
     return len(parts)
-
-
-def read_sweeps(folders: Sequence[Path]) -> pl.DataFrame:
-    """The rows of several sweeps, with exactly the declared columns; none is an empty table.
-
-    Raises:
-        StoreError: a part is damaged.
-    """
-    paths = [path for folder in folders for path in part_files(folder)]
-    return _collect(_scan(paths), paths)
-
-
-def read_rows(folder: Path) -> Iterator[Row]:
-    """The published rows of one sweep, one part in memory at a time.
-
-    Raises:
-        StoreError: a part is damaged.
-    """
-    for path in sorted(folder.glob(PARTS)):
-        yield from read_part(path)
-
-
-def read_part(path: Path) -> Iterator[Row]:
-    """The rows of one part; raises as `read_rows`."""
-    return _read_part(path).iter_rows(named=True)
-
-
-def repeat_seconds(folders: Sequence[Path]) -> dict[str, float]:
-    """How long one good repeat of each cell took on average, by cell key."""
-    took = (pl.col("finished_utc") - pl.col("started_utc")).dt.total_microseconds() / 1e6
-    paths = [path for folder in folders for path in part_files(folder)]
-    good = _scan(paths).filter(pl.col("status") == "ok")
-    means = good.group_by("cell_key").agg(took.mean()).drop_nulls()
-    return dict(_collect(means, paths).iter_rows())
-
-
-def _scan(paths: Sequence[Path]) -> pl.LazyFrame:
-    scans = [pl.scan_parquet(path, hive_partitioning=False) for path in paths]
-    # The empty table first: a column that an older part lacks becomes null.
-    empty = pl.LazyFrame(schema=SCHEMA)
-    return pl.concat([empty, *scans], how="diagonal_relaxed").select(*SCHEMA)
-
-
-def _collect(frame: pl.LazyFrame, paths: Iterable[Path]) -> pl.DataFrame:
-    try:
-        return frame.collect()
-    except (pl.exceptions.PolarsError, OSError) as error:
-        damaged = damaged_part(paths)
-        if damaged is not None:
-            raise _damaged(damaged) from error
-        raise StoreError(
-            f"the Parquet parts cannot be read: {error}", "`fleetrank results verify` looks closer"
-        ) from error
 
 
 def _settle(folder: Path) -> list[Part]:
@@ -221,32 +169,12 @@ def _settle(folder: Path) -> list[Part]:
         if parts and start < parts[-1].end:
             path.unlink()
             continue
-        parts.append(Part(path=path, start=start, end=start + _height(path)))
+        parts.append(Part(path=path, start=start, end=start + part_height(path)))
     return parts
 
 
-def _read_part(path: Path, columns: list[str] | None = None) -> pl.DataFrame:
-    try:
-        return pl.read_parquet(path, columns=columns, hive_partitioning=False)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise _damaged(path) from error
-
-
-def _height(path: Path) -> int:
-    try:
-        scan = pl.scan_parquet(path, hive_partitioning=False)
-        return int(scan.select(pl.len()).collect().item())
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise _damaged(path) from error
-
-
-def _damaged(path: Path) -> StoreError:
-    damage = damage_error(path)
-    return StoreError(damage.message, damage.remedy)
-
-
 def to_parquet(frame: pl.DataFrame) -> bytes:
-    """The table as a Parquet file.
+    """A table of any columns as a Parquet file, for people.
 
     In memory, since Polars answers a full disk with an error that does not say so.
     """
@@ -256,4 +184,4 @@ def to_parquet(frame: pl.DataFrame) -> bytes:
 
 
 def _write_part(folder: Path, start: int, frame: pl.DataFrame) -> None:
-    replace_file(folder / f"part-{start:08d}.parquet", to_parquet(frame))
+    replace_file(folder / f"part-{start:08d}.parquet", sealed_parquet(frame))

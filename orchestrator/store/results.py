@@ -9,8 +9,8 @@ from pathlib import Path
 
 from analysis.columns import SCHEMA_VERSION
 from analysis.part_files import is_pending
+from foundation.checksum import read_checked_object, with_checksum
 from foundation.errors import BadFileError
-from foundation.plain_data import read_json_object
 from models.names import nearest
 from orchestrator.errors import NewerSchemaError, NothingToDoError, StoreError, UsageError
 from orchestrator.store.durable import replace_file
@@ -23,6 +23,10 @@ _log = logging.getLogger(__name__)
 _SWEEP_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 IMPORTED = "imported"
 """`origin` of the record of a sweep that nobody measured here."""
+RESTORE_RECORD = (
+    "restore it from a copy; if you changed it by hand, delete its entry 'checksum'. The rows of "
+    "the sweep are stored in other files"
+)
 Record = dict[str, object]
 """What is known about a sweep as a whole; JSON values only."""
 
@@ -80,11 +84,10 @@ class ResultStore:
         if is_pending(self.root, sweep_id) or not path.exists():
             self.check_sweep(sweep_id)
         try:
-            return read_json_object(path)
+            return read_checked_object(path)
         except BadFileError as error:
             raise StoreError(
-                f"{path} is damaged: {error.message.removeprefix(f'{path} ')}",
-                "restore it; journal and Parquet files are whole",
+                f"{path} is damaged: {error.message.removeprefix(f'{path} ')}", RESTORE_RECORD
             ) from error
 
     def update_record(self, sweep_id: str, changes: Mapping[str, object]) -> None:
@@ -127,10 +130,10 @@ class ResultStore:
         Hidden ones are what a writer that was killed has left.
         """
         name = re.escape(_checked(sweep_id))
-        journal = re.compile(rf"{name}\.jsonl(\.[a-z0-9]+)?")
-        left_over = re.compile(rf"\.{name}\.[a-z]+\.\d+\.tmp")
+        journal = re.compile(rf"{name}\.(jsonl|parquet)(\..+)?")
+        left_over = re.compile(rf"\.{name}\.[a-z]+\.[0-9a-f-]+\.tmp")
         found = [
-            *(p for p in (self.root / "journal").glob("*.jsonl*") if journal.fullmatch(p.name)),
+            *(p for p in (self.root / "journal").glob("*") if journal.fullmatch(p.name)),
             *(p for p in (self.root / "sweeps").glob(".*.tmp") if left_over.fullmatch(p.name)),
             self.parts_folder(sweep_id),
             self.raw_folder(sweep_id),
@@ -159,6 +162,19 @@ class ResultStore:
         rows = self.open_journal(sweep_id).rows(start)
         return publish_parts(self.parts_folder(sweep_id), rows, are_new=start > 0)
 
+    def pack_journal(self, sweep_id: str) -> bool:
+        """Packs the journal of a sweep that is published; the caller holds its lease.
+
+        Returns:
+            Whether it is packed now; `results verify` says why one that is worth it is not.
+
+        Raises:
+            StoreError: the disk is full; nothing is lost.
+        """
+        from orchestrator.store.journal_pack import pack_journal
+
+        return pack_journal(self.open_journal(sweep_id), self.parts_folder(sweep_id))
+
     def compact(self, sweep_id: str) -> int:
         """Merges a sweep's parts into one and returns how many there were."""
         from orchestrator.store.parts import compact_parts
@@ -167,7 +183,7 @@ class ResultStore:
 
     def history(self) -> dict[str, float]:
         """Seconds one good repeat took on average, by cell key, over all sweeps."""
-        from orchestrator.store.parts import repeat_seconds
+        from orchestrator.store.part_reader import repeat_seconds
 
         try:
             return repeat_seconds([self.parts_folder(sweep_id) for sweep_id in self.sweep_ids()])
@@ -212,7 +228,7 @@ def _age(sweep_id: str) -> tuple[str, str]:
 
 
 def _write_json(path: Path, content: Mapping[str, object]) -> None:
-    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(with_checksum(content), indent=2, ensure_ascii=False) + "\n"
     replace_file(path, text.encode())
 
 
@@ -221,7 +237,7 @@ def _refuse_newer(path: Path) -> None:
         return
     problem = "it holds no schema_version"
     try:
-        version = read_json_object(path).get("schema_version")
+        version = read_checked_object(path).get("schema_version")
     except BadFileError as error:
         version, problem = None, error.message.removeprefix(f"{path} ")
     if not isinstance(version, int):

@@ -9,6 +9,7 @@ from orchestrator.device_registry import (
     find_device,
     load_devices,
     local_cpu,
+    read_device_files,
     remove_device,
     save_device,
 )
@@ -87,3 +88,19 @@ def test_a_wrong_device_file_is_named(workspace, text, message) -> None:
         load_devices(workspace)
     assert str(path) in caught.value.message
     assert message in caught.value.message
+
+
+def test_a_file_of_ours_that_was_changed_is_warned_about_until_its_checksum_is_gone(
+    tmp_path, caplog
+) -> None:
+    workspace = Workspace(tmp_path)
+    path = save_device(workspace, DeviceFile(name="sim-a", kind="simulated", labels={"room": "1"}))
+    assert read_device_files(workspace)["sim-a"].labels == {"room": "1"}
+    assert caplog.text == ""
+    path.write_text(path.read_text().replace("room: '1'", "room: '3'"))
+    assert read_device_files(workspace)["sim-a"].labels == {"room": "3"}
+    assert f"{path} is not as fleetrank wrote it" in caplog.text
+    caplog.clear()
+    path.write_text(path.read_text().partition("\n")[2])
+    read_device_files(workspace)
+    assert caplog.text == ""

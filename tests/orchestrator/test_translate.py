@@ -13,8 +13,8 @@ from device_agents.vocabulary import EnergyMethod, ErrorKind, Origin, SampleKind
 from models.types import Family, ModelCard, Source
 from orchestrator.cells import DevicePlace, Repeat
 from orchestrator.keys import canonical_json
+from orchestrator.store.health.summaries import wrong_summaries
 from orchestrator.store.parts import to_frame
-from orchestrator.store.verify import wrong_summaries
 from orchestrator.translate import summarise
 
 

@@ -38,7 +38,7 @@ def workspace(tmp_path: Path, monkeypatch, capsys) -> Workspace:
 @pytest.fixture
 def stored(workspace: Workspace, new_row) -> ResultStore:
     store = ResultStore(workspace.results)
-    store.create_sweep(SWEEP_ID, {"state": "done", "started_utc": "2026-01-02T03:04:05+00:00"})
+    store.create_sweep(SWEEP_ID, {"state": "finished", "started_utc": "2026-01-02T03:04:05+00:00"})
     with store.open_journal(SWEEP_ID) as journal:
         journal.append(new_row())
         journal.append(new_row(repeat=1))
@@ -149,7 +149,7 @@ def test_a_card_is_shown_as_json_and_a_misspelt_one_is_guessed(workspace, capsys
 
 def test_sweeps_are_listed(stored, capsys) -> None:
     assert run(["results", "list", "--json"]) == 0
-    assert [(row["sweep_id"], row["state"]) for row in _json(capsys)] == [(SWEEP_ID, "done")]
+    assert [(row["sweep_id"], row["state"]) for row in _json(capsys)] == [(SWEEP_ID, "finished")]
 
 
 def test_a_sweep_whose_driver_died_is_stopped_in_every_list(stored, new_row, capsys) -> None:
@@ -336,7 +336,7 @@ def test_a_plan_says_what_no_real_device_measures(workspace, capsys) -> None:
     "command",
     [
         "report show latency", "report build", "report export out --to csv", "results audit",
-        "results export", "results compact", "recommend", "query SELECT+*+FROM+measurements",
+        "results export", "recommend", "query SELECT+*+FROM+measurements",
         f"report compare {SWEEP_ID} other",
     ],
 )  # fmt: skip
@@ -351,6 +351,31 @@ def test_every_command_that_reads_names_a_damaged_part(stored, command, is_cut, 
     err = capsys.readouterr().err
     assert f"{part.name} is damaged" in err
     assert "results compact" in err
+
+
+def test_compacting_makes_a_damaged_part_again_and_keeps_it(stored, capsys) -> None:
+    (part,) = stored.parts_folder(SWEEP_ID).iterdir()
+    part.write_bytes(part.read_bytes()[:-9])
+    assert run(["results", "verify"]) == 1
+    assert "results compact" in capsys.readouterr().err
+    assert run(["results", "compact"]) == 0
+    assert f"{part.name}.damaged" in capsys.readouterr().out
+    assert run(["results", "verify"]) == 0
+    assert sorted(path.name for path in part.parent.iterdir()) == [
+        part.name,
+        f"{part.name}.damaged",
+    ]
+
+
+def test_a_repair_brings_back_a_changed_line_of_the_journal(stored, capsys) -> None:
+    path = stored.open_journal(SWEEP_ID).path
+    before = list(stored.open_journal(SWEEP_ID).rows())
+    path.write_bytes(path.read_bytes().replace(b'"repeat":1', b'"repeat":7'))
+    assert run(["results", "verify"]) == 1
+    assert "--repair" in capsys.readouterr().err
+    assert run(["results", "verify", "--repair"]) == 0
+    assert "is written again with 2 rows" in capsys.readouterr().out
+    assert list(stored.open_journal(SWEEP_ID).rows()) == before
 
 
 @pytest.mark.parametrize(

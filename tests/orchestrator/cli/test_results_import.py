@@ -44,6 +44,23 @@ def test_each_release_becomes_a_sweep_with_its_provenance(workspace, capsys) -> 
     assert second["n_rows"] == 1
 
 
+def test_the_journal_of_an_import_is_packed_and_its_record_has_the_counts(
+    workspace, capsys, monkeypatch
+) -> None:
+    monkeypatch.setattr("orchestrator.store.journal_pack.WORTH_PACKING_BYTES", 1)
+    first, _ = _import(capsys, "--from", "timm", str(DATA / "timm"))
+    store = ResultStore(workspace.results)
+    journal = store.open_journal(str(first["sweep_id"]))
+    assert not journal.path.exists()
+    assert len(list(journal.rows())) == first["n_rows"]
+    record = store.sweep_record(str(first["sweep_id"]))
+    assert (record["n_ok"], record["n_failed"], record["n_left"]) == (first["n_rows"] - 1, 1, 0)
+    assert run(["results", "verify"]) == 0
+    capsys.readouterr()
+    again, _ = _import(capsys, "--from", "timm", str(DATA / "timm"))
+    assert again["sweep_id"] == first["sweep_id"]
+
+
 def test_rows_are_imported_ones_without_samples_or_times_of_their_own(workspace, capsys) -> None:
     _import(capsys, "--from", "timm", str(DATA / "timm"))
     rows = [row for row in _rows(workspace) if row["status"] == "ok"]

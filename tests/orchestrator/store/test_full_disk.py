@@ -7,7 +7,7 @@ from full_disk import no_room_beyond
 
 from orchestrator.errors import StoreError
 from orchestrator.store.journal_sink import JournalSink
-from orchestrator.store.parts import read_rows
+from orchestrator.store.part_reader import read_rows
 from orchestrator.store.raw_logs import read_log
 from orchestrator.store.results import ResultStore
 

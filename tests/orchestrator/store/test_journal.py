@@ -1,3 +1,4 @@
+import json
 import logging
 import os
 from pathlib import Path
@@ -6,7 +7,7 @@ import pytest
 
 from analysis.columns import SCHEMA_VERSION
 from orchestrator.errors import NewerSchemaError, StoreError
-from orchestrator.store.journal import Journal
+from orchestrator.store.journal import Journal, JournalProblem
 
 
 @pytest.fixture
@@ -123,3 +124,46 @@ def test_a_row_that_meets_a_full_disk_goes_out_when_there_is_room(
     journal.append(new_row(repeat=2))
     journal.close()
     assert [row["repeat"] for row in Journal(path).rows()] == [0, 1, 2]
+
+
+def _changed(path: Path, old: bytes, new: bytes) -> None:
+    content = path.read_bytes()
+    assert content.count(old) == 1
+    path.write_bytes(content.replace(old, new))
+
+
+def test_a_changed_value_is_no_row(path, new_row) -> None:
+    with Journal(path) as journal:
+        journal.append(new_row(load_ns=8675309))
+        journal.append(new_row(repeat=1))
+    _changed(path, b"8675309", b"8675319")
+    assert [row["repeat"] for row in Journal(path).rows()] == [1]
+    (problem,) = Journal(path).problems()
+    assert (problem.line, problem.reason) == (1, "its checksum does not match its content")
+
+
+def test_a_damaged_checksum_does_not_make_a_line_an_old_one(path, new_row) -> None:
+    with Journal(path) as journal:
+        journal.append(new_row())
+    _changed(path, b'"checksum":', b'"chgcksum":')
+    assert list(Journal(path).rows()) == []
+
+
+def test_lines_of_an_older_version_are_read_without_a_checksum(path, new_row) -> None:
+    path.parent.mkdir()
+    path.write_text(json.dumps(new_row()) + "\n", encoding="utf-8")
+    with Journal(path) as journal:
+        journal.append(new_row(repeat=1))
+    entries = [item for item in Journal(path).scan() if not isinstance(item, JournalProblem)]
+    assert [(entry.row, entry.is_checked) for entry in entries] == [
+        (new_row(), False),
+        (new_row(repeat=1), True),
+    ]
+
+
+def test_an_older_reader_finds_the_row_in_a_line_of_today(path, new_row) -> None:
+    with Journal(path) as journal:
+        journal.append(new_row())
+    row = json.loads(path.read_bytes())
+    assert row.pop("checksum").startswith("sha256:")
+    assert row == new_row()

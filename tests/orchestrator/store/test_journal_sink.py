@@ -8,7 +8,7 @@ import pytest
 from orchestrator.errors import StoreError
 from orchestrator.store import parts as parts_module
 from orchestrator.store.journal_sink import JournalSink
-from orchestrator.store.parts import read_rows
+from orchestrator.store.part_reader import read_rows
 from orchestrator.store.results import ResultStore
 from orchestrator.translate import Row
 

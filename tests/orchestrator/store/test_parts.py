@@ -8,14 +8,8 @@ from analysis.columns import SCHEMA
 from foundation import files
 from orchestrator.errors import StoreError
 from orchestrator.store import parts
-from orchestrator.store.parts import (
-    compact_parts,
-    publish_parts,
-    read_rows,
-    read_sweeps,
-    repeat_seconds,
-    to_frame,
-)
+from orchestrator.store.part_reader import read_rows, read_sweeps, repeat_seconds
+from orchestrator.store.parts import compact_parts, publish_parts, to_frame
 
 
 @pytest.fixture(autouse=True)

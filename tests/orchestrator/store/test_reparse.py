@@ -6,10 +6,10 @@ import pytest
 from device_agents.android.raw_log import encode_log
 from device_agents.android.runners.runner import ToolOutput, ToolRun
 from orchestrator.cli.main import run
+from orchestrator.store.health.verify import find_faults
 from orchestrator.store.raw_logs import set_aside
 from orchestrator.store.reparse import reparse_sweep, store_reparsed
 from orchestrator.store.results import ResultStore
-from orchestrator.store.verify import find_faults
 from orchestrator.workspace import Workspace
 
 SWEEP_ID = "s-20260102T030405-0a1b"

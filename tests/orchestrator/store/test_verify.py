@@ -1,10 +1,14 @@
+import json
 from pathlib import Path
 
 import pytest
 
-from orchestrator.store.parts import publish_parts, read_rows
+from orchestrator.errors import StoreError
+from orchestrator.store.health.repair import repair_sweep, require_whole_parts
+from orchestrator.store.health.verify import KEEP, find_faults
+from orchestrator.store.part_reader import read_rows
+from orchestrator.store.parts import publish_parts
 from orchestrator.store.results import ResultStore
-from orchestrator.store.verify import KEEP, find_faults
 
 SWEEP_ID = "s-20260102T030405-0a1b"
 
@@ -93,3 +97,109 @@ def test_a_part_that_was_edited_is_made_again_from_the_journal(store, new_row) -
     publish_parts(store.parts_folder(SWEEP_ID), iter(other))
     (fault,) = find_faults(store, SWEEP_ID)
     assert "made again from the journal" in fault.remedy
+
+
+def _replaced(path: Path, old: bytes, new: bytes) -> None:
+    content = path.read_bytes()
+    assert old in content
+    path.write_bytes(content.replace(old, new, 1))
+
+
+def test_a_changed_value_of_the_journal_is_a_fault_and_repaired_from_the_part(store) -> None:
+    before = list(store.open_journal(SWEEP_ID).rows())
+    path = store.open_journal(SWEEP_ID).path
+    _replaced(path, b'"load_ns":7', b'"load_ns":8')
+    texts = [fault.text for fault in find_faults(store, SWEEP_ID)]
+    assert "line 1: its checksum does not match" in texts[0]
+    (done,) = repair_sweep(store, SWEEP_ID)
+    assert "2 rows" in done
+    assert find_faults(store, SWEEP_ID) == []
+    assert sorted(row["repeat"] for row in store.open_journal(SWEEP_ID).rows()) == [0, 1]
+    assert sorted(map(repr, store.open_journal(SWEEP_ID).rows())) == sorted(map(repr, before))
+    assert path.with_name(f"{path.name}.damaged").exists()
+
+
+def test_any_flip_in_a_part_is_a_fault_and_the_part_is_made_again(store) -> None:
+    (part,) = store.parts_folder(SWEEP_ID).iterdir()
+    before = list(read_rows(store.parts_folder(SWEEP_ID)))
+    content = bytearray(part.read_bytes())
+    content[len(content) - 2000] ^= 16  # a statistic or a name in the footer
+    part.write_bytes(content)
+    (fault,) = find_faults(store, SWEEP_ID)
+    assert fault.text == f"{part} is damaged"
+    with pytest.raises(StoreError, match="is damaged"):
+        list(read_rows(store.parts_folder(SWEEP_ID)))
+    (done,) = repair_sweep(store, SWEEP_ID)
+    assert "made again from the journal" in done
+    assert find_faults(store, SWEEP_ID) == []
+    assert list(read_rows(store.parts_folder(SWEEP_ID))) == before
+    assert part.with_name(f"{part.name}.damaged").read_bytes() == content
+
+
+def test_a_value_that_differs_is_named_with_its_column(store, new_row) -> None:
+    (part,) = store.parts_folder(SWEEP_ID).iterdir()
+    part.unlink()
+    other = [new_row(model="resnet81"), new_row(repeat=1, samples_ns=None, status="failed")]
+    publish_parts(store.parts_folder(SWEEP_ID), iter(other))
+    (fault,) = find_faults(store, SWEEP_ID)
+    assert "model 'resnet18' and 'resnet81'" in fault.text
+    assert "the journal is right" in fault.remedy
+    repair_sweep(store, SWEEP_ID)
+    assert find_faults(store, SWEEP_ID) == []
+
+
+def test_where_both_sides_are_damaged_nothing_is_touched(store) -> None:
+    (part,) = store.parts_folder(SWEEP_ID).iterdir()
+    part.write_bytes(part.read_bytes()[:-9])
+    _replaced(store.open_journal(SWEEP_ID).path, b'"load_ns":7', b'"load_ns":8')
+    before = {path: path.read_bytes() for path in store.root.rglob("*") if path.is_file()}
+    assert repair_sweep(store, SWEEP_ID) == []
+    with pytest.raises(StoreError, match="is damaged") as caught:
+        require_whole_parts(store, SWEEP_ID)
+    assert "delete nothing" in caught.value.remedy
+    assert {p: p.read_bytes() for p in store.root.rglob("*") if p.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: "",
+        lambda text: text[: len(text) // 2],
+        lambda text: text.replace("finished", "fjnished"),
+        lambda text: text.replace('"n_ok": 2', '"n_ok": 3'),
+    ],
+)
+def test_a_damaged_record_is_a_fault_of_its_sweep(store, damage) -> None:
+    store.update_record(SWEEP_ID, {"state": "finished", "n_ok": 2})
+    path = store.record_path(SWEEP_ID)
+    path.write_text(damage(path.read_text()))
+    (fault,) = find_faults(store, SWEEP_ID)
+    assert str(path) in fault.text
+    assert "restore it" in fault.remedy
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"state": "fjnished"},
+        {"n_ok": "2"},
+        {"started_utc": "2026-13-01T00:00:00+00:00"},
+        {"spec": {"name": "t", "models": ["resnet18"], "repeets": 3}},
+        {"plan": {"n_cells": -1, "repeats": 2, "sha256": {}}},
+        {"sweep_id": "other"},
+    ],
+)
+def test_a_record_without_a_checksum_is_held_against_its_schema(store, wrong) -> None:
+    record = {"sweep_id": SWEEP_ID, "state": "finished", **wrong}
+    store.record_path(SWEEP_ID).write_text(json.dumps(record))
+    (fault,) = find_faults(store, SWEEP_ID)
+    assert next(iter(wrong)) in fault.text
+
+
+def test_a_list_of_faults_has_an_end(store, new_row) -> None:
+    with store.open_journal(SWEEP_ID) as journal:
+        for repeat in range(2, 100):
+            journal.append(new_row(repeat=repeat))
+    faults = find_faults(store, SWEEP_ID)
+    assert len(faults) == 21
+    assert "78 more" in faults[-1].text

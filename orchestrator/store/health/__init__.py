@@ -1,0 +1,1 @@
+"""Are the stored results whole, and what can be made whole again? Open `verify` first."""

@@ -1,0 +1,131 @@
+"""Makes a damaged part again from the journal, and a damaged journal from the parts.
+
+Nothing damaged is deleted: it gets another name, so that readers pass over it and a person can look
+at it. Where both sides are damaged, both stay as they are.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from analysis.part_files import PARTS, damaged_part
+from orchestrator.errors import StoreError
+from orchestrator.store.durable import replace_file_with, store_error, sync_folder
+from orchestrator.store.health.differences import Side
+from orchestrator.store.health.verify import KEEP_BOTH, Examined, examine
+from orchestrator.store.journal import Journal
+from orchestrator.store.journal_line import Entry, make_line
+from orchestrator.store.part_reader import journal_rows, part_frames
+from orchestrator.store.results import ResultStore
+from orchestrator.store.row_index import Key, row_key
+from orchestrator.translate import Row
+
+
+def repair_sweep(store: ResultStore, sweep_id: str) -> list[str]:
+    """Repairs what journal or parts have whole; the caller holds the sweep's lease.
+
+    Returns:
+        What was done, a sentence each; empty when there was nothing to do, or no whole copy.
+
+    Raises:
+        StoreError: the disk is full, or a file cannot be renamed; nothing is lost.
+    """
+    found = examine(store, sweep_id)
+    return _repair_parts(store, sweep_id, found) or _repair_journal(store, sweep_id, found)
+
+
+def require_whole_parts(store: ResultStore, sweep_id: str) -> list[str]:
+    """As `repair_sweep`, of parts that cannot be read.
+
+    Raises:
+        StoreError: there is one, and the journal is damaged too; or as `repair_sweep`.
+    """
+    folder = store.parts_folder(sweep_id)
+    if damaged_part(sorted(folder.glob(PARTS))) is None:
+        return []
+    done = _repair_parts(store, sweep_id, examine(store, sweep_id))
+    if (left := damaged_part(sorted(folder.glob(PARTS)))) is not None:
+        raise StoreError(f"{left} is damaged", KEEP_BOTH)
+    return done
+
+
+def _repair_parts(store: ResultStore, sweep_id: str, found: Examined) -> list[str]:
+    """Only beside a whole journal: one that lost rows can have lost those of the part, too."""
+    wrong = {one.part for one in found.differing if one.wrong is Side.PARTS}
+    bad = sorted({*found.parts.damaged, *wrong})
+    if not bad or found.is_journal_damaged:
+        return []
+    done = []
+    for path in bad:
+        kept = _name_aside(path)
+        try:
+            path.rename(kept)
+        except OSError as error:
+            raise store_error(path, error) from error
+        done.append(f"{path.name} is made again from the journal; the damaged one is {kept}")
+    store.publish(sweep_id)
+    return done
+
+
+def _repair_journal(store: ResultStore, sweep_id: str, found: Examined) -> list[str]:
+    """Only beside whole parts; lines that are damaged and not published are lost, and said so."""
+    wrong = {one.key for one in found.differing if one.wrong is Side.JOURNAL}
+    if found.parts.damaged or not (found.is_journal_damaged or wrong):
+        return []
+    journal = store.open_journal(sweep_id)
+    kept = [_keep(path) for path in (journal.path, found.journal.damaged) if path and path.exists()]
+    n_rows = 0
+
+    def lines() -> Iterator[bytes]:
+        nonlocal n_rows
+        for row in _rows(journal, found, wrong):
+            n_rows += 1
+            yield make_line(row)
+
+    replace_file_with(journal.path, lambda file: file.writelines(lines()))
+    if found.journal.damaged is not None:
+        _remove(found.journal.damaged)
+    names = ", ".join(str(path) for path in kept)
+    return [f"{journal.path.name} is written again with {n_rows:,} rows; the damaged is {names}"]
+
+
+def _rows(journal: Journal, found: Examined, wrong: set[Key]) -> Iterator[Row]:
+    """What is whole in the journal, then what only the parts have."""
+    entries = journal.lines() if found.journal.damaged else journal.scan()
+    known: set[Key] = set()
+    for entry in entries:
+        if isinstance(entry, Entry) and (key := row_key(entry.row)) not in wrong | known:
+            known.add(key)
+            yield entry.row
+    for path in found.parts.paths:
+        for frame in part_frames(path):
+            for row in journal_rows(frame):
+                if (key := row_key(row)) not in known:
+                    known.add(key)
+                    yield row
+
+
+def _keep(path: Path) -> Path:
+    """A second name for a file that is about to be replaced."""
+    kept = _name_aside(path)
+    try:
+        os.link(path, kept)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise store_error(kept, error) from error
+    return kept
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink()
+        sync_folder(path.parent)
+    except OSError as error:
+        raise store_error(path, error) from error
+
+
+def _name_aside(path: Path) -> Path:
+    """A free name that no reader looks for."""
+    numbers = ("", *(f"-{number}" for number in range(2, 1000)))
+    names = (path.with_name(f"{path.name}.damaged{number}") for number in numbers)
+    return next(name for name in names if not name.exists())

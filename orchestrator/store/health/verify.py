@@ -1,0 +1,175 @@
+"""Is a sweep whole? Its record is checked, its journal and its parts are compared by value."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from analysis.counting import count_of
+from analysis.part_files import damage_error
+from orchestrator.errors import StoreError, UsageError
+from orchestrator.store.health.differences import Difference, Side, differences
+from orchestrator.store.health.record_check import record_problems
+from orchestrator.store.health.summaries import contradictions
+from orchestrator.store.results import RESTORE_RECORD, ResultStore
+from orchestrator.store.row_index import (
+    IS_CHECKED,
+    KEY,
+    PART,
+    JournalIndex,
+    PartsIndex,
+    index_journal,
+    index_parts,
+    row_name,
+)
+
+_REPAIR = "`fleetrank results verify --repair`"
+KEEP = (
+    "the journal is damaged, the Parquet parts are whole: keep them, delete nothing; "
+    f"{_REPAIR} takes the rows of the parts into the journal again"
+)
+KEEP_BOTH = (
+    "the journal lacks rows too: delete nothing, keep a copy of journal and parts, and use the "
+    "parts that can be read"
+)
+_READ_PAST = (
+    "leave the line in the journal: it is read past, and `fleetrank sweep resume` measures again "
+    f"what it said; or {_REPAIR} takes it out"
+)
+_COMPACT = "`fleetrank results compact` publishes what is in the journal only"
+_WRITTEN_SO = (
+    "a row that was written wrong stays so: `fleetrank results exclude` leaves it out of every "
+    "figure, and a new sweep measures its cell again"
+)
+_REMEDY_OF_SIDE = {
+    Side.PARTS: f"the journal is right: {_REPAIR} keeps the part under another name, and its rows "
+    "are made again from the journal",
+    Side.JOURNAL: f"the Parquet part is right: {_REPAIR} writes its rows into the journal again",
+    Side.UNKNOWN: "an older fleetrank wrote journal and part without checksums, so that nothing "
+    "says which is right: keep both, and `fleetrank results exclude` leaves the row out",
+}
+_LISTED = 20
+"""Rows of one kind that are listed one by one; the rest are counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """Something wrong with one sweep's stored rows, and what to do: it says which side to keep."""
+
+    text: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """What was found in one sweep.
+
+    Attributes:
+        n_unchecked: rows and parts that an older fleetrank wrote without a checksum: what is
+            wrong with them shows only where journal and part differ.
+    """
+
+    faults: tuple[Fault, ...]
+    n_unchecked: int
+    journal: JournalIndex
+    parts: PartsIndex
+    differing: tuple[Difference, ...]
+
+    @property
+    def is_journal_damaged(self) -> bool:
+        """Whether it has a line without a row, or lacks a row that the parts have."""
+        is_damaged = bool(self.journal.problems) or self.journal.damaged is not None
+        return is_damaged or not _only_in(self.parts.rows, self.journal.rows).is_empty()
+
+
+def find_faults(store: ResultStore, sweep_id: str) -> list[Fault]:
+    """Everything that is wrong with one sweep; empty is good."""
+    return list(examine(store, sweep_id).faults)
+
+
+def examine(store: ResultStore, sweep_id: str) -> Examined:
+    """Compares what is stored of one sweep; writes nothing."""
+    journal_file = store.open_journal(sweep_id)
+    journal, parts = index_journal(journal_file), index_parts(store.parts_folder(sweep_id))
+    differing = tuple(differences(journal_file, journal, parts))
+    n_lost = _only_in(parts.rows, journal.rows).height
+    faults = [
+        *_faults_of_record(store, sweep_id),
+        *_faults_of_journal(journal, parts, n_lost),
+        *_faults_of_parts(parts, differing, n_lost),
+    ]
+    n_unchecked = sum(rows.height - rows[IS_CHECKED].sum() for rows in (journal.rows, parts.rows))
+    return Examined(
+        faults=tuple(faults),
+        n_unchecked=int(n_unchecked),
+        journal=journal,
+        parts=parts,
+        differing=differing,
+    )
+
+
+def _only_in(rows: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
+    """Rows whose key the others lack."""
+    return rows.join(others, on=KEY, how="anti", maintain_order="left")
+
+
+def _faults_of_record(store: ResultStore, sweep_id: str) -> Iterator[Fault]:
+    try:
+        record = store.sweep_record(sweep_id)
+    except StoreError as error:
+        yield Fault(text=error.message, remedy=error.remedy)
+        return
+    except UsageError:
+        path = store.record_path(sweep_id)
+        yield Fault(text=f"{path} is missing", remedy=RESTORE_RECORD)
+        return
+    for problem in record_problems(sweep_id, record):
+        yield Fault(text=f"{store.record_path(sweep_id)}: {problem}", remedy=RESTORE_RECORD)
+
+
+def _faults_of_journal(journal: JournalIndex, parts: PartsIndex, n_lost: int) -> Iterator[Fault]:
+    if not parts.damaged:
+        unpublished = _only_in(journal.rows, parts.rows)
+        texts = [f"{row_name(row)}: in the journal only" for row in _head(unpublished)]
+        yield from (Fault(text=text, remedy=_COMPACT) for text in texts)
+        yield from _more(unpublished, "rows in the journal only", _COMPACT)
+    keep = KEEP_BOTH if parts.damaged else KEEP
+    for problem in journal.problems[:_LISTED]:
+        yield Fault(text=f"journal, {problem}", remedy=keep if n_lost else _READ_PAST)
+    yield from _more(journal.problems, "lines of the journal that are no row", _READ_PAST)
+    if journal.damaged is not None:
+        yield Fault(text=f"{journal.damaged} is damaged", remedy=keep)
+    if n_lost:
+        text = f"journal: {count_of(n_lost, 'row')} of the Parquet parts not in it"
+        yield Fault(text=text, remedy=keep)
+
+
+def _faults_of_parts(
+    parts: PartsIndex, differing: Sequence[Difference], n_lost: int
+) -> Iterator[Fault]:
+    """A part is only ever given up for a journal that has its rows."""
+
+    def remedy(path: Path) -> str:
+        return KEEP_BOTH if n_lost else damage_error(path).remedy
+
+    for path in parts.damaged:
+        yield Fault(text=f"{path} is damaged", remedy=remedy(path))
+    for row in _head(parts.rows.filter(~pl.struct(KEY).is_first_distinct())):
+        path = parts.paths[int(str(row[PART]))]
+        yield Fault(text=f"{row_name(row)}: stored twice, again in {path}", remedy=remedy(path))
+    for one in differing[:_LISTED]:
+        yield Fault(text=one.text, remedy=_REMEDY_OF_SIDE[one.wrong])
+    yield from _more(differing, "rows that differ", _REMEDY_OF_SIDE[Side.UNKNOWN])
+    known = {one.key for one in differing}
+    for key, texts in contradictions(parts).items():
+        yield from (Fault(text=text, remedy=_WRITTEN_SO) for text in texts if key not in known)
+
+
+def _head(rows: pl.DataFrame) -> list[dict[str, object]]:
+    return rows.head(_LISTED).to_dicts()
+
+
+def _more(all_of: Sequence[object] | pl.DataFrame, what: str, remedy: str) -> Iterator[Fault]:
+    if len(all_of) > _LISTED:
+        yield Fault(text=f"and {len(all_of) - _LISTED:,} more {what}", remedy=remedy)
