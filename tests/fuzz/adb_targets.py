@@ -21,6 +21,7 @@ from device_agents.android.adb_text import (
 from device_agents.android.shell_stream import read_marked, read_packets, split_marked
 from device_agents.android.smart_socket import RefusedRequestError, SmartSocket
 from device_agents.android.sync_stream import fetch_file, send_file
+from device_agents.device_text import MAX_PROBE_BYTES
 from device_agents.errors import AgentError, TransientError
 from device_agents.virtual_phone import adb_key, protocol
 from device_agents.virtual_phone.connection import Connection
@@ -98,11 +99,11 @@ def request(data: bytes) -> object:
 
 
 def shell_packets(data: bytes) -> object:
-    return _in_any_pieces(data, read_packets)
+    return _in_any_pieces(data, lambda connection: read_packets(connection, MAX_PROBE_BYTES))
 
 
 def shell_marked(data: bytes) -> object:
-    found = _in_any_pieces(data, lambda connection: read_marked(connection, MARK))
+    found = _in_any_pieces(data, lambda connection: read_marked(connection, MARK, MAX_PROBE_BYTES))
     assert found == split_marked(data.decode("utf-8", "replace"), MARK)
     return found
 

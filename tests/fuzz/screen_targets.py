@@ -27,8 +27,10 @@ from analysis.report.html_table import html_table
 from analysis.report.shown import Shown
 from analysis.tables import Table
 from foundation.errors import FleetError
+from foundation.visible_text import visible
 from orchestrator.cli.main import take_shared_options
 from orchestrator.cli.terminal_table import print_on_terminal
+from orchestrator.cli.visible_stream import VisibleStream
 from orchestrator.selectors import Selectors
 
 SEPARATOR = "\x1f"
@@ -58,8 +60,14 @@ SQL_WORDS = tuple(
     )
 )  # fmt: skip
 
-on_screen = str
-"""What becomes of a text on its way to a terminal."""
+
+def on_screen(text: str) -> str:
+    """What becomes of a text on its way to a terminal."""
+    file = io.BytesIO()
+    stream = VisibleStream(io.TextIOWrapper(file, encoding="utf-8"))
+    stream.write(text)
+    stream.flush()
+    return file.getvalue().decode()
 
 
 def sql_statement(data: bytes) -> object:
@@ -153,7 +161,7 @@ def json_in_page(data: bytes) -> object:
     text = data.decode("utf-8", "replace")
     block = str(json_block({text: [text]}))
     assert not set(block) & set("<>&")
-    assert json.loads(block) == {text: [text]}
+    assert json.loads(block) == {visible(text): [visible(text)]}
     return block
 
 

@@ -114,7 +114,7 @@ def journal(data: bytes) -> object:
     """Every line is a row or named; a row appended after any damage is read back."""
     path = as_file(data, "journal.jsonl")
     found = list(Journal(path).scan())
-    rows = [item for item in found if not isinstance(item, JournalProblem)]
+    rows = [item.row for item in found if not isinstance(item, JournalProblem)]
     with Journal(path) as again:
         again.append(ROW)
     assert list(Journal(path).rows())[-1] == ROW

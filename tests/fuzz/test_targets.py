@@ -10,20 +10,12 @@ from target import judge, warm_up
 
 EXAMPLES = 6
 """Of each target in the ordinary tests; `make fuzz` gives thousands."""
-OPEN = (
-    "boot", "cluster_file", "cores", "csv_mapping", "device_file", "device_option", "df",
-    "dumpsys_battery", "graph_json", "model_card", "pt2_archive", "sweep_file", "sweep_record",
-    "table_formats", "terminal_table", "yaml_document",
-)  # fmt: skip
-"""Targets with a defect that is known and not fixed yet; take a name out with its defect."""
 CASES = sorted(FOUND.glob("*/*.bin"))
 
 
 @pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisWarning")
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_few_inputs_are_read_or_refused(name: str) -> None:
-    if name in OPEN:
-        pytest.xfail("a known defect")
     target = TARGETS[name]
     warm_up(target)
 
@@ -37,8 +29,6 @@ def test_a_few_inputs_are_read_or_refused(name: str) -> None:
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_a_recorded_case_is_read_or_refused(path: Path) -> None:
-    if path.parent.name in OPEN:
-        pytest.xfail("a known defect")
     target = TARGETS[path.parent.name]
     warm_up(target)
     judge(target, path.read_bytes())
