@@ -118,7 +118,7 @@ def _verdict(found: "Examined") -> str:
 
 @app.command()
 def compact(sweeps: SweepIds = None) -> None:
-    """Publish the journal, merge the Parquet parts, and pack the journal.
+    """Write journal rows to Parquet, merge its files, pack the journal.
 
     A damaged part is made again from the journal.
     """

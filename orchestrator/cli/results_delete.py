@@ -20,9 +20,10 @@ def delete(
     is_sure: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete sweeps: rows, journals, raw logs, records, and exclusions that point at them.
+    """Delete sweeps with all their files.
 
-    Shows first what goes; `results exclude` leaves a sweep out and keeps it.
+    Rows, journals, raw logs, records, and exclusions that point at them. Shows first what goes;
+    `results exclude` leaves a sweep out of the figures and keeps it.
     """
     store = ResultStore(current().workspace.results)
     plan = plan_deletion(store, sweeps)

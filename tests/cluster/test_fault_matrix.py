@@ -224,7 +224,8 @@ def test_a_clock_is_off_by_an_hour(case: Case) -> None:
     folder = skewed.folder / "clock"
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(_LATE_CLOCK)
-    skewed.extra_env["PYTHONPATH"] = f"{folder}:{skewed.env.get('PYTHONPATH', '')}"
+    paths = filter(None, (str(folder), skewed.env.get("PYTHONPATH")))
+    skewed.extra_env["PYTHONPATH"] = ":".join(paths)
     case.cluster.start(skewed)
     _, device = _simulate(case, "left", "skewed")
     assert case.start().finish(_LIMIT_S) == 0, case.sweep.output

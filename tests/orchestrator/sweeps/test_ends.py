@@ -88,15 +88,15 @@ def test_a_full_file_system_ends_the_sweep_and_a_resume_completes_it(
 def test_a_limit_on_the_size_of_files_is_said_before_ray_meets_it(folder) -> None:
     folder.write_spec(["m0"], ["sim-a"], repeats=1)
 
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (40 * KIB, 40 * KIB))
+    def limit(kib: int = 40) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (kib * KIB, kib * KIB))
 
     refused = folder.run("sweep", "run", "t", setup=limit)
     assert refused.returncode == 1, refused.stderr
     assert f"a file of this process may have {40 * KIB} bytes" in refused.stderr
     assert "-> raise the limit" in refused.stderr
     # Its row fits into the journal, and no Parquet file does.
-    unpublished = folder.run("sweep", "resume", "--inline", setup=limit)
+    unpublished = folder.run("sweep", "resume", "--inline", setup=lambda: limit(16))
     assert unpublished.returncode == 1, unpublished.stdout
     assert "parquet cannot be written: it would be larger" in unpublished.stderr
     assert "sweep resume t-" in unpublished.stderr
@@ -162,7 +162,7 @@ def test_a_clock_that_jumps_back_a_day_loses_nothing_and_the_next_sweep_is_the_n
     clock.mkdir()
     (clock / "sitecustomize.py").write_text(CLOCK)
     set_back = clock / "set_back"
-    path = f"{clock}:{os.environ.get('PYTHONPATH', '')}"
+    path = os.pathsep.join(filter(None, (str(clock), os.environ.get("PYTHONPATH"))))
     env = {"PYTHONPATH": path, "SET_BACK": str(set_back)}
     folder.add_device("sim-a", duration_s=0.3)
     folder.write_spec(["m0", "m1"], ["sim-a"], repeats=4)
@@ -188,7 +188,7 @@ def test_a_clock_that_jumps_back_a_day_loses_nothing_and_the_next_sweep_is_the_n
     assert folder.store.newest_sweep() != first
     assert folder.store.sweep_ids()[0] == first
     assert len(ok_repeats(folder)) == 8
-    assert folder.run("results", "verify", env=env).returncode == 0
+    assert folder.run("results", "verify").returncode == 0
     assert folder.run("models", "prune", "--max-size", "1GB", env=env).stdout == "(none)\n"
 
 
