@@ -7,18 +7,30 @@ STAMP := $(VENV)/.installed
 export RAY_worker_niceness := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup sweep test test-cluster test-gpu fuzz check bench docs clean
+.PHONY: help setup link sweep test test-cluster test-gpu fuzz check bench docs clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
 setup: $(STAMP) ## make .venv with the command in .venv/bin/fleetrank
 
-$(STAMP): pyproject.toml constraints.txt
+# The folders of the checkout under their import name, as the installed package has them: type
+# checker, import linter and editors follow links, and no module is found under two names.
+PACKAGES := analysis device_agents foundation models orchestrator
+define link_package
+	@folder=$$(echo $(1))/fleetrank && mkdir -p $$folder && ln -sfn \
+	  $(foreach name,$(PACKAGES) $(wildcard orchestrator/public/*.*),$(CURDIR)/$(name)) $$folder/
+endef
+
+$(STAMP): pyproject.toml setup.py constraints.txt
 	@echo "installing into $(VENV): about 5 GB, some two minutes"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[all,dev]'
+	$(call link_package,$(VENV)/lib/python3*/site-packages)
 	@touch $@
+
+link: ## make build/import, for PYTHONPATH on a machine where nothing can be installed
+	$(call link_package,build/import)
 
 sweep: setup ## measure six models in three runtimes on this machine, write results/ and report.html
 	$(BIN)/fleetrank sweep run sweeps/quick.yaml; code=$$?; \
@@ -32,8 +44,8 @@ test-cluster: setup ## run the fault matrix on a fleet of hosts made of namespac
 
 # Without `setup`: a machine with a GPU often has no registry, and PyTorch already.
 GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,python3)
-test-gpu: ## run the tests that need an NVIDIA GPU, with pytest, NumPy and the runtimes alone
-	PYTHONPATH=$(CURDIR) $(GPU_PYTHON) -m pytest tests/gpu -m gpu -rsP -W default
+test-gpu: link ## run the tests that need an NVIDIA GPU, with pytest, NumPy and the runtimes alone
+	PYTHONPATH=$(CURDIR)/build/import $(GPU_PYTHON) -m pytest tests/gpu -m gpu -rsP -W default
 
 # A crash is saved under tests/fuzz/found/, where `make test` tries it from then on.
 fuzz: export PYTHONPATH := $(CURDIR):$(CURDIR)/tests/makers

@@ -4,8 +4,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from analysis.importers.release import SENTINELS
-from analysis.ranking import Floats
+from fleetrank.analysis.importers.release import SENTINELS
+from fleetrank.analysis.ranking import Floats
 
 Mask = npt.NDArray[np.bool_]
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from analysis.ranking import (
+from fleetrank.analysis.ranking import (
     Floats,
     average_ranks,
     block_size,

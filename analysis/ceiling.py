@@ -7,22 +7,22 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analysis.counting import count_of
-from analysis.frontier_noise import frontiers, resampled_medians, self_overlap
-from analysis.last_result import LastResult
-from analysis.pair_means import cluster_weights
-from analysis.pairs import Pair, blocks
-from analysis.panel import Measure, Panel, measures
-from analysis.pareto import Mask
-from analysis.ranking import MIN_MODELS, Floats
-from analysis.reliability import (
+from fleetrank.analysis.counting import count_of
+from fleetrank.analysis.frontier_noise import frontiers, resampled_medians, self_overlap
+from fleetrank.analysis.last_result import LastResult
+from fleetrank.analysis.pair_means import cluster_weights
+from fleetrank.analysis.pairs import Pair, blocks
+from fleetrank.analysis.panel import Measure, Panel, measures
+from fleetrank.analysis.pareto import Mask
+from fleetrank.analysis.ranking import MIN_MODELS, Floats
+from fleetrank.analysis.reliability import (
     MIN_REPEATS_TO_SPLIT,
     reliability_interval,
     retest_reliability,
     split_halves,
     split_reliability,
 )
-from analysis.repeats import Repeats
+from fleetrank.analysis.repeats import Repeats
 
 _FEW_REPEATS, _LEAST_SPLITS = 60, 10
 """Of more repeats fewer splits say as much: at 310, ten differ from fifty by less than 0.01."""

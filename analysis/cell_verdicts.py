@@ -5,11 +5,11 @@ from enum import StrEnum
 
 import numpy as np
 
-from analysis.bootstrap import adjust_p
-from analysis.columns import NS_PER_MS
-from analysis.comparison_facts import MUST_BE_EQUAL
-from analysis.counting import count_of
-from analysis.significance import MIN_PROCESSES, cliffs_delta, mann_whitney
+from fleetrank.analysis.bootstrap import adjust_p
+from fleetrank.analysis.columns import NS_PER_MS
+from fleetrank.analysis.comparison_facts import MUST_BE_EQUAL
+from fleetrank.analysis.counting import count_of
+from fleetrank.analysis.significance import MIN_PROCESSES, cliffs_delta, mann_whitney
 
 Row = dict[str, object]
 """One cell of the comparison; what is not known is left out."""

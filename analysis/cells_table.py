@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 from scipy.stats import binom
 
-from analysis.load import valid_attempts
-from analysis.quality import with_repeats_disagree
+from fleetrank.analysis.load import valid_attempts
+from fleetrank.analysis.quality import with_repeats_disagree
 
 MIN_REPEATS = 5
 """Below 5 processes the range of all covers the median with less than 93.75 %: no interval."""

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from analysis.errors import NotComparableError
+from fleetrank.analysis.errors import NotComparableError
 
 EQUAL_INSIDE_PLATFORM = ("memory_metric", "sample_kind", "runtime_version", "options", "origin")
 """Rankings compare models inside one platform; these would rank the tools instead."""

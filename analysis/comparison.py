@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from analysis.cell_verdicts import Cells, Row, Verdict, compared_rows, with_verdicts
-from analysis.columns import EXCLUDED, ORIGINS
-from analysis.comparison_facts import Difference, facts_of, unlike_facts
-from analysis.counting import count_of
-from analysis.errors import AnalysisError, NoDataError
-from analysis.exclusions import covers, exclusion_notes, read_exclusions
-from analysis.load import last_attempts, load_measurements
-from analysis.significance import MIN_PROCESSES
-from analysis.tables import Table
+from fleetrank.analysis.cell_verdicts import Cells, Row, Verdict, compared_rows, with_verdicts
+from fleetrank.analysis.columns import EXCLUDED, ORIGINS
+from fleetrank.analysis.comparison_facts import Difference, facts_of, unlike_facts
+from fleetrank.analysis.counting import count_of
+from fleetrank.analysis.errors import AnalysisError, NoDataError
+from fleetrank.analysis.exclusions import covers, exclusion_notes, read_exclusions
+from fleetrank.analysis.load import last_attempts, load_measurements
+from fleetrank.analysis.significance import MIN_PROCESSES
+from fleetrank.analysis.tables import Table
 
 DEFAULT_THRESHOLD = 0.02
 """Below 2 % nobody acts: half of what the medians of two processes on a quiet machine differ by."""

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 
 import polars as pl
 
-from analysis.counting import count_of
+from fleetrank.analysis.counting import count_of
 
 MUST_BE_EQUAL = ("sample_kind", "origin")
 """Unlike ones are figures of unlike things: no test is made."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analysis.ranking import Floats, require_finite
+from fleetrank.analysis.ranking import Floats, require_finite
 
 ACCURACY_POWER, PARAMETERS_POWER, MACS_POWER = 2.0, 0.5, 0.5
 """Alpha, beta and gamma of NetScore. Source: Wong 2018, section 3."""

@@ -5,11 +5,11 @@ from dataclasses import asdict, replace
 
 import numpy as np
 
-from analysis.frm import EQUAL_WEIGHTS, Weights
-from analysis.pair_means import cluster_weights
-from analysis.pairs import Pair, blocks
-from analysis.panel import Measure, Panel, components
-from analysis.ranking import MIN_MODELS, Floats, require_finite
+from fleetrank.analysis.frm import EQUAL_WEIGHTS, Weights
+from fleetrank.analysis.pair_means import cluster_weights
+from fleetrank.analysis.pairs import Pair, blocks
+from fleetrank.analysis.panel import Measure, Panel, components
+from fleetrank.analysis.ranking import MIN_MODELS, Floats, require_finite
 
 
 def variance_shares(logs: Floats) -> Floats:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analysis.bootstrap import MIN_MODELS_FOR_INTERVAL, resample_counts, resampled_units
-from analysis.counting import count_of
-from analysis.errors import NoDataError
-from analysis.missing_ranks import spearman_common
-from analysis.pairs import Block, blocks
-from analysis.panel import Panel, measures
-from analysis.ranking import MIN_MODELS, Floats, products
+from fleetrank.analysis.bootstrap import MIN_MODELS_FOR_INTERVAL, resample_counts, resampled_units
+from fleetrank.analysis.counting import count_of
+from fleetrank.analysis.errors import NoDataError
+from fleetrank.analysis.missing_ranks import spearman_common
+from fleetrank.analysis.pairs import Block, blocks
+from fleetrank.analysis.panel import Panel, measures
+from fleetrank.analysis.ranking import MIN_MODELS, Floats, products
 
 DRAWS = 400
 """Resamples of models behind an interval."""

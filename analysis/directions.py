@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analysis.pairs import Pair
-from analysis.ranking import Floats
+from fleetrank.analysis.pairs import Pair
+from fleetrank.analysis.ranking import Floats
 
 _MAX_VALUES = 2_000_000
 """Models x pairs held at a time: 16 MB an array."""

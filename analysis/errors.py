@@ -1,6 +1,6 @@
 """Errors of the analysis, sorted by what the caller does about them."""
 
-from foundation.errors import FleetError
+from fleetrank.foundation.errors import FleetError
 
 
 class AnalysisError(FleetError):

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import polars as pl
 
-from analysis.columns import EXCLUDED
-from analysis.counting import count_of
-from analysis.errors import AnalysisError
-from analysis.patterns import matches
-from foundation.checksum import without_checksum
-from foundation.errors import BadFileError, MissingFileError
-from foundation.small_file import read_small_text
+from fleetrank.analysis.columns import EXCLUDED
+from fleetrank.analysis.counting import count_of
+from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.patterns import matches
+from fleetrank.foundation.checksum import without_checksum
+from fleetrank.foundation.errors import BadFileError, MissingFileError
+from fleetrank.foundation.small_file import read_small_text
 
 FILE = "exclusions.json"
 """In the results folder."""

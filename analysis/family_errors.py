@@ -6,11 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analysis.bootstrap import MIN_MODELS_FOR_INTERVAL, percentile_interval, resample_counts
-from analysis.directions import Group, chunks, cluster_means, known_mean, known_median
-from analysis.pairs import Pair
-from analysis.prediction import predictions
-from analysis.ranking import Floats
+from fleetrank.analysis.bootstrap import (
+    MIN_MODELS_FOR_INTERVAL,
+    percentile_interval,
+    resample_counts,
+)
+from fleetrank.analysis.directions import Group, chunks, cluster_means, known_mean, known_median
+from fleetrank.analysis.pairs import Pair
+from fleetrank.analysis.prediction import predictions
+from fleetrank.analysis.ranking import Floats
 
 ALL = "all"
 """Each family counts once, whatever its number of models."""

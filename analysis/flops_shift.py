@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.ranking import Floats, average_ranks
+from fleetrank.analysis.ranking import Floats, average_ranks
 
 MIN_SHIFT = 2.0
 """Positions apart that count as a disagreement. Source: the study's Table 1."""

@@ -6,10 +6,10 @@ from types import MappingProxyType
 
 import polars as pl
 
-from analysis.errors import AnalysisError
-from analysis.tables import Table
-from foundation.strict_json import json_text
-from foundation.visible_text import visible_line
+from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.tables import Table
+from fleetrank.foundation.strict_json import json_text
+from fleetrank.foundation.visible_text import visible_line
 
 _DIGITS = 4
 """Significant digits shown to people; json and csv keep all."""

@@ -5,7 +5,13 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from analysis.ranking import Floats, average_ranks, block_size, require_finite, unit_columns
+from fleetrank.analysis.ranking import (
+    Floats,
+    average_ranks,
+    block_size,
+    require_finite,
+    unit_columns,
+)
 
 NULL_DRAWS = 1000
 """Latency permutations behind a null; p-values then reach down to 0.001."""

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from analysis.pareto import Mask
-from analysis.ranking import Floats, require_finite
+from fleetrank.analysis.pareto import Mask
+from fleetrank.analysis.ranking import Floats, require_finite
 
 
 def frontiers(latency: Floats, accuracy: Floats) -> Mask:

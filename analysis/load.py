@@ -5,12 +5,12 @@ from pathlib import Path
 
 import polars as pl
 
-from analysis.columns import SCHEMA, SCHEMA_VERSION
-from analysis.errors import AnalysisError, NoDataError
-from analysis.exclusions import excluded_column, not_excluded, read_exclusions
-from analysis.part_files import is_pending, part_files
-from foundation.checksum import read_checked_object
-from foundation.errors import BadFileError
+from fleetrank.analysis.columns import SCHEMA, SCHEMA_VERSION
+from fleetrank.analysis.errors import AnalysisError, NoDataError
+from fleetrank.analysis.exclusions import excluded_column, not_excluded, read_exclusions
+from fleetrank.analysis.part_files import is_pending, part_files
+from fleetrank.foundation.checksum import read_checked_object
+from fleetrank.foundation.errors import BadFileError
 
 DEFAULT_ORIGINS = ("measured", "imported")
 """Rows that a real device made; virtual and simulated ones enter only when asked for."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analysis.ranking import Floats
+from fleetrank.analysis.ranking import Floats
 
 _BLOCK_VALUES = 16_000_000
 """Ranks held for one side of a block of pairs: 32 MB as 16-bit numbers."""

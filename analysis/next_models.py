@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analysis.ranking import Floats, average_ranks, require_finite, unit_columns
+from fleetrank.analysis.ranking import Floats, average_ranks, require_finite, unit_columns
 
 SHRINKAGE = 0.5
 """Half of each covariance between two models is taken for chance: a fleet has fewer devices than

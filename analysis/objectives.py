@@ -5,11 +5,11 @@ from enum import StrEnum
 
 import numpy as np
 
-from analysis.cells_table import MIN_REPEATS, interval_depth
-from analysis.errors import AnalysisError
-from analysis.panel import Panel
-from analysis.ranking import Floats
-from analysis.repeats import Repeats
+from fleetrank.analysis.cells_table import MIN_REPEATS, interval_depth
+from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.panel import Panel
+from fleetrank.analysis.ranking import Floats
+from fleetrank.analysis.repeats import Repeats
 
 
 class Objective(StrEnum):

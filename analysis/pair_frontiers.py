@@ -5,10 +5,10 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from analysis.pairs import Block, Pair, blocks
-from analysis.pareto import Mask, frontier, noisy_frontier, overlaps
-from analysis.pareto_indicators import additive_epsilon, hypervolume
-from analysis.ranking import Floats
+from fleetrank.analysis.pairs import Block, Pair, blocks
+from fleetrank.analysis.pareto import Mask, frontier, noisy_frontier, overlaps
+from fleetrank.analysis.pareto_indicators import additive_epsilon, hypervolume
+from fleetrank.analysis.ranking import Floats
 
 SHAPES = ("hypervolume_ratio", "epsilon_share", "epsilon_factor")
 _OVERLAPS = ("n_source", "n_target", "precision", "recall", "f1", "jaccard", "chance_precision")

@@ -4,12 +4,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from analysis.bootstrap import adjust_p
-from analysis.columns import TIERS
-from analysis.comparable import EQUAL_INSIDE_PLATFORM
-from analysis.pair_means import mean_figures
-from analysis.pairs import Pair, pair_figures
-from analysis.panel import Measure, Panel
+from fleetrank.analysis.bootstrap import adjust_p
+from fleetrank.analysis.columns import TIERS
+from fleetrank.analysis.comparable import EQUAL_INSIDE_PLATFORM
+from fleetrank.analysis.pair_means import mean_figures
+from fleetrank.analysis.pairs import Pair, pair_figures
+from fleetrank.analysis.panel import Measure, Panel
 
 Row = dict[str, object]
 _Facts = dict[str, object]

@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analysis.bootstrap import (
+from fleetrank.analysis.bootstrap import (
     MIN_MODELS_FOR_INTERVAL,
     percentile_interval,
     resample_counts,
 )
-from analysis.counting import count_of
-from analysis.frm import headroom, null_p
-from analysis.pairs import (
+from fleetrank.analysis.counting import count_of
+from fleetrank.analysis.frm import headroom, null_p
+from fleetrank.analysis.pairs import (
     Block,
     Draws,
     Pair,
@@ -23,8 +23,8 @@ from analysis.pairs import (
     draws_for,
     null_draws,
 )
-from analysis.panel import Measure
-from analysis.ranking import MIN_MODELS, Floats
+from fleetrank.analysis.panel import Measure
+from fleetrank.analysis.ranking import MIN_MODELS, Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analysis.bootstrap import (
+from fleetrank.analysis.bootstrap import (
     MIN_MODELS_FOR_INTERVAL,
     percentile_interval,
     permutation_p,
     resample_counts,
     resampled_units,
 )
-from analysis.counting import count_of
-from analysis.frm import headroom, null_p, null_units
-from analysis.panel import Measure
-from analysis.ranking import (
+from fleetrank.analysis.counting import count_of
+from fleetrank.analysis.frm import headroom, null_p, null_units
+from fleetrank.analysis.panel import Measure
+from fleetrank.analysis.ranking import (
     MIN_MODELS,
     Floats,
     average_ranks,

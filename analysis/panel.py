@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from analysis.comparable import EQUAL_INSIDE_PLATFORM, comparable_cells
-from analysis.ranking import Floats
-from analysis.scope import Scope, select_cells
-from analysis.tables import Selection
+from fleetrank.analysis.comparable import EQUAL_INSIDE_PLATFORM, comparable_cells
+from fleetrank.analysis.ranking import Floats
+from fleetrank.analysis.scope import Scope, select_cells
+from fleetrank.analysis.tables import Selection
 
 PLATFORM_FACTS = (
     "device", "device_model", "tier", "runtime", "precision", "batch", "threads",

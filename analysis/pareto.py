@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analysis.ranking import Floats, require_finite
+from fleetrank.analysis.ranking import Floats, require_finite
 
 Mask = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.int64]

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from analysis.pareto import frontier
-from analysis.ranking import Floats, require_finite
+from fleetrank.analysis.pareto import frontier
+from fleetrank.analysis.ranking import Floats, require_finite
 
 
 def hypervolume(points: Floats, reference: Floats) -> float:

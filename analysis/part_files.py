@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from analysis.errors import DamagedPartError
-from analysis.part_seal import BrokenSealError, is_sealed
+from fleetrank.analysis.errors import DamagedPartError
+from fleetrank.analysis.part_seal import BrokenSealError, is_sealed
 
 PARTS = f"part-{'[0-9]' * 8}.parquet"
 

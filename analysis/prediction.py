@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analysis.pairs import Block, Pair, blocks
-from analysis.ranking import (
+from fleetrank.analysis.pairs import Block, Pair, blocks
+from fleetrank.analysis.ranking import (
     MIN_MODELS,
     Floats,
     average_ranks,

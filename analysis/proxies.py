@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analysis.directions import known_median
-from analysis.ranking import Floats
+from fleetrank.analysis.directions import known_median
+from fleetrank.analysis.ranking import Floats
 
 MAX_EXACT = 20
 """2^20 subsets are searched in seconds."""

@@ -6,8 +6,8 @@ ones, so dropping them would choose the models. Flagged cells are counted and na
 
 import polars as pl
 
-from analysis.columns import EXCLUDED
-from analysis.load import valid_attempts
+from fleetrank.analysis.columns import EXCLUDED
+from fleetrank.analysis.load import valid_attempts
 
 DISAGREE_SHARE = 0.15
 """Range of process medians over their median beyond which repeats disagree.

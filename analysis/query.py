@@ -8,10 +8,10 @@ from pathlib import Path
 import duckdb
 import polars as pl
 
-from analysis.errors import AnalysisError, QueryError
-from analysis.part_files import damage_error, damaged_part_of
-from analysis.sql_values import refuse_foreign_types, to_frame
-from analysis.sql_views import register_views
+from fleetrank.analysis.errors import AnalysisError, QueryError
+from fleetrank.analysis.part_files import damage_error, damaged_part_of
+from fleetrank.analysis.sql_values import refuse_foreign_types, to_frame
+from fleetrank.analysis.sql_views import register_views
 
 DEFAULT_TIMEOUT_S = 30.0
 """Ten times what a full scan of 10^6 rows takes on a laptop."""

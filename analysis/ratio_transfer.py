@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analysis.bootstrap import resample_counts
-from analysis.directions import Group, chunks, cluster_means, known_median
-from analysis.pairs import Pair, blocks
-from analysis.ranking import MIN_MODELS, Floats, require_finite
+from fleetrank.analysis.bootstrap import resample_counts
+from fleetrank.analysis.directions import Group, chunks, cluster_means, known_median
+from fleetrank.analysis.pairs import Pair, blocks
+from fleetrank.analysis.ranking import MIN_MODELS, Floats, require_finite
 
 _EQUAL_SHARE = 1e-12
 """Scored models whose squares are below this share of all models' differ by rounding only."""

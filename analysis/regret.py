@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from analysis.pairs import Block, Pair, blocks
-from analysis.ranking import Floats, require_finite
+from fleetrank.analysis.pairs import Block, Pair, blocks
+from fleetrank.analysis.ranking import Floats, require_finite
 
 QUARTILES = (0.25, 0.5, 0.75)
 """Of the common models' latencies on the target, or of their accuracies: the default budgets."""

@@ -2,14 +2,20 @@
 
 import numpy as np
 
-from analysis.bootstrap import (
+from fleetrank.analysis.bootstrap import (
     MIN_MODELS_FOR_INTERVAL,
     percentile_interval,
     resample_counts,
     resampled_units,
 )
-from analysis.pareto import Mask
-from analysis.ranking import MIN_MODELS, Floats, average_ranks, spearman_matrix, unit_columns
+from fleetrank.analysis.pareto import Mask
+from fleetrank.analysis.ranking import (
+    MIN_MODELS,
+    Floats,
+    average_ranks,
+    spearman_matrix,
+    unit_columns,
+)
 
 MIN_REPEATS_TO_SPLIT = 2
 """One process cannot disagree with itself."""

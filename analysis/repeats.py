@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from analysis.comparable import IDENTITY
-from analysis.last_result import LastResult
-from analysis.load import last_attempts, valid_attempts
-from analysis.panel import Panel, comparable_scope, panel_of, positions
-from analysis.ranking import Floats
-from analysis.scope import select_attempts
-from analysis.tables import Selection
+from fleetrank.analysis.comparable import IDENTITY
+from fleetrank.analysis.last_result import LastResult
+from fleetrank.analysis.load import last_attempts, valid_attempts
+from fleetrank.analysis.panel import Panel, comparable_scope, panel_of, positions
+from fleetrank.analysis.ranking import Floats
+from fleetrank.analysis.scope import select_attempts
+from fleetrank.analysis.tables import Selection
 
 _VALUES = ("latency_p50_ns", "peak_memory_bytes")
 

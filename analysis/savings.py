@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.next_models import rank_agreement
-from analysis.pareto import frontier, overlap
-from analysis.ranking import Floats
+from fleetrank.analysis.next_models import rank_agreement
+from fleetrank.analysis.pareto import frontier, overlap
+from fleetrank.analysis.ranking import Floats
 
 DRAWS = 50
 """Random sets of sources per target and size; their mean is then sure to about 1 %."""

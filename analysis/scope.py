@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from analysis.cells_table import MIN_REPEATS, cell_values
-from analysis.counting import count_of
-from analysis.errors import NoDataError
-from analysis.exclusions import exclusion_notes, not_excluded
-from analysis.last_result import LastResult
-from analysis.patterns import matches
-from analysis.tables import Selection
+from fleetrank.analysis.cells_table import MIN_REPEATS, cell_values
+from fleetrank.analysis.counting import count_of
+from fleetrank.analysis.errors import NoDataError
+from fleetrank.analysis.exclusions import exclusion_notes, not_excluded
+from fleetrank.analysis.last_result import LastResult
+from fleetrank.analysis.patterns import matches
+from fleetrank.analysis.tables import Selection
 
 _UNREAL = {"simulated": "no device made them", "virtual": "made on stand-in devices"}
 _NAMED = 6

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from analysis.ranking import Floats, require_finite
+from fleetrank.analysis.ranking import Floats, require_finite
 
 MIN_PROCESSES = 5
 """Of each side. Complete separation gives p = 0.1 at 3 a side, 0.029 at 4 and 0.008 at 5: below 5

@@ -3,9 +3,9 @@
 import duckdb
 from duckdb import CaseExpression, ColumnExpression, ConstantExpression, Expression
 
-from analysis.columns import EXCLUDED
-from analysis.exclusions import Exclusion
-from analysis.patterns import regex_of
+from fleetrank.analysis.columns import EXCLUDED
+from fleetrank.analysis.exclusions import Exclusion
+from fleetrank.analysis.patterns import regex_of
 
 
 def register_measurements(

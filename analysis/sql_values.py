@@ -11,8 +11,8 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 
-from analysis.errors import QueryError
-from foundation.rust_panic import is_rust_panic
+from fleetrank.analysis.errors import QueryError
+from fleetrank.foundation.rust_panic import is_rust_panic
 
 _KEPT = frozenset(
     {

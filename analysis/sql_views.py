@@ -9,11 +9,11 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from analysis.columns import READ_COLUMNS, SCHEMA
-from analysis.exclusions import read_exclusions
-from analysis.load import stored_parts
-from foundation.errors import BadFileError
-from foundation.plain_data import read_json_object
+from fleetrank.analysis.columns import READ_COLUMNS, SCHEMA
+from fleetrank.analysis.exclusions import read_exclusions
+from fleetrank.analysis.load import stored_parts
+from fleetrank.foundation.errors import BadFileError
+from fleetrank.foundation.plain_data import read_json_object
 
 if TYPE_CHECKING:
     import duckdb
@@ -54,7 +54,7 @@ def register_views(connection: "duckdb.DuckDBPyConnection", results: Path) -> No
         NoDataError: there is no Parquet file.
         AnalysisError: a newer fleetrank wrote the folder, or its exclusions are damaged.
     """
-    from analysis.sql_excluded import register_measurements
+    from fleetrank.analysis.sql_excluded import register_measurements
 
     connection.register("stored", _dataset(results))
     register_measurements(connection, "stored", read_exclusions(results).entries)

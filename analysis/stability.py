@@ -2,8 +2,12 @@
 
 import numpy as np
 
-from analysis.bootstrap import MIN_MODELS_FOR_INTERVAL, percentile_interval, resample_counts
-from analysis.ranking import Floats, average_ranks, require_finite
+from fleetrank.analysis.bootstrap import (
+    MIN_MODELS_FOR_INTERVAL,
+    percentile_interval,
+    resample_counts,
+)
+from fleetrank.analysis.ranking import Floats, average_ranks, require_finite
 
 STATISTICS = ("rank_std", "rank_cv", "ratio_std", "ratio_cv")
 RESAMPLES = 1000

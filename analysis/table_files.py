@@ -10,13 +10,13 @@ from typing import Any
 
 import polars as pl
 
-from analysis.errors import AnalysisError
-from analysis.formats import render
-from analysis.tables import TABLES, Selection, make_table
-from foundation.errors import BadFileError
-from foundation.files import make_folder, replace_file
-from foundation.plain_data import read_json_object
-from foundation.strict_json import json_text
+from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.formats import render
+from fleetrank.analysis.tables import TABLES, Selection, make_table
+from fleetrank.foundation.errors import BadFileError
+from fleetrank.foundation.files import make_folder, replace_file
+from fleetrank.foundation.plain_data import read_json_object
+from fleetrank.foundation.strict_json import json_text
 
 SUFFIXES: Mapping[str, str] = MappingProxyType({"csv": "csv", "latex": "tex", "markdown": "md"})
 """Format to the ending of its files."""

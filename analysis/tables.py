@@ -16,9 +16,9 @@ from typing import overload
 
 import polars as pl
 
-from analysis.errors import AnalysisError, NoDataError
-from analysis.load import DEFAULT_ORIGINS
-from analysis.patterns import fits_platform
+from fleetrank.analysis.errors import AnalysisError, NoDataError
+from fleetrank.analysis.load import DEFAULT_ORIGINS
+from fleetrank.analysis.patterns import fits_platform
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,31 +70,31 @@ TableFunction = Callable[[pl.LazyFrame, Selection], Table]
 
 TABLES: Mapping[str, str] = MappingProxyType(
     {
-        "latency": "analysis.table_functions.performance:latency_table",
-        "memory": "analysis.table_functions.performance:memory_table",
-        "coldstart": "analysis.table_functions.performance:coldstart_table",
-        "frm": "analysis.table_functions.frm:frm_table",
-        "transfer": "analysis.table_functions.transfer:transfer_table",
-        "decomposition": "analysis.table_functions.decomposition:decomposition_table",
-        "ceiling": "analysis.table_functions.ceiling:ceiling_table",
-        "stability": "analysis.table_functions.stability:stability_table",
-        "predictability": "analysis.table_functions.predictability:predictability_table",
-        "ratio-transfer": "analysis.table_functions.ratio_transfer:ratio_transfer_table",
-        "pareto": "analysis.table_functions.pareto:pareto_table",
-        "regret": "analysis.table_functions.regret:regret_table",
-        "disagreement": "analysis.table_functions.disagreement:disagreement_table",
-        "shifts": "analysis.table_functions.disagreement:shifts_table",
-        "frameworks": "analysis.table_functions.transfer:frameworks_table",
-        "proxies": "analysis.table_functions.proxies:proxies_table",
-        "coverage": "analysis.table_functions.proxies:coverage_table",
-        "next-models": "analysis.table_functions.next_models:next_models_table",
-        "savings": "analysis.table_functions.next_models:savings_table",
-        "composites": "analysis.table_functions.composites:composites_table",
-        "recommend": "analysis.table_functions.recommend:recommend_table",
-        "significance": "analysis.table_functions.significance:significance_table",
-        "quality": "analysis.table_functions.quality:quality_table",
-        "dropped": "analysis.table_functions.quality:dropped_table",
-        "audit": "analysis.table_functions.audit:audit_table",
+        "latency": "fleetrank.analysis.table_functions.performance:latency_table",
+        "memory": "fleetrank.analysis.table_functions.performance:memory_table",
+        "coldstart": "fleetrank.analysis.table_functions.performance:coldstart_table",
+        "frm": "fleetrank.analysis.table_functions.frm:frm_table",
+        "transfer": "fleetrank.analysis.table_functions.transfer:transfer_table",
+        "decomposition": "fleetrank.analysis.table_functions.decomposition:decomposition_table",
+        "ceiling": "fleetrank.analysis.table_functions.ceiling:ceiling_table",
+        "stability": "fleetrank.analysis.table_functions.stability:stability_table",
+        "predictability": "fleetrank.analysis.table_functions.predictability:predictability_table",
+        "ratio-transfer": "fleetrank.analysis.table_functions.ratio_transfer:ratio_transfer_table",
+        "pareto": "fleetrank.analysis.table_functions.pareto:pareto_table",
+        "regret": "fleetrank.analysis.table_functions.regret:regret_table",
+        "disagreement": "fleetrank.analysis.table_functions.disagreement:disagreement_table",
+        "shifts": "fleetrank.analysis.table_functions.disagreement:shifts_table",
+        "frameworks": "fleetrank.analysis.table_functions.transfer:frameworks_table",
+        "proxies": "fleetrank.analysis.table_functions.proxies:proxies_table",
+        "coverage": "fleetrank.analysis.table_functions.proxies:coverage_table",
+        "next-models": "fleetrank.analysis.table_functions.next_models:next_models_table",
+        "savings": "fleetrank.analysis.table_functions.next_models:savings_table",
+        "composites": "fleetrank.analysis.table_functions.composites:composites_table",
+        "recommend": "fleetrank.analysis.table_functions.recommend:recommend_table",
+        "significance": "fleetrank.analysis.table_functions.significance:significance_table",
+        "quality": "fleetrank.analysis.table_functions.quality:quality_table",
+        "dropped": "fleetrank.analysis.table_functions.quality:dropped_table",
+        "audit": "fleetrank.analysis.table_functions.audit:audit_table",
     }
 )
 

@@ -23,17 +23,14 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
-# A script's folder comes first on the path, where this file would hide the package of its name.
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from analysis.bootstrap import percentile_interval, resample_counts, resampled_units
-from analysis.columns import SCHEMA
-from analysis.errors import AnalysisError
-from analysis.load import load_measurements
-from analysis.missing_ranks import spearman_common
-from analysis.pareto import frontier
-from analysis.ranking import products, spearman_matrix
-from analysis.tables import TABLES, Selection, make_table
+from fleetrank.analysis.bootstrap import percentile_interval, resample_counts, resampled_units
+from fleetrank.analysis.columns import SCHEMA
+from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.load import load_measurements
+from fleetrank.analysis.missing_ranks import spearman_common
+from fleetrank.analysis.pareto import frontier
+from fleetrank.analysis.ranking import products, spearman_matrix
+from fleetrank.analysis.tables import TABLES, Selection, make_table
 
 MODELS, PLATFORMS, SAMPLED = 1000, 2000, 200
 DRAWS, FLEET = 1000, 100

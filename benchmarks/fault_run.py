@@ -27,28 +27,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# Before this folder, whose analysis.py would shadow the package.
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from device_agents.android.adb_server import AdbServer
-from device_agents.android.options import TOOLS
-from device_agents.android.phone import Phone
-from device_agents.android.probe import probe_phone
-from device_agents.android.settings import FOLDER
-from device_agents.android.tool_store import ToolStore
-from device_agents.android.tools import Tool, file_sha256
-from device_agents.virtual_phone.farm import FarmedPhone, FarmSpec, VirtualFarm
-from device_agents.virtual_phone.faults import Fault, draw_injections
-from device_agents.virtual_phone.profile import DEFAULT_PROFILES
-from device_agents.virtual_phone.standin import standin_path
-from device_agents.vocabulary import ErrorKind
-from orchestrator.device_registry import PHONE, DeviceFile, save_device
-from orchestrator.phone_registration import registration_of
-from orchestrator.progress.events import Event, RepeatFinished, RepeatStarted
-from orchestrator.store.results import ResultStore
-from orchestrator.sweep_run import run_sweep
-from orchestrator.sweep_session import RunOptions
-from orchestrator.workspace import Workspace
+from fleetrank.device_agents.android.adb_server import AdbServer
+from fleetrank.device_agents.android.options import TOOLS
+from fleetrank.device_agents.android.phone import Phone
+from fleetrank.device_agents.android.probe import probe_phone
+from fleetrank.device_agents.android.settings import FOLDER
+from fleetrank.device_agents.android.tool_store import ToolStore
+from fleetrank.device_agents.android.tools import Tool, file_sha256
+from fleetrank.device_agents.virtual_phone.farm import FarmedPhone, FarmSpec, VirtualFarm
+from fleetrank.device_agents.virtual_phone.faults import Fault, draw_injections
+from fleetrank.device_agents.virtual_phone.profile import DEFAULT_PROFILES
+from fleetrank.device_agents.virtual_phone.standin import standin_path
+from fleetrank.device_agents.vocabulary import ErrorKind
+from fleetrank.orchestrator.device_registry import PHONE, DeviceFile, save_device
+from fleetrank.orchestrator.phone_registration import registration_of
+from fleetrank.orchestrator.progress.events import Event, RepeatFinished, RepeatStarted
+from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.sweep_run import run_sweep
+from fleetrank.orchestrator.sweep_session import RunOptions
+from fleetrank.orchestrator.workspace import Workspace
 
 DATA = Path(__file__).parents[1] / "tests" / "device_agents" / "data"
 PROGRAMS_SHARE = 4

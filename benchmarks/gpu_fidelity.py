@@ -1,6 +1,6 @@
 """Do our two clocks on a GPU see what PyTorch's timer and Triton's benchmark see?
 
-    PYTHONPATH=. python3 benchmarks/gpu_fidelity.py --artifacts gpu-table/artifacts
+    PYTHONPATH=build/import python3 benchmarks/gpu_fidelity.py --artifacts gpu-table/artifacts
 
 For each network, blocks of four ways alternate in random order in one process: our wall clock
 against `torch.utils.benchmark.Timer` with number=1, and our event samples with the L2 cache flushed
@@ -23,12 +23,12 @@ from random import Random
 
 from gpu_artifacts import Artifacts, Cell
 
-from device_agents.cuda.allocator import TorchGpuMemory
-from device_agents.errors import AgentError
-from device_agents.inputs import make_inputs
-from device_agents.runtimes.registry import create_runner
-from device_agents.runtimes.torch_cuda import TorchCudaModel
-from device_agents.vocabulary import Mode, Precision, Runtime
+from fleetrank.device_agents.cuda.allocator import TorchGpuMemory
+from fleetrank.device_agents.errors import AgentError
+from fleetrank.device_agents.inputs import make_inputs
+from fleetrank.device_agents.runtimes.registry import create_runner
+from fleetrank.device_agents.runtimes.torch_cuda import TorchCudaModel
+from fleetrank.device_agents.vocabulary import Mode, Precision, Runtime
 
 CASES = (
     ("resnet50", Mode.GRAPHS, 1), ("mobilenet_v2", Mode.GRAPHS, 1), ("deit_tiny", Mode.GRAPHS, 1),

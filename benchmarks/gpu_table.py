@@ -2,7 +2,7 @@
 
 Needs PyTorch, torchvision, timm, NumPy and nvidia-ml-py; no Ray, no Polars, no installation:
 
-    PYTHONPATH=. python3 benchmarks/gpu_table.py --out gpu-table
+    PYTHONPATH=build/import python3 benchmarks/gpu_table.py --out gpu-table
 
 exports what is missing and runs it once on the GPU, several at a time, to compare it with the
 processor and to have it compiled; then measures one by one, appends one measurement per line to
@@ -24,14 +24,14 @@ from random import Random
 
 from gpu_artifacts import TIMEOUT_S, Artifacts, Cell, default_jobs, prepare
 
-from device_agents.codec import from_json, to_json
-from device_agents.cuda.agent import CudaAgent
-from device_agents.errors import AgentError
-from device_agents.measurement import Measurement
-from device_agents.task import MeasurePolicy, MeasureTask
-from device_agents.vocabulary import Mode, Precision, Status
-from foundation.small_file import file_sha256
-from models.cards import load_zoo
+from fleetrank.device_agents.codec import from_json, to_json
+from fleetrank.device_agents.cuda.agent import CudaAgent
+from fleetrank.device_agents.errors import AgentError
+from fleetrank.device_agents.measurement import Measurement
+from fleetrank.device_agents.task import MeasurePolicy, MeasureTask
+from fleetrank.device_agents.vocabulary import Mode, Precision, Status
+from fleetrank.foundation.small_file import file_sha256
+from fleetrank.models.cards import load_zoo
 
 SEED = 0
 TRIES = 2

@@ -22,14 +22,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# A script's folder comes first on the path, where analysis.py would hide the package of its name.
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
 from orchestration_sides import SHAPES
 
-from orchestrator.dispatch.local_ray import in_own_folder, set_ray_environment
-from orchestrator.dispatch.ray_hosts import LABEL
-from orchestrator.workspace import Workspace
+from fleetrank.orchestrator.dispatch.local_ray import in_own_folder, set_ray_environment
+from fleetrank.orchestrator.dispatch.ray_hosts import LABEL
+from fleetrank.orchestrator.workspace import Workspace
 
 HOSTS, DEVICES, DEVICE_S = 4, 1000, 0.02
 SIDES = Path(__file__).with_name("orchestration_sides.py")

@@ -21,32 +21,30 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from device_agents.agent import Agent
-from device_agents.measurement import Measurement
-from device_agents.registry import create_agent
-from device_agents.task import MeasureTask
-from models.types import Artifact, Cost, FlopsMethod, Format
-from orchestrator.carrier import Carrier, open_carrier
-from orchestrator.cells import Attempt
-from orchestrator.dispatch.cluster import cluster_ray
-from orchestrator.dispatch.controller import Controller
-from orchestrator.dispatch.device_spec import DeviceSpec
-from orchestrator.dispatch.ports import Ports
-from orchestrator.dispatch.ray_hosts import LABEL
-from orchestrator.dispatch.stop_switch import StopSwitch
-from orchestrator.dispatch.tally import Tally
-from orchestrator.dispatch.work import SweepWork, task_of
-from orchestrator.fleet import Fleet
-from orchestrator.progress.progress_file import ProgressFile
-from orchestrator.progress.publisher import Publisher
-from orchestrator.provenance import sweep_facts
-from orchestrator.store.journal_sink import JournalSink
-from orchestrator.store.results import ResultStore
-from orchestrator.sweep_setup import Setup, plan_sweep
-from orchestrator.sweep_spec import SweepSpec
-from orchestrator.workspace import Workspace
+from fleetrank.device_agents.agent import Agent
+from fleetrank.device_agents.measurement import Measurement
+from fleetrank.device_agents.registry import create_agent
+from fleetrank.device_agents.task import MeasureTask
+from fleetrank.models.types import Artifact, Cost, FlopsMethod, Format
+from fleetrank.orchestrator.carrier import Carrier, open_carrier
+from fleetrank.orchestrator.cells import Attempt
+from fleetrank.orchestrator.dispatch.cluster import cluster_ray
+from fleetrank.orchestrator.dispatch.controller import Controller
+from fleetrank.orchestrator.dispatch.device_spec import DeviceSpec
+from fleetrank.orchestrator.dispatch.ports import Ports
+from fleetrank.orchestrator.dispatch.ray_hosts import LABEL
+from fleetrank.orchestrator.dispatch.stop_switch import StopSwitch
+from fleetrank.orchestrator.dispatch.tally import Tally
+from fleetrank.orchestrator.dispatch.work import SweepWork, task_of
+from fleetrank.orchestrator.fleet import Fleet
+from fleetrank.orchestrator.progress.progress_file import ProgressFile
+from fleetrank.orchestrator.progress.publisher import Publisher
+from fleetrank.orchestrator.provenance import sweep_facts
+from fleetrank.orchestrator.store.journal_sink import JournalSink
+from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.sweep_setup import Setup, plan_sweep
+from fleetrank.orchestrator.sweep_spec import SweepSpec
+from fleetrank.orchestrator.workspace import Workspace
 
 if TYPE_CHECKING:
     import ray

@@ -18,8 +18,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "makers"))
-# Before this folder, whose analysis.py would shadow the package.
-sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import polars as pl
 from fleet_rows import NETS, Place, write_results

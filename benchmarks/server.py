@@ -8,7 +8,6 @@ ratio of each rate to that of the plain file. The clients share the machine with
 
 import contextlib
 import http.client
-import os
 import statistics
 import subprocess
 import sys
@@ -20,8 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "makers"))
-# Before this folder, whose analysis.py would shadow the package.
-sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from fleet_rows import write_results
 from serving import serving
@@ -59,8 +56,6 @@ def main() -> None:
         folder = Path(name)
         (folder / "cluster.yaml").touch()
         write_results(folder / "results")
-        # Found by the server's process, whichever folder it runs in.
-        os.environ["PYTHONPATH"] = str(Path(__file__).parent.parent)
         with serving(folder) as server:
             port = int(server.base.rpartition(":")[2])
             (folder / "static").mkdir()

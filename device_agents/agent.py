@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from device_agents.device_facts import DeviceFacts
-from device_agents.measurement import Failure, Measurement
-from device_agents.task import Execution, InferTask, MeasureTask
+from fleetrank.device_agents.device_facts import DeviceFacts
+from fleetrank.device_agents.measurement import Failure, Measurement
+from fleetrank.device_agents.task import Execution, InferTask, MeasureTask
 
 StopRequested = Callable[[], bool]
 """Asked between steps; `True` means end now, and the attempt becomes `interrupted`."""

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import TypeVar, get_args
 
-from device_agents.errors import PermanentError
-from device_agents.task import OptionValue
+from fleetrank.device_agents.errors import PermanentError
+from fleetrank.device_agents.task import OptionValue
 
 T = TypeVar("T")
 

@@ -5,16 +5,16 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from device_agents.errors import (
+from fleetrank.device_agents.errors import (
     AgentError,
     BadArtifactError,
     LostArtifactError,
     TransientError,
     UnsupportedError,
 )
-from device_agents.failures import LOST_REMEDY, is_memory_error, says_device_lost
-from device_agents.runtimes.runner import LoadedModel, TensorSpec
-from foundation.small_file import open_regular
+from fleetrank.device_agents.failures import LOST_REMEDY, is_memory_error, says_device_lost
+from fleetrank.device_agents.runtimes.runner import LoadedModel, TensorSpec
+from fleetrank.foundation.small_file import open_regular
 
 State = tuple[int, int, int, int, int]
 """Device, inode, size, and the times of the last change of content and of inode."""

@@ -3,8 +3,8 @@
 import time
 from statistics import median
 
-from device_agents.runtimes.runner import DeviceModel, LoadedModel
-from device_agents.watch import Watch
+from fleetrank.device_agents.runtimes.runner import DeviceModel, LoadedModel
+from fleetrank.device_agents.watch import Watch
 
 _COPIES = 15
 """Copies of the inputs to the device; the median of so few is steady, and 100 would cost time."""

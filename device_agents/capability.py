@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from device_agents.task import Execution
-from device_agents.vocabulary import Mode, Precision
+from fleetrank.device_agents.task import Execution
+from fleetrank.device_agents.vocabulary import Mode, Precision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

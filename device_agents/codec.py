@@ -13,7 +13,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from device_agents.errors import PermanentError
+from fleetrank.device_agents.errors import PermanentError
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from device_agents.measurement import Conditions
-from device_agents.plausible import LOAD, MEMORY_BYTES
+from fleetrank.device_agents.measurement import Conditions
+from fleetrank.device_agents.plausible import LOAD, MEMORY_BYTES
 
 ROOT = Path("/")
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from device_agents.task import Options
-from device_agents.vocabulary import Origin, Tier
+from fleetrank.device_agents.task import Options
+from fleetrank.device_agents.vocabulary import Origin, Tier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ bytes are read of one command, and a parser sees one line of at most 4096 charac
 
 import re
 
-from device_agents.errors import BadOutputError
+from fleetrank.device_agents.errors import BadOutputError
 
 MAX_PROBE_BYTES = 64 * 1024
 """Of one command that asks for facts or conditions: five times what the wordiest phone writes."""

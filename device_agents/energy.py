@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from device_agents.measurement import Energy
-from device_agents.timing import Clock, Step
-from device_agents.vocabulary import EnergyMethod
+from fleetrank.device_agents.measurement import Energy
+from fleetrank.device_agents.timing import Clock, Step
+from fleetrank.device_agents.vocabulary import EnergyMethod
 
 MIN_STEPS = 20
 """Counter steps in a window; both of its ends lie on one, so that the error is that of a look."""

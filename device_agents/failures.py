@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from device_agents.errors import (
+from fleetrank.device_agents.errors import (
     AgentError,
     BadArtifactError,
     BadOutputError,
@@ -23,10 +23,10 @@ from device_agents.errors import (
     UnfitConditionsError,
     UnusableDeviceError,
 )
-from device_agents.measurement import Failure
-from device_agents.protocol import STAGE_MARK
-from device_agents.vocabulary import ErrorKind
-from foundation.files import NoRoomError, is_no_room, storage_error
+from fleetrank.device_agents.measurement import Failure
+from fleetrank.device_agents.protocol import STAGE_MARK
+from fleetrank.device_agents.vocabulary import ErrorKind
+from fleetrank.foundation.files import NoRoomError, is_no_room, storage_error
 
 TAIL_CHARACTERS = 2_000
 """How much of the worker's standard error a stored message keeps."""

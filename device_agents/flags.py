@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, quantiles
 
-from device_agents.host_overhead import has_overhead, host_overhead_ns, is_impossible
-from device_agents.measurement import Conditions
-from device_agents.task import MeasurePolicy
-from device_agents.vocabulary import Flag
+from fleetrank.device_agents.host_overhead import has_overhead, host_overhead_ns, is_impossible
+from fleetrank.device_agents.measurement import Conditions
+from fleetrank.device_agents.task import MeasurePolicy
+from fleetrank.device_agents.vocabulary import Flag
 
 MAX_SPREAD = 0.10
 """IQR / median. Source: torch.utils.benchmark warns of an IQR above 10 % of the median."""

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 
-from device_agents.errors import PermanentError
-from device_agents.file_lease import holder, open_lease, sign, wait_for_lock
+from fleetrank.device_agents.errors import PermanentError
+from fleetrank.device_agents.file_lease import holder, open_lease, sign, wait_for_lock
 
 _NOTICE_S = 1.5
 """A wait that a person begins to wonder about; most are over by then."""

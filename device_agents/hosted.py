@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from device_agents.agent import StopRequested, never_stop
-from device_agents.codec import from_json
-from device_agents.confinement.scratch import worker_environment
-from device_agents.errors import PermanentError
-from device_agents.failures import (
+from fleetrank.device_agents.agent import StopRequested, never_stop
+from fleetrank.device_agents.codec import from_json
+from fleetrank.device_agents.confinement.scratch import worker_environment
+from fleetrank.device_agents.errors import PermanentError
+from fleetrank.device_agents.failures import (
     End,
     WorkerEnd,
     bad_output,
@@ -15,11 +15,11 @@ from device_agents.failures import (
     failure_from_error,
     interrupted,
 )
-from device_agents.measurement import Failure, Measurement, failed, utc_now
-from device_agents.process import WORKER, run_worker
-from device_agents.protocol import InferReply, encode_request
-from device_agents.task import InferTask, MeasureTask
-from device_agents.vocabulary import ErrorKind, Origin
+from fleetrank.device_agents.measurement import Failure, Measurement, failed, utc_now
+from fleetrank.device_agents.process import WORKER, run_worker
+from fleetrank.device_agents.protocol import InferReply, encode_request
+from fleetrank.device_agents.task import InferTask, MeasureTask
+from fleetrank.device_agents.vocabulary import ErrorKind, Origin
 
 
 def measure_in_worker(

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from device_agents.artifact_checks import check_artifact, check_unchanged, run_once
-from device_agents.errors import BadArtifactError
-from device_agents.failures import failure_from_error
-from device_agents.measurement import Failure
-from device_agents.measuring import Stage
-from device_agents.runtimes.gpu_backends import GPU_BACKENDS
-from device_agents.runtimes.registry import create_runner
-from device_agents.runtimes.runner import Array, LoadedModel, TensorSpec
-from device_agents.task import InferTask
+from fleetrank.device_agents.artifact_checks import check_artifact, check_unchanged, run_once
+from fleetrank.device_agents.errors import BadArtifactError
+from fleetrank.device_agents.failures import failure_from_error
+from fleetrank.device_agents.measurement import Failure
+from fleetrank.device_agents.measuring import Stage
+from fleetrank.device_agents.runtimes.gpu_backends import GPU_BACKENDS
+from fleetrank.device_agents.runtimes.registry import create_runner
+from fleetrank.device_agents.runtimes.runner import Array, LoadedModel, TensorSpec
+from fleetrank.device_agents.task import InferTask
 
 if TYPE_CHECKING:
-    from device_agents.confinement.walls import Walls
+    from fleetrank.device_agents.confinement.walls import Walls
 
 
 def infer(task: InferTask, enter: Stage, walls: "Walls | None") -> Failure | None:
@@ -43,7 +43,7 @@ def infer(task: InferTask, enter: Stage, walls: "Walls | None") -> Failure | Non
 
 
 def _use_gpu(task: InferTask) -> None:
-    from device_agents.cuda.watch import open_library_or_none, use_gpu
+    from fleetrank.device_agents.cuda.watch import open_library_or_none, use_gpu
 
     use_gpu(open_library_or_none(), task.gpu_uuid, task.execution)
 

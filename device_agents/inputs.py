@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from device_agents.errors import UnsupportedError
-from device_agents.runtimes.runner import Array, TensorSpec
+from fleetrank.device_agents.errors import UnsupportedError
+from fleetrank.device_agents.runtimes.runner import Array, TensorSpec
 
 
 def make_inputs(specs: Sequence[TensorSpec], seed: int) -> list[Array]:

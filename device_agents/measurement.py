@@ -7,8 +7,8 @@ ISO 8601. `None` means not known or not applicable; 0 is a reading.
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from device_agents.task import Options
-from device_agents.vocabulary import (
+from fleetrank.device_agents.task import Options
+from fleetrank.device_agents.vocabulary import (
     EnergyMethod,
     ErrorKind,
     Flag,

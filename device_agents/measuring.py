@@ -8,26 +8,38 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from device_agents.artifact_checks import check_artifact, check_batch, check_unchanged, run_once
-from device_agents.beside_runs import Around, copy_ns
-from device_agents.conditions import CpuTime, Shares, read_cpu_time, shares
-from device_agents.energy import EnergySource, EnergyWindow, count_energy, judge_energy
-from device_agents.failures import failure_from_error
-from device_agents.flags import Seen, judge
-from device_agents.inputs import make_inputs
-from device_agents.isolation import Inherited, involuntary_switches, usable_cpus
-from device_agents.measurement import Conditions, Energy, Measurement, WorkerFacts, failed, utc_now
-from device_agents.memory import growth_bytes
-from device_agents.runtimes.registry import create_runner
-from device_agents.runtimes.runner import LoadedModel, Runner
-from device_agents.stability import HalfWidthRule
-from device_agents.task import MeasureTask
-from device_agents.timing import TimedRuns, WarmUp, collection_off, time_runs, warm_up
-from device_agents.vocabulary import Mode, Origin, Status
-from device_agents.watch import Watch, open_watch
+from fleetrank.device_agents.artifact_checks import (
+    check_artifact,
+    check_batch,
+    check_unchanged,
+    run_once,
+)
+from fleetrank.device_agents.beside_runs import Around, copy_ns
+from fleetrank.device_agents.conditions import CpuTime, Shares, read_cpu_time, shares
+from fleetrank.device_agents.energy import EnergySource, EnergyWindow, count_energy, judge_energy
+from fleetrank.device_agents.failures import failure_from_error
+from fleetrank.device_agents.flags import Seen, judge
+from fleetrank.device_agents.inputs import make_inputs
+from fleetrank.device_agents.isolation import Inherited, involuntary_switches, usable_cpus
+from fleetrank.device_agents.measurement import (
+    Conditions,
+    Energy,
+    Measurement,
+    WorkerFacts,
+    failed,
+    utc_now,
+)
+from fleetrank.device_agents.memory import growth_bytes
+from fleetrank.device_agents.runtimes.registry import create_runner
+from fleetrank.device_agents.runtimes.runner import LoadedModel, Runner
+from fleetrank.device_agents.stability import HalfWidthRule
+from fleetrank.device_agents.task import MeasureTask
+from fleetrank.device_agents.timing import TimedRuns, WarmUp, collection_off, time_runs, warm_up
+from fleetrank.device_agents.vocabulary import Mode, Origin, Status
+from fleetrank.device_agents.watch import Watch, open_watch
 
 if TYPE_CHECKING:
-    from device_agents.confinement.walls import Walls
+    from fleetrank.device_agents.confinement.walls import Walls
 
 CONDITIONS_WINDOW_S = 0.25
 """How long this process idles to see what others use: 25 ticks a core, so 2 to 4 % resolution."""

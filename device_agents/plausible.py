@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import sqrt
 
-from device_agents.device_text import refused
-from device_agents.measurement import ToolSummary
+from fleetrank.device_agents.device_text import refused
+from fleetrank.device_agents.measurement import ToolSummary
 
 MAX_CLOCK_MHZ = 20_000.0
 """Twice the record of processors cooled with liquid helium."""

@@ -9,11 +9,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from device_agents.agent import StopRequested, never_stop
-from device_agents.conditions import read_oom_kills
-from device_agents.failures import End, WorkerEnd
+from fleetrank.device_agents.agent import StopRequested, never_stop
+from fleetrank.device_agents.conditions import read_oom_kills
+from fleetrank.device_agents.failures import End, WorkerEnd
 
-WORKER = (sys.executable, "-P", "-m", "device_agents.worker")
+WORKER = (sys.executable, "-P", "-m", "fleetrank.device_agents.worker")
 """`-P` keeps the working directory off the path: a workspace folder cannot shadow a package."""
 
 POLL_S = 0.1

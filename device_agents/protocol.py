@@ -3,10 +3,10 @@
 import json
 from dataclasses import dataclass
 
-from device_agents.codec import REMEDY, from_plain, parse_json, to_plain
-from device_agents.errors import PermanentError
-from device_agents.measurement import Failure
-from device_agents.task import InferTask, MeasureTask
+from fleetrank.device_agents.codec import REMEDY, from_plain, parse_json, to_plain
+from fleetrank.device_agents.errors import PermanentError
+from fleetrank.device_agents.measurement import Failure
+from fleetrank.device_agents.task import InferTask, MeasureTask
 
 _TASKS: dict[str, type[MeasureTask] | type[InferTask]] = {
     "measure": MeasureTask,

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from device_agents.conditions import parse_number
-from device_agents.energy import CounterSource, EnergyReading
-from device_agents.vocabulary import EnergyMethod
+from fleetrank.device_agents.conditions import parse_number
+from fleetrank.device_agents.energy import CounterSource, EnergyReading
+from fleetrank.device_agents.vocabulary import EnergyMethod
 
 _PACKAGES = "sys/class/powercap"
 _UJ_PER_MJ = 1000

@@ -3,15 +3,15 @@
 import importlib
 from collections.abc import Mapping
 
-from device_agents.agent import Agent
-from device_agents.errors import PermanentError
-from device_agents.task import OptionValue
+from fleetrank.device_agents.agent import Agent
+from fleetrank.device_agents.errors import PermanentError
+from fleetrank.device_agents.task import OptionValue
 
 AGENTS: Mapping[str, str] = {
-    "android": "device_agents.android.agent:AndroidAgent",
-    "cpu": "device_agents.cpu.agent:CpuAgent",
-    "cuda": "device_agents.cuda.agent:CudaAgent",
-    "simulated": "device_agents.simulated.agent:SimulatedAgent",
+    "android": "fleetrank.device_agents.android.agent:AndroidAgent",
+    "cpu": "fleetrank.device_agents.cpu.agent:CpuAgent",
+    "cuda": "fleetrank.device_agents.cuda.agent:CudaAgent",
+    "simulated": "fleetrank.device_agents.simulated.agent:SimulatedAgent",
 }
 
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from device_agents.task import MeasurePolicy
+from fleetrank.device_agents.task import MeasurePolicy
 
 _Z_95 = 1.959963984540054
 

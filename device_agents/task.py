@@ -5,7 +5,7 @@
 
 from dataclasses import dataclass, field
 
-from device_agents.vocabulary import Mode, Precision, Runtime
+from fleetrank.device_agents.vocabulary import Mode, Precision, Runtime
 
 OptionValue = str | int | float | bool
 Options = tuple[tuple[str, OptionValue], ...]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
 
-from device_agents.stability import halves_agree
-from device_agents.task import MeasurePolicy
+from fleetrank.device_agents.stability import halves_agree
+from fleetrank.device_agents.task import MeasurePolicy
 
 Clock = Callable[[], int]
 """Monotonic nanoseconds: `time.perf_counter_ns`."""

@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from device_agents.conditions import Shares, read_conditions
-from device_agents.energy import EnergySource
-from device_agents.isolation import usable_cpus
-from device_agents.measurement import Conditions
-from device_agents.memory import read_memory, reset_peak
-from device_agents.rapl import open_rapl
-from device_agents.runtimes.gpu_backends import GPU_BACKENDS
-from device_agents.task import MeasureTask, Options
-from device_agents.vocabulary import MemoryMetric
+from fleetrank.device_agents.conditions import Shares, read_conditions
+from fleetrank.device_agents.energy import EnergySource
+from fleetrank.device_agents.isolation import usable_cpus
+from fleetrank.device_agents.measurement import Conditions
+from fleetrank.device_agents.memory import read_memory, reset_peak
+from fleetrank.device_agents.rapl import open_rapl
+from fleetrank.device_agents.runtimes.gpu_backends import GPU_BACKENDS
+from fleetrank.device_agents.task import MeasureTask, Options
+from fleetrank.device_agents.vocabulary import MemoryMetric
 
 
 class Watch(Protocol):
@@ -118,6 +118,6 @@ def open_watch(task: MeasureTask) -> Watch:
     """
     if task.execution.backend not in GPU_BACKENDS:
         return HostWatch(usable_cpus())
-    from device_agents.cuda.watch import open_gpu_watch
+    from fleetrank.device_agents.cuda.watch import open_gpu_watch
 
     return open_gpu_watch(task)

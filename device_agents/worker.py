@@ -1,4 +1,4 @@
-"""One task in one fresh process: `python -P -m device_agents.worker`.
+"""One task in one fresh process: `python -P -m fleetrank.device_agents.worker`.
 
 One line of JSON comes in on standard input, one goes out on standard output. Standard input has
 to stay open, unless it is a file: its end means that whoever asked is gone, and the worker ends
@@ -9,10 +9,10 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from device_agents.codec import to_json
-from device_agents.errors import AgentError
-from device_agents.failures import failure_from_error
-from device_agents.isolation import (
+from fleetrank.device_agents.codec import to_json
+from fleetrank.device_agents.errors import AgentError
+from fleetrank.device_agents.failures import failure_from_error
+from fleetrank.device_agents.isolation import (
     Inherited,
     die_with_parent,
     exit_when_input_ends,
@@ -20,13 +20,13 @@ from device_agents.isolation import (
     pin,
     shed_inheritance,
 )
-from device_agents.measurement import Measurement, failed
-from device_agents.protocol import STAGE_MARK, InferReply, decode_request
-from device_agents.task import InferTask, MeasureTask
-from device_agents.vocabulary import Origin
+from fleetrank.device_agents.measurement import Measurement, failed
+from fleetrank.device_agents.protocol import STAGE_MARK, InferReply, decode_request
+from fleetrank.device_agents.task import InferTask, MeasureTask
+from fleetrank.device_agents.vocabulary import Origin
 
 if TYPE_CHECKING:
-    from device_agents.confinement.walls import Walls
+    from fleetrank.device_agents.confinement.walls import Walls
 
 BAD_REQUEST = 2
 """Exit code when there is no task to answer for."""
@@ -56,8 +56,8 @@ def _answer(task: MeasureTask | InferTask, inherited: Inherited) -> Measurement 
         exit_when_input_ends(0)
         pin(task.execution.affinity)
         # Only now: NumPy and the runtimes size their thread pools when they are imported.
-        from device_agents.inferring import infer
-        from device_agents.measuring import measure
+        from fleetrank.device_agents.inferring import infer
+        from fleetrank.device_agents.measuring import measure
 
         # Not before: an interpreter that runs out of memory while importing fails as it likes.
         limit_memory(task.memory_limit_bytes)
@@ -72,7 +72,7 @@ def _answer(task: MeasureTask | InferTask, inherited: Inherited) -> Measurement 
 
 
 def _confine(task: MeasureTask | InferTask) -> "Walls":
-    from device_agents.confinement.walls import confine
+    from fleetrank.device_agents.confinement.walls import confine
 
     return confine(task)
 

@@ -8,8 +8,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from foundation.errors import BadFileError
-from foundation.plain_data import read_json_object
+from fleetrank.foundation.errors import BadFileError
+from fleetrank.foundation.plain_data import read_json_object
 
 DIGITS = 16
 """64 bits: among 10^9 damaged lines not one is expected to pass."""

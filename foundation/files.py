@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from foundation.errors import FleetError
+from fleetrank.foundation.errors import FleetError
 
 FREE_SPACE = "free some space (`fleetrank models prune --max-size 2GB` bounds the artifact cache)"
 RUN_AGAIN = "then run the command again: what was stored is kept"

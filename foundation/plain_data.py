@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from foundation.errors import BadFileError
-from foundation.small_file import MAX_RECORD_BYTES, MAX_TYPED_BYTES, read_small_text
-from foundation.visible_text import shortened
+from fleetrank.foundation.errors import BadFileError
+from fleetrank.foundation.small_file import MAX_RECORD_BYTES, MAX_TYPED_BYTES, read_small_text
+from fleetrank.foundation.visible_text import shortened
 
 ParsedT = TypeVar("ParsedT")
 

@@ -7,7 +7,7 @@ import stat
 from io import BufferedReader
 from pathlib import Path
 
-from foundation.errors import BadFileError, MissingFileError
+from fleetrank.foundation.errors import BadFileError, MissingFileError
 
 MAX_TYPED_BYTES = 1_000_000
 """A file typed by a person is far smaller; a larger one is a mistake, or meant to fill memory."""

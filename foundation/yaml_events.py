@@ -4,15 +4,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from foundation.errors import BadFileError
-from foundation.plain_data import (
+from fleetrank.foundation.errors import BadFileError
+from fleetrank.foundation.plain_data import (
     MAX_DIGITS,
     DataLimits,
     too_deep,
     too_many_digits,
     too_many_values,
 )
-from foundation.visible_text import shortened
+from fleetrank.foundation.visible_text import shortened
 
 _BEGINS = {"SequenceStartEvent", "MappingStartEvent"}
 _ENDS = {"SequenceEndEvent", "MappingEndEvent"}

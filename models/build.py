@@ -4,17 +4,17 @@ import importlib
 import sys
 from typing import TYPE_CHECKING
 
-from models.errors import ExportError, UntrustedError
-from models.memory import is_out_of_memory
-from models.names import nearest
-from models.torchvision_operators import import_torchvision
-from models.types import ModelCard, Source
+from fleetrank.models.errors import ExportError, UntrustedError
+from fleetrank.models.memory import is_out_of_memory
+from fleetrank.models.names import nearest
+from fleetrank.models.torchvision_operators import import_torchvision
+from fleetrank.models.types import ModelCard, Source
 
 if TYPE_CHECKING:
     import torch
 
-OWN_PACKAGES = frozenset({"analysis", "device_agents", "foundation", "models", "orchestrator"})
-OWN_ENTRY_PREFIX = "models.primer:"
+OWN_PACKAGE = "fleetrank"
+OWN_ENTRY_PREFIX = "fleetrank.models.primer:"
 """Fleetrank's own tiny networks are entry points that need no trust."""
 
 
@@ -95,9 +95,9 @@ def _check_entry_point(card: ModelCard, module_name: str, *, is_trusted: bool) -
             "say --trust if you trust it",
         )
     package = module_name.partition(".")[0]
-    if package in OWN_PACKAGES:
+    if package == OWN_PACKAGE:
         raise ExportError(
-            f"entry point {card.entry}: {package!r} is the name of a package of fleetrank",
+            f"entry point {card.entry}: {package!r} is the import name of this program",
             f"rename the folder {package}/ of the workspace",
         )
 

@@ -21,20 +21,20 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from foundation.errors import BadFileError, MissingFileError
-from foundation.files import (
+from fleetrank.foundation.errors import BadFileError, MissingFileError
+from fleetrank.foundation.files import (
     StorageError,
     replace_file,
     storage_error,
     sync_file,
     sync_folder,
 )
-from foundation.plain_data import read_json_object
-from foundation.small_file import file_sha256
-from models.cards import card_sha256, weights_id
-from models.errors import ExportError
-from models.export.messages import cost_of
-from models.types import Artifact, ExportRequest, Format, Source, StagedExport
+from fleetrank.foundation.plain_data import read_json_object
+from fleetrank.foundation.small_file import file_sha256
+from fleetrank.models.cards import card_sha256, weights_id
+from fleetrank.models.errors import ExportError
+from fleetrank.models.export.messages import cost_of
+from fleetrank.models.types import Artifact, ExportRequest, Format, Source, StagedExport
 
 _LOG = logging.getLogger(__name__)
 _EXPORT_RECIPE = 1

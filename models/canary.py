@@ -1,7 +1,7 @@
 """The model whose latency tells whether a phone is still the phone that was registered."""
 
-from models.cards import load_cards
-from models.types import ExportRequest, Format, Weights
+from fleetrank.models.cards import load_cards
+from fleetrank.models.types import ExportRequest, Format, Weights
 
 CANARY_MODEL = "squeezenet1_1"
 """Small enough for a second of runs on any phone, large enough that clocks and not calls decide."""

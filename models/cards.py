@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from foundation.small_file import file_sha256
-from models.errors import CardError
-from models.file_formats import FORMATS_OF_SUFFIX, external_data_names
-from models.names import nearest
-from models.types import (
+from fleetrank.foundation.small_file import file_sha256
+from fleetrank.models.errors import CardError
+from fleetrank.models.file_formats import FORMATS_OF_SUFFIX, external_data_names
+from fleetrank.models.names import nearest
+from fleetrank.models.types import (
     RUNTIME_OF_FORMAT,
     ExportRequest,
     Family,
@@ -45,7 +45,7 @@ def load_cards(folder: Path | None) -> dict[str, ModelCard]:
     if folder is None or not folder.is_dir():
         return cards
     # Imported here: needs pydantic, which a bare GPU host that only exports lacks.
-    from models.user_cards import load_user_card
+    from fleetrank.models.user_cards import load_user_card
 
     for path in sorted(folder.glob("*.toml")):
         card = load_user_card(path)

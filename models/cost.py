@@ -3,7 +3,7 @@
 import math
 from typing import TYPE_CHECKING
 
-from models.types import Cost, FlopsMethod, ModelCard
+from fleetrank.models.types import Cost, FlopsMethod, ModelCard
 
 if TYPE_CHECKING:
     import torch

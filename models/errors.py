@@ -1,6 +1,6 @@
 """Errors about models and files, sorted by what the caller does about them."""
 
-from foundation.errors import FleetError
+from fleetrank.foundation.errors import FleetError
 
 
 class ModelError(FleetError):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from models.types import Format
+from fleetrank.models.types import Format
 
 FORMATS_OF_SUFFIX: Mapping[str, Format] = {
     ".onnx": Format.ONNX,

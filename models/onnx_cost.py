@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from models.cost import ELEMENTWISE_FLOPS
+from fleetrank.models.cost import ELEMENTWISE_FLOPS
 
 if TYPE_CHECKING:
     import onnx

@@ -5,7 +5,7 @@ A model is then not charged for its runtime's lazy imports and memory pools.
 
 from typing import TYPE_CHECKING
 
-from models.types import ExportRequest, Family, Format, ModelCard, Source, Weights
+from fleetrank.models.types import ExportRequest, Family, Format, ModelCard, Source, Weights
 
 if TYPE_CHECKING:
     import torch
@@ -14,7 +14,7 @@ _CARD = ModelCard(
     name="primer",
     family=Family.STANDARD_CNN,
     source=Source.ENTRY_POINT,
-    entry="models.primer:make_network",
+    entry="fleetrank.models.primer:make_network",
     input_size=16,
 )
 

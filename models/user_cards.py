@@ -7,14 +7,14 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from foundation.errors import BadFileError
-from foundation.plain_data import read_toml
-from foundation.small_file import check_regular, resolved
-from foundation.visible_text import shortened
-from models.errors import CardError
-from models.file_formats import FORMATS_OF_SUFFIX, external_data_names
-from models.names import nearest
-from models.types import Family, ModelCard, Source
+from fleetrank.foundation.errors import BadFileError
+from fleetrank.foundation.plain_data import read_toml
+from fleetrank.foundation.small_file import check_regular, resolved
+from fleetrank.foundation.visible_text import shortened
+from fleetrank.models.errors import CardError
+from fleetrank.models.file_formats import FORMATS_OF_SUFFIX, external_data_names
+from fleetrank.models.names import nearest
+from fleetrank.models.types import Family, ModelCard, Source
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$"
 _ENTRY_POINT = re.compile(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$")

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from models.errors import ExportError
+from fleetrank.models.errors import ExportError
 
 Array = npt.NDArray[np.floating]
 TOLERANCE = 1e-3

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from foundation.small_file import file_sha256
-from models.build import build_network
-from models.errors import ExportError
-from models.inputs import CASES, seeded_images
-from models.types import ModelCard, Weights, WeightsKind
+from fleetrank.foundation.small_file import file_sha256
+from fleetrank.models.build import build_network
+from fleetrank.models.errors import ExportError
+from fleetrank.models.inputs import CASES, seeded_images
+from fleetrank.models.types import ModelCard, Weights, WeightsKind
 
 if TYPE_CHECKING:
     import torch

@@ -2,16 +2,16 @@
 
 import sys
 
-from device_agents.host_lease import host_lease
-from device_agents.registry import create_agent
-from models.cache import ArtifactCache
-from models.canary import canary_request
-from models.types import Artifact
-from orchestrator.dispatch.stop_switch import StopSwitch
-from orchestrator.errors import NothingToDoError
-from orchestrator.export_stage import ExportTools, build_artifacts
-from orchestrator.progress.plain import PlainLines
-from orchestrator.workspace import Workspace
+from fleetrank.device_agents.host_lease import host_lease
+from fleetrank.device_agents.registry import create_agent
+from fleetrank.models.cache import ArtifactCache
+from fleetrank.models.canary import canary_request
+from fleetrank.models.types import Artifact
+from fleetrank.orchestrator.dispatch.stop_switch import StopSwitch
+from fleetrank.orchestrator.errors import NothingToDoError
+from fleetrank.orchestrator.export_stage import ExportTools, build_artifacts
+from fleetrank.orchestrator.progress.plain import PlainLines
+from fleetrank.orchestrator.workspace import Workspace
 
 
 def canary_artifact(workspace: Workspace) -> Artifact:

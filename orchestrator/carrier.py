@@ -5,19 +5,19 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.cluster_status import skew
-from orchestrator.dispatch.cluster import cluster_ray
-from orchestrator.dispatch.executor import Executor
-from orchestrator.dispatch.inline import InlineExecutor
-from orchestrator.dispatch.local_ray import LOCAL_HOST, local_ray
-from orchestrator.dispatch.ray_executor import PlacedDevice, RayExecutor
-from orchestrator.dispatch.ray_hosts import RayHosts
-from orchestrator.dispatch.spool import remove_spent
-from orchestrator.errors import NothingToDoError, OrchestratorError, UsageError
-from orchestrator.fleet import Fleet, Refusals, fleet_of, this_host
-from orchestrator.progress.events import Notice, Subscriber
-from orchestrator.sweep_setup import Setup, host_of
-from orchestrator.workspace import Workspace
+from fleetrank.orchestrator.cluster_status import skew
+from fleetrank.orchestrator.dispatch.cluster import cluster_ray
+from fleetrank.orchestrator.dispatch.executor import Executor
+from fleetrank.orchestrator.dispatch.inline import InlineExecutor
+from fleetrank.orchestrator.dispatch.local_ray import LOCAL_HOST, local_ray
+from fleetrank.orchestrator.dispatch.ray_executor import PlacedDevice, RayExecutor
+from fleetrank.orchestrator.dispatch.ray_hosts import RayHosts
+from fleetrank.orchestrator.dispatch.spool import remove_spent
+from fleetrank.orchestrator.errors import NothingToDoError, OrchestratorError, UsageError
+from fleetrank.orchestrator.fleet import Fleet, Refusals, fleet_of, this_host
+from fleetrank.orchestrator.progress.events import Notice, Subscriber
+from fleetrank.orchestrator.sweep_setup import Setup, host_of
+from fleetrank.orchestrator.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
-from device_agents.task import Execution, MeasurePolicy
-from device_agents.vocabulary import Origin
-from models.types import ExportRequest
+from fleetrank.device_agents.task import Execution, MeasurePolicy
+from fleetrank.device_agents.vocabulary import Origin
+from fleetrank.models.types import ExportRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.device_registry import GPU, HOST_CPU, DeviceFile
-from orchestrator.dispatch.cluster import cluster_ray
-from orchestrator.dispatch.host_facts import HostFacts
-from orchestrator.dispatch.ray_hosts import Problem, RayHosts
-from orchestrator.fleet import Fleet, fleet_of
-from orchestrator.sweep_setup import devices_of, host_of
-from orchestrator.workspace import Workspace
+from fleetrank.orchestrator.device_registry import GPU, HOST_CPU, DeviceFile
+from fleetrank.orchestrator.dispatch.cluster import cluster_ray
+from fleetrank.orchestrator.dispatch.host_facts import HostFacts
+from fleetrank.orchestrator.dispatch.ray_hosts import Problem, RayHosts
+from fleetrank.orchestrator.fleet import Fleet, fleet_of
+from fleetrank.orchestrator.sweep_setup import devices_of, host_of
+from fleetrank.orchestrator.workspace import Workspace
 
 _COMPARED = ("ray", "onnxruntime", "torch", "ai-edge-litert")
 """What a measurement depends on; fleetrank itself has to be equal to the letter."""

@@ -10,18 +10,18 @@ from typing import Annotated
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
-from device_agents.registry import AGENTS
-from device_agents.vocabulary import Origin
-from foundation.checksum import MARK, marked_checksum
-from foundation.visible_text import shortened
-from models.names import nearest
-from orchestrator.dispatch.device_spec import HOST_NAME, DeviceSpec, HostShare
-from orchestrator.errors import UsageError
-from orchestrator.host_identity import host_hash
-from orchestrator.spec_values import OptionSpec
-from orchestrator.store.durable import replace_file
-from orchestrator.workspace import Workspace
-from orchestrator.yaml_file import parse_file
+from fleetrank.device_agents.registry import AGENTS
+from fleetrank.device_agents.vocabulary import Origin
+from fleetrank.foundation.checksum import MARK, marked_checksum
+from fleetrank.foundation.visible_text import shortened
+from fleetrank.models.names import nearest
+from fleetrank.orchestrator.dispatch.device_spec import HOST_NAME, DeviceSpec, HostShare
+from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.host_identity import host_hash
+from fleetrank.orchestrator.spec_values import OptionSpec
+from fleetrank.orchestrator.store.durable import replace_file
+from fleetrank.orchestrator.workspace import Workspace
+from fleetrank.orchestrator.yaml_file import parse_file
 
 _log = logging.getLogger(__name__)
 
@@ -102,7 +102,7 @@ class DeviceFile(BaseModel):
         AfterValidator(_not_local_cpu),
     ] = Field(description="as sweeps name it; the name of the file without .yaml")
     kind: Annotated[str, AfterValidator(_known_kind)] = Field(
-        description="as in device_agents.registry: cpu, cuda, simulated, android"
+        description="as in fleetrank.device_agents.registry: cpu, cuda, simulated, android"
     )
     host: Annotated[str, Field(pattern=f"^{HOST_NAME}$")] | None = Field(
         default=None,

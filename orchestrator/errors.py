@@ -1,6 +1,6 @@
 """Errors of the orchestrator; the command line turns each into its exit code."""
 
-from foundation.errors import FleetError
+from fleetrank.foundation.errors import FleetError
 
 
 class OrchestratorError(FleetError):

@@ -3,10 +3,10 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from device_agents.task import MeasurePolicy
-from models.primer import primer_request
-from models.types import ExportRequest, Format, Source
-from orchestrator.cells import DevicePlace, Plan
+from fleetrank.device_agents.task import MeasurePolicy
+from fleetrank.models.primer import primer_request
+from fleetrank.models.types import ExportRequest, Format, Source
+from fleetrank.orchestrator.cells import DevicePlace, Plan
 
 _START_S = 3.0
 """A repeat's process, imports and load: 0.5 s for ONNX Runtime, 3 to 4 s for PyTorch (2 cores)."""

@@ -11,19 +11,19 @@ from time import perf_counter
 
 import psutil
 
-from device_agents.measurement import Failure
-from device_agents.task import Execution, InferTask
-from device_agents.vocabulary import ErrorKind, Precision, Runtime
-from foundation.small_file import file_sha256
-from models.cache import ArtifactCache
-from models.errors import ModelError
-from models.export.process import export_in_child, peak_memory_estimate_bytes
-from models.primer import primer_request
-from models.types import RUNTIME_OF_FORMAT, Artifact, ExportRequest, Format, StagedExport
-from models.verify import compare_files
-from orchestrator.dispatch.stop_switch import STOPPING, StopSwitch
-from orchestrator.plan import DEFAULT_BACKENDS
-from orchestrator.progress.events import ExportFinished, ExportStarted, Notice, Subscriber
+from fleetrank.device_agents.measurement import Failure
+from fleetrank.device_agents.task import Execution, InferTask
+from fleetrank.device_agents.vocabulary import ErrorKind, Precision, Runtime
+from fleetrank.foundation.small_file import file_sha256
+from fleetrank.models.cache import ArtifactCache
+from fleetrank.models.errors import ModelError
+from fleetrank.models.export.process import export_in_child, peak_memory_estimate_bytes
+from fleetrank.models.primer import primer_request
+from fleetrank.models.types import RUNTIME_OF_FORMAT, Artifact, ExportRequest, Format, StagedExport
+from fleetrank.models.verify import compare_files
+from fleetrank.orchestrator.dispatch.stop_switch import STOPPING, StopSwitch
+from fleetrank.orchestrator.plan import DEFAULT_BACKENDS
+from fleetrank.orchestrator.progress.events import ExportFinished, ExportStarted, Notice, Subscriber
 
 _TIMEOUT_S = 900.0
 """The slowest of the study's 39 exports takes 16 s on two idle cores."""

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from device_agents.codec import from_plain, to_plain
-from device_agents.errors import PermanentError
-from device_agents.task import Execution
-from orchestrator.dispatch.device_spec import DeviceSpec
-from orchestrator.dispatch.host_facts import HostFacts, read_host_facts
-from orchestrator.dispatch.local_ray import LOCAL_HOST
-from orchestrator.dispatch.ray_hosts import RayHosts
-from orchestrator.errors import StoreError
+from fleetrank.device_agents.codec import from_plain, to_plain
+from fleetrank.device_agents.errors import PermanentError
+from fleetrank.device_agents.task import Execution
+from fleetrank.orchestrator.dispatch.device_spec import DeviceSpec
+from fleetrank.orchestrator.dispatch.host_facts import HostFacts, read_host_facts
+from fleetrank.orchestrator.dispatch.local_ray import LOCAL_HOST
+from fleetrank.orchestrator.dispatch.ray_hosts import RayHosts
+from fleetrank.orchestrator.errors import StoreError
 
 Refusals = Callable[[str, DeviceSpec, Execution], str | None]
 """(host, device, execution) to why a host's CPU cannot execute so, or `None`."""

@@ -4,9 +4,9 @@ import hashlib
 import json
 from collections.abc import Mapping
 
-from device_agents.task import Execution
-from models.cache import request_key
-from models.types import ExportRequest
+from fleetrank.device_agents.task import Execution
+from fleetrank.models.cache import request_key
+from fleetrank.models.types import ExportRequest
 
 CELL_KEY_DIGITS = 16
 """64 bits: a million cells collide with a chance of 3e-8."""

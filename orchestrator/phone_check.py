@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
-from device_agents.android.readiness import PhoneRules
-from device_agents.android.validity import CanaryReading, is_canary_off
-from orchestrator.device_registry import DeviceFile, Registration
+from fleetrank.device_agents.android.readiness import PhoneRules
+from fleetrank.device_agents.android.validity import CanaryReading, is_canary_off
+from fleetrank.orchestrator.device_registry import DeviceFile, Registration
 
 MAX_SPREAD = 0.10
 """Between two runs of the canary: beyond it the phone does not repeat itself well enough for a

@@ -6,22 +6,22 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from device_agents.android.adb_server import AdbServer
-from device_agents.android.download import fetch
-from device_agents.android.options import TOOLS, read_options
-from device_agents.android.phone import Phone
-from device_agents.android.probe import probe_phone
-from device_agents.android.probe_text import PhoneFacts, why_refused
-from device_agents.android.tool_store import ToolStore
-from device_agents.android.tools import Tool, choose_tool, file_sha256, load_catalogue
-from device_agents.errors import AgentError, UnsupportedError
-from device_agents.task import OptionValue
-from device_agents.virtual_phone.standin import standin_path
-from models.types import Artifact
-from orchestrator.device_registry import PHONE, DeviceFile, Registration
-from orchestrator.errors import NothingToDoError, UsageError
-from orchestrator.phone_trial import TOOL, PhoneTrial
-from orchestrator.yaml_file import parse_content
+from fleetrank.device_agents.android.adb_server import AdbServer
+from fleetrank.device_agents.android.download import fetch
+from fleetrank.device_agents.android.options import TOOLS, read_options
+from fleetrank.device_agents.android.phone import Phone
+from fleetrank.device_agents.android.probe import probe_phone
+from fleetrank.device_agents.android.probe_text import PhoneFacts, why_refused
+from fleetrank.device_agents.android.tool_store import ToolStore
+from fleetrank.device_agents.android.tools import Tool, choose_tool, file_sha256, load_catalogue
+from fleetrank.device_agents.errors import AgentError, UnsupportedError
+from fleetrank.device_agents.task import OptionValue
+from fleetrank.device_agents.virtual_phone.standin import standin_path
+from fleetrank.models.types import Artifact
+from fleetrank.orchestrator.device_registry import PHONE, DeviceFile, Registration
+from fleetrank.orchestrator.errors import NothingToDoError, UsageError
+from fleetrank.orchestrator.phone_trial import TOOL, PhoneTrial
+from fleetrank.orchestrator.yaml_file import parse_content
 
 _PROBED = (
     "manufacturer", "model", "soc", "memory_bytes", "android_release", "sdk", "build",

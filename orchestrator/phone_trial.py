@@ -3,14 +3,14 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from device_agents.android.agent import AndroidAgent
-from device_agents.android.options import read_options
-from device_agents.android.program import CANARY_BACKEND, canary_task
-from device_agents.errors import UnsupportedError
-from device_agents.measurement import Measurement
-from device_agents.task import MeasureTask, OptionValue
-from device_agents.vocabulary import Status
-from models.types import Artifact
+from fleetrank.device_agents.android.agent import AndroidAgent
+from fleetrank.device_agents.android.options import read_options
+from fleetrank.device_agents.android.program import CANARY_BACKEND, canary_task
+from fleetrank.device_agents.errors import UnsupportedError
+from fleetrank.device_agents.measurement import Measurement
+from fleetrank.device_agents.task import MeasureTask, OptionValue
+from fleetrank.device_agents.vocabulary import Status
+from fleetrank.models.types import Artifact
 
 TOOL = "benchmark_model"
 N_RUNS = 2

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from analysis.counting import count_of
-from orchestrator.errors import UsageError
-from orchestrator.sweep_spec import SweepSpec
+from fleetrank.analysis.counting import count_of
+from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.sweep_spec import SweepSpec
 
 Affinity = tuple[int, ...] | None
 

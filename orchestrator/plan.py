@@ -8,13 +8,13 @@ from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
 
-from device_agents.runtimes.gpu_backends import CUDA, GPU_RUNTIMES
-from device_agents.task import Execution
-from device_agents.vocabulary import Mode, Runtime
-from foundation.visible_text import shortened
-from models.cards import formats_of
-from models.names import nearest
-from models.types import (
+from fleetrank.device_agents.runtimes.gpu_backends import CUDA, GPU_RUNTIMES
+from fleetrank.device_agents.task import Execution
+from fleetrank.device_agents.vocabulary import Mode, Runtime
+from fleetrank.foundation.visible_text import shortened
+from fleetrank.models.cards import formats_of
+from fleetrank.models.names import nearest
+from fleetrank.models.types import (
     RUNTIME_OF_FORMAT,
     ExportRequest,
     Family,
@@ -23,12 +23,12 @@ from models.types import (
     Weights,
     WeightsKind,
 )
-from orchestrator.cells import Cell, Plan, SkippedCell
-from orchestrator.device_registry import GPU, DeviceFile, find_device
-from orchestrator.errors import UsageError
-from orchestrator.keys import cell_key, platform_key
-from orchestrator.pinning import DeviceCores, affinities, check_affinity
-from orchestrator.sweep_spec import SweepSpec
+from fleetrank.orchestrator.cells import Cell, Plan, SkippedCell
+from fleetrank.orchestrator.device_registry import GPU, DeviceFile, find_device
+from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.keys import cell_key, platform_key
+from fleetrank.orchestrator.pinning import DeviceCores, affinities, check_affinity
+from fleetrank.orchestrator.sweep_spec import SweepSpec
 
 ALL = "all"
 WhyUnsupported = Callable[[str, Execution], str | None]

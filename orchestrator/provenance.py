@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from importlib import metadata
 from pathlib import Path
 
-from orchestrator.host_identity import host_hash
+from fleetrank.orchestrator.host_identity import host_hash
 
 _GIT_TIMEOUT_S = 10.0
 _STAMP = "%Y%m%dT%H%M%S"

@@ -6,10 +6,10 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.config import JsonDict
 
-from analysis.columns import FAMILIES, ORIGINS, PRECISIONS, STORED_RUNTIMES, TIERS
-from analysis.load import DEFAULT_ORIGINS
-from analysis.tables import Selection
-from orchestrator.errors import UsageError
+from fleetrank.analysis.columns import FAMILIES, ORIGINS, PRECISIONS, STORED_RUNTIMES, TIERS
+from fleetrank.analysis.load import DEFAULT_ORIGINS
+from fleetrank.analysis.tables import Selection
+from fleetrank.orchestrator.errors import UsageError
 
 _MAX_TEXT = 500
 """Longer than any name or platform key; a pattern beyond it is a mistake or an attack."""

@@ -8,12 +8,12 @@ import functools
 import math
 from collections.abc import Mapping
 
-from device_agents.device_facts import DeviceFacts
-from device_agents.task import Execution, Options
-from models.cards import card_sha256, weights_id
-from models.errors import ModelError
-from models.types import Artifact, Cost, ExportRequest, ModelCard
-from orchestrator.keys import affinity_text, canonical_json
+from fleetrank.device_agents.device_facts import DeviceFacts
+from fleetrank.device_agents.task import Execution, Options
+from fleetrank.models.cards import card_sha256, weights_id
+from fleetrank.models.errors import ModelError
+from fleetrank.models.types import Artifact, Cost, ExportRequest, ModelCard
+from fleetrank.orchestrator.keys import affinity_text, canonical_json
 
 Columns = Mapping[str, object]
 

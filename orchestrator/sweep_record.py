@@ -8,19 +8,19 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from device_agents.task import Execution
-from foundation.small_file import read_small_text
-from orchestrator.device_registry import (
+from fleetrank.device_agents.task import Execution
+from fleetrank.foundation.small_file import read_small_text
+from fleetrank.orchestrator.device_registry import (
     DeviceFile,
 )
-from orchestrator.dispatch.device_spec import DeviceSpec
-from orchestrator.errors import StoreError, UsageError
-from orchestrator.fleet import fleet_of_record
-from orchestrator.keys import canonical_json, platform_key
-from orchestrator.store.results import IMPORTED
-from orchestrator.sweep_setup import Setup, plan_sweep
-from orchestrator.sweep_spec import SweepSpec
-from orchestrator.workspace import Workspace
+from fleetrank.orchestrator.dispatch.device_spec import DeviceSpec
+from fleetrank.orchestrator.errors import StoreError, UsageError
+from fleetrank.orchestrator.fleet import fleet_of_record
+from fleetrank.orchestrator.keys import canonical_json, platform_key
+from fleetrank.orchestrator.store.results import IMPORTED
+from fleetrank.orchestrator.sweep_setup import Setup, plan_sweep
+from fleetrank.orchestrator.sweep_spec import SweepSpec
+from fleetrank.orchestrator.workspace import Workspace
 
 
 def setup_record(setup: Setup, spec_path: Path) -> dict[str, object]:

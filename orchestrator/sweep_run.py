@@ -5,18 +5,23 @@ from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from pathlib import Path
 
-from foundation.files import RUN_AGAIN
-from orchestrator.carrier import Carrier, open_carrier
-from orchestrator.errors import NewerSchemaError, StoreError, UsageError
-from orchestrator.progress.events import Notice
-from orchestrator.progress.publisher import Publisher
-from orchestrator.progress.wording import duration
-from orchestrator.provenance import clock_lag, new_sweep_id, sweep_provenance
-from orchestrator.store.results import ResultStore
-from orchestrator.sweep_record import setup_of_record, setup_record
-from orchestrator.sweep_session import RunOptions, SweepOutcome, SweepSession, record_stamp
-from orchestrator.sweep_setup import Setup, plan_sweep, read_spec
-from orchestrator.workspace import Workspace
+from fleetrank.foundation.files import RUN_AGAIN
+from fleetrank.orchestrator.carrier import Carrier, open_carrier
+from fleetrank.orchestrator.errors import NewerSchemaError, StoreError, UsageError
+from fleetrank.orchestrator.progress.events import Notice
+from fleetrank.orchestrator.progress.publisher import Publisher
+from fleetrank.orchestrator.progress.wording import duration
+from fleetrank.orchestrator.provenance import clock_lag, new_sweep_id, sweep_provenance
+from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.sweep_record import setup_of_record, setup_record
+from fleetrank.orchestrator.sweep_session import (
+    RunOptions,
+    SweepOutcome,
+    SweepSession,
+    record_stamp,
+)
+from fleetrank.orchestrator.sweep_setup import Setup, plan_sweep, read_spec
+from fleetrank.orchestrator.workspace import Workspace
 
 
 def run_sweep(

@@ -7,31 +7,31 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import perf_counter
 
-from device_agents.host_lease import host_lease
-from device_agents.registry import create_agent
-from device_agents.vocabulary import Origin
-from models.cache import ArtifactCache
-from models.canary import canary_request
-from orchestrator.carrier import Carrier
-from orchestrator.cells import Cell, Plan
-from orchestrator.device_registry import HOST_CPU
-from orchestrator.dispatch.controller import Controller
-from orchestrator.dispatch.ports import Ports
-from orchestrator.dispatch.stop_switch import StopSwitch, listening
-from orchestrator.dispatch.tally import Tally
-from orchestrator.dispatch.work import SweepWork
-from orchestrator.errors import NothingToDoError, OrchestratorError, StoreError
-from orchestrator.estimate import measuring_s
-from orchestrator.export_stage import Exports, ExportTools, build_artifacts
-from orchestrator.progress.events import Notice, Subscriber, SweepFinished, SweepStarted
-from orchestrator.progress.progress_file import ProgressFile
-from orchestrator.progress.publisher import Publisher
-from orchestrator.provenance import sweep_facts
-from orchestrator.store.journal import Journal
-from orchestrator.store.journal_sink import JournalSink
-from orchestrator.store.results import ResultStore
-from orchestrator.sweep_setup import Setup, primed_formats
-from orchestrator.workspace import Workspace
+from fleetrank.device_agents.host_lease import host_lease
+from fleetrank.device_agents.registry import create_agent
+from fleetrank.device_agents.vocabulary import Origin
+from fleetrank.models.cache import ArtifactCache
+from fleetrank.models.canary import canary_request
+from fleetrank.orchestrator.carrier import Carrier
+from fleetrank.orchestrator.cells import Cell, Plan
+from fleetrank.orchestrator.device_registry import HOST_CPU
+from fleetrank.orchestrator.dispatch.controller import Controller
+from fleetrank.orchestrator.dispatch.ports import Ports
+from fleetrank.orchestrator.dispatch.stop_switch import StopSwitch, listening
+from fleetrank.orchestrator.dispatch.tally import Tally
+from fleetrank.orchestrator.dispatch.work import SweepWork
+from fleetrank.orchestrator.errors import NothingToDoError, OrchestratorError, StoreError
+from fleetrank.orchestrator.estimate import measuring_s
+from fleetrank.orchestrator.export_stage import Exports, ExportTools, build_artifacts
+from fleetrank.orchestrator.progress.events import Notice, Subscriber, SweepFinished, SweepStarted
+from fleetrank.orchestrator.progress.progress_file import ProgressFile
+from fleetrank.orchestrator.progress.publisher import Publisher
+from fleetrank.orchestrator.provenance import sweep_facts
+from fleetrank.orchestrator.store.journal import Journal
+from fleetrank.orchestrator.store.journal_sink import JournalSink
+from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.sweep_setup import Setup, primed_formats
+from fleetrank.orchestrator.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,13 +6,13 @@ from functools import cache
 from pathlib import Path
 from statistics import fmean
 
-from device_agents.registry import create_agent
-from device_agents.task import CanaryTask, Execution
-from models.cards import load_cards
-from models.names import nearest
-from models.types import Artifact, Format
-from orchestrator.cells import Cell, DevicePlace, Plan
-from orchestrator.device_registry import (
+from fleetrank.device_agents.registry import create_agent
+from fleetrank.device_agents.task import CanaryTask, Execution
+from fleetrank.models.cards import load_cards
+from fleetrank.models.names import nearest
+from fleetrank.models.types import Artifact, Format
+from fleetrank.orchestrator.cells import Cell, DevicePlace, Plan
+from fleetrank.orchestrator.device_registry import (
     GPU,
     HOST_CPU,
     PHONE,
@@ -23,14 +23,14 @@ from orchestrator.device_registry import (
     read_device_files,
     with_alias,
 )
-from orchestrator.dispatch.host_facts import HostFacts
-from orchestrator.errors import NothingToDoError, UsageError
-from orchestrator.fleet import Fleet, Refusals, this_host
-from orchestrator.keys import platform_key
-from orchestrator.pinning import DeviceCores
-from orchestrator.plan import make_plan, narrow
-from orchestrator.sweep_spec import SweepSpec, load_spec
-from orchestrator.workspace import Workspace
+from fleetrank.orchestrator.dispatch.host_facts import HostFacts
+from fleetrank.orchestrator.errors import NothingToDoError, UsageError
+from fleetrank.orchestrator.fleet import Fleet, Refusals, this_host
+from fleetrank.orchestrator.keys import platform_key
+from fleetrank.orchestrator.pinning import DeviceCores
+from fleetrank.orchestrator.plan import make_plan, narrow
+from fleetrank.orchestrator.sweep_spec import SweepSpec, load_spec
+from fleetrank.orchestrator.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

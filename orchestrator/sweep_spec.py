@@ -11,12 +11,12 @@ from pydantic import (
     model_validator,
 )
 
-from device_agents.task import MeasurePolicy
-from device_agents.vocabulary import Mode, Precision, Runtime
-from foundation.small_file import file_sha256, resolved
-from foundation.visible_text import shortened
-from orchestrator.errors import UsageError
-from orchestrator.spec_values import (
+from fleetrank.device_agents.task import MeasurePolicy
+from fleetrank.device_agents.vocabulary import Mode, Precision, Runtime
+from fleetrank.foundation.small_file import file_sha256, resolved
+from fleetrank.foundation.visible_text import shortened
+from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.spec_values import (
     LONGEST_S,
     Affinity,
     Count,
@@ -28,7 +28,7 @@ from orchestrator.spec_values import (
     Share,
     Threads,
 )
-from orchestrator.yaml_file import parse_file
+from fleetrank.orchestrator.yaml_file import parse_file
 
 DEFAULT_RUNTIMES = (Runtime.ONNX, Runtime.TORCH, Runtime.TFLITE)
 """Those of the study; any other is measured where it is asked for by name."""

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
-from device_agents.file_lease import is_locked
-from orchestrator.dispatch.tally import RepeatKey, Tally
-from orchestrator.progress.progress_file import read_progress
-from orchestrator.store.results import ResultStore
+from fleetrank.device_agents.file_lease import is_locked
+from fleetrank.orchestrator.dispatch.tally import RepeatKey, Tally
+from fleetrank.orchestrator.progress.progress_file import read_progress
+from fleetrank.orchestrator.store.results import ResultStore
 
 _MAX_FAILURES = 20
 """The last ones; all are in the results."""

@@ -6,21 +6,21 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.columns import SCHEMA, SCHEMA_VERSION
-from device_agents.device_facts import DeviceFacts
-from device_agents.host_overhead import host_overhead_ns
-from device_agents.measurement import (
+from fleetrank.analysis.columns import SCHEMA, SCHEMA_VERSION
+from fleetrank.device_agents.device_facts import DeviceFacts
+from fleetrank.device_agents.host_overhead import host_overhead_ns
+from fleetrank.device_agents.measurement import (
     Conditions,
     Energy,
     Measurement,
     ToolSummary,
     WorkerFacts,
 )
-from device_agents.vocabulary import Flag
-from models.types import Artifact
-from orchestrator.cells import Attempt, DevicePlace
-from orchestrator.provenance import SweepFacts
-from orchestrator.settled_columns import (
+from fleetrank.device_agents.vocabulary import Flag
+from fleetrank.models.types import Artifact
+from fleetrank.orchestrator.cells import Attempt, DevicePlace
+from fleetrank.orchestrator.provenance import SweepFacts
+from fleetrank.orchestrator.settled_columns import (
     cpu_numbers,
     device_columns,
     model_columns,

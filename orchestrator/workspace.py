@@ -5,7 +5,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Self
 
-from orchestrator.errors import UsageError
+from fleetrank.orchestrator.errors import UsageError
 
 _MARKER = "cluster.yaml"
 """The one file every workspace has."""
@@ -65,7 +65,7 @@ class Workspace:
         """
         if (folder / _MARKER).exists():
             raise UsageError(f"{folder} is a workspace already", "use it, or name another folder")
-        templates = resources.files("orchestrator").joinpath("templates")
+        templates = resources.files("fleetrank.orchestrator").joinpath("templates")
         try:
             for name in _FOLDERS:
                 (folder / name).mkdir(parents=True, exist_ok=True)

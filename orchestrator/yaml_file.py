@@ -10,14 +10,14 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from foundation.errors import BadFileError
-from foundation.plain_data import TYPED, check_limits
-from foundation.small_file import read_small_text
-from foundation.visible_text import shortened
-from foundation.yaml_events import check_events
-from models.names import nearest
-from orchestrator.errors import UsageError
-from orchestrator.expected import OF_KEY, Expected, Place, ordinal
+from fleetrank.foundation.errors import BadFileError
+from fleetrank.foundation.plain_data import TYPED, check_limits
+from fleetrank.foundation.small_file import read_small_text
+from fleetrank.foundation.visible_text import shortened
+from fleetrank.foundation.yaml_events import check_events
+from fleetrank.models.names import nearest
+from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.expected import OF_KEY, Expected, Place, ordinal
 
 _LONGEST_VALUE = 200
 """Characters of a file's text that a message repeats."""

@@ -2,9 +2,9 @@
 
 import polars as pl
 
-from analysis.cells_table import cell_values
-from analysis.columns import NS_PER_MS
-from analysis.dossiers.dossier import (
+from fleetrank.analysis.cells_table import cell_values
+from fleetrank.analysis.columns import NS_PER_MS
+from fleetrank.analysis.dossiers.dossier import (
     MAX_ROWS,
     Dossier,
     counted,
@@ -13,7 +13,7 @@ from analysis.dossiers.dossier import (
     rows_about,
     series_of,
 )
-from analysis.tables import Table
+from fleetrank.analysis.tables import Table
 
 _FACTS = (
     "device_model", "tier", "origin", "host", "os", "arch", "cpu_model", "logical_cores",

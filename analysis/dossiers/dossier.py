@@ -7,10 +7,10 @@ from datetime import datetime
 
 import polars as pl
 
-from analysis.counting import count_of
-from analysis.errors import NoDataError
-from analysis.exclusions import exclusion_notes, not_excluded
-from analysis.tables import Table
+from fleetrank.analysis.counting import count_of
+from fleetrank.analysis.errors import NoDataError
+from fleetrank.analysis.exclusions import exclusion_notes, not_excluded
+from fleetrank.analysis.tables import Table
 
 MAX_POINTS = 400
 """A line of more cannot be told from one of these on a screen."""

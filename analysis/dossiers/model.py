@@ -2,9 +2,9 @@
 
 import polars as pl
 
-from analysis.cells_table import cell_values
-from analysis.columns import NS_PER_MS
-from analysis.dossiers.dossier import (
+from fleetrank.analysis.cells_table import cell_values
+from fleetrank.analysis.columns import NS_PER_MS
+from fleetrank.analysis.dossiers.dossier import (
     MAX_ROWS,
     Dossier,
     counted,
@@ -12,7 +12,7 @@ from analysis.dossiers.dossier import (
     newest_facts,
     rows_about,
 )
-from analysis.tables import Table
+from fleetrank.analysis.tables import Table
 
 _FACTS = (
     "family", "has_attention", "input_size", "parameters", "macs", "flops", "flops_method",

@@ -6,11 +6,11 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 
-from analysis.columns import SCHEMA
-from analysis.errors import AnalysisError
-from analysis.importers.csv_mapping import FACTS, QUANTITIES, WORDS, Mapped, read_mapping
-from analysis.importers.equivalence import Equivalences, load_equivalences, named
-from analysis.importers.release import (
+from fleetrank.analysis.columns import SCHEMA
+from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.importers.csv_mapping import FACTS, QUANTITIES, WORDS, Mapped, read_mapping
+from fleetrank.analysis.importers.equivalence import Equivalences, load_equivalences, named
+from fleetrank.analysis.importers.release import (
     Release,
     Row,
     drop,

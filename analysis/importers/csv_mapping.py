@@ -4,11 +4,11 @@ import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from analysis.columns import COLUMNS, SCHEMA
-from analysis.errors import AnalysisError
-from foundation.errors import BadFileError
-from foundation.plain_data import parse_toml
-from foundation.visible_text import shortened
+from fleetrank.analysis.columns import COLUMNS, SCHEMA
+from fleetrank.analysis.errors import AnalysisError
+from fleetrank.foundation.errors import BadFileError
+from fleetrank.foundation.plain_data import parse_toml
+from fleetrank.foundation.visible_text import shortened
 
 QUANTITIES: Mapping[str, tuple[str, Mapping[str, float]]] = {
     "latency": (

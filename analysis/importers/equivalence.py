@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis.importers.release import Row
+from fleetrank.analysis.importers.release import Row
 
 TABLE = Path(__file__).with_name("equivalence.toml")
 

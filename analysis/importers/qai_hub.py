@@ -9,10 +9,15 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from analysis.importers.equivalence import Equivalences, load_equivalences, named, unequal_notes
-from analysis.importers.qai_hub_files import HubModel, read_models
-from analysis.importers.qai_hub_layouts import Job
-from analysis.importers.release import (
+from fleetrank.analysis.importers.equivalence import (
+    Equivalences,
+    load_equivalences,
+    named,
+    unequal_notes,
+)
+from fleetrank.analysis.importers.qai_hub_files import HubModel, read_models
+from fleetrank.analysis.importers.qai_hub_layouts import Job
+from fleetrank.analysis.importers.release import (
     Release,
     Row,
     drop,

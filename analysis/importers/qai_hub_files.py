@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from analysis.errors import AnalysisError
-from analysis.importers.qai_hub_layouts import Job, node, read_jobs
-from analysis.importers.release import Row, file_reference, read_number, whole
-from foundation.errors import BadFileError
-from foundation.plain_data import RECORD
-from foundation.visible_text import shortened
-from foundation.yaml_events import check_events
+from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.importers.qai_hub_layouts import Job, node, read_jobs
+from fleetrank.analysis.importers.release import Row, file_reference, read_number, whole
+from fleetrank.foundation.errors import BadFileError
+from fleetrank.foundation.plain_data import RECORD
+from fleetrank.foundation.visible_text import shortened
+from fleetrank.foundation.yaml_events import check_events
 
 FILES = ("perf.yaml", "info.yaml", "numerics.yaml", "_version.py")
 

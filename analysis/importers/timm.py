@@ -12,15 +12,15 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from analysis.errors import AnalysisError
-from analysis.importers.equivalence import (
+from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.importers.equivalence import (
     Equivalences,
     flops_columns,
     load_equivalences,
     named,
     unequal_notes,
 )
-from analysis.importers.release import (
+from fleetrank.analysis.importers.release import (
     Release,
     Row,
     drop,

@@ -7,8 +7,8 @@ from functools import cache
 
 from markupsafe import Markup
 
-from analysis.errors import AnalysisError
-from foundation.visible_text import visible
+from fleetrank.analysis.errors import AnalysisError
+from fleetrank.foundation.visible_text import visible
 
 _SNIPPET = "window.vegaEmbed = vegaEmbed;"
 

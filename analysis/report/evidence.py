@@ -6,15 +6,15 @@ from pathlib import Path
 
 import polars as pl
 
-from analysis.columns import ORIGINS, ROW_KEY
-from analysis.figures.labels import chosen_platforms
-from analysis.figures.latency import process_medians, sample_quantiles, sampled_processes
-from analysis.load import load_measurements, valid_attempts
-from analysis.report.shown import Shown, choose_shown
-from analysis.scope import select_attempts, select_cells
-from analysis.tables import Selection
-from foundation.errors import BadFileError
-from foundation.plain_data import read_json_object
+from fleetrank.analysis.columns import ORIGINS, ROW_KEY
+from fleetrank.analysis.figures.labels import chosen_platforms
+from fleetrank.analysis.figures.latency import process_medians, sample_quantiles, sampled_processes
+from fleetrank.analysis.load import load_measurements, valid_attempts
+from fleetrank.analysis.report.shown import Shown, choose_shown
+from fleetrank.analysis.scope import select_attempts, select_cells
+from fleetrank.analysis.tables import Selection
+from fleetrank.foundation.errors import BadFileError
+from fleetrank.foundation.plain_data import read_json_object
 
 _SAMPLES = ("samples_ns", "device_samples_ns")
 """Most of the bytes; tables are made from the stored summaries, strips from some of the samples."""

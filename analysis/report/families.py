@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from analysis.counting import count_of
-from analysis.ranking import MIN_MODELS
-from analysis.report.headline import TIER_NAMES, interest
+from fleetrank.analysis.counting import count_of
+from fleetrank.analysis.ranking import MIN_MODELS
+from fleetrank.analysis.report.headline import TIER_NAMES, interest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

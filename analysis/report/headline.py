@@ -7,8 +7,8 @@ from enum import StrEnum
 
 import polars as pl
 
-from analysis.counting import count_of
-from analysis.tables import Table
+from fleetrank.analysis.counting import count_of
+from fleetrank.analysis.tables import Table
 
 TIER_NAMES = {"gpu": "GPUs", "cpu": "CPUs", "edge": "edge devices"}
 _CARRIES, _MISLEADS = 0.9, 0.6

@@ -6,8 +6,8 @@ from datetime import datetime
 
 import polars as pl
 
-from analysis.report.shown import ELSEWHERE, Shown
-from analysis.tables import TABLES, Table
+from fleetrank.analysis.report.shown import ELSEWHERE, Shown
+from fleetrank.analysis.tables import TABLES, Table
 
 MAX_STATIC_ROWS = 40
 """Rows written as HTML; the page's script writes the rest of a longer table, as the filter asks."""

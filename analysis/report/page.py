@@ -10,17 +10,23 @@ import jinja2
 import polars as pl
 from markupsafe import Markup
 
-from analysis.counting import count_of
-from analysis.figures.theme import FAMILY_COLOURS, NO_FAMILY
-from analysis.load import DEFAULT_ORIGINS
-from analysis.report.embed import json_block, own_script, script_bundle, script_hash, shown
-from analysis.report.evidence import Evidence, gather
-from analysis.report.families import family_lines
-from analysis.report.headline import READING, headlines
-from analysis.report.page_data import page_data
-from analysis.report.page_tables import PageTables, page_tables
-from analysis.report.provenance import provenance_section
-from analysis.report.sections import (
+from fleetrank.analysis.counting import count_of
+from fleetrank.analysis.figures.theme import FAMILY_COLOURS, NO_FAMILY
+from fleetrank.analysis.load import DEFAULT_ORIGINS
+from fleetrank.analysis.report.embed import (
+    json_block,
+    own_script,
+    script_bundle,
+    script_hash,
+    shown,
+)
+from fleetrank.analysis.report.evidence import Evidence, gather
+from fleetrank.analysis.report.families import family_lines
+from fleetrank.analysis.report.headline import READING, headlines
+from fleetrank.analysis.report.page_data import page_data
+from fleetrank.analysis.report.page_tables import PageTables, page_tables
+from fleetrank.analysis.report.provenance import provenance_section
+from fleetrank.analysis.report.sections import (
     Section,
     dropped_section,
     flops_section,
@@ -29,11 +35,11 @@ from analysis.report.sections import (
     memory_section,
     quality_section,
 )
-from analysis.report.study import study_tables
-from analysis.report.transfer_section import transfer_section
-from analysis.scope import devices_of
-from analysis.tables import Selection
-from foundation.files import make_folder, replace_file
+from fleetrank.analysis.report.study import study_tables
+from fleetrank.analysis.report.transfer_section import transfer_section
+from fleetrank.analysis.scope import devices_of
+from fleetrank.analysis.tables import Selection
+from fleetrank.foundation.files import make_folder, replace_file
 
 _TEMPLATES = "report/templates"
 _SCRIPTS = (
@@ -109,7 +115,7 @@ def render_page(evidence: Evidence, now: datetime) -> str:
     ]
     every = [table for section in sections for table in section.tables]
     data["tables"] = {table.id: table.packed for table in every if table.packed is not None}
-    folder = resources.files("analysis").joinpath(_TEMPLATES)
+    folder = resources.files("fleetrank.analysis").joinpath(_TEMPLATES)
     own = "\n".join(folder.joinpath(name).read_text(encoding="utf-8") for name in _SCRIPTS)
     page_js, bundle = f"(function () {{\n{own}\n}})();", script_bundle()
     environment = jinja2.Environment(

@@ -4,16 +4,16 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from analysis.figures.flops_rank import flops_ranks
-from analysis.figures.frontier import frontier_pairs
-from analysis.figures.heat_map import heat_columns
-from analysis.figures.latency import QUANTILES
-from analysis.figures.memory import models_by_memory
-from analysis.figures.theme import FAMILY_COLOURS, FAMILY_SHAPES, NO_FAMILY
-from analysis.report.evidence import Evidence
-from analysis.report.page_tables import PageTables
-from analysis.report.shown import Shown
-from analysis.table_functions.regret import EXTRA, LOST
+from fleetrank.analysis.figures.flops_rank import flops_ranks
+from fleetrank.analysis.figures.frontier import frontier_pairs
+from fleetrank.analysis.figures.heat_map import heat_columns
+from fleetrank.analysis.figures.latency import QUANTILES
+from fleetrank.analysis.figures.memory import models_by_memory
+from fleetrank.analysis.figures.theme import FAMILY_COLOURS, FAMILY_SHAPES, NO_FAMILY
+from fleetrank.analysis.report.evidence import Evidence
+from fleetrank.analysis.report.page_tables import PageTables
+from fleetrank.analysis.report.shown import Shown
+from fleetrank.analysis.table_functions.regret import EXTRA, LOST
 
 Json = dict[str, object]
 _PER_MS, _PER_MB = 1e6, 1e6

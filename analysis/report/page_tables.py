@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from analysis.errors import AnalysisError
-from analysis.report.evidence import Evidence
-from analysis.tables import Table, make_table
+from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.report.evidence import Evidence
+from fleetrank.analysis.tables import Table, make_table
 
 _OF_ALL = (
     "latency", "coldstart", "memory", "quality", "dropped", "frm", "disagreement", "shifts",

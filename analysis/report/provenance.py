@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from analysis.report.evidence import Evidence
-from analysis.report.html_table import html_table
-from analysis.report.sections import Section
-from analysis.tables import Table
+from fleetrank.analysis.report.evidence import Evidence
+from fleetrank.analysis.report.html_table import html_table
+from fleetrank.analysis.report.sections import Section
+from fleetrank.analysis.tables import Table
 
 _DEVICE_FACTS = (
     "device", "device_model", "tier", "origin", "cpu_model", "logical_cores", "memory_bytes",

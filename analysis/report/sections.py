@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from analysis.cells_table import MIN_REPEATS
-from analysis.figures.latency import MAX_PROCESSES
-from analysis.flops_shift import MIN_SHIFT
-from analysis.report.evidence import Evidence
-from analysis.report.html_table import HtmlTable, html_table
-from analysis.report.page_tables import PageTables
-from analysis.tables import Table
+from fleetrank.analysis.cells_table import MIN_REPEATS
+from fleetrank.analysis.figures.latency import MAX_PROCESSES
+from fleetrank.analysis.flops_shift import MIN_SHIFT
+from fleetrank.analysis.report.evidence import Evidence
+from fleetrank.analysis.report.html_table import HtmlTable, html_table
+from fleetrank.analysis.report.page_tables import PageTables
+from fleetrank.analysis.tables import Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from analysis.flops_shift import MIN_SHIFT
-from analysis.formats import render
-from analysis.report.evidence import Evidence
-from analysis.report.families import over_pairs
-from analysis.report.html_table import HtmlTable, heading, html_table
-from analysis.report.page_tables import PageTables
-from analysis.table_functions.regret import EXTRA, LOST
-from analysis.tables import Table
+from fleetrank.analysis.flops_shift import MIN_SHIFT
+from fleetrank.analysis.formats import render
+from fleetrank.analysis.report.evidence import Evidence
+from fleetrank.analysis.report.families import over_pairs
+from fleetrank.analysis.report.html_table import HtmlTable, heading, html_table
+from fleetrank.analysis.report.page_tables import PageTables
+from fleetrank.analysis.table_functions.regret import EXTRA, LOST
+from fleetrank.analysis.tables import Table
 
 _MAX_ROWS = 40
 """A table that fills a page of a paper."""

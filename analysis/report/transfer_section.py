@@ -2,11 +2,11 @@
 
 import polars as pl
 
-from analysis.report.evidence import Evidence
-from analysis.report.html_table import html_table
-from analysis.report.page_tables import PageTables
-from analysis.report.sections import Section, listed
-from analysis.tables import Table
+from fleetrank.analysis.report.evidence import Evidence
+from fleetrank.analysis.report.html_table import html_table
+from fleetrank.analysis.report.page_tables import PageTables
+from fleetrank.analysis.report.sections import Section, listed
+from fleetrank.analysis.tables import Table
 
 _SMALL_MATRIX = 12
 """Platforms up to which two matrices stand side by side."""

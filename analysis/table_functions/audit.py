@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import polars as pl
 
-from analysis.audit import (
+from fleetrank.analysis.audit import (
     MIN_PLATFORMS,
     OUTLIER_FACTOR,
     OUTLIER_SCALES,
@@ -19,15 +19,15 @@ from analysis.audit import (
     tied_share,
     unit_slips,
 )
-from analysis.bootstrap import MIN_MODELS_FOR_INTERVAL
-from analysis.columns import NS_PER_MS
-from analysis.comparable import differences
-from analysis.counting import count_of
-from analysis.errors import NotComparableError
-from analysis.panel import Panel, make_panel
-from analysis.ranking import Floats
-from analysis.scope import select_attempts, select_cells
-from analysis.tables import Selection, Table
+from fleetrank.analysis.bootstrap import MIN_MODELS_FOR_INTERVAL
+from fleetrank.analysis.columns import NS_PER_MS
+from fleetrank.analysis.comparable import differences
+from fleetrank.analysis.counting import count_of
+from fleetrank.analysis.errors import NotComparableError
+from fleetrank.analysis.panel import Panel, make_panel
+from fleetrank.analysis.ranking import Floats
+from fleetrank.analysis.scope import select_attempts, select_cells
+from fleetrank.analysis.tables import Selection, Table
 
 MAX_TIED_SHARE = 0.05
 """Ties that move a rank correlation by more than its rounding."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import polars as pl
 
-from analysis.ceiling import (
+from fleetrank.analysis.ceiling import (
     SPLIT,
     FrontierNoise,
     Noise,
@@ -20,16 +20,23 @@ from analysis.ceiling import (
     share_of_ceiling,
     why_unreliable,
 )
-from analysis.counting import count_of
-from analysis.pair_groups import PairGroup, Row, group_rows, pair_rows, tier_groups, unlike_facts
-from analysis.pairs import Block, Pair, blocks
-from analysis.panel import Panel, incomplete_notes
-from analysis.pareto import frontier, overlap
-from analysis.ranking import MIN_MODELS
-from analysis.repeats import make_repeats
-from analysis.sample_size import few_models_note
-from analysis.table_functions.transfer import MAX_LISTED_PAIRS, select_pairs, unlisted
-from analysis.tables import Selection, Table
+from fleetrank.analysis.counting import count_of
+from fleetrank.analysis.pair_groups import (
+    PairGroup,
+    Row,
+    group_rows,
+    pair_rows,
+    tier_groups,
+    unlike_facts,
+)
+from fleetrank.analysis.pairs import Block, Pair, blocks
+from fleetrank.analysis.panel import Panel, incomplete_notes
+from fleetrank.analysis.pareto import frontier, overlap
+from fleetrank.analysis.ranking import MIN_MODELS
+from fleetrank.analysis.repeats import make_repeats
+from fleetrank.analysis.sample_size import few_models_note
+from fleetrank.analysis.table_functions.transfer import MAX_LISTED_PAIRS, select_pairs, unlisted
+from fleetrank.analysis.tables import Selection, Table
 
 _SCHEMA = {
     "level": pl.String,

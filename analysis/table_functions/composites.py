@@ -3,12 +3,12 @@
 import numpy as np
 import polars as pl
 
-from analysis.comparable import comparable_cells
-from analysis.composites import energy_delay_mj_ms, netscore, roofline
-from analysis.pareto import Mask
-from analysis.ranking import MIN_MODELS, Floats
-from analysis.scope import select_cells
-from analysis.tables import Selection, Table
+from fleetrank.analysis.comparable import comparable_cells
+from fleetrank.analysis.composites import energy_delay_mj_ms, netscore, roofline
+from fleetrank.analysis.pareto import Mask
+from fleetrank.analysis.ranking import MIN_MODELS, Floats
+from fleetrank.analysis.scope import select_cells
+from fleetrank.analysis.tables import Selection, Table
 
 _WEIGHT_BYTES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "int8": 1.0}
 _FLOPS_PER_MAC = 2.0

@@ -5,15 +5,15 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from analysis.decomposition import component_measures, mean_shares, pair_shares
-from analysis.frm import Weights
-from analysis.pair_groups import Row, group_rows, pair_rows, tier_groups
-from analysis.pairs import Pair, draws_for
-from analysis.panel import Panel, incomplete_notes, make_panel
-from analysis.sample_size import few_models_note
-from analysis.table_functions.frm import frm_weights, weights_note
-from analysis.table_functions.transfer import MAX_LISTED_PAIRS, select_pairs, unlisted
-from analysis.tables import Selection, Table
+from fleetrank.analysis.decomposition import component_measures, mean_shares, pair_shares
+from fleetrank.analysis.frm import Weights
+from fleetrank.analysis.pair_groups import Row, group_rows, pair_rows, tier_groups
+from fleetrank.analysis.pairs import Pair, draws_for
+from fleetrank.analysis.panel import Panel, incomplete_notes, make_panel
+from fleetrank.analysis.sample_size import few_models_note
+from fleetrank.analysis.table_functions.frm import frm_weights, weights_note
+from fleetrank.analysis.table_functions.transfer import MAX_LISTED_PAIRS, select_pairs, unlisted
+from fleetrank.analysis.tables import Selection, Table
 
 _SCHEMA = {
     "level": pl.String,

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from analysis.directions import Group, grouped
-from analysis.pair_groups import between_devices
-from analysis.pairs import Pair
-from analysis.panel import Panel
-from analysis.table_functions.transfer import chosen_platforms, nothing_to_compare
-from analysis.tables import Selection
+from fleetrank.analysis.directions import Group, grouped
+from fleetrank.analysis.pair_groups import between_devices
+from fleetrank.analysis.pairs import Pair
+from fleetrank.analysis.panel import Panel
+from fleetrank.analysis.table_functions.transfer import chosen_platforms, nothing_to_compare
+from fleetrank.analysis.tables import Selection
 
 TIER_NOTE = (
     "Tier to tier: platforms of unlike devices at equal batch; mean inside a pair of device models "

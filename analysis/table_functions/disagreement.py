@@ -7,11 +7,17 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from analysis.errors import NoDataError
-from analysis.flops_shift import CHANCE_DRAWS, MIN_SHIFT, Chance, chance_of_shift, rank_shifts
-from analysis.panel import Panel, incomplete_notes, make_panel, measures
-from analysis.ranking import MIN_MODELS, Floats
-from analysis.tables import Selection, Table
+from fleetrank.analysis.errors import NoDataError
+from fleetrank.analysis.flops_shift import (
+    CHANCE_DRAWS,
+    MIN_SHIFT,
+    Chance,
+    chance_of_shift,
+    rank_shifts,
+)
+from fleetrank.analysis.panel import Panel, incomplete_notes, make_panel, measures
+from fleetrank.analysis.ranking import MIN_MODELS, Floats
+from fleetrank.analysis.tables import Selection, Table
 
 _MEANING = (
     f"A case: the ranks by FLOPs and by the measure lie {MIN_SHIFT:g} or more apart on a platform "

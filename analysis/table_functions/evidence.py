@@ -6,22 +6,22 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from analysis.ceiling import Noise, mean_ceiling, noises, pair_ceilings
-from analysis.counting import count_of
-from analysis.decision_tree import ATTENTION_FAMILIES, CNN_FAMILIES, Figure
-from analysis.directions import Group
-from analysis.errors import NoDataError
-from analysis.family_errors import error_intervals, group_errors
-from analysis.pair_means import MeanFigures, mean_figures
-from analysis.pairs import Pair, draws_for
-from analysis.panel import Measure, Panel, measures
-from analysis.pareto import Mask
-from analysis.repeats import make_repeats
-from analysis.scope import select_cells
-from analysis.table_functions.directed import directed_pairs, tier_groups
-from analysis.table_functions.pareto import pareto_table
-from analysis.table_functions.transfer import MAX_LISTED_PAIRS
-from analysis.tables import Selection
+from fleetrank.analysis.ceiling import Noise, mean_ceiling, noises, pair_ceilings
+from fleetrank.analysis.counting import count_of
+from fleetrank.analysis.decision_tree import ATTENTION_FAMILIES, CNN_FAMILIES, Figure
+from fleetrank.analysis.directions import Group
+from fleetrank.analysis.errors import NoDataError
+from fleetrank.analysis.family_errors import error_intervals, group_errors
+from fleetrank.analysis.pair_means import MeanFigures, mean_figures
+from fleetrank.analysis.pairs import Pair, draws_for
+from fleetrank.analysis.panel import Measure, Panel, measures
+from fleetrank.analysis.pareto import Mask
+from fleetrank.analysis.repeats import make_repeats
+from fleetrank.analysis.scope import select_cells
+from fleetrank.analysis.table_functions.directed import directed_pairs, tier_groups
+from fleetrank.analysis.table_functions.pareto import pareto_table
+from fleetrank.analysis.table_functions.transfer import MAX_LISTED_PAIRS
+from fleetrank.analysis.tables import Selection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

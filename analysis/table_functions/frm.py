@@ -5,12 +5,12 @@ from dataclasses import asdict
 import numpy as np
 import polars as pl
 
-from analysis.errors import AnalysisError, NoDataError
-from analysis.frm import EQUAL_WEIGHTS, Weights, frm, ratios
-from analysis.panel import Panel, components, incomplete_notes, make_panel
-from analysis.pareto import Mask
-from analysis.ranking import average_ranks
-from analysis.tables import FRM_WEIGHTS, Selection, Table, setting
+from fleetrank.analysis.errors import AnalysisError, NoDataError
+from fleetrank.analysis.frm import EQUAL_WEIGHTS, Weights, frm, ratios
+from fleetrank.analysis.panel import Panel, components, incomplete_notes, make_panel
+from fleetrank.analysis.pareto import Mask
+from fleetrank.analysis.ranking import average_ranks
+from fleetrank.analysis.tables import FRM_WEIGHTS, Selection, Table, setting
 
 _SCHEMA = {
     "memory_metric": pl.String, "n_models": pl.Int64, "ratio_flops": pl.Float64,

@@ -6,14 +6,21 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from analysis.counting import count_of
-from analysis.device_models import Profiles, profiles
-from analysis.errors import AnalysisError
-from analysis.next_models import SPEED_VARIANCE, Left, choose, consensus, judge, rank_agreement
-from analysis.panel import Panel, make_panel
-from analysis.ranking import Floats
-from analysis.savings import DRAWS, Accepted, accepted_error, predicted_by_sources
-from analysis.tables import Selection, Table, setting
+from fleetrank.analysis.counting import count_of
+from fleetrank.analysis.device_models import Profiles, profiles
+from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.next_models import (
+    SPEED_VARIANCE,
+    Left,
+    choose,
+    consensus,
+    judge,
+    rank_agreement,
+)
+from fleetrank.analysis.panel import Panel, make_panel
+from fleetrank.analysis.ranking import Floats
+from fleetrank.analysis.savings import DRAWS, Accepted, accepted_error, predicted_by_sources
+from fleetrank.analysis.tables import Selection, Table, setting
 
 MODELS_TO_MEASURE = 3
 """Of a new device, unless told: one gives its speed, two more correct the consensus."""

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import polars as pl
 
-from analysis.cells_table import MIN_REPEATS
-from analysis.directions import cluster_means, known_mean
-from analysis.objectives import (
+from fleetrank.analysis.cells_table import MIN_REPEATS
+from fleetrank.analysis.directions import cluster_means, known_mean
+from fleetrank.analysis.objectives import (
     DEFAULT_OBJECTIVES,
     Objective,
     by_flops,
@@ -16,15 +16,15 @@ from analysis.objectives import (
     parse_objectives,
     points,
 )
-from analysis.pair_frontiers import FIGURES, SHAPES, Figures, Objectives, pair_frontiers
-from analysis.pair_groups import unlike_facts
-from analysis.pairs import Pair
-from analysis.panel import Panel
-from analysis.ranking import Floats
-from analysis.repeats import Repeats, make_repeats
-from analysis.table_functions.directed import TIER_NOTE, directed_pairs, tier_groups
-from analysis.table_functions.transfer import MAX_LISTED_PAIRS, unlisted
-from analysis.tables import Selection, Table, setting
+from fleetrank.analysis.pair_frontiers import FIGURES, SHAPES, Figures, Objectives, pair_frontiers
+from fleetrank.analysis.pair_groups import unlike_facts
+from fleetrank.analysis.pairs import Pair
+from fleetrank.analysis.panel import Panel
+from fleetrank.analysis.ranking import Floats
+from fleetrank.analysis.repeats import Repeats, make_repeats
+from fleetrank.analysis.table_functions.directed import TIER_NOTE, directed_pairs, tier_groups
+from fleetrank.analysis.table_functions.transfer import MAX_LISTED_PAIRS, unlisted
+from fleetrank.analysis.tables import Selection, Table, setting
 
 _SCHEMA: dict[str, pl.DataType] = {
     "level": pl.String(),

@@ -2,9 +2,9 @@
 
 import polars as pl
 
-from analysis.columns import NS_PER_MS
-from analysis.scope import select_cells
-from analysis.tables import Selection, Table
+from fleetrank.analysis.columns import NS_PER_MS
+from fleetrank.analysis.scope import select_cells
+from fleetrank.analysis.tables import Selection, Table
 
 _BYTES_PER_MIB = 2**20
 _MEDIANS = "Each figure is the median over repeats of what single processes gave."

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import polars as pl
 
-from analysis.bootstrap import MIN_MODELS_FOR_INTERVAL
-from analysis.counting import count_of
-from analysis.directions import Group
-from analysis.family_errors import (
+from fleetrank.analysis.bootstrap import MIN_MODELS_FOR_INTERVAL
+from fleetrank.analysis.counting import count_of
+from fleetrank.analysis.directions import Group
+from fleetrank.analysis.family_errors import (
     ALL,
     Families,
     FamilyErrors,
@@ -19,14 +19,14 @@ from analysis.family_errors import (
     group_errors,
     pair_errors,
 )
-from analysis.pair_groups import unlike_facts
-from analysis.pairs import Pair, draws_for
-from analysis.panel import Panel, make_panel, measures
-from analysis.ranking import MIN_MODELS, Floats
-from analysis.sample_size import few_models_note
-from analysis.table_functions.directed import TIER_NOTE, directed_pairs, tier_groups
-from analysis.table_functions.transfer import MAX_LISTED_PAIRS, unlisted
-from analysis.tables import Selection, Table
+from fleetrank.analysis.pair_groups import unlike_facts
+from fleetrank.analysis.pairs import Pair, draws_for
+from fleetrank.analysis.panel import Panel, make_panel, measures
+from fleetrank.analysis.ranking import MIN_MODELS, Floats
+from fleetrank.analysis.sample_size import few_models_note
+from fleetrank.analysis.table_functions.directed import TIER_NOTE, directed_pairs, tier_groups
+from fleetrank.analysis.table_functions.transfer import MAX_LISTED_PAIRS, unlisted
+from fleetrank.analysis.tables import Selection, Table
 
 _SCHEMA = {
     "level": pl.String,

@@ -7,13 +7,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from analysis.bootstrap import percentile_interval
-from analysis.counting import count_of
-from analysis.device_models import DRAWS, Agreement, agreement, device_members
-from analysis.errors import NoDataError
-from analysis.panel import Panel, make_panel
-from analysis.patterns import fits_platform
-from analysis.proxies import (
+from fleetrank.analysis.bootstrap import percentile_interval
+from fleetrank.analysis.counting import count_of
+from fleetrank.analysis.device_models import DRAWS, Agreement, agreement, device_members
+from fleetrank.analysis.errors import NoDataError
+from fleetrank.analysis.panel import Panel, make_panel
+from fleetrank.analysis.patterns import fits_platform
+from fleetrank.analysis.proxies import (
     MAX_EXACT,
     Cover,
     Fold,
@@ -22,8 +22,8 @@ from analysis.proxies import (
     smallest_cover,
     typical_rho,
 )
-from analysis.ranking import Floats
-from analysis.tables import Selection, Table, setting
+from fleetrank.analysis.ranking import Floats
+from fleetrank.analysis.tables import Selection, Table, setting
 
 THRESHOLD = 0.9
 """Rho from which a device counts as predicted, unless told otherwise.

@@ -2,12 +2,12 @@
 
 import polars as pl
 
-from analysis.comparable import differences
-from analysis.counting import count_of
-from analysis.errors import NoDataError
-from analysis.quality import DISAGREE_SHARE, dropped_attempts
-from analysis.scope import select_cells, select_stored
-from analysis.tables import Selection, Table
+from fleetrank.analysis.comparable import differences
+from fleetrank.analysis.counting import count_of
+from fleetrank.analysis.errors import NoDataError
+from fleetrank.analysis.quality import DISAGREE_SHARE, dropped_attempts
+from fleetrank.analysis.scope import select_cells, select_stored
+from fleetrank.analysis.tables import Selection, Table
 
 
 def quality_table(frame: pl.LazyFrame, selection: Selection) -> Table:

@@ -7,17 +7,17 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import polars as pl
 
-from analysis.bootstrap import MIN_MODELS_FOR_INTERVAL, percentile_interval
-from analysis.counting import count_of
-from analysis.directions import Group, cluster_means, known_mean, known_median
-from analysis.pair_groups import unlike_facts
-from analysis.pairs import Pair, draws_for
-from analysis.panel import Panel, make_panel, measures
-from analysis.ranking import MIN_MODELS, Floats
-from analysis.ratio_transfer import HALF, group_r2, median_draws, pair_r2
-from analysis.table_functions.directed import TIER_NOTE, directed_pairs, tier_groups
-from analysis.table_functions.transfer import MAX_LISTED_PAIRS, unlisted
-from analysis.tables import Selection, Table
+from fleetrank.analysis.bootstrap import MIN_MODELS_FOR_INTERVAL, percentile_interval
+from fleetrank.analysis.counting import count_of
+from fleetrank.analysis.directions import Group, cluster_means, known_mean, known_median
+from fleetrank.analysis.pair_groups import unlike_facts
+from fleetrank.analysis.pairs import Pair, draws_for
+from fleetrank.analysis.panel import Panel, make_panel, measures
+from fleetrank.analysis.ranking import MIN_MODELS, Floats
+from fleetrank.analysis.ratio_transfer import HALF, group_r2, median_draws, pair_r2
+from fleetrank.analysis.table_functions.directed import TIER_NOTE, directed_pairs, tier_groups
+from fleetrank.analysis.table_functions.transfer import MAX_LISTED_PAIRS, unlisted
+from fleetrank.analysis.tables import Selection, Table
 
 MEDIAN = "median over references"
 _UNDEFINED = f"fewer than {MIN_MODELS} models in common, or all equal on the target"

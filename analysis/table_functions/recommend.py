@@ -2,10 +2,10 @@
 
 import polars as pl
 
-from analysis.decision_tree import TREE, Branch, Goal, advice
-from analysis.errors import AnalysisError
-from analysis.table_functions.evidence import Evidence, evidence_of, make_known
-from analysis.tables import Selection, Table, setting
+from fleetrank.analysis.decision_tree import TREE, Branch, Goal, advice
+from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.table_functions.evidence import Evidence, evidence_of, make_known
+from fleetrank.analysis.tables import Selection, Table, setting
 
 _SCHEMA = {
     "goal": pl.String,

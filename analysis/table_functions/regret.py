@@ -9,16 +9,16 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from analysis.columns import NS_PER_MS
-from analysis.errors import AnalysisError
-from analysis.pair_groups import unlike_facts
-from analysis.pairs import Pair
-from analysis.panel import Panel, make_panel, measures
-from analysis.ranking import Floats
-from analysis.regret import Budgets, Regrets, pair_regrets
-from analysis.table_functions.directed import directed_pairs, tier_groups
-from analysis.table_functions.transfer import MAX_LISTED_PAIRS, unlisted
-from analysis.tables import Selection, Table, setting
+from fleetrank.analysis.columns import NS_PER_MS
+from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.pair_groups import unlike_facts
+from fleetrank.analysis.pairs import Pair
+from fleetrank.analysis.panel import Panel, make_panel, measures
+from fleetrank.analysis.ranking import Floats
+from fleetrank.analysis.regret import Budgets, Regrets, pair_regrets
+from fleetrank.analysis.table_functions.directed import directed_pairs, tier_groups
+from fleetrank.analysis.table_functions.transfer import MAX_LISTED_PAIRS, unlisted
+from fleetrank.analysis.tables import Selection, Table, setting
 
 LOST = "accuracy points lost at a latency budget"
 EXTRA = "per cent extra latency at an accuracy floor"

@@ -9,13 +9,13 @@ from operator import itemgetter
 import numpy as np
 import polars as pl
 
-from analysis.bootstrap import adjust_p
-from analysis.comparable import comparable_cells
-from analysis.counting import count_of
-from analysis.load import valid_attempts
-from analysis.ranking import Floats
-from analysis.scope import select_attempts, select_cells
-from analysis.significance import (
+from fleetrank.analysis.bootstrap import adjust_p
+from fleetrank.analysis.comparable import comparable_cells
+from fleetrank.analysis.counting import count_of
+from fleetrank.analysis.load import valid_attempts
+from fleetrank.analysis.ranking import Floats
+from fleetrank.analysis.scope import select_attempts, select_cells
+from fleetrank.analysis.significance import (
     MIN_PAIRS,
     MIN_PROCESSES,
     cliffs_delta,
@@ -24,8 +24,8 @@ from analysis.significance import (
     mann_whitney,
     wilcoxon,
 )
-from analysis.table_functions.transfer import MAX_LISTED_PAIRS
-from analysis.tables import Selection, Table, setting
+from fleetrank.analysis.table_functions.transfer import MAX_LISTED_PAIRS
+from fleetrank.analysis.tables import Selection, Table, setting
 
 NEAR = 0.2
 """Medians further apart than this are not compared unless two models are named: repeats of one

@@ -8,18 +8,18 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from analysis.columns import TIERS
-from analysis.counting import count_of
-from analysis.decomposition import component_measures
-from analysis.errors import NoDataError
-from analysis.frm import frm, ratios
-from analysis.pair_groups import PairGroup, group_rows, tier_groups
-from analysis.panel import Measure, Panel, incomplete_notes, make_panel, measures
-from analysis.ranking import MIN_MODELS, Floats
-from analysis.sample_size import few_models_note
-from analysis.stability import RESAMPLES, STATISTICS, mean_interval, spreads
-from analysis.table_functions.transfer import chosen_platforms
-from analysis.tables import Selection, Table
+from fleetrank.analysis.columns import TIERS
+from fleetrank.analysis.counting import count_of
+from fleetrank.analysis.decomposition import component_measures
+from fleetrank.analysis.errors import NoDataError
+from fleetrank.analysis.frm import frm, ratios
+from fleetrank.analysis.pair_groups import PairGroup, group_rows, tier_groups
+from fleetrank.analysis.panel import Measure, Panel, incomplete_notes, make_panel, measures
+from fleetrank.analysis.ranking import MIN_MODELS, Floats
+from fleetrank.analysis.sample_size import few_models_note
+from fleetrank.analysis.stability import RESAMPLES, STATISTICS, mean_interval, spreads
+from fleetrank.analysis.table_functions.transfer import chosen_platforms
+from fleetrank.analysis.tables import Selection, Table
 
 Ints = npt.NDArray[np.int64]
 

@@ -5,16 +5,23 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from analysis.ceiling import Noise, mean_ceiling, noises, pair_ceilings, share_of_ceiling
-from analysis.counting import count_of
-from analysis.errors import NoDataError
-from analysis.pair_groups import PairGroup, Row, group_rows, pair_rows, runtime_groups, tier_groups
-from analysis.pairs import Pair, draws_for
-from analysis.panel import Panel, incomplete_notes
-from analysis.patterns import fits_platform
-from analysis.repeats import make_repeats
-from analysis.sample_size import few_models_note
-from analysis.tables import Selection, Table
+from fleetrank.analysis.ceiling import Noise, mean_ceiling, noises, pair_ceilings, share_of_ceiling
+from fleetrank.analysis.counting import count_of
+from fleetrank.analysis.errors import NoDataError
+from fleetrank.analysis.pair_groups import (
+    PairGroup,
+    Row,
+    group_rows,
+    pair_rows,
+    runtime_groups,
+    tier_groups,
+)
+from fleetrank.analysis.pairs import Pair, draws_for
+from fleetrank.analysis.panel import Panel, incomplete_notes
+from fleetrank.analysis.patterns import fits_platform
+from fleetrank.analysis.repeats import make_repeats
+from fleetrank.analysis.sample_size import few_models_note
+from fleetrank.analysis.tables import Selection, Table
 
 MAX_LISTED_PAIRS = 5000
 """More pairs than this nobody reads; means over tiers are given all the same."""

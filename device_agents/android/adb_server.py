@@ -11,8 +11,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from device_agents.agent import StopRequested, never_stop
-from device_agents.android.adb_text import (
+from fleetrank.device_agents.agent import StopRequested, never_stop
+from fleetrank.device_agents.android.adb_text import (
     MdnsService,
     SeenDevice,
     error_of_refusal,
@@ -21,10 +21,10 @@ from device_agents.android.adb_text import (
     parse_mdns_services,
     shown,
 )
-from device_agents.android.smart_socket import RefusedRequestError, SmartSocket
-from device_agents.errors import MissingLibraryError, PermanentError, TransientError
-from device_agents.file_lease import open_lease, wait_for_lock
-from device_agents.host_lease import never_give_up, runtime_folder
+from fleetrank.device_agents.android.smart_socket import RefusedRequestError, SmartSocket
+from fleetrank.device_agents.errors import MissingLibraryError, PermanentError, TransientError
+from fleetrank.device_agents.file_lease import open_lease, wait_for_lock
+from fleetrank.device_agents.host_lease import never_give_up, runtime_folder
 
 ADB_VARIABLE = "FLEETRANK_ADB"
 PORT_VARIABLE = "ANDROID_ADB_SERVER_PORT"

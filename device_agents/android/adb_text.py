@@ -8,8 +8,8 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from device_agents.device_text import MAX_DIGITS, lines_of
-from device_agents.errors import AgentError, TransientError, UnusableDeviceError
+from fleetrank.device_agents.device_text import MAX_DIGITS, lines_of
+from fleetrank.device_agents.errors import AgentError, TransientError, UnusableDeviceError
 
 
 class DeviceState(StrEnum):

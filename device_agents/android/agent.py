@@ -5,25 +5,25 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
-from device_agents.agent import StopRequested, never_stop
-from device_agents.android.adb_server import AdbServer, find_adb
-from device_agents.android.identity import identify
-from device_agents.android.lease import phone_lease
-from device_agents.android.options import read_options
-from device_agents.android.phone import Phone
-from device_agents.android.probe import probe_phone
-from device_agents.android.probe_text import to_device_facts, why_refused
-from device_agents.android.program import CANARY_TIMEOUT_S, Programs
-from device_agents.android.runners.registry import create_phone_runner, why_unsupported
-from device_agents.android.tool_store import ToolStore
-from device_agents.android.visit import Visit
-from device_agents.device_facts import DeviceFacts
-from device_agents.errors import AgentError, PermanentError
-from device_agents.failures import failure_from_error
-from device_agents.hosted import infer_in_worker
-from device_agents.measurement import Failure, Measurement, failed, utc_now
-from device_agents.task import Execution, InferTask, MeasureTask, OptionValue
-from device_agents.vocabulary import Origin
+from fleetrank.device_agents.agent import StopRequested, never_stop
+from fleetrank.device_agents.android.adb_server import AdbServer, find_adb
+from fleetrank.device_agents.android.identity import identify
+from fleetrank.device_agents.android.lease import phone_lease
+from fleetrank.device_agents.android.options import read_options
+from fleetrank.device_agents.android.phone import Phone
+from fleetrank.device_agents.android.probe import probe_phone
+from fleetrank.device_agents.android.probe_text import to_device_facts, why_refused
+from fleetrank.device_agents.android.program import CANARY_TIMEOUT_S, Programs
+from fleetrank.device_agents.android.runners.registry import create_phone_runner, why_unsupported
+from fleetrank.device_agents.android.tool_store import ToolStore
+from fleetrank.device_agents.android.visit import Visit
+from fleetrank.device_agents.device_facts import DeviceFacts
+from fleetrank.device_agents.errors import AgentError, PermanentError
+from fleetrank.device_agents.failures import failure_from_error
+from fleetrank.device_agents.hosted import infer_in_worker
+from fleetrank.device_agents.measurement import Failure, Measurement, failed, utc_now
+from fleetrank.device_agents.task import Execution, InferTask, MeasureTask, OptionValue
+from fleetrank.device_agents.vocabulary import Origin
 
 BESIDE_S = 600.0
 """For the rest: pushing a gigabyte over a bad cable, asking for conditions, cleaning."""

@@ -1,10 +1,10 @@
 """Waits for a phone that was lost or restarts, and lets it settle."""
 
-from device_agents.agent import StopRequested, never_stop
-from device_agents.android.clock import SYSTEM_CLOCK, Clock
-from device_agents.android.phone import Phone
-from device_agents.errors import StoppedError, TimedOutError, TransientError
-from device_agents.plausible import UPTIME_S
+from fleetrank.device_agents.agent import StopRequested, never_stop
+from fleetrank.device_agents.android.clock import SYSTEM_CLOCK, Clock
+from fleetrank.device_agents.android.phone import Phone
+from fleetrank.device_agents.errors import StoppedError, TimedOutError, TransientError
+from fleetrank.device_agents.plausible import UPTIME_S
 
 BOOT_LIMIT_S = 180.0
 SETTLE_S = 20.0

@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from device_agents.agent import StopRequested
-from device_agents.errors import StoppedError
+from fleetrank.device_agents.agent import StopRequested
+from fleetrank.device_agents.errors import StoppedError
 
 STEP_S = 0.2
 """How often a pause looks at the stop request."""

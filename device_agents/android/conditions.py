@@ -4,19 +4,19 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from device_agents.agent import StopRequested, never_stop
-from device_agents.android.cores import CORES_SCRIPT, Core, lowest_cap_share, parse_cores
-from device_agents.android.dumpsys import (
+from fleetrank.device_agents.agent import StopRequested, never_stop
+from fleetrank.device_agents.android.cores import CORES_SCRIPT, Core, lowest_cap_share, parse_cores
+from fleetrank.device_agents.android.dumpsys import (
     Battery,
     Thermal,
     parse_battery,
     parse_is_screen_on,
     parse_thermal,
 )
-from device_agents.android.phone import Phone
-from device_agents.android.sections import read_sections
-from device_agents.conditions import parse_available_memory, parse_load
-from device_agents.measurement import Conditions
+from fleetrank.device_agents.android.phone import Phone
+from fleetrank.device_agents.android.sections import read_sections
+from fleetrank.device_agents.conditions import parse_available_memory, parse_load
+from fleetrank.device_agents.measurement import Conditions
 
 READ_TIMEOUT_S = 30.0
 # Of the power service one line is needed; on some phones it writes more than a probe may.

@@ -2,11 +2,16 @@
 
 from collections.abc import Callable
 
-from device_agents.agent import StopRequested, never_stop
-from device_agents.android.clock import SYSTEM_CLOCK, Clock
-from device_agents.android.conditions import PhoneConditions
-from device_agents.android.readiness import PhoneRules, Readiness, Verdict, judge_readiness
-from device_agents.errors import UnfitConditionsError
+from fleetrank.device_agents.agent import StopRequested, never_stop
+from fleetrank.device_agents.android.clock import SYSTEM_CLOCK, Clock
+from fleetrank.device_agents.android.conditions import PhoneConditions
+from fleetrank.device_agents.android.readiness import (
+    PhoneRules,
+    Readiness,
+    Verdict,
+    judge_readiness,
+)
+from fleetrank.device_agents.errors import UnfitConditionsError
 
 
 def wait_until_ready(

@@ -8,8 +8,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from device_agents.device_text import lines_of, whole_number
-from device_agents.plausible import CLOCK_MHZ
+from fleetrank.device_agents.device_text import lines_of, whole_number
+from fleetrank.device_agents.plausible import CLOCK_MHZ
 
 CORES_SCRIPT = """
 section cores

@@ -2,8 +2,8 @@
 
 from itertools import pairwise
 
-from device_agents.device_text import lines_of, whole_number
-from device_agents.plausible import STORAGE_BYTES
+from fleetrank.device_agents.device_text import lines_of, whole_number
+from fleetrank.device_agents.plausible import STORAGE_BYTES
 
 
 def free_bytes(text: str) -> int | None:

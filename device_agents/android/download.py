@@ -10,9 +10,9 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import IO
 
-from device_agents.android.tools import CatalogueEntry, file_sha256
-from device_agents.errors import PermanentError, TransientError, UnsupportedError
-from foundation.files import is_no_room, make_folder, storage_error
+from fleetrank.device_agents.android.tools import CatalogueEntry, file_sha256
+from fleetrank.device_agents.errors import PermanentError, TransientError, UnsupportedError
+from fleetrank.foundation.files import is_no_room, make_folder, storage_error
 
 MAX_BYTES = 200 * 1024 * 1024
 """Twenty times the largest `benchmark_model`: more is not the program."""

@@ -7,8 +7,8 @@ Source: `BatteryService.java`, `ThermalManagerService.java` and `PowerManagerSer
 import re
 from dataclasses import dataclass
 
-from device_agents.device_text import lines_of, value_of, whole_number
-from device_agents.plausible import BATTERY_PERCENT, BATTERY_SCALE, TEMP_C, THERMAL_STATUS
+from fleetrank.device_agents.device_text import lines_of, value_of, whole_number
+from fleetrank.device_agents.plausible import BATTERY_PERCENT, BATTERY_SCALE, TEMP_C, THERMAL_STATUS
 
 _HAL = "Current temperatures from HAL:"
 _TEMPERATURE = re.compile(

@@ -3,12 +3,12 @@
 import shlex
 from dataclasses import dataclass
 
-from device_agents.agent import StopRequested, never_stop
-from device_agents.android.phone import Phone
-from device_agents.android.probe_text import VirtualMode, hash_serial, virtual_mode
-from device_agents.android.sections import read_sections
-from device_agents.errors import UnusableDeviceError
-from device_agents.vocabulary import Origin
+from fleetrank.device_agents.agent import StopRequested, never_stop
+from fleetrank.device_agents.android.phone import Phone
+from fleetrank.device_agents.android.probe_text import VirtualMode, hash_serial, virtual_mode
+from fleetrank.device_agents.android.sections import read_sections
+from fleetrank.device_agents.errors import UnusableDeviceError
+from fleetrank.device_agents.vocabulary import Origin
 
 _TIMEOUT_S = 20.0
 _SCRIPT = """

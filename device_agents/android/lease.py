@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from device_agents.errors import TransientError
-from device_agents.file_lease import holder, open_lease, sign, wait_for_lock
-from device_agents.host_lease import give_up_at_once, runtime_folder
+from fleetrank.device_agents.errors import TransientError
+from fleetrank.device_agents.file_lease import holder, open_lease, sign, wait_for_lock
+from fleetrank.device_agents.host_lease import give_up_at_once, runtime_folder
 
 
 @contextmanager

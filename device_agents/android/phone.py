@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from device_agents.agent import StopRequested, never_stop
-from device_agents.android.adb_server import ASK_TIMEOUT_S, AdbServer
-from device_agents.android.adb_text import error_of_refusal, is_network_serial, shown
-from device_agents.android.shell_stream import ShellResult, read_marked, read_packets
-from device_agents.android.smart_socket import RefusedRequestError, SmartSocket
-from device_agents.android.sync_stream import fetch_file, send_file
-from device_agents.device_text import MAX_PROBE_BYTES
-from device_agents.errors import BadOutputError, StorageFullError, TransientError
+from fleetrank.device_agents.agent import StopRequested, never_stop
+from fleetrank.device_agents.android.adb_server import ASK_TIMEOUT_S, AdbServer
+from fleetrank.device_agents.android.adb_text import error_of_refusal, is_network_serial, shown
+from fleetrank.device_agents.android.shell_stream import ShellResult, read_marked, read_packets
+from fleetrank.device_agents.android.smart_socket import RefusedRequestError, SmartSocket
+from fleetrank.device_agents.android.sync_stream import fetch_file, send_file
+from fleetrank.device_agents.device_text import MAX_PROBE_BYTES
+from fleetrank.device_agents.errors import BadOutputError, StorageFullError, TransientError
 
 MARK_BYTES = 16
 """Of the random mark, which no output can hold by chance or on purpose."""

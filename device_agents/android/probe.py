@@ -1,9 +1,9 @@
 """Asks a phone what it is, in one call."""
 
-from device_agents.android.cores import CORES_SCRIPT
-from device_agents.android.phone import Phone
-from device_agents.android.probe_text import PROPERTIES, PhoneFacts, facts_of_sections
-from device_agents.android.sections import read_sections
+from fleetrank.device_agents.android.cores import CORES_SCRIPT
+from fleetrank.device_agents.android.phone import Phone
+from fleetrank.device_agents.android.probe_text import PROPERTIES, PhoneFacts, facts_of_sections
+from fleetrank.device_agents.android.sections import read_sections
 
 PROBE_TIMEOUT_S = 60.0
 """SurfaceFlinger of a slow phone alone takes seconds."""

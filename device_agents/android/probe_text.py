@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from device_agents.android.cores import Cluster, Core, clusters_of, parse_cores
-from device_agents.android.df_text import free_bytes
-from device_agents.android.dumpsys import parse_battery, parse_thermal
-from device_agents.device_facts import DeviceFacts
-from device_agents.device_text import value_of, whole_number
-from device_agents.plausible import MEMORY_BYTES
-from device_agents.task import Options
-from device_agents.vocabulary import Origin, Tier
+from fleetrank.device_agents.android.cores import Cluster, Core, clusters_of, parse_cores
+from fleetrank.device_agents.android.df_text import free_bytes
+from fleetrank.device_agents.android.dumpsys import parse_battery, parse_thermal
+from fleetrank.device_agents.device_facts import DeviceFacts
+from fleetrank.device_agents.device_text import value_of, whole_number
+from fleetrank.device_agents.plausible import MEMORY_BYTES
+from fleetrank.device_agents.task import Options
+from fleetrank.device_agents.vocabulary import Origin, Tier
 
 PROPERTIES = (
     "ro.serialno", "ro.boot.serialno", "ro.product.manufacturer", "ro.product.model",

@@ -4,18 +4,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from device_agents.agent import StopRequested
-from device_agents.android.phone import Phone
-from device_agents.android.runners.registry import create_phone_runner
-from device_agents.android.runners.runner import ToolOutput, ToolReading, ToolRun
-from device_agents.android.tool_cache import ToolCache
-from device_agents.android.tool_call import TASK_FOLDER, run_tool
-from device_agents.android.tool_store import ToolStore
-from device_agents.android.tools import Tool
-from device_agents.android.validity import CanaryReading
-from device_agents.errors import AgentError, BadOutputError, TimedOutError, TooSlowError
-from device_agents.task import CanaryTask, Execution, MeasurePolicy, MeasureTask
-from device_agents.vocabulary import Runtime
+from fleetrank.device_agents.agent import StopRequested
+from fleetrank.device_agents.android.phone import Phone
+from fleetrank.device_agents.android.runners.registry import create_phone_runner
+from fleetrank.device_agents.android.runners.runner import ToolOutput, ToolReading, ToolRun
+from fleetrank.device_agents.android.tool_cache import ToolCache
+from fleetrank.device_agents.android.tool_call import TASK_FOLDER, run_tool
+from fleetrank.device_agents.android.tool_store import ToolStore
+from fleetrank.device_agents.android.tools import Tool
+from fleetrank.device_agents.android.validity import CanaryReading
+from fleetrank.device_agents.errors import AgentError, BadOutputError, TimedOutError, TooSlowError
+from fleetrank.device_agents.task import CanaryTask, Execution, MeasurePolicy, MeasureTask
+from fleetrank.device_agents.vocabulary import Runtime
 
 CANARY_POLICY = MeasurePolicy(
     min_warmup_runs=5, min_warmup_s=0.2, max_warmup_s=1.0, min_runs=20, max_time_s=1.0

@@ -8,8 +8,8 @@ import base64
 import re
 import shlex
 
-from device_agents.android.runners.runner import ToolOutput, ToolRun
-from device_agents.errors import BadOutputError
+from fleetrank.device_agents.android.runners.runner import ToolOutput, ToolRun
+from fleetrank.device_agents.errors import BadOutputError
 
 _FIRST_LINE = "fleetrank raw log 1\n"
 _LAST_LINE = "== end\n"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from device_agents.android.conditions import PhoneConditions
+from fleetrank.device_agents.android.conditions import PhoneConditions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,8 +3,8 @@
 import secrets
 from collections.abc import Mapping
 
-from device_agents.agent import StopRequested, never_stop
-from device_agents.android.phone import Phone
+from fleetrank.device_agents.agent import StopRequested, never_stop
+from fleetrank.device_agents.android.phone import Phone
 
 PROLOGUE = """
 section() { printf '\\n%s %s\\n' "$mark" "$1"; }

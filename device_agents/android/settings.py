@@ -8,8 +8,8 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from device_agents.android.phone import Phone
-from device_agents.errors import AgentError, PermanentError
+from fleetrank.device_agents.android.phone import Phone
+from fleetrank.device_agents.errors import AgentError, PermanentError
 
 FOLDER = "/data/local/tmp/fleetrank"
 """The one folder of ours on a phone; the shell user may execute below /data/local/tmp."""

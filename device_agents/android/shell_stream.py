@@ -7,9 +7,9 @@ Source: `shell_protocol.h` of packages/modules/adb: a packet is one byte of kind
 import re
 from dataclasses import dataclass
 
-from device_agents.android.smart_socket import CHUNK_BYTES, LOST_REMEDY, SmartSocket
-from device_agents.device_text import cut_lines, decode_output, refused
-from device_agents.errors import BadOutputError, TransientError
+from fleetrank.device_agents.android.smart_socket import CHUNK_BYTES, LOST_REMEDY, SmartSocket
+from fleetrank.device_agents.device_text import cut_lines, decode_output, refused
+from fleetrank.device_agents.errors import BadOutputError, TransientError
 
 _STDOUT, _STDERR, _EXIT = 1, 2, 3
 _LINE_END = re.compile(r"(?<!\r)\r++\n")

@@ -11,9 +11,14 @@ import socket
 import time
 from types import TracebackType
 
-from device_agents.agent import StopRequested, never_stop
-from device_agents.android.adb_text import shown
-from device_agents.errors import PermanentError, StoppedError, TimedOutError, TransientError
+from fleetrank.device_agents.agent import StopRequested, never_stop
+from fleetrank.device_agents.android.adb_text import shown
+from fleetrank.device_agents.errors import (
+    PermanentError,
+    StoppedError,
+    TimedOutError,
+    TransientError,
+)
 
 LOST_REMEDY = "check the cable, the hub and the phone; the repeat is tried again"
 HOST = "127.0.0.1"

@@ -11,9 +11,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-from device_agents.android.smart_socket import CHUNK_BYTES, RefusedRequestError, SmartSocket
-from device_agents.device_text import MAX_PROBE_BYTES
-from device_agents.errors import BadOutputError, TransientError
+from fleetrank.device_agents.android.smart_socket import (
+    CHUNK_BYTES,
+    RefusedRequestError,
+    SmartSocket,
+)
+from fleetrank.device_agents.device_text import MAX_PROBE_BYTES
+from fleetrank.device_agents.errors import BadOutputError, TransientError
 
 MAX_DATA_BYTES = 1024 * 1024
 """The protocol says 64 KiB; the bound is against a phone that announces gigabytes."""

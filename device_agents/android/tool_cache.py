@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from device_agents.android.adb_text import shown
-from device_agents.android.df_text import free_bytes
-from device_agents.android.settings import FOLDER
-from device_agents.android.shell_stream import ShellResult
-from device_agents.android.tools import Tool
-from device_agents.errors import PermanentError, StorageFullError, TransientError
+from fleetrank.device_agents.android.adb_text import shown
+from fleetrank.device_agents.android.df_text import free_bytes
+from fleetrank.device_agents.android.settings import FOLDER
+from fleetrank.device_agents.android.shell_stream import ShellResult
+from fleetrank.device_agents.android.tools import Tool
+from fleetrank.device_agents.errors import PermanentError, StorageFullError, TransientError
 
 SPARE_BYTES = 100 * 1024 * 1024
 """Left free beside a file: Android begins to delete caches, and to slow down, on a full disk."""

@@ -4,12 +4,12 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from device_agents.agent import StopRequested, never_stop
-from device_agents.android.phone import Phone
-from device_agents.android.runners.runner import ToolOutput, ToolRun
-from device_agents.android.settings import FOLDER
-from device_agents.device_text import MAX_TOOL_BYTES
-from device_agents.errors import BadOutputError, PermanentError
+from fleetrank.device_agents.agent import StopRequested, never_stop
+from fleetrank.device_agents.android.phone import Phone
+from fleetrank.device_agents.android.runners.runner import ToolOutput, ToolRun
+from fleetrank.device_agents.android.settings import FOLDER
+from fleetrank.device_agents.device_text import MAX_TOOL_BYTES
+from fleetrank.device_agents.errors import BadOutputError, PermanentError
 
 RUN_FOLDER = f"{FOLDER}/run"
 TASK_FOLDER = f"{RUN_FOLDER}/0"

@@ -4,11 +4,11 @@ import shutil
 from pathlib import Path
 from typing import BinaryIO
 
-from device_agents.android.tools import Tool, file_sha256
-from device_agents.errors import PermanentError
-from device_agents.user_folders import cache_folder
-from foundation.files import make_folder, replace_file_with
-from foundation.small_file import open_regular
+from fleetrank.device_agents.android.tools import Tool, file_sha256
+from fleetrank.device_agents.errors import PermanentError
+from fleetrank.device_agents.user_folders import cache_folder
+from fleetrank.foundation.files import make_folder, replace_file_with
+from fleetrank.foundation.small_file import open_regular
 
 
 class ToolStore:

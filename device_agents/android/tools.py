@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from device_agents.errors import PermanentError, UnsupportedError
-from foundation import small_file
+from fleetrank.device_agents.errors import PermanentError, UnsupportedError
+from fleetrank.foundation import small_file
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -52,7 +52,11 @@ def load_catalogue(text: str | None = None) -> tuple[CatalogueEntry, ...]:
         PermanentError: not such a file; the message names entry and key.
     """
     if text is None:
-        text = resources.files("device_agents.android").joinpath("tools.toml").read_text("utf-8")
+        text = (
+            resources.files("fleetrank.device_agents.android")
+            .joinpath("tools.toml")
+            .read_text("utf-8")
+        )
     try:
         entries = tomllib.loads(text).get("tool", [])
     except tomllib.TOMLDecodeError as error:

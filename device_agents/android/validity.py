@@ -6,11 +6,11 @@ What is invalid is kept in a failed row and measured again; it enters no mean.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from device_agents.android.conditions import PhoneConditions
-from device_agents.android.cores import Core
-from device_agents.android.readiness import PhoneRules
-from device_agents.flags import drift_share
-from device_agents.vocabulary import Flag
+from fleetrank.device_agents.android.conditions import PhoneConditions
+from fleetrank.device_agents.android.cores import Core
+from fleetrank.device_agents.android.readiness import PhoneRules
+from fleetrank.device_agents.flags import drift_share
+from fleetrank.device_agents.vocabulary import Flag
 
 NOISE_FACTOR = 3.0
 """A canary three times as far off as its runs at registration were from each other is no chance."""

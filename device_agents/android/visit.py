@@ -3,41 +3,41 @@
 import logging
 from dataclasses import dataclass, field, replace
 
-from device_agents.android.boot import COME_BACK_LIMIT_S, wait_until_booted
-from device_agents.android.conditions import (
+from fleetrank.device_agents.android.boot import COME_BACK_LIMIT_S, wait_until_booted
+from fleetrank.device_agents.android.conditions import (
     PhoneConditions,
     read_phone_conditions,
     to_conditions,
 )
-from device_agents.android.cooling import wait_until_ready
-from device_agents.android.identity import identify
-from device_agents.android.lease import phone_lease
-from device_agents.android.options import PhoneOptions
-from device_agents.android.program import Programs, read
-from device_agents.android.raw_log import encode_log
-from device_agents.android.readiness import PhoneRules
-from device_agents.android.runners.measurement import to_measurement
-from device_agents.android.runners.runner import ToolReading, ToolRun
-from device_agents.android.settings import settings_for_measuring
-from device_agents.android.tool_call import clean_runs
-from device_agents.android.validity import (
+from fleetrank.device_agents.android.cooling import wait_until_ready
+from fleetrank.device_agents.android.identity import identify
+from fleetrank.device_agents.android.lease import phone_lease
+from fleetrank.device_agents.android.options import PhoneOptions
+from fleetrank.device_agents.android.program import Programs, read
+from fleetrank.device_agents.android.raw_log import encode_log
+from fleetrank.device_agents.android.readiness import PhoneRules
+from fleetrank.device_agents.android.runners.measurement import to_measurement
+from fleetrank.device_agents.android.runners.runner import ToolReading, ToolRun
+from fleetrank.device_agents.android.settings import settings_for_measuring
+from fleetrank.device_agents.android.tool_call import clean_runs
+from fleetrank.device_agents.android.validity import (
     CanaryReading,
     Validity,
     is_canary_off,
     judge_validity,
 )
-from device_agents.errors import (
+from fleetrank.device_agents.errors import (
     AgentError,
     PermanentError,
     TransientError,
     UnfitConditionsError,
     UnusableDeviceError,
 )
-from device_agents.failures import failure_from_error
-from device_agents.flags import Seen, judge
-from device_agents.measurement import Failure, Measurement, WorkerFacts, failed
-from device_agents.task import CanaryTask, MeasurePolicy, MeasureTask
-from device_agents.vocabulary import ErrorKind, Flag, Origin, Status
+from fleetrank.device_agents.failures import failure_from_error
+from fleetrank.device_agents.flags import Seen, judge
+from fleetrank.device_agents.measurement import Failure, Measurement, WorkerFacts, failed
+from fleetrank.device_agents.task import CanaryTask, MeasurePolicy, MeasureTask
+from fleetrank.device_agents.vocabulary import ErrorKind, Flag, Origin, Status
 
 _logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from device_agents.confinement.grants import Grants
+from fleetrank.device_agents.confinement.grants import Grants
 
 _REFUSED: Mapping[str, str] = {
     **dict.fromkeys(

@@ -7,11 +7,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import device_agents
-import foundation
-from device_agents.runtimes.gpu_backends import GPU_BACKENDS
-from device_agents.task import InferTask, MeasureTask
-from device_agents.vocabulary import Mode
+import fleetrank.device_agents
+import fleetrank.foundation
+from fleetrank.device_agents.runtimes.gpu_backends import GPU_BACKENDS
+from fleetrank.device_agents.task import InferTask, MeasureTask
+from fleetrank.device_agents.vocabulary import Mode
 
 _SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/nix/store", "/gnu/store")
 """Libraries, and the compiler of `torch.compile`; the last two where those systems keep them."""
@@ -61,12 +61,10 @@ def _existing(*paths: str) -> tuple[str, ...]:
 
 
 def _python() -> Iterator[str]:
-    """The interpreter's folders and those it imports from; of a source checkout our code only."""
+    """The interpreter's folders and those it imports from; links lead to our code only."""
     yield from (sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix)
-    own = [Path(package.__path__[0]) for package in (device_agents, foundation)]
-    yield from map(str, own)
-    is_checkout = (own[0].parent / "pyproject.toml").exists()
-    yield from _narrow(path for path in sys.path if not is_checkout or Path(path) != own[0].parent)
+    yield from (*fleetrank.device_agents.__path__, *fleetrank.foundation.__path__)
+    yield from _narrow(sys.path)
 
 
 def _library_path() -> Iterator[str]:

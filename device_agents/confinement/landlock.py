@@ -10,7 +10,7 @@ import stat
 import sys
 from collections.abc import Iterator
 
-from device_agents.confinement.grants import Grants
+from fleetrank.device_agents.confinement.grants import Grants
 
 NETWORK_ABI = 4
 """From here on (Linux 6.7) TCP is refused too."""

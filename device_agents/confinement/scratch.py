@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
-from device_agents.task import InferTask, MeasureTask
+from fleetrank.device_agents.task import InferTask, MeasureTask
 
 SCRATCH = "FLEETRANK_SCRATCH"
 """Names the folder in the worker's environment."""

@@ -1,12 +1,12 @@
 """Raises the walls around a task whose file this workspace did not make."""
 
-from device_agents.confinement import landlock
-from device_agents.confinement.audit import AuditWall
-from device_agents.confinement.grants import grants_of
-from device_agents.confinement.scratch import scratch_of_this_worker
-from device_agents.errors import BadArtifactError, UnsupportedError
-from device_agents.memory import reset_peak
-from device_agents.task import InferTask, MeasureTask
+from fleetrank.device_agents.confinement import landlock
+from fleetrank.device_agents.confinement.audit import AuditWall
+from fleetrank.device_agents.confinement.grants import grants_of
+from fleetrank.device_agents.confinement.scratch import scratch_of_this_worker
+from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError
+from fleetrank.device_agents.memory import reset_peak
+from fleetrank.device_agents.task import InferTask, MeasureTask
 
 TRUST_REMEDY = "if you trust its maker, run again with --trust"
 AUDIT = "audit"

@@ -4,23 +4,28 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from device_agents.agent import StopRequested, never_stop
-from device_agents.agent_options import read_fields
-from device_agents.cpu.topology import read_facts
-from device_agents.cuda import nvml
-from device_agents.cuda.choice import VISIBLE, choose_gpu
-from device_agents.cuda.clocks import free_forgotten, held_clock
-from device_agents.cuda.facts import gpu_facts
-from device_agents.cuda.library import Gpu, GpuLibrary
-from device_agents.device_facts import DeviceFacts
-from device_agents.errors import AgentError, PermanentError, TransientError, UnsupportedError
-from device_agents.failures import device_lost, failure_from_error
-from device_agents.hosted import infer_in_worker, measure_in_worker
-from device_agents.measurement import Failure, Measurement, failed
-from device_agents.process import WORKER
-from device_agents.runtimes.gpu_backends import why_unsupported_on_gpu
-from device_agents.task import Execution, InferTask, MeasureTask, OptionValue
-from device_agents.vocabulary import ErrorKind, Origin
+from fleetrank.device_agents.agent import StopRequested, never_stop
+from fleetrank.device_agents.agent_options import read_fields
+from fleetrank.device_agents.cpu.topology import read_facts
+from fleetrank.device_agents.cuda import nvml
+from fleetrank.device_agents.cuda.choice import VISIBLE, choose_gpu
+from fleetrank.device_agents.cuda.clocks import free_forgotten, held_clock
+from fleetrank.device_agents.cuda.facts import gpu_facts
+from fleetrank.device_agents.cuda.library import Gpu, GpuLibrary
+from fleetrank.device_agents.device_facts import DeviceFacts
+from fleetrank.device_agents.errors import (
+    AgentError,
+    PermanentError,
+    TransientError,
+    UnsupportedError,
+)
+from fleetrank.device_agents.failures import device_lost, failure_from_error
+from fleetrank.device_agents.hosted import infer_in_worker, measure_in_worker
+from fleetrank.device_agents.measurement import Failure, Measurement, failed
+from fleetrank.device_agents.process import WORKER
+from fleetrank.device_agents.runtimes.gpu_backends import why_unsupported_on_gpu
+from fleetrank.device_agents.task import Execution, InferTask, MeasureTask, OptionValue
+from fleetrank.device_agents.vocabulary import ErrorKind, Origin
 
 _MAYBE_LOST = {
     ErrorKind.CRASHED, ErrorKind.TIMED_OUT, ErrorKind.INTERNAL, ErrorKind.BAD_ARTIFACT,

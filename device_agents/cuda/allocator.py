@@ -3,9 +3,9 @@
 import importlib
 from types import ModuleType
 
-from device_agents.errors import MissingLibraryError
-from device_agents.runtimes import torch_cuda
-from device_agents.runtimes.options import missing_library
+from fleetrank.device_agents.errors import MissingLibraryError
+from fleetrank.device_agents.runtimes import torch_cuda
+from fleetrank.device_agents.runtimes.options import missing_library
 
 _FLUSH_FACTOR = 2
 """Twice the cache: what is written last must not leave a line of what was there before."""

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from device_agents.cuda.library import Found, Gpu
-from device_agents.errors import PermanentError, TransientError, UnusableDeviceError
+from fleetrank.device_agents.cuda.library import Found, Gpu
+from fleetrank.device_agents.errors import PermanentError, TransientError, UnusableDeviceError
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 

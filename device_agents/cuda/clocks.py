@@ -7,11 +7,11 @@ that somebody else had set is lost.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from device_agents.cuda.facts import uuid_hash
-from device_agents.cuda.library import Gpu, GpuLibrary
-from device_agents.errors import AgentError
-from device_agents.file_lease import is_locked, open_lease, wait_for_lock
-from device_agents.host_lease import give_up_at_once, runtime_folder
+from fleetrank.device_agents.cuda.facts import uuid_hash
+from fleetrank.device_agents.cuda.library import Gpu, GpuLibrary
+from fleetrank.device_agents.errors import AgentError
+from fleetrank.device_agents.file_lease import is_locked, open_lease, wait_for_lock
+from fleetrank.device_agents.host_lease import give_up_at_once, runtime_folder
 
 
 @contextmanager

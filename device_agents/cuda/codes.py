@@ -2,7 +2,12 @@
 
 from enum import IntEnum
 
-from device_agents.errors import AgentError, PermanentError, TransientError, UnusableDeviceError
+from fleetrank.device_agents.errors import (
+    AgentError,
+    PermanentError,
+    TransientError,
+    UnusableDeviceError,
+)
 
 NO_AGENT = "other GPUs have no agent for this device yet: docs/gpu.md says what one takes"
 

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from device_agents.cuda.library import Reading
-from device_agents.flags import NOTHING_SLOWS
-from device_agents.measurement import Conditions
+from fleetrank.device_agents.cuda.library import Reading
+from fleetrank.device_agents.flags import NOTHING_SLOWS
+from fleetrank.device_agents.measurement import Conditions
 
 _SLOWING = {
     0x04: "power_cap",

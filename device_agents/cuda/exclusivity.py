@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from device_agents.cuda.library import GpuProcess
-from device_agents.errors import UnfitConditionsError
+from fleetrank.device_agents.cuda.library import GpuProcess
+from fleetrank.device_agents.errors import UnfitConditionsError
 
 _BROKERS = frozenset({"nvidia-cuda-mps-server"})
 """Listed beside the processes they hand work on for, and do none of their own."""

@@ -4,22 +4,27 @@ import os
 import time
 from functools import partial
 
-from device_agents.conditions import Shares, read_conditions
-from device_agents.cuda import nvml
-from device_agents.cuda.allocator import TorchGpuMemory
-from device_agents.cuda.choice import VISIBLE, choose_gpu
-from device_agents.cuda.conditions import with_gpu
-from device_agents.cuda.exclusivity import count_others, own_process, refuse_company, users
-from device_agents.cuda.library import Gpu, GpuLibrary, GpuProcess, Reading
-from device_agents.energy import CounterSource, EnergySource, PolledSource
-from device_agents.errors import MissingLibraryError
-from device_agents.isolation import usable_cpus
-from device_agents.measurement import Conditions
-from device_agents.memory import growth_bytes
-from device_agents.runtimes.gpu_backends import FLUSH_L2, TF32
-from device_agents.runtimes.options import boolean_option
-from device_agents.task import Execution, MeasureTask, Options
-from device_agents.vocabulary import EnergyMethod, MemoryMetric, Runtime
+from fleetrank.device_agents.conditions import Shares, read_conditions
+from fleetrank.device_agents.cuda import nvml
+from fleetrank.device_agents.cuda.allocator import TorchGpuMemory
+from fleetrank.device_agents.cuda.choice import VISIBLE, choose_gpu
+from fleetrank.device_agents.cuda.conditions import with_gpu
+from fleetrank.device_agents.cuda.exclusivity import (
+    count_others,
+    own_process,
+    refuse_company,
+    users,
+)
+from fleetrank.device_agents.cuda.library import Gpu, GpuLibrary, GpuProcess, Reading
+from fleetrank.device_agents.energy import CounterSource, EnergySource, PolledSource
+from fleetrank.device_agents.errors import MissingLibraryError
+from fleetrank.device_agents.isolation import usable_cpus
+from fleetrank.device_agents.measurement import Conditions
+from fleetrank.device_agents.memory import growth_bytes
+from fleetrank.device_agents.runtimes.gpu_backends import FLUSH_L2, TF32
+from fleetrank.device_agents.runtimes.options import boolean_option
+from fleetrank.device_agents.task import Execution, MeasureTask, Options
+from fleetrank.device_agents.vocabulary import EnergyMethod, MemoryMetric, Runtime
 
 GRACE_S = 2.0
 """A process that has just ended, such as the last repeat's, may stay listed for a moment."""

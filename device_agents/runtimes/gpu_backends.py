@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from device_agents.capability import Capability, listed
-from device_agents.task import Execution
-from device_agents.vocabulary import Mode, Precision, Runtime
+from fleetrank.device_agents.capability import Capability, listed
+from fleetrank.device_agents.task import Execution
+from fleetrank.device_agents.vocabulary import Mode, Precision, Runtime
 
 CUDA = "cuda"
 TENSORRT = "tensorrt"

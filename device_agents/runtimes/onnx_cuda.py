@@ -5,15 +5,15 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Protocol, cast
 
-from device_agents.errors import UnsupportedError
-from device_agents.failures import is_memory_error, says_device_lost
-from device_agents.runtimes.gpu_backends import TENSORRT, TF32, TORCH_STREAM
-from device_agents.runtimes.onnx_nodes import fixed_spec_of, spec_of
-from device_agents.runtimes.options import boolean_option, missing_library
-from device_agents.runtimes.runner import Array, TensorSpec
-from device_agents.runtimes.torch_cuda import TorchGpu
-from device_agents.task import Execution, Options, OptionValue
-from device_agents.vocabulary import Mode
+from fleetrank.device_agents.errors import UnsupportedError
+from fleetrank.device_agents.failures import is_memory_error, says_device_lost
+from fleetrank.device_agents.runtimes.gpu_backends import TENSORRT, TF32, TORCH_STREAM
+from fleetrank.device_agents.runtimes.onnx_nodes import fixed_spec_of, spec_of
+from fleetrank.device_agents.runtimes.options import boolean_option, missing_library
+from fleetrank.device_agents.runtimes.runner import Array, TensorSpec
+from fleetrank.device_agents.runtimes.torch_cuda import TorchGpu
+from fleetrank.device_agents.task import Execution, Options, OptionValue
+from fleetrank.device_agents.vocabulary import Mode
 
 _RECORD_ASSIGNMENT = "session.record_ep_graph_assignment_info"
 """Older versions pass over an entry they do not know."""

@@ -2,8 +2,8 @@
 
 from typing import Protocol
 
-from device_agents.errors import UnsupportedError
-from device_agents.runtimes.runner import TensorSpec, with_batch
+from fleetrank.device_agents.errors import UnsupportedError
+from fleetrank.device_agents.runtimes.runner import TensorSpec, with_batch
 
 _DTYPES = {
     "tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16",

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Protocol, cast
 
-from device_agents.capability import Capability
-from device_agents.errors import AgentError, BadArtifactError, UnsupportedError
-from device_agents.failures import says_device_lost, says_out_of_memory
-from device_agents.runtimes import onnx_cuda
-from device_agents.runtimes.gpu_backends import GPU_BACKENDS
-from device_agents.runtimes.onnx_nodes import Node, spec_of
-from device_agents.runtimes.options import boolean_option, missing_library
-from device_agents.runtimes.runner import Array, LoadedModel
-from device_agents.task import Execution, Options
+from fleetrank.device_agents.capability import Capability
+from fleetrank.device_agents.errors import AgentError, BadArtifactError, UnsupportedError
+from fleetrank.device_agents.failures import says_device_lost, says_out_of_memory
+from fleetrank.device_agents.runtimes import onnx_cuda
+from fleetrank.device_agents.runtimes.gpu_backends import GPU_BACKENDS
+from fleetrank.device_agents.runtimes.onnx_nodes import Node, spec_of
+from fleetrank.device_agents.runtimes.options import boolean_option, missing_library
+from fleetrank.device_agents.runtimes.runner import Array, LoadedModel
+from fleetrank.device_agents.task import Execution, Options
 
 _UNSUPPORTED_SIGNS = (
     "NOT_IMPLEMENTED", "Could not find an implementation", "is not a registered function/op",

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 
-from device_agents.codec import Json
+from fleetrank.device_agents.codec import Json
 
 Form = Callable[[Json, str], Json]
 """Raises `UnfitError` for a value that is not of this form."""

@@ -23,8 +23,8 @@ Source: torch 2.13, _export/serde/schema.py and serialize.py, export/_unlift.py,
 
 import re
 
-from device_agents.codec import Json
-from device_agents.runtimes.pt2_forms import (
+from fleetrank.device_agents.codec import Json
+from fleetrank.device_agents.runtimes.pt2_forms import (
     UnfitError,
     boolean,
     dotted_path,

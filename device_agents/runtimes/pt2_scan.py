@@ -18,10 +18,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, BinaryIO
 
-from device_agents.errors import BadArtifactError
-from device_agents.runtimes.pt2_archive import add_member, check_layout
-from device_agents.runtimes.pt2_forms import UnfitError
-from device_agents.runtimes.pt2_program import checked_program, checked_table
+from fleetrank.device_agents.errors import BadArtifactError
+from fleetrank.device_agents.runtimes.pt2_archive import add_member, check_layout
+from fleetrank.device_agents.runtimes.pt2_forms import UnfitError
+from fleetrank.device_agents.runtimes.pt2_program import checked_program, checked_table
 
 Checked = Callable[[IO[bytes], zipfile.ZipInfo, str], bytes]
 """Takes a member and its path below the root, returns what is written in its place."""

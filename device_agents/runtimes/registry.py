@@ -3,15 +3,15 @@
 import importlib
 from collections.abc import Mapping
 
-from device_agents.runtimes.runner import Runner
-from device_agents.task import Execution
-from device_agents.vocabulary import Runtime
+from fleetrank.device_agents.runtimes.runner import Runner
+from fleetrank.device_agents.task import Execution
+from fleetrank.device_agents.vocabulary import Runtime
 
 RUNNERS: Mapping[Runtime, str] = {
-    Runtime.ONNX: "device_agents.runtimes.onnx_runner:OnnxRunner",
-    Runtime.TORCH: "device_agents.runtimes.torch_runner:TorchRunner",
-    Runtime.TFLITE: "device_agents.runtimes.tflite_runner:TfliteRunner",
-    Runtime.EXECUTORCH: "device_agents.runtimes.executorch_runner:ExecutorchRunner",
+    Runtime.ONNX: "fleetrank.device_agents.runtimes.onnx_runner:OnnxRunner",
+    Runtime.TORCH: "fleetrank.device_agents.runtimes.torch_runner:TorchRunner",
+    Runtime.TFLITE: "fleetrank.device_agents.runtimes.tflite_runner:TfliteRunner",
+    Runtime.EXECUTORCH: "fleetrank.device_agents.runtimes.executorch_runner:ExecutorchRunner",
 }
 
 

@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Protocol, cast
 
-from device_agents.errors import UnsupportedError
-from device_agents.failures import says_device_lost
-from device_agents.runtimes.gpu_backends import CUDNN_BENCHMARK, TF32
-from device_agents.runtimes.options import boolean_option
-from device_agents.runtimes.runner import Array, TensorSpec
-from device_agents.runtimes.torch_tensors import as_arrays, as_numpy_has_it, as_tensor
-from device_agents.task import Execution, Options, OptionValue
-from device_agents.vocabulary import Mode
+from fleetrank.device_agents.errors import UnsupportedError
+from fleetrank.device_agents.failures import says_device_lost
+from fleetrank.device_agents.runtimes.gpu_backends import CUDNN_BENCHMARK, TF32
+from fleetrank.device_agents.runtimes.options import boolean_option
+from fleetrank.device_agents.runtimes.runner import Array, TensorSpec
+from fleetrank.device_agents.runtimes.torch_tensors import as_arrays, as_numpy_has_it, as_tensor
+from fleetrank.device_agents.task import Execution, Options, OptionValue
+from fleetrank.device_agents.vocabulary import Mode
 
 DEVICE = "cuda:0"
 """The only GPU this process sees."""

@@ -4,8 +4,8 @@ import importlib
 from collections.abc import Callable
 from typing import cast
 
-from device_agents.errors import UnsupportedError
-from device_agents.runtimes.runner import TensorSpec, with_batch
+from fleetrank.device_agents.errors import UnsupportedError
+from fleetrank.device_agents.runtimes.runner import TensorSpec, with_batch
 
 
 def bare_module(program: object) -> Callable[..., object]:

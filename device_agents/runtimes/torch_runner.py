@@ -11,18 +11,18 @@ from pathlib import Path
 from types import ModuleType
 from typing import cast
 
-from device_agents.capability import Capability
-from device_agents.errors import AgentError, BadArtifactError, UnsupportedError
-from device_agents.failures import is_memory_error, says_device_lost
-from device_agents.runtimes import torch_cuda
-from device_agents.runtimes.gpu_backends import CUDA
-from device_agents.runtimes.options import boolean_option, missing_library
-from device_agents.runtimes.pt2_scan import copy_checked
-from device_agents.runtimes.runner import Array, LoadedModel
-from device_agents.runtimes.torch_program import bare_module, inputs_of, moved
-from device_agents.runtimes.torch_tensors import as_arrays, as_numpy_has_it, as_tensor
-from device_agents.task import Execution, Options
-from device_agents.vocabulary import Mode
+from fleetrank.device_agents.capability import Capability
+from fleetrank.device_agents.errors import AgentError, BadArtifactError, UnsupportedError
+from fleetrank.device_agents.failures import is_memory_error, says_device_lost
+from fleetrank.device_agents.runtimes import torch_cuda
+from fleetrank.device_agents.runtimes.gpu_backends import CUDA
+from fleetrank.device_agents.runtimes.options import boolean_option, missing_library
+from fleetrank.device_agents.runtimes.pt2_scan import copy_checked
+from fleetrank.device_agents.runtimes.runner import Array, LoadedModel
+from fleetrank.device_agents.runtimes.torch_program import bare_module, inputs_of, moved
+from fleetrank.device_agents.runtimes.torch_tensors import as_arrays, as_numpy_has_it, as_tensor
+from fleetrank.device_agents.task import Execution, Options
+from fleetrank.device_agents.vocabulary import Mode
 
 
 class TorchModel:

@@ -3,7 +3,7 @@
 from types import ModuleType
 from typing import cast
 
-from device_agents.runtimes.runner import Array, TensorSpec
+from fleetrank.device_agents.runtimes.runner import Array, TensorSpec
 
 
 def as_numpy_has_it(spec: TensorSpec) -> TensorSpec:

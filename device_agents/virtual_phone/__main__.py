@@ -1,4 +1,4 @@
-"""Starts virtual phones until it is stopped: `python -m device_agents.virtual_phone`."""
+"""Starts virtual phones until it is stopped: `python -m fleetrank.device_agents.virtual_phone`."""
 
 import argparse
 import json
@@ -8,10 +8,10 @@ import threading
 from dataclasses import asdict
 from pathlib import Path
 
-from device_agents.android.probe_text import VirtualMode
-from device_agents.errors import AgentError
-from device_agents.virtual_phone.farm import FarmSpec, VirtualFarm
-from device_agents.virtual_phone.profile import DEFAULT_PROFILES, load_profiles
+from fleetrank.device_agents.android.probe_text import VirtualMode
+from fleetrank.device_agents.errors import AgentError
+from fleetrank.device_agents.virtual_phone.farm import FarmSpec, VirtualFarm
+from fleetrank.device_agents.virtual_phone.profile import DEFAULT_PROFILES, load_profiles
 
 
 def main() -> int:

@@ -12,8 +12,8 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-from foundation.errors import BadFileError
-from foundation.small_file import read_small_bytes
+from fleetrank.foundation.errors import BadFileError
+from fleetrank.foundation.small_file import read_small_bytes
 
 TOKEN_BYTES = 20
 """The token stands for a SHA-1 digest: it is signed as it is, not hashed again."""

@@ -6,12 +6,12 @@ import secrets
 from collections.abc import Collection
 from contextlib import suppress
 
-from device_agents.virtual_phone import adb_key, protocol
-from device_agents.virtual_phone.faults import Fault
-from device_agents.virtual_phone.phone import VirtualPhone
-from device_agents.virtual_phone.protocol import AuthKind, Command, Message, ProtocolError
-from device_agents.virtual_phone.services import Service, find_service
-from device_agents.virtual_phone.stream import Stream, StreamClosedError
+from fleetrank.device_agents.virtual_phone import adb_key, protocol
+from fleetrank.device_agents.virtual_phone.faults import Fault
+from fleetrank.device_agents.virtual_phone.phone import VirtualPhone
+from fleetrank.device_agents.virtual_phone.protocol import AuthKind, Command, Message, ProtocolError
+from fleetrank.device_agents.virtual_phone.services import Service, find_service
+from fleetrank.device_agents.virtual_phone.stream import Stream, StreamClosedError
 
 SMALLEST_PAYLOAD_BYTES = 4096
 """What every version of the protocol takes."""

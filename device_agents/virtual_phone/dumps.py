@@ -6,8 +6,8 @@ frameworks/base; written by hand, not recorded. Only what fleetrank reads has a 
 
 from collections.abc import Collection, Mapping
 
-from device_agents.virtual_phone.faults import Fault
-from device_agents.virtual_phone.profile import Cluster, Profile
+from fleetrank.device_agents.virtual_phone.faults import Fault
+from fleetrank.device_agents.virtual_phone.profile import Cluster, Profile
 
 THROTTLED_SHARE = 0.6
 """Of the highest clock, under `Fault.THROTTLED`."""

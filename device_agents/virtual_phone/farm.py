@@ -8,12 +8,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from device_agents.android.probe_text import VirtualMode
-from device_agents.errors import PermanentError
-from device_agents.virtual_phone.connection import Connection, end_tasks
-from device_agents.virtual_phone.faults import Fault, Injection
-from device_agents.virtual_phone.phone import PhoneSpec, VirtualPhone
-from device_agents.virtual_phone.profile import DEFAULT_PROFILES, find_profile
+from fleetrank.device_agents.android.probe_text import VirtualMode
+from fleetrank.device_agents.errors import PermanentError
+from fleetrank.device_agents.virtual_phone.connection import Connection, end_tasks
+from fleetrank.device_agents.virtual_phone.faults import Fault, Injection
+from fleetrank.device_agents.virtual_phone.phone import PhoneSpec, VirtualPhone
+from fleetrank.device_agents.virtual_phone.profile import DEFAULT_PROFILES, find_profile
 
 HOST = "127.0.0.1"
 """And nothing else: the port runs commands."""

@@ -12,12 +12,11 @@ import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from device_agents.virtual_phone import dumps
-from device_agents.virtual_phone.faults import Fault
-from device_agents.virtual_phone.profile import Profile
+from fleetrank.device_agents.virtual_phone import dumps
+from fleetrank.device_agents.virtual_phone.faults import Fault
+from fleetrank.device_agents.virtual_phone.profile import Profile
 
 COMMANDS = Path(__file__).with_name("commands")
-PACKAGE_ROOT = Path(__file__).parents[2]
 HOST_PROGRAMS = (
     "basename", "cat", "chmod", "cmp", "cp", "cut", "dd", "dirname", "du", "echo", "env", "expr",
     "false", "find", "grep", "head", "kill", "ln", "ls", "md5sum", "mkdir", "mktemp", "mv", "nohup",
@@ -27,6 +26,8 @@ HOST_PROGRAMS = (
 )  # fmt: skip
 """What toybox has on a phone, taken from the host; `awk` is left out, since few phones have it."""
 CLOCK_JUMP_S = 86_400
+_KEPT = ("PYTHONPATH", "XDG_RUNTIME_DIR")
+"""Variables of the daemon that a stand-in needs; a command on the phone sees no others."""
 _BIN = "system/bin"
 
 
@@ -108,12 +109,10 @@ def _link_programs(folder: Path) -> None:
 
 
 def _interpreter() -> str:
-    """A script that runs the daemon's own Python and tells it where this host's locks lie."""
-    kept = {"PYTHONPATH": str(PACKAGE_ROOT)}
-    if runtime_folder := os.environ.get("XDG_RUNTIME_DIR"):
-        kept["XDG_RUNTIME_DIR"] = runtime_folder
+    """A script that runs the daemon's own Python, which finds our packages and the host's locks."""
+    kept = {name: os.environ[name] for name in _KEPT if os.environ.get(name)}
     words = [*(f"{name}={shlex.quote(value)}" for name, value in kept.items()), "exec"]
-    return f'#!/bin/sh\n{" ".join(words)} {shlex.quote(sys.executable)} -P -S "$@"\n'
+    return f'#!/bin/sh\n{" ".join(words)} {shlex.quote(sys.executable)} -P "$@"\n'
 
 
 def _write(path: Path, text: str, *, mode: int = 0o644) -> None:

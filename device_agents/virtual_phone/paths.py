@@ -11,7 +11,7 @@ import posixpath
 import re
 from pathlib import Path
 
-from device_agents.errors import PermanentError
+from fleetrank.device_agents.errors import PermanentError
 
 _PHONE_PATH = re.compile(r"(?<![\w./})-])/(?=(?:data|sys|proc|sdcard|storage)(?![\w.-]))", re.ASCII)
 """The slash before one of the folders, unless what stands before it makes a longer path."""

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from device_agents.android.probe_text import VirtualMode
-from device_agents.virtual_phone import adb_key, folder, runner_faults
-from device_agents.virtual_phone.adb_key import PublicKey
-from device_agents.virtual_phone.faults import CUTTING, ONCE, RUNNER, Fault
-from device_agents.virtual_phone.paths import PhonePaths
-from device_agents.virtual_phone.profile import Profile
+from fleetrank.device_agents.android.probe_text import VirtualMode
+from fleetrank.device_agents.virtual_phone import adb_key, folder, runner_faults
+from fleetrank.device_agents.virtual_phone.adb_key import PublicKey
+from fleetrank.device_agents.virtual_phone.faults import CUTTING, ONCE, RUNNER, Fault
+from fleetrank.device_agents.virtual_phone.paths import PhonePaths
+from fleetrank.device_agents.virtual_phone.profile import Profile
 
 UPTIME_AT_START_S = 50_000.0
 """A phone that has been on for a while: nothing waits for it to settle."""

@@ -7,7 +7,7 @@ from importlib import resources
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from device_agents.errors import PermanentError
+from fleetrank.device_agents.errors import PermanentError
 
 DEFAULT_PROFILES = ("pixel-8", "galaxy-s21", "redmi-note-10")
 """What a user gets who names none: three makers, three speeds, all fit to be measured on."""
@@ -60,7 +60,11 @@ class Profile(BaseModel):
 @cache
 def load_profiles() -> Mapping[str, Profile]:
     """Reads all profiles that ship with fleetrank, by name."""
-    text = resources.files("device_agents.virtual_phone").joinpath("profiles.toml").read_text()
+    text = (
+        resources.files("fleetrank.device_agents.virtual_phone")
+        .joinpath("profiles.toml")
+        .read_text()
+    )
     return {name: Profile(**content) for name, content in tomllib.loads(text).items()}
 
 

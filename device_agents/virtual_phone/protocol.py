@@ -7,7 +7,7 @@ import struct
 from dataclasses import dataclass
 from enum import IntEnum
 
-from device_agents.errors import TransientError
+from fleetrank.device_agents.errors import TransientError
 
 HEADER_BYTES = 24
 VERSION_WITH_CHECKSUM = 0x01000000

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from device_agents.virtual_phone.faults import RUNNER, Fault
+from fleetrank.device_agents.virtual_phone.faults import RUNNER, Fault
 
 _FOLDER = ".phone/runner_faults"
 

@@ -3,10 +3,10 @@
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from device_agents.virtual_phone.phone import VirtualPhone
-from device_agents.virtual_phone.shell_service import serve_packets, serve_plain
-from device_agents.virtual_phone.stream import Stream
-from device_agents.virtual_phone.sync_service import serve_files
+from fleetrank.device_agents.virtual_phone.phone import VirtualPhone
+from fleetrank.device_agents.virtual_phone.shell_service import serve_packets, serve_plain
+from fleetrank.device_agents.virtual_phone.stream import Stream
+from fleetrank.device_agents.virtual_phone.sync_service import serve_files
 
 Service = Callable[[Stream], Awaitable[None]]
 

@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from enum import IntEnum
 
-from device_agents.virtual_phone.faults import Fault
-from device_agents.virtual_phone.paths import PathHider
-from device_agents.virtual_phone.phone import VirtualPhone
-from device_agents.virtual_phone.protocol import MAX_PAYLOAD_BYTES
-from device_agents.virtual_phone.stream import Stream, StreamClosedError
+from fleetrank.device_agents.virtual_phone.faults import Fault
+from fleetrank.device_agents.virtual_phone.paths import PathHider
+from fleetrank.device_agents.virtual_phone.phone import VirtualPhone
+from fleetrank.device_agents.virtual_phone.protocol import MAX_PAYLOAD_BYTES
+from fleetrank.device_agents.virtual_phone.stream import Stream, StreamClosedError
 
 CHUNK_BYTES = 32 * 1024
 MAX_OUTPUT_BYTES = 256 * 1024 * 1024

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from device_agents.android.options import TOOLS
-from device_agents.errors import UnsupportedError
+from fleetrank.device_agents.android.options import TOOLS
+from fleetrank.device_agents.errors import UnsupportedError
 
 _FOLDER = Path(__file__).with_name("standins")
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from device_agents.virtual_phone.protocol import Command, Message
+from fleetrank.device_agents.virtual_phone.protocol import Command, Message
 
 Send = Callable[[Message], Awaitable[None]]
 Cut = Callable[[], None]

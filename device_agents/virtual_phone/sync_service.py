@@ -12,9 +12,9 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from device_agents.virtual_phone.faults import Fault
-from device_agents.virtual_phone.phone import VirtualPhone
-from device_agents.virtual_phone.stream import Stream, StreamClosedError
+from fleetrank.device_agents.virtual_phone.faults import Fault
+from fleetrank.device_agents.virtual_phone.phone import VirtualPhone
+from fleetrank.device_agents.virtual_phone.stream import Stream, StreamClosedError
 
 MAX_DATA_BYTES = 64 * 1024
 """Of one DATA block; the protocol's own limit."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from orchestrator.cli.main import COMMANDS, build_app
+from fleetrank.orchestrator.cli.main import COMMANDS, build_app
 
 _EXIT_CODES = """
 ## Exit codes

@@ -3,9 +3,9 @@
 import importlib
 import inspect
 
-from analysis.columns import SCHEMA_VERSION
-from analysis.sql_views import ViewColumn, described_views
-from analysis.tables import SETTINGS, TABLES
+from fleetrank.analysis.columns import SCHEMA_VERSION
+from fleetrank.analysis.sql_views import ViewColumn, described_views
+from fleetrank.analysis.tables import SETTINGS, TABLES
 
 _VIEWS = {
     "measurements": "Every attempt at every repeat, failed ones included.",

@@ -1,21 +1,23 @@
-"""`python -m models.export MODEL FORMAT --out DIR`, or without arguments as an exporting child."""
+"""`python -m fleetrank.models.export MODEL FORMAT --out DIR`; the exporting child without them."""
 
 import argparse
 import os
 import sys
 from pathlib import Path
 
-from models.cards import find_card, load_cards
-from models.errors import ModelError
-from models.export import child
-from models.export.messages import staged_to_json
-from models.export.request import export_request
-from models.types import ExportRequest, Format, Weights
+from fleetrank.models.cards import find_card, load_cards
+from fleetrank.models.errors import ModelError
+from fleetrank.models.export import child
+from fleetrank.models.export.messages import staged_to_json
+from fleetrank.models.export.request import export_request
+from fleetrank.models.types import ExportRequest, Format, Weights
 
 
 def main(arguments: list[str]) -> int:
     """Exports one model for a person; needs torch and the libraries of model and format only."""
-    parser = argparse.ArgumentParser(prog="python -m models.export", description=main.__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m fleetrank.models.export", description=main.__doc__
+    )
     parser.add_argument("model")
     parser.add_argument("format", choices=[str(format_) for format_ in Format])
     parser.add_argument("--out", type=Path, required=True, help="folder for the file")

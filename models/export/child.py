@@ -8,9 +8,9 @@ import signal
 import sys
 from pathlib import Path
 
-from models.errors import ModelError
-from models.export.messages import error_to_json, request_from_json, staged_to_json
-from models.export.request import export_request
+from fleetrank.models.errors import ModelError
+from fleetrank.models.export.messages import error_to_json, request_from_json, staged_to_json
+from fleetrank.models.export.request import export_request
 
 _PR_SET_PDEATHSIG = 1
 

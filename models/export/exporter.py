@@ -6,17 +6,17 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from models.errors import ExportError
-from models.types import Format
+from fleetrank.models.errors import ExportError
+from fleetrank.models.types import Format
 
 if TYPE_CHECKING:
     import torch
 
 EXPORTERS: Mapping[Format, str] = {
-    Format.ONNX: "models.export.onnx_exporter:OnnxExporter",
-    Format.PT2: "models.export.pt2_exporter:Pt2Exporter",
-    Format.TFLITE: "models.export.tflite_exporter:TfliteExporter",
-    Format.PTE: "models.export.executorch_exporter:ExecutorchExporter",
+    Format.ONNX: "fleetrank.models.export.onnx_exporter:OnnxExporter",
+    Format.PT2: "fleetrank.models.export.pt2_exporter:Pt2Exporter",
+    Format.TFLITE: "fleetrank.models.export.tflite_exporter:TfliteExporter",
+    Format.PTE: "fleetrank.models.export.executorch_exporter:ExecutorchExporter",
 }
 
 

@@ -5,8 +5,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from models.errors import ExportError, ModelError, UntrustedError
-from models.types import (
+from fleetrank.models.errors import ExportError, ModelError, UntrustedError
+from fleetrank.models.types import (
     Cost,
     ExportRequest,
     Family,

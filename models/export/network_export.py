@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from models.cost import count_cost, stated_cost
-from models.errors import ExportError
-from models.export.exporter import Exporter, create_exporter, library_versions
-from models.inputs import CASES, seeded_images
-from models.memory import is_out_of_memory
-from models.types import Cost, ExportRequest, Format, Source, StagedExport
-from models.weights import network_with_weights
+from fleetrank.models.cost import count_cost, stated_cost
+from fleetrank.models.errors import ExportError
+from fleetrank.models.export.exporter import Exporter, create_exporter, library_versions
+from fleetrank.models.inputs import CASES, seeded_images
+from fleetrank.models.memory import is_out_of_memory
+from fleetrank.models.types import Cost, ExportRequest, Format, Source, StagedExport
+from fleetrank.models.weights import network_with_weights
 
 if TYPE_CHECKING:
     import torch

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from models.errors import ExportError
-from models.file_formats import external_data_names
-from models.onnx_cost import count_onnx_macs
-from models.types import Cost, FlopsMethod
+from fleetrank.models.errors import ExportError
+from fleetrank.models.file_formats import external_data_names
+from fleetrank.models.onnx_cost import count_onnx_macs
+from fleetrank.models.types import Cost, FlopsMethod
 
 if TYPE_CHECKING:
     import onnx

@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 from typing import IO
 
-from models.errors import ExportError
-from models.export.messages import request_to_json, staged_from_json
-from models.types import ExportRequest, Format, StagedExport
+from fleetrank.models.errors import ExportError
+from fleetrank.models.export.messages import request_to_json, staged_from_json
+from fleetrank.models.types import ExportRequest, Format, StagedExport
 
 _MIB = 1 << 20
 _PEAK_BYTES = {
@@ -83,7 +83,7 @@ def _run(question: IO[bytes], answer: IO[bytes], log: IO[bytes], timeout_s: floa
     """The child's exit code; `None` when it had to be killed for time."""
     child = subprocess.Popen(
         # -P: a workspace that has its own models/ folder does not shadow this package.
-        [sys.executable, "-P", "-m", "models.export"],
+        [sys.executable, "-P", "-m", "fleetrank.models.export"],
         stdin=question,
         stdout=answer,
         stderr=log,
@@ -112,12 +112,9 @@ def _ends_within(pid: int, timeout_s: float) -> bool:
 
 
 def _environment() -> dict[str, str]:
-    """The child finds this very package, installed or not, and halves its thread pools."""
-    here = str(Path(__file__).resolve().parents[2])
-    inherited = os.environ.get("PYTHONPATH")
+    """The thread pools of a child are half as large."""
     return {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join(filter(None, (here, inherited))),
         "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // 2)),
         "TF_CPP_MIN_LOG_LEVEL": "2",
     }

@@ -6,12 +6,12 @@ import resource
 import shutil
 from pathlib import Path
 
-from foundation.files import is_no_room, storage_error
-from models.errors import ExportError, ModelError
-from models.export.network_export import export_network
-from models.export.user_file import stage_file
-from models.memory import is_out_of_memory
-from models.types import ExportRequest, Source, StagedExport
+from fleetrank.foundation.files import is_no_room, storage_error
+from fleetrank.models.errors import ExportError, ModelError
+from fleetrank.models.export.network_export import export_network
+from fleetrank.models.export.user_file import stage_file
+from fleetrank.models.memory import is_out_of_memory
+from fleetrank.models.types import ExportRequest, Source, StagedExport
 
 _NO_ROOM_BYTES = 1024 * 1024
 """No exported network is smaller; a writer that failed with less to write to ran out of it."""

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from models.errors import ExportError
+from fleetrank.models.errors import ExportError
 
 
 def convert_to_tflite(source: Path, path: Path) -> None:

@@ -9,14 +9,14 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from foundation.small_file import check_regular
-from models.cost import stated_cost
-from models.errors import ExportError, UntrustedError
-from models.export.exporter import library_versions
-from models.export.onnx_file import stage_onnx
-from models.export.tensorflow_file import convert_to_tflite
-from models.export.tflite_file import check_buffers
-from models.types import Cost, ExportRequest, ModelCard, StagedExport
+from fleetrank.foundation.small_file import check_regular
+from fleetrank.models.cost import stated_cost
+from fleetrank.models.errors import ExportError, UntrustedError
+from fleetrank.models.export.exporter import library_versions
+from fleetrank.models.export.onnx_file import stage_onnx
+from fleetrank.models.export.tensorflow_file import convert_to_tflite
+from fleetrank.models.export.tflite_file import check_buffers
+from fleetrank.models.types import Cost, ExportRequest, ModelCard, StagedExport
 
 if TYPE_CHECKING:
     pass

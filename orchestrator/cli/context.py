@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.errors import UsageError
-from orchestrator.workspace import Workspace
+from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

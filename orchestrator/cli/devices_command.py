@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from device_agents.registry import create_agent
-from device_agents.task import OptionValue
-from foundation.visible_text import shortened
-from orchestrator.cli.context import current
-from orchestrator.cli.devices_discover import discover
-from orchestrator.cli.devices_virtual import virtual
-from orchestrator.cli.listing import AsJson, print_table
-from orchestrator.device_registry import (
+from fleetrank.device_agents.registry import create_agent
+from fleetrank.device_agents.task import OptionValue
+from fleetrank.foundation.visible_text import shortened
+from fleetrank.orchestrator.cli.context import current
+from fleetrank.orchestrator.cli.devices_discover import discover
+from fleetrank.orchestrator.cli.devices_virtual import virtual
+from fleetrank.orchestrator.cli.listing import AsJson, print_table
+from fleetrank.orchestrator.device_registry import (
     GPU,
     PHONE,
     DeviceFile,
@@ -23,8 +23,8 @@ from orchestrator.device_registry import (
     remove_device,
     save_device,
 )
-from orchestrator.errors import UsageError
-from orchestrator.yaml_file import load_yaml, parse_content
+from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.yaml_file import load_yaml, parse_content
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -100,8 +100,8 @@ def add(
     if adb is not None and kind not in (None, PHONE):
         raise UsageError(f"--adb is for phones, --kind says {kind}", "leave out one of the two")
     if adb is not None:
-        from orchestrator.cli.devices_phones import add_phone, tool_paths
-        from orchestrator.phone_registration import PhoneRequest
+        from fleetrank.orchestrator.cli.devices_phones import add_phone, tool_paths
+        from fleetrank.orchestrator.phone_registration import PhoneRequest
 
         tools = tool_paths(_split(tool, "--tool"))
         request = PhoneRequest(
@@ -133,7 +133,7 @@ def check(name: Name, as_json: AsJson = False) -> None:
         create_agent(device.kind, device.options).probe()
         rows: list[dict[str, object]] = []
     else:
-        from orchestrator.cli.devices_phones import change_rows, check_phone
+        from fleetrank.orchestrator.cli.devices_phones import change_rows, check_phone
 
         rows = change_rows(check_phone(current().workspace, device))
     if rows or as_json:
@@ -152,7 +152,7 @@ def remove(name: Name) -> None:
     if device is None:
         print(f"the file of {name} could not be read, and is removed", file=sys.stderr)
     elif device.registration is not None:
-        from orchestrator.cli.devices_phones import clean_phone
+        from fleetrank.orchestrator.cli.devices_phones import clean_phone
 
         clean_phone(device)
 

@@ -3,12 +3,18 @@
 import shlex
 from collections.abc import Iterable, Sequence
 
-from device_agents.android.adb_server import AdbServer
-from device_agents.android.adb_text import REMEDIES, DeviceState, MdnsService, SeenDevice, Transport
-from orchestrator.cli.context import current
-from orchestrator.cli.listing import AsJson, print_table
-from orchestrator.device_registry import DeviceFile, load_devices
-from orchestrator.errors import UsageError
+from fleetrank.device_agents.android.adb_server import AdbServer
+from fleetrank.device_agents.android.adb_text import (
+    REMEDIES,
+    DeviceState,
+    MdnsService,
+    SeenDevice,
+    Transport,
+)
+from fleetrank.orchestrator.cli.context import current
+from fleetrank.orchestrator.cli.listing import AsJson, print_table
+from fleetrank.orchestrator.device_registry import DeviceFile, load_devices
+from fleetrank.orchestrator.errors import UsageError
 
 _ANNOUNCED = "announced"
 """The state of a phone that is on the network and not connected."""

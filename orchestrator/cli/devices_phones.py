@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from device_agents.android.adb_server import AdbServer, find_adb
-from device_agents.android.agent import AndroidAgent
-from device_agents.android.options import TOOLS
-from device_agents.android.settings import FOLDER, restore_settings
-from device_agents.android.tool_cache import ToolCache
-from device_agents.android.tool_store import ToolStore
-from device_agents.errors import AgentError
-from orchestrator.canary_export import canary_artifact
-from orchestrator.device_registry import (
+from fleetrank.device_agents.android.adb_server import AdbServer, find_adb
+from fleetrank.device_agents.android.agent import AndroidAgent
+from fleetrank.device_agents.android.options import TOOLS
+from fleetrank.device_agents.android.settings import FOLDER, restore_settings
+from fleetrank.device_agents.android.tool_cache import ToolCache
+from fleetrank.device_agents.android.tool_store import ToolStore
+from fleetrank.device_agents.errors import AgentError
+from fleetrank.orchestrator.canary_export import canary_artifact
+from fleetrank.orchestrator.device_registry import (
     PHONE,
     DeviceFile,
     load_devices,
@@ -22,14 +22,14 @@ from orchestrator.device_registry import (
     save_device,
     update_device,
 )
-from orchestrator.errors import NothingToDoError, UsageError
-from orchestrator.phone_check import Change, changes_between
-from orchestrator.phone_registration import (
+from fleetrank.orchestrator.errors import NothingToDoError, UsageError
+from fleetrank.orchestrator.phone_check import Change, changes_between
+from fleetrank.orchestrator.phone_registration import (
     PhoneRequest,
     Registrar,
     find_phone,
 )
-from orchestrator.workspace import Workspace
+from fleetrank.orchestrator.workspace import Workspace
 
 
 def add_phone(workspace: Workspace, request: PhoneRequest) -> DeviceFile:

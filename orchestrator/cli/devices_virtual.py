@@ -10,12 +10,12 @@ from typing import Annotated
 
 import typer
 
-from device_agents.android.adb_server import AdbServer
-from device_agents.android.probe_text import VirtualMode
-from device_agents.errors import AgentError, MissingLibraryError
-from device_agents.virtual_phone.farm import FarmedPhone, FarmSpec, VirtualFarm
-from device_agents.virtual_phone.profile import DEFAULT_PROFILES, load_profiles
-from orchestrator.errors import UsageError
+from fleetrank.device_agents.android.adb_server import AdbServer
+from fleetrank.device_agents.android.probe_text import VirtualMode
+from fleetrank.device_agents.errors import AgentError, MissingLibraryError
+from fleetrank.device_agents.virtual_phone.farm import FarmedPhone, FarmSpec, VirtualFarm
+from fleetrank.device_agents.virtual_phone.profile import DEFAULT_PROFILES, load_profiles
+from fleetrank.orchestrator.errors import UsageError
 
 MAX_COUNT = 200
 """What one process was seen to serve."""

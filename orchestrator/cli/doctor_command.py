@@ -4,10 +4,10 @@ from dataclasses import asdict
 
 import typer
 
-from foundation.strict_json import json_text
-from orchestrator.cli.context import current
-from orchestrator.cli.listing import AsJson
-from orchestrator.doctor.finding import Finding, Level
+from fleetrank.foundation.strict_json import json_text
+from fleetrank.orchestrator.cli.context import current
+from fleetrank.orchestrator.cli.listing import AsJson
+from fleetrank.orchestrator.doctor.finding import Finding, Level
 
 _MARK = {Level.OK: "ok     ", Level.WARNING: "warning", Level.ERROR: "error  "}
 _EXIT_ERROR = 4
@@ -17,9 +17,9 @@ def doctor(
     as_json: AsJson = False,
 ) -> None:
     """Check runtimes, exporters, disk, cores, load, priority, confinement, Ray, adb and GPU."""
-    from orchestrator.doctor.device_checks import check_devices
-    from orchestrator.doctor.host_checks import check_host
-    from orchestrator.doctor.software_checks import check_software
+    from fleetrank.orchestrator.doctor.device_checks import check_devices
+    from fleetrank.orchestrator.doctor.host_checks import check_host
+    from fleetrank.orchestrator.doctor.software_checks import check_software
 
     findings = [*check_host(current().workspace.root), *check_software(), *check_devices()]
     if as_json:

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from foundation.strict_json import json_text
-from foundation.visible_text import visible_line
+from fleetrank.foundation.strict_json import json_text
+from fleetrank.foundation.visible_text import visible_line
 
 _DIGITS = 6
 """Significant ones of what is no whole number: below any noise of a measurement."""

@@ -13,17 +13,17 @@ from typing import Annotated
 
 import typer
 
-from analysis.errors import AnalysisError, DamagedPartError, NoDataError
-from device_agents.errors import AgentError, MissingLibraryError, PermanentError
-from foundation.errors import BadFileError, FleetError
-from foundation.files import StorageError, is_about_storage, storage_error
-from foundation.rust_panic import is_rust_panic
-from foundation.small_file import IrregularFileError
-from foundation.visible_text import shortened, visible
-from models.errors import ModelError
-from orchestrator.cli.context import CliContext, current, set_current
-from orchestrator.cli.visible_stream import make_streams_visible
-from orchestrator.errors import (
+from fleetrank.analysis.errors import AnalysisError, DamagedPartError, NoDataError
+from fleetrank.device_agents.errors import AgentError, MissingLibraryError, PermanentError
+from fleetrank.foundation.errors import BadFileError, FleetError
+from fleetrank.foundation.files import StorageError, is_about_storage, storage_error
+from fleetrank.foundation.rust_panic import is_rust_panic
+from fleetrank.foundation.small_file import IrregularFileError
+from fleetrank.foundation.visible_text import shortened, visible
+from fleetrank.models.errors import ModelError
+from fleetrank.orchestrator.cli.context import CliContext, current, set_current
+from fleetrank.orchestrator.cli.visible_stream import make_streams_visible
+from fleetrank.orchestrator.errors import (
     NewerSchemaError,
     NothingToDoError,
     OrchestratorError,
@@ -40,20 +40,29 @@ class Command:
 
 
 COMMANDS: Mapping[str, Command] = {
-    "init": Command("orchestrator.cli.init_command:init", "Make a workspace."),
+    "init": Command("fleetrank.orchestrator.cli.init_command:init", "Make a workspace."),
     "doctor": Command(
-        "orchestrator.cli.doctor_command:doctor", "Say what is wrong with this machine."
+        "fleetrank.orchestrator.cli.doctor_command:doctor", "Say what is wrong with this machine."
     ),
-    "models": Command("orchestrator.cli.models_command:app", "Models and their exported files."),
-    "devices": Command("orchestrator.cli.devices_command:app", "Registered devices."),
-    "cluster": Command("orchestrator.cli.cluster_command:app", "Hosts of a Ray cluster."),
-    "sweep": Command("orchestrator.cli.sweep_command:app", "Plan, run and resume sweeps."),
-    "results": Command("orchestrator.cli.results_command:app", "Stored measurements."),
-    "report": Command("orchestrator.cli.report_command:app", "Tables and the report page."),
+    "models": Command(
+        "fleetrank.orchestrator.cli.models_command:app", "Models and their exported files."
+    ),
+    "devices": Command("fleetrank.orchestrator.cli.devices_command:app", "Registered devices."),
+    "cluster": Command("fleetrank.orchestrator.cli.cluster_command:app", "Hosts of a Ray cluster."),
+    "sweep": Command(
+        "fleetrank.orchestrator.cli.sweep_command:app", "Plan, run and resume sweeps."
+    ),
+    "results": Command("fleetrank.orchestrator.cli.results_command:app", "Stored measurements."),
+    "report": Command(
+        "fleetrank.orchestrator.cli.report_command:app", "Tables and the report page."
+    ),
     "recommend": Command(
-        "orchestrator.cli.recommend_command:recommend", "Say what to measure for which goal."
+        "fleetrank.orchestrator.cli.recommend_command:recommend",
+        "Say what to measure for which goal.",
     ),
-    "query": Command("orchestrator.cli.query_command:query", "Ask the measurements in SQL."),
+    "query": Command(
+        "fleetrank.orchestrator.cli.query_command:query", "Ask the measurements in SQL."
+    ),
 }
 
 EXIT_UNEXPECTED, EXIT_USAGE, EXIT_NOTHING, EXIT_INTERRUPTED = 1, 2, 4, 130
@@ -208,7 +217,7 @@ def _explained(error: BaseException) -> BaseException:
     is_of_reading = type(error).__module__.partition(".")[0] in _READERS or is_rust_panic(error)
     if is_of_reading or (isinstance(error, OSError) and error.errno is None):
         with contextlib.suppress(OrchestratorError):
-            from analysis.part_files import damage_error, damaged_part_of
+            from fleetrank.analysis.part_files import damage_error, damaged_part_of
 
             if (damaged := damaged_part_of(current().workspace.results)) is not None:
                 return damage_error(damaged)

@@ -10,14 +10,14 @@ from typing import Annotated
 import typer
 from pydantic import ByteSize, Field, TypeAdapter, ValidationError
 
-from analysis.counting import count_of
-from device_agents.registry import create_agent
-from device_agents.vocabulary import Runtime
-from foundation.strict_json import json_text
-from foundation.visible_text import shortened
-from models.cache import ArtifactCache
-from models.cards import card_sha256, find_card, formats_of, load_cards, runtime_of
-from models.types import (
+from fleetrank.analysis.counting import count_of
+from fleetrank.device_agents.registry import create_agent
+from fleetrank.device_agents.vocabulary import Runtime
+from fleetrank.foundation.strict_json import json_text
+from fleetrank.foundation.visible_text import shortened
+from fleetrank.models.cache import ArtifactCache
+from fleetrank.models.cards import card_sha256, find_card, formats_of, load_cards, runtime_of
+from fleetrank.models.types import (
     RUNTIME_OF_FORMAT,
     Artifact,
     ExportRequest,
@@ -26,14 +26,14 @@ from models.types import (
     Weights,
     WeightsKind,
 )
-from orchestrator.cli.context import current
-from orchestrator.cli.host_turn import host_turn
-from orchestrator.cli.listing import AsJson, print_table
-from orchestrator.dispatch.stop_switch import StopSwitch, listening
-from orchestrator.errors import NothingToDoError, UsageError
-from orchestrator.export_stage import ExportTools, build_artifacts
-from orchestrator.progress.plain import PlainLines
-from orchestrator.sweep_spec import DEFAULT_RUNTIMES
+from fleetrank.orchestrator.cli.context import current
+from fleetrank.orchestrator.cli.host_turn import host_turn
+from fleetrank.orchestrator.cli.listing import AsJson, print_table
+from fleetrank.orchestrator.dispatch.stop_switch import StopSwitch, listening
+from fleetrank.orchestrator.errors import NothingToDoError, UsageError
+from fleetrank.orchestrator.export_stage import ExportTools, build_artifacts
+from fleetrank.orchestrator.progress.plain import PlainLines
+from fleetrank.orchestrator.sweep_spec import DEFAULT_RUNTIMES
 
 _EXIT_FAILED, _EXIT_INTERRUPTED = 3, 130
 

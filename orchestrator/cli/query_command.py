@@ -12,16 +12,16 @@ from typing import Annotated
 
 import typer
 
-from analysis.counting import count_of
-from foundation.files import make_folder, written_aside
-from orchestrator.cli.context import current
-from orchestrator.cli.host_turn import host_turn
-from orchestrator.cli.listing import print_table
-from orchestrator.cli.visible_stream import write_data
-from orchestrator.compute.child import QUERY_GRACE_S, QUERY_MEMORY_BYTES, Child
-from orchestrator.compute.errors import RefusedError, error_of_child
-from orchestrator.compute.jobs import Job, JobKind, RowForm
-from orchestrator.errors import UsageError
+from fleetrank.analysis.counting import count_of
+from fleetrank.foundation.files import make_folder, written_aside
+from fleetrank.orchestrator.cli.context import current
+from fleetrank.orchestrator.cli.host_turn import host_turn
+from fleetrank.orchestrator.cli.listing import print_table
+from fleetrank.orchestrator.cli.visible_stream import write_data
+from fleetrank.orchestrator.compute.child import QUERY_GRACE_S, QUERY_MEMORY_BYTES, Child
+from fleetrank.orchestrator.compute.errors import RefusedError, error_of_child
+from fleetrank.orchestrator.compute.jobs import Job, JobKind, RowForm
+from fleetrank.orchestrator.errors import UsageError
 
 _TIMEOUT_S = 30.0
 _MAX_ROWS = 1000
@@ -87,8 +87,8 @@ def _file(out: Path | None) -> Iterator[Path]:
 def _write_columns(path: Path, form: RowForm) -> None:
     import polars as pl
 
-    from analysis.sql_views import described_views
-    from orchestrator.compute.row_files import write_rows
+    from fleetrank.analysis.sql_views import described_views
+    from fleetrank.orchestrator.compute.row_files import write_rows
 
     frame = pl.DataFrame([asdict(column) for column in described_views()])
     write_rows([frame], path, form, frame.height)

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.report_command import selected_table
-from orchestrator.cli.selector_options import (
+from fleetrank.orchestrator.cli.report_command import selected_table
+from fleetrank.orchestrator.cli.selector_options import (
     OfPrecision,
     OfRuntime,
     Seed,
@@ -17,7 +17,7 @@ from orchestrator.cli.selector_options import (
     Target,
     TargetTier,
 )
-from orchestrator.selectors import Selectors
+from fleetrank.orchestrator.selectors import Selectors
 
 
 def recommend(
@@ -40,7 +40,7 @@ def recommend(
 
     `fleetrank report show recommend` prints the same as a table, with every selector.
     """
-    from analysis.formats import render
+    from fleetrank.analysis.formats import render
 
     selectors = Selectors(
         sweep=sweep,

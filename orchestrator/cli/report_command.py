@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from device_agents.errors import MissingLibraryError
-from orchestrator.cli.context import current
-from orchestrator.cli.host_turn import reading_turn
-from orchestrator.cli.report_compare import compare
-from orchestrator.cli.report_export import export
-from orchestrator.cli.report_serve import serve
-from orchestrator.cli.selector_options import (
+from fleetrank.device_agents.errors import MissingLibraryError
+from fleetrank.orchestrator.cli.context import current
+from fleetrank.orchestrator.cli.host_turn import reading_turn
+from fleetrank.orchestrator.cli.report_compare import compare
+from fleetrank.orchestrator.cli.report_export import export
+from fleetrank.orchestrator.cli.report_serve import serve
+from fleetrank.orchestrator.cli.selector_options import (
     OfFamily,
     OfModel,
     OfPrecision,
@@ -26,11 +26,11 @@ from orchestrator.cli.selector_options import (
     Target,
     TargetTier,
 )
-from orchestrator.cli.visible_stream import write_data
-from orchestrator.selectors import Selectors, TableFormat, origins_of
+from fleetrank.orchestrator.cli.visible_stream import write_data
+from fleetrank.orchestrator.selectors import Selectors, TableFormat, origins_of
 
 if TYPE_CHECKING:
-    from analysis.tables import Table
+    from fleetrank.analysis.tables import Table
 
 app = typer.Typer(no_args_is_help=True)
 app.command()(compare)
@@ -58,7 +58,7 @@ def build(
             f"the page needs {', '.join(missing)}, which is not installed",
             "pip install 'fleetrank[report]'",
         )
-    from analysis.report.page import build_report
+    from fleetrank.analysis.report.page import build_report
 
     workspace = current().workspace
     path = out or workspace.root / _PAGE
@@ -90,9 +90,9 @@ def show(
     seed: Seed = 0,
 ) -> None:
     """Print one table: a person's, a program's, or ready for a paper."""
-    from analysis.formats import render
-    from orchestrator.cli.terminal_table import print_on_terminal
-    from orchestrator.cli.visible_console import VisibleConsole
+    from fleetrank.analysis.formats import render
+    from fleetrank.orchestrator.cli.terminal_table import print_on_terminal
+    from fleetrank.orchestrator.cli.visible_console import VisibleConsole
 
     selectors = Selectors(
         sweep=sweep,
@@ -126,9 +126,9 @@ def selected_table(name: str, selectors: Selectors) -> "Table":
         UsageError: a word of the selection is none of those there are.
         AnalysisError: as `analysis.tables.make_table`.
     """
-    from analysis.columns import ORIGINS
-    from analysis.load import load_measurements
-    from analysis.tables import make_table
+    from fleetrank.analysis.columns import ORIGINS
+    from fleetrank.analysis.load import load_measurements
+    from fleetrank.analysis.tables import make_table
 
     selection = selectors.selection()
     results = current().workspace.results

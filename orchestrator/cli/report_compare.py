@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foundation.strict_json import json_text
-from orchestrator.cli.context import current
-from orchestrator.cli.host_turn import reading_turn
-from orchestrator.cli.listing import AsJson
-from orchestrator.errors import NothingToDoError
+from fleetrank.foundation.strict_json import json_text
+from fleetrank.orchestrator.cli.context import current
+from fleetrank.orchestrator.cli.host_turn import reading_turn
+from fleetrank.orchestrator.cli.listing import AsJson
+from fleetrank.orchestrator.errors import NothingToDoError
 
 if TYPE_CHECKING:
-    from analysis.comparison import Comparison
+    from fleetrank.analysis.comparison import Comparison
 
 EXIT_SLOWER = 5
 _THRESHOLD, _ALPHA = 0.02, 0.05
@@ -38,8 +38,8 @@ def compare(
 
     Ends with exit code 5 if any is slower, and 4 if no cell could be tested.
     """
-    from analysis.comparison import compare_sweeps, comparison_json
-    from orchestrator.store.results import ResultStore
+    from fleetrank.analysis.comparison import compare_sweeps, comparison_json
+    from fleetrank.orchestrator.store.results import ResultStore
 
     results = current().workspace.results
     newest = sweep_b or ResultStore(results).newest_sweep()
@@ -53,15 +53,15 @@ def compare(
 
 
 def _print_text(found: "Comparison") -> None:
-    from analysis.comparison import comparison_sentence
-    from analysis.formats import render
+    from fleetrank.analysis.comparison import comparison_sentence
+    from fleetrank.analysis.formats import render
 
     print(render(found.table, "table"), end="")
     print(f"\n{comparison_sentence(found)}")
 
 
 def _give_exit_code(found: "Comparison") -> None:
-    from analysis.cell_verdicts import Verdict
+    from fleetrank.analysis.cell_verdicts import Verdict
 
     if found.counts[Verdict.SLOWER]:
         raise typer.Exit(EXIT_SLOWER)

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.context import current
-from orchestrator.cli.host_turn import host_turn
-from orchestrator.cli.listing import print_table
-from orchestrator.cli.selector_options import Seed, Simulated, Sweep
-from orchestrator.selectors import Selectors
+from fleetrank.orchestrator.cli.context import current
+from fleetrank.orchestrator.cli.host_turn import host_turn
+from fleetrank.orchestrator.cli.listing import print_table
+from fleetrank.orchestrator.cli.selector_options import Seed, Simulated, Sweep
+from fleetrank.orchestrator.selectors import Selectors
 
 
 class ExportFormat(StrEnum):
@@ -37,9 +37,9 @@ def export(
 
     A table that the results cannot carry is left out, and the index says why.
     """
-    from analysis.columns import ORIGINS
-    from analysis.load import load_measurements
-    from analysis.table_files import export_tables
+    from fleetrank.analysis.columns import ORIGINS
+    from fleetrank.analysis.load import load_measurements
+    from fleetrank.analysis.table_files import export_tables
 
     selectors = Selectors(sweep=sweep, include_simulated=include_simulated, seed=seed)
     frame = load_measurements(current().workspace.results, sweep=sweep, origins=ORIGINS)

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from device_agents.errors import MissingLibraryError
-from orchestrator.cli.context import current
-from orchestrator.errors import UsageError
+from fleetrank.device_agents.errors import MissingLibraryError
+from fleetrank.orchestrator.cli.context import current
+from fleetrank.orchestrator.errors import UsageError
 
 _LIBRARIES = ("fastapi", "uvicorn", "jinja2", "vl_convert")
 _MAX_CONNECTIONS = 512
@@ -42,8 +42,8 @@ def serve(
         )
     import uvicorn
 
-    from orchestrator.server.access import access_for
-    from orchestrator.server.app import create_app
+    from fleetrank.orchestrator.server.access import access_for
+    from fleetrank.orchestrator.server.app import create_app
 
     results = current().workspace.results
     listener = open_listener(host, port)

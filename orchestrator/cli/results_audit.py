@@ -5,10 +5,10 @@ from typing import Annotated
 import polars as pl
 import typer
 
-from orchestrator.cli.context import current
-from orchestrator.cli.host_turn import reading_turn
-from orchestrator.cli.listing import AsJson
-from orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.cli.context import current
+from fleetrank.orchestrator.cli.host_turn import reading_turn
+from fleetrank.orchestrator.cli.listing import AsJson
+from fleetrank.orchestrator.store.results import ResultStore
 
 
 def audit(
@@ -20,10 +20,10 @@ def audit(
 
     In what was measured, imported or simulated.
     """
-    from analysis.columns import ORIGINS
-    from analysis.formats import render
-    from analysis.load import load_measurements
-    from analysis.tables import Selection, make_table
+    from fleetrank.analysis.columns import ORIGINS
+    from fleetrank.analysis.formats import render
+    from fleetrank.analysis.load import load_measurements
+    from fleetrank.analysis.tables import Selection, make_table
 
     store = ResultStore(current().workspace.results)
     with reading_turn("results audit", store.root):

@@ -9,27 +9,27 @@ from typing import TYPE_CHECKING, Annotated
 import polars as pl
 import typer
 
-from analysis.counting import count_of
-from analysis.exclusions import excluded_column, read_exclusions
-from orchestrator.cli.context import current
-from orchestrator.cli.host_turn import host_turn
-from orchestrator.cli.listing import AsJson, print_table
-from orchestrator.cli.results_audit import audit
-from orchestrator.cli.results_delete import delete
-from orchestrator.cli.results_exclude import exclude
-from orchestrator.cli.results_import import import_results
-from orchestrator.cli.results_merge import merge
-from orchestrator.cli.visible_stream import write_data
-from orchestrator.errors import NothingToDoError, StoreError, UsageError
-from orchestrator.store.durable import replace_file
-from orchestrator.store.part_reader import read_sweeps
-from orchestrator.store.parts import to_parquet
-from orchestrator.store.reparse import Reparsed, reparse_sweep, store_reparsed
-from orchestrator.store.results import ResultStore
-from orchestrator.sweep_status import is_running, state_of
+from fleetrank.analysis.counting import count_of
+from fleetrank.analysis.exclusions import excluded_column, read_exclusions
+from fleetrank.orchestrator.cli.context import current
+from fleetrank.orchestrator.cli.host_turn import host_turn
+from fleetrank.orchestrator.cli.listing import AsJson, print_table
+from fleetrank.orchestrator.cli.results_audit import audit
+from fleetrank.orchestrator.cli.results_delete import delete
+from fleetrank.orchestrator.cli.results_exclude import exclude
+from fleetrank.orchestrator.cli.results_import import import_results
+from fleetrank.orchestrator.cli.results_merge import merge
+from fleetrank.orchestrator.cli.visible_stream import write_data
+from fleetrank.orchestrator.errors import NothingToDoError, StoreError, UsageError
+from fleetrank.orchestrator.store.durable import replace_file
+from fleetrank.orchestrator.store.part_reader import read_sweeps
+from fleetrank.orchestrator.store.parts import to_parquet
+from fleetrank.orchestrator.store.reparse import Reparsed, reparse_sweep, store_reparsed
+from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.sweep_status import is_running, state_of
 
 if TYPE_CHECKING:
-    from orchestrator.store.health.verify import Examined, Fault
+    from fleetrank.orchestrator.store.health.verify import Examined, Fault
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.command("import")(import_results)
@@ -84,8 +84,8 @@ def verify(
     ] = False,
 ) -> None:
     """Check every row, and compare Parquet with the journal by value."""
-    from orchestrator.store.health.repair import repair_sweep
-    from orchestrator.store.health.verify import examine
+    from fleetrank.orchestrator.store.health.repair import repair_sweep
+    from fleetrank.orchestrator.store.health.verify import examine
 
     store = ResultStore(current().workspace.results)
     read_exclusions(store.root)  # refuses damaged ones
@@ -122,7 +122,7 @@ def compact(sweeps: SweepIds = None) -> None:
 
     A damaged part is made again from the journal.
     """
-    from orchestrator.store.health.repair import require_whole_parts
+    from fleetrank.orchestrator.store.health.repair import require_whole_parts
 
     store = ResultStore(current().workspace.results)
     for sweep_id in _chosen(store, sweeps):

@@ -5,13 +5,13 @@ from typing import Annotated
 
 import typer
 
-from analysis.counting import count_of
-from orchestrator.cli.confirmation import Yes, is_confirmed
-from orchestrator.cli.context import current
-from orchestrator.cli.host_turn import host_turn
-from orchestrator.cli.listing import AsJson, print_table
-from orchestrator.housekeeping.delete import delete_sweep, plan_deletion
-from orchestrator.store.results import ResultStore
+from fleetrank.analysis.counting import count_of
+from fleetrank.orchestrator.cli.confirmation import Yes, is_confirmed
+from fleetrank.orchestrator.cli.context import current
+from fleetrank.orchestrator.cli.host_turn import host_turn
+from fleetrank.orchestrator.cli.listing import AsJson, print_table
+from fleetrank.orchestrator.housekeeping.delete import delete_sweep, plan_deletion
+from fleetrank.orchestrator.store.results import ResultStore
 
 
 def delete(

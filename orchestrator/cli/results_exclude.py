@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from models.names import nearest
-from orchestrator.cli.context import current
-from orchestrator.cli.host_turn import host_turn
-from orchestrator.cli.listing import AsJson, print_table
-from orchestrator.errors import UsageError
-from orchestrator.store.results import ResultStore
+from fleetrank.models.names import nearest
+from fleetrank.orchestrator.cli.context import current
+from fleetrank.orchestrator.cli.host_turn import host_turn
+from fleetrank.orchestrator.cli.listing import AsJson, print_table
+from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.store.results import ResultStore
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from analysis.exclusions import Exclusion
+    from fleetrank.analysis.exclusions import Exclusion
 
 _NAMES = ("model", "platform_key")
 _NAMED = 6
@@ -66,7 +66,7 @@ def _refuse_beside(what: str, others: dict[str, str | None]) -> None:
 def _exclude(
     store: ResultStore, sweep: str, pattern: str | None, reason: str | None, as_json: bool
 ) -> None:
-    from orchestrator.store.exclusions import exclude as store_exclusion
+    from fleetrank.orchestrator.store.exclusions import exclude as store_exclusion
 
     store.sweep_record(sweep)  # refuses an unknown sweep
     if pattern is not None:
@@ -81,7 +81,7 @@ def _exclude(
 
 
 def _take_back(store: ResultStore, number: int, as_json: bool) -> None:
-    from orchestrator.store.exclusions import take_back
+    from fleetrank.orchestrator.store.exclusions import take_back
 
     taken = take_back(store.root, number)
     if as_json:
@@ -91,7 +91,7 @@ def _take_back(store: ResultStore, number: int, as_json: bool) -> None:
 
 
 def _list(store: ResultStore, as_json: bool) -> None:
-    from analysis.exclusions import read_exclusions
+    from fleetrank.analysis.exclusions import read_exclusions
 
     entries = read_exclusions(store.root).entries
     with host_turn("results exclude"):
@@ -102,10 +102,10 @@ def _list(store: ResultStore, as_json: bool) -> None:
 
 def _count(store: ResultStore, entries: "Sequence[Exclusion]") -> list[int]:
     """How many published rows each covers; those of a sweep that is gone are none."""
-    from analysis.columns import ORIGINS
-    from analysis.errors import NoDataError
-    from analysis.exclusions import covers
-    from analysis.load import load_measurements
+    from fleetrank.analysis.columns import ORIGINS
+    from fleetrank.analysis.errors import NoDataError
+    from fleetrank.analysis.exclusions import covers
+    from fleetrank.analysis.load import load_measurements
 
     if not entries:
         return []
@@ -119,7 +119,7 @@ def _count(store: ResultStore, entries: "Sequence[Exclusion]") -> list[int]:
 
 def _refuse_strange(store: ResultStore, sweep: str, pattern: str) -> None:
     """Looks at what is published, then at what only the journal of a running sweep has."""
-    from analysis.exclusions import fits
+    from fleetrank.analysis.exclusions import fits
 
     seen = _published_names(store, sweep)
     if seen.filter(fits(pattern)).is_empty():
@@ -138,9 +138,9 @@ def _refuse_strange(store: ResultStore, sweep: str, pattern: str) -> None:
 def _published_names(store: ResultStore, sweep: str) -> "pl.DataFrame":
     import polars as pl
 
-    from analysis.columns import ORIGINS
-    from analysis.errors import NoDataError
-    from analysis.load import load_measurements
+    from fleetrank.analysis.columns import ORIGINS
+    from fleetrank.analysis.errors import NoDataError
+    from fleetrank.analysis.load import load_measurements
 
     try:
         frame = load_measurements(store.root, sweep=sweep, origins=ORIGINS)

@@ -7,19 +7,19 @@ from typing import Annotated
 
 import typer
 
-from analysis.counting import count_of
-from analysis.importers.release import Release
-from foundation.errors import BadFileError
-from foundation.small_file import read_small_bytes
-from foundation.strict_json import json_text
-from foundation.visible_text import visible_line
-from models.cards import load_cards
-from orchestrator.cli.context import current
-from orchestrator.cli.host_turn import host_turn
-from orchestrator.cli.listing import AsJson
-from orchestrator.errors import UsageError
-from orchestrator.imports import Imported, import_release
-from orchestrator.store.results import ResultStore
+from fleetrank.analysis.counting import count_of
+from fleetrank.analysis.importers.release import Release
+from fleetrank.foundation.errors import BadFileError
+from fleetrank.foundation.small_file import read_small_bytes
+from fleetrank.foundation.strict_json import json_text
+from fleetrank.foundation.visible_text import visible_line
+from fleetrank.models.cards import load_cards
+from fleetrank.orchestrator.cli.context import current
+from fleetrank.orchestrator.cli.host_turn import host_turn
+from fleetrank.orchestrator.cli.listing import AsJson
+from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.imports import Imported, import_release
+from fleetrank.orchestrator.store.results import ResultStore
 
 Files = Mapping[str, bytes]
 
@@ -67,21 +67,21 @@ def _read(source: Source, path: Path, mapping: Path | None) -> tuple[Release, ..
         )
     if mapping is None:
         return _READERS[source](path)
-    from analysis.importers.csv_map import parse_csv
+    from fleetrank.analysis.importers.csv_map import parse_csv
 
     return parse_csv(path.name, read_table(path), read_table(mapping))
 
 
 def _read_timm(folder: Path) -> tuple[Release, ...]:
-    from analysis.importers.timm import parse_timm
+    from fleetrank.analysis.importers.timm import parse_timm
 
     inside = folder / "results"
     return parse_timm(_read_files(inside if inside.is_dir() else folder, "*.csv"))
 
 
 def _read_qai_hub(folder: Path) -> tuple[Release, ...]:
-    from analysis.importers.qai_hub import parse_qai_hub
-    from analysis.importers.qai_hub_files import FILES
+    from fleetrank.analysis.importers.qai_hub import parse_qai_hub
+    from fleetrank.analysis.importers.qai_hub_files import FILES
 
     files = _read_files(folder, *(f"**/{name}" for name in FILES))
     # A folder of one release is named after it.

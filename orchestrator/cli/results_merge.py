@@ -7,15 +7,15 @@ from typing import Annotated
 
 import typer
 
-from analysis.counting import count_of
-from orchestrator.cli.confirmation import Yes, is_confirmed
-from orchestrator.cli.context import current
-from orchestrator.cli.host_turn import host_turn
-from orchestrator.cli.listing import AsJson, print_table
-from orchestrator.errors import UsageError
-from orchestrator.housekeeping.merge import Merging, Step, copy_sweep, plan_merge
-from orchestrator.store.results import ResultStore
-from orchestrator.workspace import Workspace
+from fleetrank.analysis.counting import count_of
+from fleetrank.orchestrator.cli.confirmation import Yes, is_confirmed
+from fleetrank.orchestrator.cli.context import current
+from fleetrank.orchestrator.cli.host_turn import host_turn
+from fleetrank.orchestrator.cli.listing import AsJson, print_table
+from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.housekeeping.merge import Merging, Step, copy_sweep, plan_merge
+from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.workspace import Workspace
 
 
 def merge(

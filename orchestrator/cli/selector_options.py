@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.selectors import MAX_SEED, describe
+from fleetrank.orchestrator.selectors import MAX_SEED, describe
 
 Text = str | None
 Sweep = Annotated[Text, typer.Option(help=describe("sweep"))]

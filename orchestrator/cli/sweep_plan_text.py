@@ -3,19 +3,19 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from analysis.counting import count_of
-from models.cache import ArtifactCache
-from models.canary import canary_request
-from models.errors import ModelError
-from models.primer import primer_request
-from models.types import ExportRequest
-from orchestrator.cells import SkippedCell
-from orchestrator.cli.listing import print_table
-from orchestrator.estimate import exporting_s, measuring_s
-from orchestrator.progress.wording import duration
-from orchestrator.store.results import ResultStore
-from orchestrator.sweep_setup import Setup, primed_formats
-from orchestrator.workspace import Workspace
+from fleetrank.analysis.counting import count_of
+from fleetrank.models.cache import ArtifactCache
+from fleetrank.models.canary import canary_request
+from fleetrank.models.errors import ModelError
+from fleetrank.models.primer import primer_request
+from fleetrank.models.types import ExportRequest
+from fleetrank.orchestrator.cells import SkippedCell
+from fleetrank.orchestrator.cli.listing import print_table
+from fleetrank.orchestrator.estimate import exporting_s, measuring_s
+from fleetrank.orchestrator.progress.wording import duration
+from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.sweep_setup import Setup, primed_formats
+from fleetrank.orchestrator.workspace import Workspace
 
 
 def print_plan(workspace: Workspace, setup: Setup, *, as_json: bool) -> None:

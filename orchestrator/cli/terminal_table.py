@@ -7,10 +7,10 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from analysis.formats import format_value
+from fleetrank.analysis.formats import format_value
 
 if TYPE_CHECKING:
-    from analysis.tables import Table
+    from fleetrank.analysis.tables import Table
 
 _GAP = 2
 _LEAST_TEXT = 16

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from foundation.visible_text import visible
-from orchestrator.cli.visible_stream import VisibleStream
+from fleetrank.foundation.visible_text import visible
+from fleetrank.orchestrator.cli.visible_stream import VisibleStream
 
 
 class VisibleConsole(Console):

@@ -7,7 +7,7 @@ import io
 import sys
 from typing import TextIO
 
-from foundation.visible_text import visible
+from fleetrank.foundation.visible_text import visible
 
 
 class VisibleStream(io.TextIOWrapper):

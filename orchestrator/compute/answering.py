@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analysis.columns import ORIGINS
-from analysis.errors import QueryError
-from analysis.load import load_measurements
-from analysis.query import query_frames, run_query
-from analysis.sql_values import rows_of
-from foundation.strict_json import json_text
-from orchestrator.compute.jobs import JSON_TYPE, Job, JobKind, Result, RowForm
-from orchestrator.store.durable import store_error
+from fleetrank.analysis.columns import ORIGINS
+from fleetrank.analysis.errors import QueryError
+from fleetrank.analysis.load import load_measurements
+from fleetrank.analysis.query import query_frames, run_query
+from fleetrank.analysis.sql_values import rows_of
+from fleetrank.foundation.strict_json import json_text
+from fleetrank.orchestrator.compute.jobs import JSON_TYPE, Job, JobKind, Result, RowForm
+from fleetrank.orchestrator.store.durable import store_error
 
 if TYPE_CHECKING:
-    from analysis.dossiers.dossier import Dossier
-    from analysis.tables import Selection
+    from fleetrank.analysis.dossiers.dossier import Dossier
+    from fleetrank.analysis.tables import Selection
 
 _MEDIA_TYPES = {
     "json": JSON_TYPE,
@@ -77,15 +77,15 @@ class Answering:
         return self._scan[1]
 
     def _page(self, job: Job) -> Result:
-        from analysis.report.evidence import gather
-        from analysis.report.page import render_page
+        from fleetrank.analysis.report.evidence import gather
+        from fleetrank.analysis.report.page import render_page
 
         html = render_page(gather(self._results, _selection(job)), datetime.now(UTC))
         return Result(media_type="text/html; charset=utf-8", body=html.encode())
 
     def _table(self, job: Job) -> Result:
-        from analysis.formats import render
-        from analysis.tables import make_table
+        from fleetrank.analysis.formats import render
+        from fleetrank.analysis.tables import make_table
 
         selection = _selection(job)
         table = make_table(job.name, self._frame(selection.sweep), selection)
@@ -110,7 +110,7 @@ class Answering:
 
     def _query_file(self, job: Job) -> Result:
         """The rows lie in the job's file then; the answer says what became of them."""
-        from orchestrator.compute.row_files import write_rows
+        from fleetrank.orchestrator.compute.row_files import write_rows
 
         # One row more than is written shows whether there are more.
         frames = query_frames(
@@ -124,23 +124,23 @@ class Answering:
         return Result(media_type=JSON_TYPE, body=_json(asdict(written)))
 
     def _device(self, job: Job) -> Result:
-        from analysis.dossiers.device import device_dossier
+        from fleetrank.analysis.dossiers.device import device_dossier
 
         return _content(device_dossier(self._frame(None), job.name))
 
     def _model(self, job: Job) -> Result:
-        from analysis.dossiers.model import model_dossier
+        from fleetrank.analysis.dossiers.model import model_dossier
 
         return _content(model_dossier(self._frame(None), job.name))
 
     def _sweep(self, job: Job) -> Result:
-        from analysis.dossiers.sweep import sweep_dossier
+        from fleetrank.analysis.dossiers.sweep import sweep_dossier
 
         return _content(sweep_dossier(self._frame(job.name), job.name))
 
 
 def _selection(job: Job) -> "Selection":
-    from orchestrator.selectors import Selectors
+    from fleetrank.orchestrator.selectors import Selectors
 
     return Selectors.model_validate_json(job.selectors).selection()
 
@@ -151,7 +151,7 @@ def _rows(frame: pl.DataFrame, *, is_cut: bool) -> Result:
 
 
 def _content(dossier: "Dossier") -> Result:
-    from analysis.formats import render
+    from fleetrank.analysis.formats import render
 
     tables = [json.loads(render(table, "json")) for table in dossier.tables]
     content = {"tables": tables, "series": [series.as_json() for series in dossier.series]}

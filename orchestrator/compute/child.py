@@ -16,8 +16,8 @@ from pathlib import Path
 from time import monotonic
 from typing import TypeVar
 
-from orchestrator.compute.errors import RefusedError
-from orchestrator.compute.jobs import FORGET, READY, Job, Reply, Result
+from fleetrank.orchestrator.compute.errors import RefusedError
+from fleetrank.orchestrator.compute.jobs import FORGET, READY, Job, Reply, Result
 
 QUERY_MEMORY_BYTES = 2 << 30
 """DuckDB keeps to 1 GB by itself, except for single huge values; the libraries take the rest."""
@@ -61,7 +61,7 @@ class Child:
         """
         limit = str(memory_limit_bytes)
         # -P: a workspace folder cannot shadow a package.
-        module = ("-P", "-m", "orchestrator.compute.worker")
+        module = ("-P", "-m", "fleetrank.orchestrator.compute.worker")
         self._command = [sys.executable, *module, str(results), limit]
         thread_counts = {name: str(threads) for name in _THREADS if threads is not None}
         self._environment = os.environ | _ALLOCATOR | thread_counts

@@ -3,15 +3,20 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from analysis.errors import (
+from fleetrank.analysis.errors import (
     AnalysisError,
     DamagedPartError,
     NoDataError,
     NotComparableError,
     QueryError,
 )
-from foundation.errors import FleetError
-from orchestrator.errors import NewerSchemaError, OrchestratorError, StoreError, UsageError
+from fleetrank.foundation.errors import FleetError
+from fleetrank.orchestrator.errors import (
+    NewerSchemaError,
+    OrchestratorError,
+    StoreError,
+    UsageError,
+)
 
 
 class RefusedError(OrchestratorError):

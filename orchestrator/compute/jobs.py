@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from enum import StrEnum
 
-from orchestrator.compute.errors import RefusedError
+from fleetrank.orchestrator.compute.errors import RefusedError
 
 JSON_TYPE = "application/json"
 FORGET = b"forget\n"

@@ -13,10 +13,10 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from analysis.errors import QueryError
-from analysis.sql_values import rows_of
-from foundation.strict_json import count_not_finite, json_text
-from orchestrator.compute.jobs import RowForm
+from fleetrank.analysis.errors import QueryError
+from fleetrank.analysis.sql_values import rows_of
+from fleetrank.foundation.strict_json import count_not_finite, json_text
+from fleetrank.orchestrator.compute.jobs import RowForm
 
 Frames = Iterable[pl.DataFrame]
 Row = dict[str, object]

@@ -1,7 +1,7 @@
 """A computing child: a line of JSON in, a line and a body out, one job at a time.
 
-Started as `python -P -m orchestrator.compute.worker RESULTS [MEMORY_LIMIT_BYTES]`. It ends when its
-input ends, also in the middle of a job.
+Started by `child` as a module, with the results folder and the memory limit as arguments. It ends
+when its input ends, also in the middle of a job.
 """
 
 import os
@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from analysis.part_files import damage_error, damaged_part_of
-from device_agents.isolation import limit_memory
-from foundation.errors import FleetError
-from foundation.rust_panic import is_rust_panic
-from orchestrator.compute.jobs import FORGET, READY, Job, Reply, Result
+from fleetrank.analysis.part_files import damage_error, damaged_part_of
+from fleetrank.device_agents.isolation import limit_memory
+from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.rust_panic import is_rust_panic
+from fleetrank.orchestrator.compute.jobs import FORGET, READY, Job, Reply, Result
 
 
 def main() -> None:
@@ -28,7 +28,7 @@ def main() -> None:
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     # Imported under the limit, which counts what the libraries take.
-    from orchestrator.compute.answering import Answering
+    from fleetrank.orchestrator.compute.answering import Answering
 
     answering = Answering(results)
     output.write(READY)

@@ -3,8 +3,8 @@
 from collections import defaultdict
 from dataclasses import dataclass
 
-from orchestrator.cells import Attempt
-from orchestrator.dispatch.state import DispatchState, Lane
+from fleetrank.orchestrator.cells import Attempt
+from fleetrank.orchestrator.dispatch.state import DispatchState, Lane
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import psutil
 
-from device_agents.errors import MissingLibraryError
-from orchestrator.dispatch.local_ray import NAMESPACE, in_own_folder, set_ray_environment
-from orchestrator.errors import NothingToDoError, OrchestratorError, UsageError
+from fleetrank.device_agents.errors import MissingLibraryError
+from fleetrank.orchestrator.dispatch.local_ray import NAMESPACE, in_own_folder, set_ray_environment
+from fleetrank.orchestrator.errors import NothingToDoError, OrchestratorError, UsageError
 
 _ADDRESS = re.compile(r"(?P<host>[^:\s]+|\[[0-9a-fA-F:]+\]):(?P<port>\d{1,5})")
 _REACH_S = 3.0

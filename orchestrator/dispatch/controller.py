@@ -4,19 +4,19 @@ import logging
 from collections.abc import Callable
 from random import Random
 
-from device_agents.device_facts import DeviceFacts
-from device_agents.measurement import Failure, Measurement, failed
-from device_agents.vocabulary import ErrorKind
-from orchestrator.cells import Attempt, Cell, Repeat
-from orchestrator.dispatch import retry
-from orchestrator.dispatch.assign import next_assignments
-from orchestrator.dispatch.heartbeat import Heartbeat
-from orchestrator.dispatch.late_results import adopted, attempt_of, is_running
-from orchestrator.dispatch.ports import Ports
-from orchestrator.dispatch.probes import Probes
-from orchestrator.dispatch.queues import Queues
-from orchestrator.dispatch.recorder import Recorder
-from orchestrator.dispatch.state import (
+from fleetrank.device_agents.device_facts import DeviceFacts
+from fleetrank.device_agents.measurement import Failure, Measurement, failed
+from fleetrank.device_agents.vocabulary import ErrorKind
+from fleetrank.orchestrator.cells import Attempt, Cell, Repeat
+from fleetrank.orchestrator.dispatch import retry
+from fleetrank.orchestrator.dispatch.assign import next_assignments
+from fleetrank.orchestrator.dispatch.heartbeat import Heartbeat
+from fleetrank.orchestrator.dispatch.late_results import adopted, attempt_of, is_running
+from fleetrank.orchestrator.dispatch.ports import Ports
+from fleetrank.orchestrator.dispatch.probes import Probes
+from fleetrank.orchestrator.dispatch.queues import Queues
+from fleetrank.orchestrator.dispatch.recorder import Recorder
+from fleetrank.orchestrator.dispatch.state import (
     DispatchState,
     Lane,
     next_moment_s,
@@ -24,9 +24,9 @@ from orchestrator.dispatch.state import (
     stopping,
     without,
 )
-from orchestrator.dispatch.stop_switch import STOPPING
-from orchestrator.dispatch.tally import Tally
-from orchestrator.dispatch.work import (
+from fleetrank.orchestrator.dispatch.stop_switch import STOPPING
+from fleetrank.orchestrator.dispatch.tally import Tally
+from fleetrank.orchestrator.dispatch.work import (
     SweepWork,
     attempts_left,
     canary_of,
@@ -34,7 +34,7 @@ from orchestrator.dispatch.work import (
     task_id_of,
     task_of,
 )
-from orchestrator.progress.events import Notice, RepeatStarted
+from fleetrank.orchestrator.progress.events import Notice, RepeatStarted
 
 _log = logging.getLogger(__name__)
 

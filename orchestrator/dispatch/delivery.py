@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from device_agents.errors import TransientError
-from orchestrator.dispatch.host_files import FilePart, file_names, file_paths
-from orchestrator.dispatch.host_service import Order
+from fleetrank.device_agents.errors import TransientError
+from fleetrank.orchestrator.dispatch.host_files import FilePart, file_names, file_paths
+from fleetrank.orchestrator.dispatch.host_service import Order
 
 if TYPE_CHECKING:
     import ray

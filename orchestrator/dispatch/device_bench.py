@@ -7,16 +7,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
 
-from device_agents.agent import Agent
-from device_agents.device_facts import DeviceFacts
-from device_agents.errors import AgentError, TransientError
-from device_agents.failures import interrupted
-from device_agents.host_lease import host_lease
-from device_agents.measurement import Failure, Measurement, failed
-from device_agents.registry import create_agent
-from device_agents.task import MeasureTask
-from device_agents.vocabulary import ErrorKind
-from orchestrator.dispatch.device_spec import DeviceSpec, HostShare
+from fleetrank.device_agents.agent import Agent
+from fleetrank.device_agents.device_facts import DeviceFacts
+from fleetrank.device_agents.errors import AgentError, TransientError
+from fleetrank.device_agents.failures import interrupted
+from fleetrank.device_agents.host_lease import host_lease
+from fleetrank.device_agents.measurement import Failure, Measurement, failed
+from fleetrank.device_agents.registry import create_agent
+from fleetrank.device_agents.task import MeasureTask
+from fleetrank.device_agents.vocabulary import ErrorKind
+from fleetrank.orchestrator.dispatch.device_spec import DeviceSpec, HostShare
 
 _MOST_PROBES = 32
 """Side by side: a phone that hangs takes half a minute, and threads are cheap."""

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from device_agents.task import Options
-from device_agents.vocabulary import Origin
+from fleetrank.device_agents.task import Options
+from fleetrank.device_agents.vocabulary import Origin
 
 HOST_NAME = r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}"
 """Names of hosts: they become parts of paths and of actors' names."""

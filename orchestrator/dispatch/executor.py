@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol, Self
 
-from device_agents.device_facts import DeviceFacts
-from device_agents.measurement import Failure, Measurement
-from device_agents.task import MeasureTask
+from fleetrank.device_agents.device_facts import DeviceFacts
+from fleetrank.device_agents.measurement import Failure, Measurement
+from fleetrank.device_agents.task import MeasureTask
 
 
 class Executor(Protocol):

@@ -2,9 +2,15 @@
 
 from collections.abc import Callable, Iterable
 
-from orchestrator.dispatch.state import Lane
-from orchestrator.progress.events import Event, Notice, RepeatFinished, RepeatStarted, Subscriber
-from orchestrator.progress.wording import duration
+from fleetrank.orchestrator.dispatch.state import Lane
+from fleetrank.orchestrator.progress.events import (
+    Event,
+    Notice,
+    RepeatFinished,
+    RepeatStarted,
+    Subscriber,
+)
+from fleetrank.orchestrator.progress.wording import duration
 
 SILENT_S = 60.0
 """Without any event for so long a person begins to wonder."""

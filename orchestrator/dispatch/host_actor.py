@@ -7,21 +7,21 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from device_agents.device_facts import DeviceFacts
-from device_agents.measurement import Failure
-from device_agents.registry import create_agent
-from device_agents.task import Execution
-from device_agents.user_folders import cache_folder
-from orchestrator.dispatch.device_spec import DeviceSpec
-from orchestrator.dispatch.host_facts import (
+from fleetrank.device_agents.device_facts import DeviceFacts
+from fleetrank.device_agents.measurement import Failure
+from fleetrank.device_agents.registry import create_agent
+from fleetrank.device_agents.task import Execution
+from fleetrank.device_agents.user_folders import cache_folder
+from fleetrank.orchestrator.dispatch.device_spec import DeviceSpec
+from fleetrank.orchestrator.dispatch.host_facts import (
     HostFacts,
     code_sha256,
     read_host_facts,
     seen_gpus,
     seen_phones,
 )
-from orchestrator.dispatch.host_files import FilePart
-from orchestrator.dispatch.host_service import Answer, HostService, Order, Question
+from fleetrank.orchestrator.dispatch.host_files import FilePart
+from fleetrank.orchestrator.dispatch.host_service import Answer, HostService, Order, Question
 
 T = TypeVar("T")
 _CALLS = 64

@@ -8,13 +8,13 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from device_agents.android.adb_server import AdbServer
-from device_agents.cpu import topology
-from device_agents.cuda.nvml import open_nvml
-from device_agents.errors import AgentError
-from device_agents.rapl import open_rapl
-from orchestrator.host_identity import host_hash
-from orchestrator.provenance import PACKAGES, package_versions
+from fleetrank.device_agents.android.adb_server import AdbServer
+from fleetrank.device_agents.cpu import topology
+from fleetrank.device_agents.cuda.nvml import open_nvml
+from fleetrank.device_agents.errors import AgentError
+from fleetrank.device_agents.rapl import open_rapl
+from fleetrank.orchestrator.host_identity import host_hash
+from fleetrank.orchestrator.provenance import PACKAGES, package_versions
 
 _OWN_PACKAGES = ("analysis", "device_agents", "foundation", "models", "orchestrator")
 
@@ -96,7 +96,7 @@ def code_sha256() -> str:
     """Of fleetrank's source files as they were when this process first asked."""
     digest = hashlib.sha256()
     for package in _OWN_PACKAGES:
-        spec = find_spec(package)
+        spec = find_spec(f"fleetrank.{package}")
         for folder in spec.submodule_search_locations or [] if spec else []:
             root = Path(folder)
             for path in sorted(root.rglob("*.py")):

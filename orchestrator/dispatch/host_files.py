@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from device_agents.task import MeasureTask
-from orchestrator.errors import OrchestratorError
-from orchestrator.store.durable import sync_folder
+from fleetrank.device_agents.task import MeasureTask
+from fleetrank.orchestrator.errors import OrchestratorError
+from fleetrank.orchestrator.store.durable import sync_folder
 
 LIMIT_BYTES = 20 * 1024**3
 """All exports of the study's models take 4 GB; the oldest unused files go first."""

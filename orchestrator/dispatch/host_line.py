@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from device_agents.measurement import Failure, Measurement, failed
-from device_agents.vocabulary import ErrorKind
-from orchestrator.dispatch.delivery import Delivery
-from orchestrator.dispatch.device_spec import DeviceSpec
-from orchestrator.dispatch.host_service import Answer, Order, Question
-from orchestrator.dispatch.ray_hosts import HostHandle
+from fleetrank.device_agents.measurement import Failure, Measurement, failed
+from fleetrank.device_agents.vocabulary import ErrorKind
+from fleetrank.orchestrator.dispatch.delivery import Delivery
+from fleetrank.orchestrator.dispatch.device_spec import DeviceSpec
+from fleetrank.orchestrator.dispatch.host_service import Answer, Order, Question
+from fleetrank.orchestrator.dispatch.ray_hosts import HostHandle
 
 if TYPE_CHECKING:
     import ray

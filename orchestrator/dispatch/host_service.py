@@ -9,13 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from device_agents.device_facts import DeviceFacts
-from device_agents.measurement import Failure, Measurement, failed
-from device_agents.task import MeasureTask
-from orchestrator.dispatch.device_bench import DeviceBench, failure_of
-from orchestrator.dispatch.device_spec import DeviceSpec
-from orchestrator.dispatch.host_files import FilePart, HostFiles, file_names
-from orchestrator.dispatch.spool import SPOOL, Spool
+from fleetrank.device_agents.device_facts import DeviceFacts
+from fleetrank.device_agents.measurement import Failure, Measurement, failed
+from fleetrank.device_agents.task import MeasureTask
+from fleetrank.orchestrator.dispatch.device_bench import DeviceBench, failure_of
+from fleetrank.orchestrator.dispatch.device_spec import DeviceSpec
+from fleetrank.orchestrator.dispatch.host_files import FilePart, HostFiles, file_names
+from fleetrank.orchestrator.dispatch.spool import SPOOL, Spool
 
 _MOST_TASKS = 4096
 """Threads, one per task under way; each is made when it is needed first and kept."""

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import Self
 
-from device_agents.device_facts import DeviceFacts
-from device_agents.measurement import Failure, Measurement
-from device_agents.task import MeasureTask
-from orchestrator.dispatch.device_bench import DeviceBench
-from orchestrator.dispatch.device_spec import DeviceSpec
+from fleetrank.device_agents.device_facts import DeviceFacts
+from fleetrank.device_agents.measurement import Failure, Measurement
+from fleetrank.device_agents.task import MeasureTask
+from fleetrank.orchestrator.dispatch.device_bench import DeviceBench
+from fleetrank.orchestrator.dispatch.device_spec import DeviceSpec
 
 _LEAVE_S = 10.0
 """How long leaving waits for interrupted workers; the system ends those that stay."""

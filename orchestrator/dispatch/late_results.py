@@ -3,11 +3,11 @@
 from collections.abc import Container, Mapping
 from dataclasses import replace
 
-from device_agents.measurement import Measurement
-from device_agents.vocabulary import Status
-from orchestrator.cells import Attempt, Cell, Repeat
-from orchestrator.dispatch.state import DispatchState
-from orchestrator.dispatch.tally import Tally
+from fleetrank.device_agents.measurement import Measurement
+from fleetrank.device_agents.vocabulary import Status
+from fleetrank.orchestrator.cells import Attempt, Cell, Repeat
+from fleetrank.orchestrator.dispatch.state import DispatchState
+from fleetrank.orchestrator.dispatch.tally import Tally
 
 
 def attempt_of(

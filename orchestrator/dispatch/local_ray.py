@@ -9,13 +9,13 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-import orchestrator
-from device_agents.errors import MissingLibraryError
-from orchestrator.dispatch.ray_folder import inside, make_ray_folder
-from orchestrator.dispatch.ray_hosts import LABEL
-from orchestrator.errors import OrchestratorError
+from fleetrank.device_agents.errors import MissingLibraryError
+from fleetrank.orchestrator.dispatch.ray_folder import inside, make_ray_folder
+from fleetrank.orchestrator.dispatch.ray_hosts import LABEL
+from fleetrank.orchestrator.errors import OrchestratorError
 
 NAMESPACE = "fleetrank"
+_FOLDER_WITHOUT_MODULES = Path(__file__).parents[1] / "templates"
 LOCAL_HOST = "local"
 """The name of this host in the Ray that is started for one sweep."""
 _OBJECT_STORE_BYTES = 100_000_000
@@ -130,13 +130,13 @@ def set_ray_environment() -> None:
 
 @contextlib.contextmanager
 def in_own_folder() -> Iterator[None]:
-    """Ray puts the folder it is started in first on its workers' import path.
+    """Starts Ray in a folder without modules.
 
-    A workspace may hold a `models` package of its own; started from where our packages lie, ours
-    come first.
+    Ray puts the folder it is started in first on its workers' import path, where a file of the
+    workspace, such as `numpy.py`, would shadow a library.
     """
     former = Path.cwd()
-    os.chdir(Path(orchestrator.__path__[0]).parent)
+    os.chdir(_FOLDER_WITHOUT_MODULES)
     try:
         yield
     finally:

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
 
-from orchestrator.dispatch.executor import Executor
-from orchestrator.dispatch.row_sink import RowSink
-from orchestrator.dispatch.stop_switch import StopSwitch
-from orchestrator.progress.events import Subscriber
+from fleetrank.orchestrator.dispatch.executor import Executor
+from fleetrank.orchestrator.dispatch.row_sink import RowSink
+from fleetrank.orchestrator.dispatch.stop_switch import StopSwitch
+from fleetrank.orchestrator.progress.events import Subscriber
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,9 +4,9 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 
-from device_agents.device_facts import DeviceFacts
-from device_agents.measurement import Failure
-from device_agents.vocabulary import ErrorKind
+from fleetrank.device_agents.device_facts import DeviceFacts
+from fleetrank.device_agents.measurement import Failure
+from fleetrank.device_agents.vocabulary import ErrorKind
 
 Answer = tuple[str, DeviceFacts | Failure]
 

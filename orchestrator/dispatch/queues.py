@@ -4,12 +4,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from device_agents.device_facts import DeviceFacts
-from orchestrator.cells import Attempt, Cell, Repeat
-from orchestrator.dispatch.state import DispatchState, with_lane
-from orchestrator.dispatch.takeover import are_equal, handed_over
-from orchestrator.dispatch.tally import Tally
-from orchestrator.dispatch.work import SweepWork, device_attempts
+from fleetrank.device_agents.device_facts import DeviceFacts
+from fleetrank.orchestrator.cells import Attempt, Cell, Repeat
+from fleetrank.orchestrator.dispatch.state import DispatchState, with_lane
+from fleetrank.orchestrator.dispatch.takeover import are_equal, handed_over
+from fleetrank.orchestrator.dispatch.tally import Tally
+from fleetrank.orchestrator.dispatch.work import SweepWork, device_attempts
 
 
 class Queues:

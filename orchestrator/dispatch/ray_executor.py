@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from device_agents.device_facts import DeviceFacts
-from device_agents.measurement import Failure, Measurement, failed
-from device_agents.task import MeasureTask
-from device_agents.vocabulary import ErrorKind
-from orchestrator.dispatch.device_spec import DeviceSpec
-from orchestrator.dispatch.host_line import HostLine
-from orchestrator.dispatch.host_service import Order
-from orchestrator.dispatch.ray_hosts import HostHandle, RayHosts
+from fleetrank.device_agents.device_facts import DeviceFacts
+from fleetrank.device_agents.measurement import Failure, Measurement, failed
+from fleetrank.device_agents.task import MeasureTask
+from fleetrank.device_agents.vocabulary import ErrorKind
+from fleetrank.orchestrator.dispatch.device_spec import DeviceSpec
+from fleetrank.orchestrator.dispatch.host_line import HostLine
+from fleetrank.orchestrator.dispatch.host_service import Order
+from fleetrank.orchestrator.dispatch.ray_hosts import HostHandle, RayHosts
 
 _log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from orchestrator.errors import OrchestratorError
+from fleetrank.orchestrator.errors import OrchestratorError
 
 _PREFIX = "fleetrank-ray-"
 _OWN_MODE = 0o700

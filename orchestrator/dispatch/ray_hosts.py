@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Self
 
-from device_agents.task import Execution
-from orchestrator.dispatch.device_spec import HOST_NAME, DeviceSpec
-from orchestrator.dispatch.host_actor import HostActor
-from orchestrator.dispatch.host_facts import HostFacts, code_sha256
-from orchestrator.errors import OrchestratorError
+from fleetrank.device_agents.task import Execution
+from fleetrank.orchestrator.dispatch.device_spec import HOST_NAME, DeviceSpec
+from fleetrank.orchestrator.dispatch.host_actor import HostActor
+from fleetrank.orchestrator.dispatch.host_facts import HostFacts, code_sha256
+from fleetrank.orchestrator.errors import OrchestratorError
 
 if TYPE_CHECKING:
     import ray

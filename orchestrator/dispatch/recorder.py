@@ -3,15 +3,15 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from device_agents.device_facts import DeviceFacts
-from device_agents.measurement import Measurement
-from orchestrator.cells import Attempt
-from orchestrator.dispatch.row_sink import RowSink
-from orchestrator.dispatch.tally import Tally
-from orchestrator.dispatch.work import SweepWork
-from orchestrator.errors import StoreError
-from orchestrator.progress.events import Notice, RepeatFinished, Subscriber
-from orchestrator.translate import make_row
+from fleetrank.device_agents.device_facts import DeviceFacts
+from fleetrank.device_agents.measurement import Measurement
+from fleetrank.orchestrator.cells import Attempt
+from fleetrank.orchestrator.dispatch.row_sink import RowSink
+from fleetrank.orchestrator.dispatch.tally import Tally
+from fleetrank.orchestrator.dispatch.work import SweepWork
+from fleetrank.orchestrator.errors import StoreError
+from fleetrank.orchestrator.progress.events import Notice, RepeatFinished, Subscriber
+from fleetrank.orchestrator.translate import make_row
 
 _FLUSH_S = 0.2
 """Rows of so long share one sync; a host keeps what it measured until then anyway."""

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, replace
 
-from device_agents.measurement import Failure
-from device_agents.vocabulary import ErrorKind
-from orchestrator.dispatch.state import DispatchState, Lane, Waiting, with_lane
+from fleetrank.device_agents.measurement import Failure
+from fleetrank.device_agents.vocabulary import ErrorKind
+from fleetrank.orchestrator.dispatch.state import DispatchState, Lane, Waiting, with_lane
 
 _NOT_THE_DEVICE = frozenset(
     {

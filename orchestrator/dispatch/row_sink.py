@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from orchestrator.translate import Row
+from fleetrank.orchestrator.translate import Row
 
 
 class RowSink(Protocol):

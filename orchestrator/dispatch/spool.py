@@ -10,10 +10,10 @@ from pathlib import Path
 
 import orjson
 
-from device_agents.codec import from_json
-from device_agents.errors import PermanentError
-from device_agents.measurement import Measurement
-from orchestrator.store.durable import replace_file, sync_folder
+from fleetrank.device_agents.codec import from_json
+from fleetrank.device_agents.errors import PermanentError
+from fleetrank.device_agents.measurement import Measurement
+from fleetrank.orchestrator.store.durable import replace_file, sync_folder
 
 _log = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from orchestrator.cells import Attempt, Repeat
+from fleetrank.orchestrator.cells import Attempt, Repeat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

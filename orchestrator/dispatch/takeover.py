@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from device_agents.device_facts import DeviceFacts
-from orchestrator.dispatch.state import DispatchState, with_lane
+from fleetrank.device_agents.device_facts import DeviceFacts
+from fleetrank.orchestrator.dispatch.state import DispatchState, with_lane
 
 
 def are_equal(one: DeviceFacts, other: DeviceFacts) -> bool:

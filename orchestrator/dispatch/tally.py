@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Self
 
-from device_agents.measurement import Failure
-from device_agents.vocabulary import ErrorKind, Status
-from orchestrator.dispatch.retry import condemns_cell
+from fleetrank.device_agents.measurement import Failure
+from fleetrank.device_agents.vocabulary import ErrorKind, Status
+from fleetrank.orchestrator.dispatch.retry import condemns_cell
 
 RepeatKey = tuple[str, int]
 """(cell key, 0-based repeat)."""

@@ -4,13 +4,13 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from device_agents.measurement import Failure
-from device_agents.task import CanaryTask, MeasureTask
-from models.types import Artifact, ExportRequest, Format
-from orchestrator.cells import Attempt, Cell, DevicePlace, Plan, Repeat
-from orchestrator.dispatch.state import Lane
-from orchestrator.dispatch.tally import Tally
-from orchestrator.provenance import SweepFacts
+from fleetrank.device_agents.measurement import Failure
+from fleetrank.device_agents.task import CanaryTask, MeasureTask
+from fleetrank.models.types import Artifact, ExportRequest, Format
+from fleetrank.orchestrator.cells import Attempt, Cell, DevicePlace, Plan, Repeat
+from fleetrank.orchestrator.dispatch.state import Lane
+from fleetrank.orchestrator.dispatch.tally import Tally
+from fleetrank.orchestrator.provenance import SweepFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,9 +6,9 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from device_agents.android.adb_server import ADB_VARIABLE, AdbServer, find_adb
-from device_agents.errors import AgentError, MissingLibraryError
-from orchestrator.doctor.finding import Finding, ok, warning
+from fleetrank.device_agents.android.adb_server import ADB_VARIABLE, AdbServer, find_adb
+from fleetrank.device_agents.errors import AgentError, MissingLibraryError
+from fleetrank.orchestrator.doctor.finding import Finding, ok, warning
 
 _TIMEOUT_S = 10
 

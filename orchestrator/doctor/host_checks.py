@@ -6,12 +6,12 @@ from pathlib import Path
 
 import psutil
 
-from device_agents.conditions import read_governor
-from device_agents.confinement.landlock import NETWORK_ABI
-from device_agents.confinement.landlock import abi as landlock_abi
-from device_agents.flags import MAX_BUSY_SHARE
-from orchestrator.doctor.finding import Finding, ok, warning
-from orchestrator.doctor.finding import error as failed
+from fleetrank.device_agents.conditions import read_governor
+from fleetrank.device_agents.confinement.landlock import NETWORK_ABI
+from fleetrank.device_agents.confinement.landlock import abi as landlock_abi
+from fleetrank.device_agents.flags import MAX_BUSY_SHARE
+from fleetrank.orchestrator.doctor.finding import Finding, ok, warning
+from fleetrank.orchestrator.doctor.finding import error as failed
 
 _GIB = 1024**3
 MIN_FREE_DISK_BYTES = 2 * _GIB

@@ -6,8 +6,8 @@ import sys
 from dataclasses import dataclass
 from importlib import metadata
 
-from orchestrator.doctor.finding import Finding, ok, warning
-from orchestrator.doctor.finding import error as failed
+from fleetrank.orchestrator.doctor.finding import Finding, ok, warning
+from fleetrank.orchestrator.doctor.finding import error as failed
 
 _IMPORT_TIMEOUT_S = 120
 
@@ -49,7 +49,7 @@ LIBRARIES = (
         check="networks torchvision",
         extra="torch",
         distribution="torchvision",
-        target="models.torchvision_operators:import_torchvision",
+        target="fleetrank.models.torchvision_operators:import_torchvision",
     ),
     Library(check="networks timm", extra="torch", distribution="timm", target="timm"),
     Library(

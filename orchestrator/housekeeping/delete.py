@@ -5,12 +5,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.errors import StoreError
-from orchestrator.housekeeping.content import content_of, extent_of
-from orchestrator.housekeeping.pending import Operation, left_over, mark, operation_of, unmark
-from orchestrator.store.durable import store_error, sync_folder
-from orchestrator.store.exclusions import forget_sweep
-from orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.errors import StoreError
+from fleetrank.orchestrator.housekeeping.content import content_of, extent_of
+from fleetrank.orchestrator.housekeeping.pending import (
+    Operation,
+    left_over,
+    mark,
+    operation_of,
+    unmark,
+)
+from fleetrank.orchestrator.store.durable import store_error, sync_folder
+from fleetrank.orchestrator.store.exclusions import forget_sweep
+from fleetrank.orchestrator.store.results import ResultStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from analysis.exclusions import read_exclusions
-from device_agents.file_lease import is_locked
-from orchestrator.errors import UsageError
-from orchestrator.housekeeping.content import content_of, extent_of
-from orchestrator.housekeeping.delete import remove
-from orchestrator.housekeeping.pending import Operation, mark, operation_of, unmark
-from orchestrator.store.durable import store_error, sync_file, sync_folder
-from orchestrator.store.exclusions import adopt
-from orchestrator.store.results import ResultStore
+from fleetrank.analysis.exclusions import read_exclusions
+from fleetrank.device_agents.file_lease import is_locked
+from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.housekeeping.content import content_of, extent_of
+from fleetrank.orchestrator.housekeeping.delete import remove
+from fleetrank.orchestrator.housekeeping.pending import Operation, mark, operation_of, unmark
+from fleetrank.orchestrator.store.durable import store_error, sync_file, sync_folder
+from fleetrank.orchestrator.store.exclusions import adopt
+from fleetrank.orchestrator.store.results import ResultStore
 
 
 class Step(StrEnum):

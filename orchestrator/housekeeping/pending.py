@@ -8,10 +8,10 @@ import json
 from collections.abc import Iterator
 from enum import StrEnum
 
-from analysis.part_files import pending_path
-from orchestrator.errors import StoreError
-from orchestrator.store.durable import replace_file, store_error, sync_folder
-from orchestrator.store.results import ResultStore
+from fleetrank.analysis.part_files import pending_path
+from fleetrank.orchestrator.errors import StoreError
+from fleetrank.orchestrator.store.durable import replace_file, store_error, sync_folder
+from fleetrank.orchestrator.store.results import ResultStore
 
 
 class Operation(StrEnum):

@@ -8,8 +8,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from analysis.counting import count_of
-from orchestrator.progress.events import (
+from fleetrank.analysis.counting import count_of
+from fleetrank.orchestrator.progress.events import (
     Event,
     ExportFinished,
     Notice,
@@ -17,8 +17,8 @@ from orchestrator.progress.events import (
     SweepFinished,
     SweepStarted,
 )
-from orchestrator.progress.view import View, updated
-from orchestrator.progress.wording import duration, printable, sentence, unreal
+from fleetrank.orchestrator.progress.view import View, updated
+from fleetrank.orchestrator.progress.wording import duration, printable, sentence, unreal
 
 _MAX_DEVICES_SHOWN = 20
 """A fleet of hundreds does not fit a screen; the busiest are shown, the rest is counted."""

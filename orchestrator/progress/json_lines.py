@@ -3,8 +3,8 @@
 from dataclasses import asdict
 from typing import TextIO
 
-from foundation.strict_json import json_text
-from orchestrator.progress.events import Event
+from fleetrank.foundation.strict_json import json_text
+from fleetrank.orchestrator.progress.events import Event
 
 
 class JsonLines:

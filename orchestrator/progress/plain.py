@@ -2,8 +2,8 @@
 
 from typing import TextIO
 
-from orchestrator.progress.events import Event, RepeatFinished, SweepStarted
-from orchestrator.progress.wording import sentence
+from fleetrank.orchestrator.progress.events import Event, RepeatFinished, SweepStarted
+from fleetrank.orchestrator.progress.wording import sentence
 
 
 class PlainLines:

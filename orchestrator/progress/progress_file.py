@@ -8,11 +8,16 @@ from time import monotonic
 
 import orjson
 
-from foundation.errors import BadFileError
-from foundation.files import StorageError, replace_file
-from foundation.plain_data import read_json_object
-from orchestrator.progress.events import Event, RepeatFinished, RepeatStarted, SweepFinished
-from orchestrator.progress.view import View, after_repeats, updated
+from fleetrank.foundation.errors import BadFileError
+from fleetrank.foundation.files import StorageError, replace_file
+from fleetrank.foundation.plain_data import read_json_object
+from fleetrank.orchestrator.progress.events import (
+    Event,
+    RepeatFinished,
+    RepeatStarted,
+    SweepFinished,
+)
+from fleetrank.orchestrator.progress.view import View, after_repeats, updated
 
 _PAUSE_S = 1.0
 """At most one writing in so long: a fleet of a thousand devices has as many events a second."""

@@ -4,7 +4,7 @@ import logging
 import threading
 from collections.abc import Iterable
 
-from orchestrator.progress.events import Event, Subscriber
+from fleetrank.orchestrator.progress.events import Event, Subscriber
 
 _log = logging.getLogger(__name__)
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from device_agents.vocabulary import Origin
-from orchestrator.progress.events import (
+from fleetrank.device_agents.vocabulary import Origin
+from fleetrank.orchestrator.progress.events import (
     Event,
     ExportFinished,
     ExportStarted,
@@ -12,7 +12,7 @@ from orchestrator.progress.events import (
     RepeatStarted,
     SweepStarted,
 )
-from orchestrator.progress.wording import milliseconds
+from fleetrank.orchestrator.progress.wording import milliseconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

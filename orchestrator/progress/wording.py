@@ -1,9 +1,9 @@
 """Events as sentences, and numbers as people read them."""
 
-from analysis.counting import count_of
-from device_agents.vocabulary import Origin
-from foundation.visible_text import visible_line
-from orchestrator.progress.events import (
+from fleetrank.analysis.counting import count_of
+from fleetrank.device_agents.vocabulary import Origin
+from fleetrank.foundation.visible_text import visible_line
+from fleetrank.orchestrator.progress.events import (
     Event,
     ExportFinished,
     ExportStarted,

@@ -7,12 +7,12 @@ from fastapi import APIRouter, Query, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse
 
-from orchestrator.compute.jobs import Job, JobKind
-from orchestrator.errors import OrchestratorError
-from orchestrator.server.chart import TimeChart, time_chart
-from orchestrator.server.context import Context, ServerContext
-from orchestrator.server.page_tables import GridTable, facts_grid, grid
-from orchestrator.server.templates_of import render
+from fleetrank.orchestrator.compute.jobs import Job, JobKind
+from fleetrank.orchestrator.errors import OrchestratorError
+from fleetrank.orchestrator.server.chart import TimeChart, time_chart
+from fleetrank.orchestrator.server.context import Context, ServerContext
+from fleetrank.orchestrator.server.page_tables import GridTable, facts_grid, grid
+from fleetrank.orchestrator.server.templates_of import render
 
 router = APIRouter(include_in_schema=False)
 Name = Annotated[str, Query(min_length=1, max_length=500)]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from orchestrator.errors import UsageError
+from fleetrank.orchestrator.errors import UsageError
 
 TOKEN_VARIABLE = "FLEETRANK_TOKEN"  # noqa: S105 - a name
 _MIN_TOKEN = 16

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from device_agents.memory_limit import default_limit_bytes
-from orchestrator.compute.child import QUERY_GRACE_S, QUERY_MEMORY_BYTES, Child
-from orchestrator.compute.jobs import Job, JobKind, Result
-from orchestrator.server.errors import BusyError
-from orchestrator.server.fingerprint import Fingerprint
-from orchestrator.server.turn import Turn
+from fleetrank.device_agents.memory_limit import default_limit_bytes
+from fleetrank.orchestrator.compute.child import QUERY_GRACE_S, QUERY_MEMORY_BYTES, Child
+from fleetrank.orchestrator.compute.jobs import Job, JobKind, Result
+from fleetrank.orchestrator.server.errors import BusyError
+from fleetrank.orchestrator.server.fingerprint import Fingerprint
+from fleetrank.orchestrator.server.turn import Turn
 
 _PATIENCE_S = 45.0
 """How long a question waits for the end of the repeat that is being measured: by default a repeat

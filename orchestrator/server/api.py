@@ -6,13 +6,13 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from analysis.sql_views import described_views
-from analysis.tables import TABLES
-from foundation.strict_json import json_text
-from orchestrator.compute.jobs import JSON_TYPE, Job, JobKind
-from orchestrator.selectors import Selectors, TableFormat
-from orchestrator.server.context import Context, ServerContext, sent
-from orchestrator.server.documents import (
+from fleetrank.analysis.sql_views import described_views
+from fleetrank.analysis.tables import TABLES
+from fleetrank.foundation.strict_json import json_text
+from fleetrank.orchestrator.compute.jobs import JSON_TYPE, Job, JobKind
+from fleetrank.orchestrator.selectors import Selectors, TableFormat
+from fleetrank.orchestrator.server.context import Context, ServerContext, sent
+from fleetrank.orchestrator.server.documents import (
     ColumnAnswer,
     ProgressAnswer,
     QueryQuery,
@@ -24,7 +24,7 @@ from orchestrator.server.documents import (
     table_responses,
     view_responses,
 )
-from orchestrator.server.errors import NotFoundError
+from fleetrank.orchestrator.server.errors import NotFoundError
 
 router = APIRouter(prefix="/api")
 Asked = Annotated[Selectors, Query()]

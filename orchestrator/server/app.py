@@ -10,17 +10,17 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from orchestrator.errors import OrchestratorError
-from orchestrator.provenance import package_versions
-from orchestrator.server import about_pages, api, pages
-from orchestrator.server.access import Access
-from orchestrator.server.answers import Answers
-from orchestrator.server.context import ServerContext
-from orchestrator.server.documents import DESCRIPTION
-from orchestrator.server.errors import RETRY_AFTER_S, status_of
-from orchestrator.server.gate import Gate
-from orchestrator.server.live import Live
-from orchestrator.server.templates_of import asset, render
+from fleetrank.orchestrator.errors import OrchestratorError
+from fleetrank.orchestrator.provenance import package_versions
+from fleetrank.orchestrator.server import about_pages, api, pages
+from fleetrank.orchestrator.server.access import Access
+from fleetrank.orchestrator.server.answers import Answers
+from fleetrank.orchestrator.server.context import ServerContext
+from fleetrank.orchestrator.server.documents import DESCRIPTION
+from fleetrank.orchestrator.server.errors import RETRY_AFTER_S, status_of
+from fleetrank.orchestrator.server.gate import Gate
+from fleetrank.orchestrator.server.live import Live
+from fleetrank.orchestrator.server.templates_of import asset, render
 
 _ASSETS: Mapping[str, str] = MappingProxyType(
     {"page.css": "text/css", "server.css": "text/css", "live.js": "text/javascript"}

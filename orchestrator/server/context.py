@@ -8,9 +8,9 @@ from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from orchestrator.compute.jobs import Job
-from orchestrator.server.answers import Answer, Answers
-from orchestrator.server.live import Live
+from fleetrank.orchestrator.compute.jobs import Job
+from fleetrank.orchestrator.server.answers import Answer, Answers
+from fleetrank.orchestrator.server.live import Live
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

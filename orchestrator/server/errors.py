@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from orchestrator.compute.errors import RefusedError
-from orchestrator.errors import OrchestratorError
+from fleetrank.orchestrator.compute.errors import RefusedError
+from fleetrank.orchestrator.errors import OrchestratorError
 
 
 class BusyError(OrchestratorError):

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from orchestrator.server.access import TOKEN_VARIABLE, Access, Verdict
+from fleetrank.orchestrator.server.access import TOKEN_VARIABLE, Access, Verdict
 
 _REFUSED: Mapping[Verdict, tuple[int, str, str]] = MappingProxyType(
     {

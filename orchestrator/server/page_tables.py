@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import urlencode
 
-from analysis.formats import format_value
+from fleetrank.analysis.formats import format_value
 
 MAX_ROWS = 1000
 """More is not read on a page; the API has all."""

@@ -8,16 +8,16 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
-from analysis.sql_views import described_views
-from analysis.tables import SETTINGS, TABLES
-from orchestrator.compute.jobs import Job, JobKind
-from orchestrator.errors import OrchestratorError
-from orchestrator.selectors import MAX_SEED, Selectors, TableFormat
-from orchestrator.server.api import query_job, table_job
-from orchestrator.server.context import Context, ServerContext, sent
-from orchestrator.server.documents import QueryQuery
-from orchestrator.server.page_tables import GridTable, grid
-from orchestrator.server.templates_of import render
+from fleetrank.analysis.sql_views import described_views
+from fleetrank.analysis.tables import SETTINGS, TABLES
+from fleetrank.orchestrator.compute.jobs import Job, JobKind
+from fleetrank.orchestrator.errors import OrchestratorError
+from fleetrank.orchestrator.selectors import MAX_SEED, Selectors, TableFormat
+from fleetrank.orchestrator.server.api import query_job, table_job
+from fleetrank.orchestrator.server.context import Context, ServerContext, sent
+from fleetrank.orchestrator.server.documents import QueryQuery
+from fleetrank.orchestrator.server.page_tables import GridTable, grid
+from fleetrank.orchestrator.server.templates_of import render
 
 router = APIRouter(include_in_schema=False)
 

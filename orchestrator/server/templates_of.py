@@ -7,8 +7,8 @@ from importlib import resources
 import jinja2
 from starlette.responses import HTMLResponse
 
-from analysis.report.embed import shown
-from orchestrator.progress.wording import duration
+from fleetrank.analysis.report.embed import shown
+from fleetrank.orchestrator.progress.wording import duration
 
 
 @cache
@@ -39,7 +39,7 @@ def asset(name: str) -> str:
     """
     if name == "page.css":
         # The report's own: one look for both.
-        folder = resources.files("analysis").joinpath("report/templates")
+        folder = resources.files("fleetrank.analysis").joinpath("report/templates")
     else:
-        folder = resources.files("orchestrator").joinpath("server/assets")
+        folder = resources.files("fleetrank.orchestrator").joinpath("server/assets")
     return folder.joinpath(name).read_text(encoding="utf-8")

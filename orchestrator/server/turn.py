@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic
 
-from device_agents.host_lease import host_lease
-from orchestrator.server.errors import BusyError
+from fleetrank.device_agents.host_lease import host_lease
+from fleetrank.orchestrator.server.errors import BusyError
 
 _MAX_WAITING = 24
 """Each holds one of the server's 40 threads; more than that should hear of it and come again."""

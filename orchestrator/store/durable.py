@@ -4,9 +4,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-from foundation import files
-from foundation.files import NoRoomError, StorageError, storage_error, sync_file, sync_folder
-from orchestrator.errors import FullDiskError, StoreError
+from fleetrank.foundation import files
+from fleetrank.foundation.files import (
+    NoRoomError,
+    StorageError,
+    storage_error,
+    sync_file,
+    sync_folder,
+)
+from fleetrank.orchestrator.errors import FullDiskError, StoreError
 
 __all__ = ["replace_file", "replace_file_with", "store_error", "sync_file", "sync_folder"]
 

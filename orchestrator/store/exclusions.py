@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
 
-from analysis.exclusions import (
+from fleetrank.analysis.exclusions import (
     FILE,
     MAX_EXCLUSIONS,
     MAX_NAME,
@@ -18,10 +18,10 @@ from analysis.exclusions import (
     is_reason,
     read_exclusions,
 )
-from device_agents.file_lease import open_lease, wait_for_lock
-from foundation.checksum import with_checksum
-from orchestrator.errors import StoreError, UsageError
-from orchestrator.store.durable import replace_file, store_error
+from fleetrank.device_agents.file_lease import open_lease, wait_for_lock
+from fleetrank.foundation.checksum import with_checksum
+from fleetrank.orchestrator.errors import StoreError, UsageError
+from fleetrank.orchestrator.store.durable import replace_file, store_error
 
 _PATIENCE_S = 10.0
 """Another holds the lock for as long as it takes to write one small file."""

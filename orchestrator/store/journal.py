@@ -13,13 +13,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from analysis.columns import ROW_KEY
-from foundation.small_file import open_regular
-from orchestrator.errors import NewerSchemaError
-from orchestrator.store.durable import store_error, sync_folder
-from orchestrator.store.journal_line import BadLineError, Entry, make_line, parse_line
-from orchestrator.store.moved_file import check_place, place_of
-from orchestrator.translate import Row
+from fleetrank.analysis.columns import ROW_KEY
+from fleetrank.foundation.small_file import open_regular
+from fleetrank.orchestrator.errors import NewerSchemaError
+from fleetrank.orchestrator.store.durable import store_error, sync_folder
+from fleetrank.orchestrator.store.journal_line import BadLineError, Entry, make_line, parse_line
+from fleetrank.orchestrator.store.moved_file import check_place, place_of
+from fleetrank.orchestrator.translate import Row
 
 _log = logging.getLogger(__name__)
 
@@ -164,7 +164,7 @@ class Journal:
                     yield self._parsed(line, number)
 
     def _packed_and_lines(self) -> Iterator[Entry | JournalProblem]:
-        from orchestrator.store.part_reader import read_packed
+        from fleetrank.orchestrator.store.part_reader import read_packed
 
         # Of a process that was killed while it packed, the lines are there too.
         known = set()

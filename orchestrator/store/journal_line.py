@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import orjson
 
-from analysis.columns import ROW_KEY, SCHEMA, SCHEMA_VERSION
-from foundation.checksum import DIGITS, KEY, MARK, marked_checksum
-from orchestrator.errors import NewerSchemaError
-from orchestrator.keys import canonical_json
-from orchestrator.translate import Row
+from fleetrank.analysis.columns import ROW_KEY, SCHEMA, SCHEMA_VERSION
+from fleetrank.foundation.checksum import DIGITS, KEY, MARK, marked_checksum
+from fleetrank.orchestrator.errors import NewerSchemaError
+from fleetrank.orchestrator.keys import canonical_json
+from fleetrank.orchestrator.translate import Row
 
 _KEY_TYPES = {name: int if SCHEMA[name].is_integer() else str for name in ROW_KEY}
 _START, _END = f',"{KEY}":"'.encode(), b'"}'

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import polars as pl
 
-from analysis.columns import SCHEMA
-from orchestrator.store.durable import store_error, sync_folder
-from orchestrator.store.journal import Journal, JournalProblem
-from orchestrator.store.part_reader import ROWS_AT_ONCE, packed_frames
-from orchestrator.store.part_writer import SMALL, write_sealed
-from orchestrator.store.parts import to_frame
-from orchestrator.store.row_index import HASH, KEY, index_parts, index_rows
-from orchestrator.translate import Row
+from fleetrank.analysis.columns import SCHEMA
+from fleetrank.orchestrator.store.durable import store_error, sync_folder
+from fleetrank.orchestrator.store.journal import Journal, JournalProblem
+from fleetrank.orchestrator.store.part_reader import ROWS_AT_ONCE, packed_frames
+from fleetrank.orchestrator.store.part_writer import SMALL, write_sealed
+from fleetrank.orchestrator.store.parts import to_frame
+from fleetrank.orchestrator.store.row_index import HASH, KEY, index_parts, index_rows
+from fleetrank.orchestrator.translate import Row
 
 
 class _NotTheTableError(Exception):

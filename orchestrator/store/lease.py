@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 
-from device_agents.file_lease import holder, open_lease, sign, wait_for_lock
-from orchestrator.errors import UsageError
+from fleetrank.device_agents.file_lease import holder, open_lease, sign, wait_for_lock
+from fleetrank.orchestrator.errors import UsageError
 
 _PATIENCE_S = 1.0
 """`sweep status` holds the lock for an instant; a driver holds it for the whole sweep."""

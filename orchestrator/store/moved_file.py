@@ -6,7 +6,7 @@ A driver that wrote to the old path would make that folder again, and divide its
 import os
 from pathlib import Path
 
-from orchestrator.errors import MovedFolderError
+from fleetrank.orchestrator.errors import MovedFolderError
 
 _DESCRIPTORS = Path("/proc/self/fd")
 

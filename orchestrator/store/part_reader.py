@@ -8,12 +8,18 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from analysis.columns import SCHEMA
-from analysis.errors import DamagedPartError
-from analysis.part_files import PARTS, damage_error, damaged_part, part_files, require_whole
-from analysis.part_seal import BrokenSealError, require_seal
-from orchestrator.errors import StoreError
-from orchestrator.translate import Row
+from fleetrank.analysis.columns import SCHEMA
+from fleetrank.analysis.errors import DamagedPartError
+from fleetrank.analysis.part_files import (
+    PARTS,
+    damage_error,
+    damaged_part,
+    part_files,
+    require_whole,
+)
+from fleetrank.analysis.part_seal import BrokenSealError, require_seal
+from fleetrank.orchestrator.errors import StoreError
+from fleetrank.orchestrator.translate import Row
 
 ROWS_AT_ONCE = 2000
 """In memory: 30 MB with 2,000 samples a row."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import polars as pl
 
-from analysis.part_seal import OPEN_SEAL, SEAL_KEY, close_seal
-from orchestrator.store.durable import replace_file_with
+from fleetrank.analysis.part_seal import OPEN_SEAL, SEAL_KEY, close_seal
+from fleetrank.orchestrator.store.durable import replace_file_with
 
 if TYPE_CHECKING:
     import pyarrow as pa

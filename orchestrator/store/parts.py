@@ -15,13 +15,13 @@ from pathlib import Path
 
 import polars as pl
 
-from analysis.columns import ROW_KEY, SCHEMA
-from analysis.part_files import PARTS, first_row
-from orchestrator.errors import StoreError
-from orchestrator.store.durable import replace_file
-from orchestrator.store.part_reader import STAMPS, part_frames, part_height, read_part
-from orchestrator.store.part_writer import sealed_parquet, write_sealed
-from orchestrator.translate import Row
+from fleetrank.analysis.columns import ROW_KEY, SCHEMA
+from fleetrank.analysis.part_files import PARTS, first_row
+from fleetrank.orchestrator.errors import StoreError
+from fleetrank.orchestrator.store.durable import replace_file
+from fleetrank.orchestrator.store.part_reader import STAMPS, part_frames, part_height, read_part
+from fleetrank.orchestrator.store.part_writer import sealed_parquet, write_sealed
+from fleetrank.orchestrator.translate import Row
 
 ROWS_PER_PART = 2000
 """About 30 MB with 2,000 samples a row: quick to rewrite, few enough files for 10^5 rows."""

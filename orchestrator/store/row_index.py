@@ -11,14 +11,19 @@ from pathlib import Path
 
 import polars as pl
 
-from analysis.columns import ROW_KEY, SCHEMA
-from analysis.part_files import PARTS
-from orchestrator.errors import StoreError
-from orchestrator.store.journal import Journal, JournalProblem
-from orchestrator.store.journal_line import Entry
-from orchestrator.store.part_reader import ROWS_AT_ONCE, is_part_sealed, packed_frames, part_frames
-from orchestrator.store.parts import fits, to_frame
-from orchestrator.translate import Row
+from fleetrank.analysis.columns import ROW_KEY, SCHEMA
+from fleetrank.analysis.part_files import PARTS
+from fleetrank.orchestrator.errors import StoreError
+from fleetrank.orchestrator.store.journal import Journal, JournalProblem
+from fleetrank.orchestrator.store.journal_line import Entry
+from fleetrank.orchestrator.store.part_reader import (
+    ROWS_AT_ONCE,
+    is_part_sealed,
+    packed_frames,
+    part_frames,
+)
+from fleetrank.orchestrator.store.parts import fits, to_frame
+from fleetrank.orchestrator.translate import Row
 
 KEY = list(ROW_KEY)
 HASH = "row_hash"

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from analysis.audit import (
+from fleetrank.analysis.audit import (
     duplicate_pairs,
     fit_residuals,
     median_platform,
@@ -13,7 +13,7 @@ from analysis.audit import (
     tied_share,
     unit_slips,
 )
-from analysis.tables import Selection, make_table
+from fleetrank.analysis.tables import Selection, make_table
 
 MODELS = 12
 LADDER = np.log(np.geomspace(1.0, 50.0, MODELS))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from analysis.bootstrap import (
+from fleetrank.analysis.bootstrap import (
     adjust_p,
     counted_ranks,
     percentile_interval,
@@ -15,7 +15,7 @@ from analysis.bootstrap import (
     resample_counts,
     resampled_units,
 )
-from analysis.ranking import average_ranks, products
+from fleetrank.analysis.ranking import average_ranks, products
 
 small = hnp.arrays(
     np.float64,

@@ -5,9 +5,9 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from analysis.ceiling import splits_for
-from analysis.repeats import make_repeats
-from analysis.tables import Selection, Table, make_table
+from fleetrank.analysis.ceiling import splits_for
+from fleetrank.analysis.repeats import make_repeats
+from fleetrank.analysis.tables import Selection, Table, make_table
 
 N_MODELS = 12
 

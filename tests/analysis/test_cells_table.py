@@ -1,7 +1,7 @@
 import polars as pl
 import pytest
 
-from analysis.cells_table import cell_values
+from fleetrank.analysis.cells_table import cell_values
 
 
 def one_cell(make_attempts, medians: list[float | None], **facts: object) -> dict[str, object]:

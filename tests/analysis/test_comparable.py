@@ -1,8 +1,8 @@
 import pytest
 
-from analysis.cells_table import cell_values
-from analysis.comparable import comparable_cells, differences
-from analysis.errors import NotComparableError
+from fleetrank.analysis.cells_table import cell_values
+from fleetrank.analysis.comparable import comparable_cells, differences
+from fleetrank.analysis.errors import NotComparableError
 
 
 def test_unlike_runtime_versions_inside_a_platform_are_listed(make_attempts) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analysis.cell_verdicts import Verdict
-from analysis.columns import SCHEMA
-from analysis.comparison import Comparison, compare_sweeps, comparison_json
-from analysis.errors import AnalysisError, NoDataError
+from fleetrank.analysis.cell_verdicts import Verdict
+from fleetrank.analysis.columns import SCHEMA
+from fleetrank.analysis.comparison import Comparison, compare_sweeps, comparison_json
+from fleetrank.analysis.errors import AnalysisError, NoDataError
 
 Rows = Iterable[Mapping[str, object]]
 STEADY = (100, 101, 99, 100.5, 99.5)

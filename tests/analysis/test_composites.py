@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from analysis.composites import energy_delay_mj_ms, netscore, roofline
-from analysis.tables import Selection, make_table
+from fleetrank.analysis.composites import energy_delay_mj_ms, netscore, roofline
+from fleetrank.analysis.tables import Selection, make_table
 
 positive = arrays(np.float64, (6, 3), elements=st.floats(1, 1e6))
 

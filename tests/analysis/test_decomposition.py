@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from analysis.bootstrap import resample_counts
-from analysis.decomposition import component_measures, mean_shares, variance_shares
-from analysis.errors import AnalysisError
-from analysis.pair_means import mean_figures
-from analysis.pairs import Block, block_resamples, block_rhos, blocks, pair_figures
-from analysis.panel import Measure, Panel, make_panel
-from analysis.ranking import average_ranks, partial_units, products, unit_columns
-from analysis.sample_size import few_models_note
-from analysis.tables import Selection, Table, make_table
+from fleetrank.analysis.bootstrap import resample_counts
+from fleetrank.analysis.decomposition import component_measures, mean_shares, variance_shares
+from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.pair_means import mean_figures
+from fleetrank.analysis.pairs import Block, block_resamples, block_rhos, blocks, pair_figures
+from fleetrank.analysis.panel import Measure, Panel, make_panel
+from fleetrank.analysis.ranking import average_ranks, partial_units, products, unit_columns
+from fleetrank.analysis.sample_size import few_models_note
+from fleetrank.analysis.tables import Selection, Table, make_table
 
 tied = hnp.arrays(
     np.float64, st.tuples(st.integers(5, 9), st.just(3)), elements=st.integers(1, 5).map(float)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from analysis.directions import cluster_means, grouped, known_mean, known_median
+from fleetrank.analysis.directions import cluster_means, grouped, known_mean, known_median
 
 holey = hnp.arrays(
     np.float64,

@@ -3,12 +3,12 @@
 import polars as pl
 import pytest
 
-from analysis.dossiers.device import device_dossier
-from analysis.dossiers.dossier import MAX_POINTS, Dossier
-from analysis.dossiers.model import model_dossier
-from analysis.dossiers.sweep import sweep_dossier
-from analysis.errors import NoDataError
-from analysis.tables import Table
+from fleetrank.analysis.dossiers.device import device_dossier
+from fleetrank.analysis.dossiers.dossier import MAX_POINTS, Dossier
+from fleetrank.analysis.dossiers.model import model_dossier
+from fleetrank.analysis.dossiers.sweep import sweep_dossier
+from fleetrank.analysis.errors import NoDataError
+from fleetrank.analysis.tables import Table
 
 
 def table(dossier: Dossier, title: str) -> Table:

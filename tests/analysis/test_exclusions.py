@@ -11,8 +11,8 @@ from fleet_rows import NETS, PLACES, write_results
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.errors import AnalysisError
-from analysis.exclusions import (
+from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.exclusions import (
     MAX_EXCLUSIONS,
     Exclusion,
     Exclusions,
@@ -20,9 +20,9 @@ from analysis.exclusions import (
     exclusion_notes,
     read_exclusions,
 )
-from analysis.load import load_measurements, valid_attempts
-from analysis.report.evidence import gather
-from analysis.tables import TABLES, Selection, make_table
+from fleetrank.analysis.load import load_measurements, valid_attempts
+from fleetrank.analysis.report.evidence import gather
+from fleetrank.analysis.tables import TABLES, Selection, make_table
 
 OLD, NEW = "s-20260101T000000-aa", "s-20260102T000000-bb"
 ONE: Mapping[str, object] = {

@@ -6,10 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from analysis import directions
-from analysis.directions import grouped, known_mean, known_median
-from analysis.family_errors import error_intervals, family_masks, group_errors, pair_errors
-from analysis.prediction import predictions
+from fleetrank.analysis import directions
+from fleetrank.analysis.directions import grouped, known_mean, known_median
+from fleetrank.analysis.family_errors import (
+    error_intervals,
+    family_masks,
+    group_errors,
+    pair_errors,
+)
+from fleetrank.analysis.prediction import predictions
 
 FAMILIES = family_masks(["cnn"] * 5 + ["vit"] * 2 + [None])
 PAIRS = list(itertools.permutations(range(4), 2))

@@ -9,19 +9,19 @@ import polars as pl
 import pytest
 from fleet_rows import NETS, PLACES, Net, Place, write_results
 
-from analysis.cells_table import cell_values
-from analysis.figures.flops_rank import flops_ranks
-from analysis.figures.frontier import frontier_pairs
-from analysis.figures.heat_map import heat_columns
-from analysis.figures.labels import chosen_platforms, models_by_latency, platform_labels
-from analysis.figures.latency import (
+from fleetrank.analysis.cells_table import cell_values
+from fleetrank.analysis.figures.flops_rank import flops_ranks
+from fleetrank.analysis.figures.frontier import frontier_pairs
+from fleetrank.analysis.figures.heat_map import heat_columns
+from fleetrank.analysis.figures.labels import chosen_platforms, models_by_latency, platform_labels
+from fleetrank.analysis.figures.latency import (
     QUANTILES,
     process_medians,
     sample_quantiles,
     sampled_processes,
 )
-from analysis.figures.memory import models_by_memory
-from analysis.load import load_measurements, valid_attempts
+from fleetrank.analysis.figures.memory import models_by_memory
+from fleetrank.analysis.load import load_measurements, valid_attempts
 
 BY_TIER = {"rtx-4090": "gpu", "cpu-3fa2c1": "cpu", "pixel-7": "edge"}
 

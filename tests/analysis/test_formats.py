@@ -5,9 +5,9 @@ import json
 import polars as pl
 import pytest
 
-from analysis.errors import AnalysisError
-from analysis.formats import FORMATS, format_value, render
-from analysis.tables import Table
+from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.formats import FORMATS, format_value, render
+from fleetrank.analysis.tables import Table
 
 
 @pytest.fixture

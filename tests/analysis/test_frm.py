@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from analysis.frm import Weights, frm, headroom, null_p, null_units, ratios
-from analysis.ranking import products
+from fleetrank.analysis.frm import Weights, frm, headroom, null_p, null_units, ratios
+from fleetrank.analysis.ranking import products
 
 positive = hnp.arrays(
     np.float64, st.tuples(st.integers(1, 8), st.just(3)), elements=st.floats(1e-3, 1e6)

@@ -1,4 +1,4 @@
-from analysis.last_result import LastResult
+from fleetrank.analysis.last_result import LastResult
 
 
 def test_the_same_object_and_key_find_the_result_and_its_like_does_not() -> None:

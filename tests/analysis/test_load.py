@@ -4,9 +4,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analysis.columns import READ_SCHEMA, SCHEMA
-from analysis.errors import AnalysisError, NoDataError
-from analysis.load import load_measurements, valid_attempts
+from fleetrank.analysis.columns import READ_SCHEMA, SCHEMA
+from fleetrank.analysis.errors import AnalysisError, NoDataError
+from fleetrank.analysis.load import load_measurements, valid_attempts
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from scipy import stats
 
-from analysis import missing_ranks
-from analysis.missing_ranks import spearman_common
-from analysis.ranking import spearman_matrix
+from fleetrank.analysis import missing_ranks
+from fleetrank.analysis.missing_ranks import spearman_common
+from fleetrank.analysis.ranking import spearman_matrix
 
 NAN = math.nan
 tied = arrays(

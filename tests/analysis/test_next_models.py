@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.next_models import SPEED_VARIANCE, choose, consensus, judge, predict
-from analysis.savings import accepted_error, predicted_by_sources
+from fleetrank.analysis.next_models import SPEED_VARIANCE, choose, consensus, judge, predict
+from fleetrank.analysis.savings import accepted_error, predicted_by_sources
 
 
 def fleet(seed: int, n_models: int = 8, n_devices: int = 6) -> np.ndarray:

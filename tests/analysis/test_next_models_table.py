@@ -5,8 +5,8 @@ import math
 import polars as pl
 import pytest
 
-from analysis.errors import AnalysisError, NoDataError
-from analysis.tables import Selection, make_table
+from fleetrank.analysis.errors import AnalysisError, NoDataError
+from fleetrank.analysis.tables import Selection, make_table
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from analysis.pair_frontiers import FIGURES, SHAPES, Objectives, pair_frontiers
-from analysis.pareto import frontier, noisy_frontier, overlap
-from analysis.pareto_indicators import additive_epsilon, hypervolume
+from fleetrank.analysis.pair_frontiers import FIGURES, SHAPES, Objectives, pair_frontiers
+from fleetrank.analysis.pareto import frontier, noisy_frontier, overlap
+from fleetrank.analysis.pareto_indicators import additive_epsilon, hypervolume
 
 PAIRS = list(itertools.permutations(range(3), 2))
 NAMES = ("precision", "recall", "f1", "jaccard", "chance_precision")

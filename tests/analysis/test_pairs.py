@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from analysis.bootstrap import resampled_units
-from analysis.frm import null_units
-from analysis.pair_means import mean_figures
-from analysis.pairs import blocks, draws_for, null_draws, pair_figures
-from analysis.panel import Measure
+from fleetrank.analysis.bootstrap import resampled_units
+from fleetrank.analysis.frm import null_units
+from fleetrank.analysis.pair_means import mean_figures
+from fleetrank.analysis.pairs import blocks, draws_for, null_draws, pair_figures
+from fleetrank.analysis.panel import Measure
 
 
 def latency_measure(values: np.ndarray) -> Measure:

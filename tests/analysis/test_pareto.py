@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from analysis.pareto import FrontierOverlap, frontier, noisy_frontier, overlap, overlaps
+from fleetrank.analysis.pareto import FrontierOverlap, frontier, noisy_frontier, overlap, overlaps
 
 points = hnp.arrays(
     np.float64,

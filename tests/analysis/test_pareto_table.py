@@ -4,9 +4,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analysis.errors import AnalysisError
-from analysis.objectives import by_flops, parse_objectives, process_interval
-from analysis.tables import Selection, make_table
+from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.objectives import by_flops, parse_objectives, process_interval
+from fleetrank.analysis.tables import Selection, make_table
 
 
 def rows_of(frame: pl.LazyFrame, level: str = "pair", **selection: object) -> list[dict]:

@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from analysis.tables import Selection, make_table
+from fleetrank.analysis.tables import Selection, make_table
 
 SOURCE = [1.0, 2, 4, 8, 16, 32]
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from analysis import proxies
-from analysis.proxies import best_source, leave_one_out, smallest_cover, typical_rho
+from fleetrank.analysis import proxies
+from fleetrank.analysis.proxies import best_source, leave_one_out, smallest_cover, typical_rho
 
 NAN = math.nan
 RHO = np.array(

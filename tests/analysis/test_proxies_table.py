@@ -3,8 +3,8 @@
 import polars as pl
 import pytest
 
-from analysis.errors import NoDataError
-from analysis.tables import Selection, Table, make_table
+from fleetrank.analysis.errors import NoDataError
+from fleetrank.analysis.tables import Selection, Table, make_table
 
 UP = [1.0, 2, 3, 4, 5]
 SWAPPED = [2.0, 1, 3, 4, 5]

@@ -1,4 +1,4 @@
-from analysis.quality import dropped_attempts
+from fleetrank.analysis.quality import dropped_attempts
 
 
 def test_every_attempt_left_out_has_its_reason(make_attempts) -> None:

@@ -9,10 +9,10 @@ import polars as pl
 import pytest
 from fleet_rows import NETS, PLACES, SWEEP, hostile_results, write_results
 
-from analysis.columns import READ_COLUMNS
-from analysis.errors import AnalysisError, NoDataError, QueryError
-from analysis.query import run_query
-from analysis.sql_views import described_views, register_views
+from fleetrank.analysis.columns import READ_COLUMNS
+from fleetrank.analysis.errors import AnalysisError, NoDataError, QueryError
+from fleetrank.analysis.query import run_query
+from fleetrank.analysis.sql_views import described_views, register_views
 
 
 @pytest.fixture(scope="module")

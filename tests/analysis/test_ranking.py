@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from analysis.ranking import average_ranks, kendall_matrix, spearman_matrix
+from fleetrank.analysis.ranking import average_ranks, kendall_matrix, spearman_matrix
 
 # Few distinct values make ties and constant columns likely.
 matrices = hnp.arrays(

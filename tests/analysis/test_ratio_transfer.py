@@ -4,9 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from analysis.directions import grouped
-from analysis.ratio_transfer import group_r2, median_draws, pair_r2, reference_r2
-from analysis.tables import Selection, make_table
+from fleetrank.analysis.directions import grouped
+from fleetrank.analysis.ratio_transfer import group_r2, median_draws, pair_r2, reference_r2
+from fleetrank.analysis.tables import Selection, make_table
 
 elements = st.integers(1, 9).map(float)
 series = hnp.arrays(np.float64, st.tuples(st.integers(2, 9), st.just(2)), elements=elements)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from analysis.errors import AnalysisError
-from analysis.tables import Selection, make_table
+from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.tables import Selection, make_table
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from analysis.errors import AnalysisError
-from analysis.regret import QUARTILES, Budgets, accuracy_lost, extra_latency, pair_regrets
-from analysis.tables import Selection, make_table
+from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.regret import QUARTILES, Budgets, accuracy_lost, extra_latency, pair_regrets
+from fleetrank.analysis.tables import Selection, make_table
 
 small = st.integers(1, 5).map(float)
 models = hnp.arrays(np.float64, st.tuples(st.integers(1, 8), st.just(3)), elements=small)

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from analysis.frontier_noise import frontiers, resampled_medians, self_overlap
-from analysis.pareto import frontier, overlap
-from analysis.reliability import (
+from fleetrank.analysis.frontier_noise import frontiers, resampled_medians, self_overlap
+from fleetrank.analysis.pareto import frontier, overlap
+from fleetrank.analysis.reliability import (
     reliability_interval,
     retest_reliability,
     spearman_brown,

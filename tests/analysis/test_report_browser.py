@@ -8,7 +8,7 @@ import pytest
 from fleet_rows import HOSTILE_DEVICE, HOSTILE_MODEL, Place, hostile_results, write_results
 from headless_browser import headless_chromium
 
-from analysis.report.page import build_report
+from fleetrank.analysis.report.page import build_report
 
 pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

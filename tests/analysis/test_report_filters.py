@@ -16,7 +16,7 @@ from fleet_rows import (
 )
 from headless_browser import headless_chromium
 
-from analysis.report.page import build_report
+from fleetrank.analysis.report.page import build_report
 
 pytestmark = pytest.mark.browser
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

@@ -3,9 +3,9 @@
 import polars as pl
 import pytest
 
-from analysis.report.headline import Level, headlines
-from analysis.report.html_table import heading, number_text
-from analysis.tables import Table
+from fleetrank.analysis.report.headline import Level, headlines
+from fleetrank.analysis.report.html_table import heading, number_text
+from fleetrank.analysis.tables import Table
 
 _SCHEMA = {
     "level": pl.String, "measure": pl.String, "source": pl.String, "target": pl.String,

@@ -21,14 +21,14 @@ from fleet_rows import (
     write_results,
 )
 
-from analysis.errors import NoDataError
-from analysis.load import load_measurements
-from analysis.report.embed import json_block, own_script
-from analysis.report.evidence import gather
-from analysis.report.page import build_report, render_page
-from analysis.scope import select_cells
-from analysis.tables import Selection, make_table
-from foundation.files import StorageError
+from fleetrank.analysis.errors import NoDataError
+from fleetrank.analysis.load import load_measurements
+from fleetrank.analysis.report.embed import json_block, own_script
+from fleetrank.analysis.report.evidence import gather
+from fleetrank.analysis.report.page import build_report, render_page
+from fleetrank.analysis.scope import select_cells
+from fleetrank.analysis.tables import Selection, make_table
+from fleetrank.foundation.files import StorageError
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 MAX_BYTES = 5_000_000

@@ -4,9 +4,9 @@ import polars as pl
 import pytest
 from fleet_rows import write_results
 
-from analysis.errors import AnalysisError, NoDataError
-from analysis.load import load_measurements
-from analysis.tables import OF_PLATFORMS, TABLES, Selection, make_table
+from fleetrank.analysis.errors import AnalysisError, NoDataError
+from fleetrank.analysis.load import load_measurements
+from fleetrank.analysis.tables import OF_PLATFORMS, TABLES, Selection, make_table
 
 
 @pytest.fixture(scope="module")

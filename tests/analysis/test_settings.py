@@ -2,8 +2,8 @@
 
 import pytest
 
-from analysis.errors import AnalysisError
-from analysis.tables import SETTINGS, TABLES, Selection, make_table, setting
+from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.tables import SETTINGS, TABLES, Selection, make_table, setting
 
 
 def test_a_setting_has_the_kind_of_its_default_and_the_last_one_counts() -> None:

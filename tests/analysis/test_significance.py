@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from analysis.significance import (
+from fleetrank.analysis.significance import (
     MIN_PAIRS,
     cliffs_delta,
     cohens_d,

@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from analysis.tables import Selection, Table, make_table
+from fleetrank.analysis.tables import Selection, Table, make_table
 
 
 def table_of(frame: pl.LazyFrame, **settings: float | str) -> Table:

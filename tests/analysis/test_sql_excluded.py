@@ -5,8 +5,8 @@ import polars as pl
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from analysis.exclusions import Exclusion, Exclusions, excluded_column
-from analysis.sql_excluded import register_measurements
+from fleetrank.analysis.exclusions import Exclusion, Exclusions, excluded_column
+from fleetrank.analysis.sql_excluded import register_measurements
 
 _texts = st.text(alphabet="aA*.%_\\[]'-#\n", min_size=1, max_size=3)
 

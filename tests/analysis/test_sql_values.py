@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from fleet_rows import write_results
 
-from analysis.errors import QueryError
-from analysis.query import query_frames, run_query
-from analysis.sql_values import rows_of
+from fleetrank.analysis.errors import QueryError
+from fleetrank.analysis.query import query_frames, run_query
+from fleetrank.analysis.sql_values import rows_of
 
 
 @pytest.fixture(scope="module")

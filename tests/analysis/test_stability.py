@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from analysis.errors import NoDataError
-from analysis.frm import frm, ratios
-from analysis.stability import STATISTICS, mean_interval, spreads
-from analysis.tables import Selection, Table, make_table
+from fleetrank.analysis.errors import NoDataError
+from fleetrank.analysis.frm import frm, ratios
+from fleetrank.analysis.stability import STATISTICS, mean_interval, spreads
+from fleetrank.analysis.tables import Selection, Table, make_table
 
 positive = hnp.arrays(
     np.float64, st.tuples(st.integers(1, 7), st.integers(2, 5)), elements=st.floats(1e-3, 1e3)

@@ -8,12 +8,12 @@ import polars as pl
 import pytest
 from fleet_rows import NETS, PLACES, write_results
 
-from analysis.columns import ORIGINS
-from analysis.errors import AnalysisError, NoDataError
-from analysis.load import load_measurements
-from analysis.table_files import export_tables, index_name
-from analysis.tables import TABLES, Selection
-from foundation.files import StorageError
+from fleetrank.analysis.columns import ORIGINS
+from fleetrank.analysis.errors import AnalysisError, NoDataError
+from fleetrank.analysis.load import load_measurements
+from fleetrank.analysis.table_files import export_tables, index_name
+from fleetrank.analysis.tables import TABLES, Selection
+from fleetrank.foundation.files import StorageError
 
 
 @pytest.fixture(scope="module")

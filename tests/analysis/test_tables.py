@@ -5,10 +5,10 @@ import time
 import polars as pl
 import pytest
 
-from analysis.columns import READ_SCHEMA
-from analysis.errors import AnalysisError, NoDataError, NotComparableError
-from analysis.formats import FORMATS, render
-from analysis.tables import TABLES, Selection, make_table
+from fleetrank.analysis.columns import READ_SCHEMA
+from fleetrank.analysis.errors import AnalysisError, NoDataError, NotComparableError
+from fleetrank.analysis.formats import FORMATS, render
+from fleetrank.analysis.tables import TABLES, Selection, make_table
 
 UP = [1.0, 2, 3, 4, 5]
 

@@ -6,14 +6,17 @@ from pathlib import Path
 import pytest
 from fault_case import Case
 
-import device_agents
+import fleetrank.device_agents
 
 pytestmark = pytest.mark.cluster
 
 
 def test_a_host_with_other_code_is_left_out(case: Case) -> None:
     other = case.cluster.network.add("other")
-    ours, theirs = Path(device_agents.__path__[0]), other.folder / "device_agents"
+    ours, theirs = (
+        Path(fleetrank.device_agents.__path__[0]).resolve(),
+        other.folder / "device_agents",
+    )
     shutil.copytree(ours, theirs, ignore=shutil.ignore_patterns("__pycache__"))
     (theirs / "changed.py").touch()
     # In the same place, as on a host of its own: Ray hands the driver's import path to its workers.

@@ -11,16 +11,22 @@ from adb_bench import open_bench, private_server
 from fake_gpu import FakeGpuLibrary
 from phone_agent import phone_options
 
-from device_agents.agent import Agent
-from device_agents.android.adb_server import find_adb
-from device_agents.android.probe_text import VirtualMode
-from device_agents.codec import from_json, to_json
-from device_agents.cuda.agent import CudaAgent
-from device_agents.errors import MissingLibraryError, PermanentError
-from device_agents.measurement import Measurement
-from device_agents.registry import AGENTS, create_agent
-from device_agents.task import Execution, InferTask, MeasurePolicy, MeasureTask, OptionValue
-from device_agents.vocabulary import ErrorKind, Flag, Runtime, SampleKind, Status
+from fleetrank.device_agents.agent import Agent
+from fleetrank.device_agents.android.adb_server import find_adb
+from fleetrank.device_agents.android.probe_text import VirtualMode
+from fleetrank.device_agents.codec import from_json, to_json
+from fleetrank.device_agents.cuda.agent import CudaAgent
+from fleetrank.device_agents.errors import MissingLibraryError, PermanentError
+from fleetrank.device_agents.measurement import Measurement
+from fleetrank.device_agents.registry import AGENTS, create_agent
+from fleetrank.device_agents.task import (
+    Execution,
+    InferTask,
+    MeasurePolicy,
+    MeasureTask,
+    OptionValue,
+)
+from fleetrank.device_agents.vocabulary import ErrorKind, Flag, Runtime, SampleKind, Status
 from tests.device_agents.conftest import BACKENDS, MakeTask, sha256
 
 OPTIONS: Mapping[str, Mapping[str, OptionValue]] = {"cpu": {}, "simulated": {}}

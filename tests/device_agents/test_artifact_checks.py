@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from device_agents.artifact_checks import check_artifact, check_unchanged
-from device_agents.errors import LostArtifactError
+from fleetrank.device_agents.artifact_checks import check_artifact, check_unchanged
+from fleetrank.device_agents.errors import LostArtifactError
 from tests.device_agents.conftest import sha256
 
 

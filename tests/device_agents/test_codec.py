@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agents.codec import from_json, to_json
-from device_agents.device_facts import DeviceFacts
-from device_agents.errors import PermanentError
-from device_agents.measurement import Conditions, Failure, Measurement
-from device_agents.protocol import decode_request, encode_request
-from device_agents.task import Execution, InferTask, MeasureTask
-from device_agents.vocabulary import Runtime
+from fleetrank.device_agents.codec import from_json, to_json
+from fleetrank.device_agents.device_facts import DeviceFacts
+from fleetrank.device_agents.errors import PermanentError
+from fleetrank.device_agents.measurement import Conditions, Failure, Measurement
+from fleetrank.device_agents.protocol import decode_request, encode_request
+from fleetrank.device_agents.task import Execution, InferTask, MeasureTask
+from fleetrank.device_agents.vocabulary import Runtime
 
 NUMBERS = st.integers(-(2**62), 2**62)
 st.register_type_strategy(float, st.floats(allow_nan=False, allow_infinity=False))

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agents.conditions import (
+from fleetrank.device_agents.conditions import (
     CpuTime,
     parse_available_memory,
     parse_cpuinfo_mhz,
@@ -15,7 +15,7 @@ from device_agents.conditions import (
     read_conditions,
     shares,
 )
-from device_agents.measurement import Conditions
+from fleetrank.device_agents.measurement import Conditions
 
 # Linux 6.18, 2026-11-21; the cpufreq and hwmon parts follow the kernel's documentation.
 FILES = {

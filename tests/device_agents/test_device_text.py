@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agents.device_text import (
+from fleetrank.device_agents.device_text import (
     CUT,
     MAX_LINE_CHARACTERS,
     cut_lines,
@@ -11,7 +11,7 @@ from device_agents.device_text import (
     whole_number,
     without_long_lines,
 )
-from device_agents.errors import BadOutputError
+from fleetrank.device_agents.errors import BadOutputError
 
 LONGEST = "1" * MAX_LINE_CHARACTERS
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agents.energy import (
+from fleetrank.device_agents.energy import (
     MIN_STEPS,
     CounterSource,
     EnergyReading,
@@ -16,8 +16,8 @@ from device_agents.energy import (
     count_energy,
     judge_energy,
 )
-from device_agents.rapl import open_rapl
-from device_agents.vocabulary import EnergyMethod
+from fleetrank.device_agents.rapl import open_rapl
+from fleetrank.device_agents.vocabulary import EnergyMethod
 
 COUNTER = EnergyMethod.NVML_COUNTER
 S = 1_000_000_000

@@ -2,10 +2,10 @@ from dataclasses import replace
 
 import pytest
 
-from device_agents.flags import Seen, judge
-from device_agents.measurement import Conditions
-from device_agents.task import MeasurePolicy
-from device_agents.vocabulary import Flag
+from fleetrank.device_agents.flags import Seen, judge
+from fleetrank.device_agents.measurement import Conditions
+from fleetrank.device_agents.task import MeasurePolicy
+from fleetrank.device_agents.vocabulary import Flag
 
 STEADY = (100,) * 100
 CALM = Seen(

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from device_agents.errors import PermanentError
-from device_agents.host_lease import give_up_at_once, host_lease, runtime_folder
+from fleetrank.device_agents.errors import PermanentError
+from fleetrank.device_agents.host_lease import give_up_at_once, host_lease, runtime_folder
 
 HOLD = """
 import sys, time
-from device_agents.host_lease import host_lease
+from fleetrank.device_agents.host_lease import host_lease
 with host_lease("sweep s-1", on_wait=lambda text: print(text, flush=True)) as is_held:
     print("held", is_held, flush=True)
     time.sleep(float(sys.argv[1]))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from device_agents.host_overhead import has_overhead, host_overhead_ns, is_impossible
+from fleetrank.device_agents.host_overhead import has_overhead, host_overhead_ns, is_impossible
 
 
 def test_the_gap_is_the_median_of_the_pairs() -> None:

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from device_agents.codec import from_json, to_json
-from device_agents.hosted import measure_in_worker
-from device_agents.measurement import Failure, Measurement
-from device_agents.protocol import encode_request
-from device_agents.task import Execution
-from device_agents.vocabulary import ErrorKind, Runtime, Status
+from fleetrank.device_agents.codec import from_json, to_json
+from fleetrank.device_agents.hosted import measure_in_worker
+from fleetrank.device_agents.measurement import Failure, Measurement
+from fleetrank.device_agents.protocol import encode_request
+from fleetrank.device_agents.task import Execution
+from fleetrank.device_agents.vocabulary import ErrorKind, Runtime, Status
 from tests.device_agents.conftest import MakeTask, make_task
 
 READ_REQUEST = "import os, signal, sys, time; sys.stdin.readline(); "
@@ -143,7 +143,7 @@ def test_the_task_after_a_crash_is_unharmed(task_of: MakeTask) -> None:
 def test_a_folder_with_packages_of_the_same_names_shadows_nothing(
     task_of: MakeTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for package in ("models", "device_agents", "onnxruntime"):
+    for package in ("fleetrank", "models", "onnxruntime"):
         (tmp_path / package).mkdir()
         (tmp_path / package / "__init__.py").write_text("raise SystemExit('shadowed')")
     (tmp_path / "numpy.py").write_text("raise SystemExit('shadowed')")
@@ -157,12 +157,13 @@ def test_the_worker_needs_numpy_and_the_runtime_alone(task_of: MakeTask, runtime
 import sys
 class Forbid:
     def find_spec(self, name, path=None, target=None):
-        if name.partition('.')[0] in {'models', 'orchestrator', 'analysis', 'pydantic', 'ray',
-                                      'polars', 'scipy', 'psutil', 'typer', 'rich',
-                                      'pyarrow', 'orjson', 'yaml', 'duckdb', 'pynvml', 'adbutils'}:
+        if name.partition('.')[0] in {'pydantic', 'ray', 'polars', 'scipy', 'psutil', 'typer',
+                                      'rich', 'pyarrow', 'orjson', 'yaml', 'duckdb', 'pynvml',
+                                      'adbutils'} or name in {'fleetrank.models',
+                                      'fleetrank.orchestrator', 'fleetrank.analysis'}:
             raise ModuleNotFoundError(f'{name} is not on a device')
 sys.meta_path.insert(0, Forbid())
-from device_agents.worker import main
+from fleetrank.device_agents.worker import main
 main()
 """
     seen = measure_in_worker(task_of(runtime), command=(sys.executable, "-P", "-c", script))
@@ -174,7 +175,7 @@ def test_a_person_gives_the_worker_a_file(task_of: MakeTask, tmp_path: Path) -> 
     request.write_text(encode_request(task_of(Runtime.ONNX)) + "\n")
     with request.open() as file:
         done = subprocess.run(
-            [sys.executable, "-P", "-m", "device_agents.worker"],
+            [sys.executable, "-P", "-m", "fleetrank.device_agents.worker"],
             stdin=file, capture_output=True, text=True, check=False, timeout=120,
         )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -184,13 +185,13 @@ def test_a_person_gives_the_worker_a_file(task_of: MakeTask, tmp_path: Path) -> 
 def test_chatter_of_a_library_does_not_mix_into_the_result(task_of: MakeTask) -> None:
     script = """
 import os, sys
-import device_agents.runtimes.onnx_runner as runner
+import fleetrank.device_agents.runtimes.onnx_runner as runner
 version = runner.OnnxRunner.version
 def chatty(self):
     print('import this'); os.write(1, b'{"not": "the result"}\\n')
     return version(self)
 runner.OnnxRunner.version = chatty
-from device_agents.worker import main
+from fleetrank.device_agents.worker import main
 main()
 """
     seen = measure_in_worker(task_of(Runtime.ONNX), command=(sys.executable, "-P", "-c", script))
@@ -227,9 +228,9 @@ def test_a_primer_takes_the_runtime_out_of_the_model_s_memory(onnx_file: Path) -
 
 def test_a_killed_parent_leaves_no_worker(looping_onnx: Path) -> None:
     script = (
-        "import sys; from device_agents.codec import from_json; "
-        "from device_agents.hosted import measure_in_worker; "
-        "from device_agents.task import MeasureTask; "
+        "import sys; from fleetrank.device_agents.codec import from_json; "
+        "from fleetrank.device_agents.hosted import measure_in_worker; "
+        "from fleetrank.device_agents.task import MeasureTask; "
         "measure_in_worker(from_json(MeasureTask, sys.argv[1]))"
     )
     request = to_json(make_task(looping_onnx, Runtime.ONNX))
@@ -245,7 +246,7 @@ def test_a_killed_parent_leaves_no_worker(looping_onnx: Path) -> None:
 
 def test_a_worker_ends_when_its_input_does(looping_onnx: Path) -> None:
     worker = subprocess.Popen(
-        [sys.executable, "-P", "-m", "device_agents.worker"],
+        [sys.executable, "-P", "-m", "fleetrank.device_agents.worker"],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

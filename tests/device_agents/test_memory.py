@@ -3,7 +3,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agents.memory import Memory, growth_bytes, parse_status, read_memory, reset_peak
+from fleetrank.device_agents.memory import (
+    Memory,
+    growth_bytes,
+    parse_status,
+    read_memory,
+    reset_peak,
+)
 
 # Linux 6.18, 2026-11-21
 STATUS = "Name:\tpython\nVmPeak:\t  20000 kB\nVmHWM:\t   12292 kB\nVmRSS:\t   11264 kB\n"

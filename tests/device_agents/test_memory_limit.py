@@ -4,11 +4,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from device_agents import memory_limit
-from device_agents.cpu.agent import CpuAgent
-from device_agents.memory_limit import LIMIT_SHARE, default_limit_bytes
-from device_agents.task import InferTask
-from device_agents.vocabulary import ErrorKind, Runtime
+from fleetrank.device_agents import memory_limit
+from fleetrank.device_agents.cpu.agent import CpuAgent
+from fleetrank.device_agents.memory_limit import LIMIT_SHARE, default_limit_bytes
+from fleetrank.device_agents.task import InferTask
+from fleetrank.device_agents.vocabulary import ErrorKind, Runtime
 from tests.device_agents.conftest import make_task, sha256
 
 TOTAL = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -13,9 +13,9 @@ from device_parsers import COVERED, OTHER_TEXT, PROBES, TOOLS, Parser
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import device_agents
-from device_agents.device_text import MAX_LINE_CHARACTERS, MAX_PROBE_BYTES
-from device_agents.errors import AgentError
+import fleetrank.device_agents
+from fleetrank.device_agents.device_text import MAX_LINE_CHARACTERS, MAX_PROBE_BYTES
+from fleetrank.device_agents.errors import AgentError
 
 MAX_S = 0.050
 """At the bound of a probe, in processor time: a hundred times what a linear parser takes."""
@@ -31,7 +31,7 @@ SIGNS_OF_PARSING = re.compile(r"^import re$|device_agents\.(?:device_text|plausi
 
 
 def _source(module: str) -> str:
-    path = Path(device_agents.__path__[0]).joinpath(*module.split(".")[1:])
+    path = Path(fleetrank.device_agents.__path__[0]).joinpath(*module.split(".")[2:])
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     return file.read_text(encoding="utf-8")
 
@@ -106,8 +106,10 @@ def test_the_output_of_a_program_takes_time_by_its_length(name: str) -> None:
 
 def modules() -> Iterator[tuple[str, str]]:
     """Every module's name without that of the package, and its source."""
-    for module in pkgutil.walk_packages(device_agents.__path__, "device_agents."):
-        yield module.name.removeprefix("device_agents."), _source(module.name)
+    for module in pkgutil.walk_packages(
+        fleetrank.device_agents.__path__, "fleetrank.device_agents."
+    ):
+        yield module.name.removeprefix("fleetrank.device_agents."), _source(module.name)
 
 
 def patterns() -> Iterator[tuple[str, re.Pattern[str], bool]]:
@@ -115,7 +117,9 @@ def patterns() -> Iterator[tuple[str, re.Pattern[str], bool]]:
     for module, source in modules():
         if "import re\n" not in source:
             continue
-        for name, value in vars(importlib.import_module(f"device_agents.{module}")).items():
+        for name, value in vars(
+            importlib.import_module(f"fleetrank.device_agents.{module}")
+        ).items():
             if isinstance(value, re.Pattern) and isinstance(value.pattern, str):
                 is_searched = re.search(rf"\b{name}\.(search|find|sub)", source) is not None
                 yield f"{module}.{name}", value, is_searched

@@ -5,19 +5,19 @@ from device_parsers import BENCHMARK, CORES, DF, MEMINFO, PERF, PERF_ROWS, outpu
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agents.android.boot import parse_uptime
-from device_agents.android.cores import parse_cores
-from device_agents.android.df_text import free_bytes
-from device_agents.android.dumpsys import parse_battery, parse_thermal
-from device_agents.android.probe_text import facts_of_sections
-from device_agents.android.runners.benchmark_model import BenchmarkModel
-from device_agents.android.runners.perf_test import PerfTest
-from device_agents.conditions import parse_available_memory, parse_load
-from device_agents.errors import BadOutputError
-from device_agents.failures import failure_from_error
-from device_agents.measurement import ToolSummary
-from device_agents.plausible import BATTERY_PERCENT, refuse_impossible
-from device_agents.vocabulary import ErrorKind
+from fleetrank.device_agents.android.boot import parse_uptime
+from fleetrank.device_agents.android.cores import parse_cores
+from fleetrank.device_agents.android.df_text import free_bytes
+from fleetrank.device_agents.android.dumpsys import parse_battery, parse_thermal
+from fleetrank.device_agents.android.probe_text import facts_of_sections
+from fleetrank.device_agents.android.runners.benchmark_model import BenchmarkModel
+from fleetrank.device_agents.android.runners.perf_test import PerfTest
+from fleetrank.device_agents.conditions import parse_available_memory, parse_load
+from fleetrank.device_agents.errors import BadOutputError
+from fleetrank.device_agents.failures import failure_from_error
+from fleetrank.device_agents.measurement import ToolSummary
+from fleetrank.device_agents.plausible import BATTERY_PERCENT, refuse_impossible
+from fleetrank.device_agents.vocabulary import ErrorKind
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from itertools import chain, islice, repeat
 
 import pytest
 
-from device_agents.failures import End
-from device_agents.process import run_worker
+from fleetrank.device_agents.failures import End
+from fleetrank.device_agents.process import run_worker
 
 ENDLESS = "import os\nwhile True: os.write(2, b'x' * 65536)"
 
@@ -27,7 +27,7 @@ def test_the_last_output_of_an_ended_worker_is_kept() -> None:
 def test_a_pipe_that_is_never_empty_is_read_once_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
     rounds: list[int] = []
     chunks = chain(islice(repeat(b"x"), 1000), repeat(None))
-    monkeypatch.setattr("device_agents.process._read", lambda _fd: next(chunks))
+    monkeypatch.setattr("fleetrank.device_agents.process._read", lambda _fd: next(chunks))
 
     def stop() -> bool:
         rounds.append(1)

@@ -3,8 +3,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agents.stability import HalfWidthRule, check_points, halves_agree, median_half_width
-from device_agents.task import MeasurePolicy
+from fleetrank.device_agents.stability import (
+    HalfWidthRule,
+    check_points,
+    halves_agree,
+    median_half_width,
+)
+from fleetrank.device_agents.task import MeasurePolicy
 
 
 def test_the_interval_of_a_hundred_numbers_by_the_table() -> None:

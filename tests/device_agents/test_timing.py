@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from device_agents.task import MeasurePolicy
-from device_agents.timing import time_runs, warm_up
+from fleetrank.device_agents.task import MeasurePolicy
+from fleetrank.device_agents.timing import time_runs, warm_up
 
 S = 1_000_000_000
 

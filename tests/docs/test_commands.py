@@ -11,8 +11,8 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 from typer.main import get_command
 
-from orchestrator.cli.main import build_app, take_shared_options
-from orchestrator.sweep_spec import SweepSpec
+from fleetrank.orchestrator.cli.main import build_app, take_shared_options
+from fleetrank.orchestrator.sweep_spec import SweepSpec
 
 PAGES = pages_in(ROOT)
 RUN = [

@@ -11,11 +11,11 @@ from file_pages import keys_page
 from http_page import http_page
 from mkdocs.exceptions import PluginError
 
-from analysis.columns import COLUMNS
-from analysis.tables import TABLES
-from models.user_cards import UserCard
-from orchestrator.cli.main import COMMANDS
-from orchestrator.sweep_spec import MeasureSpec, SweepSpec
+from fleetrank.analysis.columns import COLUMNS
+from fleetrank.analysis.tables import TABLES
+from fleetrank.models.user_cards import UserCard
+from fleetrank.orchestrator.cli.main import COMMANDS
+from fleetrank.orchestrator.sweep_spec import MeasureSpec, SweepSpec
 
 ROOT = Path(__file__).parents[2]
 

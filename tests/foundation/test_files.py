@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from full_disk import no_room_beyond
 
-from foundation import files
-from foundation.files import (
+from fleetrank.foundation import files
+from fleetrank.foundation.files import (
     NoRoomError,
     StorageError,
     is_about_storage,

@@ -3,8 +3,8 @@ import json
 import pytest
 import yaml
 
-from foundation.errors import BadFileError
-from foundation.plain_data import (
+from fleetrank.foundation.errors import BadFileError
+from fleetrank.foundation.plain_data import (
     MAX_DIGITS,
     TYPED,
     DataLimits,
@@ -12,7 +12,7 @@ from foundation.plain_data import (
     parse_toml,
     read_json_object,
 )
-from foundation.yaml_events import check_events
+from fleetrank.foundation.yaml_events import check_events
 
 FEW = DataLimits(max_bytes=1000, values=10, depth=3)
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from foundation.errors import BadFileError, MissingFileError
-from foundation.small_file import (
+from fleetrank.foundation.errors import BadFileError, MissingFileError
+from fleetrank.foundation.small_file import (
     IrregularFileError,
     file_sha256,
     open_regular,

@@ -15,13 +15,13 @@ from mutation import HOSTILE, arbitrary, as_json, documents, mutated, one_of
 from target import ROOT, Target, as_file, scratch
 from tiny_onnx import save_tiny_onnx
 
-from device_agents.errors import AgentError
-from device_agents.runtimes import executorch_runner
-from device_agents.runtimes.pt2_program import checked_program
-from device_agents.runtimes.pt2_scan import copy_checked
-from models.errors import ModelError
-from models.export import user_file
-from models.export.onnx_file import stage_onnx
+from fleetrank.device_agents.errors import AgentError
+from fleetrank.device_agents.runtimes import executorch_runner
+from fleetrank.device_agents.runtimes.pt2_program import checked_program
+from fleetrank.device_agents.runtimes.pt2_scan import copy_checked
+from fleetrank.models.errors import ModelError
+from fleetrank.models.export import user_file
+from fleetrank.models.export.onnx_file import stage_onnx
 
 TFLITE = tuple(
     (ROOT / path).read_bytes()

@@ -18,20 +18,20 @@ from pydantic import ValidationError
 from rich.console import Console
 from target import Target
 
-from analysis.errors import AnalysisError, QueryError
-from analysis.formats import render
-from analysis.patterns import matches, regex_of
-from analysis.query import _lock, _only_select
-from analysis.report.embed import json_block
-from analysis.report.html_table import html_table
-from analysis.report.shown import Shown
-from analysis.tables import Table
-from foundation.errors import FleetError
-from foundation.visible_text import visible
-from orchestrator.cli.main import take_shared_options
-from orchestrator.cli.terminal_table import print_on_terminal
-from orchestrator.cli.visible_stream import VisibleStream
-from orchestrator.selectors import Selectors
+from fleetrank.analysis.errors import AnalysisError, QueryError
+from fleetrank.analysis.formats import render
+from fleetrank.analysis.patterns import matches, regex_of
+from fleetrank.analysis.query import _lock, _only_select
+from fleetrank.analysis.report.embed import json_block
+from fleetrank.analysis.report.html_table import html_table
+from fleetrank.analysis.report.shown import Shown
+from fleetrank.analysis.tables import Table
+from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.visible_text import visible
+from fleetrank.orchestrator.cli.main import take_shared_options
+from fleetrank.orchestrator.cli.terminal_table import print_on_terminal
+from fleetrank.orchestrator.cli.visible_stream import VisibleStream
+from fleetrank.orchestrator.selectors import Selectors
 
 SEPARATOR = "\x1f"
 SQL = (
@@ -221,7 +221,7 @@ def _plain(table: Table) -> Table:
 
 @cache
 def _macro() -> object:
-    folder = resources.files("analysis").joinpath("report/templates")
+    folder = resources.files("fleetrank.analysis").joinpath("report/templates")
     text = folder.joinpath("page.html.j2").read_text(encoding="utf-8")
     macro = text[: text.index("{%- endmacro %}") + len("{%- endmacro %}")]
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from hypothesis.strategies import SearchStrategy
 
-from foundation.errors import FleetError
+from fleetrank.foundation.errors import FleetError
 
 ROOT = Path(__file__).resolve().parents[2]
 OWN = ("analysis", "device_agents", "foundation", "models", "orchestrator")

@@ -1,7 +1,6 @@
 """What only a GPU can show; `make test-gpu` runs it and says what it skipped."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -13,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from device_agents.cuda.agent import CudaAgent
-from device_agents.measurement import Measurement
-from device_agents.protocol import encode_request
-from device_agents.task import InferTask, MeasureTask
-from device_agents.vocabulary import (
+from fleetrank.device_agents.cuda.agent import CudaAgent
+from fleetrank.device_agents.measurement import Measurement
+from fleetrank.device_agents.protocol import encode_request
+from fleetrank.device_agents.task import InferTask, MeasureTask
+from fleetrank.device_agents.vocabulary import (
     ErrorKind,
     Flag,
     MemoryMetric,
@@ -247,16 +246,14 @@ def test_company_on_the_gpu_is_refused_or_flagged(
 
 
 def test_the_worker_runs_alone(agent: CudaAgent, pt2_of: Pt2, tmp_path: Path) -> None:
-    """As `python -m device_agents.worker` in a shell; its input stays open while it works."""
-    command = [sys.executable, "-P", "-m", "device_agents.worker"]
-    root = str(Path(__file__).parents[2])
+    """As the worker is started in a shell; its input stays open while it works."""
+    command = [sys.executable, "-P", "-m", "fleetrank.device_agents.worker"]
     with subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": root},
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None

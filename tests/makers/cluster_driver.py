@@ -10,9 +10,9 @@ from pathlib import Path
 
 from namespace_hosts import HostProcess, NamespaceHost
 
-from orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.store.results import ResultStore
 
-FLEETRANK = [sys.executable, "-P", "-c", "from orchestrator.cli.main import main; main()"]
+FLEETRANK = [sys.executable, "-P", "-c", "from fleetrank.orchestrator.cli.main import main; main()"]
 _CARD = """family = "mobile_cnn"
 source = "file"
 entry = "{file}"

@@ -7,28 +7,28 @@ test fails when a module is added to neither.
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from device_agents import conditions, failures, memory
-from device_agents.android import adb_text, boot, cores, df_text, dumpsys
-from device_agents.android.conditions import conditions_of_sections, to_conditions
-from device_agents.android.probe_text import (
+from fleetrank.device_agents import conditions, failures, memory
+from fleetrank.device_agents.android import adb_text, boot, cores, df_text, dumpsys
+from fleetrank.device_agents.android.conditions import conditions_of_sections, to_conditions
+from fleetrank.device_agents.android.probe_text import (
     PROPERTIES,
     facts_of_sections,
     to_device_facts,
     why_refused,
 )
-from device_agents.android.raw_log import decode_log, encode_log
-from device_agents.android.runners.benchmark_model import BenchmarkModel
-from device_agents.android.runners.delegation import read_delegation
-from device_agents.android.runners.executor_runner import ExecutorRunner
-from device_agents.android.runners.figures import named_fields
-from device_agents.android.runners.perf_test import PerfTest
-from device_agents.android.runners.runner import ToolOutput, ToolRun
-from device_agents.android.sections import split_sections
-from device_agents.android.shell_stream import split_marked
-from device_agents.cpu import topology
-from device_agents.device_text import MAX_PROBE_BYTES
-from device_agents.virtual_phone import dumps
-from device_agents.virtual_phone.paths import PhonePaths
+from fleetrank.device_agents.android.raw_log import decode_log, encode_log
+from fleetrank.device_agents.android.runners.benchmark_model import BenchmarkModel
+from fleetrank.device_agents.android.runners.delegation import read_delegation
+from fleetrank.device_agents.android.runners.executor_runner import ExecutorRunner
+from fleetrank.device_agents.android.runners.figures import named_fields
+from fleetrank.device_agents.android.runners.perf_test import PerfTest
+from fleetrank.device_agents.android.runners.runner import ToolOutput, ToolRun
+from fleetrank.device_agents.android.sections import split_sections
+from fleetrank.device_agents.android.shell_stream import split_marked
+from fleetrank.device_agents.cpu import topology
+from fleetrank.device_agents.device_text import MAX_PROBE_BYTES
+from fleetrank.device_agents.virtual_phone import dumps
+from fleetrank.device_agents.virtual_phone.paths import PhonePaths
 
 DATA = Path(__file__).parents[1] / "data"
 Parser = Callable[[str], object]

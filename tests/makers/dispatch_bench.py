@@ -1,15 +1,15 @@
 """A controller with everything around it in memory."""
 
-from device_agents.measurement import Failure, Measurement
-from device_agents.task import MeasureTask
-from device_agents.vocabulary import Origin, Status
-from orchestrator.dispatch.controller import Controller
-from orchestrator.dispatch.ports import Ports
-from orchestrator.dispatch.stop_switch import StopSwitch
-from orchestrator.dispatch.tally import Tally
-from orchestrator.errors import StoreError
-from orchestrator.progress.events import Event
-from orchestrator.translate import Row
+from fleetrank.device_agents.measurement import Failure, Measurement
+from fleetrank.device_agents.task import MeasureTask
+from fleetrank.device_agents.vocabulary import Origin, Status
+from fleetrank.orchestrator.dispatch.controller import Controller
+from fleetrank.orchestrator.dispatch.ports import Ports
+from fleetrank.orchestrator.dispatch.stop_switch import StopSwitch
+from fleetrank.orchestrator.dispatch.tally import Tally
+from fleetrank.orchestrator.errors import StoreError
+from fleetrank.orchestrator.progress.events import Event
+from fleetrank.orchestrator.translate import Row
 
 
 class Sink:

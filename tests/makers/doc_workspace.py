@@ -11,7 +11,7 @@ import yaml
 from doc_blocks import Block, script_of
 from fleet_rows import write_results
 
-from orchestrator.cli.main import run
+from fleetrank.orchestrator.cli.main import run
 
 ROOT = Path(__file__).parents[2]
 N_MODELS = 5
@@ -59,7 +59,7 @@ _COMMAND = """#!/bin/sh
 # One look at this machine is enough, for the doctor imports every library there is; what it thinks
 # of the machine is not the page's matter.
 if [ "$*" = doctor ] && [ -e {doctor} ]; then exec cat {doctor}; fi
-{python} -P -c 'from orchestrator.cli.main import main; main()' "$@" || [ "$*" = doctor ] || exit $?
+{python} -P -m fleetrank "$@" || [ "$*" = doctor ] || exit $?
 if [ "$*" = doctor ]; then echo "as on the page before" > {doctor}; fi
 # A workspace that a page makes gets the small models, too.
 if [ "$1" = init ]; then cp {cards}/* "$2/cards/" && ln -s {artifacts} "$2/artifacts"; fi

@@ -11,9 +11,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.compute.child import QUERY_GRACE_S, QUERY_MEMORY_BYTES, Child
-from orchestrator.compute.errors import RefusedError
-from orchestrator.compute.jobs import Job, JobKind
+from fleetrank.orchestrator.compute.child import QUERY_GRACE_S, QUERY_MEMORY_BYTES, Child
+from fleetrank.orchestrator.compute.errors import RefusedError
+from fleetrank.orchestrator.compute.jobs import Job, JobKind
 
 _DEEP = 100_000
 

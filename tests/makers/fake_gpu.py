@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from types import ModuleType, SimpleNamespace
 
-from device_agents.cuda.library import Driver, Found, Gpu, GpuProcess, Hardware, Reading
-from device_agents.errors import TransientError
+from fleetrank.device_agents.cuda.library import Driver, Found, Gpu, GpuProcess, Hardware, Reading
+from fleetrank.device_agents.errors import TransientError
 
 H100 = Gpu(uuid="GPU-11111111-aaaa", name="NVIDIA H100 80GB HBM3", index=0)
 A100 = Gpu(uuid="GPU-22222222-bbbb", name="NVIDIA A100-SXM4-40GB", index=1)

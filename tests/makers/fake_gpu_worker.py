@@ -14,10 +14,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from fake_gpu import FakeGpuLibrary
 
-from device_agents.cuda import nvml, watch
-from device_agents.runtimes import onnx_cuda, torch_cuda
-from device_agents.task import Execution, OptionValue
-from device_agents.worker import main
+from fleetrank.device_agents.cuda import nvml, watch
+from fleetrank.device_agents.runtimes import onnx_cuda, torch_cuda
+from fleetrank.device_agents.task import Execution, OptionValue
+from fleetrank.device_agents.worker import main
 
 
 class Event:

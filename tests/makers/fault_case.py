@@ -11,7 +11,7 @@ from cluster_driver import ClusterDriver, Event, WatchedSweep, is_failure, is_ok
 from namespace_hosts import NamespaceHost, wait_until
 from ray_cluster import RayCluster
 
-WORKER = "device_agents.worker"
+WORKER = "fleetrank.device_agents.worker"
 ACTOR = "ray::HostActor"
 RAYLET = "raylet/raylet"
 """Parts of command lines by which processes are told apart."""
@@ -23,7 +23,7 @@ TABLE_HEAD = (
     "failed attempts",
     "what became of it",
 )
-_OWN_HASH = "from orchestrator.host_identity import host_hash; print(host_hash()[:6])"
+_OWN_HASH = "from fleetrank.orchestrator.host_identity import host_hash; print(host_hash()[:6])"
 
 
 @dataclass(slots=True, kw_only=True)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import polars as pl
 
-from analysis.errors import AnalysisError
-from analysis.load import load_measurements
-from analysis.tables import TABLES, Selection, make_table
+from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.load import load_measurements
+from fleetrank.analysis.tables import TABLES, Selection, make_table
 
 Figures = dict[str, list[object]]
 

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from device_agents.android.adb_server import AdbServer
-from device_agents.android.options import TOOLS
-from device_agents.android.settings import FOLDER
-from device_agents.android.tool_store import ToolStore
-from device_agents.android.tools import Tool, file_sha256
-from device_agents.task import OptionValue
-from device_agents.virtual_phone.standin import standin_path
+from fleetrank.device_agents.android.adb_server import AdbServer
+from fleetrank.device_agents.android.options import TOOLS
+from fleetrank.device_agents.android.settings import FOLDER
+from fleetrank.device_agents.android.tool_store import ToolStore
+from fleetrank.device_agents.android.tools import Tool, file_sha256
+from fleetrank.device_agents.task import OptionValue
+from fleetrank.device_agents.virtual_phone.standin import standin_path
 
 TINY_TFLITE = Path(__file__).parents[1] / "device_agents" / "data" / "tiny.tflite"
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-_COMMAND = "from orchestrator.cli.main import main; main()"
+_COMMAND = "from fleetrank.orchestrator.cli.main import main; main()"
 _END_S = 20.0
 
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from fleet_rows import NETS, PLACES, write_results
 
-from orchestrator.store.exclusions import exclude
-from orchestrator.store.journal import Journal
-from orchestrator.store.part_reader import read_rows
-from orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.store.exclusions import exclude
+from fleetrank.orchestrator.store.journal import Journal
+from fleetrank.orchestrator.store.part_reader import read_rows
+from fleetrank.orchestrator.store.results import ResultStore
 
 KEPT, GOES = "kept-20261120T080000-aa11", "goes-20261121T080000-bb22"
 

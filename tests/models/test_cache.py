@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from models.cache import ArtifactCache
-from models.cards import load_zoo
-from models.errors import ExportError
-from models.types import (
+from fleetrank.models.cache import ArtifactCache
+from fleetrank.models.cards import load_zoo
+from fleetrank.models.errors import ExportError
+from fleetrank.models.types import (
     Artifact,
     Cost,
     ExportRequest,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from models.cards import (
+from fleetrank.models.cards import (
     card_sha256,
     find_card,
     formats_of,
@@ -12,8 +12,8 @@ from models.cards import (
     load_zoo,
     weights_id,
 )
-from models.errors import CardError
-from models.types import Family, Format, ModelCard, Source, Weights, WeightsKind
+from fleetrank.models.errors import CardError
+from fleetrank.models.types import Family, Format, ModelCard, Source, Weights, WeightsKind
 
 OWN = 'family = "mobile_cnn"\nsource = "torchvision"\nentry = "shufflenet_v2_x1_0"\n'
 

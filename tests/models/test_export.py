@@ -10,12 +10,12 @@ import numpy as np
 import onnx
 import pytest
 
-from models.cache import ArtifactCache
-from models.cards import load_zoo
-from models.export.process import export_in_child
-from models.onnx_cost import count_onnx_macs
-from models.primer import primer_request
-from models.types import (
+from fleetrank.models.cache import ArtifactCache
+from fleetrank.models.cards import load_zoo
+from fleetrank.models.export.process import export_in_child
+from fleetrank.models.onnx_cost import count_onnx_macs
+from fleetrank.models.primer import primer_request
+from fleetrank.models.types import (
     Cost,
     ExportRequest,
     Family,
@@ -93,7 +93,15 @@ def test_person_exports_with_torch_alone_and_without_installing_fleetrank(tmp_pa
     for name in ("pydantic", "polars", "ray", "pyarrow", "duckdb", "typer", "rich", "orjson",
                  "psutil", "onnxruntime", "onnx", "tensorflow"):  # fmt: skip
         (blocked / f"{name}.py").write_text("raise ImportError('not on this machine')")
-    command = [sys.executable, "-m", "models.export", "squeezenet1_1", "pt2", "--out", "out"]
+    command = [
+        sys.executable,
+        "-m",
+        "fleetrank.models.export",
+        "squeezenet1_1",
+        "pt2",
+        "--out",
+        "out",
+    ]
     command += ["--precision", "fp16"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(blocked), str(ROOT)))}
     done = subprocess.run(
@@ -108,7 +116,15 @@ def test_person_exports_with_torch_alone_and_without_installing_fleetrank(tmp_pa
 
 
 def test_person_who_misspells_a_model_gets_the_nearest(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "models.export", "resnet81", "pt2", "--out", str(tmp_path)]
+    command = [
+        sys.executable,
+        "-m",
+        "fleetrank.models.export",
+        "resnet81",
+        "pt2",
+        "--out",
+        str(tmp_path),
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.splitlines() == ["there is no model 'resnet81'", "did you mean 'resnet18'?"]

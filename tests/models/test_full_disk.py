@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from models.cards import load_zoo
-from models.errors import ExportError
-from models.export.request import export_request
-from models.types import ExportRequest, Format, Weights
+from fleetrank.models.cards import load_zoo
+from fleetrank.models.errors import ExportError
+from fleetrank.models.export.request import export_request
+from fleetrank.models.types import ExportRequest, Format, Weights
 
 REQUEST = ExportRequest(card=load_zoo()["resnet18"], weights=Weights(), format=Format.PT2)
 Usage = namedtuple("Usage", "total used free")
@@ -20,8 +20,8 @@ def _fail(monkeypatch: pytest.MonkeyPatch, error: Exception, *, free_bytes: int)
     def export(*_args: object, **_words: object) -> None:
         raise error
 
-    monkeypatch.setattr("models.export.request._limit_threads", lambda: None)
-    monkeypatch.setattr("models.export.request.export_network", export)
+    monkeypatch.setattr("fleetrank.models.export.request._limit_threads", lambda: None)
+    monkeypatch.setattr("fleetrank.models.export.request.export_network", export)
     monkeypatch.setattr("shutil.disk_usage", lambda _path: Usage(1, 1, free_bytes))
 
 

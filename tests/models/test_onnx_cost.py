@@ -6,7 +6,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from models.onnx_cost import count_onnx_macs
+from fleetrank.models.onnx_cost import count_onnx_macs
 
 Size = int | str | None
 

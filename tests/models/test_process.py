@@ -12,10 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from models.errors import ExportError, UntrustedError
-from models.export.messages import request_from_json, request_to_json
-from models.export.process import export_in_child, peak_memory_estimate_bytes
-from models.types import ExportRequest, Format, StagedExport
+from fleetrank.models.errors import ExportError, UntrustedError
+from fleetrank.models.export.messages import request_from_json, request_to_json
+from fleetrank.models.export.process import export_in_child, peak_memory_estimate_bytes
+from fleetrank.models.types import ExportRequest, Format, StagedExport
 
 EntryPoint = Callable[..., ExportRequest]
 GIB = 1 << 30
@@ -146,8 +146,8 @@ def test_child_dies_with_its_parent(tmp_path: Path, entry_point: EntryPoint) -> 
     )
     script = (
         "import sys, pathlib\n"
-        "from models.export.messages import request_from_json\n"
-        "from models.export.process import export_in_child\n"
+        "from fleetrank.models.export.messages import request_from_json\n"
+        "from fleetrank.models.export.process import export_in_child\n"
         "export_in_child(request_from_json(sys.argv[1]), pathlib.Path(sys.argv[2]),\n"
         "    timeout_s=600, memory_limit_bytes=None, is_trusted=True)\n"
     )

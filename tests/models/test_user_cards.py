@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from models.errors import CardError
-from models.types import Source
-from models.user_cards import load_user_card
+from fleetrank.models.errors import CardError
+from fleetrank.models.types import Source
+from fleetrank.models.user_cards import load_user_card
 
 GOOD = 'family = "mobile_cnn"\nsource = "file"\nentry = "nets/mine.onnx"\n'
 

@@ -3,8 +3,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.errors import ExportError
-from models.verify import compare_files, compare_outputs
+from fleetrank.models.errors import ExportError
+from fleetrank.models.verify import compare_files, compare_outputs
 
 SCORES = np.array([[1.0, 2.0, 4.0], [8.0, 1.0, 0.0]], dtype=np.float32)
 

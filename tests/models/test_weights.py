@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from foundation.small_file import file_sha256
-from models.build import build_network
-from models.cards import load_zoo
-from models.cost import count_cost, stated_cost
-from models.errors import ExportError, UntrustedError
-from models.inputs import seeded_images
-from models.torchvision_operators import import_torchvision
-from models.types import Cost, FlopsMethod, ModelCard, Source, Weights, WeightsKind
-from models.weights import calibrate, load_checkpoint, network_with_weights
+from fleetrank.foundation.small_file import file_sha256
+from fleetrank.models.build import build_network
+from fleetrank.models.cards import load_zoo
+from fleetrank.models.cost import count_cost, stated_cost
+from fleetrank.models.errors import ExportError, UntrustedError
+from fleetrank.models.inputs import seeded_images
+from fleetrank.models.torchvision_operators import import_torchvision
+from fleetrank.models.types import Cost, FlopsMethod, ModelCard, Source, Weights, WeightsKind
+from fleetrank.models.weights import calibrate, load_checkpoint, network_with_weights
 
 PUBLISHED_GMACS = {
     "resnet18": 1.814,
@@ -202,9 +202,9 @@ def test_entry_point_without_trust_is_never_imported(tmp_path: Path) -> None:
 def test_workspace_package_named_like_ours_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(ExportError) as caught:
         build_network(
-            entry_card(tmp_path, "models.mine:make"), is_pretrained=False, is_trusted=True
+            entry_card(tmp_path, "fleetrank.mine:make"), is_pretrained=False, is_trusted=True
         )
-    assert "rename the folder models/" in caught.value.remedy
+    assert "rename the folder fleetrank/" in caught.value.remedy
 
 
 def entry_card(folder: Path, entry: str) -> ModelCard:

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from tiny_onnx import save_tiny_onnx
 
-from device_agents.device_facts import DeviceFacts
-from device_agents.measurement import Conditions, Measurement, WorkerFacts
-from device_agents.task import Execution
-from device_agents.vocabulary import Flag, MemoryMetric, Origin, Runtime, Status, Tier
-from models.types import (
+from fleetrank.device_agents.device_facts import DeviceFacts
+from fleetrank.device_agents.measurement import Conditions, Measurement, WorkerFacts
+from fleetrank.device_agents.task import Execution
+from fleetrank.device_agents.vocabulary import Flag, MemoryMetric, Origin, Runtime, Status, Tier
+from fleetrank.models.types import (
     Artifact,
     Cost,
     ExportRequest,
@@ -22,9 +22,9 @@ from models.types import (
     Source,
     Weights,
 )
-from orchestrator.cells import Attempt, Cell, DevicePlace, Repeat
-from orchestrator.provenance import SweepFacts
-from orchestrator.translate import Row, make_row
+from fleetrank.orchestrator.cells import Attempt, Cell, DevicePlace, Repeat
+from fleetrank.orchestrator.provenance import SweepFacts
+from fleetrank.orchestrator.translate import Row, make_row
 
 CARD = ModelCard(
     name="resnet18",

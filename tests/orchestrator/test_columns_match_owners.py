@@ -4,9 +4,9 @@ from enum import StrEnum
 
 import pytest
 
-from analysis import columns
-from device_agents import vocabulary
-from models import types
+from fleetrank.analysis import columns
+from fleetrank.device_agents import vocabulary
+from fleetrank.models import types
 
 
 @pytest.mark.parametrize(

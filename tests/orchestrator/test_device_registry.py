@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from device_agents.vocabulary import Origin
-from orchestrator.device_registry import (
+from fleetrank.device_agents.vocabulary import Origin
+from fleetrank.orchestrator.device_registry import (
     LOCAL_CPU,
     DeviceFile,
     find_device,
@@ -13,10 +13,10 @@ from orchestrator.device_registry import (
     remove_device,
     save_device,
 )
-from orchestrator.dispatch.device_spec import HostShare
-from orchestrator.errors import UsageError
-from orchestrator.host_identity import host_hash
-from orchestrator.workspace import Workspace
+from fleetrank.orchestrator.dispatch.device_spec import HostShare
+from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.host_identity import host_hash
+from fleetrank.orchestrator.workspace import Workspace
 
 PHONE = DeviceFile(name="phone-1", kind="simulated", options={"tier": "edge", "noise": 0.1})
 

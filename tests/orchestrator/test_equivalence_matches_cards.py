@@ -4,8 +4,8 @@ import tomllib
 
 import pytest
 
-from analysis.importers.equivalence import TABLE, load_equivalences
-from models.cards import load_zoo
+from fleetrank.analysis.importers.equivalence import TABLE, load_equivalences
+from fleetrank.models.cards import load_zoo
 
 SOURCES = sorted(set(tomllib.loads(TABLE.read_text())) - {"macs"})
 

@@ -3,9 +3,14 @@ import pickle  # noqa: TID251 - how Ray carries an error
 
 import pytest
 
-from foundation.errors import FleetError
+from fleetrank.foundation.errors import FleetError
 
-MODULES = ("orchestrator.errors", "device_agents.errors", "models.errors", "analysis.errors")
+MODULES = (
+    "fleetrank.orchestrator.errors",
+    "fleetrank.device_agents.errors",
+    "fleetrank.models.errors",
+    "fleetrank.analysis.errors",
+)
 ERRORS: list[type[FleetError]] = [
     value
     for module in MODULES

@@ -1,9 +1,9 @@
 import pytest
 
-from models.cards import load_zoo
-from models.primer import primer_request
-from models.types import ExportRequest, Format, Weights
-from orchestrator.estimate import exporting_s
+from fleetrank.models.cards import load_zoo
+from fleetrank.models.primer import primer_request
+from fleetrank.models.types import ExportRequest, Format, Weights
+from fleetrank.orchestrator.estimate import exporting_s
 
 ZOO = load_zoo()
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from device_agents.measurement import Failure
-from device_agents.task import InferTask
-from device_agents.vocabulary import ErrorKind
-from models.cache import ArtifactCache
-from models.errors import ExportError
-from models.types import (
+from fleetrank.device_agents.measurement import Failure
+from fleetrank.device_agents.task import InferTask
+from fleetrank.device_agents.vocabulary import ErrorKind
+from fleetrank.models.cache import ArtifactCache
+from fleetrank.models.errors import ExportError
+from fleetrank.models.types import (
     Cost,
     ExportRequest,
     Family,
@@ -22,10 +22,10 @@ from models.types import (
     StagedExport,
     Weights,
 )
-from orchestrator import export_stage
-from orchestrator.dispatch.stop_switch import STOPPING, StopSwitch
-from orchestrator.export_stage import ExportTools, build_artifacts, may_start
-from orchestrator.progress.events import Event, ExportFinished, Notice
+from fleetrank.orchestrator import export_stage
+from fleetrank.orchestrator.dispatch.stop_switch import STOPPING, StopSwitch
+from fleetrank.orchestrator.export_stage import ExportTools, build_artifacts, may_start
+from fleetrank.orchestrator.progress.events import Event, ExportFinished, Notice
 
 OUTPUTS = np.linspace(1, 2, 16 * 10).reshape(16, 10).astype(np.float32)
 GIB = 2**30

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from device_agents.task import Execution
-from orchestrator.cluster_status import find_problems, skew
-from orchestrator.device_registry import DeviceFile
-from orchestrator.dispatch.device_spec import DeviceSpec, HostShare
-from orchestrator.dispatch.host_facts import HostFacts, read_host_facts
-from orchestrator.dispatch.ray_hosts import Problem
-from orchestrator.errors import StoreError, UsageError
-from orchestrator.fleet import Fleet, fleet_of_record, this_host
-from orchestrator.sweep_record import setup_of_record, setup_record
-from orchestrator.sweep_setup import devices_of, host_of, plan_sweep
-from orchestrator.sweep_spec import SweepSpec
-from orchestrator.workspace import Workspace
+from fleetrank.device_agents.task import Execution
+from fleetrank.orchestrator.cluster_status import find_problems, skew
+from fleetrank.orchestrator.device_registry import DeviceFile
+from fleetrank.orchestrator.dispatch.device_spec import DeviceSpec, HostShare
+from fleetrank.orchestrator.dispatch.host_facts import HostFacts, read_host_facts
+from fleetrank.orchestrator.dispatch.ray_hosts import Problem
+from fleetrank.orchestrator.errors import StoreError, UsageError
+from fleetrank.orchestrator.fleet import Fleet, fleet_of_record, this_host
+from fleetrank.orchestrator.sweep_record import setup_of_record, setup_record
+from fleetrank.orchestrator.sweep_setup import devices_of, host_of, plan_sweep
+from fleetrank.orchestrator.sweep_spec import SweepSpec
+from fleetrank.orchestrator.workspace import Workspace
 
 FACTS = HostFacts(
     host_hash="aaaaaabbbbbb",

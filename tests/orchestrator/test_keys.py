@@ -4,11 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agents.task import Execution
-from device_agents.vocabulary import Mode, Precision, Runtime
-from models.cards import card_sha256
-from models.types import ExportRequest, Family, Format, ModelCard, Source, Weights, WeightsKind
-from orchestrator.keys import canonical_json, cell_key, platform_key, row_platform_key
+from fleetrank.device_agents.task import Execution
+from fleetrank.device_agents.vocabulary import Mode, Precision, Runtime
+from fleetrank.models.cards import card_sha256
+from fleetrank.models.types import (
+    ExportRequest,
+    Family,
+    Format,
+    ModelCard,
+    Source,
+    Weights,
+    WeightsKind,
+)
+from fleetrank.orchestrator.keys import canonical_json, cell_key, platform_key, row_platform_key
 
 CARD = ModelCard(
     name="net", family=Family.HYBRID, source=Source.TIMM, entry="net", weights_tag="tag"
@@ -83,7 +91,7 @@ def test_the_platform_is_part_of_a_cell() -> None:
 
 def test_another_recipe_of_the_export_makes_other_cells(monkeypatch) -> None:
     before = _key(REQUEST)
-    monkeypatch.setattr("models.cache._EXPORT_RECIPE", 999)
+    monkeypatch.setattr("fleetrank.models.cache._EXPORT_RECIPE", 999)
     assert _key(REQUEST) != before
 
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from device_agents.hosted import infer_in_worker
-from models.cache import ArtifactCache
-from models.primer import primer_request
-from models.types import Format
-from orchestrator.dispatch.stop_switch import StopSwitch
-from orchestrator.export_stage import ExportTools, build_artifacts
+from fleetrank.device_agents.hosted import infer_in_worker
+from fleetrank.models.cache import ArtifactCache
+from fleetrank.models.primer import primer_request
+from fleetrank.models.types import Format
+from fleetrank.orchestrator.dispatch.stop_switch import StopSwitch
+from fleetrank.orchestrator.export_stage import ExportTools, build_artifacts
 
 
 def tools_in(folder: Path) -> ExportTools:

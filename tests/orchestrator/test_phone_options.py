@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 from adb_bench import AdbBench, free_port, open_bench
 
-from device_agents.android.adb_server import AdbServer, find_adb
-from device_agents.android.agent import AndroidAgent
-from device_agents.android.cores import Core
-from device_agents.android.lease import phone_lease
-from device_agents.android.probe_text import facts_of_sections
-from device_agents.android.settings import settings_for_measuring
-from device_agents.android.tool_store import ToolStore
-from device_agents.errors import MissingLibraryError
-from device_agents.task import OptionValue
-from orchestrator.cli.devices_phones import check_phone, clean_phone
-from orchestrator.device_registry import DeviceFile
-from orchestrator.errors import NothingToDoError, UsageError
-from orchestrator.phone_registration import PhoneRequest, Registrar, registration_of
-from orchestrator.workspace import Workspace
+from fleetrank.device_agents.android.adb_server import AdbServer, find_adb
+from fleetrank.device_agents.android.agent import AndroidAgent
+from fleetrank.device_agents.android.cores import Core
+from fleetrank.device_agents.android.lease import phone_lease
+from fleetrank.device_agents.android.probe_text import facts_of_sections
+from fleetrank.device_agents.android.settings import settings_for_measuring
+from fleetrank.device_agents.android.tool_store import ToolStore
+from fleetrank.device_agents.errors import MissingLibraryError
+from fleetrank.device_agents.task import OptionValue
+from fleetrank.orchestrator.cli.devices_phones import check_phone, clean_phone
+from fleetrank.orchestrator.device_registry import DeviceFile
+from fleetrank.orchestrator.errors import NothingToDoError, UsageError
+from fleetrank.orchestrator.phone_registration import PhoneRequest, Registrar, registration_of
+from fleetrank.orchestrator.workspace import Workspace
 from tests.orchestrator.conftest import ARTIFACT
 
 pytestmark = pytest.mark.adb

@@ -1,10 +1,10 @@
 import pytest
 
-from orchestrator.device_registry import DeviceFile, save_device
-from orchestrator.pinning import DeviceCores, affinities
-from orchestrator.sweep_setup import plan_sweep
-from orchestrator.sweep_spec import SweepSpec
-from orchestrator.workspace import Workspace
+from fleetrank.orchestrator.device_registry import DeviceFile, save_device
+from fleetrank.orchestrator.pinning import DeviceCores, affinities
+from fleetrank.orchestrator.sweep_setup import plan_sweep
+from fleetrank.orchestrator.sweep_spec import SweepSpec
+from fleetrank.orchestrator.workspace import Workspace
 
 PHONE = DeviceCores(clusters=((8,), (4, 5, 6, 7), (0, 1, 2, 3)))
 TWO_CLUSTERS = DeviceCores(clusters=((4, 5, 6, 7), (0, 1, 2, 3)))

@@ -2,14 +2,14 @@ from dataclasses import replace
 
 import pytest
 
-from models.types import Family, Format, ModelCard, Source, WeightsKind
-from orchestrator.cells import DevicePlace
-from orchestrator.device_registry import DeviceFile
-from orchestrator.errors import UsageError
-from orchestrator.estimate import measuring_s
-from orchestrator.pinning import DeviceCores
-from orchestrator.plan import make_plan, narrow
-from orchestrator.sweep_spec import SweepSpec
+from fleetrank.models.types import Family, Format, ModelCard, Source, WeightsKind
+from fleetrank.orchestrator.cells import DevicePlace
+from fleetrank.orchestrator.device_registry import DeviceFile
+from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.estimate import measuring_s
+from fleetrank.orchestrator.pinning import DeviceCores
+from fleetrank.orchestrator.plan import make_plan, narrow
+from fleetrank.orchestrator.sweep_spec import SweepSpec
 
 BOX = DeviceFile(name="box", kind="cpu")
 DEVICES = {"box": BOX, "local-cpu": BOX, "sim": DeviceFile(name="sim", kind="simulated")}

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import host_identity
-from orchestrator.host_identity import host_hash
-from orchestrator.provenance import (
+from fleetrank.orchestrator import host_identity
+from fleetrank.orchestrator.host_identity import host_hash
+from fleetrank.orchestrator.provenance import (
     clock_lag,
     command_line,
     git_commit,

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from scipy import stats
 
-from orchestrator.cli.main import run
+from fleetrank.orchestrator.cli.main import run
 
 ROOT = Path(
     os.environ.get("FLEETRANK_PUBLIC_DATA") or Path(__file__).parents[2].parent / "shared" / "data"

@@ -5,11 +5,11 @@ import inspect
 import pytest
 from fastapi import FastAPI
 
-from analysis.tables import Selection
-from orchestrator.cli import report_command
-from orchestrator.errors import UsageError
-from orchestrator.selectors import Selectors
-from orchestrator.server import api
+from fleetrank.analysis.tables import Selection
+from fleetrank.orchestrator.cli import report_command
+from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.selectors import Selectors
+from fleetrank.orchestrator.server import api
 
 _FORMS = {"name", "format_", "as_json"}
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-import orchestrator
+import fleetrank.orchestrator
 
-_ROOT = Path(orchestrator.__path__[0]).parent
+_ROOT = Path(fleetrank.orchestrator.__path__[0]).resolve().parent
 _SHOWN = ("orchestrator/cli", "orchestrator/server", "orchestrator/progress", "analysis/formats.py")
 _FOR_TOML = "orchestrator/cli/models_command.py"
 """Writes values of TOML, whose text and numbers are those of JSON."""

@@ -4,12 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.device_registry import DeviceFile, Registration, save_device, update_device
-from orchestrator.errors import UsageError
-from orchestrator.sweep_record import setup_of_record, setup_record
-from orchestrator.sweep_setup import Setup, plan_sweep
-from orchestrator.sweep_spec import load_spec
-from orchestrator.workspace import Workspace
+from fleetrank.orchestrator.device_registry import (
+    DeviceFile,
+    Registration,
+    save_device,
+    update_device,
+)
+from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.sweep_record import setup_of_record, setup_record
+from fleetrank.orchestrator.sweep_setup import Setup, plan_sweep
+from fleetrank.orchestrator.sweep_spec import load_spec
+from fleetrank.orchestrator.workspace import Workspace
 
 REGISTRATION = Registration(
     registered_utc="2026-01-01T00:00:00+00:00",

@@ -7,10 +7,10 @@ import jsonschema
 import pytest
 import yaml
 
-from device_agents.task import MeasurePolicy
-from device_agents.vocabulary import Mode, Runtime
-from orchestrator.errors import UsageError
-from orchestrator.sweep_spec import MeasureSpec, SweepSpec, load_spec
+from fleetrank.device_agents.task import MeasurePolicy
+from fleetrank.device_agents.vocabulary import Mode, Runtime
+from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.sweep_spec import MeasureSpec, SweepSpec, load_spec
 
 REPOSITORY = Path(__file__).parents[2]
 FULL = """

@@ -2,8 +2,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from orchestrator.store.results import ResultStore
-from orchestrator.sweep_status import read_status
+from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.sweep_status import read_status
 
 
 def test_the_time_left_is_at_the_pace_of_the_current_run(tmp_path, new_row) -> None:

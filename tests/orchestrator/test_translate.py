@@ -7,15 +7,22 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.columns import COLUMNS, SCHEMA, SCHEMA_VERSION
-from device_agents.measurement import Conditions, Energy, Failure, Measurement, ToolSummary, failed
-from device_agents.vocabulary import EnergyMethod, ErrorKind, Origin, SampleKind, Status
-from models.types import Family, ModelCard, Source
-from orchestrator.cells import DevicePlace, Repeat
-from orchestrator.keys import canonical_json
-from orchestrator.store.health.summaries import wrong_summaries
-from orchestrator.store.parts import to_frame
-from orchestrator.translate import summarise
+from fleetrank.analysis.columns import COLUMNS, SCHEMA, SCHEMA_VERSION
+from fleetrank.device_agents.measurement import (
+    Conditions,
+    Energy,
+    Failure,
+    Measurement,
+    ToolSummary,
+    failed,
+)
+from fleetrank.device_agents.vocabulary import EnergyMethod, ErrorKind, Origin, SampleKind, Status
+from fleetrank.models.types import Family, ModelCard, Source
+from fleetrank.orchestrator.cells import DevicePlace, Repeat
+from fleetrank.orchestrator.keys import canonical_json
+from fleetrank.orchestrator.store.health.summaries import wrong_summaries
+from fleetrank.orchestrator.store.parts import to_frame
+from fleetrank.orchestrator.translate import summarise
 
 
 def test_a_row_has_exactly_the_columns_of_the_table(new_row) -> None:

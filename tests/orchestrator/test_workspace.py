@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import UsageError
-from orchestrator.workspace import Workspace
+from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.workspace import Workspace
 
 
 def test_a_workspace_is_found_from_a_folder_below_it(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
 
-from orchestrator.errors import UsageError
-from orchestrator.yaml_file import parse_file, read_yaml
+from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.yaml_file import parse_file, read_yaml
 
 
 class Inner(BaseModel):

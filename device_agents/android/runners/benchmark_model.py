@@ -6,23 +6,23 @@ for: it is a thread that wakes every 50 ms beside the measurement.
 
 import re
 
-from device_agents.android.runners.benchmark_reading import BenchmarkFigures
-from device_agents.android.runners.benchmark_result import read_result
-from device_agents.android.runners.benchmark_text import printed_count, read_text
-from device_agents.android.runners.delegation import Placement, read_delegation
-from device_agents.android.runners.program_end import (
+from fleetrank.device_agents.android.runners.benchmark_reading import BenchmarkFigures
+from fleetrank.device_agents.android.runners.benchmark_result import read_result
+from fleetrank.device_agents.android.runners.benchmark_text import printed_count, read_text
+from fleetrank.device_agents.android.runners.delegation import Placement, read_delegation
+from fleetrank.device_agents.android.runners.program_end import (
     Wording,
     all_text,
     last_words,
     readable,
     refuse_failed,
 )
-from device_agents.android.runners.runner import ToolOutput, ToolReading, ToolRun
-from device_agents.capability import Capability
-from device_agents.errors import BadOutputError, MissingLibraryError, UnsupportedError
-from device_agents.plausible import refuse_impossible, refuse_unlike_counts
-from device_agents.task import Execution, MeasurePolicy, MeasureTask, OptionValue
-from device_agents.vocabulary import MemoryMetric, SampleKind
+from fleetrank.device_agents.android.runners.runner import ToolOutput, ToolReading, ToolRun
+from fleetrank.device_agents.capability import Capability
+from fleetrank.device_agents.errors import BadOutputError, MissingLibraryError, UnsupportedError
+from fleetrank.device_agents.plausible import refuse_impossible, refuse_unlike_counts
+from fleetrank.device_agents.task import Execution, MeasurePolicy, MeasureTask, OptionValue
+from fleetrank.device_agents.vocabulary import MemoryMetric, SampleKind
 
 RESULT_FILE = "result.pb"
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from device_agents.measurement import ToolSummary
-from device_agents.plausible import MEMORY_BYTES
+from fleetrank.device_agents.measurement import ToolSummary
+from fleetrank.device_agents.plausible import MEMORY_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

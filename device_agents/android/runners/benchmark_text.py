@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from device_agents.android.runners.benchmark_reading import BenchmarkFigures, grown_bytes
-from device_agents.android.runners.figures import (
+from fleetrank.device_agents.android.runners.benchmark_reading import BenchmarkFigures, grown_bytes
+from fleetrank.device_agents.android.runners.figures import (
     NS_PER_US,
     NUMBER,
     named_fields,
@@ -18,9 +18,9 @@ from device_agents.android.runners.figures import (
     to_latency_ns,
     to_ns,
 )
-from device_agents.errors import BadOutputError
-from device_agents.measurement import ToolSummary
-from device_agents.plausible import refuse_unlike_means
+from fleetrank.device_agents.errors import BadOutputError
+from fleetrank.device_agents.measurement import ToolSummary
+from fleetrank.device_agents.plausible import refuse_unlike_means
 
 _PHASE = "Running benchmark for "
 """Begins warming up, then timing."""

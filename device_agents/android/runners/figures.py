@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Mapping
 
-from device_agents.errors import BadOutputError
+from fleetrank.device_agents.errors import BadOutputError
 
 NUMBER = r"-?[0-9]++(?:\.[0-9]*+)?+(?:[eE][-+]?[0-9]{1,4}+)?+"
 """As C++ streams print one: integer, decimal or scientific (`1.04176e+06`). It never backtracks."""

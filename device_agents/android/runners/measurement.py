@@ -1,8 +1,8 @@
 """From the reading of an output to the part of a `Measurement` it gives."""
 
-from device_agents.android.runners.runner import ToolReading
-from device_agents.measurement import Measurement, WorkerFacts
-from device_agents.vocabulary import Origin, Status
+from fleetrank.device_agents.android.runners.runner import ToolReading
+from fleetrank.device_agents.measurement import Measurement, WorkerFacts
+from fleetrank.device_agents.vocabulary import Origin, Status
 
 
 def to_measurement(reading: ToolReading, *, task_id: str, origin: Origin) -> Measurement:

@@ -3,9 +3,9 @@
 import signal
 from dataclasses import dataclass, replace
 
-from device_agents.android.runners.runner import ToolOutput
-from device_agents.device_text import without_long_lines
-from device_agents.errors import (
+from fleetrank.device_agents.android.runners.runner import ToolOutput
+from fleetrank.device_agents.device_text import without_long_lines
+from fleetrank.device_agents.errors import (
     AgentError,
     BadArtifactError,
     CrashedError,
@@ -13,7 +13,7 @@ from device_agents.errors import (
     OutOfMemoryError,
     UnsupportedError,
 )
-from device_agents.failures import says_out_of_memory
+from fleetrank.device_agents.failures import says_out_of_memory
 
 TAIL_CHARACTERS = 600
 """How much of a program's last words a message keeps."""

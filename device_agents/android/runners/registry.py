@@ -3,15 +3,15 @@
 import importlib
 from collections.abc import Mapping
 
-from device_agents.android.runners.runner import PhoneRunner
-from device_agents.errors import UnsupportedError
-from device_agents.task import Execution
-from device_agents.vocabulary import Runtime
+from fleetrank.device_agents.android.runners.runner import PhoneRunner
+from fleetrank.device_agents.errors import UnsupportedError
+from fleetrank.device_agents.task import Execution
+from fleetrank.device_agents.vocabulary import Runtime
 
 RUNNERS: Mapping[Runtime, str] = {
-    Runtime.TFLITE: "device_agents.android.runners.benchmark_model:BenchmarkModel",
-    Runtime.ONNX: "device_agents.android.runners.perf_test:PerfTest",
-    Runtime.EXECUTORCH: "device_agents.android.runners.executor_runner:ExecutorRunner",
+    Runtime.TFLITE: "fleetrank.device_agents.android.runners.benchmark_model:BenchmarkModel",
+    Runtime.ONNX: "fleetrank.device_agents.android.runners.perf_test:PerfTest",
+    Runtime.EXECUTORCH: "fleetrank.device_agents.android.runners.executor_runner:ExecutorRunner",
 }
 
 

@@ -7,10 +7,10 @@ kept raw logs can be read again by a better parser.
 from dataclasses import dataclass
 from typing import Protocol
 
-from device_agents.capability import Capability
-from device_agents.measurement import ToolSummary
-from device_agents.task import Execution, MeasureTask, Options
-from device_agents.vocabulary import MemoryMetric, SampleKind
+from fleetrank.device_agents.capability import Capability
+from fleetrank.device_agents.measurement import ToolSummary
+from fleetrank.device_agents.task import Execution, MeasureTask, Options
+from fleetrank.device_agents.vocabulary import MemoryMetric, SampleKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

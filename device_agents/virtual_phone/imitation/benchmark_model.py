@@ -10,20 +10,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from device_agents.errors import AgentError
-from device_agents.virtual_phone.imitation.figures import describe_us, percentile, run_for
-from device_agents.virtual_phone.imitation.inference import (
+from fleetrank.device_agents.errors import AgentError
+from fleetrank.device_agents.virtual_phone.imitation.figures import describe_us, percentile, run_for
+from fleetrank.device_agents.virtual_phone.imitation.inference import (
     Inference,
     InferenceSpec,
     open_inference,
 )
-from device_agents.virtual_phone.imitation.result import ToolResult
-from device_agents.virtual_phone.imitation.result_message import (
+from fleetrank.device_agents.virtual_phone.imitation.result import ToolResult
+from fleetrank.device_agents.virtual_phone.imitation.result_message import (
     encode_floats,
     encode_integers,
     encode_messages,
 )
-from device_agents.virtual_phone.imitation.surroundings import Surroundings
+from fleetrank.device_agents.virtual_phone.imitation.surroundings import Surroundings
 
 DEFAULTS = {
     "graph": "", "num_threads": "-1", "num_runs": "50", "min_secs": "1.0", "max_secs": "150",

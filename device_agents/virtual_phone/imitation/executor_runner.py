@@ -7,10 +7,10 @@ prints no single executions. The outputs that `--print_output` asks for are not 
 from collections.abc import Sequence
 from pathlib import Path
 
-from device_agents.errors import AgentError
-from device_agents.virtual_phone.imitation.inference import InferenceSpec, open_inference
-from device_agents.virtual_phone.imitation.result import ToolResult
-from device_agents.virtual_phone.imitation.surroundings import Surroundings
+from fleetrank.device_agents.errors import AgentError
+from fleetrank.device_agents.virtual_phone.imitation.inference import InferenceSpec, open_inference
+from fleetrank.device_agents.virtual_phone.imitation.result import ToolResult
+from fleetrank.device_agents.virtual_phone.imitation.surroundings import Surroundings
 
 DEFAULTS = {
     "model_path": "model.pte", "data_path": "", "inputs": "", "input_shapes": "",

@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Sequence
 
-from device_agents.virtual_phone.imitation.inference import Inference
+from fleetrank.device_agents.virtual_phone.imitation.inference import Inference
 
 
 def percentile(values: Sequence[int], percent: float) -> int:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from device_agents.errors import UnsupportedError
-from device_agents.virtual_phone.imitation.surroundings import Surroundings
+from fleetrank.device_agents.errors import UnsupportedError
+from fleetrank.device_agents.virtual_phone.imitation.surroundings import Surroundings
 
 FASTEST_NS, SLOWEST_NS = 2e6, 40e6
 """Between these lie canned latencies of one thread on the fastest phone, evenly in their logarithm:
@@ -108,10 +108,10 @@ class RealInference:
 
     def __init__(self, spec: InferenceSpec) -> None:
         # Heavy imports: a canned run must not pay for them.
-        from device_agents.inputs import make_inputs
-        from device_agents.runtimes.registry import create_runner
-        from device_agents.task import Execution
-        from device_agents.vocabulary import Runtime
+        from fleetrank.device_agents.inputs import make_inputs
+        from fleetrank.device_agents.runtimes.registry import create_runner
+        from fleetrank.device_agents.task import Execution
+        from fleetrank.device_agents.vocabulary import Runtime
 
         if spec.runtime not in set(Runtime):
             raise UnsupportedError(

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from device_agents.errors import AgentError
-from device_agents.virtual_phone.imitation.figures import percentile
-from device_agents.virtual_phone.imitation.inference import InferenceSpec, open_inference
-from device_agents.virtual_phone.imitation.result import ToolResult
-from device_agents.virtual_phone.imitation.surroundings import Surroundings
+from fleetrank.device_agents.errors import AgentError
+from fleetrank.device_agents.virtual_phone.imitation.figures import percentile
+from fleetrank.device_agents.virtual_phone.imitation.inference import InferenceSpec, open_inference
+from fleetrank.device_agents.virtual_phone.imitation.result import ToolResult
+from fleetrank.device_agents.virtual_phone.imitation.surroundings import Surroundings
 
 _WITH_VALUE = frozenset("emrtxycofFpTCiRSd")
 _WITHOUT_VALUE = frozenset("IDAMsvPgnlqz")

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import polars as pl
 
-from orchestrator.errors import StoreError
-from orchestrator.store.health.summaries import wrong_summaries
-from orchestrator.store.journal import Journal
-from orchestrator.store.part_reader import part_frames
-from orchestrator.store.parts import to_frame
-from orchestrator.store.row_index import (
+from fleetrank.orchestrator.errors import StoreError
+from fleetrank.orchestrator.store.health.summaries import wrong_summaries
+from fleetrank.orchestrator.store.journal import Journal
+from fleetrank.orchestrator.store.part_reader import part_frames
+from fleetrank.orchestrator.store.parts import to_frame
+from fleetrank.orchestrator.store.row_index import (
     HASH,
     IS_CHECKED,
     KEY,
@@ -24,7 +24,7 @@ from orchestrator.store.row_index import (
     row_key,
     row_name,
 )
-from orchestrator.translate import Row
+from fleetrank.orchestrator.translate import Row
 
 _COMPARED = 1000
 """Differing rows that are read again: as many samples are in memory."""

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from orchestrator.store.results import Record
-from orchestrator.sweep_spec import SweepSpec
+from fleetrank.orchestrator.store.results import Record
+from fleetrank.orchestrator.sweep_spec import SweepSpec
 
 _Count = Annotated[int, Field(ge=0)]
 

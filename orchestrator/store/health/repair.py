@@ -8,17 +8,17 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from analysis.part_files import PARTS, damaged_part
-from orchestrator.errors import StoreError
-from orchestrator.store.durable import replace_file_with, store_error, sync_folder
-from orchestrator.store.health.differences import Side
-from orchestrator.store.health.verify import KEEP_BOTH, Examined, examine
-from orchestrator.store.journal import Journal
-from orchestrator.store.journal_line import Entry, make_line
-from orchestrator.store.part_reader import journal_rows, part_frames
-from orchestrator.store.results import ResultStore
-from orchestrator.store.row_index import Key, row_key
-from orchestrator.translate import Row
+from fleetrank.analysis.part_files import PARTS, damaged_part
+from fleetrank.orchestrator.errors import StoreError
+from fleetrank.orchestrator.store.durable import replace_file_with, store_error, sync_folder
+from fleetrank.orchestrator.store.health.differences import Side
+from fleetrank.orchestrator.store.health.verify import KEEP_BOTH, Examined, examine
+from fleetrank.orchestrator.store.journal import Journal
+from fleetrank.orchestrator.store.journal_line import Entry, make_line
+from fleetrank.orchestrator.store.part_reader import journal_rows, part_frames
+from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.store.row_index import Key, row_key
+from fleetrank.orchestrator.translate import Row
 
 
 def repair_sweep(store: ResultStore, sweep_id: str) -> list[str]:

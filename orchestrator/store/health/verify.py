@@ -6,14 +6,14 @@ from pathlib import Path
 
 import polars as pl
 
-from analysis.counting import count_of
-from analysis.part_files import damage_error
-from orchestrator.errors import StoreError, UsageError
-from orchestrator.store.health.differences import Difference, Side, differences
-from orchestrator.store.health.record_check import record_problems
-from orchestrator.store.health.summaries import contradictions
-from orchestrator.store.results import RESTORE_RECORD, ResultStore
-from orchestrator.store.row_index import (
+from fleetrank.analysis.counting import count_of
+from fleetrank.analysis.part_files import damage_error
+from fleetrank.orchestrator.errors import StoreError, UsageError
+from fleetrank.orchestrator.store.health.differences import Difference, Side, differences
+from fleetrank.orchestrator.store.health.record_check import record_problems
+from fleetrank.orchestrator.store.health.summaries import contradictions
+from fleetrank.orchestrator.store.results import RESTORE_RECORD, ResultStore
+from fleetrank.orchestrator.store.row_index import (
     IS_CHECKED,
     KEY,
     PART,

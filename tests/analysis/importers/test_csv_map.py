@@ -1,9 +1,9 @@
 import pytest
 
-from analysis.errors import AnalysisError
-from analysis.importers.csv_map import parse_csv
-from analysis.importers.csv_mapping import read_mapping
-from analysis.importers.release import Release, drop_reason
+from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.importers.csv_map import parse_csv
+from fleetrank.analysis.importers.csv_mapping import read_mapping
+from fleetrank.analysis.importers.release import Release, drop_reason
 
 MAPPING = """
 [source]

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.errors import AnalysisError
-from analysis.importers.qai_hub import parse_qai_hub
-from analysis.importers.qai_hub_files import FILES
-from analysis.importers.qai_hub_layouts import read_jobs
-from analysis.importers.release import Release, Row, drop_reason
+from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.importers.qai_hub import parse_qai_hub
+from fleetrank.analysis.importers.qai_hub_files import FILES
+from fleetrank.analysis.importers.qai_hub_layouts import read_jobs
+from fleetrank.analysis.importers.release import Release, Row, drop_reason
 
 FOLDER = Path(__file__).parents[2] / "data" / "qai_hub"
 CONTENT = {

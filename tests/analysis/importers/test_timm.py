@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.errors import AnalysisError
-from analysis.importers.release import Release, Row, drop_reason, is_sentinel, read_number
-from analysis.importers.timm import parse_timm
+from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.importers.release import Release, Row, drop_reason, is_sentinel, read_number
+from fleetrank.analysis.importers.timm import parse_timm
 
 FOLDER = Path(__file__).parents[2] / "data" / "timm"
 FILES = {path.name: path.read_bytes() for path in FOLDER.glob("*.csv")}

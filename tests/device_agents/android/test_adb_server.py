@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from device_agents.android.adb_server import AdbServer, find_adb, find_port
-from device_agents.errors import MissingLibraryError, PermanentError, TransientError
+from fleetrank.device_agents.android.adb_server import AdbServer, find_adb, find_port
+from fleetrank.device_agents.errors import MissingLibraryError, PermanentError, TransientError
 
 MakeAdb = Callable[[str], Path]
 

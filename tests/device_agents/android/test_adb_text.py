@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agents.android.adb_text import (
+from fleetrank.device_agents.android.adb_text import (
     REMEDIES,
     DeviceState,
     Transport,
@@ -12,7 +12,7 @@ from device_agents.android.adb_text import (
     parse_mdns_services,
     shown,
 )
-from device_agents.errors import TransientError, UnusableDeviceError
+from fleetrank.device_agents.errors import TransientError, UnusableDeviceError
 
 LISTING = """List of devices attached
 0A041FDD4001V7         device usb:1-1 product:oriole model:Pixel_6 device:oriole transport_id:1

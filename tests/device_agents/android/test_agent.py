@@ -14,16 +14,16 @@ import pytest
 from adb_bench import AdbBench
 from phone_agent import TINY_TFLITE, leftovers, phone_options
 
-from device_agents.android.agent import AndroidAgent
-from device_agents.android.lease import phone_lease
-from device_agents.android.probe_text import hash_serial
-from device_agents.android.tools import file_sha256
-from device_agents.codec import to_json
-from device_agents.errors import PermanentError
-from device_agents.measurement import Failure, Measurement
-from device_agents.task import CanaryTask, Execution, MeasurePolicy, MeasureTask
-from device_agents.virtual_phone.faults import Fault
-from device_agents.vocabulary import ErrorKind, Origin, Runtime, SampleKind, Status
+from fleetrank.device_agents.android.agent import AndroidAgent
+from fleetrank.device_agents.android.lease import phone_lease
+from fleetrank.device_agents.android.probe_text import hash_serial
+from fleetrank.device_agents.android.tools import file_sha256
+from fleetrank.device_agents.codec import to_json
+from fleetrank.device_agents.errors import PermanentError
+from fleetrank.device_agents.measurement import Failure, Measurement
+from fleetrank.device_agents.task import CanaryTask, Execution, MeasurePolicy, MeasureTask
+from fleetrank.device_agents.virtual_phone.faults import Fault
+from fleetrank.device_agents.vocabulary import ErrorKind, Origin, Runtime, SampleKind, Status
 
 # The newer adb alone: what differs between versions is in test_phone.py.
 pytestmark = [pytest.mark.adb, pytest.mark.parametrize("adb_server", ["wheel"], indirect=True)]
@@ -337,7 +337,7 @@ def test_readings_set_by_hand_are_refused_with_the_command_that_resets_them(
 def test_a_phone_that_heats_up_keeps_what_it_measured_and_is_tried_again(
     agent: AndroidAgent, bench: AdbBench
 ) -> None:
-    from device_agents.android import visit
+    from fleetrank.device_agents.android import visit
 
     reads = iter([None])
     real = visit.read_phone_conditions
@@ -388,9 +388,9 @@ def test_a_hostile_serial_is_only_text(new_agent: NewAgent, tmp_path: Path) -> N
 
 KILLED = """
 import sys, json
-from device_agents.android.agent import AndroidAgent
-from device_agents.codec import from_json
-from device_agents.task import (MeasureTask)
+from fleetrank.device_agents.android.agent import AndroidAgent
+from fleetrank.device_agents.codec import from_json
+from fleetrank.device_agents.task import (MeasureTask)
 options, task = json.loads(sys.argv[1]), from_json(MeasureTask, sys.argv[2])
 AndroidAgent(options).measure(task)
 """

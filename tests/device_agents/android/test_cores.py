@@ -1,14 +1,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agents.android.cores import (
+from fleetrank.device_agents.android.cores import (
     Cluster,
     Core,
     clusters_of,
     lowest_cap_share,
     parse_cores,
 )
-from device_agents.android.tool_call import mask_of
+from fleetrank.device_agents.android.tool_call import mask_of
 
 TEXT = """0 1803000 1803000 300000 schedutil
 1 1803000 1803000 300000 schedutil

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agents.android.dumpsys import (
+from fleetrank.device_agents.android.dumpsys import (
     Battery,
     Thermal,
     parse_battery,

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from device_agents.android.lease import phone_lease
-from device_agents.errors import TransientError
+from fleetrank.device_agents.android.lease import phone_lease
+from fleetrank.device_agents.errors import TransientError
 
 HOLD = """
 import sys
 from pathlib import Path
-from device_agents.android.lease import phone_lease
+from fleetrank.device_agents.android.lease import phone_lease
 with phone_lease("a" * 64, folder=Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from adb_bench import AdbBench
 
-from device_agents.android.adb_text import DeviceState
-from device_agents.android.boot import wait_until_booted
-from device_agents.device_text import CUT, MAX_PROBE_BYTES
-from device_agents.errors import (
+from fleetrank.device_agents.android.adb_text import DeviceState
+from fleetrank.device_agents.android.boot import wait_until_booted
+from fleetrank.device_agents.device_text import CUT, MAX_PROBE_BYTES
+from fleetrank.device_agents.errors import (
     BadOutputError,
     PermanentError,
     StoppedError,
@@ -20,7 +20,7 @@ from device_agents.errors import (
     TimedOutError,
     TransientError,
 )
-from device_agents.virtual_phone.faults import Fault
+from fleetrank.device_agents.virtual_phone.faults import Fault
 
 pytestmark = pytest.mark.adb
 

@@ -7,15 +7,24 @@ from pathlib import Path
 import pytest
 from adb_bench import AdbBench
 
-from device_agents.android.conditions import read_phone_conditions
-from device_agents.android.phone import Phone
-from device_agents.android.probe import probe_phone
-from device_agents.android.probe_text import VirtualMode, hash_serial, to_device_facts, why_refused
-from device_agents.android.readiness import PhoneRules, Verdict, judge_readiness
-from device_agents.android.settings import RECORD, restore_settings, settings_for_measuring
-from device_agents.android.validity import judge_validity
-from device_agents.virtual_phone.faults import Fault
-from device_agents.vocabulary import Origin
+from fleetrank.device_agents.android.conditions import read_phone_conditions
+from fleetrank.device_agents.android.phone import Phone
+from fleetrank.device_agents.android.probe import probe_phone
+from fleetrank.device_agents.android.probe_text import (
+    VirtualMode,
+    hash_serial,
+    to_device_facts,
+    why_refused,
+)
+from fleetrank.device_agents.android.readiness import PhoneRules, Verdict, judge_readiness
+from fleetrank.device_agents.android.settings import (
+    RECORD,
+    restore_settings,
+    settings_for_measuring,
+)
+from fleetrank.device_agents.android.validity import judge_validity
+from fleetrank.device_agents.virtual_phone.faults import Fault
+from fleetrank.device_agents.vocabulary import Origin
 
 # The newer adb alone: what differs between versions is in test_phone.py.
 pytestmark = [pytest.mark.adb, pytest.mark.parametrize("adb_server", ["wheel"], indirect=True)]
@@ -24,9 +33,9 @@ STAY_ON, HEADS_UP = "stay_on_while_plugged_in", "heads_up_notifications_enabled"
 CRASH = """
 import os, signal, sys
 from pathlib import Path
-from device_agents.android.adb_server import AdbServer
-from device_agents.android.phone import Phone
-from device_agents.android.settings import settings_for_measuring
+from fleetrank.device_agents.android.adb_server import AdbServer
+from fleetrank.device_agents.android.phone import Phone
+from fleetrank.device_agents.android.settings import settings_for_measuring
 with settings_for_measuring(Phone(AdbServer(Path(sys.argv[1]), int(sys.argv[2])), sys.argv[3])):
     os.kill(os.getpid(), signal.SIGKILL)
 """

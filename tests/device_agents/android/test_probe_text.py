@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agents.android.probe_text import (
+from fleetrank.device_agents.android.probe_text import (
     PROPERTIES,
     VirtualMode,
     facts_of_sections,
@@ -12,8 +12,8 @@ from device_agents.android.probe_text import (
     to_device_facts,
     why_refused,
 )
-from device_agents.android.sections import split_sections
-from device_agents.vocabulary import Origin, Tier
+from fleetrank.device_agents.android.sections import split_sections
+from fleetrank.device_agents.vocabulary import Origin, Tier
 
 SECTIONS = {
     "ro.serialno": "R58M30ABCDE",

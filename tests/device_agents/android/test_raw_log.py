@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agents.android.raw_log import decode_log, encode_log
-from device_agents.android.runners.runner import ToolOutput, ToolRun
-from device_agents.errors import BadOutputError
+from fleetrank.device_agents.android.raw_log import decode_log, encode_log
+from fleetrank.device_agents.android.runners.runner import ToolOutput, ToolRun
+from fleetrank.device_agents.errors import BadOutputError
 
 ANY_TEXT = st.text()
 OUTPUTS = st.builds(

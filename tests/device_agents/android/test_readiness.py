@@ -3,19 +3,19 @@ from dataclasses import replace
 
 import pytest
 
-from device_agents.android.clock import Clock
-from device_agents.android.conditions import (
+from fleetrank.device_agents.android.clock import Clock
+from fleetrank.device_agents.android.conditions import (
     PhoneConditions,
     conditions_of_sections,
     to_conditions,
 )
-from device_agents.android.cooling import wait_until_ready
-from device_agents.android.cores import Core
-from device_agents.android.dumpsys import Battery, Thermal
-from device_agents.android.readiness import PhoneRules, Verdict, judge_readiness
-from device_agents.android.validity import CanaryReading, judge_validity
-from device_agents.errors import StoppedError, UnfitConditionsError
-from device_agents.vocabulary import Flag
+from fleetrank.device_agents.android.cooling import wait_until_ready
+from fleetrank.device_agents.android.cores import Core
+from fleetrank.device_agents.android.dumpsys import Battery, Thermal
+from fleetrank.device_agents.android.readiness import PhoneRules, Verdict, judge_readiness
+from fleetrank.device_agents.android.validity import CanaryReading, judge_validity
+from fleetrank.device_agents.errors import StoppedError, UnfitConditionsError
+from fleetrank.device_agents.vocabulary import Flag
 
 COOL = PhoneConditions(
     battery=Battery(percent=80.0, temp_c=30.0, is_charging=True),

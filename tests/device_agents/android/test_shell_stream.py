@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agents.android.shell_stream import read_marked, read_packets, split_marked
-from device_agents.android.smart_socket import SmartSocket
-from device_agents.errors import BadOutputError, TransientError
+from fleetrank.device_agents.android.shell_stream import read_marked, read_packets, split_marked
+from fleetrank.device_agents.android.smart_socket import SmartSocket
+from fleetrank.device_agents.errors import BadOutputError, TransientError
 
 
 @given(

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agents.android.df_text import free_bytes
-from device_agents.android.shell_stream import ShellResult
-from device_agents.android.tool_cache import ToolCache
-from device_agents.android.tools import Tool
-from device_agents.errors import PermanentError, StorageFullError, TransientError
+from fleetrank.device_agents.android.df_text import free_bytes
+from fleetrank.device_agents.android.shell_stream import ShellResult
+from fleetrank.device_agents.android.tool_cache import ToolCache
+from fleetrank.device_agents.android.tools import Tool
+from fleetrank.device_agents.errors import PermanentError, StorageFullError, TransientError
 
 GNU = """Filesystem     1K-blocks     Used Available Use% Mounted on
 /dev/block/dm-5 113378264 37123456  76123648  33% /data

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 from adb_bench import AdbBench
 
-from device_agents.android.program import Programs, canary_task
-from device_agents.android.runners.runner import ToolRun
-from device_agents.android.tool_call import RUN_FOLDER, TASK_FOLDER, clean_runs, run_tool
-from device_agents.android.tool_store import ToolStore
-from device_agents.errors import TooSlowError
-from device_agents.failures import failure_from_error
-from device_agents.vocabulary import ErrorKind
+from fleetrank.device_agents.android.program import Programs, canary_task
+from fleetrank.device_agents.android.runners.runner import ToolRun
+from fleetrank.device_agents.android.tool_call import RUN_FOLDER, TASK_FOLDER, clean_runs, run_tool
+from fleetrank.device_agents.android.tool_store import ToolStore
+from fleetrank.device_agents.errors import TooSlowError
+from fleetrank.device_agents.failures import failure_from_error
+from fleetrank.device_agents.vocabulary import ErrorKind
 
 pytestmark = [pytest.mark.adb, pytest.mark.parametrize("adb_server", ["wheel"], indirect=True)]
 

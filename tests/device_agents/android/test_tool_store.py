@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from device_agents.android.tool_store import ToolStore
-from device_agents.android.tools import Tool, file_sha256
-from device_agents.errors import PermanentError
+from fleetrank.device_agents.android.tool_store import ToolStore
+from fleetrank.device_agents.android.tools import Tool, file_sha256
+from fleetrank.device_agents.errors import PermanentError
 
 
 def kept(store: ToolStore, folder: Path) -> Tool:

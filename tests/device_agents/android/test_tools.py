@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from device_agents.android.download import fetch
-from device_agents.android.tools import CatalogueEntry, choose_tool, load_catalogue
-from device_agents.errors import PermanentError, TransientError, UnsupportedError
+from fleetrank.device_agents.android.download import fetch
+from fleetrank.device_agents.android.tools import CatalogueEntry, choose_tool, load_catalogue
+from fleetrank.device_agents.errors import PermanentError, TransientError, UnsupportedError
 
 CONTENT = b"#!/bin/sh\nexit 0\n" * 100
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agents.confinement.audit import AuditWall
-from device_agents.confinement.grants import Grants, grants_of
-from device_agents.task import InferTask
-from device_agents.vocabulary import Mode, Runtime
+from fleetrank.device_agents.confinement.audit import AuditWall
+from fleetrank.device_agents.confinement.grants import Grants, grants_of
+from fleetrank.device_agents.task import InferTask
+from fleetrank.device_agents.vocabulary import Mode, Runtime
 from tests.device_agents.conftest import MakeTask
 
 
@@ -155,7 +155,7 @@ def test_a_task_is_granted_its_own_files_and_no_folder_around_them(
 def test_only_a_task_for_a_gpu_is_granted_its_nodes(
     task_of: MakeTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("device_agents.confinement.grants._GPU_NODES", ("zero",))
+    monkeypatch.setattr("fleetrank.device_agents.confinement.grants._GPU_NODES", ("zero",))
     for backend, nodes in (("cpu", ()), ("cuda", ("/dev/zero",))):
         execution = task_of(Runtime.ONNX).execution
         task = task_of(Runtime.ONNX, execution=type(execution)(

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from device_agents.confinement import landlock
+from fleetrank.device_agents.confinement import landlock
 
 ABI = landlock.abi()
 
 CONFINED = """
 import json, os, socket, sys
 from pathlib import Path
-from device_agents.confinement import landlock
-from device_agents.confinement.grants import Grants
+from fleetrank.device_agents.confinement import landlock
+from fleetrank.device_agents.confinement.grants import Grants
 
 version, folder, port = int(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 grants = Grants(installation=("/usr", "/lib"), readable=(str(folder / "readable"),),

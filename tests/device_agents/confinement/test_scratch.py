@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from device_agents.confinement.scratch import SCRATCH, remove_tree, worker_environment
-from device_agents.hosted import measure_in_worker
-from device_agents.vocabulary import Runtime
+from fleetrank.device_agents.confinement.scratch import SCRATCH, remove_tree, worker_environment
+from fleetrank.device_agents.hosted import measure_in_worker
+from fleetrank.device_agents.vocabulary import Runtime
 from tests.device_agents.conftest import MakeTask
 
 FILL = (

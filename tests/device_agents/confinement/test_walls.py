@@ -13,17 +13,17 @@ import pytest
 from confined_worker import MARK
 from hostile_pt2 import rewrite
 
-from device_agents.codec import from_json
-from device_agents.confinement import landlock
-from device_agents.confinement.scratch import SCRATCH, worker_environment
-from device_agents.confinement.walls import confine
-from device_agents.errors import UnsupportedError
-from device_agents.hosted import infer_in_worker, measure_in_worker
-from device_agents.measurement import Measurement
-from device_agents.process import run_worker
-from device_agents.protocol import encode_request
-from device_agents.task import Execution, InferTask, MeasureTask
-from device_agents.vocabulary import ErrorKind, Mode, Runtime, Status
+from fleetrank.device_agents.codec import from_json
+from fleetrank.device_agents.confinement import landlock
+from fleetrank.device_agents.confinement.scratch import SCRATCH, worker_environment
+from fleetrank.device_agents.confinement.walls import confine
+from fleetrank.device_agents.errors import UnsupportedError
+from fleetrank.device_agents.hosted import infer_in_worker, measure_in_worker
+from fleetrank.device_agents.measurement import Measurement
+from fleetrank.device_agents.process import run_worker
+from fleetrank.device_agents.protocol import encode_request
+from fleetrank.device_agents.task import Execution, InferTask, MeasureTask
+from fleetrank.device_agents.vocabulary import ErrorKind, Mode, Runtime, Status
 from tests.device_agents.conftest import MakeTask, make_task
 
 ABI = landlock.abi()
@@ -147,10 +147,10 @@ def pt2_that_runs(code: str, source: Path, target: Path) -> Path:
 
 WITHOUT_SCAN = """
 import sys
-from device_agents.confinement import landlock
-from device_agents.confinement.audit import AuditWall
-from device_agents.runtimes.torch_runner import TorchRunner
-from device_agents.worker import main
+from fleetrank.device_agents.confinement import landlock
+from fleetrank.device_agents.confinement.audit import AuditWall
+from fleetrank.device_agents.runtimes.torch_runner import TorchRunner
+from fleetrank.device_agents.worker import main
 TorchRunner.admit = lambda self, path: path
 if sys.argv[1] == "landlock":
     AuditWall.arm = lambda self: None

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agents.cpu.agent import CpuAgent
-from device_agents.cpu.topology import (
+from fleetrank.device_agents.cpu.agent import CpuAgent
+from fleetrank.device_agents.cpu.topology import (
     cpus_one_per_core,
     order_by_core,
     parse_cpu_list,
@@ -15,9 +15,9 @@ from device_agents.cpu.topology import (
     parse_is_virtual,
     read_facts,
 )
-from device_agents.errors import PermanentError
-from device_agents.task import Execution, MeasureTask
-from device_agents.vocabulary import Mode, Runtime
+from fleetrank.device_agents.errors import PermanentError
+from fleetrank.device_agents.task import Execution, MeasureTask
+from fleetrank.device_agents.vocabulary import Mode, Runtime
 
 ONNX = Execution(runtime=Runtime.ONNX, backend="cpu")
 
@@ -57,7 +57,7 @@ def test_cpus_are_ascending_where_the_system_tells_nothing(tmp_path: Path) -> No
 def test_a_task_without_an_affinity_is_left_to_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[MeasureTask] = []
     monkeypatch.setattr(
-        "device_agents.cpu.agent.measure_in_worker", lambda t, _stop: asked.append(t)
+        "fleetrank.device_agents.cpu.agent.measure_in_worker", lambda t, _stop: asked.append(t)
     )
     task = MeasureTask(task_id="t", artifact_path="/a", artifact_sha256="", execution=ONNX)
     CpuAgent({}).measure(task)

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from fake_gpu import A100, H100, FakeGpuLibrary
 
-from device_agents.cuda import nvml, watch
-from device_agents.cuda.agent import CudaAgent
-from device_agents.cuda.library import Found, GpuProcess
-from device_agents.errors import PermanentError, UnfitConditionsError, UnusableDeviceError
-from device_agents.measurement import Measurement
-from device_agents.runtimes.gpu_backends import GPU_RUNTIMES, why_unsupported_on_gpu
-from device_agents.task import Execution, InferTask, MeasureTask
-from device_agents.vocabulary import (
+from fleetrank.device_agents.cuda import nvml, watch
+from fleetrank.device_agents.cuda.agent import CudaAgent
+from fleetrank.device_agents.cuda.library import Found, GpuProcess
+from fleetrank.device_agents.errors import PermanentError, UnfitConditionsError, UnusableDeviceError
+from fleetrank.device_agents.measurement import Measurement
+from fleetrank.device_agents.runtimes.gpu_backends import GPU_RUNTIMES, why_unsupported_on_gpu
+from fleetrank.device_agents.task import Execution, InferTask, MeasureTask
+from fleetrank.device_agents.vocabulary import (
     EnergyMethod,
     ErrorKind,
     Flag,

@@ -5,9 +5,9 @@ from fake_gpu import A100, DIVIDED, H100, SLICE
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agents.cuda.choice import choose_gpu, visible_gpus
-from device_agents.cuda.library import Found
-from device_agents.errors import PermanentError, TransientError, UnusableDeviceError
+from fleetrank.device_agents.cuda.choice import choose_gpu, visible_gpus
+from fleetrank.device_agents.cuda.library import Found
+from fleetrank.device_agents.errors import PermanentError, TransientError, UnusableDeviceError
 
 BOTH = Found(gpus=(H100, A100))
 MIG = Found(gpus=(H100, DIVIDED, SLICE))

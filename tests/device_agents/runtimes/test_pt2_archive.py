@@ -12,11 +12,11 @@ import pytest
 from hostile_pt2 import rewrite
 from zip_mutations import mutated
 
-from device_agents.errors import BadArtifactError
-from device_agents.runtimes import pt2_scan
-from device_agents.runtimes.pt2_archive import ALIGNMENT, add_member, check_layout
-from device_agents.runtimes.pt2_program import checked_program, checked_table
-from device_agents.runtimes.pt2_scan import copy_checked
+from fleetrank.device_agents.errors import BadArtifactError
+from fleetrank.device_agents.runtimes import pt2_scan
+from fleetrank.device_agents.runtimes.pt2_archive import ALIGNMENT, add_member, check_layout
+from fleetrank.device_agents.runtimes.pt2_program import checked_program, checked_table
+from fleetrank.device_agents.runtimes.pt2_scan import copy_checked
 
 MUTATIONS = 400
 """Of each of two archives, with strict reading and without; some 3 s in all."""

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from device_agents.codec import Json
-from device_agents.runtimes.pt2_forms import (
+from fleetrank.device_agents.codec import Json
+from fleetrank.device_agents.runtimes.pt2_forms import (
     UnfitError,
     dotted_path,
     expression,
@@ -16,7 +16,11 @@ from device_agents.runtimes.pt2_forms import (
     plain_text,
     tree_spec,
 )
-from device_agents.runtimes.pt2_program import STRING_ARGUMENTS, checked_program, checked_table
+from fleetrank.device_agents.runtimes.pt2_program import (
+    STRING_ARGUMENTS,
+    checked_program,
+    checked_table,
+)
 
 LEAF: Json = {"type": None, "context": None, "children_spec": []}
 

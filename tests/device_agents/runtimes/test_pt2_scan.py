@@ -23,13 +23,13 @@ from hostile_pt2 import (
     with_graph_named,
 )
 
-from device_agents.errors import BadArtifactError
-from device_agents.hosted import measure_in_worker
-from device_agents.runtimes import pt2_scan
-from device_agents.runtimes.pt2_archive import ALIGNMENT
-from device_agents.runtimes.pt2_scan import check_pickle, copy_checked
-from device_agents.runtimes.torch_runner import TorchRunner
-from device_agents.vocabulary import ErrorKind, Runtime, Status
+from fleetrank.device_agents.errors import BadArtifactError
+from fleetrank.device_agents.hosted import measure_in_worker
+from fleetrank.device_agents.runtimes import pt2_scan
+from fleetrank.device_agents.runtimes.pt2_archive import ALIGNMENT
+from fleetrank.device_agents.runtimes.pt2_scan import check_pickle, copy_checked
+from fleetrank.device_agents.runtimes.torch_runner import TorchRunner
+from fleetrank.device_agents.vocabulary import ErrorKind, Runtime, Status
 from tests.device_agents.conftest import make_task
 
 Make = Callable[[Path, Path, Path], Path]

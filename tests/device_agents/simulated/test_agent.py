@@ -3,10 +3,18 @@ from pathlib import Path
 
 import pytest
 
-from device_agents.errors import PermanentError
-from device_agents.simulated.agent import SimulatedAgent
-from device_agents.task import Execution, MeasureTask, OptionValue
-from device_agents.vocabulary import ErrorKind, Flag, Origin, Precision, Runtime, Status, Tier
+from fleetrank.device_agents.errors import PermanentError
+from fleetrank.device_agents.simulated.agent import SimulatedAgent
+from fleetrank.device_agents.task import Execution, MeasureTask, OptionValue
+from fleetrank.device_agents.vocabulary import (
+    ErrorKind,
+    Flag,
+    Origin,
+    Precision,
+    Runtime,
+    Status,
+    Tier,
+)
 
 
 def task(task_id: str = "t", **changes: object) -> MeasureTask:

@@ -3,7 +3,11 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agents.virtual_phone.adb_key import is_signed, parse_public_key, read_public_key
+from fleetrank.device_agents.virtual_phone.adb_key import (
+    is_signed,
+    parse_public_key,
+    read_public_key,
+)
 
 DATA = Path(__file__).parent / "data"
 TOKEN = bytes(range(20))

@@ -5,10 +5,14 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agents.virtual_phone.dumps import battery, kernel_files, thermal
-from device_agents.virtual_phone.faults import RUNNER, Fault, draw_injections
-from device_agents.virtual_phone.profile import DEFAULT_PROFILES, find_profile, load_profiles
-from device_agents.virtual_phone.runner_faults import leave_fault, take_fault
+from fleetrank.device_agents.virtual_phone.dumps import battery, kernel_files, thermal
+from fleetrank.device_agents.virtual_phone.faults import RUNNER, Fault, draw_injections
+from fleetrank.device_agents.virtual_phone.profile import (
+    DEFAULT_PROFILES,
+    find_profile,
+    load_profiles,
+)
+from fleetrank.device_agents.virtual_phone.runner_faults import leave_fault, take_fault
 
 
 @given(

@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agents.virtual_phone.imitation.figures import describe_us, percentile, run_for
-from device_agents.virtual_phone.imitation.result_message import (
+from fleetrank.device_agents.virtual_phone.imitation.figures import describe_us, percentile, run_for
+from fleetrank.device_agents.virtual_phone.imitation.result_message import (
     encode_floats,
     encode_integers,
     encode_messages,

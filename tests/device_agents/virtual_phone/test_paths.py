@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agents.errors import PermanentError
-from device_agents.virtual_phone.paths import PathHider, PhonePaths
+from fleetrank.device_agents.errors import PermanentError
+from fleetrank.device_agents.virtual_phone.paths import PathHider, PhonePaths
 
 ROOT = Path("/farm/VPHONE1")
 

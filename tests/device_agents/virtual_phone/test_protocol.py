@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agents.virtual_phone import protocol
-from device_agents.virtual_phone.protocol import Command, Header, Message, ProtocolError
+from fleetrank.device_agents.virtual_phone import protocol
+from fleetrank.device_agents.virtual_phone.protocol import Command, Header, Message, ProtocolError
 
 CNXN = (Path(__file__).parent / "data/cnxn.bin").read_bytes()
 WORD = st.integers(0, 2**32 - 1)

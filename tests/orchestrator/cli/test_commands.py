@@ -12,17 +12,17 @@ import polars as pl
 import pytest
 from full_disk import no_room_beyond
 
-from device_agents.host_lease import host_lease
-from models.cache import ArtifactCache
-from models.cards import load_zoo
-from models.types import Cost, ExportRequest, FlopsMethod, Format, StagedExport, Weights
-from models.user_cards import load_user_card
-from orchestrator.cli.listing import print_table
-from orchestrator.cli.main import run
-from orchestrator.device_registry import local_cpu
-from orchestrator.store.results import ResultStore
-from orchestrator.sweep_spec import load_spec
-from orchestrator.workspace import Workspace
+from fleetrank.device_agents.host_lease import host_lease
+from fleetrank.models.cache import ArtifactCache
+from fleetrank.models.cards import load_zoo
+from fleetrank.models.types import Cost, ExportRequest, FlopsMethod, Format, StagedExport, Weights
+from fleetrank.models.user_cards import load_user_card
+from fleetrank.orchestrator.cli.listing import print_table
+from fleetrank.orchestrator.cli.main import run
+from fleetrank.orchestrator.device_registry import local_cpu
+from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.sweep_spec import load_spec
+from fleetrank.orchestrator.workspace import Workspace
 
 SWEEP_ID = "quick-20260102T030405-0a1b"
 
@@ -207,7 +207,9 @@ def test_without_results_there_is_nothing_to_do(workspace) -> None:
 def test_a_page_without_its_library_has_nothing_to_do_it_with(
     workspace, monkeypatch, capsys
 ) -> None:
-    monkeypatch.setattr("orchestrator.cli.report_command._LIBRARIES", ("no_such_library",))
+    monkeypatch.setattr(
+        "fleetrank.orchestrator.cli.report_command._LIBRARIES", ("no_such_library",)
+    )
     assert run(["report", "build"]) == 4
     assert "fleetrank[report]" in capsys.readouterr().err
 

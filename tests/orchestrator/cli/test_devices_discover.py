@@ -1,6 +1,6 @@
-from device_agents.android.adb_text import MdnsService, parse_devices
-from orchestrator.cli.devices_discover import rows_of
-from orchestrator.device_registry import DeviceFile
+from fleetrank.device_agents.android.adb_text import MdnsService, parse_devices
+from fleetrank.orchestrator.cli.devices_discover import rows_of
+from fleetrank.orchestrator.device_registry import DeviceFile
 
 SEEN = parse_devices(
     "A1   device usb:1-1 model:Pixel_6 transport_id:1\n"

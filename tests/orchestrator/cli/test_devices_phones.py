@@ -10,20 +10,20 @@ import yaml
 from adb_bench import private_server
 from phone_agent import TINY_TFLITE
 
-from device_agents.android.adb_server import AdbServer, find_adb
-from device_agents.android.lease import phone_lease
-from device_agents.android.probe_text import hash_serial
-from device_agents.android.settings import FOLDER
-from device_agents.errors import MissingLibraryError
-from device_agents.virtual_phone.farm import FarmedPhone, FarmSpec, VirtualFarm
-from device_agents.virtual_phone.standin import standin_path
-from models.cache import ArtifactCache
-from models.canary import canary_request
-from models.types import Cost, Format, StagedExport
-from orchestrator.cli.main import run
-from orchestrator.device_registry import DeviceFile, Registration
-from orchestrator.phone_check import changes_between
-from orchestrator.workspace import Workspace
+from fleetrank.device_agents.android.adb_server import AdbServer, find_adb
+from fleetrank.device_agents.android.lease import phone_lease
+from fleetrank.device_agents.android.probe_text import hash_serial
+from fleetrank.device_agents.android.settings import FOLDER
+from fleetrank.device_agents.errors import MissingLibraryError
+from fleetrank.device_agents.virtual_phone.farm import FarmedPhone, FarmSpec, VirtualFarm
+from fleetrank.device_agents.virtual_phone.standin import standin_path
+from fleetrank.models.cache import ArtifactCache
+from fleetrank.models.canary import canary_request
+from fleetrank.models.types import Cost, Format, StagedExport
+from fleetrank.orchestrator.cli.main import run
+from fleetrank.orchestrator.device_registry import DeviceFile, Registration
+from fleetrank.orchestrator.phone_check import changes_between
+from fleetrank.orchestrator.workspace import Workspace
 
 pytestmark = pytest.mark.adb
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from virtual_phone_clients import adb_of_the_wheel, serve_adb
 
-from orchestrator.cli.main import run
-from orchestrator.workspace import Workspace
+from fleetrank.orchestrator.cli.main import run
+from fleetrank.orchestrator.workspace import Workspace
 
 pytestmark = pytest.mark.adb
 
@@ -32,7 +32,7 @@ def test_phones_are_started_connected_and_taken_off_again(
         environment |= {"HOME": str(adb.home), "ANDROID_ADB_SERVER_PORT": str(adb.port)}
         environment |= {"PYTHONUNBUFFERED": "1", "FLEETRANK_ADB": str(binary)}
         environment |= {"TMPDIR": str(tmp_path)}
-        words = "from orchestrator.cli.main import main; main()"
+        words = "from fleetrank.orchestrator.cli.main import main; main()"
         command = [sys.executable, "-c", words, "devices", "virtual", "--count", "4"]
         with subprocess.Popen(
             command,

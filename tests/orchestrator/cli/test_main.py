@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from analysis.errors import AnalysisError, NoDataError, QueryError
-from device_agents.errors import MissingLibraryError, PermanentError, TransientError
-from models.errors import CardError, ExportError, UntrustedError
-from orchestrator.cli import main as cli
-from orchestrator.cli.context import current
-from orchestrator.cli.main import COMMANDS, run, take_shared_options
-from orchestrator.errors import (
+from fleetrank.analysis.errors import AnalysisError, NoDataError, QueryError
+from fleetrank.device_agents.errors import MissingLibraryError, PermanentError, TransientError
+from fleetrank.models.errors import CardError, ExportError, UntrustedError
+from fleetrank.orchestrator.cli import main as cli
+from fleetrank.orchestrator.cli.context import current
+from fleetrank.orchestrator.cli.main import COMMANDS, run, take_shared_options
+from fleetrank.orchestrator.errors import (
     NewerSchemaError,
     NothingToDoError,
     OrchestratorError,
@@ -25,7 +25,7 @@ from orchestrator.errors import (
 HEAVY = ("ray", "torch", "tensorflow", "onnxruntime", "ai_edge_litert", "polars")
 HELP = """
 import json, sys
-from orchestrator.cli.main import run
+from fleetrank.orchestrator.cli.main import run
 code = run(["--help"])
 print(json.dumps({"code": code, "loaded": sorted(sys.modules)}))
 """
@@ -50,7 +50,7 @@ def failing(monkeypatch: pytest.MonkeyPatch):
         def init(folder: str) -> None:
             raise error
 
-        monkeypatch.setattr("orchestrator.cli.init_command.init", init)
+        monkeypatch.setattr("fleetrank.orchestrator.cli.init_command.init", init)
 
     return install
 
@@ -175,7 +175,8 @@ def test_a_command_sees_the_workspace_it_was_given(tmp_path, monkeypatch, capsys
     assert run(["init", str(tmp_path / "w")]) == 0
     seen = []
     monkeypatch.setattr(
-        "orchestrator.cli.init_command.init", lambda: seen.append(current().workspace.root)
+        "fleetrank.orchestrator.cli.init_command.init",
+        lambda: seen.append(current().workspace.root),
     )
     assert run(["init", "--workspace", str(tmp_path / "w")]) == 0
     assert seen == [tmp_path / "w"]
@@ -183,7 +184,7 @@ def test_a_command_sees_the_workspace_it_was_given(tmp_path, monkeypatch, capsys
 
 def test_a_workspace_with_its_own_packages_does_not_shadow_ours(tmp_path) -> None:
     assert run(["init", str(tmp_path)]) == 0
-    for name in ("models", "orchestrator", "analysis", "device_agents", "yaml"):
+    for name in ("fleetrank", "models", "analysis", "yaml"):
         (tmp_path / name).mkdir(exist_ok=True)
         (tmp_path / name / "__init__.py").write_text("raise SystemExit('shadowed')")
     answer = subprocess.run(

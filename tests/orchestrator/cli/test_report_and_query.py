@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from fleet_rows import PLACES, Place, write_results
 
-from orchestrator.cli.main import run
+from fleetrank.orchestrator.cli.main import run
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from fleet_rows import NETS, PLACES, write_results
 
-from orchestrator.cli.main import run
-from orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.cli.main import run
+from fleetrank.orchestrator.store.results import ResultStore
 
 OLD, NEW = "s-20260101T000000-aa", "s-20260102T000000-bb"
 

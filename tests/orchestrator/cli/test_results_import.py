@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from full_disk import no_room_beyond
 
-from analysis.load import load_measurements
-from orchestrator.cli.main import run
-from orchestrator.store.results import ResultStore
-from orchestrator.workspace import Workspace
+from fleetrank.analysis.load import load_measurements
+from fleetrank.orchestrator.cli.main import run
+from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.workspace import Workspace
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -47,7 +47,7 @@ def test_each_release_becomes_a_sweep_with_its_provenance(workspace, capsys) -> 
 def test_the_journal_of_an_import_is_packed_and_its_record_has_the_counts(
     workspace, capsys, monkeypatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.store.journal_pack.WORTH_PACKING_BYTES", 1)
+    monkeypatch.setattr("fleetrank.orchestrator.store.journal_pack.WORTH_PACKING_BYTES", 1)
     first, _ = _import(capsys, "--from", "timm", str(DATA / "timm"))
     store = ResultStore(workspace.results)
     journal = store.open_journal(str(first["sweep_id"]))

@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 from rich.console import Console
 
-from analysis.tables import Table
-from orchestrator.cli.terminal_table import print_on_terminal
+from fleetrank.analysis.tables import Table
+from fleetrank.orchestrator.cli.terminal_table import print_on_terminal
 
 FRAME = pl.DataFrame(
     {

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from fleet_rows import NETS, PLACES, write_results
 
-from analysis.errors import QueryError
-from orchestrator.compute.child import QUERY_GRACE_S, Child
-from orchestrator.compute.errors import RefusedError, error_of_child
-from orchestrator.compute.jobs import Job, JobKind
-from orchestrator.server.errors import status_of
+from fleetrank.analysis.errors import QueryError
+from fleetrank.orchestrator.compute.child import QUERY_GRACE_S, Child
+from fleetrank.orchestrator.compute.errors import RefusedError, error_of_child
+from fleetrank.orchestrator.compute.jobs import Job, JobKind
+from fleetrank.orchestrator.server.errors import status_of
 
 
 def query(sql: str, timeout_s: float = 10.0) -> Job:

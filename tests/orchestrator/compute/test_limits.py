@@ -9,7 +9,7 @@ from pathlib import Path
 import expensive_sql
 from fleet_rows import NETS, PLACES, write_results
 
-from orchestrator.compute.child import QUERY_GRACE_S, QUERY_MEMORY_BYTES
+from fleetrank.orchestrator.compute.child import QUERY_GRACE_S, QUERY_MEMORY_BYTES
 
 _TIMEOUT_S = 0.1
 _SLACK_S = 1.5

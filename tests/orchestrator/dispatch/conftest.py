@@ -6,11 +6,11 @@ from typing import Self
 
 import pytest
 
-from device_agents.device_facts import DeviceFacts
-from device_agents.measurement import Failure, Measurement
-from device_agents.task import Execution, MeasurePolicy, MeasureTask
-from device_agents.vocabulary import ErrorKind, Origin, Runtime, Status, Tier
-from models.types import (
+from fleetrank.device_agents.device_facts import DeviceFacts
+from fleetrank.device_agents.measurement import Failure, Measurement
+from fleetrank.device_agents.task import Execution, MeasurePolicy, MeasureTask
+from fleetrank.device_agents.vocabulary import ErrorKind, Origin, Runtime, Status, Tier
+from fleetrank.models.types import (
     Artifact,
     Cost,
     ExportRequest,
@@ -21,9 +21,9 @@ from models.types import (
     Source,
     Weights,
 )
-from orchestrator.cells import Cell, DevicePlace, Plan
-from orchestrator.dispatch.work import SweepWork
-from orchestrator.provenance import SweepFacts
+from fleetrank.orchestrator.cells import Cell, DevicePlace, Plan
+from fleetrank.orchestrator.dispatch.work import SweepWork
+from fleetrank.orchestrator.provenance import SweepFacts
 
 Answer = Callable[[str, MeasureTask], Failure | None]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchestrator.cli.main import run
-from orchestrator.dispatch.cluster import cluster_ray
-from orchestrator.errors import NothingToDoError, UsageError
+from fleetrank.orchestrator.cli.main import run
+from fleetrank.orchestrator.dispatch.cluster import cluster_ray
+from fleetrank.orchestrator.errors import NothingToDoError, UsageError
 
 
 @pytest.mark.parametrize("address", ["head", "1.2.3.4", "http://a:1/x", "a:b", ":6379", ""])
@@ -52,8 +52,8 @@ def test_a_missing_or_wrong_token_is_one_error_and_not_twenty_seconds_of_lines(
     # A process of its own: whoever has once started a Ray keeps its token.
     code = (
         "import os, sys\n"
-        "from orchestrator.dispatch.local_ray import local_ray\n"
-        "from orchestrator.dispatch import cluster\n"
+        "from fleetrank.orchestrator.dispatch.local_ray import local_ray\n"
+        "from fleetrank.orchestrator.dispatch import cluster\n"
         "import ray\n"
         "with local_ray():\n"
         "    address = ray.get_runtime_context().gcs_address\n"

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 from dispatch_bench import Bench, always_well
 
-from device_agents.measurement import Failure
-from device_agents.task import CanaryTask, MeasureTask
-from device_agents.vocabulary import ErrorKind, Origin
-from orchestrator.errors import StoreError
-from orchestrator.progress.events import Notice, RepeatFinished
+from fleetrank.device_agents.measurement import Failure
+from fleetrank.device_agents.task import CanaryTask, MeasureTask
+from fleetrank.device_agents.vocabulary import ErrorKind, Origin
+from fleetrank.orchestrator.errors import StoreError
+from fleetrank.orchestrator.progress.events import Notice, RepeatFinished
 
 
 def test_every_repeat_is_measured_once_and_all_first_repeats_come_first(

@@ -7,14 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agents.measurement import Failure
-from device_agents.task import Execution
-from device_agents.vocabulary import ErrorKind, Runtime
-from models.types import ExportRequest, Family, Format, ModelCard, Source, Weights
-from orchestrator.cells import Attempt, Cell, Repeat
-from orchestrator.dispatch.assign import next_assignments
-from orchestrator.dispatch.retry import RetryRules, condemns_cell, delay_s, finished, probed
-from orchestrator.dispatch.state import (
+from fleetrank.device_agents.measurement import Failure
+from fleetrank.device_agents.task import Execution
+from fleetrank.device_agents.vocabulary import ErrorKind, Runtime
+from fleetrank.models.types import ExportRequest, Family, Format, ModelCard, Source, Weights
+from fleetrank.orchestrator.cells import Attempt, Cell, Repeat
+from fleetrank.orchestrator.dispatch.assign import next_assignments
+from fleetrank.orchestrator.dispatch.retry import (
+    RetryRules,
+    condemns_cell,
+    delay_s,
+    finished,
+    probed,
+)
+from fleetrank.orchestrator.dispatch.state import (
     DispatchState,
     Lane,
     Waiting,

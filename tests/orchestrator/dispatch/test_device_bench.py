@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from device_agents.device_facts import DeviceFacts
-from device_agents.measurement import Measurement
-from device_agents.registry import create_agent
-from device_agents.simulated.agent import SimulatedAgent
-from device_agents.task import Execution, MeasureTask
-from device_agents.vocabulary import ErrorKind, Runtime, Status
-from orchestrator.dispatch.device_bench import DeviceBench
-from orchestrator.dispatch.device_spec import DeviceSpec, HostShare
+from fleetrank.device_agents.device_facts import DeviceFacts
+from fleetrank.device_agents.measurement import Measurement
+from fleetrank.device_agents.registry import create_agent
+from fleetrank.device_agents.simulated.agent import SimulatedAgent
+from fleetrank.device_agents.task import Execution, MeasureTask
+from fleetrank.device_agents.vocabulary import ErrorKind, Runtime, Status
+from fleetrank.orchestrator.dispatch.device_bench import DeviceBench
+from fleetrank.orchestrator.dispatch.device_spec import DeviceSpec, HostShare
 
 _LIMIT_S = 60.0
 QUIET = DeviceSpec(name="d", kind="simulated", share=HostShare.ALONE)
 HOLD = """
-from device_agents.host_lease import host_lease
+from fleetrank.device_agents.host_lease import host_lease
 with host_lease("another sweep"):
     print("held", flush=True)
     input()

@@ -13,16 +13,16 @@ from pathlib import Path
 import psutil
 import pytest
 
-from device_agents.device_facts import DeviceFacts
-from device_agents.measurement import Failure, Measurement
-from device_agents.task import Execution, MeasurePolicy, MeasureTask
-from device_agents.vocabulary import ErrorKind, Origin, Runtime, Status
-from orchestrator.dispatch.device_spec import DeviceSpec
-from orchestrator.dispatch.executor import Executor
-from orchestrator.dispatch.inline import InlineExecutor
-from orchestrator.dispatch.local_ray import LOCAL_HOST, local_ray
-from orchestrator.dispatch.ray_executor import PlacedDevice, RayExecutor
-from orchestrator.dispatch.ray_hosts import RayHosts
+from fleetrank.device_agents.device_facts import DeviceFacts
+from fleetrank.device_agents.measurement import Failure, Measurement
+from fleetrank.device_agents.task import Execution, MeasurePolicy, MeasureTask
+from fleetrank.device_agents.vocabulary import ErrorKind, Origin, Runtime, Status
+from fleetrank.orchestrator.dispatch.device_spec import DeviceSpec
+from fleetrank.orchestrator.dispatch.executor import Executor
+from fleetrank.orchestrator.dispatch.inline import InlineExecutor
+from fleetrank.orchestrator.dispatch.local_ray import LOCAL_HOST, local_ray
+from fleetrank.orchestrator.dispatch.ray_executor import PlacedDevice, RayExecutor
+from fleetrank.orchestrator.dispatch.ray_hosts import RayHosts
 
 EXECUTORS = ["inline", pytest.param("ray", marks=pytest.mark.ray)]
 SPECS = (
@@ -216,10 +216,10 @@ def test_what_nobody_has_stored_is_offered_to_the_next_driver(home: Path, tmp_pa
 
 
 @pytest.mark.ray
-def test_a_workspace_with_its_own_models_package_does_not_shadow_ours(
+def test_a_folder_with_packages_of_our_names_shadows_nothing(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("models", "device_agents", "orchestrator"):
+    for name in ("fleetrank", "models", "numpy"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("raise RuntimeError('shadowed')\n")
     monkeypatch.chdir(tmp_path)

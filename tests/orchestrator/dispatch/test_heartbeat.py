@@ -1,8 +1,8 @@
 """A silent minute is explained, and no other."""
 
-from orchestrator.dispatch.heartbeat import SILENT_S, Heartbeat
-from orchestrator.dispatch.state import Lane
-from orchestrator.progress.events import Event, Notice, RepeatFinished, RepeatStarted
+from fleetrank.orchestrator.dispatch.heartbeat import SILENT_S, Heartbeat
+from fleetrank.orchestrator.dispatch.state import Lane
+from fleetrank.orchestrator.progress.events import Event, Notice, RepeatFinished, RepeatStarted
 
 
 def begun(device: str) -> RepeatStarted:

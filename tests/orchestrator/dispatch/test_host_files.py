@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from device_agents.task import CanaryTask, Execution, MeasureTask
-from device_agents.vocabulary import Runtime
-from orchestrator.dispatch.host_files import FilePart, HostFiles, file_names
-from orchestrator.errors import OrchestratorError
+from fleetrank.device_agents.task import CanaryTask, Execution, MeasureTask
+from fleetrank.device_agents.vocabulary import Runtime
+from fleetrank.orchestrator.dispatch.host_files import FilePart, HostFiles, file_names
+from fleetrank.orchestrator.errors import OrchestratorError
 
 
 def name_of(content: bytes) -> str:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from device_agents.task import Execution, MeasureTask
-from device_agents.vocabulary import ErrorKind, Runtime, Status
-from orchestrator.dispatch.device_spec import DeviceSpec
-from orchestrator.dispatch.host_service import Answer, HostService, Order, Question
+from fleetrank.device_agents.task import Execution, MeasureTask
+from fleetrank.device_agents.vocabulary import ErrorKind, Runtime, Status
+from fleetrank.orchestrator.dispatch.device_spec import DeviceSpec
+from fleetrank.orchestrator.dispatch.host_service import Answer, HostService, Order, Question
 
 QUICK = DeviceSpec(name="quick", kind="simulated")
 SLOW = DeviceSpec(name="slow", kind="simulated", options=(("duration_s", 20.0),))

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.dispatch.local_ray import local_ray
-from orchestrator.dispatch.ray_folder import inside, make_ray_folder
-from orchestrator.errors import OrchestratorError
+from fleetrank.orchestrator.dispatch.local_ray import local_ray
+from fleetrank.orchestrator.dispatch.ray_folder import inside, make_ray_folder
+from fleetrank.orchestrator.errors import OrchestratorError
 
 _STRANGER = 65534
 _AS_STRANGER = """
@@ -143,7 +143,7 @@ def test_a_path_too_long_for_a_socket_is_passed_over(
 
 
 def test_no_safe_place_is_an_error_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.dispatch.ray_folder._is_safe", lambda _: False)
+    monkeypatch.setattr("fleetrank.orchestrator.dispatch.ray_folder._is_safe", lambda _: False)
     with pytest.raises(OrchestratorError, match="safe from other users") as raised:
         make_ray_folder()
     assert "TMPDIR" in raised.value.remedy

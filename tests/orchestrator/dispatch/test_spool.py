@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agents.measurement import Failure, Measurement, WorkerFacts
-from device_agents.vocabulary import ErrorKind, Flag, MemoryMetric, Origin, Status
-from orchestrator.dispatch import spool as spool_module
-from orchestrator.dispatch.spool import Spool
+from fleetrank.device_agents.measurement import Failure, Measurement, WorkerFacts
+from fleetrank.device_agents.vocabulary import ErrorKind, Flag, MemoryMetric, Origin, Status
+from fleetrank.orchestrator.dispatch import spool as spool_module
+from fleetrank.orchestrator.dispatch.spool import Spool
 
 
 def measurement(number: int, sweep: str = "s", **changes: object) -> Measurement:

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 from dispatch_bench import Bench, always_well, late
 
-from device_agents.measurement import Failure
-from device_agents.task import MeasureTask
-from device_agents.vocabulary import ErrorKind
+from fleetrank.device_agents.measurement import Failure
+from fleetrank.device_agents.task import MeasureTask
+from fleetrank.device_agents.vocabulary import ErrorKind
 
 
 def gone_and(broken: str, new_failure: Callable) -> Callable[[str, MeasureTask], Failure | None]:

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.doctor.device_checks import FoundAdb, check_adb, judge_adb, judge_gpu
-from orchestrator.doctor.finding import Finding, Level
-from orchestrator.doctor.host_checks import (
+from fleetrank.orchestrator.doctor.device_checks import FoundAdb, check_adb, judge_adb, judge_gpu
+from fleetrank.orchestrator.doctor.finding import Finding, Level
+from fleetrank.orchestrator.doctor.host_checks import (
     MIN_FREE_DISK_BYTES,
     check_host,
     judge_confinement,
@@ -15,7 +15,7 @@ from orchestrator.doctor.host_checks import (
     judge_memory,
     judge_niceness,
 )
-from orchestrator.doctor.software_checks import (
+from fleetrank.orchestrator.doctor.software_checks import (
     LIBRARIES,
     check_software,
     import_failures,

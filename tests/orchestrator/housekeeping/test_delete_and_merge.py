@@ -13,16 +13,16 @@ import killed_at
 import pytest
 from two_sweeps import GOES, KEPT, make_workspace
 
-from analysis.columns import ORIGINS
-from analysis.errors import NoDataError
-from analysis.exclusions import read_exclusions
-from analysis.load import load_measurements
-from analysis.query import run_query
-from orchestrator.cli.main import run
-from orchestrator.housekeeping.content import content_of
-from orchestrator.server.fingerprint import Fingerprint
-from orchestrator.server.live import Live
-from orchestrator.store.results import ResultStore
+from fleetrank.analysis.columns import ORIGINS
+from fleetrank.analysis.errors import NoDataError
+from fleetrank.analysis.exclusions import read_exclusions
+from fleetrank.analysis.load import load_measurements
+from fleetrank.analysis.query import run_query
+from fleetrank.orchestrator.cli.main import run
+from fleetrank.orchestrator.housekeeping.content import content_of
+from fleetrank.orchestrator.server.fingerprint import Fingerprint
+from fleetrank.orchestrator.server.live import Live
+from fleetrank.orchestrator.store.results import ResultStore
 
 NEW = "new-20261122T080000-cc33"
 _STRIDE = 4

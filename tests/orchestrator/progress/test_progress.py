@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from device_agents.vocabulary import Origin
-from orchestrator.progress.console import LiveConsole, render
-from orchestrator.progress.events import (
+from fleetrank.device_agents.vocabulary import Origin
+from fleetrank.orchestrator.progress.console import LiveConsole, render
+from fleetrank.orchestrator.progress.events import (
     Event,
     ExportFinished,
     ExportStarted,
@@ -19,11 +19,11 @@ from orchestrator.progress.events import (
     SweepFinished,
     SweepStarted,
 )
-from orchestrator.progress.json_lines import JsonLines
-from orchestrator.progress.plain import PlainLines
-from orchestrator.progress.publisher import Publisher
-from orchestrator.progress.view import View, updated
-from orchestrator.progress.wording import duration, sentence
+from fleetrank.orchestrator.progress.json_lines import JsonLines
+from fleetrank.orchestrator.progress.plain import PlainLines
+from fleetrank.orchestrator.progress.publisher import Publisher
+from fleetrank.orchestrator.progress.view import View, updated
+from fleetrank.orchestrator.progress.wording import duration, sentence
 
 STARTED = SweepStarted(
     sweep_id="s-1", n_cells=2, n_repeats=4, n_done=1, n_skipped=0, estimate_s=60.0

@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from orchestrator.progress.events import RepeatFinished, RepeatStarted, SweepFinished
-from orchestrator.progress.progress_file import ProgressFile, read_progress
+from fleetrank.orchestrator.progress.events import RepeatFinished, RepeatStarted, SweepFinished
+from fleetrank.orchestrator.progress.progress_file import ProgressFile, read_progress
 
 BEGUN = RepeatStarted(device="box", host="lab", label="m on box", repeat=0, attempt=0)
 DONE = RepeatFinished(

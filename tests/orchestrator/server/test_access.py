@@ -9,9 +9,9 @@ import psutil
 import pytest
 from serving import Served, serving
 
-from orchestrator.cli.main import run
-from orchestrator.errors import UsageError
-from orchestrator.server.access import Access, Verdict, access_for, is_loopback
+from fleetrank.orchestrator.cli.main import run
+from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.server.access import Access, Verdict, access_for, is_loopback
 
 TOKEN = "a-token-of-the-tests"
 OPEN = Access(token=None, names=frozenset({"bench"}), cookie="c")

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from fleet_rows import NETS, PLACES, write_results
 
-from device_agents.host_lease import host_lease
-from orchestrator.compute.errors import RefusedError
-from orchestrator.compute.jobs import Job, JobKind
-from orchestrator.server.answers import Answers
-from orchestrator.server.errors import BusyError, status_of
-from orchestrator.server.turn import Turn
+from fleetrank.device_agents.host_lease import host_lease
+from fleetrank.orchestrator.compute.errors import RefusedError
+from fleetrank.orchestrator.compute.jobs import Job, JobKind
+from fleetrank.orchestrator.server.answers import Answers
+from fleetrank.orchestrator.server.errors import BusyError, status_of
+from fleetrank.orchestrator.server.turn import Turn
 
 LATENCY = Job(kind=JobKind.TABLE, name="latency")
 

@@ -164,7 +164,7 @@ def test_a_sweep_appears_while_it_runs_and_its_report_after_it(
     visit: Visit, live_workspace: Path
 ) -> None:
     page = visit.page
-    command = "from orchestrator.cli.main import main; main()"
+    command = "from fleetrank.orchestrator.cli.main import main; main()"
     run = [sys.executable, "-P", "-c", command, "sweep", "run", "live", "--inline"]
     with serving(live_workspace) as server:
         page.goto(server.base + "/?include_simulated=true")

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from orchestrator.server.fingerprint import Fingerprint
-from orchestrator.store.exclusions import exclude, take_back
+from fleetrank.orchestrator.server.fingerprint import Fingerprint
+from fleetrank.orchestrator.store.exclusions import exclude, take_back
 
 
 def test_an_exclusion_and_its_end_are_noticed(tmp_path: Path) -> None:

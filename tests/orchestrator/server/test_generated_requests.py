@@ -12,7 +12,7 @@ from schemathesis.specs.openapi.checks import (
 )
 from serving import Served
 
-from orchestrator.server import api
+from fleetrank.orchestrator.server import api
 
 _CHECKS = (
     not_a_server_error,

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import UsageError
-from orchestrator.server.journal_tail import JournalTail
-from orchestrator.server.live import Live
-from orchestrator.store.results import IMPORTED, ResultStore
+from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.server.journal_tail import JournalTail
+from fleetrank.orchestrator.server.live import Live
+from fleetrank.orchestrator.store.results import IMPORTED, ResultStore
 
 SWEEP = "s-20260101T000000-aa"
 PLAN = {"n_cells": 3, "repeats": 2, "cells_by_device": {"a": 2, "b": 1}}

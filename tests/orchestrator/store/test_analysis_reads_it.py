@@ -1,8 +1,8 @@
 """The writer of the table is here, its reader in `analysis`: they must agree."""
 
-from analysis.columns import READ_SCHEMA
-from analysis.load import load_measurements
-from orchestrator.store.results import ResultStore
+from fleetrank.analysis.columns import READ_SCHEMA
+from fleetrank.analysis.load import load_measurements
+from fleetrank.orchestrator.store.results import ResultStore
 
 
 def test_analysis_loads_what_was_published(tmp_path, new_row) -> None:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from analysis.errors import AnalysisError
-from analysis.exclusions import MAX_EXCLUSIONS, read_exclusions
-from device_agents.file_lease import open_lease, wait_for_lock
-from orchestrator.errors import StoreError, UsageError
-from orchestrator.store import exclusions
-from orchestrator.store.exclusions import exclude, take_back
+from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.exclusions import MAX_EXCLUSIONS, read_exclusions
+from fleetrank.device_agents.file_lease import open_lease, wait_for_lock
+from fleetrank.orchestrator.errors import StoreError, UsageError
+from fleetrank.orchestrator.store import exclusions
+from fleetrank.orchestrator.store.exclusions import exclude, take_back
 
 
 def numbers(results: Path) -> list[int]:

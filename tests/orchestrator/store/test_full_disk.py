@@ -5,11 +5,11 @@ import os
 import pytest
 from full_disk import no_room_beyond
 
-from orchestrator.errors import StoreError
-from orchestrator.store.journal_sink import JournalSink
-from orchestrator.store.part_reader import read_rows
-from orchestrator.store.raw_logs import read_log
-from orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.errors import StoreError
+from fleetrank.orchestrator.store.journal_sink import JournalSink
+from fleetrank.orchestrator.store.part_reader import read_rows
+from fleetrank.orchestrator.store.raw_logs import read_log
+from fleetrank.orchestrator.store.results import ResultStore
 
 SWEEP_ID = "s-20260102T030405-0a1b"
 

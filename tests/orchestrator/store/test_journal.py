@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from analysis.columns import SCHEMA_VERSION
-from orchestrator.errors import NewerSchemaError, StoreError
-from orchestrator.store.journal import Journal, JournalProblem
+from fleetrank.analysis.columns import SCHEMA_VERSION
+from fleetrank.orchestrator.errors import NewerSchemaError, StoreError
+from fleetrank.orchestrator.store.journal import Journal, JournalProblem
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_a_row_that_meets_a_full_disk_goes_out_when_there_is_room(
             raise OSError(28, "No space left on device")
         return real_write(descriptor, data[: len(data) // 2])
 
-    monkeypatch.setattr("orchestrator.store.journal.os.write", half_then_full)
+    monkeypatch.setattr("fleetrank.orchestrator.store.journal.os.write", half_then_full)
     with pytest.raises(StoreError, match="disk is full") as caught:
         journal.append(new_row(repeat=1))
     assert "free some space" in caught.value.remedy

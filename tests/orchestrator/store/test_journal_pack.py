@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import StoreError
-from orchestrator.server.journal_tail import JournalTail
-from orchestrator.store import journal_pack
-from orchestrator.store.health.verify import find_faults
-from orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.errors import StoreError
+from fleetrank.orchestrator.server.journal_tail import JournalTail
+from fleetrank.orchestrator.store import journal_pack
+from fleetrank.orchestrator.store.health.verify import find_faults
+from fleetrank.orchestrator.store.results import ResultStore
 
 SWEEP_ID = "s-20260102T030405-0a1b"
 
@@ -132,7 +132,7 @@ def test_killed_at_any_step_it_loses_and_doubles_no_row(
 
 
 def test_a_damaged_packed_journal_is_refused_and_made_again_from_the_parts(store) -> None:
-    from orchestrator.store.health.repair import repair_sweep
+    from fleetrank.orchestrator.store.health.repair import repair_sweep
 
     store.pack_journal(SWEEP_ID)
     before = list(store.open_journal(SWEEP_ID).rows())

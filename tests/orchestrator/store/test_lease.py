@@ -6,13 +6,13 @@ from threading import Timer
 
 import pytest
 
-from orchestrator.errors import UsageError
-from orchestrator.store.lease import sweep_lease
+from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.store.lease import sweep_lease
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from orchestrator.store.lease import sweep_lease
+from fleetrank.orchestrator.store.lease import sweep_lease
 with sweep_lease(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from analysis.load import load_measurements
-from orchestrator.cli.main import run
-from orchestrator.store.results import ResultStore
+from fleetrank.analysis.load import load_measurements
+from fleetrank.orchestrator.cli.main import run
+from fleetrank.orchestrator.store.results import ResultStore
 
 RECORDED = Path(__file__).parents[2] / "data" / "old_results"
 

@@ -3,8 +3,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analysis.part_seal import BrokenSealError, is_sealed
-from orchestrator.store.part_writer import sealed_parquet
+from fleetrank.analysis.part_seal import BrokenSealError, is_sealed
+from fleetrank.orchestrator.store.part_writer import sealed_parquet
 
 
 @pytest.fixture

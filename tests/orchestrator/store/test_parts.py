@@ -4,12 +4,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analysis.columns import SCHEMA
-from foundation import files
-from orchestrator.errors import StoreError
-from orchestrator.store import parts
-from orchestrator.store.part_reader import read_rows, read_sweeps, repeat_seconds
-from orchestrator.store.parts import compact_parts, publish_parts, to_frame
+from fleetrank.analysis.columns import SCHEMA
+from fleetrank.foundation import files
+from fleetrank.orchestrator.errors import StoreError
+from fleetrank.orchestrator.store import parts
+from fleetrank.orchestrator.store.part_reader import read_rows, read_sweeps, repeat_seconds
+from fleetrank.orchestrator.store.parts import compact_parts, publish_parts, to_frame
 
 
 @pytest.fixture(autouse=True)

@@ -3,14 +3,14 @@ from pathlib import Path
 
 import pytest
 
-from device_agents.android.raw_log import encode_log
-from device_agents.android.runners.runner import ToolOutput, ToolRun
-from orchestrator.cli.main import run
-from orchestrator.store.health.verify import find_faults
-from orchestrator.store.raw_logs import set_aside
-from orchestrator.store.reparse import reparse_sweep, store_reparsed
-from orchestrator.store.results import ResultStore
-from orchestrator.workspace import Workspace
+from fleetrank.device_agents.android.raw_log import encode_log
+from fleetrank.device_agents.android.runners.runner import ToolOutput, ToolRun
+from fleetrank.orchestrator.cli.main import run
+from fleetrank.orchestrator.store.health.verify import find_faults
+from fleetrank.orchestrator.store.raw_logs import set_aside
+from fleetrank.orchestrator.store.reparse import reparse_sweep, store_reparsed
+from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.workspace import Workspace
 
 SWEEP_ID = "s-20260102T030405-0a1b"
 TEXT = (Path(__file__).parents[2] / "data" / "benchmark_model" / "litert.txt").read_text()

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from analysis.columns import SCHEMA_VERSION
-from orchestrator.errors import NewerSchemaError, NothingToDoError, StoreError, UsageError
-from orchestrator.store.part_reader import read_rows, read_sweeps
-from orchestrator.store.results import ResultStore
+from fleetrank.analysis.columns import SCHEMA_VERSION
+from fleetrank.orchestrator.errors import NewerSchemaError, NothingToDoError, StoreError, UsageError
+from fleetrank.orchestrator.store.part_reader import read_rows, read_sweeps
+from fleetrank.orchestrator.store.results import ResultStore
 
 SWEEP_ID = "quick-20260102T030405-0a1b"
 

@@ -3,12 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import StoreError
-from orchestrator.store.health.repair import repair_sweep, require_whole_parts
-from orchestrator.store.health.verify import KEEP, find_faults
-from orchestrator.store.part_reader import read_rows
-from orchestrator.store.parts import publish_parts
-from orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.errors import StoreError
+from fleetrank.orchestrator.store.health.repair import repair_sweep, require_whole_parts
+from fleetrank.orchestrator.store.health.verify import KEEP, find_faults
+from fleetrank.orchestrator.store.part_reader import read_rows
+from fleetrank.orchestrator.store.parts import publish_parts
+from fleetrank.orchestrator.store.results import ResultStore
 
 SWEEP_ID = "s-20260102T030405-0a1b"
 

@@ -12,9 +12,9 @@ from types import MappingProxyType
 import numpy as np
 import pytest
 
-from orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.store.results import ResultStore
 
-_COMMAND = "from orchestrator.cli.main import main; main()"
+_COMMAND = "from fleetrank.orchestrator.cli.main import main; main()"
 SIMULATED = """name: {name}
 kind: simulated
 options: {{duration_s: {duration_s}}}

@@ -146,6 +146,6 @@ def test_hostile_models_on_the_real_cpu_harm_only_themselves(
 def _is_worker(process: psutil.Process, root: Path) -> bool:
     words = process.info["cmdline"] or []
     try:
-        return "device_agents.worker" in words and process.cwd().startswith(str(root))
+        return "fleetrank.device_agents.worker" in words and process.cwd().startswith(str(root))
     except psutil.Error:
         return False

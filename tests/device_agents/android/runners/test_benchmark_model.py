@@ -5,11 +5,11 @@ from benchmark_result_file import encode_result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agents.android.runners.benchmark_model import BenchmarkModel
-from device_agents.android.runners.benchmark_result import read_result
-from device_agents.android.runners.benchmark_text import read_text
-from device_agents.android.runners.runner import ToolOutput, ToolRun
-from device_agents.errors import (
+from fleetrank.device_agents.android.runners.benchmark_model import BenchmarkModel
+from fleetrank.device_agents.android.runners.benchmark_result import read_result
+from fleetrank.device_agents.android.runners.benchmark_text import read_text
+from fleetrank.device_agents.android.runners.runner import ToolOutput, ToolRun
+from fleetrank.device_agents.errors import (
     AgentError,
     BadArtifactError,
     BadOutputError,
@@ -19,10 +19,10 @@ from device_agents.errors import (
     StorageFullError,
     UnsupportedError,
 )
-from device_agents.failures import failure_from_error
-from device_agents.measurement import ToolSummary
-from device_agents.task import Execution, MeasurePolicy, MeasureTask
-from device_agents.vocabulary import ErrorKind, MemoryMetric, Mode, Runtime, SampleKind
+from fleetrank.device_agents.failures import failure_from_error
+from fleetrank.device_agents.measurement import ToolSummary
+from fleetrank.device_agents.task import Execution, MeasurePolicy, MeasureTask
+from fleetrank.device_agents.vocabulary import ErrorKind, MemoryMetric, Mode, Runtime, SampleKind
 
 DATA = Path(__file__).parents[3] / "data" / "benchmark_model"
 

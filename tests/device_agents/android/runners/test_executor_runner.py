@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agents.android.runners.executor_runner import ExecutorRunner
-from device_agents.android.runners.runner import ToolOutput, ToolReading, ToolRun
-from device_agents.errors import (
+from fleetrank.device_agents.android.runners.executor_runner import ExecutorRunner
+from fleetrank.device_agents.android.runners.runner import ToolOutput, ToolReading, ToolRun
+from fleetrank.device_agents.errors import (
     AgentError,
     BadArtifactError,
     BadOutputError,
@@ -14,8 +14,8 @@ from device_agents.errors import (
     OutOfMemoryError,
     UnsupportedError,
 )
-from device_agents.task import Execution, MeasurePolicy, MeasureTask
-from device_agents.vocabulary import Runtime, SampleKind
+from fleetrank.device_agents.task import Execution, MeasurePolicy, MeasureTask
+from fleetrank.device_agents.vocabulary import Runtime, SampleKind
 
 DATA = Path(__file__).parents[3] / "data" / "executor_runner"
 HOST = (DATA / "host.txt").read_text()

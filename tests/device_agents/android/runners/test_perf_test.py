@@ -4,18 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agents.android.runners.perf_test import PerfTest
-from device_agents.android.runners.runner import ToolOutput, ToolRun
-from device_agents.errors import (
+from fleetrank.device_agents.android.runners.perf_test import PerfTest
+from fleetrank.device_agents.android.runners.runner import ToolOutput, ToolRun
+from fleetrank.device_agents.errors import (
     AgentError,
     BadArtifactError,
     BadOutputError,
     CrashedError,
     UnsupportedError,
 )
-from device_agents.measurement import ToolSummary
-from device_agents.task import Execution, MeasurePolicy, MeasureTask
-from device_agents.vocabulary import Runtime, SampleKind
+from fleetrank.device_agents.measurement import ToolSummary
+from fleetrank.device_agents.task import Execution, MeasurePolicy, MeasureTask
+from fleetrank.device_agents.vocabulary import Runtime, SampleKind
 
 DATA = Path(__file__).parents[3] / "data" / "perf_test"
 STDOUT = (DATA / "stdout.txt").read_text()

@@ -1,9 +1,13 @@
 import pytest
 
-from device_agents.android.runners.registry import RUNNERS, create_phone_runner, why_unsupported
-from device_agents.errors import UnsupportedError
-from device_agents.task import Execution
-from device_agents.vocabulary import Runtime
+from fleetrank.device_agents.android.runners.registry import (
+    RUNNERS,
+    create_phone_runner,
+    why_unsupported,
+)
+from fleetrank.device_agents.errors import UnsupportedError
+from fleetrank.device_agents.task import Execution
+from fleetrank.device_agents.vocabulary import Runtime
 
 
 def test_every_runner_is_found_by_its_runtime() -> None:

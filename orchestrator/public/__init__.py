@@ -1,0 +1,90 @@
+"""The public API: what `import fleetrank` gives; nothing below it is promised to stay.
+
+Every error is a `FleetError` with `message` and `remedy`. Libraries are imported when a function
+needs them, so that importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fleetrank.foundation.errors import FleetError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from fleetrank.analysis.report.page import ReportFacts
+    from fleetrank.analysis.tables import Selection, Table
+
+__all__ = ["FleetError", "load", "query", "report", "table", "tables"]
+
+
+def load(results: str | Path, *, sweep: str | None = None) -> pl.LazyFrame:
+    """Scans every stored attempt, failures included; one row an attempt.
+
+    Args:
+        results: the folder `results/` of a workspace.
+        sweep: id of one sweep; `None` reads all.
+
+    Returns:
+        The columns of the reference page "Columns"; the unit is the last part of a name, and null
+        is what is missing. Samples stay on disk until they are asked for.
+
+    Raises:
+        FleetError: there is no measurement or no such sweep, or a newer fleetrank wrote the folder.
+    """
+    from fleetrank.analysis.load import DEFAULT_ORIGINS, load_measurements
+
+    origins = (*DEFAULT_ORIGINS, "virtual", "simulated")
+    return load_measurements(Path(results), sweep=sweep, origins=origins)
+
+
+def tables() -> tuple[str, ...]:
+    """The names that `table` takes, as `fleetrank report show` lists them."""
+    from fleetrank.analysis.tables import TABLES
+
+    return tuple(TABLES)
+
+
+def table(name: str, results: str | Path, selection: Selection | None = None) -> Table:
+    """Makes one table of `report show`: its title, its figures as a frame, and its notes.
+
+    Args:
+        name: one of `tables()`.
+        results: the folder `results/` of a workspace.
+        selection: what to look at; `None` selects all that is measured or imported.
+
+    Raises:
+        FleetError: there is no such table, or no row to make it from; the remedy says what to do.
+    """
+    from fleetrank.analysis.load import load_measurements
+    from fleetrank.analysis.tables import Selection, make_table
+
+    chosen = selection or Selection()
+    frame = load_measurements(Path(results), sweep=chosen.sweep, origins=chosen.origins)
+    return make_table(name, frame, chosen)
+
+
+def query(
+    results: str | Path, sql: str, *, timeout_s: float = 30.0, max_rows: int = 10_000
+) -> pl.DataFrame:
+    """Answers one SELECT over `measurements`, `devices`, `models` and `sweeps`.
+
+    Raises:
+        FleetError: not one SELECT, wrong SQL, or over a limit; the message says which.
+    """
+    from fleetrank.analysis.query import run_query
+
+    return run_query(Path(results), sql, timeout_s=timeout_s, max_rows=max_rows)
+
+
+def report(results: str | Path, out: str | Path) -> ReportFacts:
+    """Writes the page about a results folder to the file `out`.
+
+    Raises:
+        FleetError: there is nothing to report, or `out` cannot be written.
+    """
+    from fleetrank.analysis.report.page import build_report
+
+    return build_report(Path(results), Path(out))
