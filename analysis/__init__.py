@@ -1,1 +1,4 @@
-"""Knows tables and statistics: from rows of measurements to conclusions with their doubts."""
+"""Tables and statistics over stored rows; runs without any runtime.
+
+Open `stored.columns` first: the one definition of the table.
+"""

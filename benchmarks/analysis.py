@@ -23,14 +23,19 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
-from fleetrank.analysis.bootstrap import percentile_interval, resample_counts, resampled_units
-from fleetrank.analysis.columns import SCHEMA
+from fleetrank.analysis.arrays.bootstrap import (
+    percentile_interval,
+    resample_counts,
+    resampled_units,
+)
+from fleetrank.analysis.arrays.missing_ranks import spearman_common
+from fleetrank.analysis.arrays.pareto import frontier
+from fleetrank.analysis.arrays.ranking import products, spearman_matrix
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.load import load_measurements
-from fleetrank.analysis.missing_ranks import spearman_common
-from fleetrank.analysis.pareto import frontier
-from fleetrank.analysis.ranking import products, spearman_matrix
-from fleetrank.analysis.tables import TABLES, Selection, make_table
+from fleetrank.analysis.stored.columns import SCHEMA
+from fleetrank.analysis.stored.load import load_measurements
+from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.tables import TABLES, make_table
 
 MODELS, PLATFORMS, SAMPLED = 1000, 2000, 200
 DRAWS, FLEET = 1000, 100

@@ -27,25 +27,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fleetrank.device_agents.android.adb_server import AdbServer
+from fleetrank.device_agents.android.adb.adb_server import AdbServer
+from fleetrank.device_agents.android.adb.phone import Phone
 from fleetrank.device_agents.android.options import TOOLS
-from fleetrank.device_agents.android.phone import Phone
-from fleetrank.device_agents.android.probe import probe_phone
-from fleetrank.device_agents.android.settings import FOLDER
-from fleetrank.device_agents.android.tool_store import ToolStore
-from fleetrank.device_agents.android.tools import Tool, file_sha256
-from fleetrank.device_agents.virtual_phone.farm import FarmedPhone, FarmSpec, VirtualFarm
-from fleetrank.device_agents.virtual_phone.faults import Fault, draw_injections
-from fleetrank.device_agents.virtual_phone.profile import DEFAULT_PROFILES
-from fleetrank.device_agents.virtual_phone.standin import standin_path
-from fleetrank.device_agents.vocabulary import ErrorKind
-from fleetrank.orchestrator.device_registry import PHONE, DeviceFile, save_device
-from fleetrank.orchestrator.phone_registration import registration_of
+from fleetrank.device_agents.android.programs.tool_store import ToolStore
+from fleetrank.device_agents.android.programs.tools import Tool, file_sha256
+from fleetrank.device_agents.android.state.probe import probe_phone
+from fleetrank.device_agents.android.state.settings import FOLDER
+from fleetrank.device_agents.contract.vocabulary import ErrorKind
+from fleetrank.device_agents.virtual_phone.daemon.farm import FarmedPhone, FarmSpec, VirtualFarm
+from fleetrank.device_agents.virtual_phone.handset.faults import Fault, draw_injections
+from fleetrank.device_agents.virtual_phone.handset.profile import DEFAULT_PROFILES
+from fleetrank.device_agents.virtual_phone.handset.standin import standin_path
+from fleetrank.orchestrator.phones.phone_registration import registration_of
 from fleetrank.orchestrator.progress.events import Event, RepeatFinished, RepeatStarted
 from fleetrank.orchestrator.store.results import ResultStore
-from fleetrank.orchestrator.sweep_run import run_sweep
-from fleetrank.orchestrator.sweep_session import RunOptions
-from fleetrank.orchestrator.workspace import Workspace
+from fleetrank.orchestrator.sweep.sweep_run import run_sweep
+from fleetrank.orchestrator.sweep.sweep_session import RunOptions
+from fleetrank.orchestrator.workspace.device_registry import PHONE, DeviceFile, save_device
+from fleetrank.orchestrator.workspace.workspace import Workspace
 
 DATA = Path(__file__).parents[1] / "tests" / "device_agents" / "data"
 PROGRAMS_SHARE = 4

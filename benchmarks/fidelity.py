@@ -26,17 +26,17 @@ from random import Random
 import numpy as np
 from scipy.stats import quantile_test
 
-from fleetrank.device_agents.inputs import make_inputs
+from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
+from fleetrank.device_agents.contract.vocabulary import Runtime
 from fleetrank.device_agents.registry import create_agent
-from fleetrank.device_agents.runtimes.registry import create_runner
 from fleetrank.device_agents.runtimes.runner import LoadedModel
-from fleetrank.device_agents.stability import HalfWidthRule
-from fleetrank.device_agents.task import Execution, MeasurePolicy, MeasureTask
-from fleetrank.device_agents.timing import time_runs
-from fleetrank.device_agents.vocabulary import Runtime
+from fleetrank.device_agents.runtimes.runtime_registry import create_runner
+from fleetrank.device_agents.timing.stability import HalfWidthRule
+from fleetrank.device_agents.timing.timing import time_runs
+from fleetrank.device_agents.worker.inputs import make_inputs
 from fleetrank.models.cache import ArtifactCache
-from fleetrank.models.cards import load_cards
-from fleetrank.models.types import RUNTIME_OF_FORMAT, ExportRequest, Format, Weights
+from fleetrank.models.cards.card import RUNTIME_OF_FORMAT, ExportRequest, Format, Weights
+from fleetrank.models.cards.zoo import load_cards
 
 MODELS = ("mobilenet_v2", "squeezenet1_1", "resnet18", "deit_tiny")
 RUNTIMES = {"onnx": "onnx", "torch": "pt2", "tflite": "tflite"}

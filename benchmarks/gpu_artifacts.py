@@ -11,15 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from fleetrank.device_agents.contract.task import Execution, InferTask
+from fleetrank.device_agents.contract.vocabulary import Mode, Precision, Runtime
 from fleetrank.device_agents.cuda.agent import CudaAgent
-from fleetrank.device_agents.task import Execution, InferTask
-from fleetrank.device_agents.vocabulary import Mode, Precision, Runtime
 from fleetrank.foundation.small_file import file_sha256
-from fleetrank.models.cards import load_zoo
+from fleetrank.models.cards.card import ExportRequest, Format, Weights
+from fleetrank.models.cards.zoo import load_zoo
 from fleetrank.models.errors import ModelError
 from fleetrank.models.export.process import export_in_child
-from fleetrank.models.primer import primer_request
-from fleetrank.models.types import ExportRequest, Format, Weights
+from fleetrank.models.networks.primer import primer_request
 from fleetrank.models.verify import compare_files
 
 TIMEOUT_S = 400.0

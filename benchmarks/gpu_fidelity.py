@@ -23,12 +23,12 @@ from random import Random
 
 from gpu_artifacts import Artifacts, Cell
 
+from fleetrank.device_agents.contract.vocabulary import Mode, Precision, Runtime
 from fleetrank.device_agents.cuda.allocator import TorchGpuMemory
 from fleetrank.device_agents.errors import AgentError
-from fleetrank.device_agents.inputs import make_inputs
-from fleetrank.device_agents.runtimes.registry import create_runner
-from fleetrank.device_agents.runtimes.torch_cuda import TorchCudaModel
-from fleetrank.device_agents.vocabulary import Mode, Precision, Runtime
+from fleetrank.device_agents.runtimes.runtime_registry import create_runner
+from fleetrank.device_agents.runtimes.torch.torch_cuda import TorchCudaModel
+from fleetrank.device_agents.worker.inputs import make_inputs
 
 CASES = (
     ("resnet50", Mode.GRAPHS, 1), ("mobilenet_v2", Mode.GRAPHS, 1), ("deit_tiny", Mode.GRAPHS, 1),

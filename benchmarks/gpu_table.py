@@ -24,14 +24,14 @@ from random import Random
 
 from gpu_artifacts import TIMEOUT_S, Artifacts, Cell, default_jobs, prepare
 
-from fleetrank.device_agents.codec import from_json, to_json
+from fleetrank.device_agents.contract.codec import from_json, to_json
+from fleetrank.device_agents.contract.measurement import Measurement
+from fleetrank.device_agents.contract.task import MeasurePolicy, MeasureTask
+from fleetrank.device_agents.contract.vocabulary import Mode, Precision, Status
 from fleetrank.device_agents.cuda.agent import CudaAgent
 from fleetrank.device_agents.errors import AgentError
-from fleetrank.device_agents.measurement import Measurement
-from fleetrank.device_agents.task import MeasurePolicy, MeasureTask
-from fleetrank.device_agents.vocabulary import Mode, Precision, Status
 from fleetrank.foundation.small_file import file_sha256
-from fleetrank.models.cards import load_zoo
+from fleetrank.models.cards.zoo import load_zoo
 
 SEED = 0
 TRIES = 2

@@ -24,9 +24,9 @@ from pathlib import Path
 
 from orchestration_sides import SHAPES
 
-from fleetrank.orchestrator.dispatch.local_ray import in_own_folder, set_ray_environment
-from fleetrank.orchestrator.dispatch.ray_hosts import LABEL
-from fleetrank.orchestrator.workspace import Workspace
+from fleetrank.orchestrator.dispatch.ray.local_ray import in_own_folder, set_ray_environment
+from fleetrank.orchestrator.dispatch.ray.ray_hosts import LABEL
+from fleetrank.orchestrator.workspace.workspace import Workspace
 
 HOSTS, DEVICES, DEVICE_S = 4, 1000, 0.02
 SIDES = Path(__file__).with_name("orchestration_sides.py")

@@ -21,30 +21,30 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from fleetrank.device_agents.agent import Agent
-from fleetrank.device_agents.measurement import Measurement
+from fleetrank.device_agents.contract.agent import Agent
+from fleetrank.device_agents.contract.measurement import Measurement
+from fleetrank.device_agents.contract.task import MeasureTask
 from fleetrank.device_agents.registry import create_agent
-from fleetrank.device_agents.task import MeasureTask
-from fleetrank.models.types import Artifact, Cost, FlopsMethod, Format
-from fleetrank.orchestrator.carrier import Carrier, open_carrier
-from fleetrank.orchestrator.cells import Attempt
-from fleetrank.orchestrator.dispatch.cluster import cluster_ray
-from fleetrank.orchestrator.dispatch.controller import Controller
-from fleetrank.orchestrator.dispatch.device_spec import DeviceSpec
-from fleetrank.orchestrator.dispatch.ports import Ports
-from fleetrank.orchestrator.dispatch.ray_hosts import LABEL
-from fleetrank.orchestrator.dispatch.stop_switch import StopSwitch
-from fleetrank.orchestrator.dispatch.tally import Tally
-from fleetrank.orchestrator.dispatch.work import SweepWork, task_of
-from fleetrank.orchestrator.fleet import Fleet
+from fleetrank.models.cards.card import Artifact, Cost, FlopsMethod, Format
+from fleetrank.orchestrator.dispatch.decide.tally import Tally
+from fleetrank.orchestrator.dispatch.decide.work import SweepWork, task_of
+from fleetrank.orchestrator.dispatch.drive.controller import Controller
+from fleetrank.orchestrator.dispatch.drive.ports import Ports
+from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch
+from fleetrank.orchestrator.dispatch.ray.ray_cluster import cluster_ray
+from fleetrank.orchestrator.dispatch.ray.ray_hosts import LABEL
+from fleetrank.orchestrator.identity.cells import Attempt
+from fleetrank.orchestrator.identity.provenance import sweep_facts
 from fleetrank.orchestrator.progress.progress_file import ProgressFile
 from fleetrank.orchestrator.progress.publisher import Publisher
-from fleetrank.orchestrator.provenance import sweep_facts
 from fleetrank.orchestrator.store.journal_sink import JournalSink
 from fleetrank.orchestrator.store.results import ResultStore
-from fleetrank.orchestrator.sweep_setup import Setup, plan_sweep
-from fleetrank.orchestrator.sweep_spec import SweepSpec
-from fleetrank.orchestrator.workspace import Workspace
+from fleetrank.orchestrator.sweep.carrier import Carrier, open_carrier
+from fleetrank.orchestrator.sweep.fleet import Fleet
+from fleetrank.orchestrator.sweep.sweep_setup import Setup, plan_sweep
+from fleetrank.orchestrator.workspace.device_spec import DeviceSpec
+from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
+from fleetrank.orchestrator.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     import ray

@@ -1,1 +1,4 @@
-"""Knows hardware and runtimes: measures one exported file on one device."""
+"""Devices and runtimes: measures one exported file on one device.
+
+Open `contract.task` first: what an agent is asked. `registry` lists the kinds of devices.
+"""

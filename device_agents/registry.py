@@ -3,9 +3,9 @@
 import importlib
 from collections.abc import Mapping
 
-from fleetrank.device_agents.agent import Agent
+from fleetrank.device_agents.contract.agent import Agent
+from fleetrank.device_agents.contract.task import OptionValue
 from fleetrank.device_agents.errors import PermanentError
-from fleetrank.device_agents.task import OptionValue
 
 AGENTS: Mapping[str, str] = {
     "android": "fleetrank.device_agents.android.agent:AndroidAgent",

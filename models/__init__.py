@@ -1,1 +1,4 @@
-"""Knows networks and files: cards, weights, cost, exports and their verification."""
+"""Networks and their files; knows nothing of devices.
+
+Open `cards.card` first: the type of a model. `cache` keeps exported files.
+"""

@@ -31,10 +31,10 @@ from fleetrank.foundation.files import (
 )
 from fleetrank.foundation.plain_data import read_json_object
 from fleetrank.foundation.small_file import file_sha256
-from fleetrank.models.cards import card_sha256, weights_id
+from fleetrank.models.cards.card import Artifact, ExportRequest, Format, Source, StagedExport
+from fleetrank.models.cards.zoo import card_sha256, weights_id
 from fleetrank.models.errors import ExportError
 from fleetrank.models.export.messages import cost_of
-from fleetrank.models.types import Artifact, ExportRequest, Format, Source, StagedExport
 
 _LOG = logging.getLogger(__name__)
 _EXPORT_RECIPE = 1

@@ -1,1 +1,4 @@
-"""The conductor: plans sweeps, builds artifacts, dispatches tasks and stores what comes back."""
+"""The conductor: sweeps, dispatch, results, command line, server; the only package that knows Ray.
+
+Open `sweep.sweep_run` first: one sweep from its file to its end.
+"""

@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from fleetrank.analysis.columns import SCHEMA, SCHEMA_VERSION
 from fleetrank.analysis.importers.release import Release, drop_reason
-from fleetrank.models.cards import find_card
-from fleetrank.models.types import ModelCard
-from fleetrank.orchestrator.keys import CELL_KEY_DIGITS, canonical_json, row_platform_key
-from fleetrank.orchestrator.provenance import (
+from fleetrank.analysis.stored.columns import SCHEMA, SCHEMA_VERSION
+from fleetrank.models.cards.card import ModelCard
+from fleetrank.models.cards.zoo import find_card
+from fleetrank.orchestrator.identity.keys import CELL_KEY_DIGITS, canonical_json, row_platform_key
+from fleetrank.orchestrator.identity.provenance import (
     SweepFacts,
     new_sweep_id,
     sweep_facts,
     sweep_provenance,
 )
+from fleetrank.orchestrator.rows.translate import Row
 from fleetrank.orchestrator.store.results import IMPORTED, ResultStore
-from fleetrank.orchestrator.translate import Row
 
 _BY_EQUIVALENCE = ("macs", "flops", "flops_method", "flops_source")
 

@@ -1,1 +1,4 @@
-"""All that is known about one device, one model or one sweep."""
+"""All that is known about one device, model or sweep.
+
+Open `dossier` first.
+"""

@@ -2,8 +2,6 @@
 
 import polars as pl
 
-from fleetrank.analysis.cells_table import cell_values
-from fleetrank.analysis.columns import NS_PER_MS
 from fleetrank.analysis.dossiers.dossier import (
     MAX_ROWS,
     Dossier,
@@ -13,7 +11,9 @@ from fleetrank.analysis.dossiers.dossier import (
     rows_about,
     series_of,
 )
-from fleetrank.analysis.tables import Table
+from fleetrank.analysis.stored.cells_table import cell_values
+from fleetrank.analysis.stored.columns import NS_PER_MS
+from fleetrank.analysis.tables.table import Table
 
 _FACTS = (
     "device_model", "tier", "origin", "host", "os", "arch", "cpu_model", "logical_cores",

@@ -9,8 +9,8 @@ import polars as pl
 
 from fleetrank.analysis.counting import count_of
 from fleetrank.analysis.errors import NoDataError
-from fleetrank.analysis.exclusions import exclusion_notes, not_excluded
-from fleetrank.analysis.tables import Table
+from fleetrank.analysis.stored.exclusions import exclusion_notes, not_excluded
+from fleetrank.analysis.tables.table import Table
 
 MAX_POINTS = 400
 """A line of more cannot be told from one of these on a screen."""

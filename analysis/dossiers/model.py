@@ -2,8 +2,6 @@
 
 import polars as pl
 
-from fleetrank.analysis.cells_table import cell_values
-from fleetrank.analysis.columns import NS_PER_MS
 from fleetrank.analysis.dossiers.dossier import (
     MAX_ROWS,
     Dossier,
@@ -12,7 +10,9 @@ from fleetrank.analysis.dossiers.dossier import (
     newest_facts,
     rows_about,
 )
-from fleetrank.analysis.tables import Table
+from fleetrank.analysis.stored.cells_table import cell_values
+from fleetrank.analysis.stored.columns import NS_PER_MS
+from fleetrank.analysis.tables.table import Table
 
 _FACTS = (
     "family", "has_attention", "input_size", "parameters", "macs", "flops", "flops_method",

@@ -3,8 +3,8 @@
 import polars as pl
 
 from fleetrank.analysis.dossiers.dossier import MAX_ROWS, Dossier, failures_table, rows_about
-from fleetrank.analysis.exclusions import exclusion_notes
-from fleetrank.analysis.tables import Table
+from fleetrank.analysis.stored.exclusions import exclusion_notes
+from fleetrank.analysis.tables.table import Table
 
 _VERSIONS = ("fleetrank_version", "git_commit", "python_version", "exporter_versions", "seed")
 

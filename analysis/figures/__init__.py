@@ -1,1 +1,4 @@
-"""What the figures show, as values; how they are drawn is in `report/templates/*.js`."""
+"""The points of each chart, without drawing.
+
+Open `latency` first.
+"""

@@ -8,8 +8,8 @@ from enum import StrEnum
 import numpy as np
 import polars as pl
 
-from fleetrank.analysis.pareto import FrontierOverlap, Mask, frontier, overlap
-from fleetrank.analysis.ranking import MIN_MODELS, Floats
+from fleetrank.analysis.arrays.pareto import FrontierOverlap, Mask, frontier, overlap
+from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats
 
 
 class Fate(StrEnum):

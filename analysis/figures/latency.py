@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from fleetrank.analysis.columns import ROW_KEY
+from fleetrank.analysis.stored.columns import ROW_KEY
 
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 """Of the samples of a cell: what a strip of nested bars shows."""

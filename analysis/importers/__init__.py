@@ -1,1 +1,4 @@
-"""Reads measurements that others published; pure: bytes in, rows of the table out."""
+"""Published measurements of others as rows of the table.
+
+Open `release` first: what an importer gives.
+"""

@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 
-from fleetrank.analysis.columns import SCHEMA
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.importers.csv_mapping import FACTS, QUANTITIES, WORDS, Mapped, read_mapping
 from fleetrank.analysis.importers.equivalence import Equivalences, load_equivalences, named
@@ -19,6 +18,7 @@ from fleetrank.analysis.importers.release import (
     read_number,
     whole,
 )
+from fleetrank.analysis.stored.columns import SCHEMA
 
 _PER_SECOND = "samples_per_second"
 _STATED = "stated by the mapping"

@@ -4,8 +4,8 @@ import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from fleetrank.analysis.columns import COLUMNS, SCHEMA
 from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.stored.columns import COLUMNS, SCHEMA
 from fleetrank.foundation.errors import BadFileError
 from fleetrank.foundation.plain_data import parse_toml
 from fleetrank.foundation.visible_text import shortened

@@ -9,8 +9,8 @@ list, microseconds, bytes, missing is the word `null`. Later: `precisions` > `co
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from fleetrank.analysis.columns import NS_PER_MS
 from fleetrank.analysis.importers.release import read_number
+from fleetrank.analysis.stored.columns import NS_PER_MS
 
 _NS_PER_US = 1e3
 _BYTES_PER_MIB = 2**20

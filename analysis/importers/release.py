@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 Row = dict[str, object]
-"""Some columns of `analysis.columns.SCHEMA`; whoever stores it adds the keys and the times."""
+"""Some columns of `analysis.stored.columns.SCHEMA`; who stores it adds the keys and the times."""
 
 IMPORT_STAGE = "import"
 """`error_stage` of a row that the source has and that no figure may use."""

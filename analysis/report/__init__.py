@@ -1,1 +1,4 @@
-"""The transfer-analysis report as one self-contained page."""
+"""The page: evidence gathered once, then figures, tables and words.
+
+Open `page` first.
+"""

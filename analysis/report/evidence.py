@@ -6,13 +6,13 @@ from pathlib import Path
 
 import polars as pl
 
-from fleetrank.analysis.columns import ORIGINS, ROW_KEY
 from fleetrank.analysis.figures.labels import chosen_platforms
 from fleetrank.analysis.figures.latency import process_medians, sample_quantiles, sampled_processes
-from fleetrank.analysis.load import load_measurements, valid_attempts
 from fleetrank.analysis.report.shown import Shown, choose_shown
-from fleetrank.analysis.scope import select_attempts, select_cells
-from fleetrank.analysis.tables import Selection
+from fleetrank.analysis.stored.columns import ORIGINS, ROW_KEY
+from fleetrank.analysis.stored.load import load_measurements, valid_attempts
+from fleetrank.analysis.stored.scope import select_attempts, select_cells
+from fleetrank.analysis.stored.selection import Selection
 from fleetrank.foundation.errors import BadFileError
 from fleetrank.foundation.plain_data import read_json_object
 

@@ -7,7 +7,8 @@ from datetime import datetime
 import polars as pl
 
 from fleetrank.analysis.report.shown import ELSEWHERE, Shown
-from fleetrank.analysis.tables import TABLES, Table
+from fleetrank.analysis.tables.table import Table
+from fleetrank.analysis.tables.tables import TABLES
 
 MAX_STATIC_ROWS = 40
 """Rows written as HTML; the page's script writes the rest of a longer table, as the filter asks."""
@@ -82,7 +83,7 @@ def html_table(
 
     Args:
         name: its id on the page.
-        table: as `analysis.tables.make_table` gives it.
+        table: as `analysis.tables.tables.make_table` gives it.
         shown: rows about models or platforms beyond it are left out, with a note.
         is_open: shown at once, not on demand.
         is_statistic: see `HtmlTable`.

@@ -12,7 +12,6 @@ from markupsafe import Markup
 
 from fleetrank.analysis.counting import count_of
 from fleetrank.analysis.figures.theme import FAMILY_COLOURS, NO_FAMILY
-from fleetrank.analysis.load import DEFAULT_ORIGINS
 from fleetrank.analysis.report.embed import (
     json_block,
     own_script,
@@ -21,12 +20,12 @@ from fleetrank.analysis.report.embed import (
     shown,
 )
 from fleetrank.analysis.report.evidence import Evidence, gather
-from fleetrank.analysis.report.families import family_lines
-from fleetrank.analysis.report.headline import READING, headlines
 from fleetrank.analysis.report.page_data import page_data
 from fleetrank.analysis.report.page_tables import PageTables, page_tables
-from fleetrank.analysis.report.provenance import provenance_section
-from fleetrank.analysis.report.sections import (
+from fleetrank.analysis.report.sections.families import family_lines
+from fleetrank.analysis.report.sections.headline import READING, headlines
+from fleetrank.analysis.report.sections.provenance import provenance_section
+from fleetrank.analysis.report.sections.sections import (
     Section,
     dropped_section,
     flops_section,
@@ -35,10 +34,11 @@ from fleetrank.analysis.report.sections import (
     memory_section,
     quality_section,
 )
-from fleetrank.analysis.report.study import study_tables
-from fleetrank.analysis.report.transfer_section import transfer_section
-from fleetrank.analysis.scope import devices_of
-from fleetrank.analysis.tables import Selection
+from fleetrank.analysis.report.sections.study import study_tables
+from fleetrank.analysis.report.sections.transfer_section import transfer_section
+from fleetrank.analysis.stored.load import DEFAULT_ORIGINS
+from fleetrank.analysis.stored.scope import devices_of
+from fleetrank.analysis.stored.selection import Selection
 from fleetrank.foundation.files import make_folder, replace_file
 
 _TEMPLATES = "report/templates"

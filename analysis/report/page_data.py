@@ -13,7 +13,7 @@ from fleetrank.analysis.figures.theme import FAMILY_COLOURS, FAMILY_SHAPES, NO_F
 from fleetrank.analysis.report.evidence import Evidence
 from fleetrank.analysis.report.page_tables import PageTables
 from fleetrank.analysis.report.shown import Shown
-from fleetrank.analysis.table_functions.regret import EXTRA, LOST
+from fleetrank.analysis.statistics.frontiers.regret_table import EXTRA, LOST
 
 Json = dict[str, object]
 _PER_MS, _PER_MB = 1e6, 1e6

@@ -7,7 +7,8 @@ import polars as pl
 
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.report.evidence import Evidence
-from fleetrank.analysis.tables import Table, make_table
+from fleetrank.analysis.tables.table import Table
+from fleetrank.analysis.tables.tables import make_table
 
 _OF_ALL = (
     "latency", "coldstart", "memory", "quality", "dropped", "frm", "disagreement", "shifts",

@@ -6,8 +6,8 @@ from functools import cached_property
 
 import polars as pl
 
-from fleetrank.analysis.columns import FAMILIES, PRECISIONS, STORED_RUNTIMES, TIERS
 from fleetrank.analysis.figures.labels import chosen_platforms, models_by_latency, platform_labels
+from fleetrank.analysis.stored.columns import FAMILIES, PRECISIONS, STORED_RUNTIMES, TIERS
 
 MAX_MODELS = 40
 """Rows of a panel that can still be read."""

@@ -1,1 +1,4 @@
-"""Drives Android phones over adb."""
+"""Android phones through adb.
+
+Open `agent` first, then `visit`: one repeat on one phone.
+"""

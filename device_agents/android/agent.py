@@ -5,25 +5,28 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
-from fleetrank.device_agents.agent import StopRequested, never_stop
-from fleetrank.device_agents.android.adb_server import AdbServer, find_adb
-from fleetrank.device_agents.android.identity import identify
-from fleetrank.device_agents.android.lease import phone_lease
+from fleetrank.device_agents.android.adb.adb_server import AdbServer, find_adb
+from fleetrank.device_agents.android.adb.phone import Phone
 from fleetrank.device_agents.android.options import read_options
-from fleetrank.device_agents.android.phone import Phone
-from fleetrank.device_agents.android.probe import probe_phone
-from fleetrank.device_agents.android.probe_text import to_device_facts, why_refused
-from fleetrank.device_agents.android.program import CANARY_TIMEOUT_S, Programs
-from fleetrank.device_agents.android.runners.registry import create_phone_runner, why_unsupported
-from fleetrank.device_agents.android.tool_store import ToolStore
+from fleetrank.device_agents.android.phone_lease import phone_lease
+from fleetrank.device_agents.android.programs.program import CANARY_TIMEOUT_S, Programs
+from fleetrank.device_agents.android.programs.tool_store import ToolStore
+from fleetrank.device_agents.android.runners.program_registry import (
+    create_phone_runner,
+    why_unsupported,
+)
+from fleetrank.device_agents.android.state.identity import identify
+from fleetrank.device_agents.android.state.probe import probe_phone
+from fleetrank.device_agents.android.state.probe_text import to_device_facts, why_refused
 from fleetrank.device_agents.android.visit import Visit
-from fleetrank.device_agents.device_facts import DeviceFacts
+from fleetrank.device_agents.contract.agent import StopRequested, never_stop
+from fleetrank.device_agents.contract.device_facts import DeviceFacts
+from fleetrank.device_agents.contract.failures import failure_from_error
+from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed, utc_now
+from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask, OptionValue
+from fleetrank.device_agents.contract.vocabulary import Origin
 from fleetrank.device_agents.errors import AgentError, PermanentError
-from fleetrank.device_agents.failures import failure_from_error
-from fleetrank.device_agents.hosted import infer_in_worker
-from fleetrank.device_agents.measurement import Failure, Measurement, failed, utc_now
-from fleetrank.device_agents.task import Execution, InferTask, MeasureTask, OptionValue
-from fleetrank.device_agents.vocabulary import Origin
+from fleetrank.device_agents.host.worker_client import infer_in_worker
 
 BESIDE_S = 600.0
 """For the rest: pushing a gigabyte over a bad cable, asking for conditions, cleaning."""

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable
 
-from fleetrank.device_agents.agent import StopRequested, never_stop
-from fleetrank.device_agents.android.clock import SYSTEM_CLOCK, Clock
-from fleetrank.device_agents.android.conditions import PhoneConditions
-from fleetrank.device_agents.android.readiness import (
+from fleetrank.device_agents.android.state.clock import SYSTEM_CLOCK, Clock
+from fleetrank.device_agents.android.state.phone_conditions import PhoneConditions
+from fleetrank.device_agents.android.state.readiness import (
     PhoneRules,
     Readiness,
     Verdict,
     judge_readiness,
 )
+from fleetrank.device_agents.contract.agent import StopRequested, never_stop
 from fleetrank.device_agents.errors import UnfitConditionsError
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from fleetrank.device_agents.agent_options import read_fields
-from fleetrank.device_agents.android.boot import BOOT_LIMIT_S, SETTLE_S
-from fleetrank.device_agents.android.readiness import PhoneRules
-from fleetrank.device_agents.task import OptionValue
+from fleetrank.device_agents.android.state.boot import BOOT_LIMIT_S, SETTLE_S
+from fleetrank.device_agents.android.state.readiness import PhoneRules
+from fleetrank.device_agents.contract.agent_options import read_fields
+from fleetrank.device_agents.contract.task import OptionValue
 
 TOOLS = ("benchmark_model", "executor_runner", "onnxruntime_perf_test")
 """The programs of `runners`; each is an option too."""

@@ -3,29 +3,33 @@
 import logging
 from dataclasses import dataclass, field, replace
 
-from fleetrank.device_agents.android.boot import COME_BACK_LIMIT_S, wait_until_booted
-from fleetrank.device_agents.android.conditions import (
+from fleetrank.device_agents.android.cooling import wait_until_ready
+from fleetrank.device_agents.android.options import PhoneOptions
+from fleetrank.device_agents.android.phone_lease import phone_lease
+from fleetrank.device_agents.android.programs.program import Programs, read
+from fleetrank.device_agents.android.programs.raw_log import encode_log
+from fleetrank.device_agents.android.programs.tool_call import clean_runs
+from fleetrank.device_agents.android.runners.phone_runner import ToolReading, ToolRun
+from fleetrank.device_agents.android.runners.program_measurement import to_measurement
+from fleetrank.device_agents.android.state.boot import COME_BACK_LIMIT_S, wait_until_booted
+from fleetrank.device_agents.android.state.identity import identify
+from fleetrank.device_agents.android.state.phone_conditions import (
     PhoneConditions,
     read_phone_conditions,
     to_conditions,
 )
-from fleetrank.device_agents.android.cooling import wait_until_ready
-from fleetrank.device_agents.android.identity import identify
-from fleetrank.device_agents.android.lease import phone_lease
-from fleetrank.device_agents.android.options import PhoneOptions
-from fleetrank.device_agents.android.program import Programs, read
-from fleetrank.device_agents.android.raw_log import encode_log
-from fleetrank.device_agents.android.readiness import PhoneRules
-from fleetrank.device_agents.android.runners.measurement import to_measurement
-from fleetrank.device_agents.android.runners.runner import ToolReading, ToolRun
-from fleetrank.device_agents.android.settings import settings_for_measuring
-from fleetrank.device_agents.android.tool_call import clean_runs
-from fleetrank.device_agents.android.validity import (
+from fleetrank.device_agents.android.state.readiness import PhoneRules
+from fleetrank.device_agents.android.state.settings import settings_for_measuring
+from fleetrank.device_agents.android.state.validity import (
     CanaryReading,
     Validity,
     is_canary_off,
     judge_validity,
 )
+from fleetrank.device_agents.contract.failures import failure_from_error
+from fleetrank.device_agents.contract.measurement import Failure, Measurement, WorkerFacts, failed
+from fleetrank.device_agents.contract.task import CanaryTask, MeasurePolicy, MeasureTask
+from fleetrank.device_agents.contract.vocabulary import ErrorKind, Flag, Origin, Status
 from fleetrank.device_agents.errors import (
     AgentError,
     PermanentError,
@@ -33,11 +37,7 @@ from fleetrank.device_agents.errors import (
     UnfitConditionsError,
     UnusableDeviceError,
 )
-from fleetrank.device_agents.failures import failure_from_error
-from fleetrank.device_agents.flags import Seen, judge
-from fleetrank.device_agents.measurement import Failure, Measurement, WorkerFacts, failed
-from fleetrank.device_agents.task import CanaryTask, MeasurePolicy, MeasureTask
-from fleetrank.device_agents.vocabulary import ErrorKind, Flag, Origin, Status
+from fleetrank.device_agents.timing.flags import Seen, judge
 
 _logger = logging.getLogger(__name__)
 

@@ -1,6 +1,7 @@
 """Two walls around a worker that opens a file this workspace did not make.
 
-Neither depends on the checks of a file format. The kernel's wall (Landlock) holds every thread and
-every child; Python's wall (an audit hook) also sees what the kernel lets through, and names it.
-`walls.py` raises both, `grants.py` says what stays open, `scratch.py` is the parent's part.
+Neither depends on the checks of a file format. The wall of the kernel (Landlock) holds every thread
+and every child; the wall of Python (an audit hook) also names what was tried.
+
+Open `walls` first: it raises both. `grants` lists what stays allowed.
 """

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import fleetrank.device_agents
 import fleetrank.foundation
+from fleetrank.device_agents.contract.task import InferTask, MeasureTask
+from fleetrank.device_agents.contract.vocabulary import Mode
 from fleetrank.device_agents.runtimes.gpu_backends import GPU_BACKENDS
-from fleetrank.device_agents.task import InferTask, MeasureTask
-from fleetrank.device_agents.vocabulary import Mode
 
 _SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/nix/store", "/gnu/store")
 """Libraries, and the compiler of `torch.compile`; the last two where those systems keep them."""

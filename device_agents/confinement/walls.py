@@ -3,10 +3,10 @@
 from fleetrank.device_agents.confinement import landlock
 from fleetrank.device_agents.confinement.audit import AuditWall
 from fleetrank.device_agents.confinement.grants import grants_of
-from fleetrank.device_agents.confinement.scratch import scratch_of_this_worker
+from fleetrank.device_agents.contract.task import InferTask, MeasureTask
 from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError
-from fleetrank.device_agents.memory import reset_peak
-from fleetrank.device_agents.task import InferTask, MeasureTask
+from fleetrank.device_agents.host.memory import reset_peak
+from fleetrank.device_agents.host.scratch import scratch_of_this_worker
 
 TRUST_REMEDY = "if you trust its maker, run again with --trust"
 AUDIT = "audit"

@@ -1,1 +1,4 @@
-"""The agent of the CPU of this host."""
+"""The CPU of a host.
+
+Open `agent` first.
+"""

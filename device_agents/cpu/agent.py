@@ -5,15 +5,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from fleetrank.device_agents.agent import StopRequested, never_stop
+from fleetrank.device_agents.contract.agent import StopRequested, never_stop
+from fleetrank.device_agents.contract.device_facts import DeviceFacts
+from fleetrank.device_agents.contract.measurement import Failure, Measurement
+from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask, OptionValue
 from fleetrank.device_agents.cpu.topology import read_facts
-from fleetrank.device_agents.device_facts import DeviceFacts
 from fleetrank.device_agents.errors import PermanentError
-from fleetrank.device_agents.hosted import infer_in_worker, measure_in_worker
-from fleetrank.device_agents.measurement import Failure, Measurement
-from fleetrank.device_agents.memory_limit import default_limit_bytes
-from fleetrank.device_agents.runtimes.registry import why_unsupported
-from fleetrank.device_agents.task import Execution, InferTask, MeasureTask, OptionValue
+from fleetrank.device_agents.host.memory_limit import default_limit_bytes
+from fleetrank.device_agents.host.worker_client import infer_in_worker, measure_in_worker
+from fleetrank.device_agents.runtimes.runtime_registry import why_unsupported
 
 Task = TypeVar("Task", MeasureTask, InferTask)
 

@@ -1,1 +1,4 @@
-"""NVIDIA GPUs of this host."""
+"""NVIDIA GPUs, read through NVML.
+
+Open `agent` first.
+"""

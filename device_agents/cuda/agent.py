@@ -4,28 +4,28 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fleetrank.device_agents.agent import StopRequested, never_stop
-from fleetrank.device_agents.agent_options import read_fields
+from fleetrank.device_agents.contract.agent import StopRequested, never_stop
+from fleetrank.device_agents.contract.agent_options import read_fields
+from fleetrank.device_agents.contract.device_facts import DeviceFacts
+from fleetrank.device_agents.contract.failures import device_lost, failure_from_error
+from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed
+from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask, OptionValue
+from fleetrank.device_agents.contract.vocabulary import ErrorKind, Origin
 from fleetrank.device_agents.cpu.topology import read_facts
 from fleetrank.device_agents.cuda import nvml
 from fleetrank.device_agents.cuda.choice import VISIBLE, choose_gpu
 from fleetrank.device_agents.cuda.clocks import free_forgotten, held_clock
 from fleetrank.device_agents.cuda.facts import gpu_facts
 from fleetrank.device_agents.cuda.library import Gpu, GpuLibrary
-from fleetrank.device_agents.device_facts import DeviceFacts
 from fleetrank.device_agents.errors import (
     AgentError,
     PermanentError,
     TransientError,
     UnsupportedError,
 )
-from fleetrank.device_agents.failures import device_lost, failure_from_error
-from fleetrank.device_agents.hosted import infer_in_worker, measure_in_worker
-from fleetrank.device_agents.measurement import Failure, Measurement, failed
-from fleetrank.device_agents.process import WORKER
+from fleetrank.device_agents.host.process import WORKER
+from fleetrank.device_agents.host.worker_client import infer_in_worker, measure_in_worker
 from fleetrank.device_agents.runtimes.gpu_backends import why_unsupported_on_gpu
-from fleetrank.device_agents.task import Execution, InferTask, MeasureTask, OptionValue
-from fleetrank.device_agents.vocabulary import ErrorKind, Origin
 
 _MAYBE_LOST = {
     ErrorKind.CRASHED, ErrorKind.TIMED_OUT, ErrorKind.INTERNAL, ErrorKind.BAD_ARTIFACT,

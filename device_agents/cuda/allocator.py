@@ -4,8 +4,8 @@ import importlib
 from types import ModuleType
 
 from fleetrank.device_agents.errors import MissingLibraryError
-from fleetrank.device_agents.runtimes import torch_cuda
 from fleetrank.device_agents.runtimes.options import missing_library
+from fleetrank.device_agents.runtimes.torch import torch_cuda
 
 _FLUSH_FACTOR = 2
 """Twice the cache: what is written last must not leave a line of what was there before."""

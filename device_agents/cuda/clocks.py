@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from fleetrank.device_agents.cuda.facts import uuid_hash
 from fleetrank.device_agents.cuda.library import Gpu, GpuLibrary
 from fleetrank.device_agents.errors import AgentError
-from fleetrank.device_agents.file_lease import is_locked, open_lease, wait_for_lock
-from fleetrank.device_agents.host_lease import give_up_at_once, runtime_folder
+from fleetrank.device_agents.host.file_lease import is_locked, open_lease, wait_for_lock
+from fleetrank.device_agents.host.host_lease import give_up_at_once, runtime_folder
 
 
 @contextmanager

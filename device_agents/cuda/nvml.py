@@ -10,7 +10,7 @@ from typing import cast
 from fleetrank.device_agents.cuda.codes import Code, as_error, is_absent, is_untold, no_driver_here
 from fleetrank.device_agents.cuda.library import Driver, Found, Gpu, GpuProcess, Hardware, Reading
 from fleetrank.device_agents.cuda.vendors import other_vendor
-from fleetrank.device_agents.device_text import bounded_name
+from fleetrank.device_agents.device_output.device_text import bounded_name
 from fleetrank.device_agents.errors import AgentError, TransientError
 from fleetrank.device_agents.runtimes.options import missing_library
 

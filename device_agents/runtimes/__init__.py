@@ -1,1 +1,4 @@
-"""What executes an exported file: ONNX Runtime, PyTorch, LiteRT, behind one contract."""
+"""The runtimes inside the worker.
+
+Open `runner` first: the contract. `runtime_registry` lists the members.
+"""

@@ -8,11 +8,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Protocol, cast
 
-from fleetrank.device_agents.capability import Capability
+from fleetrank.device_agents.contract.capability import Capability
+from fleetrank.device_agents.contract.task import Execution, Options
 from fleetrank.device_agents.errors import AgentError, BadArtifactError, UnsupportedError
 from fleetrank.device_agents.runtimes.options import missing_library
 from fleetrank.device_agents.runtimes.runner import Array, LoadedModel, TensorSpec
-from fleetrank.device_agents.task import Execution, Options
 
 _METHOD = "forward"
 _DELEGATE = "XnnpackBackend"

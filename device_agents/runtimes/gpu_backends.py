@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from fleetrank.device_agents.capability import Capability, listed
-from fleetrank.device_agents.task import Execution
-from fleetrank.device_agents.vocabulary import Mode, Precision, Runtime
+from fleetrank.device_agents.contract.capability import Capability, listed
+from fleetrank.device_agents.contract.task import Execution
+from fleetrank.device_agents.contract.vocabulary import Mode, Precision, Runtime
 
 CUDA = "cuda"
 TENSORRT = "tensorrt"

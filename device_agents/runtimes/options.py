@@ -1,7 +1,7 @@
 """Reading runtime options by name and type, and naming the extra of a missing library."""
 
+from fleetrank.device_agents.contract.task import Execution
 from fleetrank.device_agents.errors import MissingLibraryError, UnsupportedError
-from fleetrank.device_agents.task import Execution
 
 
 def boolean_option(execution: Execution, name: str, *, default: bool) -> bool:

@@ -7,9 +7,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetrank.device_agents.capability import Capability
+from fleetrank.device_agents.contract.capability import Capability
+from fleetrank.device_agents.contract.task import Execution, Options
 from fleetrank.device_agents.errors import UnsupportedError
-from fleetrank.device_agents.task import Execution, Options
 
 Array = NDArray[np.generic]
 

@@ -10,11 +10,11 @@ from typing import Protocol, TypedDict, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fleetrank.device_agents.capability import Capability
+from fleetrank.device_agents.contract.capability import Capability
+from fleetrank.device_agents.contract.task import Execution, Options
 from fleetrank.device_agents.errors import AgentError, BadArtifactError, UnsupportedError
 from fleetrank.device_agents.runtimes.options import missing_library
 from fleetrank.device_agents.runtimes.runner import Array, LoadedModel, TensorSpec, with_batch
-from fleetrank.device_agents.task import Execution, Options
 
 _IDENTIFIER = b"TFL3"
 """Bytes 4 to 8 of every TFLite file. Source: schema.fbs, file_identifier."""

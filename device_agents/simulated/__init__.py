@@ -1,1 +1,4 @@
-"""The simulated agent: roofline latency with seeded noise, drift and faults."""
+"""Devices that are computed: a roofline with seeded noise and faults.
+
+Open `agent` first.
+"""

@@ -8,17 +8,29 @@ import random
 import time
 from collections.abc import Mapping
 
-from fleetrank.device_agents.agent import StopRequested, never_stop
-from fleetrank.device_agents.device_facts import DeviceFacts
-from fleetrank.device_agents.failures import interrupted
-from fleetrank.device_agents.flags import Seen, judge
-from fleetrank.device_agents.hosted import infer_in_worker
-from fleetrank.device_agents.measurement import Failure, Measurement, WorkerFacts, failed, utc_now
+from fleetrank.device_agents.contract.agent import StopRequested, never_stop
+from fleetrank.device_agents.contract.device_facts import DeviceFacts
+from fleetrank.device_agents.contract.failures import interrupted
+from fleetrank.device_agents.contract.measurement import (
+    Failure,
+    Measurement,
+    WorkerFacts,
+    failed,
+    utc_now,
+)
+from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask, OptionValue
+from fleetrank.device_agents.contract.vocabulary import (
+    ErrorKind,
+    MemoryMetric,
+    Origin,
+    Status,
+    Tier,
+)
+from fleetrank.device_agents.host.worker_client import infer_in_worker
 from fleetrank.device_agents.simulated.options import SimulatedOptions, read_options
 from fleetrank.device_agents.simulated.roofline import Roofline, memory_bytes
-from fleetrank.device_agents.stability import HalfWidthRule
-from fleetrank.device_agents.task import Execution, InferTask, MeasureTask, OptionValue
-from fleetrank.device_agents.vocabulary import ErrorKind, MemoryMetric, Origin, Status, Tier
+from fleetrank.device_agents.timing.flags import Seen, judge
+from fleetrank.device_agents.timing.stability import HalfWidthRule
 
 _WITHIN = 0.2
 """Noise of samples of one process beside that of processes: see the unit of replication."""

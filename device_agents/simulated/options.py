@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fleetrank.device_agents.agent_options import read_fields
+from fleetrank.device_agents.contract.agent_options import read_fields
+from fleetrank.device_agents.contract.task import OptionValue
+from fleetrank.device_agents.contract.vocabulary import Tier
 from fleetrank.device_agents.errors import PermanentError
-from fleetrank.device_agents.task import OptionValue
-from fleetrank.device_agents.vocabulary import Tier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

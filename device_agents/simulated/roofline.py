@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from fleetrank.device_agents.task import Execution
-from fleetrank.device_agents.vocabulary import Precision
+from fleetrank.device_agents.contract.task import Execution
+from fleetrank.device_agents.contract.vocabulary import Precision
 
 BYTES_PER_VALUE = {Precision.FP32: 4, Precision.FP16: 2, Precision.BF16: 2, Precision.INT8: 1}
 

@@ -1,1 +1,4 @@
-"""An adb daemon of our own: phones for people and tests that have none."""
+"""Phones that exist only in software and speak adb, for trials and tests.
+
+Open `handset.virtual_phone` first; `daemon.farm` starts several.
+"""

@@ -8,10 +8,10 @@ import threading
 from dataclasses import asdict
 from pathlib import Path
 
-from fleetrank.device_agents.android.probe_text import VirtualMode
+from fleetrank.device_agents.android.state.probe_text import VirtualMode
 from fleetrank.device_agents.errors import AgentError
-from fleetrank.device_agents.virtual_phone.farm import FarmSpec, VirtualFarm
-from fleetrank.device_agents.virtual_phone.profile import DEFAULT_PROFILES, load_profiles
+from fleetrank.device_agents.virtual_phone.daemon.farm import FarmSpec, VirtualFarm
+from fleetrank.device_agents.virtual_phone.handset.profile import DEFAULT_PROFILES, load_profiles
 
 
 def main() -> int:

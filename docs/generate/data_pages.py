@@ -1,11 +1,10 @@
 """The reference of what is stored and shown: columns with their units, and tables."""
 
-import importlib
 import inspect
 
-from fleetrank.analysis.columns import SCHEMA_VERSION
-from fleetrank.analysis.sql_views import ViewColumn, described_views
-from fleetrank.analysis.tables import SETTINGS, TABLES
+from fleetrank.analysis.sql.sql_views import ViewColumn, described_views
+from fleetrank.analysis.stored.columns import SCHEMA_VERSION
+from fleetrank.analysis.tables.tables import SETTINGS, TABLES, table_function
 
 _VIEWS = {
     "measurements": "Every attempt at every repeat, failed ones included.",
@@ -40,9 +39,9 @@ def _column_row(column: ViewColumn) -> str:
 def tables_page() -> str:
     """Markdown: each table of `fleetrank report show`, and what it can be told."""
     rows = []
-    for name, target in TABLES.items():
+    for name in TABLES:
         settings = ", ".join(f"`{setting}`" for setting in SETTINGS.get(name, ()))
-        rows.append(f"| `{name}` | {_summary(target)} | {settings} |")
+        rows.append(f"| `{name}` | {_summary(name)} | {settings} |")
     return "\n".join(
         [
             "# Tables",
@@ -58,8 +57,7 @@ def tables_page() -> str:
     )
 
 
-def _summary(target: str) -> str:
+def _summary(name: str) -> str:
     """The first sentence of the function that makes the table."""
-    module, function = target.split(":")
-    text = inspect.getdoc(getattr(importlib.import_module(module), function)) or ""
+    text = inspect.getdoc(table_function(name)) or ""
     return text.partition("\n\n")[0].replace("\n", " ").replace("|", "\\|")

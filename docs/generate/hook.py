@@ -14,11 +14,11 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from fleetrank.models.user_cards import UserCard
-from fleetrank.orchestrator.device_registry import DeviceFile
+from fleetrank.models.cards.user_cards import UserCard
 from fleetrank.orchestrator.server.access import access_for
 from fleetrank.orchestrator.server.app import create_app
-from fleetrank.orchestrator.sweep_spec import SweepSpec
+from fleetrank.orchestrator.workspace.device_registry import DeviceFile
+from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 
 ROOT = Path(__file__).parents[2]
 _FROM_ROOT = {"ARCHITECTURE.md": "architecture.md", "CONTRIBUTING.md": "contributing.md",

@@ -1,1 +1,4 @@
-"""Exporters from a PyTorch network to a file that a runtime executes, behind one contract."""
+"""A network or a user's file to an exported file, in a child process.
+
+Open `exporter` first: the contract and its members. `process` starts the child.
+"""

@@ -5,12 +5,12 @@ import os
 import sys
 from pathlib import Path
 
-from fleetrank.models.cards import find_card, load_cards
+from fleetrank.models.cards.card import ExportRequest, Format, Weights
+from fleetrank.models.cards.zoo import find_card, load_cards
 from fleetrank.models.errors import ModelError
 from fleetrank.models.export import child
 from fleetrank.models.export.messages import staged_to_json
 from fleetrank.models.export.request import export_request
-from fleetrank.models.types import ExportRequest, Format, Weights
 
 
 def main(arguments: list[str]) -> int:

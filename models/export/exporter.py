@@ -6,8 +6,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from fleetrank.models.cards.card import Format
 from fleetrank.models.errors import ExportError
-from fleetrank.models.types import Format
 
 if TYPE_CHECKING:
     import torch

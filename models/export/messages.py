@@ -5,8 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fleetrank.models.errors import ExportError, ModelError, UntrustedError
-from fleetrank.models.types import (
+from fleetrank.models.cards.card import (
     Cost,
     ExportRequest,
     Family,
@@ -18,6 +17,7 @@ from fleetrank.models.types import (
     Weights,
     WeightsKind,
 )
+from fleetrank.models.errors import ExportError, ModelError, UntrustedError
 
 _ERRORS = {"ExportError": ExportError, "UntrustedError": UntrustedError}
 

@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 from typing import IO
 
+from fleetrank.models.cards.card import ExportRequest, Format, StagedExport
 from fleetrank.models.errors import ExportError
 from fleetrank.models.export.messages import request_to_json, staged_from_json
-from fleetrank.models.types import ExportRequest, Format, StagedExport
 
 _MIB = 1 << 20
 _PEAK_BYTES = {

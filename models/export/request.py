@@ -7,11 +7,11 @@ import shutil
 from pathlib import Path
 
 from fleetrank.foundation.files import is_no_room, storage_error
+from fleetrank.models.cards.card import ExportRequest, Source, StagedExport
 from fleetrank.models.errors import ExportError, ModelError
 from fleetrank.models.export.network_export import export_network
 from fleetrank.models.export.user_file import stage_file
 from fleetrank.models.memory import is_out_of_memory
-from fleetrank.models.types import ExportRequest, Source, StagedExport
 
 _NO_ROOM_BYTES = 1024 * 1024
 """No exported network is smaller; a writer that failed with less to write to ran out of it."""

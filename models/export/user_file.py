@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleetrank.foundation.small_file import check_regular
-from fleetrank.models.cost import stated_cost
+from fleetrank.models.cards.card import Cost, ExportRequest, ModelCard, StagedExport
 from fleetrank.models.errors import ExportError, UntrustedError
 from fleetrank.models.export.exporter import library_versions
-from fleetrank.models.export.onnx_file import stage_onnx
-from fleetrank.models.export.tensorflow_file import convert_to_tflite
-from fleetrank.models.export.tflite_file import check_buffers
-from fleetrank.models.types import Cost, ExportRequest, ModelCard, StagedExport
+from fleetrank.models.files.onnx_file import stage_onnx
+from fleetrank.models.files.tensorflow_file import convert_to_tflite
+from fleetrank.models.files.tflite_file import check_buffers
+from fleetrank.models.networks.cost import stated_cost
 
 if TYPE_CHECKING:
     pass

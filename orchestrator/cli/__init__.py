@@ -1,1 +1,4 @@
-"""The command line, one file per command."""
+"""The command line, one file per command.
+
+Open `main` first: it lists the commands.
+"""

@@ -7,7 +7,7 @@ import typer
 
 from fleetrank.foundation.strict_json import json_text
 from fleetrank.orchestrator.cli.context import current
-from fleetrank.orchestrator.cli.listing import AsJson, print_table
+from fleetrank.orchestrator.cli.output.listing import AsJson, print_table
 from fleetrank.orchestrator.errors import NothingToDoError
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -26,7 +26,7 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show hosts, devices, versions, and what is wrong."""
-    from fleetrank.orchestrator.cluster_status import read_cluster_status
+    from fleetrank.orchestrator.sweep.cluster_status import read_cluster_status
 
     found = read_cluster_status(current().workspace, cluster)
     if as_json:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.workspace import Workspace
+from fleetrank.orchestrator.workspace.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

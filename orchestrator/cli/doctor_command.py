@@ -6,7 +6,7 @@ import typer
 
 from fleetrank.foundation.strict_json import json_text
 from fleetrank.orchestrator.cli.context import current
-from fleetrank.orchestrator.cli.listing import AsJson
+from fleetrank.orchestrator.cli.output.listing import AsJson
 from fleetrank.orchestrator.doctor.finding import Finding, Level
 
 _MARK = {Level.OK: "ok     ", Level.WARNING: "warning", Level.ERROR: "error  "}

@@ -4,7 +4,7 @@ import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from fleetrank.device_agents.host_lease import host_lease
+from fleetrank.device_agents.host.host_lease import host_lease
 
 
 def host_turn(command: str) -> AbstractContextManager[bool]:
@@ -25,7 +25,7 @@ def reading_turn(command: str, results: Path, *sweeps: str | None) -> AbstractCo
     Raises:
         NoDataError: there is no measurement, or no such sweep.
     """
-    from fleetrank.analysis.load import stored_parts
+    from fleetrank.analysis.stored.load import stored_parts
 
     for sweep in sweeps or (None,):
         stored_parts(results, sweep=sweep)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from fleetrank.orchestrator.workspace import Workspace
+from fleetrank.orchestrator.workspace.workspace import Workspace
 
 
 def init(

@@ -22,7 +22,7 @@ from fleetrank.foundation.small_file import IrregularFileError
 from fleetrank.foundation.visible_text import shortened, visible
 from fleetrank.models.errors import ModelError
 from fleetrank.orchestrator.cli.context import CliContext, current, set_current
-from fleetrank.orchestrator.cli.visible_stream import make_streams_visible
+from fleetrank.orchestrator.cli.output.visible_stream import make_streams_visible
 from fleetrank.orchestrator.errors import (
     NewerSchemaError,
     NothingToDoError,
@@ -47,21 +47,25 @@ COMMANDS: Mapping[str, Command] = {
     "models": Command(
         "fleetrank.orchestrator.cli.models_command:app", "Models and their exported files."
     ),
-    "devices": Command("fleetrank.orchestrator.cli.devices_command:app", "Registered devices."),
+    "devices": Command(
+        "fleetrank.orchestrator.cli.devices.devices_command:app", "Registered devices."
+    ),
     "cluster": Command("fleetrank.orchestrator.cli.cluster_command:app", "Hosts of a Ray cluster."),
     "sweep": Command(
         "fleetrank.orchestrator.cli.sweep_command:app", "Plan, run and resume sweeps."
     ),
-    "results": Command("fleetrank.orchestrator.cli.results_command:app", "Stored measurements."),
+    "results": Command(
+        "fleetrank.orchestrator.cli.results.results_command:app", "Stored measurements."
+    ),
     "report": Command(
-        "fleetrank.orchestrator.cli.report_command:app", "Tables and the report page."
+        "fleetrank.orchestrator.cli.report.report_command:app", "Tables and the report page."
     ),
     "recommend": Command(
-        "fleetrank.orchestrator.cli.recommend_command:recommend",
+        "fleetrank.orchestrator.cli.report.recommend_command:recommend",
         "Say what to measure for which goal.",
     ),
     "query": Command(
-        "fleetrank.orchestrator.cli.query_command:query", "Ask the measurements in SQL."
+        "fleetrank.orchestrator.cli.report.query_command:query", "Ask the measurements in SQL."
     ),
 }
 
@@ -217,7 +221,7 @@ def _explained(error: BaseException) -> BaseException:
     is_of_reading = type(error).__module__.partition(".")[0] in _READERS or is_rust_panic(error)
     if is_of_reading or (isinstance(error, OSError) and error.errno is None):
         with contextlib.suppress(OrchestratorError):
-            from fleetrank.analysis.part_files import damage_error, damaged_part_of
+            from fleetrank.analysis.stored.part_files import damage_error, damaged_part_of
 
             if (damaged := damaged_part_of(current().workspace.results)) is not None:
                 return damage_error(damaged)

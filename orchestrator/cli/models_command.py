@@ -11,13 +11,12 @@ import typer
 from pydantic import ByteSize, Field, TypeAdapter, ValidationError
 
 from fleetrank.analysis.counting import count_of
+from fleetrank.device_agents.contract.vocabulary import Runtime
 from fleetrank.device_agents.registry import create_agent
-from fleetrank.device_agents.vocabulary import Runtime
 from fleetrank.foundation.strict_json import json_text
 from fleetrank.foundation.visible_text import shortened
 from fleetrank.models.cache import ArtifactCache
-from fleetrank.models.cards import card_sha256, find_card, formats_of, load_cards, runtime_of
-from fleetrank.models.types import (
+from fleetrank.models.cards.card import (
     RUNTIME_OF_FORMAT,
     Artifact,
     ExportRequest,
@@ -26,14 +25,15 @@ from fleetrank.models.types import (
     Weights,
     WeightsKind,
 )
+from fleetrank.models.cards.zoo import card_sha256, find_card, formats_of, load_cards, runtime_of
 from fleetrank.orchestrator.cli.context import current
 from fleetrank.orchestrator.cli.host_turn import host_turn
-from fleetrank.orchestrator.cli.listing import AsJson, print_table
-from fleetrank.orchestrator.dispatch.stop_switch import StopSwitch, listening
+from fleetrank.orchestrator.cli.output.listing import AsJson, print_table
+from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch, listening
 from fleetrank.orchestrator.errors import NothingToDoError, UsageError
-from fleetrank.orchestrator.export_stage import ExportTools, build_artifacts
+from fleetrank.orchestrator.export.export_stage import ExportTools, build_artifacts
 from fleetrank.orchestrator.progress.plain import PlainLines
-from fleetrank.orchestrator.sweep_spec import DEFAULT_RUNTIMES
+from fleetrank.orchestrator.workspace.sweep_spec import DEFAULT_RUNTIMES
 
 _EXIT_FAILED, _EXIT_INTERRUPTED = 3, 130
 
@@ -162,7 +162,7 @@ def prune(
 
 
 def card_text(card: ModelCard) -> str:
-    """The card as TOML that `models.user_cards` reads back."""
+    """The card as TOML that `models.cards.user_cards` reads back."""
     fields = asdict(card)
     # The folder is where a card lies, not what it says.
     del fields["import_folder"]

@@ -12,13 +12,13 @@ import typer
 from fleetrank.analysis.counting import count_of
 from fleetrank.foundation.strict_json import json_text
 from fleetrank.orchestrator.cli.context import current
-from fleetrank.orchestrator.cli.listing import AsJson, print_table
+from fleetrank.orchestrator.cli.output.listing import AsJson, print_table
 from fleetrank.orchestrator.progress.events import Subscriber
 from fleetrank.orchestrator.progress.wording import duration
-from fleetrank.orchestrator.sweep_spec import SweepSpec
+from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 
 if TYPE_CHECKING:
-    from fleetrank.orchestrator.sweep_session import SweepOutcome
+    from fleetrank.orchestrator.sweep.sweep_session import SweepOutcome
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -68,10 +68,10 @@ def plan(
     spec: SpecPath, only: Only = None, cluster: Cluster = None, as_json: AsJson = False
 ) -> None:
     """Show cells, files to build and the time it would take; do nothing."""
-    from fleetrank.orchestrator.carrier import open_carrier
-    from fleetrank.orchestrator.cli.sweep_plan_text import print_plan
+    from fleetrank.orchestrator.cli.output.sweep_plan_text import print_plan
     from fleetrank.orchestrator.progress.plain import PlainLines
-    from fleetrank.orchestrator.sweep_setup import plan_sweep, read_spec
+    from fleetrank.orchestrator.sweep.carrier import open_carrier
+    from fleetrank.orchestrator.sweep.sweep_setup import plan_sweep, read_spec
 
     workspace = current().workspace
     specification, _path = read_spec(workspace, spec)
@@ -91,8 +91,8 @@ def run(
     progress: Display = Progress.AUTO,
 ) -> None:
     """Export, verify, measure and store everything the file names."""
-    from fleetrank.orchestrator.sweep_run import run_sweep
-    from fleetrank.orchestrator.sweep_session import RunOptions
+    from fleetrank.orchestrator.sweep.sweep_run import run_sweep
+    from fleetrank.orchestrator.sweep.sweep_session import RunOptions
 
     with _display(progress) as subscribers:
         options = RunOptions(
@@ -111,8 +111,8 @@ def resume(
     progress: Display = Progress.AUTO,
 ) -> None:
     """Measure what a sweep has left; nothing finished is measured again."""
-    from fleetrank.orchestrator.sweep_run import resume_sweep
-    from fleetrank.orchestrator.sweep_session import RunOptions
+    from fleetrank.orchestrator.sweep.sweep_run import resume_sweep
+    from fleetrank.orchestrator.sweep.sweep_session import RunOptions
 
     with _display(progress) as subscribers:
         options = RunOptions(
@@ -126,7 +126,7 @@ def resume(
 def status(sweep_id: SweepId = None, as_json: AsJson = False) -> None:
     """Say how far a sweep is, from any terminal, while it runs or later."""
     from fleetrank.orchestrator.store.results import ResultStore
-    from fleetrank.orchestrator.sweep_status import read_status
+    from fleetrank.orchestrator.sweep.sweep_status import read_status
 
     store = ResultStore(current().workspace.results)
     found = read_status(store, sweep_id or store.newest_sweep())
@@ -160,7 +160,7 @@ def status(sweep_id: SweepId = None, as_json: AsJson = False) -> None:
 @contextmanager
 def _display(progress: Progress) -> Iterator[list[Subscriber]]:
     """The subscribers of a way of showing progress; the terminal is given back at the end."""
-    from fleetrank.orchestrator.cli.visible_console import VisibleConsole
+    from fleetrank.orchestrator.cli.output.visible_console import VisibleConsole
     from fleetrank.orchestrator.progress.console import LiveConsole
     from fleetrank.orchestrator.progress.json_lines import JsonLines
     from fleetrank.orchestrator.progress.plain import PlainLines

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from fleetrank.analysis.columns import ORIGINS
 from fleetrank.analysis.errors import QueryError
-from fleetrank.analysis.load import load_measurements
-from fleetrank.analysis.query import query_frames, run_query
-from fleetrank.analysis.sql_values import rows_of
+from fleetrank.analysis.sql.query import query_frames, run_query
+from fleetrank.analysis.sql.sql_values import rows_of
+from fleetrank.analysis.stored.columns import ORIGINS
+from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.foundation.strict_json import json_text
 from fleetrank.orchestrator.compute.jobs import JSON_TYPE, Job, JobKind, Result, RowForm
-from fleetrank.orchestrator.store.durable import store_error
+from fleetrank.orchestrator.durable import store_error
 
 if TYPE_CHECKING:
     from fleetrank.analysis.dossiers.dossier import Dossier
-    from fleetrank.analysis.tables import Selection
+    from fleetrank.analysis.stored.selection import Selection
 
 _MEDIA_TYPES = {
     "json": JSON_TYPE,
@@ -84,8 +84,8 @@ class Answering:
         return Result(media_type="text/html; charset=utf-8", body=html.encode())
 
     def _table(self, job: Job) -> Result:
-        from fleetrank.analysis.formats import render
-        from fleetrank.analysis.tables import make_table
+        from fleetrank.analysis.tables.formats import render
+        from fleetrank.analysis.tables.tables import make_table
 
         selection = _selection(job)
         table = make_table(job.name, self._frame(selection.sweep), selection)
@@ -140,7 +140,7 @@ class Answering:
 
 
 def _selection(job: Job) -> "Selection":
-    from fleetrank.orchestrator.selectors import Selectors
+    from fleetrank.orchestrator.workspace.selectors import Selectors
 
     return Selectors.model_validate_json(job.selectors).selection()
 
@@ -151,7 +151,7 @@ def _rows(frame: pl.DataFrame, *, is_cut: bool) -> Result:
 
 
 def _content(dossier: "Dossier") -> Result:
-    from fleetrank.analysis.formats import render
+    from fleetrank.analysis.tables.formats import render
 
     tables = [json.loads(render(table, "json")) for table in dossier.tables]
     content = {"tables": tables, "series": [series.as_json() for series in dossier.series]}

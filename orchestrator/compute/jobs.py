@@ -42,8 +42,8 @@ class Job:
     Attributes:
         kind: says which of the others matter.
         name: of the table, view, device, model or sweep; the SQL of a query.
-        selectors: JSON text of `orchestrator.selectors.Selectors`, so that a job can be a key.
-        form: one of `analysis.formats.FORMATS`, for a table; a `RowForm` for a query's file.
+        selectors: JSON text of `workspace.selectors.Selectors`, so that a job can be a key.
+        form: one of `analysis.tables.formats.FORMATS`, for a table; a `RowForm` for a query's file.
         timeout_s, max_rows: limits of a query.
         out: the file that a query's rows are written to.
     """

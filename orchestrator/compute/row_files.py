@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fleetrank.analysis.errors import QueryError
-from fleetrank.analysis.sql_values import rows_of
+from fleetrank.analysis.sql.sql_values import rows_of
 from fleetrank.foundation.strict_json import count_not_finite, json_text
 from fleetrank.orchestrator.compute.jobs import RowForm
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from fleetrank.analysis.part_files import damage_error, damaged_part_of
-from fleetrank.device_agents.isolation import limit_memory
+from fleetrank.analysis.stored.part_files import damage_error, damaged_part_of
+from fleetrank.device_agents.host.isolation import limit_memory
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.rust_panic import is_rust_panic
 from fleetrank.orchestrator.compute.jobs import FORGET, READY, Job, Reply, Result

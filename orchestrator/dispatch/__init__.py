@@ -1,1 +1,4 @@
-"""Who measures what and when: pure decisions, the loop that obeys them, and the executors."""
+"""Repeats to devices: `decide` is pure, `drive` acts, `host` runs on each host, `ray` connects.
+
+Open `drive.controller` first.
+"""

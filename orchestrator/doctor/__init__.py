@@ -1,1 +1,4 @@
-"""Checks of the machine a sweep is about to run on, each with its remedy."""
+"""Checks of this machine.
+
+Open `finding` first: what a check answers.
+"""

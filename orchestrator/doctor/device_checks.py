@@ -6,7 +6,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleetrank.device_agents.android.adb_server import ADB_VARIABLE, AdbServer, find_adb
+from fleetrank.device_agents.android.adb.adb_server import ADB_VARIABLE, AdbServer, find_adb
 from fleetrank.device_agents.errors import AgentError, MissingLibraryError
 from fleetrank.orchestrator.doctor.finding import Finding, ok, warning
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import psutil
 
-from fleetrank.device_agents.conditions import read_governor
 from fleetrank.device_agents.confinement.landlock import NETWORK_ABI
 from fleetrank.device_agents.confinement.landlock import abi as landlock_abi
-from fleetrank.device_agents.flags import MAX_BUSY_SHARE
+from fleetrank.device_agents.host.conditions import read_governor
+from fleetrank.device_agents.timing.flags import MAX_BUSY_SHARE
 from fleetrank.orchestrator.doctor.finding import Finding, ok, warning
 from fleetrank.orchestrator.doctor.finding import error as failed
 

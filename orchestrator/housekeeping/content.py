@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleetrank.analysis.columns import ROW_KEY
-from fleetrank.analysis.exclusions import read_exclusions
+from fleetrank.analysis.stored.columns import ROW_KEY
+from fleetrank.analysis.stored.exclusions import read_exclusions
+from fleetrank.orchestrator.rows.translate import Row
 from fleetrank.orchestrator.store.results import ResultStore
-from fleetrank.orchestrator.translate import Row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ def extent_of(store: ResultStore, sweep_id: str) -> Extent:
 
 
 def _rows(store: ResultStore, sweep_id: str) -> Iterator[Row]:
-    from fleetrank.orchestrator.store.part_reader import read_rows
+    from fleetrank.orchestrator.store.parquet.part_reader import read_rows
 
     known = set()
     for row in store.open_journal(sweep_id).rows():

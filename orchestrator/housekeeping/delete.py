@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fleetrank.orchestrator.durable import store_error, sync_folder
 from fleetrank.orchestrator.errors import StoreError
 from fleetrank.orchestrator.housekeeping.content import content_of, extent_of
 from fleetrank.orchestrator.housekeeping.pending import (
@@ -14,7 +15,6 @@ from fleetrank.orchestrator.housekeeping.pending import (
     operation_of,
     unmark,
 )
-from fleetrank.orchestrator.store.durable import store_error, sync_folder
 from fleetrank.orchestrator.store.exclusions import forget_sweep
 from fleetrank.orchestrator.store.results import ResultStore
 

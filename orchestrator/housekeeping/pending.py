@@ -8,9 +8,9 @@ import json
 from collections.abc import Iterator
 from enum import StrEnum
 
-from fleetrank.analysis.part_files import pending_path
+from fleetrank.analysis.stored.part_files import pending_path
+from fleetrank.orchestrator.durable import replace_file, store_error, sync_folder
 from fleetrank.orchestrator.errors import StoreError
-from fleetrank.orchestrator.store.durable import replace_file, store_error, sync_folder
 from fleetrank.orchestrator.store.results import ResultStore
 
 

@@ -1,1 +1,4 @@
-"""Events of a running sweep and the subscribers that show them."""
+"""What a sweep reports while it runs, and who shows it.
+
+Open `events` first.
+"""

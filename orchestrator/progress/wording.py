@@ -1,7 +1,7 @@
 """Events as sentences, and numbers as people read them."""
 
 from fleetrank.analysis.counting import count_of
-from fleetrank.device_agents.vocabulary import Origin
+from fleetrank.device_agents.contract.vocabulary import Origin
 from fleetrank.foundation.visible_text import visible_line
 from fleetrank.orchestrator.progress.events import (
     Event,

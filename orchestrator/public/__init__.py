@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     import polars as pl
 
     from fleetrank.analysis.report.page import ReportFacts
-    from fleetrank.analysis.tables import Selection, Table
+    from fleetrank.analysis.stored.selection import Selection
+    from fleetrank.analysis.tables.table import Table
 
 __all__ = ["FleetError", "load", "query", "report", "table", "tables"]
 
@@ -34,7 +35,7 @@ def load(results: str | Path, *, sweep: str | None = None) -> pl.LazyFrame:
     Raises:
         FleetError: there is no measurement or no such sweep, or a newer fleetrank wrote the folder.
     """
-    from fleetrank.analysis.load import DEFAULT_ORIGINS, load_measurements
+    from fleetrank.analysis.stored.load import DEFAULT_ORIGINS, load_measurements
 
     origins = (*DEFAULT_ORIGINS, "virtual", "simulated")
     return load_measurements(Path(results), sweep=sweep, origins=origins)
@@ -42,7 +43,7 @@ def load(results: str | Path, *, sweep: str | None = None) -> pl.LazyFrame:
 
 def tables() -> tuple[str, ...]:
     """The names that `table` takes, as `fleetrank report show` lists them."""
-    from fleetrank.analysis.tables import TABLES
+    from fleetrank.analysis.tables.tables import TABLES
 
     return tuple(TABLES)
 
@@ -58,8 +59,9 @@ def table(name: str, results: str | Path, selection: Selection | None = None) ->
     Raises:
         FleetError: there is no such table, or no row to make it from; the remedy says what to do.
     """
-    from fleetrank.analysis.load import load_measurements
-    from fleetrank.analysis.tables import Selection, make_table
+    from fleetrank.analysis.stored.load import load_measurements
+    from fleetrank.analysis.stored.selection import Selection
+    from fleetrank.analysis.tables.tables import make_table
 
     chosen = selection or Selection()
     frame = load_measurements(Path(results), sweep=chosen.sweep, origins=chosen.origins)
@@ -74,7 +76,7 @@ def query(
     Raises:
         FleetError: not one SELECT, wrong SQL, or over a limit; the message says which.
     """
-    from fleetrank.analysis.query import run_query
+    from fleetrank.analysis.sql.query import run_query
 
     return run_query(Path(results), sql, timeout_s=timeout_s, max_rows=max_rows)
 

@@ -1,1 +1,4 @@
-"""The local web application over the results: pages for people, JSON for programs."""
+"""The local web application: pages, JSON API and the live view of a sweep.
+
+Open `app` first.
+"""

@@ -6,12 +6,10 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from fleetrank.analysis.sql_views import described_views
-from fleetrank.analysis.tables import TABLES
+from fleetrank.analysis.sql.sql_views import described_views
+from fleetrank.analysis.tables.tables import TABLES
 from fleetrank.foundation.strict_json import json_text
 from fleetrank.orchestrator.compute.jobs import JSON_TYPE, Job, JobKind
-from fleetrank.orchestrator.selectors import Selectors, TableFormat
-from fleetrank.orchestrator.server.context import Context, ServerContext, sent
 from fleetrank.orchestrator.server.documents import (
     ColumnAnswer,
     ProgressAnswer,
@@ -25,6 +23,8 @@ from fleetrank.orchestrator.server.documents import (
     view_responses,
 )
 from fleetrank.orchestrator.server.errors import NotFoundError
+from fleetrank.orchestrator.server.server_context import Context, ServerContext, sent
+from fleetrank.orchestrator.workspace.selectors import Selectors, TableFormat
 
 router = APIRouter(prefix="/api")
 Asked = Annotated[Selectors, Query()]

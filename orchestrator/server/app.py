@@ -11,16 +11,17 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from fleetrank.orchestrator.errors import OrchestratorError
-from fleetrank.orchestrator.provenance import package_versions
-from fleetrank.orchestrator.server import about_pages, api, pages
+from fleetrank.orchestrator.identity.provenance import package_versions
+from fleetrank.orchestrator.server import api
 from fleetrank.orchestrator.server.access import Access
 from fleetrank.orchestrator.server.answers import Answers
-from fleetrank.orchestrator.server.context import ServerContext
 from fleetrank.orchestrator.server.documents import DESCRIPTION
 from fleetrank.orchestrator.server.errors import RETRY_AFTER_S, status_of
 from fleetrank.orchestrator.server.gate import Gate
 from fleetrank.orchestrator.server.live import Live
-from fleetrank.orchestrator.server.templates_of import asset, render
+from fleetrank.orchestrator.server.pages import about_pages, pages
+from fleetrank.orchestrator.server.pages.page_templates import asset, render
+from fleetrank.orchestrator.server.server_context import ServerContext
 
 _ASSETS: Mapping[str, str] = MappingProxyType(
     {"page.css": "text/css", "server.css": "text/css", "live.js": "text/javascript"}

@@ -4,9 +4,9 @@ from typing import Any
 
 from pydantic import BaseModel, Field, JsonValue
 
-from fleetrank.analysis.sql_views import described_views
-from fleetrank.analysis.tables import SETTINGS, TABLES
-from fleetrank.orchestrator.selectors import Selectors, TableFormat
+from fleetrank.analysis.sql.sql_views import described_views
+from fleetrank.analysis.tables.tables import SETTINGS, TABLES
+from fleetrank.orchestrator.workspace.selectors import Selectors, TableFormat
 
 DESCRIPTION = """\
 Measurements of one workspace, and what they say. Read-only: every path is a GET.

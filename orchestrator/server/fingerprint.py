@@ -5,8 +5,8 @@ import threading
 from pathlib import Path
 from time import monotonic
 
-from fleetrank.analysis.exclusions import FILE as EXCLUSIONS
-from fleetrank.analysis.part_files import PARTS
+from fleetrank.analysis.stored.exclusions import FILE as EXCLUSIONS
+from fleetrank.analysis.stored.part_files import PARTS
 
 _LOOKED_AT = (
     f"measurements/*/{PARTS}", "sweeps/*.json", "sweeps/*.pending", "schema.json", EXCLUSIONS,

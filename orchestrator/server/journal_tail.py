@@ -4,10 +4,10 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from fleetrank.analysis.columns import ROW_KEY
+from fleetrank.analysis.stored.columns import ROW_KEY
 from fleetrank.orchestrator.errors import NewerSchemaError, StoreError
-from fleetrank.orchestrator.store.journal import Journal
-from fleetrank.orchestrator.store.journal_line import BadLineError, parse_line
+from fleetrank.orchestrator.store.journals.journal import Journal
+from fleetrank.orchestrator.store.journals.journal_line import BadLineError, parse_line
 
 _BLOCK_BYTES = 8 << 20
 
@@ -49,7 +49,7 @@ class JournalTail:
         state = found.st_ino, found.st_size, found.st_mtime_ns
         if state == self._packed:
             return
-        from fleetrank.orchestrator.store.part_reader import read_packed
+        from fleetrank.orchestrator.store.parquet.part_reader import read_packed
 
         # The lines that were read are gone, or soon will be; a new file may have their inode.
         self._packed, self._offset = state, 0

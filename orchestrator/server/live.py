@@ -11,12 +11,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import monotonic
 
-from fleetrank.orchestrator.dispatch.tally import Tally
+from fleetrank.orchestrator.dispatch.decide.tally import Tally
 from fleetrank.orchestrator.errors import StoreError, UsageError
 from fleetrank.orchestrator.progress.progress_file import read_progress
 from fleetrank.orchestrator.server.journal_tail import JournalTail
 from fleetrank.orchestrator.store.results import IMPORTED, Record, ResultStore
-from fleetrank.orchestrator.sweep_status import SweepCount, SweepStatus, is_running
+from fleetrank.orchestrator.sweep.sweep_status import SweepCount, SweepStatus, is_running
 
 _FRESH_S = 0.5
 """Several open pages share one look."""

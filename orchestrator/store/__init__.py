@@ -1,1 +1,4 @@
-"""Durable results: the journal, Parquet parts, provenance and resume."""
+"""The results folder: journals, Parquet parts, sweep records.
+
+Open `results` first.
+"""

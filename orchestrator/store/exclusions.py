@@ -1,4 +1,4 @@
-"""Writes which rows a person leaves out; `analysis.exclusions` reads it."""
+"""Writes which rows a person leaves out; `analysis.stored.exclusions` reads it."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
 
-from fleetrank.analysis.exclusions import (
+from fleetrank.analysis.stored.exclusions import (
     FILE,
     MAX_EXCLUSIONS,
     MAX_NAME,
@@ -18,10 +18,10 @@ from fleetrank.analysis.exclusions import (
     is_reason,
     read_exclusions,
 )
-from fleetrank.device_agents.file_lease import open_lease, wait_for_lock
+from fleetrank.device_agents.host.file_lease import open_lease, wait_for_lock
 from fleetrank.foundation.checksum import with_checksum
+from fleetrank.orchestrator.durable import replace_file, store_error
 from fleetrank.orchestrator.errors import StoreError, UsageError
-from fleetrank.orchestrator.store.durable import replace_file, store_error
 
 _PATIENCE_S = 10.0
 """Another holds the lock for as long as it takes to write one small file."""

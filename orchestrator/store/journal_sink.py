@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from fleetrank.device_agents.host_lease import give_up_at_once, host_lease
-from fleetrank.orchestrator.store.durable import store_error, sync_file, sync_folder
-from fleetrank.orchestrator.store.journal import Journal
+from fleetrank.device_agents.host.host_lease import give_up_at_once, host_lease
+from fleetrank.orchestrator.durable import store_error, sync_file, sync_folder
+from fleetrank.orchestrator.rows.translate import Row
+from fleetrank.orchestrator.store.journals.journal import Journal
 from fleetrank.orchestrator.store.raw_logs import set_aside
 from fleetrank.orchestrator.store.results import ResultStore
-from fleetrank.orchestrator.translate import Row
 
 
 class JournalSink:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 
-from fleetrank.device_agents.file_lease import holder, open_lease, sign, wait_for_lock
+from fleetrank.device_agents.host.file_lease import holder, open_lease, sign, wait_for_lock
 from fleetrank.orchestrator.errors import UsageError
 
 _PATIENCE_S = 1.0

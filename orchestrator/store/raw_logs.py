@@ -5,9 +5,9 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
+from fleetrank.orchestrator.durable import replace_file
 from fleetrank.orchestrator.errors import StoreError, UsageError
-from fleetrank.orchestrator.store.durable import replace_file
-from fleetrank.orchestrator.translate import Row
+from fleetrank.orchestrator.rows.translate import Row
 
 _FOLDER = "raw"
 MAX_LOG_BYTES = 16 * 1024 * 1024

@@ -10,21 +10,21 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleetrank.analysis.columns import SCHEMA_VERSION
-from fleetrank.device_agents.android.raw_log import decode_log
-from fleetrank.device_agents.android.runners.measurement import to_measurement
-from fleetrank.device_agents.android.runners.registry import create_phone_runner
-from fleetrank.device_agents.android.runners.runner import ToolReading
-from fleetrank.device_agents.codec import parse_json
+from fleetrank.analysis.stored.columns import SCHEMA_VERSION
+from fleetrank.device_agents.android.programs.raw_log import decode_log
+from fleetrank.device_agents.android.runners.phone_runner import ToolReading
+from fleetrank.device_agents.android.runners.program_measurement import to_measurement
+from fleetrank.device_agents.android.runners.program_registry import create_phone_runner
+from fleetrank.device_agents.contract.codec import parse_json
+from fleetrank.device_agents.contract.vocabulary import ErrorKind, Flag, Origin, Runtime, Status
 from fleetrank.device_agents.errors import AgentError
-from fleetrank.device_agents.flags import has_drift, has_outliers, has_spread
-from fleetrank.device_agents.vocabulary import ErrorKind, Flag, Origin, Runtime, Status
+from fleetrank.device_agents.timing.flags import has_drift, has_outliers, has_spread
 from fleetrank.orchestrator.errors import OrchestratorError
-from fleetrank.orchestrator.keys import canonical_json
-from fleetrank.orchestrator.provenance import package_versions
+from fleetrank.orchestrator.identity.keys import canonical_json
+from fleetrank.orchestrator.identity.provenance import package_versions
+from fleetrank.orchestrator.rows.translate import Row, latency_columns
 from fleetrank.orchestrator.store.raw_logs import read_log
 from fleetrank.orchestrator.store.results import ResultStore
-from fleetrank.orchestrator.translate import Row, latency_columns
 
 NOTE = "reparsed_attempt"
 """Setting of a row that no device measured anew: the attempt whose log was read again."""

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from fleetrank.analysis.columns import SCHEMA_VERSION
-from fleetrank.analysis.part_files import is_pending
+from fleetrank.analysis.stored.columns import SCHEMA_VERSION
+from fleetrank.analysis.stored.part_files import is_pending
 from fleetrank.foundation.checksum import read_checked_object, with_checksum
 from fleetrank.foundation.errors import BadFileError
 from fleetrank.models.names import nearest
+from fleetrank.orchestrator.durable import replace_file
 from fleetrank.orchestrator.errors import NewerSchemaError, NothingToDoError, StoreError, UsageError
-from fleetrank.orchestrator.store.durable import replace_file
-from fleetrank.orchestrator.store.journal import Journal
+from fleetrank.orchestrator.store.journals.journal import Journal
 from fleetrank.orchestrator.store.lease import sweep_lease
 from fleetrank.orchestrator.store.raw_logs import raw_folder
 
@@ -157,7 +157,7 @@ class ResultStore:
             StoreError: the disk is full (the journal still has everything), or a row is damaged.
         """
         # Polars takes 0.2 s to import, which status and help need not wait for.
-        from fleetrank.orchestrator.store.parts import publish_parts
+        from fleetrank.orchestrator.store.parquet.parts import publish_parts
 
         rows = self.open_journal(sweep_id).rows(start)
         return publish_parts(self.parts_folder(sweep_id), rows, are_new=start > 0)
@@ -171,19 +171,19 @@ class ResultStore:
         Raises:
             StoreError: the disk is full; nothing is lost.
         """
-        from fleetrank.orchestrator.store.journal_pack import pack_journal
+        from fleetrank.orchestrator.store.journals.journal_pack import pack_journal
 
         return pack_journal(self.open_journal(sweep_id), self.parts_folder(sweep_id))
 
     def compact(self, sweep_id: str) -> int:
         """Merges a sweep's parts into one and returns how many there were."""
-        from fleetrank.orchestrator.store.parts import compact_parts
+        from fleetrank.orchestrator.store.parquet.parts import compact_parts
 
         return compact_parts(self.parts_folder(sweep_id))
 
     def history(self) -> dict[str, float]:
         """Seconds one good repeat took on average, by cell key, over all sweeps."""
-        from fleetrank.orchestrator.store.part_reader import repeat_seconds
+        from fleetrank.orchestrator.store.parquet.part_reader import repeat_seconds
 
         try:
             return repeat_seconds([self.parts_folder(sweep_id) for sweep_id in self.sweep_ids()])

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import polars as pl
 import pytest
 
-from fleetrank.analysis.columns import READ_SCHEMA
+from fleetrank.analysis.stored.columns import READ_SCHEMA
 
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -8,7 +8,7 @@ from fleetrank.analysis.dossiers.dossier import MAX_POINTS, Dossier
 from fleetrank.analysis.dossiers.model import model_dossier
 from fleetrank.analysis.dossiers.sweep import sweep_dossier
 from fleetrank.analysis.errors import NoDataError
-from fleetrank.analysis.tables import Table
+from fleetrank.analysis.tables.table import Table
 
 
 def table(dossier: Dossier, title: str) -> Table:

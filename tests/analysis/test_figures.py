@@ -9,7 +9,6 @@ import polars as pl
 import pytest
 from fleet_rows import NETS, PLACES, Net, Place, write_results
 
-from fleetrank.analysis.cells_table import cell_values
 from fleetrank.analysis.figures.flops_rank import flops_ranks
 from fleetrank.analysis.figures.frontier import frontier_pairs
 from fleetrank.analysis.figures.heat_map import heat_columns
@@ -21,7 +20,8 @@ from fleetrank.analysis.figures.latency import (
     sampled_processes,
 )
 from fleetrank.analysis.figures.memory import models_by_memory
-from fleetrank.analysis.load import load_measurements, valid_attempts
+from fleetrank.analysis.stored.cells_table import cell_values
+from fleetrank.analysis.stored.load import load_measurements, valid_attempts
 
 BY_TIER = {"rtx-4090": "gpu", "cpu-3fa2c1": "cpu", "pixel-7": "edge"}
 

@@ -8,7 +8,7 @@ import pytest
 from fleet_rows import write_results
 from golden_tables import figures_of
 
-from fleetrank.analysis.tables import TABLES
+from fleetrank.analysis.tables.tables import TABLES
 
 RECORDED = json.loads((Path(__file__).parents[1] / "data/golden/tables.json").read_text())
 """Of `write_results` with its defaults: made by `figures_of`, version 0.1.0, 2026-11-22."""

@@ -6,7 +6,8 @@ import polars as pl
 import pytest
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError
-from fleetrank.analysis.tables import Selection, make_table
+from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.tables import make_table
 
 
 @pytest.fixture

@@ -5,8 +5,13 @@ import polars as pl
 import pytest
 
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.objectives import by_flops, parse_objectives, process_interval
-from fleetrank.analysis.tables import Selection, make_table
+from fleetrank.analysis.statistics.frontiers.objectives import (
+    by_flops,
+    parse_objectives,
+    process_interval,
+)
+from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.tables import make_table
 
 
 def rows_of(frame: pl.LazyFrame, level: str = "pair", **selection: object) -> list[dict]:

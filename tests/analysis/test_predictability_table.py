@@ -3,7 +3,8 @@
 import polars as pl
 import pytest
 
-from fleetrank.analysis.tables import Selection, make_table
+from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.tables import make_table
 
 SOURCE = [1.0, 2, 4, 8, 16, 32]
 

@@ -4,7 +4,9 @@ import polars as pl
 import pytest
 
 from fleetrank.analysis.errors import NoDataError
-from fleetrank.analysis.tables import Selection, Table, make_table
+from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.table import Table
+from fleetrank.analysis.tables.tables import make_table
 
 UP = [1.0, 2, 3, 4, 5]
 SWAPPED = [2.0, 1, 3, 4, 5]

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fleetrank.analysis.pareto import frontier, overlap
+from fleetrank.analysis.arrays.pareto import frontier, overlap
 
 RTX3090 = "benchmark-infer-amp-nchw-pt240-cu124-rtx3090.csv"
 CORE_I9 = "benchmark-infer-fp32-nchw-pt240-cpu-i9_10940x-dynamo.csv"

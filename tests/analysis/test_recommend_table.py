@@ -3,7 +3,8 @@
 import pytest
 
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.tables import Selection, make_table
+from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.tables import make_table
 
 
 @pytest.fixture

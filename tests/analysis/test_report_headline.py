@@ -3,9 +3,9 @@
 import polars as pl
 import pytest
 
-from fleetrank.analysis.report.headline import Level, headlines
 from fleetrank.analysis.report.html_table import heading, number_text
-from fleetrank.analysis.tables import Table
+from fleetrank.analysis.report.sections.headline import Level, headlines
+from fleetrank.analysis.tables.table import Table
 
 _SCHEMA = {
     "level": pl.String, "measure": pl.String, "source": pl.String, "target": pl.String,

@@ -22,12 +22,13 @@ from fleet_rows import (
 )
 
 from fleetrank.analysis.errors import NoDataError
-from fleetrank.analysis.load import load_measurements
 from fleetrank.analysis.report.embed import json_block, own_script
 from fleetrank.analysis.report.evidence import gather
 from fleetrank.analysis.report.page import build_report, render_page
-from fleetrank.analysis.scope import select_cells
-from fleetrank.analysis.tables import Selection, make_table
+from fleetrank.analysis.stored.load import load_measurements
+from fleetrank.analysis.stored.scope import select_cells
+from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.tables import make_table
 from fleetrank.foundation.files import StorageError
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

@@ -4,11 +4,11 @@ import polars as pl
 import pytest
 from fleet_rows import NETS, PLACES, write_results
 
-from fleetrank.analysis.cells_table import cell_values
-from fleetrank.analysis.load import load_measurements
 from fleetrank.analysis.report.html_table import MAX_STATIC_ROWS, HtmlTable, html_table
 from fleetrank.analysis.report.shown import MAX_CELLS, MAX_MODELS, Shown, choose_shown
-from fleetrank.analysis.tables import Table
+from fleetrank.analysis.stored.cells_table import cell_values
+from fleetrank.analysis.stored.load import load_measurements
+from fleetrank.analysis.tables.table import Table
 
 KEY = "cpu-3fa2c1/onnx/cpu/eager/fp32/b1/t1/afree/{}"
 

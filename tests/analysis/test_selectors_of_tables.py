@@ -5,8 +5,9 @@ import pytest
 from fleet_rows import write_results
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError
-from fleetrank.analysis.load import load_measurements
-from fleetrank.analysis.tables import OF_PLATFORMS, TABLES, Selection, make_table
+from fleetrank.analysis.stored.load import load_measurements
+from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.tables import OF_PLATFORMS, TABLES, make_table
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,8 @@
 import pytest
 
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.tables import SETTINGS, TABLES, Selection, make_table, setting
+from fleetrank.analysis.stored.selection import Selection, setting
+from fleetrank.analysis.tables.tables import SETTINGS, TABLES, make_table
 
 
 def test_a_setting_has_the_kind_of_its_default_and_the_last_one_counts() -> None:

@@ -3,7 +3,9 @@
 import polars as pl
 import pytest
 
-from fleetrank.analysis.tables import Selection, Table, make_table
+from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.table import Table
+from fleetrank.analysis.tables.tables import make_table
 
 
 def table_of(frame: pl.LazyFrame, **settings: float | str) -> Table:

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from fake_gpu import FakeGpuLibrary
 
-from fleetrank.device_agents.codec import from_json, to_json
+from fleetrank.device_agents.contract.codec import from_json, to_json
+from fleetrank.device_agents.contract.measurement import Failure, Measurement
+from fleetrank.device_agents.contract.vocabulary import ErrorKind, Status
 from fleetrank.device_agents.cuda.agent import CudaAgent
-from fleetrank.device_agents.measurement import Failure, Measurement
-from fleetrank.device_agents.vocabulary import ErrorKind, Status
 
 ROOT = Path(__file__).parents[2]
 WORKER = (sys.executable, str(ROOT / "tests/makers/fake_gpu_worker.py"))

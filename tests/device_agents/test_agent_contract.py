@@ -11,22 +11,22 @@ from adb_bench import open_bench, private_server
 from fake_gpu import FakeGpuLibrary
 from phone_agent import phone_options
 
-from fleetrank.device_agents.agent import Agent
-from fleetrank.device_agents.android.adb_server import find_adb
-from fleetrank.device_agents.android.probe_text import VirtualMode
-from fleetrank.device_agents.codec import from_json, to_json
-from fleetrank.device_agents.cuda.agent import CudaAgent
-from fleetrank.device_agents.errors import MissingLibraryError, PermanentError
-from fleetrank.device_agents.measurement import Measurement
-from fleetrank.device_agents.registry import AGENTS, create_agent
-from fleetrank.device_agents.task import (
+from fleetrank.device_agents.android.adb.adb_server import find_adb
+from fleetrank.device_agents.android.state.probe_text import VirtualMode
+from fleetrank.device_agents.contract.agent import Agent
+from fleetrank.device_agents.contract.codec import from_json, to_json
+from fleetrank.device_agents.contract.measurement import Measurement
+from fleetrank.device_agents.contract.task import (
     Execution,
     InferTask,
     MeasurePolicy,
     MeasureTask,
     OptionValue,
 )
-from fleetrank.device_agents.vocabulary import ErrorKind, Flag, Runtime, SampleKind, Status
+from fleetrank.device_agents.contract.vocabulary import ErrorKind, Flag, Runtime, SampleKind, Status
+from fleetrank.device_agents.cuda.agent import CudaAgent
+from fleetrank.device_agents.errors import MissingLibraryError, PermanentError
+from fleetrank.device_agents.registry import AGENTS, create_agent
 from tests.device_agents.conftest import BACKENDS, MakeTask, sha256
 
 OPTIONS: Mapping[str, Mapping[str, OptionValue]] = {"cpu": {}, "simulated": {}}

@@ -12,7 +12,7 @@ from typer.exceptions import TyperException
 from typer.main import get_command
 
 from fleetrank.orchestrator.cli.main import build_app, take_shared_options
-from fleetrank.orchestrator.sweep_spec import SweepSpec
+from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 
 PAGES = pages_in(ROOT)
 RUN = [

@@ -11,11 +11,11 @@ from file_pages import keys_page
 from http_page import http_page
 from mkdocs.exceptions import PluginError
 
-from fleetrank.analysis.columns import COLUMNS
-from fleetrank.analysis.tables import TABLES
-from fleetrank.models.user_cards import UserCard
+from fleetrank.analysis.stored.columns import COLUMNS
+from fleetrank.analysis.tables.tables import TABLES
+from fleetrank.models.cards.user_cards import UserCard
 from fleetrank.orchestrator.cli.main import COMMANDS
-from fleetrank.orchestrator.sweep_spec import MeasureSpec, SweepSpec
+from fleetrank.orchestrator.workspace.sweep_spec import MeasureSpec, SweepSpec
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mutation import HOSTILE, arbitrary, lines, mutated, one_of
 from target import ROOT, Target, scratch
 
-from fleetrank.device_agents.android.adb_text import (
+from fleetrank.device_agents.android.adb.adb_text import (
     DeviceState,
     error_of_refusal,
     is_connected,
@@ -18,17 +18,22 @@ from fleetrank.device_agents.android.adb_text import (
     parse_mdns_services,
     shown,
 )
-from fleetrank.device_agents.android.shell_stream import read_marked, read_packets, split_marked
-from fleetrank.device_agents.android.smart_socket import RefusedRequestError, SmartSocket
-from fleetrank.device_agents.android.sync_stream import fetch_file, send_file
-from fleetrank.device_agents.device_text import MAX_PROBE_BYTES
+from fleetrank.device_agents.android.adb.shell_stream import read_marked, read_packets, split_marked
+from fleetrank.device_agents.android.adb.smart_socket import RefusedRequestError, SmartSocket
+from fleetrank.device_agents.android.adb.sync_stream import fetch_file, send_file
+from fleetrank.device_agents.device_output.device_text import MAX_PROBE_BYTES
 from fleetrank.device_agents.errors import AgentError, TransientError
-from fleetrank.device_agents.virtual_phone import adb_key, protocol
-from fleetrank.device_agents.virtual_phone.connection import Connection
-from fleetrank.device_agents.virtual_phone.phone import PhoneSpec, VirtualMode, VirtualPhone
-from fleetrank.device_agents.virtual_phone.profile import load_profiles
-from fleetrank.device_agents.virtual_phone.stream import StreamClosedError
-from fleetrank.device_agents.virtual_phone.sync_service import serve_files
+from fleetrank.device_agents.virtual_phone.daemon import adb_packets as protocol
+from fleetrank.device_agents.virtual_phone.daemon.connection import Connection
+from fleetrank.device_agents.virtual_phone.daemon.stream import StreamClosedError
+from fleetrank.device_agents.virtual_phone.daemon.sync_service import serve_files
+from fleetrank.device_agents.virtual_phone.handset import adb_key
+from fleetrank.device_agents.virtual_phone.handset.profile import load_profiles
+from fleetrank.device_agents.virtual_phone.handset.virtual_phone import (
+    PhoneSpec,
+    VirtualMode,
+    VirtualPhone,
+)
 
 DATA = ROOT / "tests/device_agents/virtual_phone/data"
 GREETING = (DATA / "cnxn.bin").read_bytes()

@@ -17,11 +17,11 @@ from tiny_onnx import save_tiny_onnx
 
 from fleetrank.device_agents.errors import AgentError
 from fleetrank.device_agents.runtimes import executorch_runner
-from fleetrank.device_agents.runtimes.pt2_program import checked_program
-from fleetrank.device_agents.runtimes.pt2_scan import copy_checked
+from fleetrank.device_agents.runtimes.torch.pt2_program import checked_program
+from fleetrank.device_agents.runtimes.torch.pt2_scan import copy_checked
 from fleetrank.models.errors import ModelError
 from fleetrank.models.export import user_file
-from fleetrank.models.export.onnx_file import stage_onnx
+from fleetrank.models.files.onnx_file import stage_onnx
 
 TFLITE = tuple(
     (ROOT / path).read_bytes()

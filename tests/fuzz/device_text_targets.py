@@ -8,28 +8,36 @@ from hypothesis import strategies as st
 from mutation import HOSTILE, arbitrary, lines, mutated, one_of
 from target import ROOT, Target
 
-from fleetrank.device_agents.android import boot
-from fleetrank.device_agents.android.conditions import conditions_of_sections, to_conditions
-from fleetrank.device_agents.android.cores import clusters_of, lowest_cap_share, parse_cores
-from fleetrank.device_agents.android.df_text import free_bytes
-from fleetrank.device_agents.android.dumpsys import parse_battery, parse_is_screen_on, parse_thermal
-from fleetrank.device_agents.android.probe_text import (
-    PROPERTIES,
-    facts_of_sections,
-    to_device_facts,
-    why_refused,
-)
+from fleetrank.device_agents.android.adb.sections import split_sections
+from fleetrank.device_agents.android.adb.shell_stream import ShellResult
 from fleetrank.device_agents.android.runners.benchmark_model import BenchmarkModel
 from fleetrank.device_agents.android.runners.benchmark_result import read_result
 from fleetrank.device_agents.android.runners.benchmark_text import read_text
 from fleetrank.device_agents.android.runners.delegation import read_delegation
 from fleetrank.device_agents.android.runners.executor_runner import ExecutorRunner
 from fleetrank.device_agents.android.runners.perf_test import PerfTest
-from fleetrank.device_agents.android.runners.runner import ToolOutput, ToolReading, ToolRun
-from fleetrank.device_agents.android.sections import split_sections
-from fleetrank.device_agents.android.shell_stream import ShellResult
-from fleetrank.device_agents.codec import to_json
-from fleetrank.device_agents.conditions import (
+from fleetrank.device_agents.android.runners.phone_runner import ToolOutput, ToolReading, ToolRun
+from fleetrank.device_agents.android.state import boot
+from fleetrank.device_agents.android.state.cores import clusters_of, lowest_cap_share, parse_cores
+from fleetrank.device_agents.android.state.df_text import free_bytes
+from fleetrank.device_agents.android.state.dumpsys import (
+    parse_battery,
+    parse_is_screen_on,
+    parse_thermal,
+)
+from fleetrank.device_agents.android.state.phone_conditions import (
+    conditions_of_sections,
+    to_conditions,
+)
+from fleetrank.device_agents.android.state.probe_text import (
+    PROPERTIES,
+    facts_of_sections,
+    to_device_facts,
+    why_refused,
+)
+from fleetrank.device_agents.contract.codec import to_json
+from fleetrank.device_agents.errors import AgentError
+from fleetrank.device_agents.host.conditions import (
     parse_available_memory,
     parse_cpuinfo_mhz,
     parse_load,
@@ -37,7 +45,6 @@ from fleetrank.device_agents.conditions import (
     parse_oom_kills,
     parse_stat,
 )
-from fleetrank.device_agents.errors import AgentError
 
 DATA = ROOT / "tests" / "data"
 SEPARATOR = b"\n=====\n"

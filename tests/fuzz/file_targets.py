@@ -9,23 +9,23 @@ from mutation import HOSTILE, RUNS, arbitrary, as_json, as_toml, as_yaml, docume
 from pydantic import ValidationError
 from target import ROOT, Target, as_file, scratch
 
-from fleetrank.analysis.exclusions import FILE as EXCLUSIONS_FILE
-from fleetrank.analysis.exclusions import excluded_column, exclusion_notes, read_exclusions
 from fleetrank.analysis.importers.csv_mapping import read_mapping
-from fleetrank.device_agents.android.tools import load_catalogue
-from fleetrank.device_agents.device_facts import DeviceFacts
+from fleetrank.analysis.stored.exclusions import FILE as EXCLUSIONS_FILE
+from fleetrank.analysis.stored.exclusions import excluded_column, exclusion_notes, read_exclusions
+from fleetrank.device_agents.android.programs.tools import load_catalogue
+from fleetrank.device_agents.contract.device_facts import DeviceFacts
 from fleetrank.foundation.errors import FleetError
-from fleetrank.models.user_cards import UserCard, load_user_card
-from fleetrank.orchestrator.cli import devices_command
-from fleetrank.orchestrator.device_registry import DeviceFile, _text
-from fleetrank.orchestrator.fleet import this_host
+from fleetrank.models.cards.user_cards import UserCard, load_user_card
+from fleetrank.orchestrator.cli.devices import devices_command
 from fleetrank.orchestrator.progress.progress_file import read_progress
 from fleetrank.orchestrator.store.results import ResultStore
-from fleetrank.orchestrator.sweep_record import setup_of_record, setup_record
-from fleetrank.orchestrator.sweep_setup import plan_sweep
-from fleetrank.orchestrator.sweep_spec import SweepSpec, load_spec
-from fleetrank.orchestrator.workspace import Workspace
-from fleetrank.orchestrator.yaml_file import parse_file, read_yaml
+from fleetrank.orchestrator.sweep.fleet import this_host
+from fleetrank.orchestrator.sweep.sweep_record import setup_of_record, setup_record
+from fleetrank.orchestrator.sweep.sweep_setup import plan_sweep
+from fleetrank.orchestrator.workspace.device_registry import DeviceFile, _text
+from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec, load_spec
+from fleetrank.orchestrator.workspace.workspace import Workspace
+from fleetrank.orchestrator.workspace.yaml_file import parse_file, read_yaml
 
 SWEEPS = tuple(path.read_bytes() for path in sorted((ROOT / "sweeps").glob("*.yaml")))
 SWEEP = {

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from mutation import HOSTILE, NUMBERS, arbitrary, as_toml, as_yaml, documents, mutated, one_of
 from target import ROOT, Target
 
-from fleetrank.analysis.columns import COLUMNS, SCHEMA
 from fleetrank.analysis.importers.csv_map import parse_csv
 from fleetrank.analysis.importers.equivalence import load_equivalences
 from fleetrank.analysis.importers.qai_hub import parse_qai_hub
 from fleetrank.analysis.importers.release import Release, drop_reason, read_number
 from fleetrank.analysis.importers.timm import ACCURACY_FILE, parse_timm
-from fleetrank.orchestrator.store.parts import to_frame
+from fleetrank.analysis.stored.columns import COLUMNS, SCHEMA
+from fleetrank.orchestrator.store.parquet.parts import to_frame
 
 DATA = ROOT / "tests" / "data"
 TIMM = tuple(path.read_bytes() for path in sorted((DATA / "timm").glob("benchmark-infer*.csv")))

@@ -19,19 +19,19 @@ from rich.console import Console
 from target import Target
 
 from fleetrank.analysis.errors import AnalysisError, QueryError
-from fleetrank.analysis.formats import render
-from fleetrank.analysis.patterns import matches, regex_of
-from fleetrank.analysis.query import _lock, _only_select
 from fleetrank.analysis.report.embed import json_block
 from fleetrank.analysis.report.html_table import html_table
 from fleetrank.analysis.report.shown import Shown
-from fleetrank.analysis.tables import Table
+from fleetrank.analysis.sql.query import _lock, _only_select
+from fleetrank.analysis.stored.patterns import matches, regex_of
+from fleetrank.analysis.tables.formats import render
+from fleetrank.analysis.tables.table import Table
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.visible_text import visible
 from fleetrank.orchestrator.cli.main import take_shared_options
-from fleetrank.orchestrator.cli.terminal_table import print_on_terminal
-from fleetrank.orchestrator.cli.visible_stream import VisibleStream
-from fleetrank.orchestrator.selectors import Selectors
+from fleetrank.orchestrator.cli.output.terminal_table import print_on_terminal
+from fleetrank.orchestrator.cli.output.visible_stream import VisibleStream
+from fleetrank.orchestrator.workspace.selectors import Selectors
 
 SEPARATOR = "\x1f"
 SQL = (

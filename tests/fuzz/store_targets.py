@@ -8,16 +8,19 @@ from hypothesis import strategies as st
 from mutation import HOSTILE, arbitrary, as_json, documents, mutated, one_of
 from target import Target, as_file, scratch
 
-from fleetrank.analysis.columns import ROW_KEY, SCHEMA, SCHEMA_VERSION
-from fleetrank.device_agents.android.raw_log import decode_log, encode_log
-from fleetrank.device_agents.android.runners.runner import ToolOutput, ToolRun
-from fleetrank.device_agents.codec import from_json, parse_json, to_json
-from fleetrank.device_agents.errors import AgentError
-from fleetrank.device_agents.failures import last_stage, says_device_lost, says_out_of_memory
-from fleetrank.device_agents.measurement import Failure, Measurement, WorkerFacts
-from fleetrank.device_agents.protocol import STAGE_MARK, decode_request, encode_request
-from fleetrank.device_agents.task import Execution, MeasureTask
-from fleetrank.device_agents.vocabulary import (
+from fleetrank.analysis.stored.columns import ROW_KEY, SCHEMA, SCHEMA_VERSION
+from fleetrank.device_agents.android.programs.raw_log import decode_log, encode_log
+from fleetrank.device_agents.android.runners.phone_runner import ToolOutput, ToolRun
+from fleetrank.device_agents.contract.codec import from_json, parse_json, to_json
+from fleetrank.device_agents.contract.failures import (
+    last_stage,
+    says_device_lost,
+    says_out_of_memory,
+)
+from fleetrank.device_agents.contract.measurement import Failure, Measurement, WorkerFacts
+from fleetrank.device_agents.contract.protocol import STAGE_MARK, decode_request, encode_request
+from fleetrank.device_agents.contract.task import Execution, MeasureTask
+from fleetrank.device_agents.contract.vocabulary import (
     ErrorKind,
     Flag,
     MemoryMetric,
@@ -25,13 +28,14 @@ from fleetrank.device_agents.vocabulary import (
     Runtime,
     Status,
 )
+from fleetrank.device_agents.errors import AgentError
 from fleetrank.foundation.errors import FleetError
+from fleetrank.models.cards.card import ExportRequest, Family, Format, ModelCard, Source, Weights
 from fleetrank.models.export.messages import request_from_json, request_to_json, staged_from_json
-from fleetrank.models.types import ExportRequest, Family, Format, ModelCard, Source, Weights
-from fleetrank.orchestrator.dispatch.host_files import _checked
-from fleetrank.orchestrator.dispatch.spool import Spool
-from fleetrank.orchestrator.store.journal import Journal, JournalProblem
-from fleetrank.orchestrator.store.parts import to_frame
+from fleetrank.orchestrator.dispatch.host.host_files import _checked
+from fleetrank.orchestrator.dispatch.host.spool import Spool
+from fleetrank.orchestrator.store.journals.journal import Journal, JournalProblem
+from fleetrank.orchestrator.store.parquet.parts import to_frame
 
 TASK = MeasureTask(
     task_id="s/c/1/0", artifact_path="/a", artifact_sha256="0" * 64,

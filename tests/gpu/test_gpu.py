@@ -12,11 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fleetrank.device_agents.cuda.agent import CudaAgent
-from fleetrank.device_agents.measurement import Measurement
-from fleetrank.device_agents.protocol import encode_request
-from fleetrank.device_agents.task import InferTask, MeasureTask
-from fleetrank.device_agents.vocabulary import (
+from fleetrank.device_agents.contract.measurement import Measurement
+from fleetrank.device_agents.contract.protocol import encode_request
+from fleetrank.device_agents.contract.task import InferTask, MeasureTask
+from fleetrank.device_agents.contract.vocabulary import (
     ErrorKind,
     Flag,
     MemoryMetric,
@@ -26,6 +25,7 @@ from fleetrank.device_agents.vocabulary import (
     Status,
     Tier,
 )
+from fleetrank.device_agents.cuda.agent import CudaAgent
 from tests.gpu.conftest import QUICK, Pt2, need_provider, need_triton, sha256, task_of
 
 pytestmark = pytest.mark.gpu

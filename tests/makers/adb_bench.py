@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.device_agents.android.adb_server import AdbServer
-from fleetrank.device_agents.android.phone import Phone
-from fleetrank.device_agents.android.probe_text import VirtualMode
-from fleetrank.device_agents.virtual_phone.farm import FarmedPhone, FarmSpec, VirtualFarm
-from fleetrank.device_agents.virtual_phone.faults import Fault
+from fleetrank.device_agents.android.adb.adb_server import AdbServer
+from fleetrank.device_agents.android.adb.phone import Phone
+from fleetrank.device_agents.android.state.probe_text import VirtualMode
+from fleetrank.device_agents.virtual_phone.daemon.farm import FarmedPhone, FarmSpec, VirtualFarm
+from fleetrank.device_agents.virtual_phone.handset.faults import Fault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

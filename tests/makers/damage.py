@@ -17,20 +17,20 @@ from pathlib import Path
 import polars as pl
 from fleet_rows import NETS, PLACES, write_results
 
-from fleetrank.analysis.columns import ORIGINS
-from fleetrank.analysis.exclusions import read_exclusions
-from fleetrank.analysis.load import load_measurements
+from fleetrank.analysis.stored.columns import ORIGINS
+from fleetrank.analysis.stored.exclusions import read_exclusions
+from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.foundation.errors import FleetError
 from fleetrank.orchestrator.cli.main import run
-from fleetrank.orchestrator.device_registry import (
+from fleetrank.orchestrator.store.exclusions import exclude
+from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.workspace.device_registry import (
     DeviceFile,
     Registration,
     read_device_files,
     save_device,
 )
-from fleetrank.orchestrator.store.exclusions import exclude
-from fleetrank.orchestrator.store.results import ResultStore
-from fleetrank.orchestrator.workspace import Workspace
+from fleetrank.orchestrator.workspace.workspace import Workspace
 
 LINES, PACKED = "lines-20260102T030405-0a1b", "packed-20260103T030405-0a1b"
 SILENT, CRASHED, HARMLESS, WARNED = "SILENT", "CRASHED", "harmless", "warned"
@@ -71,7 +71,7 @@ def make_workspace(root: Path) -> Workspace:
                 journal.append(row)
         store.publish(sweep_id)
     if hasattr(store, "pack_journal"):
-        from fleetrank.orchestrator.store import journal_pack
+        from fleetrank.orchestrator.store.journals import journal_pack
 
         size, journal_pack.WORTH_PACKING_BYTES = journal_pack.WORTH_PACKING_BYTES, 0
         assert store.pack_journal(PACKED)

@@ -7,28 +7,33 @@ test fails when a module is added to neither.
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from fleetrank.device_agents import conditions, failures, memory
-from fleetrank.device_agents.android import adb_text, boot, cores, df_text, dumpsys
-from fleetrank.device_agents.android.conditions import conditions_of_sections, to_conditions
-from fleetrank.device_agents.android.probe_text import (
+from fleetrank.device_agents.android.adb import adb_text
+from fleetrank.device_agents.android.adb.sections import split_sections
+from fleetrank.device_agents.android.adb.shell_stream import split_marked
+from fleetrank.device_agents.android.programs.raw_log import decode_log, encode_log
+from fleetrank.device_agents.android.runners.benchmark_model import BenchmarkModel
+from fleetrank.device_agents.android.runners.delegation import read_delegation
+from fleetrank.device_agents.android.runners.executor_runner import ExecutorRunner
+from fleetrank.device_agents.android.runners.perf_test import PerfTest
+from fleetrank.device_agents.android.runners.phone_runner import ToolOutput, ToolRun
+from fleetrank.device_agents.android.runners.program_figures import named_fields
+from fleetrank.device_agents.android.state import boot, cores, df_text, dumpsys
+from fleetrank.device_agents.android.state.phone_conditions import (
+    conditions_of_sections,
+    to_conditions,
+)
+from fleetrank.device_agents.android.state.probe_text import (
     PROPERTIES,
     facts_of_sections,
     to_device_facts,
     why_refused,
 )
-from fleetrank.device_agents.android.raw_log import decode_log, encode_log
-from fleetrank.device_agents.android.runners.benchmark_model import BenchmarkModel
-from fleetrank.device_agents.android.runners.delegation import read_delegation
-from fleetrank.device_agents.android.runners.executor_runner import ExecutorRunner
-from fleetrank.device_agents.android.runners.figures import named_fields
-from fleetrank.device_agents.android.runners.perf_test import PerfTest
-from fleetrank.device_agents.android.runners.runner import ToolOutput, ToolRun
-from fleetrank.device_agents.android.sections import split_sections
-from fleetrank.device_agents.android.shell_stream import split_marked
+from fleetrank.device_agents.contract import failures
 from fleetrank.device_agents.cpu import topology
-from fleetrank.device_agents.device_text import MAX_PROBE_BYTES
-from fleetrank.device_agents.virtual_phone import dumps
-from fleetrank.device_agents.virtual_phone.paths import PhonePaths
+from fleetrank.device_agents.device_output.device_text import MAX_PROBE_BYTES
+from fleetrank.device_agents.host import conditions, memory
+from fleetrank.device_agents.virtual_phone.handset import dumps
+from fleetrank.device_agents.virtual_phone.handset.paths import PhonePaths
 
 DATA = Path(__file__).parents[1] / "data"
 Parser = Callable[[str], object]
@@ -66,14 +71,14 @@ def output(
 
 
 def _facts(text: str) -> object:
-    names = (*PROPERTIES, "memory", "storage", "battery", "thermal", "gpu", "taskset", "cores")
+    names = (*PROPERTIES, "host.memory", "storage", "battery", "thermal", "gpu", "taskset", "cores")
     facts = facts_of_sections(_shared(names, text), has_exit_codes=True)
     why_refused(facts)
     return to_device_facts(facts, adb_version="36")
 
 
 def _conditions(text: str) -> object:
-    names = ("load", "memory", "boot", "battery", "thermal", "power", "cores")
+    names = ("load", "host.memory", "boot", "battery", "thermal", "power", "cores")
     return to_conditions(conditions_of_sections(_shared(names, text)))
 
 
@@ -95,7 +100,7 @@ PROBES: dict[str, tuple[Parser, str]] = {
     "df": (df_text.free_bytes, DF),
     "uptime": (boot.parse_uptime, "1\n8412.55 60123.11\n"),
     "facts": (_facts, MEMINFO + DF + CORES + "GLES: ARM, Mali-G78\n"),
-    "conditions": (_conditions, dumps.battery(()) + MEMINFO + CORES + "mWakefulness=Awake\n"),
+    "host.conditions": (_conditions, dumps.battery(()) + MEMINFO + CORES + "mWakefulness=Awake\n"),
     "sections": (lambda text: split_sections(text, "0f"), "\n0f a\nfirst\n\n0f b\nsecond\n"),
     "marked": (lambda text: split_marked(text, "0f"), "output\r\n0f 0\r\n"),
     "load": (conditions.parse_load, "0.62 0.71 0.80 1/1204 9031\n"),
@@ -133,26 +138,43 @@ TOOLS: dict[str, tuple[Parser, str]] = {
 """Parser and a text that it reads, of a program's size."""
 
 COVERED = {
-    "android.adb_text", "android.boot", "android.conditions", "android.cores", "android.df_text",
-    "android.dumpsys", "android.probe_text", "android.raw_log", "android.runners.benchmark_model",
-    "android.runners.benchmark_reading", "android.runners.benchmark_text",
-    "android.runners.delegation", "android.runners.executor_runner", "android.runners.figures",
-    "android.runners.perf_test", "android.runners.program_end", "android.shell_stream",
-    "conditions", "cpu.topology", "device_text", "failures", "memory", "plausible",
-    "virtual_phone.paths",
-}  # fmt: skip
+    "android.adb.adb_text",
+    "android.adb.shell_stream",
+    "android.programs.raw_log",
+    "android.runners.benchmark_model",
+    "android.runners.benchmark_reading",
+    "android.runners.benchmark_text",
+    "android.runners.delegation",
+    "android.runners.executor_runner",
+    "android.runners.perf_test",
+    "android.runners.program_end",
+    "android.runners.program_figures",
+    "android.state.boot",
+    "android.state.cores",
+    "android.state.df_text",
+    "android.state.dumpsys",
+    "android.state.phone_conditions",
+    "android.state.probe_text",
+    "contract.failures",
+    "cpu.topology",
+    "device_output.device_text",
+    "device_output.plausible",
+    "host.conditions",
+    "host.memory",
+    "virtual_phone.handset.paths",
+}
 """Modules that parse device text and are reached through `PROBES` or `TOOLS`."""
 
 OTHER_TEXT = {
-    "android.adb_server": "what the user's own adb binary prints, and a variable",
-    "android.phone": "reads, and hands on",
-    "android.sync_stream": "binary, bounded by its headers",
-    "android.tool_call": "reads, and hands on",
-    "android.tools": "the catalogue",
+    "android.adb.adb_server": "what the user's own adb binary prints, and a variable",
+    "android.adb.phone": "reads, and hands on",
+    "android.adb.sync_stream": "binary, bounded by its headers",
+    "android.programs.tool_call": "reads, and hands on",
+    "android.programs.tools": "the catalogue",
     "cuda.nvml": "answers of the driver, as numbers and names",
     "runtimes.executorch_runner": "a runtime's errors in the worker's own process",
-    "runtimes.pt2_forms": "model files",
-    "runtimes.pt2_program": "model files",
-    "runtimes.pt2_scan": "model files",
+    "runtimes.torch.pt2_forms": "model files",
+    "runtimes.torch.pt2_program": "model files",
+    "runtimes.torch.pt2_scan": "model files",
 }
 """Modules that look into other text, and which."""

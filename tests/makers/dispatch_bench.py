@@ -1,15 +1,15 @@
 """A controller with everything around it in memory."""
 
-from fleetrank.device_agents.measurement import Failure, Measurement
-from fleetrank.device_agents.task import MeasureTask
-from fleetrank.device_agents.vocabulary import Origin, Status
-from fleetrank.orchestrator.dispatch.controller import Controller
-from fleetrank.orchestrator.dispatch.ports import Ports
-from fleetrank.orchestrator.dispatch.stop_switch import StopSwitch
-from fleetrank.orchestrator.dispatch.tally import Tally
+from fleetrank.device_agents.contract.measurement import Failure, Measurement
+from fleetrank.device_agents.contract.task import MeasureTask
+from fleetrank.device_agents.contract.vocabulary import Origin, Status
+from fleetrank.orchestrator.dispatch.decide.tally import Tally
+from fleetrank.orchestrator.dispatch.drive.controller import Controller
+from fleetrank.orchestrator.dispatch.drive.ports import Ports
+from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch
 from fleetrank.orchestrator.errors import StoreError
 from fleetrank.orchestrator.progress.events import Event
-from fleetrank.orchestrator.translate import Row
+from fleetrank.orchestrator.rows.translate import Row
 
 
 class Sink:

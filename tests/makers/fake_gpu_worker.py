@@ -14,10 +14,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from fake_gpu import FakeGpuLibrary
 
-from fleetrank.device_agents.cuda import nvml, watch
-from fleetrank.device_agents.runtimes import onnx_cuda, torch_cuda
-from fleetrank.device_agents.task import Execution, OptionValue
-from fleetrank.device_agents.worker import main
+from fleetrank.device_agents.contract.task import Execution, OptionValue
+from fleetrank.device_agents.cuda import gpu_watch as watch
+from fleetrank.device_agents.cuda import nvml
+from fleetrank.device_agents.runtimes.onnx import onnx_cuda
+from fleetrank.device_agents.runtimes.torch import torch_cuda
+from fleetrank.device_agents.worker.__main__ import main
 
 
 class Event:

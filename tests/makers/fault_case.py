@@ -23,7 +23,9 @@ TABLE_HEAD = (
     "failed attempts",
     "what became of it",
 )
-_OWN_HASH = "from fleetrank.orchestrator.host_identity import host_hash; print(host_hash()[:6])"
+_OWN_HASH = (
+    "from fleetrank.orchestrator.identity.host_identity import host_hash; print(host_hash()[:6])"
+)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from fleetrank.analysis.columns import SCHEMA
+from fleetrank.analysis.stored.columns import SCHEMA
 
 SWEEP = "paper13-20261121T080000-ab12"
 STARTED = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)

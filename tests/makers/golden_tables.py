@@ -7,8 +7,9 @@ from pathlib import Path
 import polars as pl
 
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.load import load_measurements
-from fleetrank.analysis.tables import TABLES, Selection, make_table
+from fleetrank.analysis.stored.load import load_measurements
+from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.tables import TABLES, make_table
 
 Figures = dict[str, list[object]]
 

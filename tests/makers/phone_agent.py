@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from fleetrank.device_agents.android.adb_server import AdbServer
+from fleetrank.device_agents.android.adb.adb_server import AdbServer
 from fleetrank.device_agents.android.options import TOOLS
-from fleetrank.device_agents.android.settings import FOLDER
-from fleetrank.device_agents.android.tool_store import ToolStore
-from fleetrank.device_agents.android.tools import Tool, file_sha256
-from fleetrank.device_agents.task import OptionValue
-from fleetrank.device_agents.virtual_phone.standin import standin_path
+from fleetrank.device_agents.android.programs.tool_store import ToolStore
+from fleetrank.device_agents.android.programs.tools import Tool, file_sha256
+from fleetrank.device_agents.android.state.settings import FOLDER
+from fleetrank.device_agents.contract.task import OptionValue
+from fleetrank.device_agents.virtual_phone.handset.standin import standin_path
 
 TINY_TFLITE = Path(__file__).parents[1] / "device_agents" / "data" / "tiny.tflite"
 

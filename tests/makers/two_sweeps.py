@@ -5,8 +5,8 @@ from pathlib import Path
 from fleet_rows import NETS, PLACES, write_results
 
 from fleetrank.orchestrator.store.exclusions import exclude
-from fleetrank.orchestrator.store.journal import Journal
-from fleetrank.orchestrator.store.part_reader import read_rows
+from fleetrank.orchestrator.store.journals.journal import Journal
+from fleetrank.orchestrator.store.parquet.part_reader import read_rows
 from fleetrank.orchestrator.store.results import ResultStore
 
 KEPT, GOES = "kept-20261120T080000-aa11", "goes-20261121T080000-bb22"

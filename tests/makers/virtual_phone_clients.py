@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleetrank.device_agents.virtual_phone.farm import FarmSpec, VirtualFarm
+from fleetrank.device_agents.virtual_phone.daemon.farm import FarmSpec, VirtualFarm
 
 ADB_29 = Path("/usr/lib/android-sdk/platform-tools/adb")
 LIMIT_S = 20.0

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.models.types import ExportRequest, Family, Format, ModelCard, Source, Weights
+from fleetrank.models.cards.card import ExportRequest, Family, Format, ModelCard, Source, Weights
 
 EntryPoint = Callable[..., ExportRequest]
 

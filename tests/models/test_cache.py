@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from fleetrank.models.cache import ArtifactCache
-from fleetrank.models.cards import load_zoo
-from fleetrank.models.errors import ExportError
-from fleetrank.models.types import (
+from fleetrank.models.cards.card import (
     Artifact,
     Cost,
     ExportRequest,
@@ -18,6 +16,8 @@ from fleetrank.models.types import (
     StagedExport,
     Weights,
 )
+from fleetrank.models.cards.zoo import load_zoo
+from fleetrank.models.errors import ExportError
 
 REQUEST = ExportRequest(card=load_zoo()["resnet18"], weights=Weights(), format=Format.ONNX)
 COST = Cost(macs=1000, parameters=10, method=FlopsMethod.COUNTED)

@@ -11,11 +11,7 @@ import onnx
 import pytest
 
 from fleetrank.models.cache import ArtifactCache
-from fleetrank.models.cards import load_zoo
-from fleetrank.models.export.process import export_in_child
-from fleetrank.models.onnx_cost import count_onnx_macs
-from fleetrank.models.primer import primer_request
-from fleetrank.models.types import (
+from fleetrank.models.cards.card import (
     Cost,
     ExportRequest,
     Family,
@@ -26,6 +22,10 @@ from fleetrank.models.types import (
     StagedExport,
     Weights,
 )
+from fleetrank.models.cards.zoo import load_zoo
+from fleetrank.models.export.process import export_in_child
+from fleetrank.models.files.onnx_cost import count_onnx_macs
+from fleetrank.models.networks.primer import primer_request
 
 ROOT = Path(__file__).parents[2]
 
@@ -103,7 +103,8 @@ def test_person_exports_with_torch_alone_and_without_installing_fleetrank(tmp_pa
         "out",
     ]
     command += ["--precision", "fp16"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(blocked), str(ROOT)))}
+    paths = filter(None, (str(blocked), os.environ.get("PYTHONPATH")))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.models.cards import load_zoo
+from fleetrank.models.cards.card import ExportRequest, Format, Weights
+from fleetrank.models.cards.zoo import load_zoo
 from fleetrank.models.errors import ExportError
 from fleetrank.models.export.request import export_request
-from fleetrank.models.types import ExportRequest, Format, Weights
 
 REQUEST = ExportRequest(card=load_zoo()["resnet18"], weights=Weights(), format=Format.PT2)
 Usage = namedtuple("Usage", "total used free")

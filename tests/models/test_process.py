@@ -12,10 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from fleetrank.models.cards.card import ExportRequest, Format, StagedExport
 from fleetrank.models.errors import ExportError, UntrustedError
 from fleetrank.models.export.messages import request_from_json, request_to_json
 from fleetrank.models.export.process import export_in_child, peak_memory_estimate_bytes
-from fleetrank.models.types import ExportRequest, Format, StagedExport
 
 EntryPoint = Callable[..., ExportRequest]
 GIB = 1 << 30

@@ -10,9 +10,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from fleetrank.models.cards.card import Cost, ExportRequest, FlopsMethod, Format
 from fleetrank.models.errors import ExportError, UntrustedError
 from fleetrank.models.export.user_file import stage_file
-from fleetrank.models.types import Cost, ExportRequest, FlopsMethod, Format
 
 TFLITE = Path(__file__).parent / "data" / "primer.tflite"
 FileRequest = Callable[[Path, Format], ExportRequest]

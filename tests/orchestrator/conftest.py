@@ -7,11 +7,18 @@ from pathlib import Path
 import pytest
 from tiny_onnx import save_tiny_onnx
 
-from fleetrank.device_agents.device_facts import DeviceFacts
-from fleetrank.device_agents.measurement import Conditions, Measurement, WorkerFacts
-from fleetrank.device_agents.task import Execution
-from fleetrank.device_agents.vocabulary import Flag, MemoryMetric, Origin, Runtime, Status, Tier
-from fleetrank.models.types import (
+from fleetrank.device_agents.contract.device_facts import DeviceFacts
+from fleetrank.device_agents.contract.measurement import Conditions, Measurement, WorkerFacts
+from fleetrank.device_agents.contract.task import Execution
+from fleetrank.device_agents.contract.vocabulary import (
+    Flag,
+    MemoryMetric,
+    Origin,
+    Runtime,
+    Status,
+    Tier,
+)
+from fleetrank.models.cards.card import (
     Artifact,
     Cost,
     ExportRequest,
@@ -22,9 +29,9 @@ from fleetrank.models.types import (
     Source,
     Weights,
 )
-from fleetrank.orchestrator.cells import Attempt, Cell, DevicePlace, Repeat
-from fleetrank.orchestrator.provenance import SweepFacts
-from fleetrank.orchestrator.translate import Row, make_row
+from fleetrank.orchestrator.identity.cells import Attempt, Cell, DevicePlace, Repeat
+from fleetrank.orchestrator.identity.provenance import SweepFacts
+from fleetrank.orchestrator.rows.translate import Row, make_row
 
 CARD = ModelCard(
     name="resnet18",

@@ -4,9 +4,9 @@ from enum import StrEnum
 
 import pytest
 
-from fleetrank.analysis import columns
-from fleetrank.device_agents import vocabulary
-from fleetrank.models import types
+from fleetrank.analysis.stored import columns
+from fleetrank.device_agents.contract import vocabulary
+from fleetrank.models.cards import card as types
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import tomllib
 import pytest
 
 from fleetrank.analysis.importers.equivalence import TABLE, load_equivalences
-from fleetrank.models.cards import load_zoo
+from fleetrank.models.cards.zoo import load_zoo
 
 SOURCES = sorted(set(tomllib.loads(TABLE.read_text())) - {"macs"})
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.device_agents.hosted import infer_in_worker
+from fleetrank.device_agents.host.worker_client import infer_in_worker
 from fleetrank.models.cache import ArtifactCache
-from fleetrank.models.primer import primer_request
-from fleetrank.models.types import Format
-from fleetrank.orchestrator.dispatch.stop_switch import StopSwitch
-from fleetrank.orchestrator.export_stage import ExportTools, build_artifacts
+from fleetrank.models.cards.card import Format
+from fleetrank.models.networks.primer import primer_request
+from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch
+from fleetrank.orchestrator.export.export_stage import ExportTools, build_artifacts
 
 
 def tools_in(folder: Path) -> ExportTools:

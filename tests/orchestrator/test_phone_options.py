@@ -9,20 +9,24 @@ from pathlib import Path
 import pytest
 from adb_bench import AdbBench, free_port, open_bench
 
-from fleetrank.device_agents.android.adb_server import AdbServer, find_adb
+from fleetrank.device_agents.android.adb.adb_server import AdbServer, find_adb
 from fleetrank.device_agents.android.agent import AndroidAgent
-from fleetrank.device_agents.android.cores import Core
-from fleetrank.device_agents.android.lease import phone_lease
-from fleetrank.device_agents.android.probe_text import facts_of_sections
-from fleetrank.device_agents.android.settings import settings_for_measuring
-from fleetrank.device_agents.android.tool_store import ToolStore
+from fleetrank.device_agents.android.phone_lease import phone_lease
+from fleetrank.device_agents.android.programs.tool_store import ToolStore
+from fleetrank.device_agents.android.state.cores import Core
+from fleetrank.device_agents.android.state.probe_text import facts_of_sections
+from fleetrank.device_agents.android.state.settings import settings_for_measuring
+from fleetrank.device_agents.contract.task import OptionValue
 from fleetrank.device_agents.errors import MissingLibraryError
-from fleetrank.device_agents.task import OptionValue
-from fleetrank.orchestrator.cli.devices_phones import check_phone, clean_phone
-from fleetrank.orchestrator.device_registry import DeviceFile
+from fleetrank.orchestrator.cli.devices.devices_phones import check_phone, clean_phone
 from fleetrank.orchestrator.errors import NothingToDoError, UsageError
-from fleetrank.orchestrator.phone_registration import PhoneRequest, Registrar, registration_of
-from fleetrank.orchestrator.workspace import Workspace
+from fleetrank.orchestrator.phones.phone_registration import (
+    PhoneRequest,
+    Registrar,
+    registration_of,
+)
+from fleetrank.orchestrator.workspace.device_registry import DeviceFile
+from fleetrank.orchestrator.workspace.workspace import Workspace
 from tests.orchestrator.conftest import ARTIFACT
 
 pytestmark = pytest.mark.adb

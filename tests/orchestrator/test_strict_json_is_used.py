@@ -8,7 +8,12 @@ import pytest
 import fleetrank.orchestrator
 
 _ROOT = Path(fleetrank.orchestrator.__path__[0]).resolve().parent
-_SHOWN = ("orchestrator/cli", "orchestrator/server", "orchestrator/progress", "analysis/formats.py")
+_SHOWN = (
+    "orchestrator/cli",
+    "orchestrator/server",
+    "orchestrator/progress",
+    "analysis/tables/formats.py",
+)
 _FOR_TOML = "orchestrator/cli/models_command.py"
 """Writes values of TOML, whose text and numbers are those of JSON."""
 

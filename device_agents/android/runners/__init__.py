@@ -1,1 +1,4 @@
-"""The measuring programs that run on a phone, one module each; `registry.py` lists them."""
+"""Command lines and outputs of benchmark programs on phones; nothing here talks to a phone.
+
+Open `phone_runner` first: the contract. `program_registry` lists the members.
+"""

@@ -10,6 +10,7 @@ from fleetrank.device_agents.android.runners.benchmark_reading import BenchmarkF
 from fleetrank.device_agents.android.runners.benchmark_result import read_result
 from fleetrank.device_agents.android.runners.benchmark_text import printed_count, read_text
 from fleetrank.device_agents.android.runners.delegation import Placement, read_delegation
+from fleetrank.device_agents.android.runners.phone_runner import ToolOutput, ToolReading, ToolRun
 from fleetrank.device_agents.android.runners.program_end import (
     Wording,
     all_text,
@@ -17,12 +18,11 @@ from fleetrank.device_agents.android.runners.program_end import (
     readable,
     refuse_failed,
 )
-from fleetrank.device_agents.android.runners.runner import ToolOutput, ToolReading, ToolRun
-from fleetrank.device_agents.capability import Capability
+from fleetrank.device_agents.contract.capability import Capability
+from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask, OptionValue
+from fleetrank.device_agents.contract.vocabulary import MemoryMetric, SampleKind
+from fleetrank.device_agents.device_output.plausible import refuse_impossible, refuse_unlike_counts
 from fleetrank.device_agents.errors import BadOutputError, MissingLibraryError, UnsupportedError
-from fleetrank.device_agents.plausible import refuse_impossible, refuse_unlike_counts
-from fleetrank.device_agents.task import Execution, MeasurePolicy, MeasureTask, OptionValue
-from fleetrank.device_agents.vocabulary import MemoryMetric, SampleKind
 
 RESULT_FILE = "result.pb"
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from fleetrank.device_agents.measurement import ToolSummary
-from fleetrank.device_agents.plausible import MEMORY_BYTES
+from fleetrank.device_agents.contract.measurement import ToolSummary
+from fleetrank.device_agents.device_output.plausible import MEMORY_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

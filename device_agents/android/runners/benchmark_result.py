@@ -10,15 +10,15 @@ from functools import cache
 from typing import Protocol
 
 from fleetrank.device_agents.android.runners.benchmark_reading import BenchmarkFigures, grown_bytes
-from fleetrank.device_agents.android.runners.figures import (
+from fleetrank.device_agents.android.runners.program_figures import (
     NS_PER_MS,
     NS_PER_US,
     not_a_result,
     to_latency_ns,
     to_ns,
 )
+from fleetrank.device_agents.contract.measurement import ToolSummary
 from fleetrank.device_agents.errors import MissingLibraryError
-from fleetrank.device_agents.measurement import ToolSummary
 
 _FLOAT, _INT32, _INT64, _STRING = 2, 5, 3, 9
 """`FieldDescriptorProto.Type` of the protobuf library."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fleetrank.device_agents.android.runners.benchmark_reading import BenchmarkFigures, grown_bytes
-from fleetrank.device_agents.android.runners.figures import (
+from fleetrank.device_agents.android.runners.program_figures import (
     NS_PER_US,
     NUMBER,
     named_fields,
@@ -18,9 +18,9 @@ from fleetrank.device_agents.android.runners.figures import (
     to_latency_ns,
     to_ns,
 )
+from fleetrank.device_agents.contract.measurement import ToolSummary
+from fleetrank.device_agents.device_output.plausible import refuse_unlike_means
 from fleetrank.device_agents.errors import BadOutputError
-from fleetrank.device_agents.measurement import ToolSummary
-from fleetrank.device_agents.plausible import refuse_unlike_means
 
 _PHASE = "Running benchmark for "
 """Begins warming up, then timing."""

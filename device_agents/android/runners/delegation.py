@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fleetrank.device_agents.android.runners.figures import not_a_result
+from fleetrank.device_agents.android.runners.program_figures import not_a_result
 
 _KERNELS = {
     "xnnpack": "TfLiteXNNPackDelegate",

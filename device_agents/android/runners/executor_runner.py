@@ -8,19 +8,19 @@ before per-iteration logging give one total and are refused.
 
 import re
 
-from fleetrank.device_agents.android.runners.figures import (
+from fleetrank.device_agents.android.runners.phone_runner import ToolOutput, ToolReading, ToolRun
+from fleetrank.device_agents.android.runners.program_end import Wording, readable, refuse_failed
+from fleetrank.device_agents.android.runners.program_figures import (
     NS_PER_MS,
     NUMBER,
     not_a_result,
     to_latency_ns,
     to_ns,
 )
-from fleetrank.device_agents.android.runners.program_end import Wording, readable, refuse_failed
-from fleetrank.device_agents.android.runners.runner import ToolOutput, ToolReading, ToolRun
-from fleetrank.device_agents.capability import Capability
+from fleetrank.device_agents.contract.capability import Capability
+from fleetrank.device_agents.contract.task import Execution, MeasureTask, OptionValue
+from fleetrank.device_agents.contract.vocabulary import SampleKind
 from fleetrank.device_agents.errors import BadOutputError, UnsupportedError
-from fleetrank.device_agents.task import Execution, MeasureTask, OptionValue
-from fleetrank.device_agents.vocabulary import SampleKind
 
 LOG_TAG = "ExecuTorch"
 

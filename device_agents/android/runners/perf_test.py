@@ -6,7 +6,14 @@ phone by this project. Its peak working set is a total, not a growth, so no memo
 
 import re
 
-from fleetrank.device_agents.android.runners.figures import (
+from fleetrank.device_agents.android.runners.phone_runner import ToolOutput, ToolReading, ToolRun
+from fleetrank.device_agents.android.runners.program_end import (
+    Wording,
+    all_text,
+    readable,
+    refuse_failed,
+)
+from fleetrank.device_agents.android.runners.program_figures import (
     NS_PER_MS,
     NS_PER_S,
     NUMBER,
@@ -14,20 +21,13 @@ from fleetrank.device_agents.android.runners.figures import (
     to_latency_ns,
     to_ns,
 )
-from fleetrank.device_agents.android.runners.program_end import (
-    Wording,
-    all_text,
-    readable,
-    refuse_failed,
-)
-from fleetrank.device_agents.android.runners.runner import ToolOutput, ToolReading, ToolRun
-from fleetrank.device_agents.capability import Capability
-from fleetrank.device_agents.device_text import lines_of
+from fleetrank.device_agents.contract.capability import Capability
+from fleetrank.device_agents.contract.measurement import ToolSummary
+from fleetrank.device_agents.contract.task import Execution, MeasureTask, OptionValue
+from fleetrank.device_agents.contract.vocabulary import SampleKind
+from fleetrank.device_agents.device_output.device_text import lines_of
+from fleetrank.device_agents.device_output.plausible import refuse_impossible, refuse_unlike_counts
 from fleetrank.device_agents.errors import UnsupportedError
-from fleetrank.device_agents.measurement import ToolSummary
-from fleetrank.device_agents.plausible import refuse_impossible, refuse_unlike_counts
-from fleetrank.device_agents.task import Execution, MeasureTask, OptionValue
-from fleetrank.device_agents.vocabulary import SampleKind
 
 RESULT_FILE = "result.csv"
 

@@ -3,8 +3,9 @@
 import signal
 from dataclasses import dataclass, replace
 
-from fleetrank.device_agents.android.runners.runner import ToolOutput
-from fleetrank.device_agents.device_text import without_long_lines
+from fleetrank.device_agents.android.runners.phone_runner import ToolOutput
+from fleetrank.device_agents.contract.failures import says_out_of_memory
+from fleetrank.device_agents.device_output.device_text import without_long_lines
 from fleetrank.device_agents.errors import (
     AgentError,
     BadArtifactError,
@@ -13,7 +14,6 @@ from fleetrank.device_agents.errors import (
     OutOfMemoryError,
     UnsupportedError,
 )
-from fleetrank.device_agents.failures import says_out_of_memory
 
 TAIL_CHARACTERS = 600
 """How much of a program's last words a message keeps."""

@@ -1,1 +1,4 @@
-"""The programs that stand in for the runners on a virtual phone."""
+"""Imitations of the benchmark programs, run by a virtual phone.
+
+Open `command` first.
+"""

@@ -9,16 +9,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from fleetrank.device_agents.virtual_phone.faults import Fault
+from fleetrank.device_agents.virtual_phone.handset.faults import Fault
 from fleetrank.device_agents.virtual_phone.imitation.result import ToolResult
 from fleetrank.device_agents.virtual_phone.imitation.surroundings import Surroundings
 
 Tool = Callable[[Sequence[str], Surroundings], ToolResult]
 
 _MODULES = {
-    "benchmark_model": "fleetrank.device_agents.virtual_phone.imitation.benchmark_model",
-    "executor_runner": "fleetrank.device_agents.virtual_phone.imitation.executor_runner",
-    "onnxruntime_perf_test": "fleetrank.device_agents.virtual_phone.imitation.perf_test",
+    "benchmark_model": "fleetrank.device_agents.virtual_phone.imitation.imitated_benchmark_model",
+    "executor_runner": "fleetrank.device_agents.virtual_phone.imitation.imitated_executor_runner",
+    "onnxruntime_perf_test": "fleetrank.device_agents.virtual_phone.imitation.imitated_perf_test",
 }
 LOG_TAG = "ExecuTorch"
 """The only one of the three programs that writes to the phone's log."""

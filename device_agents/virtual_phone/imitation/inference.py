@@ -108,10 +108,10 @@ class RealInference:
 
     def __init__(self, spec: InferenceSpec) -> None:
         # Heavy imports: a canned run must not pay for them.
-        from fleetrank.device_agents.inputs import make_inputs
-        from fleetrank.device_agents.runtimes.registry import create_runner
-        from fleetrank.device_agents.task import Execution
-        from fleetrank.device_agents.vocabulary import Runtime
+        from fleetrank.device_agents.contract.task import Execution
+        from fleetrank.device_agents.contract.vocabulary import Runtime
+        from fleetrank.device_agents.runtimes.runtime_registry import create_runner
+        from fleetrank.device_agents.worker.inputs import make_inputs
 
         if spec.runtime not in set(Runtime):
             raise UnsupportedError(

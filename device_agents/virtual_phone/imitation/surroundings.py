@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from fleetrank.device_agents.virtual_phone import runner_faults
-from fleetrank.device_agents.virtual_phone.faults import Fault
+from fleetrank.device_agents.virtual_phone.handset import runner_faults
+from fleetrank.device_agents.virtual_phone.handset.faults import Fault
 
 _CORE = "sys/devices/system/cpu/cpu0/cpufreq"
 
@@ -40,7 +40,9 @@ class Surroundings:
     @contextmanager
     def quiet_host(self) -> Iterator[None]:
         """Keeps other measurements of this host away while a model really runs on it."""
-        from fleetrank.device_agents.host_lease import host_lease  # a canned run has no use for it
+        from fleetrank.device_agents.host.host_lease import (
+            host_lease,  # a canned run has no use for it
+        )
 
         with host_lease(f"virtual phone {self._property('ro.serialno')}"):
             yield

@@ -9,11 +9,10 @@ from pathlib import Path
 import polars as pl
 
 from fleetrank.orchestrator.errors import StoreError
+from fleetrank.orchestrator.rows.translate import Row
 from fleetrank.orchestrator.store.health.summaries import wrong_summaries
-from fleetrank.orchestrator.store.journal import Journal
-from fleetrank.orchestrator.store.part_reader import part_frames
-from fleetrank.orchestrator.store.parts import to_frame
-from fleetrank.orchestrator.store.row_index import (
+from fleetrank.orchestrator.store.journals.journal import Journal
+from fleetrank.orchestrator.store.journals.row_index import (
     HASH,
     IS_CHECKED,
     KEY,
@@ -24,7 +23,8 @@ from fleetrank.orchestrator.store.row_index import (
     row_key,
     row_name,
 )
-from fleetrank.orchestrator.translate import Row
+from fleetrank.orchestrator.store.parquet.part_reader import part_frames
+from fleetrank.orchestrator.store.parquet.parts import to_frame
 
 _COMPARED = 1000
 """Differing rows that are read again: as many samples are in memory."""

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fleetrank.orchestrator.store.results import Record
-from fleetrank.orchestrator.sweep_spec import SweepSpec
+from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 
 _Count = Annotated[int, Field(ge=0)]
 

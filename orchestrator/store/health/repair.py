@@ -8,17 +8,17 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from fleetrank.analysis.part_files import PARTS, damaged_part
+from fleetrank.analysis.stored.part_files import PARTS, damaged_part
+from fleetrank.orchestrator.durable import replace_file_with, store_error, sync_folder
 from fleetrank.orchestrator.errors import StoreError
-from fleetrank.orchestrator.store.durable import replace_file_with, store_error, sync_folder
+from fleetrank.orchestrator.rows.translate import Row
 from fleetrank.orchestrator.store.health.differences import Side
 from fleetrank.orchestrator.store.health.verify import KEEP_BOTH, Examined, examine
-from fleetrank.orchestrator.store.journal import Journal
-from fleetrank.orchestrator.store.journal_line import Entry, make_line
-from fleetrank.orchestrator.store.part_reader import journal_rows, part_frames
+from fleetrank.orchestrator.store.journals.journal import Journal
+from fleetrank.orchestrator.store.journals.journal_line import Entry, make_line
+from fleetrank.orchestrator.store.journals.row_index import Key, row_key
+from fleetrank.orchestrator.store.parquet.part_reader import journal_rows, part_frames
 from fleetrank.orchestrator.store.results import ResultStore
-from fleetrank.orchestrator.store.row_index import Key, row_key
-from fleetrank.orchestrator.translate import Row
 
 
 def repair_sweep(store: ResultStore, sweep_id: str) -> list[str]:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import polars as pl
 
-from fleetrank.orchestrator.store.part_reader import part_frames
-from fleetrank.orchestrator.store.row_index import KEY, Key, PartsIndex, row_key, row_name
-from fleetrank.orchestrator.translate import Row, summarise
+from fleetrank.orchestrator.rows.translate import Row, summarise
+from fleetrank.orchestrator.store.journals.row_index import KEY, Key, PartsIndex, row_key, row_name
+from fleetrank.orchestrator.store.parquet.part_reader import part_frames
 
 _COLUMNS = [*KEY, "samples_ns", *summarise([1])]
 

@@ -7,13 +7,12 @@ from pathlib import Path
 import polars as pl
 
 from fleetrank.analysis.counting import count_of
-from fleetrank.analysis.part_files import damage_error
+from fleetrank.analysis.stored.part_files import damage_error
 from fleetrank.orchestrator.errors import StoreError, UsageError
 from fleetrank.orchestrator.store.health.differences import Difference, Side, differences
 from fleetrank.orchestrator.store.health.record_check import record_problems
 from fleetrank.orchestrator.store.health.summaries import contradictions
-from fleetrank.orchestrator.store.results import RESTORE_RECORD, ResultStore
-from fleetrank.orchestrator.store.row_index import (
+from fleetrank.orchestrator.store.journals.row_index import (
     IS_CHECKED,
     KEY,
     PART,
@@ -23,6 +22,7 @@ from fleetrank.orchestrator.store.row_index import (
     index_parts,
     row_name,
 )
+from fleetrank.orchestrator.store.results import RESTORE_RECORD, ResultStore
 
 _REPAIR = "`fleetrank results verify --repair`"
 KEEP = (

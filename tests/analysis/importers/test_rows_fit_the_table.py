@@ -5,10 +5,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from fleetrank.analysis.columns import COLUMNS, SCHEMA
 from fleetrank.analysis.importers.qai_hub import parse_qai_hub
 from fleetrank.analysis.importers.release import Release, drop_reason
 from fleetrank.analysis.importers.timm import parse_timm
+from fleetrank.analysis.stored.columns import COLUMNS, SCHEMA
 
 DATA = Path(__file__).parents[2] / "data"
 

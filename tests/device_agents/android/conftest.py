@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from adb_bench import AdbBench, open_bench, private_server
 
-from fleetrank.device_agents.android.adb_server import AdbServer, find_adb
+from fleetrank.device_agents.android.adb.adb_server import AdbServer, find_adb
 
 DEBIANS_ADB = Path("/usr/lib/android-sdk/platform-tools/adb")
 """Version 29, the oldest that is supported."""

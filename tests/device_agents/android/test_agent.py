@@ -15,15 +15,21 @@ from adb_bench import AdbBench
 from phone_agent import TINY_TFLITE, leftovers, phone_options
 
 from fleetrank.device_agents.android.agent import AndroidAgent
-from fleetrank.device_agents.android.lease import phone_lease
-from fleetrank.device_agents.android.probe_text import hash_serial
-from fleetrank.device_agents.android.tools import file_sha256
-from fleetrank.device_agents.codec import to_json
+from fleetrank.device_agents.android.phone_lease import phone_lease
+from fleetrank.device_agents.android.programs.tools import file_sha256
+from fleetrank.device_agents.android.state.probe_text import hash_serial
+from fleetrank.device_agents.contract.codec import to_json
+from fleetrank.device_agents.contract.measurement import Failure, Measurement
+from fleetrank.device_agents.contract.task import CanaryTask, Execution, MeasurePolicy, MeasureTask
+from fleetrank.device_agents.contract.vocabulary import (
+    ErrorKind,
+    Origin,
+    Runtime,
+    SampleKind,
+    Status,
+)
 from fleetrank.device_agents.errors import PermanentError
-from fleetrank.device_agents.measurement import Failure, Measurement
-from fleetrank.device_agents.task import CanaryTask, Execution, MeasurePolicy, MeasureTask
-from fleetrank.device_agents.virtual_phone.faults import Fault
-from fleetrank.device_agents.vocabulary import ErrorKind, Origin, Runtime, SampleKind, Status
+from fleetrank.device_agents.virtual_phone.handset.faults import Fault
 
 # The newer adb alone: what differs between versions is in test_phone.py.
 pytestmark = [pytest.mark.adb, pytest.mark.parametrize("adb_server", ["wheel"], indirect=True)]
@@ -389,8 +395,8 @@ def test_a_hostile_serial_is_only_text(new_agent: NewAgent, tmp_path: Path) -> N
 KILLED = """
 import sys, json
 from fleetrank.device_agents.android.agent import AndroidAgent
-from fleetrank.device_agents.codec import from_json
-from fleetrank.device_agents.task import (MeasureTask)
+from fleetrank.device_agents.contract.codec import from_json
+from fleetrank.device_agents.contract.task import (MeasureTask)
 options, task = json.loads(sys.argv[1]), from_json(MeasureTask, sys.argv[2])
 AndroidAgent(options).measure(task)
 """

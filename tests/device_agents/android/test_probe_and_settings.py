@@ -7,24 +7,24 @@ from pathlib import Path
 import pytest
 from adb_bench import AdbBench
 
-from fleetrank.device_agents.android.conditions import read_phone_conditions
-from fleetrank.device_agents.android.phone import Phone
-from fleetrank.device_agents.android.probe import probe_phone
-from fleetrank.device_agents.android.probe_text import (
+from fleetrank.device_agents.android.adb.phone import Phone
+from fleetrank.device_agents.android.state.phone_conditions import read_phone_conditions
+from fleetrank.device_agents.android.state.probe import probe_phone
+from fleetrank.device_agents.android.state.probe_text import (
     VirtualMode,
     hash_serial,
     to_device_facts,
     why_refused,
 )
-from fleetrank.device_agents.android.readiness import PhoneRules, Verdict, judge_readiness
-from fleetrank.device_agents.android.settings import (
+from fleetrank.device_agents.android.state.readiness import PhoneRules, Verdict, judge_readiness
+from fleetrank.device_agents.android.state.settings import (
     RECORD,
     restore_settings,
     settings_for_measuring,
 )
-from fleetrank.device_agents.android.validity import judge_validity
-from fleetrank.device_agents.virtual_phone.faults import Fault
-from fleetrank.device_agents.vocabulary import Origin
+from fleetrank.device_agents.android.state.validity import judge_validity
+from fleetrank.device_agents.contract.vocabulary import Origin
+from fleetrank.device_agents.virtual_phone.handset.faults import Fault
 
 # The newer adb alone: what differs between versions is in test_phone.py.
 pytestmark = [pytest.mark.adb, pytest.mark.parametrize("adb_server", ["wheel"], indirect=True)]
@@ -33,9 +33,9 @@ STAY_ON, HEADS_UP = "stay_on_while_plugged_in", "heads_up_notifications_enabled"
 CRASH = """
 import os, signal, sys
 from pathlib import Path
-from fleetrank.device_agents.android.adb_server import AdbServer
-from fleetrank.device_agents.android.phone import Phone
-from fleetrank.device_agents.android.settings import settings_for_measuring
+from fleetrank.device_agents.android.adb.adb_server import AdbServer
+from fleetrank.device_agents.android.adb.phone import Phone
+from fleetrank.device_agents.android.state.settings import settings_for_measuring
 with settings_for_measuring(Phone(AdbServer(Path(sys.argv[1]), int(sys.argv[2])), sys.argv[3])):
     os.kill(os.getpid(), signal.SIGKILL)
 """

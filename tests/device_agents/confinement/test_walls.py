@@ -13,17 +13,17 @@ import pytest
 from confined_worker import MARK
 from hostile_pt2 import rewrite
 
-from fleetrank.device_agents.codec import from_json
 from fleetrank.device_agents.confinement import landlock
-from fleetrank.device_agents.confinement.scratch import SCRATCH, worker_environment
 from fleetrank.device_agents.confinement.walls import confine
+from fleetrank.device_agents.contract.codec import from_json
+from fleetrank.device_agents.contract.measurement import Measurement
+from fleetrank.device_agents.contract.protocol import encode_request
+from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask
+from fleetrank.device_agents.contract.vocabulary import ErrorKind, Mode, Runtime, Status
 from fleetrank.device_agents.errors import UnsupportedError
-from fleetrank.device_agents.hosted import infer_in_worker, measure_in_worker
-from fleetrank.device_agents.measurement import Measurement
-from fleetrank.device_agents.process import run_worker
-from fleetrank.device_agents.protocol import encode_request
-from fleetrank.device_agents.task import Execution, InferTask, MeasureTask
-from fleetrank.device_agents.vocabulary import ErrorKind, Mode, Runtime, Status
+from fleetrank.device_agents.host.process import run_worker
+from fleetrank.device_agents.host.scratch import SCRATCH, worker_environment
+from fleetrank.device_agents.host.worker_client import infer_in_worker, measure_in_worker
 from tests.device_agents.conftest import MakeTask, make_task
 
 ABI = landlock.abi()
@@ -149,8 +149,8 @@ WITHOUT_SCAN = """
 import sys
 from fleetrank.device_agents.confinement import landlock
 from fleetrank.device_agents.confinement.audit import AuditWall
-from fleetrank.device_agents.runtimes.torch_runner import TorchRunner
-from fleetrank.device_agents.worker import main
+from fleetrank.device_agents.runtimes.torch.torch_runner import TorchRunner
+from fleetrank.device_agents.worker.__main__ import main
 TorchRunner.admit = lambda self, path: path
 if sys.argv[1] == "landlock":
     AuditWall.arm = lambda self: None

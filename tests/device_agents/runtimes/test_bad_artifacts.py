@@ -8,11 +8,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask, Options
+from fleetrank.device_agents.contract.vocabulary import ErrorKind, Mode, Runtime, Status
 from fleetrank.device_agents.errors import UnsupportedError
-from fleetrank.device_agents.hosted import infer_in_worker, measure_in_worker
+from fleetrank.device_agents.host.worker_client import infer_in_worker, measure_in_worker
 from fleetrank.device_agents.runtimes.runner import with_batch
-from fleetrank.device_agents.task import Execution, InferTask, MeasureTask, Options
-from fleetrank.device_agents.vocabulary import ErrorKind, Mode, Runtime, Status
 from tests.device_agents.conftest import MakeTask, make_task, sha256
 
 

@@ -7,16 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask
+from fleetrank.device_agents.contract.vocabulary import ErrorKind, Mode, Runtime, Status
 from fleetrank.device_agents.errors import MissingLibraryError, UnsupportedError
-from fleetrank.device_agents.hosted import infer_in_worker, measure_in_worker
+from fleetrank.device_agents.host.worker_client import infer_in_worker, measure_in_worker
 from fleetrank.device_agents.runtimes.executorch_runner import (
     ExecutorchRunner,
     _as_agent_error,
     _check_delegates,
 )
-from fleetrank.device_agents.runtimes.registry import why_unsupported
-from fleetrank.device_agents.task import Execution, InferTask, MeasureTask
-from fleetrank.device_agents.vocabulary import ErrorKind, Mode, Runtime, Status
+from fleetrank.device_agents.runtimes.runtime_registry import why_unsupported
 from tests.device_agents.conftest import make_task, sha256
 
 XNNPACK = Execution(runtime=Runtime.EXECUTORCH, backend="xnnpack")

@@ -2,10 +2,10 @@ import weakref
 
 import numpy as np
 
-from fleetrank.device_agents.runtimes.onnx_runner import OnnxModel
-from fleetrank.device_agents.runtimes.torch_runner import TorchModel
-from fleetrank.device_agents.task import Execution
-from fleetrank.device_agents.vocabulary import Runtime
+from fleetrank.device_agents.contract.task import Execution
+from fleetrank.device_agents.contract.vocabulary import Runtime
+from fleetrank.device_agents.runtimes.onnx.onnx_runner import OnnxModel
+from fleetrank.device_agents.runtimes.torch.torch_runner import TorchModel
 
 
 class Result(np.ndarray):

@@ -3,10 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.device_agents.errors import PermanentError
-from fleetrank.device_agents.simulated.agent import SimulatedAgent
-from fleetrank.device_agents.task import Execution, MeasureTask, OptionValue
-from fleetrank.device_agents.vocabulary import (
+from fleetrank.device_agents.contract.task import Execution, MeasureTask, OptionValue
+from fleetrank.device_agents.contract.vocabulary import (
     ErrorKind,
     Flag,
     Origin,
@@ -15,6 +13,8 @@ from fleetrank.device_agents.vocabulary import (
     Status,
     Tier,
 )
+from fleetrank.device_agents.errors import PermanentError
+from fleetrank.device_agents.simulated.agent import SimulatedAgent
 
 
 def task(task_id: str = "t", **changes: object) -> MeasureTask:

@@ -9,8 +9,8 @@ import pytest
 from virtual_phone_clients import OnePhone
 
 from fleetrank.device_agents.android.options import TOOLS
-from fleetrank.device_agents.virtual_phone.faults import Fault, Injection
-from fleetrank.device_agents.virtual_phone.standin import standin_path
+from fleetrank.device_agents.virtual_phone.handset.faults import Fault, Injection
+from fleetrank.device_agents.virtual_phone.handset.standin import standin_path
 
 pytestmark = pytest.mark.adb
 
@@ -99,7 +99,7 @@ def test_a_phone_that_restarts_comes_back_before_it_is_ready(
     phone: OnePhone, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A busy host takes a second to connect, and would find the phone ready.
-    monkeypatch.setattr("fleetrank.device_agents.virtual_phone.phone.BOOT_S", 3.0)
+    monkeypatch.setattr("fleetrank.device_agents.virtual_phone.handset.virtual_phone.BOOT_S", 3.0)
     facts = "getprop sys.boot_completed; cat /proc/sys/kernel/random/boot_id"
     ready, boot = phone.shell(facts).splitlines()
     assert ready == "1"

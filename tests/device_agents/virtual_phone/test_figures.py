@@ -1,7 +1,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.device_agents.virtual_phone.imitation.figures import describe_us, percentile, run_for
+from fleetrank.device_agents.virtual_phone.imitation.imitated_figures import (
+    describe_us,
+    percentile,
+    run_for,
+)
 from fleetrank.device_agents.virtual_phone.imitation.result_message import (
     encode_floats,
     encode_integers,

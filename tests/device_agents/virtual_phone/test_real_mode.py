@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from virtual_phone_clients import Adb, OnePhone
 
-from fleetrank.device_agents.android.probe_text import VirtualMode
-from fleetrank.device_agents.virtual_phone.farm import FarmSpec, VirtualFarm
-from fleetrank.device_agents.virtual_phone.standin import standin_path
+from fleetrank.device_agents.android.state.probe_text import VirtualMode
+from fleetrank.device_agents.virtual_phone.daemon.farm import FarmSpec, VirtualFarm
+from fleetrank.device_agents.virtual_phone.handset.standin import standin_path
 
 pytestmark = pytest.mark.adb
 

@@ -12,17 +12,24 @@ import polars as pl
 import pytest
 from full_disk import no_room_beyond
 
-from fleetrank.device_agents.host_lease import host_lease
+from fleetrank.device_agents.host.host_lease import host_lease
 from fleetrank.models.cache import ArtifactCache
-from fleetrank.models.cards import load_zoo
-from fleetrank.models.types import Cost, ExportRequest, FlopsMethod, Format, StagedExport, Weights
-from fleetrank.models.user_cards import load_user_card
-from fleetrank.orchestrator.cli.listing import print_table
+from fleetrank.models.cards.card import (
+    Cost,
+    ExportRequest,
+    FlopsMethod,
+    Format,
+    StagedExport,
+    Weights,
+)
+from fleetrank.models.cards.user_cards import load_user_card
+from fleetrank.models.cards.zoo import load_zoo
 from fleetrank.orchestrator.cli.main import run
-from fleetrank.orchestrator.device_registry import local_cpu
+from fleetrank.orchestrator.cli.output.listing import print_table
 from fleetrank.orchestrator.store.results import ResultStore
-from fleetrank.orchestrator.sweep_spec import load_spec
-from fleetrank.orchestrator.workspace import Workspace
+from fleetrank.orchestrator.workspace.device_registry import local_cpu
+from fleetrank.orchestrator.workspace.sweep_spec import load_spec
+from fleetrank.orchestrator.workspace.workspace import Workspace
 
 SWEEP_ID = "quick-20260102T030405-0a1b"
 
@@ -208,7 +215,7 @@ def test_a_page_without_its_library_has_nothing_to_do_it_with(
     workspace, monkeypatch, capsys
 ) -> None:
     monkeypatch.setattr(
-        "fleetrank.orchestrator.cli.report_command._LIBRARIES", ("no_such_library",)
+        "fleetrank.orchestrator.cli.report.report_command._LIBRARIES", ("no_such_library",)
     )
     assert run(["report", "build"]) == 4
     assert "fleetrank[report]" in capsys.readouterr().err

@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 from fleet_rows import NETS, PLACES, Place, write_results
 
-from fleetrank.analysis.comparison import DEFAULT_ALPHA, DEFAULT_THRESHOLD
-from fleetrank.orchestrator.cli import report_compare
+from fleetrank.analysis.comparison.comparison import DEFAULT_ALPHA, DEFAULT_THRESHOLD
 from fleetrank.orchestrator.cli.main import run
+from fleetrank.orchestrator.cli.report import report_compare
 
 BASE, SLOW, FEW = ("s-20260101T000000-aa", "s-20260102T000000-bb", "s-20260103T000000-cc")
 

@@ -6,11 +6,11 @@ from typing import Self
 
 import pytest
 
-from fleetrank.device_agents.device_facts import DeviceFacts
-from fleetrank.device_agents.measurement import Failure, Measurement
-from fleetrank.device_agents.task import Execution, MeasurePolicy, MeasureTask
-from fleetrank.device_agents.vocabulary import ErrorKind, Origin, Runtime, Status, Tier
-from fleetrank.models.types import (
+from fleetrank.device_agents.contract.device_facts import DeviceFacts
+from fleetrank.device_agents.contract.measurement import Failure, Measurement
+from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
+from fleetrank.device_agents.contract.vocabulary import ErrorKind, Origin, Runtime, Status, Tier
+from fleetrank.models.cards.card import (
     Artifact,
     Cost,
     ExportRequest,
@@ -21,9 +21,9 @@ from fleetrank.models.types import (
     Source,
     Weights,
 )
-from fleetrank.orchestrator.cells import Cell, DevicePlace, Plan
-from fleetrank.orchestrator.dispatch.work import SweepWork
-from fleetrank.orchestrator.provenance import SweepFacts
+from fleetrank.orchestrator.dispatch.decide.work import SweepWork
+from fleetrank.orchestrator.identity.cells import Cell, DevicePlace, Plan
+from fleetrank.orchestrator.identity.provenance import SweepFacts
 
 Answer = Callable[[str, MeasureTask], Failure | None]
 

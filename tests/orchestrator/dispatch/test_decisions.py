@@ -7,20 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.device_agents.measurement import Failure
-from fleetrank.device_agents.task import Execution
-from fleetrank.device_agents.vocabulary import ErrorKind, Runtime
-from fleetrank.models.types import ExportRequest, Family, Format, ModelCard, Source, Weights
-from fleetrank.orchestrator.cells import Attempt, Cell, Repeat
-from fleetrank.orchestrator.dispatch.assign import next_assignments
-from fleetrank.orchestrator.dispatch.retry import (
+from fleetrank.device_agents.contract.measurement import Failure
+from fleetrank.device_agents.contract.task import Execution
+from fleetrank.device_agents.contract.vocabulary import ErrorKind, Runtime
+from fleetrank.models.cards.card import ExportRequest, Family, Format, ModelCard, Source, Weights
+from fleetrank.orchestrator.dispatch.decide.assign import next_assignments
+from fleetrank.orchestrator.dispatch.decide.retry import (
     RetryRules,
     condemns_cell,
     delay_s,
     finished,
     probed,
 )
-from fleetrank.orchestrator.dispatch.state import (
+from fleetrank.orchestrator.dispatch.decide.state import (
     DispatchState,
     Lane,
     Waiting,
@@ -30,6 +29,7 @@ from fleetrank.orchestrator.dispatch.state import (
     with_lane,
     without,
 )
+from fleetrank.orchestrator.identity.cells import Attempt, Cell, Repeat
 
 RULES = RetryRules(max_attempts=3)
 CARD = ModelCard(name="m", family=Family.HYBRID, source=Source.TIMM, entry="m")

@@ -13,16 +13,16 @@ from pathlib import Path
 import psutil
 import pytest
 
-from fleetrank.device_agents.device_facts import DeviceFacts
-from fleetrank.device_agents.measurement import Failure, Measurement
-from fleetrank.device_agents.task import Execution, MeasurePolicy, MeasureTask
-from fleetrank.device_agents.vocabulary import ErrorKind, Origin, Runtime, Status
-from fleetrank.orchestrator.dispatch.device_spec import DeviceSpec
-from fleetrank.orchestrator.dispatch.executor import Executor
-from fleetrank.orchestrator.dispatch.inline import InlineExecutor
-from fleetrank.orchestrator.dispatch.local_ray import LOCAL_HOST, local_ray
-from fleetrank.orchestrator.dispatch.ray_executor import PlacedDevice, RayExecutor
-from fleetrank.orchestrator.dispatch.ray_hosts import RayHosts
+from fleetrank.device_agents.contract.device_facts import DeviceFacts
+from fleetrank.device_agents.contract.measurement import Failure, Measurement
+from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
+from fleetrank.device_agents.contract.vocabulary import ErrorKind, Origin, Runtime, Status
+from fleetrank.orchestrator.dispatch.drive.executor import Executor
+from fleetrank.orchestrator.dispatch.drive.inline import InlineExecutor
+from fleetrank.orchestrator.dispatch.ray.local_ray import LOCAL_HOST, local_ray
+from fleetrank.orchestrator.dispatch.ray.ray_executor import PlacedDevice, RayExecutor
+from fleetrank.orchestrator.dispatch.ray.ray_hosts import RayHosts
+from fleetrank.orchestrator.workspace.device_spec import DeviceSpec
 
 EXECUTORS = ["inline", pytest.param("ray", marks=pytest.mark.ray)]
 SPECS = (

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from command_line import COMMAND, Ended, run_command
 
-from fleetrank.orchestrator.workspace import Workspace
+from fleetrank.orchestrator.workspace.workspace import Workspace
 
 MAX_CPU_S = 2.0
 MAX_MESSAGE = 2000

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from command_line import run_command, run_on_terminal
 
-from fleetrank.orchestrator.workspace import Workspace
+from fleetrank.orchestrator.workspace.workspace import Workspace
 
 EVIL = "\x1b]0;owned\x07 \x1b[2J \x9b31m \u202etxt.exe \u2066 \u200b \u200f \u061c \x00 é 東京"
 UNSAFE = re.compile(

@@ -13,11 +13,11 @@ import killed_at
 import pytest
 from two_sweeps import GOES, KEPT, make_workspace
 
-from fleetrank.analysis.columns import ORIGINS
 from fleetrank.analysis.errors import NoDataError
-from fleetrank.analysis.exclusions import read_exclusions
-from fleetrank.analysis.load import load_measurements
-from fleetrank.analysis.query import run_query
+from fleetrank.analysis.sql.query import run_query
+from fleetrank.analysis.stored.columns import ORIGINS
+from fleetrank.analysis.stored.exclusions import read_exclusions
+from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.housekeeping.content import content_of
 from fleetrank.orchestrator.server.fingerprint import Fingerprint

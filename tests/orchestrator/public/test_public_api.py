@@ -8,7 +8,7 @@ import pytest
 from fleet_rows import NETS, SWEEP, write_results
 
 import fleetrank
-from fleetrank.analysis.tables import Selection
+from fleetrank.analysis.stored.selection import Selection
 
 
 @pytest.fixture(scope="module")

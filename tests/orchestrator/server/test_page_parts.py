@@ -2,9 +2,9 @@
 
 import pytest
 
-from fleetrank.orchestrator.server.chart import HEIGHT, WIDTH, time_chart
-from fleetrank.orchestrator.server.page_tables import MAX_ROWS, facts_grid, grid
-from fleetrank.orchestrator.server.templates_of import asset, render
+from fleetrank.orchestrator.server.pages.chart import HEIGHT, WIDTH, time_chart
+from fleetrank.orchestrator.server.pages.page_tables import MAX_ROWS, facts_grid, grid
+from fleetrank.orchestrator.server.pages.page_templates import asset, render
 
 START, HALF, END = (f"2026-01-01T0{hour}:00:00+00:00" for hour in (0, 1, 2))
 

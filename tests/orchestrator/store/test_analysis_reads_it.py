@@ -1,7 +1,7 @@
 """The writer of the table is here, its reader in `analysis`: they must agree."""
 
-from fleetrank.analysis.columns import READ_SCHEMA
-from fleetrank.analysis.load import load_measurements
+from fleetrank.analysis.stored.columns import READ_SCHEMA
+from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.orchestrator.store.results import ResultStore
 
 

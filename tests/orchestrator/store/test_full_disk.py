@@ -7,7 +7,7 @@ from full_disk import no_room_beyond
 
 from fleetrank.orchestrator.errors import StoreError
 from fleetrank.orchestrator.store.journal_sink import JournalSink
-from fleetrank.orchestrator.store.part_reader import read_rows
+from fleetrank.orchestrator.store.parquet.part_reader import read_rows
 from fleetrank.orchestrator.store.raw_logs import read_log
 from fleetrank.orchestrator.store.results import ResultStore
 

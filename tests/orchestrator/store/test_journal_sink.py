@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from fleetrank.orchestrator.errors import StoreError
-from fleetrank.orchestrator.store import parts as parts_module
+from fleetrank.orchestrator.rows.translate import Row
 from fleetrank.orchestrator.store.journal_sink import JournalSink
-from fleetrank.orchestrator.store.part_reader import read_rows
+from fleetrank.orchestrator.store.parquet import parts as parts_module
+from fleetrank.orchestrator.store.parquet.part_reader import read_rows
 from fleetrank.orchestrator.store.results import ResultStore
-from fleetrank.orchestrator.translate import Row
 
 SWEEP_ID = "s-20260102T030405-0a1b"
 NewRow = Callable[..., Row]

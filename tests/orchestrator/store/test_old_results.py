@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.analysis.load import load_measurements
+from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.store.results import ResultStore
 

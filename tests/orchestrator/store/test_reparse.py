@@ -3,14 +3,14 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.device_agents.android.raw_log import encode_log
-from fleetrank.device_agents.android.runners.runner import ToolOutput, ToolRun
+from fleetrank.device_agents.android.programs.raw_log import encode_log
+from fleetrank.device_agents.android.runners.phone_runner import ToolOutput, ToolRun
 from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.store.health.verify import find_faults
 from fleetrank.orchestrator.store.raw_logs import set_aside
 from fleetrank.orchestrator.store.reparse import reparse_sweep, store_reparsed
 from fleetrank.orchestrator.store.results import ResultStore
-from fleetrank.orchestrator.workspace import Workspace
+from fleetrank.orchestrator.workspace.workspace import Workspace
 
 SWEEP_ID = "s-20260102T030405-0a1b"
 TEXT = (Path(__file__).parents[2] / "data" / "benchmark_model" / "litert.txt").read_text()

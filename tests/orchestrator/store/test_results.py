@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.analysis.columns import SCHEMA_VERSION
+from fleetrank.analysis.stored.columns import SCHEMA_VERSION
 from fleetrank.orchestrator.errors import NewerSchemaError, NothingToDoError, StoreError, UsageError
-from fleetrank.orchestrator.store.part_reader import read_rows, read_sweeps
+from fleetrank.orchestrator.store.parquet.part_reader import read_rows, read_sweeps
 from fleetrank.orchestrator.store.results import ResultStore
 
 SWEEP_ID = "quick-20260102T030405-0a1b"

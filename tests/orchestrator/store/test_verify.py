@@ -6,8 +6,8 @@ import pytest
 from fleetrank.orchestrator.errors import StoreError
 from fleetrank.orchestrator.store.health.repair import repair_sweep, require_whole_parts
 from fleetrank.orchestrator.store.health.verify import KEEP, find_faults
-from fleetrank.orchestrator.store.part_reader import read_rows
-from fleetrank.orchestrator.store.parts import publish_parts
+from fleetrank.orchestrator.store.parquet.part_reader import read_rows
+from fleetrank.orchestrator.store.parquet.parts import publish_parts
 from fleetrank.orchestrator.store.results import ResultStore
 
 SWEEP_ID = "s-20260102T030405-0a1b"

@@ -8,7 +8,17 @@ from hypothesis import strategies as st
 from fleetrank.device_agents.android.runners.benchmark_model import BenchmarkModel
 from fleetrank.device_agents.android.runners.benchmark_result import read_result
 from fleetrank.device_agents.android.runners.benchmark_text import read_text
-from fleetrank.device_agents.android.runners.runner import ToolOutput, ToolRun
+from fleetrank.device_agents.android.runners.phone_runner import ToolOutput, ToolRun
+from fleetrank.device_agents.contract.failures import failure_from_error
+from fleetrank.device_agents.contract.measurement import ToolSummary
+from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
+from fleetrank.device_agents.contract.vocabulary import (
+    ErrorKind,
+    MemoryMetric,
+    Mode,
+    Runtime,
+    SampleKind,
+)
 from fleetrank.device_agents.errors import (
     AgentError,
     BadArtifactError,
@@ -19,10 +29,6 @@ from fleetrank.device_agents.errors import (
     StorageFullError,
     UnsupportedError,
 )
-from fleetrank.device_agents.failures import failure_from_error
-from fleetrank.device_agents.measurement import ToolSummary
-from fleetrank.device_agents.task import Execution, MeasurePolicy, MeasureTask
-from fleetrank.device_agents.vocabulary import ErrorKind, MemoryMetric, Mode, Runtime, SampleKind
 
 DATA = Path(__file__).parents[3] / "data" / "benchmark_model"
 

@@ -1,0 +1,4 @@
+"""Statistics on NumPy arrays; no tables.
+
+Open `ranking` first.
+"""

@@ -1,0 +1,122 @@
+"""The compound measure FRM, and what its rank correlation is worth without any latency signal."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from fleetrank.analysis.arrays.ranking import (
+    Floats,
+    average_ranks,
+    block_size,
+    require_finite,
+    unit_columns,
+)
+
+NULL_DRAWS = 1000
+"""Latency permutations behind a null; p-values then reach down to 0.001."""
+MIN_NULL_DRAWS = 200
+"""Fewer leave the 95th percentile of the null to ten draws or less."""
+
+
+def ratios(values: Floats, reference: int | None = None) -> Floats:
+    """Each model's value over the geometric mean over models (first axis), same shape.
+
+    With `reference`, over that model's value instead.
+
+    Raises:
+        ValueError: a value is not above 0; take that model out.
+    """
+    logs = _logs(values)
+    base = logs.mean(axis=0) if reference is None else logs[reference]
+    over_base: Floats = np.exp(logs - base)
+    return over_base
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weights:
+    """Exponents of FRM's ratios; 0 leaves a component out.
+
+    Raises:
+        ValueError: a weight is below 0, or latency's is 0: nothing would be measured.
+    """
+
+    flops: float = 1.0
+    latency: float = 1.0
+    memory: float = 1.0
+
+    def __post_init__(self) -> None:
+        if min(self.flops, self.memory) < 0 or self.latency <= 0:
+            raise ValueError("weights are 0 or more, that of latency above 0")
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """Names of the components with a weight above 0."""
+        return tuple(name for name, weight in asdict(self).items() if weight > 0)
+
+
+EQUAL_WEIGHTS = Weights()
+
+
+def frm(
+    flops: Floats,
+    latency: Floats,
+    memory: Floats,
+    reference: int | None = None,
+    weights: Weights = EQUAL_WEIGHTS,
+) -> Floats:
+    """(ratio_flops x ratio_latency x ratio_memory)^(1/3) of (n_models, n_platforms) each.
+
+    `flops` is (n_models,). With `weights`, the weighted geometric mean of the ratios; a component
+    of weight 0 is not looked at. On one platform its ranks are those of the plain product.
+
+    Raises:
+        ValueError: a component is not above 0; take that model out.
+    """
+    parts = {"flops": flops[:, None], "latency": latency, "memory": memory}
+    exponents = asdict(weights)
+    logs = np.zeros_like(latency)
+    for name in weights.used:
+        logs += exponents[name] * np.log(ratios(parts[name], reference))
+    root: Floats = np.exp(logs / sum(exponents.values()))
+    return root
+
+
+def null_units(
+    rest: Floats, latency: Floats, draws: int, rng: np.random.Generator
+) -> Iterator[Floats]:
+    """Unit columns of the ranks of rest x latency when latency carries no information.
+
+    Latencies are permuted over the models, independently on every platform, while `rest` (FLOPs
+    x memory for FRM, ones for latency alone) stays. From (n_models, n_platforms) twice to blocks
+    (some draws, n_models, n_platforms), `draws` in all; see `ranking.unit_columns`.
+    """
+    log_rest, log_latency = _logs(rest), _logs(latency)
+    # Where nothing else ranks the models, permuted latencies have permuted ranks: no sorting.
+    is_alone = bool((log_rest == log_rest[:1]).all())
+    moved = unit_columns(average_ranks(log_latency)) if is_alone else log_latency
+    step = block_size(*log_rest.shape)
+    for start in range(0, draws, step):
+        shape = (min(step, draws - start), *log_rest.shape)
+        permuted = rng.permuted(np.broadcast_to(moved, shape), axis=1)
+        yield permuted if is_alone else unit_columns(average_ranks(log_rest + permuted))
+
+
+def headroom(rho: float, null: float) -> float | None:
+    """(rho - null) / (1 - null): the share of what the null leaves open; `None` at a null of 1."""
+    return None if null >= 1 else (rho - null) / (1 - null)
+
+
+def null_p(rho: Floats | float, null: Floats) -> Floats:
+    """One-sided p of `rho` (...) against null draws (draws, ...): (b + 1) / (draws + 1)."""
+    reached = (null >= rho - 1e-9).sum(axis=0)
+    p: Floats = (reached + 1) / (null.shape[0] + 1)
+    return np.where(np.isnan(rho), np.nan, p)
+
+
+def _logs(values: Floats) -> Floats:
+    require_finite(values)
+    if (values <= 0).any():
+        raise ValueError("a ratio needs values above 0: take out models that have none")
+    logs: Floats = np.log(values)
+    return logs

@@ -1,0 +1,149 @@
+"""Pareto frontiers on arrays: smaller is better, exact duplicates are both kept."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fleetrank.analysis.arrays.ranking import Floats, require_finite
+
+Mask = npt.NDArray[np.bool_]
+Positions = npt.NDArray[np.int64]
+
+_SAMPLE = 300
+"""Points among which the one that spares most of the sort is looked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontierOverlap:
+    """How well one frontier predicts another over the same points.
+
+    Attributes:
+        chance_precision: what choosing points at random gives: size of the target's frontier / n.
+    """
+
+    precision: float
+    recall: float
+    f1: float
+    jaccard: float
+    chance_precision: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontierOverlaps:
+    """The figures of `FrontierOverlap` and the frontiers' sizes for many pairs, (n_pairs,)."""
+
+    n_source: Floats
+    n_target: Floats
+    precision: Floats
+    recall: Floats
+    f1: Floats
+    jaccard: Floats
+    chance_precision: Floats
+
+
+def frontier(points: Floats) -> Mask:
+    """Which rows of (n_points, n_objectives) no other row dominates, (n_points,).
+
+    One dominates another when it is no worse in all and better in at least one objective.
+    """
+    require_finite(points)
+    if points.shape[0] == 0:
+        return np.zeros(0, dtype=np.bool_)
+    return _of_pairs(points) if points.shape[1] == 2 else _of_any(points)
+
+
+def noisy_frontier(low: Floats, high: Floats) -> Mask:
+    """Which rows no other row dominates beyond the noise of both, (n_points,).
+
+    `low` and `high` (n_points, n_objectives) bound each value; where it is exact they are equal.
+    One dominates another when its upper bounds are nowhere above the other's lower bounds, and
+    below one of them. With exact values this is `frontier`; noise only adds points to it.
+    """
+    require_finite(low)
+    require_finite(high)
+    # Whoever dominates another is itself matched by a row of the upper bounds' frontier.
+    rivals = np.unique(high[frontier(high)], axis=0)
+    kept = np.ones(low.shape[0], dtype=np.bool_)
+    for rival in rivals:
+        kept &= ~((rival <= low).all(axis=1) & (rival < low).any(axis=1))
+    return kept
+
+
+def overlap(source: Mask, target: Mask) -> FrontierOverlap | None:
+    """Compares two frontiers (n_points,); `None` when there are no points.
+
+    A frontier of at least one point is never empty, so nothing is divided by 0.
+    """
+    n = source.shape[0]
+    if n == 0:
+        return None
+    both = int((source & target).sum())
+    n_source, n_target = int(source.sum()), int(target.sum())
+    return FrontierOverlap(
+        precision=both / n_source,
+        recall=both / n_target,
+        f1=2 * both / (n_source + n_target),
+        jaccard=both / (n_source + n_target - both),
+        chance_precision=n_target / n,
+    )
+
+
+def overlaps(masks: Mask, source: Positions, target: Positions) -> FrontierOverlaps:
+    """Compares frontiers pair by pair: columns of (n_points, n_frontiers), none of them empty."""
+    sizes = masks.sum(axis=0)
+    # Counts stay exact in float32 up to 2^24 points.
+    ones = masks.astype(np.float32)
+    both = (ones.T @ ones)[source, target].astype(np.float64)
+    n_source, n_target = sizes[source], sizes[target]
+    return FrontierOverlaps(
+        n_source=n_source.astype(np.float64),
+        n_target=n_target.astype(np.float64),
+        precision=both / n_source,
+        recall=both / n_target,
+        f1=2 * both / (n_source + n_target),
+        jaccard=both / (n_source + n_target - both),
+        chance_precision=n_target / masks.shape[0],
+    )
+
+
+def _of_pairs(points: Floats) -> Mask:
+    x, y = np.ascontiguousarray(points.T)
+    rows = np.flatnonzero(_not_beaten_by_one(x, y))
+    order = rows[np.argsort(x[rows])]
+    x, y = x[order], y[order]
+    starts = np.flatnonzero(np.append(True, x[1:] != x[:-1]))
+    # Points of equal x are alike but for y: the best of them must beat all before them.
+    best = np.minimum.reduceat(y, starts)
+    best_before = np.append(np.inf, np.minimum.accumulate(best)[:-1])
+    bar = np.where(best < best_before, best, -np.inf)
+    mask = np.zeros(points.shape[0], dtype=np.bool_)
+    mask[order] = y == np.repeat(bar, np.diff(starts, append=y.size))
+    return mask
+
+
+def _not_beaten_by_one(x: Floats, y: Floats) -> Mask:
+    """Spares the sort most of many points: those worse in both than one well-placed point."""
+    step = max(1, x.size // _SAMPLE)
+    some_x, some_y = x[::step], y[::step]
+    beaten = (some_x[:, None] < some_x) & (some_y[:, None] < some_y)
+    one = int(beaten.sum(axis=1).argmax())
+    spared: Mask = (x <= some_x[one]) | (y <= some_y[one])
+    return spared
+
+
+def _of_any(points: Floats) -> Mask:
+    """In lexical order a point can only be dominated by one that comes before it."""
+    order = np.lexsort(points.T[::-1])
+    in_order = points[order]
+    is_first = np.append(True, (in_order[1:] != in_order[:-1]).any(axis=1))
+    distinct = in_order[is_first]
+    kept: list[int] = []
+    for index, point in enumerate(distinct):
+        if not (distinct[kept] <= point).all(axis=1).any():
+            kept.append(index)
+    is_kept = np.zeros(distinct.shape[0], dtype=np.bool_)
+    is_kept[kept] = True
+    mask = np.empty(points.shape[0], dtype=np.bool_)
+    mask[order] = is_kept[np.cumsum(is_first) - 1]
+    return mask

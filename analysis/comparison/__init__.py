@@ -1,0 +1,4 @@
+"""Two sweeps compared: what got slower beyond noise.
+
+Open `comparison` first.
+"""

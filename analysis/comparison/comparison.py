@@ -1,0 +1,228 @@
+"""Two sweeps, cell by cell: what got slower or faster beyond the noise of their processes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import comb
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from fleetrank.analysis.arrays.significance import MIN_PROCESSES
+from fleetrank.analysis.comparison.cell_verdicts import (
+    Cells,
+    Row,
+    Verdict,
+    compared_rows,
+    with_verdicts,
+)
+from fleetrank.analysis.comparison.comparison_facts import Difference, facts_of, unlike_facts
+from fleetrank.analysis.counting import count_of
+from fleetrank.analysis.errors import AnalysisError, NoDataError
+from fleetrank.analysis.stored.columns import EXCLUDED, ORIGINS
+from fleetrank.analysis.stored.exclusions import covers, exclusion_notes, read_exclusions
+from fleetrank.analysis.stored.load import last_attempts, load_measurements
+from fleetrank.analysis.tables.table import Table
+
+DEFAULT_THRESHOLD = 0.02
+"""Below 2 % nobody acts: half of what the medians of two processes on a quiet machine differ by."""
+DEFAULT_ALPHA = 0.05
+"""Share of false alarms among the cells called slower or faster that is put up with."""
+
+
+_SCHEMA = {
+    "verdict": pl.String,
+    "model": pl.String,
+    "platform_key": pl.String,
+    "n_a": pl.Int64,
+    "n_b": pl.Int64,
+    "median_a_ms": pl.Float64,
+    "median_b_ms": pl.Float64,
+    "ratio": pl.Float64,
+    "cliffs_delta": pl.Float64,
+    "p_value": pl.Float64,
+    "p_adjusted": pl.Float64,
+    "reason": pl.String,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The verdict on every cell of two sweeps.
+
+    Attributes:
+        table: a row per cell, the slower ones first; ratio is median of b over median of a.
+        differences: facts that are not the same in both sweeps.
+        counts: cells per verdict, those of no cell included.
+    """
+
+    sweep_a: str
+    sweep_b: str
+    threshold: float
+    table: Table
+    differences: tuple[Difference, ...]
+    counts: Mapping[Verdict, int]
+
+    @property
+    def n_tested(self) -> int:
+        """Cells that a test was made on."""
+        untested = self.counts[Verdict.REFUSED] + self.counts[Verdict.ONE_SIDED]
+        return sum(self.counts.values()) - untested
+
+
+def compare_sweeps(
+    results: Path,
+    sweep_a: str,
+    sweep_b: str,
+    *,
+    threshold: float = DEFAULT_THRESHOLD,
+    alpha: float = DEFAULT_ALPHA,
+) -> Comparison:
+    """Compares the process medians of each cell that both sweeps measured.
+
+    Args:
+        results: the results folder of a workspace.
+        sweep_a: the one to compare with.
+        sweep_b: the one that may have become slower.
+        threshold: a smaller relative difference of medians is no difference, above 0.
+        alpha: false discovery rate over all tested cells.
+
+    Raises:
+        NoDataError: there is no such sweep, or nothing was measured in it.
+        AnalysisError: a sweep is compared with itself or was excluded by hand, or a limit is none.
+    """
+    if sweep_a == sweep_b:
+        raise AnalysisError(f"{sweep_a} is compared with itself", "name two sweeps")
+    if not (0 < threshold < 10 and 0 < alpha < 1):
+        raise AnalysisError(
+            f"threshold {threshold:g} or alpha {alpha:g} is out of range",
+            "use a share such as 0.02, and an alpha such as 0.05",
+        )
+    scans = {
+        sweep: load_measurements(results, sweep=sweep, origins=ORIGINS)
+        for sweep in (sweep_a, sweep_b)
+    }
+    for sweep, scan in scans.items():
+        _refuse_excluded(results, sweep, scan)
+    sides = [_cells(sweep, scan) for sweep, scan in scans.items()]
+    rows = with_verdicts(compared_rows(*sides), threshold, alpha)
+    counts = {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in Verdict}
+    differences = unlike_facts(*sides)
+    frame = pl.DataFrame([_plain(row) for row in rows], schema=_SCHEMA)
+    table = Table(
+        title=f"{sweep_b} against {sweep_a}",
+        frame=frame,
+        notes=(
+            *_banner(sides),
+            *(note for scan in scans.values() for note in exclusion_notes(scan)),
+            *(difference.sentence for difference in differences),
+            *_power(rows, alpha),
+            *_meaning(threshold, alpha),
+        ),
+    )
+    return Comparison(
+        sweep_a=sweep_a,
+        sweep_b=sweep_b,
+        threshold=threshold,
+        table=table,
+        differences=differences,
+        counts=counts,
+    )
+
+
+def _refuse_excluded(results: Path, sweep: str, scan: pl.LazyFrame) -> None:
+    """A sweep of which only a part was excluded is compared in the rest."""
+    ok = scan.filter(pl.col("status") == "ok")
+    excluded = ok.filter(pl.col(EXCLUDED.name).is_not_null())
+    n_ok, n_excluded = pl.collect_all([ok.select(pl.len()), excluded.select(pl.len())])
+    if n_excluded.item() == 0 or n_excluded.item() < n_ok.item():
+        return
+    entries = [one for one in read_exclusions(results).entries if one.sweep_id == sweep]
+    hits = [one for one in entries if not ok.filter(covers(one)).head(1).collect().is_empty()]
+    told = "; ".join(f"number {one.number}: {one.reason}" for one in hits)
+    undo = ", ".join(f"`fleetrank results exclude --undo {one.number}`" for one in hits)
+    raise AnalysisError(
+        f"sweep {sweep} is excluded by hand ({told})", f"compare another, or take it back: {undo}"
+    )
+
+
+def _cells(sweep: str, frame: pl.LazyFrame) -> Cells:
+    """Cell key to model, platform, process medians and facts."""
+    processes = last_attempts(frame).filter(pl.col("latency_p50_ns") > 0)
+    cells = (
+        processes.group_by("cell_key")
+        .agg(
+            pl.col("model").first(),
+            pl.col("platform_key").first(),
+            pl.col("latency_p50_ns").alias("medians_ns"),
+            *facts_of(),
+        )
+        .collect()
+    )
+    if cells.is_empty():
+        raise NoDataError(
+            f"sweep {sweep} holds no successful measurement",
+            "see `fleetrank report show dropped`, or compare another",
+        )
+    return {str(row["cell_key"]): row for row in cells.iter_rows(named=True)}
+
+
+def _plain(row: Row) -> Row:
+    return {name: row.get(name) for name in _SCHEMA} | {"verdict": str(row["verdict"])}
+
+
+def _banner(sides: Sequence[Cells]) -> tuple[str, ...]:
+    origins = {str(cell["origin"]) for side in sides for cell in side.values()}
+    unreal = sorted(origin for origin in origins if origin in {"virtual", "simulated"})
+    if not unreal:
+        return ()
+    return (f"NOT MEASURED ON REAL DEVICES: rows are {' and '.join(unreal)}.",)
+
+
+def _power(rows: Sequence[Row], alpha: float) -> tuple[str, ...]:
+    """Says so where a single slower cell could not have been seen."""
+    tested = [row for row in rows if row.get("p_value") is not None]
+    if not tested:
+        return ()
+    sizes = [(int(str(row["n_a"])), int(str(row["n_b"]))) for row in tested]
+    smallest = max(2 / comb(n_a + n_b, n_a) for n_a, n_b in sizes)
+    needed = int(np.ceil(smallest * len(tested) / alpha))
+    if needed <= 1:
+        return ()
+    return (
+        f"With these repeats p is {smallest:.2g} at best: fewer than {needed} changed cells among "
+        f"{len(tested)} cannot be told from chance. More repeats, or a sweep of fewer cells, tell "
+        "smaller groups.",
+    )
+
+
+def _meaning(threshold: float, alpha: float) -> tuple[str, ...]:
+    return (
+        "Process medians of cells that both sweeps measured with the same card, weights and "
+        "platform; ratio: median of b over median of a, above 1 when b is slower.",
+        "p_value: Mann-Whitney U, two-sided, exact; p_adjusted: Benjamini-Hochberg over the tested "
+        f"cells. slower, faster: p_adjusted at most {alpha:g} and a difference of at least "
+        f"{100 * threshold:g} %; refused below {MIN_PROCESSES} processes a side.",
+        "Two sweeps are two sessions: a host that was warmer or busier in one of them is part of "
+        "the difference. A third sweep of the unchanged code shows how much.",
+    )
+
+
+def comparison_json(found: Comparison) -> dict[str, object]:
+    """The comparison as JSON values, for programs."""
+    return {
+        "sweep_a": found.sweep_a,
+        "sweep_b": found.sweep_b,
+        "threshold": found.threshold,
+        "cells": {str(verdict): n for verdict, n in found.counts.items()},
+        "differences": [difference.as_json() for difference in found.differences],
+        "notes": list(found.table.notes),
+        "rows": found.table.frame.to_dicts(),
+    }
+
+
+def comparison_sentence(found: Comparison) -> str:
+    """The answer in one line."""
+    counts = found.counts
+    told = ", ".join(f"{n} {verdict}" for verdict, n in counts.items() if n)
+    return f"{count_of(sum(counts.values()), 'cell')}: {told.replace('_', '-')}"

@@ -1,0 +1,186 @@
+"""From rows to arrays: models down, platforms across, both sorted by name."""
+
+import functools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from fleetrank.analysis.arrays.ranking import Floats
+from fleetrank.analysis.stored.comparable import EQUAL_INSIDE_PLATFORM, comparable_cells
+from fleetrank.analysis.stored.scope import Scope, select_cells
+from fleetrank.analysis.stored.selection import Selection
+
+PLATFORM_FACTS = (
+    "device", "device_model", "tier", "runtime", "precision", "batch", "threads",
+    *EQUAL_INSIDE_PLATFORM,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """Measured values as arrays; NaN stands for missing and is masked before any statistic.
+
+    Attributes:
+        models: names, (n_models,).
+        platforms: one row per platform with `platform_key` and `PLATFORM_FACTS`.
+        latency, memory, energy: (n_models, n_platforms).
+        flops, accuracy: (n_models,).
+        families: family of each model, `None` where it is not stated, (n_models,).
+        notes: what the reader of any table made from it has to know.
+    """
+
+    models: tuple[str, ...]
+    platforms: pl.DataFrame
+    latency: Floats
+    memory: Floats
+    energy: Floats
+    flops: Floats
+    accuracy: Floats
+    families: tuple[str | None, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def keys(self) -> list[str]:
+        """The platform keys in column order."""
+        return self.platforms["platform_key"].to_list()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """Something to rank models by: rest x latency, (n_models, n_platforms) each, NaN missing.
+
+    Attributes:
+        rest: what stays when latencies are permuted; ones for latency alone.
+        latency: ones where the measure has none.
+        given: (n_models,) or `None`; what its ranks explain is taken out of this measure's ranks,
+            so that correlations are partial.
+        has_latency: without it there is nothing to permute, hence no null.
+    """
+
+    name: str
+    rest: Floats
+    latency: Floats
+    given: Floats | None = None
+    has_latency: bool = True
+
+    @property
+    def values(self) -> Floats:
+        """What ranks the models; logarithms, so that products neither overflow nor lose digits."""
+        values: Floats = np.log(self.rest) + np.log(self.latency)
+        return values
+
+
+def make_panel(frame: pl.LazyFrame, selection: Selection) -> Panel:
+    """Selected, comparable cells as arrays.
+
+    Raises:
+        NoDataError: nothing fits the selection.
+        NotComparableError: no platform holds comparable rows.
+    """
+    return panel_of(comparable_scope(frame, selection))
+
+
+def comparable_scope(frame: pl.LazyFrame, selection: Selection) -> Scope:
+    """Selected cells that may be ranked, with `identity`, and what every table says about them.
+
+    Raises:
+        NoDataError: nothing fits the selection.
+        NotComparableError: no platform holds comparable rows.
+    """
+    scope = select_cells(frame, selection)
+    cells, notes = comparable_cells(scope.cells)
+    return Scope(cells=cells, notes=(*scope.notes, *notes))
+
+
+def panel_of(scope: Scope) -> Panel:
+    """The arrays of `comparable_scope`."""
+    cells = scope.cells
+    models = cells["identity"].unique().sort()
+    platforms = (
+        cells.group_by("platform_key")
+        .agg(pl.col(name).drop_nulls().sort().first() for name in PLATFORM_FACTS)
+        .sort("platform_key")
+    )
+    row = positions(models, cells["identity"])
+    column = positions(platforms["platform_key"], cells["platform_key"])
+    matrix = functools.partial(_matrix, cells, row=row, column=column)
+    return Panel(
+        models=tuple(models),
+        platforms=platforms,
+        latency=matrix("latency_ns"),
+        memory=matrix("peak_memory_bytes"),
+        energy=matrix("energy_mj"),
+        flops=_numbers(cells, "flops", models),
+        accuracy=_numbers(cells, "accuracy_top1", models),
+        families=tuple(_per_model(cells, "family", models)),
+        notes=scope.notes,
+    )
+
+
+def measures(panel: Panel) -> tuple[Measure, Measure]:
+    """Latency alone and FRM, in this order; a value of 0 or less has no ratio and is missing."""
+    latency = _positive(panel.latency)
+    rest = _positive(panel.memory) * _positive(panel.flops)[:, None]
+    return (
+        Measure(name="latency", rest=np.ones_like(latency), latency=latency),
+        Measure(name="frm", rest=rest, latency=latency),
+    )
+
+
+def components(panel: Panel) -> dict[str, Floats]:
+    """FLOPs, latency and memory, (n_models, n_platforms) each; NaN where not above 0."""
+    flops = np.broadcast_to(_positive(panel.flops)[:, None], panel.latency.shape)
+    return {
+        "flops": flops, "latency": _positive(panel.latency), "memory": _positive(panel.memory)
+    }  # fmt: skip
+
+
+def incomplete_notes(panel: Panel, used: Sequence[str] = ("flops", "memory")) -> tuple[str, ...]:
+    """How many (model, platform) lack a component that FRM uses, by component."""
+    measured = np.isfinite(panel.latency)
+    names = {"flops": "FLOPs above 0", "memory": "a peak memory above 0"}
+    lacking = {
+        names[name]: np.isnan(values) & measured
+        for name, values in components(panel).items()
+        if name in names and name in used
+    }
+    return tuple(
+        f"Dropped from FRM: {int(mask.sum())} of {int(measured.sum())} values without {what}."
+        for what, mask in lacking.items()
+        if mask.any()
+    )
+
+
+def _positive(values: Floats) -> Floats:
+    return np.where(values > 0, values, np.nan)
+
+
+def positions(names: Iterable[str], values: pl.Series) -> npt.NDArray[np.int64]:
+    """Where each value stands among the names."""
+    lookup = {name: position for position, name in enumerate(names)}
+    return np.array([lookup[value] for value in values], dtype=np.int64)
+
+
+def _matrix(
+    cells: pl.DataFrame,
+    name: str,
+    row: npt.NDArray[np.int64],
+    column: npt.NDArray[np.int64],
+) -> Floats:
+    matrix = np.full((row.max() + 1, column.max() + 1), np.nan)
+    matrix[row, column] = cells[name].cast(pl.Float64).to_numpy()
+    return matrix
+
+
+def _per_model(cells: pl.DataFrame, name: str, models: pl.Series) -> pl.Series:
+    known = cells.group_by("identity").agg(pl.col(name).drop_nulls().sort().first())
+    return models.to_frame("identity").join(
+        known, on="identity", how="left", maintain_order="left"
+    )[name]
+
+
+def _numbers(cells: pl.DataFrame, name: str, models: pl.Series) -> Floats:
+    return _per_model(cells, name, models).cast(pl.Float64).to_numpy().astype(np.float64)

@@ -1,0 +1,89 @@
+"""Single processes and single sweeps behind a panel's values, as arrays."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from fleetrank.analysis.arrays.ranking import Floats
+from fleetrank.analysis.panel.panel import Panel, comparable_scope, panel_of, positions
+from fleetrank.analysis.stored.comparable import IDENTITY
+from fleetrank.analysis.stored.last_result import LastResult
+from fleetrank.analysis.stored.load import last_attempts, valid_attempts
+from fleetrank.analysis.stored.scope import select_attempts
+from fleetrank.analysis.stored.selection import Selection
+
+_VALUES = ("latency_p50_ns", "peak_memory_bytes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeats:
+    """What the medians of a panel are made of; NaN where there is nothing.
+
+    Attributes:
+        processes: latency and run-peak memory of every process of the newest sweep,
+            (2, n_models, n_platforms, n_repeats).
+        sweeps: their medians in every sweep of the same model and platform, old ones included,
+            (2, n_models, n_platforms, n_sweeps).
+    """
+
+    processes: Floats
+    sweeps: Floats
+
+
+_last: LastResult[tuple[Panel, Repeats]] = LastResult()
+
+
+def make_repeats(frame: pl.LazyFrame, selection: Selection) -> tuple[Panel, Repeats]:
+    """The panel of `panel.make_panel` and the single measurements behind it; the last is kept.
+
+    Raises:
+        NoDataError: nothing fits the selection.
+        NotComparableError: no platform holds comparable rows.
+    """
+    return _last.get(frame, selection, lambda: _make_repeats(frame, selection))
+
+
+def _make_repeats(frame: pl.LazyFrame, selection: Selection) -> tuple[Panel, Repeats]:
+    scope = comparable_scope(frame, selection)
+    panel = panel_of(scope)
+    attempts = select_attempts(frame, selection)
+    key = ("model", "platform_key", "cell_key")
+    cells = scope.cells.select(*key, "identity", "memory_metric", "sample_kind", *IDENTITY).lazy()
+    newest = valid_attempts(attempts).join(cells.select(*key, "identity"), on=key)
+    # A later sweep may have another runtime; whatever changes the figure's meaning is held equal.
+    same = ("model", "platform_key", "memory_metric", "sample_kind", *IDENTITY)
+    every = (
+        last_attempts(attempts)
+        .join(cells.select("identity", *same), on=same, nulls_equal=True)
+        .group_by("identity", "platform_key", "sweep_id")
+        .agg(pl.col(name).median() for name in _VALUES)
+    )
+    repeats = Repeats(
+        processes=_cube(newest, panel, "repeat"), sweeps=_cube(every, panel, "sweep_id")
+    )
+    return panel, repeats
+
+
+def _cube(rows: pl.LazyFrame, panel: Panel, layer: str) -> Floats:
+    """Values of the rows, (2, n_models, n_platforms, n_layers); those of a cell in order."""
+    placed = (
+        rows.sort("identity", "platform_key", layer)
+        .select(
+            "identity",
+            "platform_key",
+            pl.int_range(pl.len()).over("identity", "platform_key").alias("layer"),
+            *(pl.col(name).cast(pl.Float64) for name in _VALUES),
+        )
+        .collect()
+    )
+    at = (
+        positions(panel.models, placed["identity"]),
+        positions(panel.keys, placed["platform_key"]),
+        placed["layer"].to_numpy(),
+    )
+    shape = (len(panel.models), len(panel.keys), int(at[2].max(initial=0)) + 1)
+    cube = np.full((len(_VALUES), *shape), np.nan)
+    for number, name in enumerate(_VALUES):
+        cube[number][at] = placed[name].to_numpy()
+    return np.where(cube > 0, cube, np.nan)

@@ -1,0 +1,4 @@
+"""The sections of the page.
+
+Open `headline` first.
+"""

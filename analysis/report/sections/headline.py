@@ -1,0 +1,197 @@
+"""The answer first: one sentence per question, with the numbers behind it."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import polars as pl
+
+from fleetrank.analysis.counting import count_of
+from fleetrank.analysis.tables.table import Table
+
+TIER_NAMES = {"gpu": "GPUs", "cpu": "CPUs", "edge": "edge devices"}
+_CARRIES, _MISLEADS = 0.9, 0.6
+"""Rank correlations from which an order may be trusted, and below which it misleads: at 0.9 two of
+13 models change places by about two ranks, at 0.6 every second one does. The page's own choice."""
+_MAX_HEADLINES = 6
+"""Three tiers make three pairs, and each has one with itself."""
+_P_LEVEL = 0.05
+READING = (
+    "Rho is Spearman's rank correlation over the models two platforms share: 1 is the same order, "
+    "0 none. FRM's null is what its rho reaches with shuffled latencies; FLOPs are a third of FRM "
+    "and the same on every platform, so only what lies above the null is transfer."
+)
+
+
+class Level(StrEnum):
+    """How far to trust; the style sheet has a colour for each."""
+
+    GOOD = "good"
+    FAIR = "fair"
+    POOR = "poor"
+    OPEN = "open"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyFigure:
+    """One number with its name and what belongs to it."""
+
+    name: str
+    value: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headline:
+    """One answer."""
+
+    level: Level
+    kicker: str
+    sentence: str
+    figures: tuple[KeyFigure, ...] = ()
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """One mean of the transfer tables: how far ranks agree between two groups of platforms."""
+
+    source: str
+    target: str
+    n_models: int
+    n_pairs: int
+    rho: float | None
+    low: float | None
+    high: float | None
+    null: float | None
+    p_value: float | None
+    reason: str | None
+
+
+def headlines(tables: Sequence[Table], why_none: str) -> list[Headline]:
+    """At most six answers: from tier to tier, or else from runtime to runtime on one device.
+
+    Args:
+        tables: those of `transfer` and `frameworks` that could be made, in this order.
+        why_none: the reason when there is none to tell of.
+    """
+    for table, level in ((table, level) for table in tables for level in ("tier", "runtimes")):
+        latency = _agreements(table, level, "latency")
+        frm = {(one.source, one.target): one for one in _agreements(table, level, "frm")}
+        if latency:
+            first = sorted(latency, key=lambda one: interest(one.source, one.target))[
+                :_MAX_HEADLINES
+            ]
+            return [_headline(one, frm.get((one.source, one.target)), level) for one in first]
+    return [
+        Headline(
+            level=Level.OPEN,
+            kicker="rank transfer",
+            sentence="Nothing here can say whether a ranking carries over.",
+            note=why_none,
+        )
+    ]
+
+
+def _agreements(table: Table, level: str, measure: str) -> list[Agreement]:
+    rows = table.frame.filter((pl.col("level") == level) & (pl.col("measure") == measure))
+    return [
+        Agreement(
+            source=str(row["source"]),
+            target=str(row["target"]),
+            n_models=row["n_models"] or 0,
+            n_pairs=row["n_pairs"] or 0,
+            rho=row["rho"],
+            low=row["low"],
+            high=row["high"],
+            null=row["null_mean"],
+            p_value=row["p_value"],
+            reason=row["reason"],
+        )
+        for row in rows.iter_rows(named=True)
+    ]
+
+
+def interest(source: str, target: str) -> tuple[bool, bool, bool]:
+    """Sort key of pairs of tiers: what is shipped to comes first, one's own tier last."""
+    return source == target, "edge" not in (source, target), target != "edge"
+
+
+def _headline(latency: Agreement, frm: Agreement | None, level: str) -> Headline:
+    is_tier = level == "tier"
+    source, target = (
+        TIER_NAMES.get(name, name) if is_tier else name for name in (latency.source, latency.target)
+    )
+    between = f"between {source} and {target}"
+    if source == target:
+        between = f"among {source}"
+    models = f"{count_of(latency.n_models, 'model')}, {count_of(latency.n_pairs, 'pair')}"
+    return Headline(
+        level=_level(latency),
+        kicker=f"{between}, {models} of platforms" + ("" if is_tier else " on one device"),
+        sentence=_sentence(latency, between),
+        figures=_figures(latency, frm),
+        note=None if frm is None or frm.rho is not None else f"FRM: {frm.reason}.",
+    )
+
+
+def _level(one: Agreement) -> Level:
+    if one.rho is None or one.low is None or one.high is None:
+        return Level.OPEN
+    if one.low >= _CARRIES:
+        return Level.GOOD
+    return Level.POOR if one.high < _MISLEADS else Level.FAIR
+
+
+def _sentence(one: Agreement, between: str) -> str:
+    if one.rho is None:
+        return f"Whether latency ranks agree {between} cannot be told: {one.reason or 'no value'}."
+    rho = f"rho {_rho(one.rho)}"
+    if one.low is None or one.high is None:
+        return (
+            f"{count_of(one.n_models, 'model')} {between} give {rho} for latency ranks: too few "
+            "for an interval, so a hint and no more."
+        )
+    interval = f"{_rho(one.low)} to {_rho(one.high)}"
+    # A bound that is claimed is rounded away from the claim.
+    least, most = math.floor(100 * one.low) / 100, math.ceil(100 * one.high) / 100
+    texts = {
+        Level.GOOD: f"Latency ranks carry over {between}: {rho}, at least {_rho(least)}.",
+        Level.POOR: f"Latency ranks do not carry over {between}: {rho}, at most {_rho(most)}.",
+    }
+    if (level := _level(one)) in texts:
+        return texts[level]
+    if one.low >= _MISLEADS:
+        return f"Latency ranks carry over {between} in part: {rho}, interval {interval}."
+    return (
+        f"Whether latency ranks carry over {between} is open: {rho}, and with "
+        f"{count_of(one.n_models, 'model')} anything from {interval} fits."
+    )
+
+
+def _figures(latency: Agreement, frm: Agreement | None) -> tuple[KeyFigure, ...]:
+    figures = [KeyFigure(name="latency, rho", value=_rho(latency.rho), detail=_interval(latency))]
+    if frm is not None:
+        figures.append(KeyFigure(name="FRM, rho", value=_rho(frm.rho), detail=_interval(frm)))
+        figures.append(
+            KeyFigure(name="FRM's null", value=_rho(frm.null), detail=_against_null(frm))
+        )
+    return tuple(figures)
+
+
+def _against_null(frm: Agreement) -> str:
+    if frm.p_value is None:
+        return "latencies shuffled"
+    verdict = "beaten" if frm.p_value < _P_LEVEL else "not beaten"
+    return f"{verdict}, p = {frm.p_value:.2g}"
+
+
+def _rho(value: float | None) -> str:
+    return "\N{EN DASH}" if value is None else f"{value:.2f}".replace("-", "\N{MINUS SIGN}")
+
+
+def _interval(one: Agreement) -> str:
+    if one.low is None or one.high is None:
+        return "no interval"
+    return f"{_rho(one.low)} to {_rho(one.high)} (95 %)"

@@ -1,0 +1,176 @@
+"""The study's tables, short enough for a paper: LaTeX and Markdown to copy."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import polars as pl
+
+from fleetrank.analysis.report.evidence import Evidence
+from fleetrank.analysis.report.html_table import HtmlTable, heading, html_table
+from fleetrank.analysis.report.page_tables import PageTables
+from fleetrank.analysis.report.sections.families import over_pairs
+from fleetrank.analysis.statistics.frontiers.regret_table import EXTRA, LOST
+from fleetrank.analysis.statistics.ranks.flops_shift import MIN_SHIFT
+from fleetrank.analysis.tables.formats import render
+from fleetrank.analysis.tables.table import Table
+
+_MAX_ROWS = 40
+"""A table that fills a page of a paper."""
+_GROUPS = ("tier", "runtimes")
+_TRANSFER = (
+    "source", "target", "measure", "n_models", "n_pairs", "rho", "low", "high", "null_mean",
+    "headroom", "p_value",
+)  # fmt: skip
+_FAMILIES = (
+    "source", "target", "family", "n_models", "n_pairs", "rho", "mean_abs_shift",
+    "mean_error_percent", "low_percent", "high_percent",
+)  # fmt: skip
+_PARETO = (
+    "source", "target", "n_models", "n_pairs", "precision", "recall", "chance_precision",
+    "flops_precision",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyTable:
+    """A table and its text in both forms."""
+
+    table: HtmlTable
+    latex: str
+    markdown: str
+
+
+def study_tables(evidence: Evidence, tables: PageTables) -> tuple[StudyTable, ...]:
+    """Set-up, disagreement, transfer, families and frontiers: those that have any row."""
+    of_ranks, of_families = tables.known("transfer", "frameworks"), tables.known("predictability")
+    made = (
+        ("study-setup", _setup(evidence)),
+        ("study-disagreement", _disagreement(tables["disagreement"])),
+        ("study-transfer", _short("Cross-platform transfer", of_ranks, _TRANSFER, _OF_RHO)),
+        (
+            "study-families",
+            _families(of_families),
+        ),
+        ("study-pareto", _pareto(tables)),
+    )
+    return tuple(
+        _study_table(name, table, evidence) for name, table in made if not table.frame.is_empty()
+    )
+
+
+_OF_RHO = (
+    "rho: Spearman's rank correlation over the models in common, with its 95 % bootstrap interval "
+    "over models; null: its mean with shuffled latencies.",
+)
+_OF_FAMILIES = (
+    "Error: leave one model out, log-log fit from source to target; rho only from five models of "
+    "a family on; shift: places a model moves, on average.",
+)
+_OF_FRONTIERS = (
+    "Frontiers of accuracy against latency. Lost: accuracy points at a latency budget; extra: per "
+    "cent of latency at an accuracy floor; medians over the quartiles as budgets and floors.",
+)
+
+
+def _study_table(name: str, table: Table, evidence: Evidence) -> StudyTable:
+    frame, notes = table.frame, table.notes
+    if frame.height > _MAX_ROWS:
+        notes = (*notes, f"The first {_MAX_ROWS} of {frame.height} rows.")
+        frame = frame.head(_MAX_ROWS)
+    labels = evidence.shown.names
+    texts = [column for column, dtype in frame.schema.items() if dtype == pl.String]
+    short = frame.with_columns(
+        pl.col(column).replace(list(labels), list(labels.values())) for column in texts
+    )
+    paper = Table(
+        title=table.title,
+        frame=short.rename({column: heading(column) for column in frame.columns}),
+        notes=(*evidence.said, *notes),
+    )
+    return StudyTable(
+        table=html_table(
+            name,
+            Table(title=table.title, frame=frame, notes=notes),
+            evidence.shown,
+            is_open=True,
+            is_statistic=True,
+        ),
+        latex=render(paper, "latex"),
+        markdown=render(paper, "markdown"),
+    )
+
+
+def _setup(evidence: Evidence) -> Table:
+    """One row per device model: what ran there, and how much of it."""
+    shown = evidence.cells.with_columns(
+        pl.concat_str("runtime", "runtime_version", separator=" ", ignore_nulls=True)
+    )
+    frame = shown.group_by("tier", "device_model").agg(
+        pl.col("device").n_unique().alias("n_devices"),
+        *(_listed(name) for name in ("runtime", "precision", "threads", "batch")),
+        pl.col("model").n_unique().alias("n_models"),
+        pl.col("n_repeats").min().alias("fewest_repeats"),
+        pl.col("sample_count").sum().alias("n_samples"),
+        _listed("memory_metric"),
+    )
+    return Table(
+        title="Experimental set-up",
+        frame=frame.sort("tier", "device_model"),
+        notes=("A repeat is a fresh process; samples are single inferences.",),
+    )
+
+
+def _listed(name: str) -> pl.Expr:
+    return pl.col(name).drop_nulls().unique().sort().cast(pl.String).str.join(", ").alias(name)
+
+
+def _disagreement(table: Table) -> Table:
+    note = (
+        f"A case: ranks by FLOPs and by the measure {MIN_SHIFT:g} or more places apart; chance: "
+        "the same ranks in random order."
+    )
+    return Table(title="Disagreement with FLOPs", frame=table.frame, notes=(note,))
+
+
+def _short(
+    title: str, tables: tuple[Table, ...], columns: tuple[str, ...], notes: tuple[str, ...]
+) -> Table:
+    """Rows of tiers, else of runtimes, else of pairs; only columns that hold anything."""
+    rows = next(_of_levels(tables), pl.DataFrame())
+    if rows.is_empty():
+        return Table(title=title, frame=rows)
+    picked = rows.select(name for name in columns if name in rows.columns)
+    known = [column.name for column in picked.iter_columns() if column.null_count() < len(column)]
+    return Table(title=title, frame=picked.select(known), notes=notes)
+
+
+def _of_levels(tables: tuple[Table, ...]) -> Iterator[pl.DataFrame]:
+    for level in (*_GROUPS, "pair"):
+        for table in tables:
+            if "level" in table.frame.columns:
+                rows = table.frame.filter(pl.col("level") == level)
+                if not rows.is_empty():
+                    yield rows
+
+
+def _families(tables: tuple[Table, ...]) -> Table:
+    """From tier to tier; without tiers, medians over pairs: single pairs fill pages."""
+    short = _short("Predictability by family", tables, _FAMILIES, _OF_FAMILIES)
+    if short.frame.is_empty() or (tables[0].frame["level"] == "tier").any():
+        return short
+    medians = over_pairs(tables[0].frame)
+    note = "Medians over directed pairs of platforms."
+    return Table(title=short.title, frame=medians, notes=(*short.notes, note))
+
+
+def _pareto(tables: PageTables) -> Table:
+    """Frontiers with what choosing by the source costs beside them."""
+    short = _short("Pareto transfer", tables.known("pareto"), _PARETO, _OF_FRONTIERS)
+    if short.frame.is_empty() or tables["regret"].frame.is_empty():
+        return short
+    frame = short.frame
+    for name, form in (("lost_points", LOST), ("extra_percent", EXTRA)):
+        costs = tables["regret"].frame.filter(pl.col("form") == form)
+        of_form = costs.select("source", "target", pl.col("median").alias(name))
+        frame = frame.join(of_form, on=["source", "target"], how="left", maintain_order="left")
+    return Table(title=short.title, frame=frame, notes=short.notes)

@@ -1,0 +1,60 @@
+"""How far ranks carry from each platform to each other: two matrices and their tables."""
+
+import polars as pl
+
+from fleetrank.analysis.report.evidence import Evidence
+from fleetrank.analysis.report.html_table import html_table
+from fleetrank.analysis.report.page_tables import PageTables
+from fleetrank.analysis.report.sections.sections import Section, listed
+from fleetrank.analysis.tables.table import Table
+
+_SMALL_MATRIX = 12
+"""Platforms up to which two matrices stand side by side."""
+_LEGEND = (
+    "Blue is an order that carries over, pale sand one that is half lost, orange one that says "
+    "nothing; FRM is to be read against its null. Interval and null are shown on hover and in the "
+    "table. Rho has no direction, so both halves are equal. A platform that shares fewer than five "
+    "models with every other is not drawn."
+)
+
+
+def transfer_section(evidence: Evidence, tables: PageTables) -> Section:
+    """Matrices of latency and FRM over the chosen platforms, and the tables behind them."""
+    has_pairs = not tables.pair_rows("transfer").is_empty()
+    names = ("transfer", "frameworks")
+    return Section(
+        id="transfer",
+        short="Transfer",
+        title="How far do ranks carry from platform to platform?",
+        lead=(_LEGEND if has_pairs else "No pair of platforms can be compared.",),
+        charts="transfer" if has_pairs else "",
+        overall="Each figure is over all models two platforms share: a filter hides platforms, it "
+        "computes no correlation anew.",
+        tables=(
+            *(
+                html_table(
+                    name,
+                    _of_paired(tables[name], evidence),
+                    evidence.shown,
+                    is_statistic=True,
+                    said=evidence.said,
+                )
+                for name in names
+                if name not in tables.reasons
+            ),
+            *listed(evidence, tables, "frm", is_statistic=True),
+        ),
+        notes=(
+            *evidence.limits,
+            *(tables.reasons[name] for name in names if name in tables.reasons),
+        ),
+        layout="wide" if len(evidence.shown.platforms) <= _SMALL_MATRIX else "full",
+    )
+
+
+def _of_paired(table: Table, evidence: Evidence) -> Table:
+    """Groups, and the pairs whose platforms are both among those that are listed."""
+    keys = list(evidence.paired_keys)
+    both = pl.col("source").is_in(keys) & pl.col("target").is_in(keys)
+    frame = table.frame.filter((pl.col("level") != "pair") | both)
+    return Table(title=table.title, frame=frame, notes=table.notes)

@@ -1,0 +1,4 @@
+"""SQL over stored results, with file access switched off.
+
+Open `query` first.
+"""

@@ -1,0 +1,169 @@
+"""One SELECT over the results, with nothing else in reach."""
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import polars as pl
+
+from fleetrank.analysis.errors import AnalysisError, QueryError
+from fleetrank.analysis.sql.sql_values import refuse_foreign_types, to_frame
+from fleetrank.analysis.sql.sql_views import register_views
+from fleetrank.analysis.stored.part_files import damage_error, damaged_part_of
+
+DEFAULT_TIMEOUT_S = 30.0
+"""Ten times what a full scan of 10^6 rows takes on a laptop."""
+DEFAULT_MAX_ROWS = 10_000
+"""More than a person reads; a program asks for what it needs."""
+_MEMORY_LIMIT = "1GB"
+"""Enough to sort 10^6 rows without their samples; small beside a laptop's memory."""
+_NO_MEMORY = ("Out of Memory Error", "bad_alloc", "malloc of size", "Cannot allocate memory")
+"""In errors of DuckDB, the C++ library and Arrow; also where the process's own limit is met."""
+_BATCH_ROWS = 2048
+"""One vector of DuckDB; with 10,000 samples a row it takes 160 MB."""
+_SETTINGS = {
+    "memory_limit": _MEMORY_LIMIT,
+    # Nothing is spilled: a query that needs more than its memory is refused, not written to disk.
+    "temp_directory": "",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    # Otherwise a name in the SQL may reach a variable of this program.
+    "python_enable_replacements": "false",
+}
+_ONLY_SELECT = "ask with one SELECT; `fleetrank query --tables` lists the tables and columns"
+
+
+def run_query(
+    results: Path,
+    sql: str,
+    *,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    max_rows: int = DEFAULT_MAX_ROWS,
+) -> pl.DataFrame:
+    """Answers one SELECT over `measurements`, `devices`, `models` and `sweeps`.
+
+    The connection is new and in memory; file access is off and its configuration is locked before
+    the statement is parsed, so that SQL from anywhere can read these relations and nothing else.
+    One huge value can outrun both limits: a program that answers strangers asks
+    `orchestrator.compute.child`, which kills its process.
+
+    Args:
+        results: the results folder of a workspace.
+        sql: exactly one statement of type SELECT.
+        timeout_s: wall clock until the query is interrupted.
+        max_rows: rows beyond it are not fetched; ask for one more to see whether there are any.
+
+    Raises:
+        QueryError: not one SELECT, wrong SQL, over a limit, or a value that exists in SQL only; the
+            message says which.
+        NoDataError: the folder holds no measurement.
+        AnalysisError: a newer fleetrank wrote the folder, or a part is damaged.
+    """
+    frames = query_frames(results, sql, timeout_s=timeout_s, max_rows=max_rows)
+    return pl.concat(frames, rechunk=True)
+
+
+def query_frames(
+    results: Path, sql: str, *, timeout_s: float, max_rows: int
+) -> Iterator[pl.DataFrame]:
+    """As `run_query`, in tables of some thousand rows while they are computed; at least one."""
+    check_text(sql)
+    is_over = threading.Event()
+    with duckdb.connect(":memory:", config=dict(_SETTINGS)) as connection:
+        register_views(connection, results)
+        _lock(connection)
+        timer = threading.Timer(timeout_s, _interrupt, (connection, is_over))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield from _frames(connection.sql(_only_select(connection, sql).query), max_rows)
+        except (duckdb.Error, pl.exceptions.PolarsError, OSError) as error:
+            if is_over.is_set():
+                raise too_late(timeout_s) from error
+            raise _explained(error, results) from error
+        finally:
+            timer.cancel()
+
+
+def check_text(sql: str) -> None:
+    """Refuses what is a statement in no encoding.
+
+    Raises:
+        QueryError: it holds a NUL, or half a surrogate pair, as bytes become that are not UTF-8.
+    """
+    if "\0" in sql or any("\ud800" <= letter <= "\udfff" for letter in sql):
+        raise QueryError(
+            "the statement is not valid text: it holds a NUL or bytes that are not UTF-8",
+            "write it in UTF-8; SQL makes such values with chr(0) and '\\xFF'::BLOB",
+        )
+
+
+def too_late(timeout_s: float) -> QueryError:
+    """The query ran into its time limit."""
+    return QueryError(
+        f"the query took longer than {timeout_s:g} s", "narrow it, or raise --timeout-s"
+    )
+
+
+def _interrupt(connection: duckdb.DuckDBPyConnection, is_over: threading.Event) -> None:
+    is_over.set()
+    connection.interrupt()
+
+
+def _explained(error: Exception, results: Path) -> AnalysisError:
+    """What an error means; while rows are fetched Arrow passes those of DuckDB on as text."""
+    text = str(error)
+    if any(sign in text for sign in _NO_MEMORY):
+        return QueryError(
+            f"the query needs more than {_MEMORY_LIMIT} of memory",
+            "leave out samples_ns, or narrow it with WHERE",
+        )
+    if text.startswith("Permission Error"):
+        return QueryError(
+            f"the query reaches outside the results: {text.partition(chr(10))[0]}",
+            "files, settings and extensions are out of reach; " + _ONLY_SELECT,
+        )
+    if (damaged := damaged_part_of(results)) is not None:
+        return damage_error(damaged)
+    return QueryError(
+        f"the query does not work: {_first_paragraph(text)}",
+        "`fleetrank query --tables` lists the tables and columns; an unusual type can be "
+        "cast to VARCHAR",
+    )
+
+
+def _lock(connection: duckdb.DuckDBPyConnection) -> None:
+    connection.execute(f"SET threads = {min(4, os.cpu_count() or 1)}")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+
+
+def _only_select(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
+    statements = connection.extract_statements(sql)
+    if len(statements) != 1:
+        raise QueryError(f"{len(statements)} statements where one is wanted", _ONLY_SELECT)
+    statement = statements[0]
+    if statement.type != duckdb.StatementType.SELECT:
+        raise QueryError(f"a {statement.type.name} statement is not a SELECT", _ONLY_SELECT)
+    if statement.named_parameters:
+        raise QueryError("the query has parameters ($1, ?)", "write the values into the query")
+    return statement
+
+
+def _frames(relation: duckdb.DuckDBPyRelation, max_rows: int) -> Iterator[pl.DataFrame]:
+    refuse_foreign_types(relation)
+    # The limit is part of the plan: rows beyond it are never made.
+    reader = relation.limit(max_rows).to_arrow_reader(_BATCH_ROWS)
+    is_empty = True
+    for batch in reader:
+        yield to_frame(batch)
+        is_empty = False
+    if is_empty:
+        yield to_frame(reader.schema.empty_table())
+
+
+def _first_paragraph(text: str) -> str:
+    """The message with its hints, without the echo of the statement."""
+    return " ".join(text.partition("\n\n")[0].split())

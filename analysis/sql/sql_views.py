@@ -1,0 +1,201 @@
+"""What SQL may see: the Parquet files of a results folder as four named relations."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from fleetrank.analysis.stored.columns import READ_COLUMNS, SCHEMA
+from fleetrank.analysis.stored.exclusions import read_exclusions
+from fleetrank.analysis.stored.load import stored_parts
+from fleetrank.foundation.errors import BadFileError
+from fleetrank.foundation.plain_data import read_json_object
+
+if TYPE_CHECKING:
+    import duckdb
+
+_DEVICE_FACTS = (
+    "device_model", "tier", "origin", "host", "os", "arch", "cpu_model", "logical_cores",
+    "physical_cores", "memory_bytes", "is_virtual_machine", "clock_max_mhz", "governor",
+)  # fmt: skip
+_MODEL_FACTS = (
+    "family", "has_attention", "card_sha256", "input_size", "macs", "flops", "flops_method",
+    "parameters", "accuracy_top1", "accuracy_source",
+)  # fmt: skip
+_RECORDS: Mapping[str, str] = {
+    "state": "how far the sweep came",
+    "command_line": "what was typed to start it",
+}
+"""What the record of a sweep adds to its rows; text of either may be absent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewColumn:
+    """One column of one relation, for people; `unit` is `None` for what has none."""
+
+    view: str
+    column: str
+    dtype: str
+    unit: str | None
+    doc: str
+
+
+def register_views(connection: "duckdb.DuckDBPyConnection", results: Path) -> None:
+    """Makes `measurements`, `devices`, `models` and `sweeps` known to a connection.
+
+    The files are read by Arrow on behalf of the query, column by column and row group by row
+    group, so that DuckDB itself needs no access to the file system and can be denied it.
+
+    Raises:
+        NoDataError: there is no Parquet file.
+        AnalysisError: a newer fleetrank wrote the folder, or its exclusions are damaged.
+    """
+    from fleetrank.analysis.sql.sql_excluded import register_measurements
+
+    connection.register("stored", _dataset(results))
+    register_measurements(connection, "stored", read_exclusions(results).entries)
+    connection.register("sweep_records", _sweep_records(results / "sweeps"))
+    connection.execute(f"CREATE VIEW devices AS {_newest_facts('device', _DEVICE_FACTS)}")
+    connection.execute(f"CREATE VIEW models AS {_newest_facts('model', _MODEL_FACTS)}")
+    connection.execute(f"CREATE VIEW sweeps AS {_SWEEPS}")
+
+
+def described_views() -> list[ViewColumn]:
+    """Every column of the four relations with its type and meaning."""
+    described = [
+        _described("measurements", column.name, _sql_type(column.dtype),
+                   _doc(column.doc, column.values))
+        for column in READ_COLUMNS
+    ]  # fmt: skip
+    docs = {column.name: column.doc for column in READ_COLUMNS}
+    for view, key, facts in (
+        ("devices", "device", _DEVICE_FACTS),
+        ("models", "model", _MODEL_FACTS),
+    ):
+        described.extend(
+            _described(view, name, _sql_type(SCHEMA[name]), docs[name]) for name in (key, *facts)
+        )
+        described.extend(_COUNTS[view])
+    return [*described, *_COUNTS["sweeps"]]
+
+
+def _described(view: str, column: str, dtype: str, doc: str) -> ViewColumn:
+    return ViewColumn(view=view, column=column, dtype=dtype, unit=unit_of(column), doc=doc)
+
+
+_UNITS: Mapping[str, str] = {
+    "ns": "ns", "bytes": "bytes", "mj": "mJ", "mhz": "MHz", "c": "\N{DEGREE SIGN}C",
+    "percent": "%", "share": "0 to 1", "utc": "UTC", "top1": "%", "1min": "runnable processes",
+    "size": "pixels", "macs": "operations", "flops": "operations",
+}  # fmt: skip
+_MOMENTS = ("before", "after")
+
+
+def unit_of(column: str) -> str | None:
+    """The unit that a column's name ends in; `None` for names, counts and flags."""
+    words = column.split("_")
+    if words[-1] in _MOMENTS:
+        words.pop()
+    return _UNITS.get(words[-1])
+
+
+_TALLY = "count(*) AS n_attempts, count(*) FILTER (status = 'ok') AS n_ok"
+_SPAN = "min(started_utc) AS first_utc, max(finished_utc) AS last_utc"
+_SWEEPS = f"""
+    SELECT m.sweep_id, {_TALLY}, count(DISTINCT cell_key) AS n_cells,
+           count(DISTINCT device) AS n_devices, count(DISTINCT model) AS n_models, {_SPAN},
+           any_value(r.state) AS state, any_value(r.command_line) AS command_line,
+           any_value(fleetrank_version) AS fleetrank_version,
+           any_value(git_commit) AS git_commit, any_value(seed) AS seed
+    FROM measurements m LEFT JOIN sweep_records r USING (sweep_id)
+    GROUP BY m.sweep_id ORDER BY first_utc DESC, m.sweep_id
+"""  # noqa: S608 - no value in it comes from outside
+_SPAN_COLUMNS = (
+    ("first_utc", "TIMESTAMPTZ", "start of the first attempt"),
+    ("last_utc", "TIMESTAMPTZ", "end of the last attempt"),
+)
+_TALLY_COLUMNS = (
+    ("n_attempts", "BIGINT", "rows, failures included"),
+    ("n_ok", "BIGINT", "rows that measured something"),
+)
+_SWEEP_COLUMNS = (
+    ("sweep_id", "VARCHAR", "the sweep"),
+    *_TALLY_COLUMNS,
+    ("n_cells", "BIGINT", "cells with at least one attempt"),
+    ("n_devices", "BIGINT", "devices with at least one attempt"),
+    ("n_models", "BIGINT", "models with at least one attempt"),
+    *_SPAN_COLUMNS,
+    *((name, "VARCHAR", doc) for name, doc in _RECORDS.items()),
+    ("fleetrank_version", "VARCHAR", "version that wrote the rows"),
+    ("git_commit", "VARCHAR", "of the workspace"),
+    ("seed", "BIGINT", "seed of the sweep"),
+)
+_COUNTS: Mapping[str, list[ViewColumn]] = {
+    "devices": [_described("devices", *row) for row in (*_TALLY_COLUMNS, *_SPAN_COLUMNS)],
+    "models": [_described("models", *row) for row in (*_TALLY_COLUMNS, *_SPAN_COLUMNS)],
+    "sweeps": [_described("sweeps", *row) for row in _SWEEP_COLUMNS],
+}
+
+
+def _newest_facts(key: str, facts: tuple[str, ...]) -> str:
+    """One row per key with the last known value of each fact: a device may get a new system."""
+    newest = ", ".join(f"arg_max({name}, started_utc) AS {name}" for name in facts)
+    return (
+        f"SELECT {key}, {newest}, {_TALLY}, {_SPAN} FROM measurements "  # noqa: S608 - own names
+        f"WHERE {key} IS NOT NULL GROUP BY {key} ORDER BY {key}"
+    )
+
+
+def _dataset(results: Path) -> ds.Dataset:
+    files = [str(path) for path in stored_parts(results)]
+    pages_are_checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+    parquet = ds.ParquetFileFormat(default_fragment_scan_options=pages_are_checked)
+    # Columns that an older file lacks come out as null.
+    return ds.dataset(files, format=parquet, schema=_arrow_schema())
+
+
+def _arrow_schema() -> pa.Schema:
+    empty = pl.DataFrame(schema=SCHEMA)
+    return empty.to_arrow(compat_level=pl.CompatLevel.oldest()).schema
+
+
+def _sweep_records(folder: Path) -> pa.Table:
+    """The records of the sweeps; one that cannot be read leaves its sweep without them."""
+    rows = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            record = read_json_object(path)
+        except BadFileError:
+            continue
+        rows.append({"sweep_id": path.stem, **{name: _text(record, name) for name in _RECORDS}})
+    names = ("sweep_id", *_RECORDS)
+    return pa.Table.from_pylist(rows, schema=pa.schema([(name, pa.string()) for name in names]))
+
+
+def _text(record: Mapping[str, object], name: str) -> str | None:
+    value = record.get(name)
+    if isinstance(value, list):
+        return " ".join(str(part) for part in value)
+    return None if value is None else str(value)
+
+
+_SQL_TYPES: Mapping[pl.DataType, str] = {
+    pl.String(): "VARCHAR",
+    pl.Int64(): "BIGINT",
+    pl.Float64(): "DOUBLE",
+    pl.Boolean(): "BOOLEAN",
+    pl.List(pl.Int64): "BIGINT[]",
+    pl.List(pl.String): "VARCHAR[]",
+}
+
+
+def _sql_type(dtype: pl.DataType) -> str:
+    return _SQL_TYPES.get(dtype, "TIMESTAMPTZ")
+
+
+def _doc(doc: str, values: tuple[str, ...] | None) -> str:
+    return doc if values is None else f"{doc}: {', '.join(values)}"

@@ -1,0 +1,114 @@
+"""Frontiers of platforms compared pair by pair, on the models both have."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from fleetrank.analysis.arrays.pareto import Mask, frontier, noisy_frontier, overlaps
+from fleetrank.analysis.arrays.pareto_indicators import additive_epsilon, hypervolume
+from fleetrank.analysis.arrays.ranking import Floats
+from fleetrank.analysis.panel.pairs import Block, Pair, blocks
+
+SHAPES = ("hypervolume_ratio", "epsilon_share", "epsilon_factor")
+_OVERLAPS = ("n_source", "n_target", "precision", "recall", "f1", "jaccard", "chance_precision")
+_FLOPS = ("flops_precision", "flops_recall", "flops_f1")
+_NOISY = ("noisy_n_source", "noisy_n_target", "noisy_precision", "noisy_recall", "noisy_f1")
+FIGURES = (*_OVERLAPS, *_FLOPS, *_NOISY, *SHAPES)
+
+Figures = Mapping[str, Floats]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objectives:
+    """What the frontiers weigh; smaller is better, NaN is missing.
+
+    Attributes:
+        values: (n_models, n_platforms, n_objectives).
+        bounds: lower and upper ends of `values` within noise, NaN where not known.
+        flops: objectives that need no device, (n_models, n_of_these).
+    """
+
+    values: Floats
+    bounds: tuple[Floats, Floats]
+    flops: Floats
+
+
+def pair_frontiers(
+    objectives: Objectives, pairs: Sequence[Pair], *, with_shapes: bool
+) -> tuple[Floats, Figures]:
+    """Common models (n_pairs,) and each of `FIGURES` (n_pairs,), source first; NaN is undefined.
+
+    Without `with_shapes` those figures that need every pair singly are left undefined.
+    """
+    n_models = np.zeros(len(pairs))
+    figures = {name: np.full(len(pairs), np.nan) for name in FIGURES}
+    present = np.asarray(np.isfinite(objectives.values).all(axis=2))
+    for block in blocks(present, pairs):
+        n_models[block.where] = block.models.size
+        if block.models.size:
+            for name, found in _block_figures(objectives, block, with_shapes).items():
+                figures[name][block.where] = found
+    return n_models, figures
+
+
+def _block_figures(objectives: Objectives, block: Block, with_shapes: bool) -> dict[str, Floats]:
+    values = objectives.values[np.ix_(block.models, block.columns)]
+    masks = np.column_stack([frontier(values[:, at]) for at in range(block.columns.size)])
+    found = asdict(overlaps(masks, block.source, block.target))
+    found |= _against_flops(objectives.flops[block.models], masks, block)
+    found |= _within_noise(objectives.bounds, block)
+    return found | (_shapes(values, masks, block) if with_shapes else {})
+
+
+def _against_flops(points: Floats, masks: Mask, block: Block) -> dict[str, Floats]:
+    if not np.isfinite(points).all():
+        return {}
+    both = np.column_stack([masks, frontier(points)])
+    baseline = np.full(block.target.size, masks.shape[1])
+    found = overlaps(both, baseline, block.target)
+    return dict(zip(_FLOPS, (found.precision, found.recall, found.f1), strict=True))
+
+
+def _within_noise(bounds: tuple[Floats, Floats], block: Block) -> dict[str, Floats]:
+    low, high = (end[np.ix_(block.models, block.columns)] for end in bounds)
+    known = np.asarray(np.isfinite(low + high).all(axis=(0, 2)))
+    masks = np.zeros(low.shape[:2], dtype=np.bool_)
+    for at in np.flatnonzero(known):
+        masks[:, at] = noisy_frontier(low[:, at], high[:, at])
+    both = np.flatnonzero(known[block.source] & known[block.target])
+    found = overlaps(masks, block.source[both], block.target[both])
+    parts = (found.n_source, found.n_target, found.precision, found.recall, found.f1)
+    figures = {name: np.full(block.source.size, np.nan) for name in _NOISY}
+    for name, part in zip(_NOISY, parts, strict=True):
+        figures[name][both] = part
+    return figures
+
+
+def _shapes(values: Floats, masks: Mask, block: Block) -> dict[str, Floats]:
+    """What the source's frontier is worth where it is used: by the target's values."""
+    found = np.full((len(SHAPES), block.source.size), np.nan)
+    for target in np.unique(block.target):
+        here = values[:, target]
+        worst = here.max(axis=0)
+        whole = hypervolume(here, worst)
+        spread = np.ptp(here, axis=0)
+        scaled = here / np.where(spread > 0, spread, 1.0)
+        logs = _logs(here)
+        wanted = masks[:, target]
+        for at in np.flatnonzero(block.target == target):
+            chosen = masks[:, block.source[at]]
+            if whole > 0:
+                found[0, at] = min(1.0, hypervolume(here[chosen], worst) / whole)
+            found[1, at] = additive_epsilon(scaled[chosen], scaled[wanted])
+            if logs is not None:
+                found[2, at] = np.exp(additive_epsilon(logs[chosen], logs[wanted]))
+    return dict(zip(SHAPES, found, strict=True))
+
+
+def _logs(values: Floats) -> Floats | None:
+    """Logarithms in the same order; of a negated value, that of its inverse. `None` with a 0."""
+    if (values == 0).any():
+        return None
+    logs: Floats = np.sign(values) * np.log(np.abs(values))
+    return logs

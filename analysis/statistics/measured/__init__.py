@@ -1,0 +1,4 @@
+"""What was measured: latency, memory, quality, doubts, differences between models.
+
+Open `performance_table` first.
+"""

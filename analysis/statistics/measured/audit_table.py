@@ -1,0 +1,254 @@
+"""What a data set should be asked before its figures are believed; measured or imported."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import polars as pl
+
+from fleetrank.analysis.arrays.bootstrap import MIN_MODELS_FOR_INTERVAL
+from fleetrank.analysis.arrays.ranking import Floats
+from fleetrank.analysis.counting import count_of
+from fleetrank.analysis.errors import NotComparableError
+from fleetrank.analysis.panel.panel import Panel, make_panel
+from fleetrank.analysis.statistics.measured.audit import (
+    MIN_PLATFORMS,
+    OUTLIER_FACTOR,
+    OUTLIER_SCALES,
+    PROPORTIONAL_SHARE,
+    duplicate_pairs,
+    fit_residuals,
+    median_platform,
+    outliers,
+    sentinels,
+    tied_share,
+    unit_slips,
+)
+from fleetrank.analysis.stored.columns import NS_PER_MS
+from fleetrank.analysis.stored.comparable import differences
+from fleetrank.analysis.stored.scope import select_attempts, select_cells
+from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.table import Table
+
+MAX_TIED_SHARE = 0.05
+"""Ties that move a rank correlation by more than its rounding."""
+_TIME_UNITS_NS = (1.0, 1e3, 1e6, 1e9)
+_MEMORY_UNITS_BYTES = (1.0, 2.0**10, 1e6, 2.0**20)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One doubt.
+
+    Attributes:
+        model: `None` where it concerns the platform as a whole.
+        figure: what was seen; its meaning is in `detail`.
+    """
+
+    what: str
+    platform_key: str
+    model: str | None
+    figure: float | None
+    detail: str
+    what_to_do: str
+
+
+def audit_table(frame: pl.LazyFrame, selection: Selection) -> Table:
+    """Every finding, by kind, platform and model."""
+    scope = select_cells(frame, selection)
+    findings = [*_mixed(scope.cells), *_sentinels(scope.cells), *_against_itself(frame, selection)]
+    try:
+        panel = make_panel(frame, selection)
+    except NotComparableError:
+        notes = (*scope.notes, "Every platform mixes what must be equal: nothing else was asked.")
+    else:
+        findings += _of_panel(panel)
+        notes = (*panel.notes, *_METHOD)
+    shown = pl.DataFrame(
+        [asdict(finding) for finding in findings],
+        schema={
+            "what": pl.String, "platform_key": pl.String, "model": pl.String,
+            "figure": pl.Float64, "detail": pl.String, "what_to_do": pl.String,
+        },
+    ).sort("what", "platform_key", "model", "detail")  # fmt: skip
+    counts = shown["what"].value_counts().sort("what").iter_rows()
+    listed = ", ".join(f"{what} {count}" for what, count in counts)
+    summary = f"{count_of(shown.height, 'finding')}: {listed or 'nothing'}."
+    dropped = "What was left out at import is in table `dropped`."
+    return Table(title="Audit", frame=shown, notes=(summary, dropped, *notes))
+
+
+_METHOD = (
+    "duplicate: every ratio over the common models (5 or more) within "
+    f"+-{100 * PROPORTIONAL_SHARE:g} % of their median.",
+    "outlier: distance from the platform's line on the median platform, both logarithmic "
+    f"(Siegel's repeated medians), over {OUTLIER_SCALES:g} x 1.4826 x the median absolute residual "
+    f"and over a factor of {OUTLIER_FACTOR:g}; unit slip: the same near 10^3 or 10^6.",
+    "A finding drops nothing.",
+)
+
+
+def _of_panel(panel: Panel) -> Iterator[Finding]:
+    logs = np.log(np.where(panel.latency > 0, panel.latency, np.nan))
+    yield from _duplicates(panel, logs)
+    yield from _off_the_line(panel, logs)
+    yield from _ties(panel)
+    yield from _few(panel)
+
+
+def _mixed(cells: pl.DataFrame) -> Iterator[Finding]:
+    for platform, text in differences(cells).items():
+        yield Finding(
+            what="unlike memory metrics" if "memory_metric:" in text else "unlike facts",
+            platform_key=platform,
+            model=None,
+            figure=None,
+            detail=text,
+            what_to_do="it is left out of rankings; choose one sweep, or measure it anew",
+        )
+
+
+def _sentinels(cells: pl.DataFrame) -> Iterator[Finding]:
+    for column, units in (
+        ("latency_ns", _TIME_UNITS_NS),
+        ("peak_memory_bytes", _MEMORY_UNITS_BYTES),
+    ):
+        values = cells[column].cast(pl.Float64).to_numpy().astype(np.float64)
+        for row in cells.filter(pl.Series(sentinels(values, units))).iter_rows(named=True):
+            yield Finding(
+                what="sentinel",
+                platform_key=row["platform_key"],
+                model=row["model"],
+                figure=float(row[column]),
+                detail=f"{column} stands for 'nothing' in some unit",
+                what_to_do="import it as missing: [missing] in the mapping",
+            )
+
+
+def _against_itself(frame: pl.LazyFrame, selection: Selection) -> Iterator[Finding]:
+    """The newest sweep of a model on a platform against the median of its older ones."""
+    key = ("platform_key", "model", "input_size")
+    sweeps = (
+        select_attempts(frame, selection)
+        .filter((pl.col("status") == "ok") & (pl.col("latency_p50_ns") > 0))
+        .group_by(*key, "sweep_id")
+        .agg(pl.col("latency_p50_ns").median(), pl.col("started_utc").min())
+        .sort("started_utc", "sweep_id")
+        .group_by(key, maintain_order=True)
+        .agg(
+            pl.col("latency_p50_ns").last().alias("newest"),
+            pl.col("latency_p50_ns").slice(0, pl.len() - 1).median().alias("older"),
+            (pl.len() - 1).alias("n_older"),
+        )
+        .filter(pl.col("n_older") > 0)
+        .collect()
+    )
+    for row in sweeps.iter_rows(named=True):
+        ratio = row["newest"] / row["older"]
+        if max(ratio, 1 / ratio) > OUTLIER_FACTOR:
+            yield Finding(
+                what="outlier against itself",
+                platform_key=row["platform_key"],
+                model=row["model"],
+                figure=ratio,
+                detail=(
+                    f"newest {row['newest'] / NS_PER_MS:.4g} ms, median of "
+                    f"{count_of(row['n_older'], 'older sweep')} {row['older'] / NS_PER_MS:.4g} ms"
+                ),
+                what_to_do=(
+                    "measure it again, or leave the wrong one out (`fleetrank results exclude`); "
+                    "do not average the two"
+                ),
+            )
+
+
+def _duplicates(panel: Panel, logs: Floats) -> Iterator[Finding]:
+    devices = panel.platforms["device"].to_list()
+    for first, second, n_models, ratio, deviation in duplicate_pairs(logs):
+        same = "the same device, " if devices[first] == devices[second] else ""
+        is_equal = max(ratio, 1 / ratio) - 1 + deviation <= PROPORTIONAL_SHARE
+        form = "equal to" if is_equal else "proportional to"
+        yield Finding(
+            what="duplicate platform" if is_equal else "proportional platform",
+            platform_key=panel.keys[second],
+            model=None,
+            figure=ratio,
+            detail=(
+                f"{form} {panel.keys[first]}: {same}{n_models} models, every ratio within "
+                f"{100 * deviation:.2g} % of {ratio:.4g}"
+            ),
+            what_to_do="if it is one board under two names, count it once",
+        )
+
+
+def _off_the_line(panel: Panel, logs: Floats) -> Iterator[Finding]:
+    references = _references(panel, logs)
+    for column, key in enumerate(panel.keys):
+        residuals, scale = fit_residuals(logs[:, column], references[column])
+        if scale is None:
+            continue
+        powers = unit_slips(residuals)
+        for row in np.flatnonzero(outliers(residuals, scale)):
+            factor = float(np.exp(residuals[row]))
+            slip = int(powers[row])
+            yield Finding(
+                what="unit slip" if slip else "outlier against the fit",
+                platform_key=key,
+                model=panel.models[row],
+                figure=factor,
+                detail=(
+                    f"{panel.latency[row, column] / NS_PER_MS:.4g} ms is {factor:.3g} times what "
+                    f"the platform's other models say; scale {np.exp(scale):.3g}"
+                    + (f", near 10^{slip}" if slip else "")
+                ),
+                what_to_do=(
+                    "check the unit of that row in the source"
+                    if slip
+                    else "measure it again; a slow state, a fallback or another network"
+                ),
+            )
+
+
+def _references(panel: Panel, logs: Floats) -> list[Floats]:
+    """The median platform that each platform is held against: of its tier, or of all tiers."""
+    tiers, member = np.unique(
+        panel.platforms["tier"].fill_null("?").to_numpy().astype(str), return_inverse=True
+    )
+    of_all = median_platform(logs, member)
+    of_tier = [
+        median_platform(logs[:, member == tier], member[member == tier])
+        if (member == tier).sum() >= MIN_PLATFORMS
+        else of_all
+        for tier in range(tiers.size)
+    ]
+    return [of_tier[tier] for tier in member]
+
+
+def _ties(panel: Panel) -> Iterator[Finding]:
+    for name, values in (("latency", panel.latency), ("memory", panel.memory)):
+        for column, key in enumerate(panel.keys):
+            share = tied_share(values[:, column])
+            if share > MAX_TIED_SHARE:
+                n = int(np.isfinite(values[:, column]).sum())
+                yield Finding(
+                    what=f"tied {name}",
+                    platform_key=key,
+                    model=None,
+                    figure=share,
+                    detail=f"share of {count_of(n, 'model')} that equals another's figure",
+                    what_to_do="the source rounds; ranks of these models say nothing",
+                )
+
+
+def _few(panel: Panel) -> Iterable[Finding]:
+    counts = np.isfinite(panel.latency).sum(axis=0)
+    for key, n in zip(panel.keys, counts.tolist(), strict=True):
+        if n < MIN_MODELS_FOR_INTERVAL:
+            yield Finding(
+                what="too few models",
+                platform_key=key,
+                model=None,
+                figure=float(n),
+                detail=f"{count_of(n, 'model')}, {MIN_MODELS_FOR_INTERVAL} for an interval",
+                what_to_do="measure more models; 100 settle a rho near 0.9",
+            )

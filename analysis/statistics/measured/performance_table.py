@@ -1,0 +1,88 @@
+"""What a model costs on each platform: latency, memory, cold start."""
+
+import polars as pl
+
+from fleetrank.analysis.stored.columns import NS_PER_MS
+from fleetrank.analysis.stored.scope import select_cells
+from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.table import Table
+
+_BYTES_PER_MIB = 2**20
+_MEDIANS = "Each figure is the median over repeats of what single processes gave."
+
+
+def latency_table(frame: pl.LazyFrame, selection: Selection) -> Table:
+    """p50, p95 and p99 per model and platform, with the interval of the p50 over processes."""
+    scope = select_cells(frame, selection)
+    columns = {
+        "latency_p50_ms": "latency_ns",
+        "latency_low_ms": "latency_low_ns",
+        "latency_high_ms": "latency_high_ns",
+        "latency_p95_ms": "latency_p95_ns",
+        "latency_p99_ms": "latency_p99_ns",
+    }
+    shown = scope.cells.select(
+        "model", "platform_key", *_scaled(columns, NS_PER_MS),
+        "repeats_spread", "n_repeats", "sample_kind", "runtime_version", "flags",
+        pl.col("interval_reason").alias("reason"),
+    )  # fmt: skip
+    interval = (
+        "latency_low_ms to latency_high_ms: interval of the median over processes by order "
+        f"statistics, coverage {_coverage(scope.cells)}."
+    )
+    return Table(title="Latency", frame=shown, notes=(*scope.notes, _MEDIANS, interval))
+
+
+def memory_table(frame: pl.LazyFrame, selection: Selection) -> Table:
+    """Peaks over the baseline while running and while loading, with what they count."""
+    scope = select_cells(frame, selection)
+    columns = {
+        "peak_memory_mib": "peak_memory_bytes",
+        "load_peak_memory_mib": "load_peak_memory_bytes",
+    }
+    reason = pl.when(pl.col("peak_memory_bytes").is_null()).then(
+        pl.lit("the tool gives no memory figure")
+    )
+    shown = scope.cells.select(
+        "model", "platform_key", *_scaled(columns, _BYTES_PER_MIB),
+        "memory_metric", "n_repeats", reason.alias("reason"),
+    )  # fmt: skip
+    metrics = ", ".join(scope.cells["memory_metric"].drop_nulls().unique().sort())
+    metric = (
+        f"Memory is counted as {metrics or 'nothing'}; compare figures of one metric only, "
+        "and inside one runtime."
+    )
+    return Table(title="Peak memory", frame=shown, notes=(*scope.notes, _MEDIANS, metric))
+
+
+def coldstart_table(frame: pl.LazyFrame, selection: Selection) -> Table:
+    """Load and first inference, and how many steady inferences the first one costs."""
+    scope = select_cells(frame, selection)
+    columns = {
+        "load_ms": "load_ns",
+        "first_inference_ms": "first_inference_ns",
+        "latency_p50_ms": "latency_ns",
+    }
+    has_steady = pl.col("latency_ns") > 0
+    ratio = pl.when(has_steady).then(pl.col("first_inference_ns") / pl.col("latency_ns"))
+    reason = pl.when(pl.col("load_ns").is_null() | pl.col("first_inference_ns").is_null()).then(
+        pl.lit("the tool does not time loading")
+    )
+    shown = scope.cells.select(
+        "model", "platform_key", *_scaled(columns, NS_PER_MS),
+        ratio.alias("first_to_steady"), "n_repeats", reason.alias("reason"),
+    )  # fmt: skip
+    cache = "The file may lie in the page cache: load_ms is no figure of a cold disk."
+    return Table(title="Cold start", frame=shown, notes=(*scope.notes, _MEDIANS, cache))
+
+
+def _scaled(columns: dict[str, str], divisor: float) -> list[pl.Expr]:
+    return [(pl.col(source) / divisor).alias(name) for name, source in columns.items()]
+
+
+def _coverage(cells: pl.DataFrame) -> str:
+    known = cells["interval_coverage"].drop_nulls().unique().sort()
+    if known.is_empty():
+        return "none here"
+    ends = sorted({f"{100 * value:.1f} %" for value in (known[0], known[-1])})
+    return " to ".join(ends)

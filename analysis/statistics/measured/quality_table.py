@@ -1,0 +1,75 @@
+"""How far the rows can be trusted, and which were left out."""
+
+import polars as pl
+
+from fleetrank.analysis.counting import count_of
+from fleetrank.analysis.errors import NoDataError
+from fleetrank.analysis.stored.comparable import differences
+from fleetrank.analysis.stored.quality import DISAGREE_SHARE, dropped_attempts
+from fleetrank.analysis.stored.scope import select_cells, select_stored
+from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.table import Table
+
+
+def quality_table(frame: pl.LazyFrame, selection: Selection) -> Table:
+    """Doubts about each model on each platform, the worst first."""
+    scope = select_cells(frame, selection)
+    unlike = differences(scope.cells)
+    mixed = pl.col("platform_key").replace_strict(unlike, default=None, return_dtype=pl.String)
+    shown = (
+        scope.cells.select(
+            "model", "platform_key", "n_repeats", "sample_count", "repeats_spread", "flags",
+            mixed.alias("mixes"), pl.col("interval_reason").alias("reason"),
+        )
+        .sort(
+            pl.col("flags").list.len(), "repeats_spread", "model", "platform_key",
+            descending=[True, True, False, False], nulls_last=True,
+        )
+    )  # fmt: skip
+    counts = scope.cells["flags"].explode().drop_nulls().value_counts().sort("flags").iter_rows()
+    listed = ", ".join(f"{flag} {count}" for flag, count in counts)
+    notes = (
+        *scope.notes,
+        f"Rows under each flag: {listed or 'none'}. A flag drops nothing: dropping flagged rows "
+        "would choose the models.",
+        f"repeats_disagree: range of the process medians over {100 * DISAGREE_SHARE:g} % of their "
+        "median. mixes: what keeps the platform out of rankings.",
+    )
+    return Table(title="Quality", frame=shown, notes=notes)
+
+
+def dropped_table(frame: pl.LazyFrame, selection: Selection) -> Table:
+    """Every attempt that enters no figure, with its reason.
+
+    Raises:
+        NoDataError: nothing at all was measured there.
+    """
+    attempts = select_stored(frame, selection)
+    total = attempts.select(pl.len()).collect().item()
+    if total == 0:
+        raise NoDataError(
+            "no measurement fits the selection",
+            "widen the selection; `--include-simulated` takes virtual and simulated devices in",
+        )
+    dropped = dropped_attempts(attempts)
+    origins = frame.filter(~pl.col("origin").is_in(list(selection.origins)))
+    others = origins.group_by("origin").len().sort("origin").collect()
+    counts = dropped["reason"].value_counts().sort("reason").iter_rows()
+    notes = [
+        f"{dropped.height} of {count_of(total, 'attempt')} enter no figure: "
+        + (", ".join(f"{reason} {count}" for reason, count in counts) or "none")
+        + "."
+    ]
+    notes += [
+        f"{count_of(count, 'attempt')} of origin {origin} were not asked for."
+        for origin, count in others.iter_rows()
+    ]
+    notes += [
+        f"{platform} is kept out of rankings; it mixes {text}."
+        for platform, text in _unlike(frame, selection, has_any=dropped.height < total).items()
+    ]
+    return Table(title="Dropped", frame=dropped, notes=tuple(notes))
+
+
+def _unlike(frame: pl.LazyFrame, selection: Selection, *, has_any: bool) -> dict[str, str]:
+    return differences(select_cells(frame, selection).cells) if has_any else {}

@@ -1,0 +1,4 @@
+"""Predicted latencies on a target, and their errors.
+
+Open `predictability_table` first.
+"""

@@ -1,0 +1,4 @@
+"""Rankings on one platform: FRM, composites, disagreement with FLOPs.
+
+Open `frm_table` first.
+"""

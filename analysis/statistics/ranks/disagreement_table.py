@@ -1,0 +1,131 @@
+"""Where FLOPs mislead: models whose measured rank departs from their rank by FLOPs."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats
+from fleetrank.analysis.errors import NoDataError
+from fleetrank.analysis.panel.panel import Panel, incomplete_notes, make_panel, measures
+from fleetrank.analysis.statistics.ranks.flops_shift import (
+    CHANCE_DRAWS,
+    MIN_SHIFT,
+    Chance,
+    chance_of_shift,
+    rank_shifts,
+)
+from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.table import Table
+
+_MEANING = (
+    f"A case: the ranks by FLOPs and by the measure lie {MIN_SHIFT:g} or more apart on a platform "
+    f"of at least {MIN_MODELS} models.",
+    "FRM contains FLOPs, so it disagrees with them less than latency does by construction.",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Platform:
+    """Shifts of the models `rows` by one measure on one platform."""
+
+    measure: str
+    rows: npt.NDArray[np.int64]
+    shifts: Floats
+    chance: Chance
+
+
+def disagreement_table(frame: pl.LazyFrame, selection: Selection) -> Table:
+    """Cases of disagreement by measure, beside what a ranking at random gives."""
+    panel = make_panel(frame, selection)
+    platforms = _platforms(panel, selection.seed)
+    rows = [
+        _summary(measure, [one for one in platforms if one.measure == measure])
+        for measure in sorted({one.measure for one in platforms}, reverse=True)
+    ]
+    chance = (
+        f"chance_*: the same ranks in random order, {CHANCE_DRAWS} draws, seed {selection.seed}. "
+        "'Any case on a platform' is near certain by chance alone once there are some models."
+    )
+    return _table("FLOPs disagreement", pl.DataFrame(rows), panel, chance)
+
+
+def shifts_table(frame: pl.LazyFrame, selection: Selection) -> Table:
+    """How far each model's rank shifts from its rank by FLOPs, over platforms."""
+    panel = make_panel(frame, selection)
+    long = pl.concat(
+        pl.DataFrame(
+            {
+                "model": [panel.models[row] for row in one.rows],
+                "measure": [one.measure] * one.rows.size,
+                "shift": one.shifts,
+            }
+        )
+        for one in _platforms(panel, selection.seed)
+    )
+    shift = pl.col("shift")
+    shown = (
+        long.group_by("measure", "model")
+        .agg(
+            pl.len().alias("n_platforms"),
+            shift.mean().alias("mean_shift"),
+            shift.abs().mean().alias("mean_abs_shift"),
+            shift.min().alias("min_shift"),
+            shift.max().alias("max_shift"),
+            (shift.abs() >= MIN_SHIFT).mean().alias("share_of_cases"),
+        )
+        .sort("measure", "mean_shift", "model", descending=[True, True, False])
+    )
+    sign = "A shift is rank by the measure minus rank by FLOPs: above 0, FLOPs flatter the model."
+    return _table("Shift from the rank by FLOPs", shown, panel, sign)
+
+
+def _table(title: str, shown: pl.DataFrame, panel: Panel, note: str) -> Table:
+    notes = (*panel.notes, *incomplete_notes(panel), *_MEANING, note)
+    return Table(title=title, frame=shown, notes=notes)
+
+
+def _platforms(panel: Panel, seed: int) -> list[_Platform]:
+    found = list(_each(panel, seed))
+    if not found:
+        raise NoDataError(
+            f"no platform has {MIN_MODELS} models with FLOPs", "measure more models on one platform"
+        )
+    return found
+
+
+def _each(panel: Panel, seed: int) -> Iterator[_Platform]:
+    rng = np.random.default_rng(seed)
+    for measure in measures(panel):
+        values = measure.values
+        has_both = np.isfinite(values) & (panel.flops > 0)[:, None]
+        for column in range(values.shape[1]):
+            rows = np.flatnonzero(has_both[:, column])
+            if rows.size < MIN_MODELS:
+                continue
+            flops, metric = panel.flops[rows], values[rows, column]
+            yield _Platform(
+                measure=measure.name,
+                rows=rows,
+                shifts=rank_shifts(flops, metric),
+                chance=chance_of_shift(flops, metric, rng),
+            )
+
+
+def _summary(measure: str, platforms: list[_Platform]) -> dict[str, object]:
+    cases = [int((np.abs(one.shifts) >= MIN_SHIFT).sum()) for one in platforms]
+    n_values = sum(one.rows.size for one in platforms)
+    expected = sum(one.chance.share * one.rows.size for one in platforms)
+    return {
+        "measure": measure,
+        "n_platforms": len(platforms),
+        "n_values": n_values,
+        "cases": sum(cases),
+        "share": sum(cases) / n_values,
+        "chance_share": expected / n_values,
+        "platforms_with_any": sum(count > 0 for count in cases) / len(platforms),
+        "chance_platforms_with_any": sum(one.chance.any_share for one in platforms)
+        / len(platforms),
+    }

@@ -1,0 +1,91 @@
+"""FRM of every model on every platform, with the ratios it is made of."""
+
+from dataclasses import asdict
+
+import numpy as np
+import polars as pl
+
+from fleetrank.analysis.arrays.frm import EQUAL_WEIGHTS, Weights, frm, ratios
+from fleetrank.analysis.arrays.pareto import Mask
+from fleetrank.analysis.arrays.ranking import average_ranks
+from fleetrank.analysis.errors import AnalysisError, NoDataError
+from fleetrank.analysis.panel.panel import Panel, components, incomplete_notes, make_panel
+from fleetrank.analysis.stored.selection import Selection, setting
+from fleetrank.analysis.tables.table import Table
+from fleetrank.analysis.tables.tables import FRM_WEIGHTS
+
+_SCHEMA = {
+    "memory_metric": pl.String, "n_models": pl.Int64, "ratio_flops": pl.Float64,
+    "ratio_memory": pl.Float64, "rank_flops": pl.Float64,
+}  # fmt: skip
+_MEANING = (
+    "FRM = (ratio_flops x ratio_latency x ratio_memory)^(1/3); a ratio is the value over the "
+    "geometric mean over the models of the platform; smaller is better.",
+    "FLOPs are the same on every platform: before concluding that FRM agrees across platforms, "
+    "see its null in table `transfer`.",
+)
+
+
+def frm_table(frame: pl.LazyFrame, selection: Selection) -> Table:
+    """One row per model and platform with all three components, ranked inside the platform."""
+    panel = make_panel(frame, selection)
+    weights = frm_weights(selection)
+    used = [part for name, part in components(panel).items() if name in weights.used]
+    present: Mask = np.all(np.isfinite(np.stack(used)), axis=0)
+    columns = np.flatnonzero(present.any(axis=0)).tolist()
+    parts = [_platform_rows(panel, present[:, column], column, weights) for column in columns]
+    if not parts:
+        raise NoDataError(
+            f"no model has {', '.join(weights.used)} above 0 on any platform: "
+            + " ".join(incomplete_notes(panel, weights.used)),
+            "see `fleetrank report show memory` for what was measured",
+        )
+    shown = pl.concat(parts).sort("platform_key", "rank_frm", "model")
+    lacking = incomplete_notes(panel, weights.used)
+    notes = (*panel.notes, *lacking, *weights_note(weights), *_MEANING)
+    return Table(title="FRM", frame=shown, notes=notes)
+
+
+def frm_weights(selection: Selection) -> Weights:
+    """The weights the user set, else equal ones.
+
+    Raises:
+        AnalysisError: a weight is below 0, or latency's is 0.
+    """
+    flops, latency, memory = (setting(selection, name, 1.0) for name in FRM_WEIGHTS)
+    try:
+        return Weights(flops=flops, latency=latency, memory=memory)
+    except ValueError as error:
+        raise AnalysisError(str(error), "such as --set weight_memory=0") from error
+
+
+def weights_note(weights: Weights) -> tuple[str, ...]:
+    """Says that FRM here is another than the usual one; empty at equal weights."""
+    if weights == EQUAL_WEIGHTS:
+        return ()
+    listed = ", ".join(f"{name} {weight:g}" for name, weight in asdict(weights).items())
+    return (f"FRM here is the weighted geometric mean of its ratios, weights: {listed}.",)
+
+
+def _platform_rows(panel: Panel, present: Mask, column: int, weights: Weights) -> pl.DataFrame:
+    rows = np.flatnonzero(present)
+    parts = {name: part[rows, column][:, None] for name, part in components(panel).items()}
+    flops, latency = parts["flops"][:, 0], parts["latency"]
+    compound = frm(flops, latency, parts["memory"], weights=weights)
+    used = {name: ratios(part)[:, 0] for name, part in parts.items() if name in weights.used}
+    return pl.DataFrame(
+        {
+            "model": [panel.models[row] for row in rows],
+            "platform_key": [panel.keys[column]] * rows.size,
+            "n_models": [rows.size] * rows.size,
+            "ratio_flops": used.get("flops"),
+            "ratio_latency": used["latency"],
+            "ratio_memory": used.get("memory"),
+            "frm": compound[:, 0],
+            "rank_frm": average_ranks(compound)[:, 0],
+            "rank_flops": average_ranks(parts["flops"])[:, 0] if "flops" in used else None,
+            "rank_latency": average_ranks(latency)[:, 0],
+            "memory_metric": [panel.platforms["memory_metric"][column]] * rows.size,
+        },
+        schema_overrides=_SCHEMA,
+    )

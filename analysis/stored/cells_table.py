@@ -1,0 +1,103 @@
+"""One row per model and platform: medians over repeats of what single processes gave."""
+
+import functools
+
+import numpy as np
+import polars as pl
+from scipy.stats import binom
+
+from fleetrank.analysis.stored.load import valid_attempts
+from fleetrank.analysis.stored.quality import with_repeats_disagree
+
+MIN_REPEATS = 5
+"""Below 5 processes the range of all covers the median with less than 93.75 %: no interval."""
+MIN_COVERAGE = 0.9375
+"""Coverage of the interval at the default 5 repeats; more repeats narrow the interval instead."""
+
+_CELL = ("model", "platform_key", "cell_key")
+_FACTS = (
+    "family", "has_attention", "card_sha256", "weights_id", "input_size", "flops", "flops_method",
+    "parameters", "accuracy_top1", "accuracy_source", "device", "device_model", "tier", "runtime",
+    "backend", "mode", "precision", "batch", "threads", "affinity", "options", "sweep_id", "seed",
+)  # fmt: skip
+_MUST_AGREE = ("memory_metric", "sample_kind", "runtime_version", "origin")
+_SUMMARIES = {
+    "latency_ns": "latency_p50_ns",
+    "latency_p95_ns": "latency_p95_ns",
+    "latency_p99_ns": "latency_p99_ns",
+    "peak_memory_bytes": "peak_memory_bytes",
+    "load_peak_memory_bytes": "load_peak_memory_bytes",
+    "load_ns": "load_ns",
+    "first_inference_ns": "first_inference_ns",
+    "energy_mj": "energy_mj",
+}
+
+
+def cell_values(frame: pl.LazyFrame) -> pl.DataFrame:
+    """Values of every cell, sorted by model and platform; takes every attempt, keeps valid ones.
+
+    Two rows share a model and a platform only when one sweep measured two cards or weights under
+    one name there. Columns beyond the facts of `analysis.stored.columns`:
+        n_repeats: processes behind the row.
+        latency_ns, latency_p95_ns, latency_p99_ns: median over processes of each one's p50, p95
+            and p99; the other figures are such medians too.
+        latency_low_ns, latency_high_ns: order-statistic interval of the median over processes;
+            null with `interval_reason` below 5 of them.
+        interval_coverage: what share of such intervals holds the median, at least 0.9375.
+        repeats_spread: range of the process medians over their median; null for one process.
+        flags: doubts raised by any repeat, `repeats_disagree` included.
+    A text column of facts that differ between repeats holds all of them, joined by ' | '.
+    """
+    cells = (
+        valid_attempts(frame)
+        .group_by(_CELL)
+        .agg(
+            pl.len().alias("n_repeats"),
+            *(pl.col(source).median().alias(name) for name, source in _SUMMARIES.items()),
+            *(pl.col(name).drop_nulls().first() for name in _FACTS),
+            *(_joined(name) for name in _MUST_AGREE),
+            pl.col("started_utc").min(),
+            pl.col("sample_count").sum(),
+            pl.col("flags").explode().drop_nulls().unique().sort(),
+            pl.col("latency_p50_ns").drop_nulls().sort().alias("medians"),
+        )
+    )
+    return _with_interval(with_repeats_disagree(cells)).drop("medians").sort(_CELL).collect()
+
+
+def _joined(name: str) -> pl.Expr:
+    values = pl.col(name).drop_nulls().unique().sort()
+    return pl.when(values.len() > 0).then(values.str.join(" | ")).alias(name)
+
+
+def _with_interval(cells: pl.LazyFrame) -> pl.LazyFrame:
+    n = pl.col("medians").list.len()
+    depth = n.map_elements(interval_depth, return_dtype=pl.Int64)
+    coverage = n.map_elements(_coverage, return_dtype=pl.Float64)
+    has_interval = n >= MIN_REPEATS
+    reason = pl.format("n = {}: no interval below {} repeats", n, pl.lit(MIN_REPEATS))
+    return cells.with_columns(
+        pl.when(has_interval)
+        .then(pl.col("medians").list.get(depth, null_on_oob=True))
+        .alias("latency_low_ns"),
+        pl.when(has_interval)
+        .then(pl.col("medians").list.get(n.cast(pl.Int64) - 1 - depth, null_on_oob=True))
+        .alias("latency_high_ns"),
+        pl.when(has_interval).then(coverage).alias("interval_coverage"),
+        pl.when(~has_interval).then(reason).alias("interval_reason"),
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def interval_depth(n: int) -> int:
+    """How many values may be cut from each end of `n` sorted ones at `MIN_COVERAGE` or more.
+
+    Source: the sign test's interval; P(fewer than k of n lie below the median) is binomial.
+    """
+    tails = binom.cdf(np.arange(1, n // 2 + 1), n, 0.5)
+    return int(np.count_nonzero(1 - 2 * tails >= MIN_COVERAGE))
+
+
+@functools.lru_cache(maxsize=1024)
+def _coverage(n: int) -> float:
+    return 1 - 2 * float(binom.cdf(interval_depth(n), n, 0.5))

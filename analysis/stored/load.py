@@ -1,0 +1,119 @@
+"""Reads stored measurements; lazy, so that samples stay on disk unless a caller asks for them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from fleetrank.analysis.errors import AnalysisError, NoDataError
+from fleetrank.analysis.stored.columns import SCHEMA, SCHEMA_VERSION
+from fleetrank.analysis.stored.exclusions import excluded_column, not_excluded, read_exclusions
+from fleetrank.analysis.stored.part_files import is_pending, part_files
+from fleetrank.foundation.checksum import read_checked_object
+from fleetrank.foundation.errors import BadFileError
+
+DEFAULT_ORIGINS = ("measured", "imported")
+"""Rows that a real device made; virtual and simulated ones enter only when asked for."""
+
+
+def load_measurements(
+    results: Path, *, sweep: str | None = None, origins: Sequence[str] = DEFAULT_ORIGINS
+) -> pl.LazyFrame:
+    """Scans every attempt below `results`, failures included, as `columns.READ_SCHEMA`.
+
+    A column that an older file lacks is null. `sweep` limits the scan to one sweep. Rows that were
+    excluded by hand are here, with the reason in `excluded`: `last_attempts` and
+    `scope.select_attempts` leave them out.
+
+    Raises:
+        NoDataError: there is no measurement, or no such sweep; measure or import first.
+        AnalysisError: a newer fleetrank wrote the folder, or its exclusions are damaged.
+    """
+    frame = pl.scan_parquet(
+        stored_parts(results, sweep=sweep),
+        schema=SCHEMA,
+        hive_partitioning=True,
+        hive_schema={"sweep_id": pl.String()},
+        missing_columns="insert",
+        extra_columns="ignore",
+    )
+    marked = frame.with_columns(excluded_column(read_exclusions(results)))
+    return marked.filter(pl.col("origin").is_in(list(origins)))
+
+
+def stored_parts(results: Path, *, sweep: str | None = None) -> list[Path]:
+    """The Parquet files that hold each row once, of all sweeps or of one.
+
+    Raises:
+        NoDataError: there is no measurement, or no such sweep; measure or import first.
+        AnalysisError: a newer fleetrank wrote the folder; upgrade.
+    """
+    _refuse_newer_schema(results / "schema.json")
+    measurements = results / "measurements"
+    # Compared as text: an id that a person types is neither a pattern nor a path.
+    chosen = (f for f in _sweep_folders(measurements) if sweep is None or _sweep_of(f) == sweep)
+    if files := [path for folder in chosen for path in part_files(folder)]:
+        return files
+    raise _no_data(measurements, sweep)
+
+
+def last_attempts(frame: pl.LazyFrame) -> pl.LazyFrame:
+    """Keeps the last ok attempt of each (sweep, cell, repeat), of every sweep; none excluded."""
+    ok = not_excluded(frame).filter(pl.col("status") == "ok")
+    repeat = ("sweep_id", "cell_key", "repeat")
+    return ok.filter(pl.col("attempt") == pl.col("attempt").max().over(repeat))
+
+
+def valid_attempts(frame: pl.LazyFrame) -> pl.LazyFrame:
+    """Keeps the last ok attempt of each (sweep, cell, repeat), from the newest sweep only.
+
+    Newest is decided for each model on each platform, by the first attempt's start; a sweep in
+    which every attempt failed, or was excluded by hand, does not hide an older one that worked.
+    Applying it twice changes nothing.
+    """
+    last = last_attempts(frame)
+    newest = (
+        last.group_by("platform_key", "model", "sweep_id")
+        .agg(pl.col("started_utc").min())
+        .sort("started_utc", "sweep_id", nulls_last=False)
+        .group_by("platform_key", "model", maintain_order=True)
+        .agg(pl.col("sweep_id").last())
+    )
+    return last.join(newest, on=["platform_key", "model", "sweep_id"], how="semi")
+
+
+def _refuse_newer_schema(path: Path) -> None:
+    """An absent file says nothing against the folder; a newer version does."""
+    if not path.exists():
+        return
+    try:
+        version = read_checked_object(path).get("schema_version")
+    except BadFileError:
+        version = None
+    if not isinstance(version, int):
+        raise AnalysisError(
+            f"{path} is not a schema record",
+            f'restore it, or write {{"schema_version": {SCHEMA_VERSION}}} into it',
+        )
+    if version > SCHEMA_VERSION:
+        raise AnalysisError(
+            f"{path.parent} has schema version {version}; this fleetrank reads {SCHEMA_VERSION}",
+            "upgrade fleetrank, or point --workspace at another folder",
+        )
+
+
+def _no_data(measurements: Path, sweep: str | None) -> NoDataError:
+    known = [_sweep_of(folder) for folder in _sweep_folders(measurements)]
+    if sweep is None or not known:
+        return NoDataError(f"no measurements in {measurements}", "run `fleetrank sweep run`")
+    return NoDataError(f"no sweep '{sweep}' has measurements", f"known are {', '.join(known)}")
+
+
+def _sweep_folders(measurements: Path) -> list[Path]:
+    """Without those of sweeps that are being removed or copied."""
+    folders = sorted(measurements.glob("sweep_id=*"))
+    return [f for f in folders if not is_pending(measurements.parent, _sweep_of(f))]
+
+
+def _sweep_of(folder: Path) -> str:
+    return folder.name.partition("=")[2]

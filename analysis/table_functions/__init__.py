@@ -1,1 +1,0 @@
-"""One function per table: from stored attempts and a selection to a `Table`."""

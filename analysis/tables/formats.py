@@ -1,0 +1,152 @@
+"""Writes a table for a person, a program, a page or a paper."""
+
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import polars as pl
+
+from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.tables.table import Table
+from fleetrank.foundation.strict_json import json_text
+from fleetrank.foundation.visible_text import visible_line
+
+_DIGITS = 4
+"""Significant digits shown to people; json and csv keep all."""
+_MISSING = "-"
+
+_LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "{": r"\{",
+        "}": r"\}",
+        "&": r"\&",
+        "%": r"\%",
+        "$": r"\$",
+        "#": r"\#",
+        "_": r"\_",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        '"': r"\textquotedbl{}",
+    }
+)
+_MARKDOWN = str.maketrans({c: f"\\{c}" for c in "\\`*_[]<>|#~"} | {"&": "&amp;"})
+"""Names are text: they may neither end a cell nor become markup or HTML."""
+
+
+def render(table: Table, form: str) -> str:
+    """The table as text that ends with a newline; `form` is one of `FORMATS`.
+
+    Raises:
+        AnalysisError: no such format.
+    """
+    if form not in FORMATS:
+        raise AnalysisError(f"no format '{form}'", f"there are {', '.join(FORMATS)}")
+    return FORMATS[form](table)
+
+
+def _to_text(table: Table) -> str:
+    names, rows = table.frame.columns, _texts(table)
+    widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
+    align = [str.rjust if _is_number(dtype) else str.ljust for dtype in table.frame.dtypes]
+    lines = [
+        "  ".join(side(text, width) for side, text, width in zip(align, row, widths, strict=True))
+        for row in (names, ["-" * width for width in widths], *rows)
+    ]
+    notes = [f"Note: {visible_line(note)}" for note in table.notes]
+    return "\n".join([table.title, "", *(line.rstrip() for line in lines), "", *notes]) + "\n"
+
+
+def _to_json(table: Table) -> str:
+    """An object with title, notes and rows; a missing figure is null."""
+    content = {"title": table.title, "notes": list(table.notes), "rows": table.frame.to_dicts()}
+    return json_text(content, indent=2) + "\n"
+
+
+def _to_csv(table: Table) -> str:
+    """Full precision, one header line, no notes; lists are joined by `;`, missing is empty."""
+    lists = [name for name, dtype in table.frame.schema.items() if isinstance(dtype, pl.List)]
+    flat = table.frame.with_columns(pl.col(name).list.join(";") for name in lists)
+    return flat.write_csv()
+
+
+def _to_markdown(table: Table) -> str:
+    names = [_markdown(name) for name in table.frame.columns]
+    rule = ["---:" if _is_number(dtype) else "---" for dtype in table.frame.dtypes]
+    rows = [[_markdown(text) for text in row] for row in _texts(table)]
+    lines = [f"| {' | '.join(row)} |" for row in (names, rule, *rows)]
+    notes = [f"- {_markdown(note)}" for note in table.notes]
+    return "\n".join([f"**{_markdown(table.title)}**", "", *lines, "", *notes]) + "\n"
+
+
+def _to_latex(table: Table) -> str:
+    """A `table` float that needs `booktabs` and T1 fonts; notes are a paragraph below it."""
+    names = [_latex(name) for name in table.frame.columns]
+    rows = [[_latex(text) for text in row] for row in _texts(table)]
+    align = "".join("r" if _is_number(dtype) else "l" for dtype in table.frame.dtypes)
+    head, *body = [f"{' & '.join(row)} \\\\" for row in (names, *rows)]
+    return "\n".join(
+        [
+            r"\begin{table}",
+            rf"\caption{{{_latex(table.title)}}}",
+            rf"\begin{{tabular}}{{{align}}}",
+            r"\toprule",
+            head,
+            r"\midrule",
+            *body,
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\par\footnotesize " + " ".join(_latex(note) for note in table.notes),
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+FORMATS: Mapping[str, Callable[[Table], str]] = MappingProxyType(
+    {
+        "table": _to_text,
+        "json": _to_json,
+        "csv": _to_csv,
+        "markdown": _to_markdown,
+        "latex": _to_latex,
+    }
+)
+
+
+def _texts(table: Table) -> list[list[str]]:
+    return [[format_value(value) for value in row] for row in table.frame.iter_rows()]
+
+
+def format_value(value: object) -> str:
+    """One cell for people: four significant digits, `-` for what is missing."""
+    if value is None:
+        return _MISSING
+    if isinstance(value, float):
+        return _format_number(value)
+    if isinstance(value, list):
+        return ", ".join(map(format_value, value)) or _MISSING
+    return visible_line(str(value))
+
+
+def _format_number(value: float) -> str:
+    """Plain notation, so that columns can be read down; only extremes get an exponent."""
+    if value == 0 or not 1e-4 <= abs(value) < 1e9:
+        return f"{value:.{_DIGITS}g}"
+    decimals = max(0, _DIGITS - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:.{decimals}f}"
+
+
+def _markdown(text: str) -> str:
+    return text.translate(_MARKDOWN)
+
+
+def _latex(text: str) -> str:
+    return text.translate(_LATEX)
+
+
+def _is_number(dtype: pl.DataType) -> bool:
+    return dtype.is_numeric()

@@ -1,0 +1,144 @@
+"""Every table as a file of one folder, with an index of what was written."""
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import polars as pl
+
+from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.formats import render
+from fleetrank.analysis.tables.tables import TABLES, make_table
+from fleetrank.foundation.errors import BadFileError
+from fleetrank.foundation.files import make_folder, replace_file
+from fleetrank.foundation.plain_data import read_json_object
+from fleetrank.foundation.strict_json import json_text
+
+SUFFIXES: Mapping[str, str] = MappingProxyType({"csv": "csv", "latex": "tex", "markdown": "md"})
+"""Format to the ending of its files."""
+
+
+def index_name(form: str) -> str:
+    """The file that says what was written: names, sha256, titles, notes, what is missing and why.
+
+    One per format, so that several formats may share a folder.
+    """
+    return f"fleetrank-tables-{form}.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFile:
+    """One table of the index; without a file it says why there is none."""
+
+    table: str
+    file: str | None
+    sha256: str | None
+    title: str | None
+    notes: tuple[str, ...]
+    missing_because: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Content:
+    entry: TableFile
+    data: bytes
+
+
+def export_tables(
+    frame: pl.LazyFrame,
+    selection: Selection,
+    folder: Path,
+    *,
+    form: str,
+    may_overwrite: bool = False,
+) -> list[TableFile]:
+    """Writes all tables of a scan into a folder; either all are written or, refused, none.
+
+    A file that is there is only replaced when an earlier export wrote it and nobody changed it
+    since. Files are written aside and renamed: a link is replaced, never followed.
+
+    Args:
+        frame: as `load.load_measurements` scans it, of every origin.
+        selection: what to look at.
+        folder: is made where it is missing.
+        form: one of `SUFFIXES`.
+        may_overwrite: replace files that others wrote, too.
+
+    Raises:
+        AnalysisError: no such format, or a file is in the way.
+        StorageError: the folder cannot be written.
+        NoDataError: nothing fits the selection.
+    """
+    if form not in SUFFIXES:
+        raise AnalysisError(f"no format '{form}'", f"there are {', '.join(SUFFIXES)}")
+    make_table("latency", frame, selection)  # nothing at all to say is an error, not a folder
+    contents = [_content(name, frame, selection, form) for name in TABLES]
+    written = [content for content in contents if content.entry.file]
+    if not may_overwrite:
+        _refuse_others(folder, index_name(form), [str(one.entry.file) for one in written])
+    make_folder(folder)
+    for content in written:
+        replace_file(folder / str(content.entry.file), content.data)
+    replace_file(folder / index_name(form), _index([content.entry for content in contents]))
+    return [content.entry for content in contents]
+
+
+def _content(name: str, frame: pl.LazyFrame, selection: Selection, form: str) -> _Content:
+    try:
+        table = make_table(name, frame, selection)
+    except AnalysisError as error:
+        # One device carries no table of proxies: the others are wanted all the same.
+        entry = TableFile(
+            table=name, file=None, sha256=None, title=None, notes=(), missing_because=str(error)
+        )
+        return _Content(entry=entry, data=b"")
+    data = render(table, form).encode()
+    entry = TableFile(
+        table=name,
+        file=f"{name}.{SUFFIXES[form]}",
+        sha256=hashlib.sha256(data).hexdigest(),
+        title=table.title,
+        notes=table.notes,
+        missing_because=None,
+    )
+    return _Content(entry=entry, data=data)
+
+
+def _refuse_others(folder: Path, index: str, names: Sequence[str]) -> None:
+    ours = _written_before(folder / index)
+    in_the_way = [name for name in names if not _is_ours(folder / name, ours.get(name))]
+    if os.path.lexists(folder / index) and not ours:
+        in_the_way.append(index)
+    if in_the_way:
+        raise AnalysisError(
+            f"{folder} holds files that no export wrote, or that changed since: "
+            f"{', '.join(in_the_way)}",
+            "name another folder, or replace them with --force",
+        )
+
+
+def _written_before(index: Path) -> dict[str, str]:
+    """File name to sha256; empty without an index of ours."""
+    try:
+        entries: Any = read_json_object(index)["tables"]
+        return {str(entry["file"]): str(entry["sha256"]) for entry in entries if entry["file"]}
+    except (BadFileError, KeyError, TypeError):
+        return {}
+
+
+def _is_ours(path: Path, sha256: str | None) -> bool:
+    if not os.path.lexists(path):
+        return True
+    if path.is_symlink() or not path.is_file():
+        return False
+    return hashlib.sha256(path.read_bytes()).hexdigest() == sha256
+
+
+def _index(entries: Sequence[TableFile]) -> bytes:
+    content = {"tables": [asdict(entry) for entry in entries]}
+    return (json_text(content, indent=2) + "\n").encode()

@@ -1,0 +1,156 @@
+"""The tables a user can ask for by name.
+
+To add one: write a function `(frame, selection) -> Table` in `analysis/statistics/` and add
+its name to `TABLES`; what it alone can be told (`--set`) is named in `SETTINGS`. Start from
+`scope.select_cells`, which applies the selection and brings the notes that every table owes its
+reader.
+"""
+
+import difflib
+import importlib
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import polars as pl
+
+from fleetrank.analysis.errors import AnalysisError, NoDataError
+from fleetrank.analysis.stored.patterns import fits_platform
+from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.table import Table
+
+TableFunction = Callable[[pl.LazyFrame, Selection], Table]
+
+_STATISTICS = "fleetrank.analysis.statistics"
+"""Below it lie the modules that `TABLES` names."""
+
+TABLES: Mapping[str, str] = MappingProxyType(
+    {
+        "latency": "measured.performance_table:latency_table",
+        "memory": "measured.performance_table:memory_table",
+        "coldstart": "measured.performance_table:coldstart_table",
+        "frm": "ranks.frm_table:frm_table",
+        "transfer": "transfer.transfer_table:transfer_table",
+        "decomposition": "transfer.decomposition_table:decomposition_table",
+        "ceiling": "transfer.ceiling_table:ceiling_table",
+        "stability": "transfer.stability_table:stability_table",
+        "predictability": "prediction.predictability_table:predictability_table",
+        "ratio-transfer": "prediction.ratio_transfer_table:ratio_transfer_table",
+        "pareto": "frontiers.pareto_table:pareto_table",
+        "regret": "frontiers.regret_table:regret_table",
+        "disagreement": "ranks.disagreement_table:disagreement_table",
+        "shifts": "ranks.disagreement_table:shifts_table",
+        "frameworks": "transfer.transfer_table:frameworks_table",
+        "proxies": "choices.proxies_table:proxies_table",
+        "coverage": "choices.proxies_table:coverage_table",
+        "next-models": "choices.next_models_table:next_models_table",
+        "savings": "choices.next_models_table:savings_table",
+        "composites": "ranks.composites_table:composites_table",
+        "recommend": "choices.recommend_table:recommend_table",
+        "significance": "measured.significance_table:significance_table",
+        "quality": "measured.quality_table:quality_table",
+        "dropped": "measured.quality_table:dropped_table",
+        "audit": "measured.audit_table:audit_table",
+    }
+)
+
+OF_PLATFORMS = frozenset({
+    "latency", "memory", "coldstart", "frm", "disagreement", "shifts", "next-models", "savings",
+    "composites", "significance", "quality", "dropped", "audit",
+})  # fmt: skip
+"""Tables of single platforms: `source` narrows them, and a target they have none."""
+
+FRM_WEIGHTS = ("weight_flops", "weight_latency", "weight_memory")
+
+SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "coverage": ("threshold",),
+        "frm": FRM_WEIGHTS,
+        "decomposition": FRM_WEIGHTS,
+        "next-models": ("k",),
+        "pareto": ("objectives",),
+        "regret": ("budgets_ms", "floors_percent"),
+        "recommend": ("goal",),
+        "significance": ("model_a", "model_b", "within"),
+    }
+)
+"""The names that `--set` takes for a table, which states its defaults where it reads them."""
+
+
+def make_table(name: str, frame: pl.LazyFrame, selection: Selection) -> Table:
+    """Makes one table from every stored attempt, as `load.load_measurements` scans them.
+
+    Raises:
+        AnalysisError: there is no such table or setting; the remedy names the nearest. Or a
+            setting is out of all proportion.
+        NoDataError: no row is left to answer with.
+        NotComparableError: rows differ in what the comparison needs equal.
+    """
+    function = table_function(name)
+    _refuse_unknown_settings(name, selection)
+    _refuse_unmatched(frame, selection)
+    if name in OF_PLATFORMS:
+        frame = _narrowed(name, frame, selection)
+    try:
+        return function(frame, selection)
+    except (ValueError, OverflowError) as error:
+        if not selection.settings:
+            raise
+        raise AnalysisError(
+            f"table '{name}' has no finite figures with these settings: {error}",
+            "use values nearer to the defaults",
+        ) from error
+
+
+def _refuse_unmatched(frame: pl.LazyFrame, selection: Selection) -> None:
+    """A selector that fits nothing stored is a slip, not a wish for everything."""
+    for word, pattern, tier in (
+        ("source", selection.source, selection.source_tier),
+        ("target", selection.target, selection.target_tier),
+    ):
+        if pattern is None and tier is None:
+            continue
+        if frame.filter(fits_platform(pattern, tier)).head(1).collect().is_empty():
+            asked = " and ".join(text for text in (pattern and f"'{pattern}'", tier) if text)
+            raise NoDataError(
+                f"no platform fits the {word} {asked}",
+                "give a device's name, or a platform with * in it; `fleetrank report show latency` "
+                "lists them",
+            )
+
+
+def _narrowed(table: str, frame: pl.LazyFrame, selection: Selection) -> pl.LazyFrame:
+    if selection.target is not None or selection.target_tier is not None:
+        raise AnalysisError(
+            f"table '{table}' looks at each platform by itself and has no target",
+            "choose platforms with source or source_tier",
+        )
+    if selection.source is None and selection.source_tier is None:
+        return frame
+    return frame.filter(fits_platform(selection.source, selection.source_tier))
+
+
+def _refuse_unknown_settings(table: str, selection: Selection) -> None:
+    known = SETTINGS.get(table, ())
+    for name, _ in selection.settings:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean '{near[0]}'? " if near else ""
+            raise AnalysisError(
+                f"table '{table}' has no setting '{name}'",
+                hint + (f"it takes {', '.join(known)}" if known else "it takes none"),
+            )
+
+
+def table_function(name: str) -> TableFunction:
+    """The function behind a name of `TABLES`.
+
+    Raises:
+        AnalysisError: there is no such table; the remedy names the nearest.
+    """
+    if name not in TABLES:
+        near = difflib.get_close_matches(name, TABLES, n=1)
+        hint = f"did you mean '{near[0]}'? " if near else ""
+        raise AnalysisError(f"no table '{name}'", f"{hint}there are {', '.join(TABLES)}")
+    module, _, attribute = TABLES[name].partition(":")
+    function: TableFunction = getattr(importlib.import_module(f"{_STATISTICS}.{module}"), attribute)
+    return function

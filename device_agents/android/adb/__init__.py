@@ -1,0 +1,4 @@
+"""The adb protocol, from a socket to a phone that runs commands.
+
+Open `phone` first.
+"""

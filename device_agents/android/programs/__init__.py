@@ -1,0 +1,4 @@
+"""Programs on a phone: chosen, downloaded, verified, pushed and run.
+
+Open `program` first.
+"""

@@ -1,0 +1,84 @@
+"""The kept output of one call of a program on a phone: written once, read by every later parser.
+
+A text for people, of sections whose length stands in their heading, so that no output can pass for
+a heading; the program's result file is a section of base64.
+"""
+
+import base64
+import re
+import shlex
+
+from fleetrank.device_agents.android.runners.phone_runner import ToolOutput, ToolRun
+from fleetrank.device_agents.errors import BadOutputError
+
+_FIRST_LINE = "fleetrank raw log 1\n"
+_LAST_LINE = "== end\n"
+_HEADING = re.compile(r"== ([a-z_]{1,20}), ([0-9]{1,12}) characters\n", re.ASCII)
+
+
+def encode_log(output: ToolOutput) -> str:
+    """The log of an output."""
+    run = output.run
+    sections = {
+        "argv": shlex.join(run.argv),
+        "result_file": run.result_file,
+        "log_tag": run.log_tag,
+        "warmup_runs": str(run.warmup_runs),
+        "exit_code": str(output.exit_code),
+        "stdout": output.stdout,
+        "stderr": output.stderr,
+        "logcat": output.logcat,
+        "result": None if output.result is None else base64.b64encode(output.result).decode(),
+    }
+    parts = [
+        f"== {name}, {len(text)} characters\n{text}\n"
+        for name, text in sections.items()
+        if text is not None
+    ]
+    return _FIRST_LINE + "".join(parts) + _LAST_LINE
+
+
+def decode_log(text: str) -> ToolOutput:
+    """The inverse of `encode_log`.
+
+    Raises:
+        BadOutputError: it is not such a log, or not all of it.
+    """
+    if not (text.startswith(_FIRST_LINE) and text.endswith(_LAST_LINE)):
+        raise _damaged("the first or the last line is not that of a raw log")
+    sections = _sections(text, len(_FIRST_LINE), len(text) - len(_LAST_LINE))
+    try:
+        result = sections.get("result")
+        return ToolOutput(
+            run=ToolRun(
+                argv=tuple(shlex.split(sections["argv"])),
+                result_file=sections.get("result_file"),
+                log_tag=sections.get("log_tag"),
+                warmup_runs=int(sections["warmup_runs"]),
+            ),
+            exit_code=int(sections["exit_code"]),
+            stdout=sections["stdout"],
+            stderr=sections["stderr"],
+            result=None if result is None else base64.b64decode(result, validate=True),
+            logcat=sections.get("logcat"),
+        )
+    except (KeyError, ValueError) as error:
+        raise _damaged(f"{type(error).__name__}: {error}") from error
+
+
+def _sections(text: str, at: int, last: int) -> dict[str, str]:
+    sections: dict[str, str] = {}
+    while at < last:
+        heading = _HEADING.match(text, at)
+        if heading is None:
+            raise _damaged(f"no heading at character {at}")
+        end = heading.end() + int(heading[2])
+        if text[end : end + 1] != "\n":
+            raise _damaged(f"the section at character {at} is cut off")
+        sections[heading[1]] = text[heading.end() : end]
+        at = end + 1
+    return sections
+
+
+def _damaged(why: str) -> BadOutputError:
+    return BadOutputError(f"a raw log is damaged: {why}", "restore it; its row stays as it is")

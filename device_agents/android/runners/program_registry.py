@@ -1,0 +1,37 @@
+"""Programs that run on phones by runtime; a member is imported only when asked for."""
+
+import importlib
+from collections.abc import Mapping
+
+from fleetrank.device_agents.android.runners.phone_runner import PhoneRunner
+from fleetrank.device_agents.contract.task import Execution
+from fleetrank.device_agents.contract.vocabulary import Runtime
+from fleetrank.device_agents.errors import UnsupportedError
+
+RUNNERS: Mapping[Runtime, str] = {
+    Runtime.TFLITE: "fleetrank.device_agents.android.runners.benchmark_model:BenchmarkModel",
+    Runtime.ONNX: "fleetrank.device_agents.android.runners.perf_test:PerfTest",
+    Runtime.EXECUTORCH: "fleetrank.device_agents.android.runners.executor_runner:ExecutorRunner",
+}
+
+
+def create_phone_runner(runtime: Runtime) -> PhoneRunner:
+    """Makes the runner of a runtime.
+
+    Raises:
+        UnsupportedError: nothing on a phone runs it; the remedy names what does run.
+    """
+    if runtime not in RUNNERS:
+        known = ", ".join(sorted(RUNNERS))
+        raise UnsupportedError(f"no program runs {runtime.value} on a phone", f"use {known}")
+    module_name, class_name = RUNNERS[runtime].split(":")
+    runner: PhoneRunner = getattr(importlib.import_module(module_name), class_name)()
+    return runner
+
+
+def why_unsupported(execution: Execution) -> str | None:
+    """Says what of this no program on a phone can do, or `None`; asks no phone."""
+    try:
+        return create_phone_runner(execution.runtime).why_unsupported(execution)
+    except UnsupportedError as error:
+        return str(error)

@@ -1,0 +1,34 @@
+"""Waiting that the user can end and that tests need not sit through."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fleetrank.device_agents.contract.agent import StopRequested
+from fleetrank.device_agents.errors import StoppedError
+
+STEP_S = 0.2
+"""How often a pause looks at the stop request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clock:
+    """A monotonic clock and a way to let time pass."""
+
+    now_ns: Callable[[], int] = time.perf_counter_ns
+    sleep: Callable[[float], None] = time.sleep
+
+    def pause(self, seconds: float, stop_requested: StopRequested) -> None:
+        """Waits, at most 0.2 s longer than the user allows.
+
+        Raises:
+            StoppedError: the user asked.
+        """
+        end_ns = self.now_ns() + int(seconds * 1e9)
+        while (left_ns := end_ns - self.now_ns()) > 0:
+            if stop_requested():
+                raise StoppedError("stopped on request", "resume the sweep")
+            self.sleep(min(STEP_S, left_ns / 1e9))
+
+
+SYSTEM_CLOCK = Clock()

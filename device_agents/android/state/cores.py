@@ -1,0 +1,112 @@
+"""Cores of a phone, their clocks and clusters.
+
+Source: Documentation/admin-guide/pm/cpufreq.rst of the Linux kernel: clocks are in kHz,
+    `cpuinfo_max_freq` is what the hardware can, `scaling_max_freq` what it is allowed now.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fleetrank.device_agents.device_output.device_text import lines_of, whole_number
+from fleetrank.device_agents.device_output.plausible import CLOCK_MHZ
+
+CORES_SCRIPT = """
+section cores
+for core in /sys/devices/system/cpu/cpu[0-9]*; do
+  line=${core##*/cpu}
+  for fact in cpuinfo_max_freq scaling_max_freq scaling_cur_freq scaling_governor; do
+    value=
+    [ -r "$core/cpufreq/$fact" ] && read -r value < "$core/cpufreq/$fact"
+    line="$line ${value:--}"
+  done
+  echo "$line"
+done 2>/dev/null
+"""
+"""One line a core: number, highest clock, highest allowed, current, governor; `-` is not told."""
+
+_LINE = re.compile(r"(\d{1,4}) (\S+) (\S+) (\S+) (\S+)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Core:
+    """One core; clocks in kHz as the kernel gives them, `None` where it does not tell.
+
+    Attributes:
+        max_khz: what the hardware can.
+        cap_khz: what it is allowed now: thermal engines and battery savers lower this.
+        now_khz: what it does now; an idle core rests at its lowest clock.
+    """
+
+    number: int
+    max_khz: int | None = None
+    cap_khz: int | None = None
+    now_khz: int | None = None
+    governor: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """Cores of one kind, told by their highest clock."""
+
+    cores: tuple[int, ...]
+    max_mhz: float | None
+
+
+def parse_cores(text: str) -> tuple[Core, ...]:
+    """Reads what `CORES_SCRIPT` prints, by number of the core; other lines are passed over.
+
+    Raises:
+        BadOutputError: a clock that no processor has.
+    """
+    matches = (_LINE.fullmatch(line.strip()) for line in lines_of(text) if line)
+    cores = {
+        int(match[1]): Core(
+            number=int(match[1]),
+            max_khz=_khz(match[2]),
+            cap_khz=_khz(match[3]),
+            now_khz=_khz(match[4]),
+            governor=None if match[5] == "-" else match[5],
+        )
+        for match in matches
+        if match is not None
+    }
+    return tuple(cores[number] for number in sorted(cores))
+
+
+def clusters_of(cores: Sequence[Core]) -> tuple[Cluster, ...]:
+    """Groups cores of equal highest clock, fastest first; cores that do not tell theirs last."""
+    known = sorted({core.max_khz for core in cores if core.max_khz is not None}, reverse=True)
+    clocks: list[int | None] = [*known]
+    if any(core.max_khz is None for core in cores):
+        clocks.append(None)
+    return tuple(
+        Cluster(
+            cores=tuple(core.number for core in cores if core.max_khz == khz),
+            max_mhz=None if khz is None else khz / 1000,
+        )
+        for khz in clocks
+    )
+
+
+def lowest_cap_share(cores: Sequence[Core]) -> float | None:
+    """The most lowered cap of all cores as a share of its core's highest clock.
+
+    The cap, not the current clock: an idle phone rests at its lowest clock without being slow.
+    """
+    return min(
+        (
+            core.cap_khz / core.max_khz
+            for core in cores
+            if core.cap_khz is not None and core.max_khz is not None
+        ),
+        default=None,
+    )
+
+
+def _khz(text: str) -> int | None:
+    """A clock; 0 is what an offline core shows, and no clock."""
+    khz = whole_number(text)
+    if khz is not None:
+        CLOCK_MHZ.require(khz / 1000, f"{text} kHz")
+    return khz or None

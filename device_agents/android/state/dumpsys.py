@@ -1,0 +1,150 @@
+"""Turns what `dumpsys` prints into values; what it does not tell is `None`.
+
+Source: `BatteryService.java`, `ThermalManagerService.java` and `PowerManagerService.java` of
+    frameworks/base, Android 10 to 15; types of `android.hardware.thermal` 2.0.
+"""
+
+import re
+from dataclasses import dataclass
+
+from fleetrank.device_agents.device_output.device_text import lines_of, value_of, whole_number
+from fleetrank.device_agents.device_output.plausible import (
+    BATTERY_PERCENT,
+    BATTERY_SCALE,
+    TEMP_C,
+    THERMAL_STATUS,
+)
+
+_HAL = "Current temperatures from HAL:"
+_TEMPERATURE = re.compile(
+    r"Temperature\{mValue=(-?\d{1,6}(?:\.\d{1,9})?),\s*mType=(-?\d{1,4})[,}]", re.ASCII
+)
+_CPU, _GPU, _BATTERY, _SKIN = 0, 1, 2, 3
+_CHARGING, _FULL = "2", "5"
+"""BatteryManager.BATTERY_STATUS_CHARGING and _FULL."""
+_UPDATES_STOPPED = "UPDATES STOPPED"
+"""What `dumpsys battery set` and `unplug` leave behind until `reset`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Battery:
+    """The battery.
+
+    Attributes:
+        is_charging: full on the charger counts.
+        is_overridden: a test set the values; they are not the battery's.
+    """
+
+    percent: float | None = None
+    temp_c: float | None = None
+    is_charging: bool | None = None
+    is_overridden: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thermal:
+    """Thermal status 0 (none) to 6 (shutdown) and the hottest sensor of each kind, now."""
+
+    status: int | None = None
+    is_overridden: bool = False
+    cpu_c: float | None = None
+    gpu_c: float | None = None
+    battery_c: float | None = None
+    skin_c: float | None = None
+
+
+def parse_battery(text: str) -> Battery | None:
+    """Reads `dumpsys battery`; `None` when there is no battery or no access.
+
+    Raises:
+        BadOutputError: a charge or a temperature that cannot be.
+    """
+    fields = _fields(text)
+    if fields.get("present") == "false" or not {"level", "temperature", "status"} & set(fields):
+        return None
+    status = fields.get("status")
+    return Battery(
+        percent=_percent(fields.get("level", ""), fields.get("scale", "100")),
+        temp_c=_battery_c(fields.get("temperature", "")),
+        is_charging=status in (_CHARGING, _FULL) if status else None,
+        is_overridden=_UPDATES_STOPPED in text,
+    )
+
+
+def parse_thermal(text: str) -> Thermal | None:
+    """Reads `dumpsys thermalservice` (Android 10 on); `None` without access.
+
+    Temperatures are those under "Current temperatures from HAL": the cached ones may be hours old.
+
+    Raises:
+        BadOutputError: a status that does not exist.
+    """
+    told = value_of(text, "Thermal Status")
+    status = None if told is None else whole_number(told)
+    override = value_of(text, "IsStatusOverride")
+    if status is None and override not in ("true", "false"):
+        return None
+    if status is not None:
+        THERMAL_STATUS.require(status, f"Thermal Status: {told}")
+    hottest = _hottest(text)
+    return Thermal(
+        status=status,
+        is_overridden=override == "true",
+        cpu_c=hottest.get(_CPU),
+        gpu_c=hottest.get(_GPU),
+        battery_c=hottest.get(_BATTERY),
+        skin_c=hottest.get(_SKIN),
+    )
+
+
+def parse_is_screen_on(text: str) -> bool | None:
+    """Whether the phone is awake, by `dumpsys power`."""
+    told = value_of(text, "mWakefulness", "=")
+    return told == "Awake" if told and told.isalpha() else None
+
+
+def _hottest(text: str) -> dict[int, float]:
+    _, heading, rest = text.partition(_HAL)
+    hottest: dict[int, float] = {}
+    for line in lines_of(rest.partition("\n")[2] if heading else ""):
+        match = _TEMPERATURE.search(line)
+        if match is None:
+            break  # the next heading: cooling devices, thresholds
+        value, kind = float(match[1]), int(match[2])
+        # Not refused: of many sensors some are not connected, and say -99.9, or thousands.
+        if TEMP_C.holds(value):
+            hottest[kind] = max(value, hottest.get(kind, value))
+    return hottest
+
+
+def _fields(text: str) -> dict[str, str]:
+    """Names of letters with values of one word; the first of each: makers append sections."""
+    fields: dict[str, str] = {}
+    for line in (line for line in lines_of(text) if ":" in line):
+        name, _, value = line.partition(":")
+        words = value.split()
+        letters = name.replace(" ", "").strip()
+        if len(words) == 1 and letters.isascii() and letters.isalpha():
+            fields.setdefault(name.strip(), words[0])
+    return fields
+
+
+def _percent(level: str, scale: str) -> float | None:
+    charge, full = whole_number(level), whole_number(scale)
+    if charge is None or full is None:
+        return None
+    read = f"level: {level}, scale: {scale}"
+    BATTERY_SCALE.require(full, read)
+    if full == 0:
+        return None
+    percent = 100 * charge / full
+    BATTERY_PERCENT.require(percent, read)
+    return percent
+
+
+def _battery_c(tenths: str) -> float | None:
+    number = whole_number(tenths)
+    if number is None:
+        return None
+    TEMP_C.require(number / 10, f"temperature: {tenths}")
+    return number / 10

@@ -1,0 +1,122 @@
+"""Reads the state a phone is in."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from fleetrank.device_agents.android.adb.phone import Phone
+from fleetrank.device_agents.android.adb.sections import read_sections
+from fleetrank.device_agents.android.state.cores import (
+    CORES_SCRIPT,
+    Core,
+    lowest_cap_share,
+    parse_cores,
+)
+from fleetrank.device_agents.android.state.dumpsys import (
+    Battery,
+    Thermal,
+    parse_battery,
+    parse_is_screen_on,
+    parse_thermal,
+)
+from fleetrank.device_agents.contract.agent import StopRequested, never_stop
+from fleetrank.device_agents.contract.measurement import Conditions
+from fleetrank.device_agents.host.conditions import parse_available_memory, parse_load
+
+READ_TIMEOUT_S = 30.0
+# Of the power service one line is needed; on some phones it writes more than a probe may.
+_SCRIPT = f"""
+{{
+section load; cat /proc/loadavg
+section memory; cat /proc/meminfo
+section boot; cat /proc/sys/kernel/random/boot_id
+section battery; dumpsys battery
+section thermal; dumpsys thermalservice
+section power; dumpsys power | grep mWakefulness
+}} 2>/dev/null
+{CORES_SCRIPT}
+"""
+_BOOT = re.compile(r"[0-9a-f-]{36}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhoneConditions:
+    """The state of a phone at one moment; `None` is what it does not tell.
+
+    Attributes:
+        boot_id: another after every restart.
+    """
+
+    battery: Battery | None
+    thermal: Thermal | None
+    cores: tuple[Core, ...]
+    is_screen_on: bool | None
+    load_1min: float | None
+    available_memory_bytes: int | None
+    boot_id: str | None
+
+    @property
+    def battery_temp_c(self) -> float | None:
+        """Temperature of the battery, from its own service or else from the thermal one."""
+        if self.battery is not None and self.battery.temp_c is not None:
+            return self.battery.temp_c
+        return None if self.thermal is None else self.thermal.battery_c
+
+    @property
+    def cap_share(self) -> float | None:
+        """See `lowest_cap_share`."""
+        return lowest_cap_share(self.cores)
+
+
+def read_phone_conditions(
+    phone: Phone, stop_requested: StopRequested = never_stop
+) -> PhoneConditions:
+    """Reads everything in one call; raises what `Phone.shell` raises."""
+    sections = read_sections(
+        phone, _SCRIPT, timeout_s=READ_TIMEOUT_S, stop_requested=stop_requested
+    )
+    return conditions_of_sections(sections)
+
+
+def conditions_of_sections(sections: Mapping[str, str]) -> PhoneConditions:
+    """Reads the sections of the script's output; a missing one is not known.
+
+    Raises:
+        BadOutputError: a figure that cannot be.
+    """
+    boot = sections.get("boot", "").strip()
+    return PhoneConditions(
+        battery=parse_battery(sections.get("battery", "")),
+        thermal=parse_thermal(sections.get("thermal", "")),
+        cores=parse_cores(sections.get("cores", "")),
+        is_screen_on=parse_is_screen_on(sections.get("power", "")),
+        load_1min=parse_load(sections.get("load", "")),
+        available_memory_bytes=parse_available_memory(sections.get("memory", "")),
+        boot_id=boot if _BOOT.fullmatch(boot) else None,
+    )
+
+
+def to_conditions(seen: PhoneConditions, canary_ns: int | None = None) -> Conditions:
+    """What a row stores; `temp_c` is the hottest of CPU, GPU and battery."""
+    thermal, battery = seen.thermal, seen.battery
+    sensors = (seen.battery_temp_c, *((thermal.cpu_c, thermal.gpu_c) if thermal else ()))
+    now = [core.now_khz / 1000 for core in seen.cores if core.now_khz is not None]
+    governors = {core.governor for core in seen.cores if core.governor is not None}
+    return Conditions(
+        load_1min=seen.load_1min,
+        clock_mhz=sum(now) / len(now) if now else None,
+        clock_max_mhz=_highest_mhz(core.max_khz for core in seen.cores),
+        clock_cap_mhz=_highest_mhz(core.cap_khz for core in seen.cores),
+        governor=",".join(sorted(governors)) or None,
+        temp_c=max((value for value in sensors if value is not None), default=None),
+        available_memory_bytes=seen.available_memory_bytes,
+        battery_percent=battery.percent if battery else None,
+        thermal_status=thermal.status if thermal else None,
+        is_charging=battery.is_charging if battery else None,
+        is_screen_on=seen.is_screen_on,
+        canary_ns=canary_ns,
+    )
+
+
+def _highest_mhz(clocks_khz: Iterable[int | None]) -> float | None:
+    return max((khz / 1000 for khz in clocks_khz if khz is not None), default=None)

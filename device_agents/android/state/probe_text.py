@@ -1,0 +1,221 @@
+"""What a phone is: the sections of the probe's output to facts, and facts to what a row stores."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fleetrank.device_agents.android.state.cores import Cluster, Core, clusters_of, parse_cores
+from fleetrank.device_agents.android.state.df_text import free_bytes
+from fleetrank.device_agents.android.state.dumpsys import parse_battery, parse_thermal
+from fleetrank.device_agents.contract.device_facts import DeviceFacts
+from fleetrank.device_agents.contract.task import Options
+from fleetrank.device_agents.contract.vocabulary import Origin, Tier
+from fleetrank.device_agents.device_output.device_text import value_of, whole_number
+from fleetrank.device_agents.device_output.plausible import MEMORY_BYTES
+
+PROPERTIES = (
+    "ro.serialno", "ro.boot.serialno", "ro.product.manufacturer", "ro.product.model",
+    "ro.product.cpu.abilist", "ro.product.cpu.abi", "ro.soc.manufacturer", "ro.soc.model",
+    "ro.board.platform", "ro.build.version.release", "ro.build.version.sdk",
+    "ro.build.version.incremental", "ro.build.fingerprint", "ro.hardware.egl",
+    "ro.fleetrank.virtual",
+)  # fmt: skip
+MIN_SDK = 26
+"""Android 8.0, the first whose toybox has `sha256sum`, without which nothing pushed is verified.
+
+Source: `shell_and_utilities/README.md` of platform/system/core.
+"""
+ABIS = ("arm64-v8a", "armeabi-v7a", "x86_64")
+"""What the runners are built for; 32-bit x86 has none."""
+
+
+class VirtualMode(StrEnum):
+    """Where a virtual phone takes its latencies from."""
+
+    REAL = "real"
+    """The model runs on the phone's host."""
+    CANNED = "canned"
+    """Made from the model's SHA-256 and the phone's seed, in milliseconds."""
+
+
+def virtual_mode(told: str | None) -> VirtualMode | None:
+    """The mode a phone tells in `ro.fleetrank.virtual`; `None` is a real phone, which tells none.
+
+    A word of another version is `canned`: it is no real phone, whatever it is.
+    """
+    if not told:
+        return None
+    return VirtualMode(told) if told in set(VirtualMode) else VirtualMode.CANNED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhoneFacts:
+    """What a phone says of itself; `None` or empty is what it does not tell.
+
+    Attributes:
+        serial_hash: SHA-256 of its own serial number, which is the same over USB and network; the
+            number itself leaves the host in no row.
+        build: the incremental version: another after every update of the system.
+        gpu: vendor, renderer and driver, as SurfaceFlinger tells them.
+        free_bytes: on /data/local/tmp.
+        virtual: `None` is a real phone.
+    """
+
+    serial_hash: str | None
+    manufacturer: str | None
+    model: str | None
+    soc: str | None
+    abis: tuple[str, ...]
+    cores: tuple[Core, ...]
+    memory_bytes: int | None
+    android_release: str | None
+    sdk: int | None
+    build: str | None
+    fingerprint: str | None
+    egl: str | None
+    gpu: str | None
+    has_thermal: bool
+    has_battery: bool
+    free_bytes: int | None
+    has_exit_codes: bool
+    has_taskset: bool
+    virtual: VirtualMode | None
+
+    @property
+    def clusters(self) -> tuple[Cluster, ...]:
+        """Cores by their highest clock, fastest first."""
+        return clusters_of(self.cores)
+
+    @property
+    def device_model(self) -> str:
+        """Manufacturer and model in one name."""
+        words = [self.manufacturer or "", self.model or ""]
+        return " ".join(word for word in words if word) or "unknown phone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why a phone cannot take part, and what to do about it."""
+
+    reason: str
+    remedy: str
+
+
+def facts_of_sections(sections: Mapping[str, str], *, has_exit_codes: bool) -> PhoneFacts:
+    """Reads the sections that the probe's script prints; a missing one is not known.
+
+    Raises:
+        BadOutputError: a figure that cannot be.
+    """
+
+    def told(name: str) -> str | None:
+        return sections.get(name, "").strip() or None
+
+    serial = told("ro.serialno") or told("ro.boot.serialno")
+    return PhoneFacts(
+        serial_hash=hash_serial(serial) if serial else None,
+        manufacturer=told("ro.product.manufacturer"),
+        model=told("ro.product.model"),
+        soc=_soc(told("ro.soc.manufacturer"), told("ro.soc.model"), told("ro.board.platform")),
+        abis=_abis(told("ro.product.cpu.abilist") or told("ro.product.cpu.abi") or ""),
+        cores=parse_cores(sections.get("cores", "")),
+        memory_bytes=_kib(value_of(sections.get("memory", ""), "MemTotal")),
+        android_release=told("ro.build.version.release"),
+        sdk=whole_number(told("ro.build.version.sdk") or ""),
+        build=told("ro.build.version.incremental"),
+        fingerprint=told("ro.build.fingerprint"),
+        egl=told("ro.hardware.egl"),
+        gpu=value_of(sections.get("gpu", ""), "GLES") or None,
+        has_thermal=parse_thermal(sections.get("thermal", "")) is not None,
+        has_battery=parse_battery(sections.get("battery", "")) is not None,
+        free_bytes=free_bytes(sections.get("storage", "")),
+        has_exit_codes=has_exit_codes,
+        has_taskset=told("taskset") is not None,
+        virtual=virtual_mode(told("ro.fleetrank.virtual")),
+    )
+
+
+def hash_serial(serial: str) -> str:
+    """The name a phone goes by wherever its serial number must not be."""
+    return hashlib.sha256(serial.encode("utf-8", errors="surrogateescape")).hexdigest()
+
+
+def why_refused(facts: PhoneFacts) -> Refusal | None:
+    """Says why a phone is below what the runners need, or `None` when it is not."""
+    if facts.sdk is not None and facts.sdk < MIN_SDK:
+        return Refusal(
+            reason=f"Android {facts.android_release} (SDK {facts.sdk}) is too old; "
+            f"SDK {MIN_SDK} (Android 8.0) is the first that can check what is pushed to it",
+            remedy="update the phone's system, or use another phone",
+        )
+    if facts.abis and not set(facts.abis) & set(ABIS):
+        return Refusal(
+            reason=f"no runner is built for its instruction sets: {', '.join(facts.abis)}",
+            remedy=f"use a phone with one of {', '.join(ABIS)}",
+        )
+    if facts.sdk is None or not facts.abis:
+        return Refusal(
+            reason="it tells neither SDK level nor instruction sets, so it is no Android phone",
+            remedy="check with `adb shell getprop ro.build.version.sdk`",
+        )
+    return None
+
+
+def to_device_facts(facts: PhoneFacts, *, adb_version: str) -> DeviceFacts:
+    """What a row stores of a phone; the serial number appears as its hash only."""
+    clocks = [cluster.max_mhz for cluster in facts.clusters if cluster.max_mhz is not None]
+    governors = {core.governor for core in facts.cores if core.governor is not None}
+    return DeviceFacts(
+        device_model=facts.device_model,
+        tier=Tier.EDGE,
+        origin=Origin.MEASURED if facts.virtual is None else Origin.VIRTUAL,
+        os=f"Android {facts.android_release or '?'}",
+        arch=facts.abis[0] if facts.abis else "unknown",
+        cpu_model=facts.soc,
+        logical_cores=len(facts.cores) or None,
+        memory_bytes=facts.memory_bytes,
+        clock_max_mhz=max(clocks, default=None),
+        governor=",".join(sorted(governors)) or None,
+        extra=_extra(facts, adb_version),
+    )
+
+
+def _extra(facts: PhoneFacts, adb_version: str) -> Options:
+    clusters = (f"{len(c.cores)}x{c.max_mhz or 0:.0f}" for c in facts.clusters if c.max_mhz)
+    known: dict[str, str | int | bool | None] = {
+        "abis": ",".join(facts.abis),
+        "adb_version": adb_version,
+        "build": facts.build,
+        "clusters_mhz": "+".join(clusters),
+        "egl": facts.egl,
+        "fingerprint": facts.fingerprint,
+        "gpu": facts.gpu,
+        "has_battery": facts.has_battery,
+        "has_exit_codes": facts.has_exit_codes,
+        "has_thermal": facts.has_thermal,
+        "sdk": facts.sdk,
+        "serial_hash": facts.serial_hash,
+        "virtual": facts.virtual.value if facts.virtual else None,
+    }
+    return tuple((name, value) for name, value in known.items() if value not in (None, ""))
+
+
+def _soc(manufacturer: str | None, model: str | None, platform: str | None) -> str | None:
+    """From Android 12 on the phone names its chip; before, only the platform's code name."""
+    named = " ".join(word for word in (manufacturer, model) if word)
+    return named if model else platform
+
+
+def _abis(text: str) -> tuple[str, ...]:
+    return tuple(abi.strip() for abi in text.split(",") if abi.strip())
+
+
+def _kib(text: str | None) -> int | None:
+    """A size as `/proc/meminfo` gives it, in bytes."""
+    number, _, unit = (text or "").partition(" ")
+    kib = whole_number(number)
+    if kib is None or unit.strip() != "kB":
+        return None
+    MEMORY_BYTES.require(kib * 1024, text or "")
+    return kib * 1024

@@ -1,0 +1,51 @@
+"""What a runtime can do in one place: on a processor, on a GPU, in a program for phones."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fleetrank.device_agents.contract.task import Execution
+from fleetrank.device_agents.contract.vocabulary import Mode, Precision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capability:
+    """The names it knows; any other is refused by name, before anything is loaded or sent.
+
+    Attributes:
+        backends: execution providers or delegates.
+        modes: ways of executing a graph.
+        precisions: of artifacts; by default whatever the file has.
+        option_names: runtime options; their values are judged by who reads them.
+    """
+
+    backends: frozenset[str]
+    modes: frozenset[Mode] = frozenset({Mode.EAGER})
+    precisions: frozenset[Precision] = frozenset(Precision)
+    option_names: frozenset[str] = frozenset()
+
+    def why_unsupported(self, execution: Execution, who: str, where: str = "") -> str | None:
+        """Says what of this it does not know, or `None`.
+
+        Args:
+            execution: what is asked.
+            who: the runtime's or program's name, for the sentence.
+            where: such as "on a GPU", for the sentence.
+        """
+        asked = (
+            ("backend", execution.backend, self.backends),
+            ("mode", execution.mode.value, self.modes),
+            ("precision", execution.precision.value, self.precisions),
+            *(("option", name, self.option_names) for name, _value in execution.options),
+        )
+        for what, name, known in asked:
+            if name not in known:
+                place = f" {where}" if where else ""
+                return f"{who} has no {what} {name!r}{place}; it has {listed(known)}"
+        if execution.threads < 1 or execution.batch < 1:
+            return "threads and batch are at least 1"
+        return None
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names in a sentence."""
+    return ", ".join(sorted(names)) or "none"

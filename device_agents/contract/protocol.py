@@ -1,0 +1,48 @@
+"""What goes between an agent and its worker: one tagged request in, one reply out, a line each."""
+
+import json
+from dataclasses import dataclass
+
+from fleetrank.device_agents.contract.codec import REMEDY, from_plain, parse_json, to_plain
+from fleetrank.device_agents.contract.measurement import Failure
+from fleetrank.device_agents.contract.task import InferTask, MeasureTask
+from fleetrank.device_agents.errors import PermanentError
+
+_TASKS: dict[str, type[MeasureTask] | type[InferTask]] = {
+    "measure": MeasureTask,
+    "infer": InferTask,
+}
+
+STAGE_MARK = "fleetrank-stage:"
+"""Starts a line on the worker's standard error that names the stage it enters.
+
+A worker that dies cannot say where; the last such line does.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InferReply:
+    """The worker's answer to an `InferTask`; the outputs themselves are in the task's file."""
+
+    failure: Failure | None
+
+
+def encode_request(task: MeasureTask | InferTask) -> str:
+    """Writes a task with its kind as one line of JSON."""
+    kind = "measure" if isinstance(task, MeasureTask) else "infer"
+    return json.dumps({"kind": kind, "task": to_plain(task)}, separators=(",", ":"))
+
+
+def decode_request(line: str) -> MeasureTask | InferTask:
+    """Reads what `encode_request` wrote.
+
+    Raises:
+        PermanentError: not such a request; the message names the field.
+    """
+    plain = parse_json(line)
+    if not isinstance(plain, dict) or set(plain) != {"kind", "task"}:
+        raise PermanentError("a request is an object with the keys kind and task", REMEDY)
+    kind = plain["kind"]
+    if not isinstance(kind, str) or kind not in _TASKS:
+        raise PermanentError(f"there is no request kind {kind!r}", REMEDY)
+    return from_plain(_TASKS[kind], plain["task"])

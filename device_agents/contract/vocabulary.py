@@ -1,0 +1,135 @@
+"""The words a measurement is described with; their one owner for the whole project."""
+
+from enum import StrEnum
+
+
+class Runtime(StrEnum):
+    """What executes an exported file."""
+
+    ONNX = "onnx"
+    TORCH = "torch"
+    TFLITE = "tflite"
+    EXECUTORCH = "executorch"
+
+
+class Precision(StrEnum):
+    """Arithmetic of the measured artifact."""
+
+    FP32 = "fp32"
+    FP16 = "fp16"
+    BF16 = "bf16"
+    INT8 = "int8"
+
+
+class Mode(StrEnum):
+    """How the runtime executes the graph; `eager` where the runtime knows no other."""
+
+    EAGER = "eager"
+    COMPILE = "compile"
+    GRAPHS = "graphs"
+
+
+class Tier(StrEnum):
+    """The class of device that tier-to-tier transfer compares."""
+
+    GPU = "gpu"
+    CPU = "cpu"
+    EDGE = "edge"
+
+
+class Origin(StrEnum):
+    """Where a row comes from; only `measured` and `imported` enter the transfer tables."""
+
+    MEASURED = "measured"
+    VIRTUAL = "virtual"
+    SIMULATED = "simulated"
+    IMPORTED = "imported"
+
+
+class SampleKind(StrEnum):
+    """What one number of `samples_ns` stands for."""
+
+    PER_INFERENCE = "per_inference"
+    TOOL_SUMMARY = "tool_summary"
+    THROUGHPUT_DERIVED = "throughput_derived"
+    VENDOR = "vendor"
+
+
+class MemoryMetric(StrEnum):
+    """What a memory figure counts; figures of unlike metrics are never compared unannounced."""
+
+    VMHWM_GROWTH = "vmhwm_growth"
+    """Growth of the process's peak resident set (VmHWM) over its resident set before loading."""
+    MAXRSS_GROWTH = "maxrss_growth"
+    """Growth of getrusage's ru_maxrss, as benchmark_model reports it."""
+    CUDA_ALLOCATED = "cuda_allocated"
+    CUDA_RESERVED = "cuda_reserved"
+    NVML_PROCESS = "nvml_process"
+    SIMULATED = "simulated"
+    VENDOR_ESTIMATE = "vendor_estimate"
+    """Upper end of a range that a vendor's tool estimates; in imported rows only."""
+
+
+class Status(StrEnum):
+    """How one attempt ended."""
+
+    OK = "ok"
+    FAILED = "failed"
+
+
+class Flag(StrEnum):
+    """A doubt about one measurement; thresholds and sources in `device_agents.timing.flags`."""
+
+    SPREAD = "spread"
+    OUTLIERS = "outliers"
+    DRIFT = "drift"
+    PREEMPTED = "preempted"
+    THROTTLED = "throttled"
+    HOT = "hot"
+    TOO_FEW = "too_few"
+    NICED = "niced"
+    BUSY_HOST = "busy_host"
+    UNSTABLE_WARMUP = "unstable_warmup"
+    SHARED_DEVICE = "shared_device"
+    HOST_OVERHEAD = "host_overhead"
+    CLOCKS_DISAGREE = "clocks_disagree"
+    TAKEN_OVER = "taken_over"
+    """An equal device measured in place of the cell's own; said by whoever dispatched it."""
+
+
+class EnergyMethod(StrEnum):
+    """Where an energy figure comes from; all but a counter are estimates."""
+
+    NVML_COUNTER = "nvml_counter"
+    NVML_POLLED = "nvml_polled"
+    """Power readings, integrated: for GPUs without a counter."""
+    RAPL_COUNTER = "rapl_counter"
+
+
+class ErrorKind(StrEnum):
+    """What went wrong with one attempt; whether to try again is `Failure.is_transient`."""
+
+    BAD_ARTIFACT = "bad_artifact"
+    """The runtime refuses the file: damaged, hostile or of another format."""
+    UNSUPPORTED = "unsupported"
+    """The device or runtime cannot do what the task asks."""
+    MISSING_LIBRARY = "missing_library"
+    OUT_OF_MEMORY = "out_of_memory"
+    CRASHED = "crashed"
+    """The worker ended by a signal or with an exit code, without a result."""
+    BAD_OUTPUT = "bad_output"
+    """The worker wrote something that is not a measurement."""
+    TIMED_OUT = "timed_out"
+    DEVICE_LOST = "device_lost"
+    HOST_LOST = "host_lost"
+    """The host the device hangs on fell silent; it says nothing about the device or the cell."""
+    DISK_FULL = "disk_full"
+    UNFIT_CONDITIONS = "unfit_conditions"
+    """The device was too hot, slowed down or not itself; what it measured does not count."""
+    INTERRUPTED = "interrupted"
+    EXPORT_FAILED = "export_failed"
+    """The model could not be exported: there was nothing to measure."""
+    VERIFICATION_FAILED = "verification_failed"
+    """The exported file computes something else than the model it came from."""
+    INTERNAL = "internal"
+    """A defect of fleetrank itself."""

@@ -1,0 +1,177 @@
+"""Looks at a GPU from inside the worker: who uses it, memory, energy, conditions."""
+
+import os
+import time
+from functools import partial
+
+from fleetrank.device_agents.contract.measurement import Conditions
+from fleetrank.device_agents.contract.task import Execution, MeasureTask, Options
+from fleetrank.device_agents.contract.vocabulary import EnergyMethod, MemoryMetric, Runtime
+from fleetrank.device_agents.cuda import nvml
+from fleetrank.device_agents.cuda.allocator import TorchGpuMemory
+from fleetrank.device_agents.cuda.choice import VISIBLE, choose_gpu
+from fleetrank.device_agents.cuda.exclusivity import (
+    count_others,
+    own_process,
+    refuse_company,
+    users,
+)
+from fleetrank.device_agents.cuda.gpu_conditions import with_gpu
+from fleetrank.device_agents.cuda.library import Gpu, GpuLibrary, GpuProcess, Reading
+from fleetrank.device_agents.errors import MissingLibraryError
+from fleetrank.device_agents.host.conditions import Shares, read_conditions
+from fleetrank.device_agents.host.energy import CounterSource, EnergySource, PolledSource
+from fleetrank.device_agents.host.isolation import usable_cpus
+from fleetrank.device_agents.host.memory import growth_bytes
+from fleetrank.device_agents.runtimes.gpu_backends import FLUSH_L2, TF32
+from fleetrank.device_agents.runtimes.options import boolean_option
+
+GRACE_S = 2.0
+"""A process that has just ended, such as the last repeat's, may stay listed for a moment."""
+_PAUSE_S = 0.1
+
+
+def open_gpu_watch(task: MeasureTask) -> "GpuWatch":
+    """Chooses the task's GPU, hides all others from this process, and looks who else uses it.
+
+    Without `nvidia-ml-py` the process measures all the same, and knows nothing beside time and
+    PyTorch's memory.
+
+    Raises:
+        AgentError: no driver, no such GPU, or one that others use.
+    """
+    library = open_library_or_none()
+    gpu = use_gpu(library, task.gpu_uuid, task.execution)
+    watch = GpuWatch(library, gpu, task.execution)
+    if not task.allows_shared_gpu:
+        watch.wait_until_alone(GRACE_S)
+        refuse_company(watch.before)
+    return watch
+
+
+def open_library_or_none() -> GpuLibrary | None:
+    """The driver's library; `None` where only its Python binding is missing.
+
+    Raises:
+        UnusableDeviceError: there is no driver, or it does not work.
+    """
+    try:
+        return nvml.open_nvml()
+    except MissingLibraryError:
+        return None
+
+
+def use_gpu(library: GpuLibrary | None, wanted: str | None, execution: Execution) -> Gpu | None:
+    """Makes the GPU the only one that libraries loaded from now on will see.
+
+    Raises:
+        AgentError: there is no such GPU, or it may not be used.
+    """
+    gpu = None
+    if library is not None:
+        gpu = choose_gpu(library.find(), wanted=wanted, visible=os.environ.get(VISIBLE))
+    uuid = wanted if gpu is None else gpu.uuid
+    if uuid is not None:
+        os.environ[VISIBLE] = uuid
+    if not boolean_option(execution, TF32, default=False):
+        # The one switch that cuBLAS, cuDNN and TensorRT all obey, whoever calls them.
+        os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
+    else:
+        os.environ.pop("NVIDIA_TF32_OVERRIDE", None)
+    return gpu
+
+
+class GpuWatch:
+    """The `Watch` of a GPU; with a library of `None` it knows what PyTorch knows."""
+
+    def __init__(self, library: GpuLibrary | None, gpu: Gpu | None, execution: Execution) -> None:
+        self._library = library
+        self._gpu = gpu
+        self._flushes = boolean_option(execution, FLUSH_L2, default=False)
+        self._runtime = execution.runtime
+        is_torch = execution.runtime is Runtime.TORCH
+        self.memory_metric = MemoryMetric.CUDA_ALLOCATED if is_torch else MemoryMetric.NVML_PROCESS
+        # What clears the cache is PyTorch too; ONNX Runtime alone does without it.
+        self._torch = TorchGpuMemory() if is_torch or self._flushes else None
+        self._reserved_baseline: int | None = None
+        self._is_open = False
+        self.before = self._processes()
+
+    def wait_until_alone(self, longest_s: float) -> None:
+        """Looks again for a while when other processes are listed."""
+        deadline_s = time.monotonic() + longest_s
+        while users(self.before) and time.monotonic() < deadline_s:
+            time.sleep(_PAUSE_S)
+            self.before = self._processes()
+
+    def conditions(self, used: Shares) -> Conditions:
+        """See `Watch`."""
+        return self._seen(read_conditions(usable_cpus(), used))
+
+    def warm(self, before: Conditions) -> Conditions:
+        """See `Watch`: clocks, heat and power of an idle GPU say nothing."""
+        self._is_open = True
+        return self._seen(before)
+
+    def start_memory(self) -> int | None:
+        """See `Watch`; also opens the GPU, which is no part of loading a model."""
+        if self._torch is not None:
+            self._torch.open(flushes=self._flushes)
+            self._reserved_baseline = self._torch.reserved_now_bytes()
+        if self._torch is not None and self._runtime is Runtime.TORCH:
+            return self._torch.start_peak()
+        if self._processes() is None:
+            return None
+        return self.process_bytes() or 0  # not in the list: it holds nothing yet
+
+    def start_run_memory(self) -> None:
+        """See `Watch`; one peak from before loading: a CUDA graph's pool is filled only once."""
+
+    def peak_bytes(self) -> int | None:
+        """See `Watch`; ONNX Runtime's arena gives nothing back, so what it holds is its peak."""
+        if self._runtime is Runtime.TORCH and self._torch is not None:
+            return self._torch.peak_bytes()
+        return self.process_bytes()
+
+    def reserved_bytes(self) -> int | None:
+        """See `Watch`."""
+        if self._runtime is not Runtime.TORCH or self._torch is None:
+            return None
+        return growth_bytes(self._reserved_baseline, self._torch.reserved_peak_bytes())
+
+    def process_bytes(self) -> int | None:
+        """See `Watch`; `None` where the driver does not tell, as of MIG instances."""
+        own = own_process(self.before, self._processes(), os.getpid())
+        return None if own is None else own.used_bytes
+
+    def flush(self) -> None:
+        """See `Watch`."""
+        if self._flushes and self._torch is not None:
+            self._torch.flush()
+
+    def energy_source(self) -> EnergySource | None:
+        """See `Watch`; a MIG instance has no counter, and the GPU's would count its neighbours."""
+        if self._library is None or self._gpu is None:
+            return None
+        if self._library.energy_mj(self._gpu) is not None:
+            read = partial(self._library.energy_mj, self._gpu)
+            return CounterSource(EnergyMethod.NVML_COUNTER, read)
+        if self._library.power_mw(self._gpu) is not None:
+            poll = partial(self._library.power_mw, self._gpu)
+            return PolledSource(EnergyMethod.NVML_POLLED, poll, time.perf_counter_ns)
+        return None
+
+    def settings(self) -> Options:
+        """See `Watch`."""
+        return ((FLUSH_L2, self._flushes), ("has_nvml", self._library is not None))
+
+    def _seen(self, host: Conditions) -> Conditions:
+        if self._library is None or self._gpu is None:
+            return with_gpu(host, Reading(), None)
+        others = count_others(self.before, self._processes(), os.getpid(), is_open=self._is_open)
+        return with_gpu(host, self._library.read(self._gpu), others)
+
+    def _processes(self) -> tuple[GpuProcess, ...] | None:
+        if self._library is None or self._gpu is None:
+            return None
+        return self._library.processes(self._gpu)

@@ -1,0 +1,137 @@
+"""What a device may say of itself, and no more: one place for the ranges of all readings.
+
+A value outside its range is refused as `bad_output` with what was read: it is an error of the
+device, the tool or the parser, and a table cannot show that.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import sqrt
+
+from fleetrank.device_agents.contract.measurement import ToolSummary
+from fleetrank.device_agents.device_output.device_text import refused
+
+MAX_CLOCK_MHZ = 20_000.0
+"""Twice the record of processors cooled with liquid helium."""
+MAX_MEAN_RATIO = 2.0
+"""Between two means of the same runs. Seen: 1.0004, where a tool profiles some of the runs."""
+_SLACK = 0.01
+"""Tools print six digits, and 32-bit floats keep seven."""
+_SLACK_NS = 1000
+"""Tools count whole microseconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """The values that a reading can have, both ends included."""
+
+    what: str
+    low: float
+    high: float
+    unit: str = ""
+
+    def holds(self, value: float) -> bool:
+        """Whether the value can be; NaN cannot."""
+        return self.low <= value <= self.high
+
+    def require(self, value: float, read: str) -> None:
+        """Returns for a value that can be.
+
+        Raises:
+            BadOutputError: it cannot; the message holds what was read.
+        """
+        if not self.holds(value):
+            raise refused(
+                f"{self.what} is {value:g}{self.unit}, "
+                f"which is not within {self.low:g} and {self.high:g}",
+                read,
+            )
+
+
+CLOCK_MHZ = Range(what="a clock", low=0.0, high=MAX_CLOCK_MHZ, unit=" MHz")
+"""0 is what the kernel says of a core that is offline."""
+BATTERY_PERCENT = Range(what="the battery's charge", low=0.0, high=100.0, unit=" %")
+BATTERY_SCALE = Range(what="the battery's scale", low=0.0, high=1e6)
+"""100 on every phone seen; 0 says nothing."""
+TEMP_C = Range(what="a temperature", low=-40.0, high=150.0, unit=" C")
+"""Silicon is rated from -40 to 125 degrees and switches itself off below 150; batteries before."""
+THERMAL_STATUS = Range(what="the thermal status", low=0, high=6)
+"""Source: `Temperature.java` of frameworks/base: none to shutdown."""
+MEMORY_BYTES = Range(what="the memory", low=0, high=2**50, unit=" bytes")
+"""A pebibyte: a thousand times the largest server."""
+STORAGE_BYTES = Range(what="the free space", low=0, high=2**60, unit=" bytes")
+"""A thousand pebibytes: a virtual phone shows the file system of its host."""
+LOAD = Range(what="the load", low=0.0, high=1e6)
+"""Linux has at most four million processes."""
+UPTIME_S = Range(what="the time since the start", low=0.0, high=1e9, unit=" s")
+"""Thirty years."""
+
+
+def refuse_impossible(
+    summary: ToolSummary, *, min_ns: int | None = None, max_ns: int | None = None
+) -> None:
+    """Returns for statistics that some runs can have.
+
+    Args:
+        summary: of latencies, none of them negative.
+        min_ns: of the same runs.
+        max_ns: of the same runs.
+
+    Raises:
+        BadOutputError: no runs have such statistics; the message holds them.
+
+    Source: of values that are not negative, at most a share s lies above mean / s (Markov's
+        inequality), and the standard deviation of n is at most sqrt(n - 1) times their mean.
+    """
+    mean_ns = summary.mean_ns
+    # Some builds print no median, and the mean stands in its place: it may be above a percentile.
+    median_ns = None if summary.median_ns == mean_ns else summary.median_ns
+    quantiles = (
+        ("the median", median_ns, 0.50),
+        ("the 90th percentile", summary.p90_ns, 0.10),
+        ("the 95th percentile", summary.p95_ns, 0.05),
+        ("the 99th percentile", summary.p99_ns, 0.01),
+    )
+    lowest, highest = ("the minimum", min_ns), ("the maximum", max_ns)
+    _refuse_falling([lowest, *((name, ns) for name, ns, _ in quantiles), highest], summary)
+    if mean_ns is None:
+        return
+    _refuse_falling([lowest, ("the mean", mean_ns), highest], summary, slack=_SLACK)
+    for name, ns, share in quantiles:
+        if ns is not None and _is_above(ns * share, mean_ns):
+            raise refused(f"{name} is more than {1 / share:g} times the mean", repr(summary))
+    std_ns, count = summary.std_ns, summary.count
+    if None not in (std_ns, count) and _is_above(std_ns or 0, mean_ns * sqrt(count or 0)):
+        raise refused("the standard deviation is too large for the mean", repr(summary))
+
+
+def refuse_unlike_means(one_ns: int, other_ns: int) -> None:
+    """Returns for two means of the same runs that agree.
+
+    Raises:
+        BadOutputError: one is in another unit, or of other runs.
+    """
+    if max(one_ns, other_ns) > MAX_MEAN_RATIO * min(one_ns, other_ns) + _SLACK_NS:
+        raise refused("the output has two means that disagree", f"{one_ns} ns and {other_ns} ns")
+
+
+def refuse_unlike_counts(*counts: int) -> None:
+    """Returns when all counts of the same runs are equal; raises `BadOutputError` otherwise."""
+    if len(set(counts)) > 1:
+        raise refused("the output has counts of runs that disagree", ", ".join(map(str, counts)))
+
+
+def _refuse_falling(
+    figures: Sequence[tuple[str, int | None]], summary: ToolSummary, slack: float = 0.0
+) -> None:
+    known = [(name, ns) for name, ns in figures if ns is not None]
+    for (lower, low_ns), (upper, high_ns) in pairwise(known):
+        if low_ns > high_ns and (slack == 0 or _is_above(low_ns, high_ns)):
+            raise refused(
+                f"{lower} is {low_ns} ns and {upper} {high_ns} ns, which is less", repr(summary)
+            )
+
+
+def _is_above(ns: float, limit_ns: float) -> bool:
+    return ns > limit_ns * (1 + _SLACK) + _SLACK_NS

@@ -1,0 +1,191 @@
+"""Circumstances of a measurement on a Linux host: pure parsers, and thin readers above them.
+
+What the system does not tell is `None`. Readers take the root of the file system, so that tests
+give them a folder.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleetrank.device_agents.contract.measurement import Conditions
+from fleetrank.device_agents.device_output.plausible import LOAD, MEMORY_BYTES
+
+ROOT = Path("/")
+
+_MEMINFO = re.compile(r"^MemAvailable:[ \t]*+(\d{1,18}+) kB$", re.MULTILINE | re.ASCII)
+_CPUINFO_MHZ = re.compile(
+    r"^cpu MHz[ \t]*+:[ \t]*+(\d{1,18}+(?:\.\d{0,18}+)?+)[ \t]*+$", re.MULTILINE | re.ASCII
+)
+_STAT = re.compile(r"^cpu[ \t]++((?:\d{1,20}+(?: ++|$))++)$", re.MULTILINE | re.ASCII)
+_VMSTAT_OOM = re.compile(r"^oom_kill (\d{1,18}+)$", re.MULTILINE | re.ASCII)
+_LOAD = re.compile(r"(\d{1,18}+\.\d{1,18}+)(?= |$)", re.ASCII)
+_CPU_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "x86_pkg_temp", "cpu-thermal")
+"""Kernel drivers and thermal zones that stand for the CPU."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuTime:
+    """Time of all cores since boot, in ticks: used by anyone, taken by the hypervisor, in all."""
+
+    busy: int
+    steal: int
+    total: int
+
+
+def parse_stat(text: str) -> CpuTime | None:
+    """Reads the first line of `/proc/stat`.
+
+    Source: proc_stat(5): user nice system idle iowait irq softirq steal guest guest_nice; guest
+        time is contained in user time.
+    """
+    match = _STAT.search(text)
+    numbers = [int(number) for number in match.group(1).split()] if match else []
+    if len(numbers) < 8:
+        return None
+    user, nice, system, idle, iowait, irq, softirq, steal = numbers[:8]
+    busy = user + nice + system + irq + softirq
+    return CpuTime(busy=busy, steal=steal, total=busy + idle + iowait + steal)
+
+
+def parse_load(text: str) -> float | None:
+    """One-minute average of `/proc/loadavg`.
+
+    Raises:
+        BadOutputError: more than any system can have.
+    """
+    match = _LOAD.match(text)
+    if match is None:
+        return None
+    LOAD.require(float(match[1]), match[0])
+    return float(match[1])
+
+
+def parse_available_memory(text: str) -> int | None:
+    """`MemAvailable` of `/proc/meminfo`, in bytes.
+
+    Raises:
+        BadOutputError: more than any system can have.
+    """
+    match = _MEMINFO.search(text)
+    if match is None:
+        return None
+    MEMORY_BYTES.require(int(match[1]) * 1024, match[0])
+    return int(match[1]) * 1024
+
+
+def parse_cpuinfo_mhz(text: str) -> tuple[float, ...]:
+    """Current clock per logical core in `/proc/cpuinfo`; empty on systems that list none."""
+    return tuple(float(mhz) for mhz in _CPUINFO_MHZ.findall(text))
+
+
+def parse_oom_kills(text: str) -> int | None:
+    """Processes killed for want of memory since boot, of `/proc/vmstat` (Linux 4.13 and later)."""
+    match = _VMSTAT_OOM.search(text)
+    return int(match.group(1)) if match else None
+
+
+def parse_number(text: str) -> float | None:
+    """A sysfs file that holds one integer."""
+    stripped = text.strip()
+    return float(stripped) if re.fullmatch(r"-?\d{1,18}", stripped, re.ASCII) else None
+
+
+Shares = tuple[float, float] | None
+"""Core time used by others and taken by the hypervisor; see `shares`."""
+
+
+def shares(before: CpuTime | None, after: CpuTime | None, own_ticks: float) -> Shares:
+    """Shares of all cores' time used by other processes and by the hypervisor, each 0 to 1.
+
+    `None` when a reading is missing or no tick went by.
+    """
+    if before is None or after is None or after.total <= before.total:
+        return None
+    total = after.total - before.total
+    others = (after.busy - before.busy - own_ticks) / total
+    steal = (after.steal - before.steal) / total
+    return min(max(others, 0.0), 1.0), min(max(steal, 0.0), 1.0)
+
+
+def read_cpu_time(root: Path = ROOT) -> CpuTime | None:
+    """Time of all cores now."""
+    return parse_stat(_read(root / "proc/stat"))
+
+
+def read_oom_kills(root: Path = ROOT) -> int | None:
+    """See `parse_oom_kills`."""
+    return parse_oom_kills(_read(root / "proc/vmstat"))
+
+
+def read_conditions(cpus: Sequence[int] | None, used: Shares, root: Path = ROOT) -> Conditions:
+    """Reads everything the host tells now.
+
+    Args:
+        cpus: the cores whose clock counts; `None` means all.
+        used: what `shares` gave for the window before this moment.
+        root: of the file system.
+    """
+    return Conditions(
+        load_1min=parse_load(_read(root / "proc/loadavg")),
+        busy_share=used[0] if used else None,
+        steal_share=used[1] if used else None,
+        clock_mhz=_mean(_clocks_mhz(cpus, root)),
+        clock_max_mhz=read_clock_max_mhz(root),
+        governor=read_governor(root),
+        temp_c=_hottest_c(root),
+        available_memory_bytes=parse_available_memory(_read(root / "proc/meminfo")),
+    )
+
+
+def read_governor(root: Path = ROOT) -> str | None:
+    """Frequency governors in use, joined by commas when the cores differ; `None` without one."""
+    names = {_read(folder / "scaling_governor").strip() for folder in _cpufreq(None, root)}
+    return ",".join(sorted(names - {""})) or None
+
+
+def read_clock_max_mhz(root: Path = ROOT) -> float | None:
+    """Highest clock any core offers."""
+    found = (parse_number(_read(folder / "cpuinfo_max_freq")) for folder in _cpufreq(None, root))
+    return max((khz / 1000 for khz in found if khz is not None), default=None)
+
+
+def _clocks_mhz(cpus: Sequence[int] | None, root: Path) -> list[float]:
+    found = (parse_number(_read(folder / "scaling_cur_freq")) for folder in _cpufreq(cpus, root))
+    clocks = [khz / 1000 for khz in found if khz is not None]
+    if clocks:
+        return clocks
+    listed = parse_cpuinfo_mhz(_read(root / "proc/cpuinfo"))
+    return [mhz for cpu, mhz in enumerate(listed) if cpus is None or cpu in cpus]
+
+
+def _cpufreq(cpus: Sequence[int] | None, root: Path) -> list[Path]:
+    folders = sorted((root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq"))
+    return [f for f in folders if cpus is None or int(f.parent.name[3:]) in cpus]
+
+
+def _hottest_c(root: Path) -> float | None:
+    readings = [
+        parse_number(_read(file))
+        for chip in (root / "sys/class/hwmon").glob("hwmon*")
+        if _read(chip / "name").strip() in _CPU_SENSORS
+        for file in chip.glob("temp*_input")
+    ] + [
+        parse_number(_read(zone / "temp"))
+        for zone in (root / "sys/class/thermal").glob("thermal_zone*")
+        if _read(zone / "type").strip() in _CPU_SENSORS
+    ]
+    return max((mc / 1000 for mc in readings if mc is not None), default=None)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _mean(values: Iterable[float]) -> float | None:
+    numbers = list(values)
+    return sum(numbers) / len(numbers) if numbers else None

@@ -1,0 +1,200 @@
+"""Energy of repeated runs, from any counter: one loop, sources beneath it.
+
+Not zeus: its windows give joules without the number of counter steps in them, which is what tells
+a reading from noise here, and it needs pandas, scikit-learn and amdsmi in the measuring process.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from fleetrank.device_agents.contract.measurement import Energy
+from fleetrank.device_agents.contract.vocabulary import EnergyMethod
+from fleetrank.device_agents.timing.timing import Clock, Step
+
+MIN_STEPS = 20
+"""Counter steps in a window; both of its ends lie on one, so that the error is that of a look."""
+MAX_LENGTHS = 4.0
+"""A window that has not enough steps after so many times its least length never will."""
+LOOK_NS = 10_000_000
+"""Time between two looks at a counter: a look takes up to 0.1 ms, in which nothing runs."""
+_NS_PER_S = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnergyReading:
+    """Energy since the source was opened, and how often the sensor behind it has moved."""
+
+    mj: float
+    updates: int
+
+
+class EnergySource(Protocol):
+    """Something that counts the energy of a device."""
+
+    @property
+    def method(self) -> EnergyMethod:
+        """Where its figures come from."""
+        ...
+
+    def read(self) -> EnergyReading | None:
+        """The state now; `None` when it cannot be read any more."""
+        ...
+
+
+class CounterSource:
+    """A counter that only rises, or wraps around at `range_mj`."""
+
+    def __init__(
+        self,
+        method: EnergyMethod,
+        read_mj: Callable[[], float | None],
+        *,
+        range_mj: float | None = None,
+    ) -> None:
+        self.method = method
+        self._read_mj = read_mj
+        self._range_mj = range_mj
+        self._last: float | None = None
+        self._total = 0.0
+        self._updates = 0
+
+    def read(self) -> EnergyReading | None:
+        """See `EnergySource`; a counter that falls and has no range has been reset: `None`."""
+        now = self._read_mj()
+        if now is None:
+            return None
+        grown = 0.0 if self._last is None else now - self._last
+        if grown < 0:
+            if self._range_mj is None:
+                return None
+            grown += self._range_mj
+        self._last = now
+        self._total += grown
+        self._updates += grown > 0
+        return EnergyReading(mj=self._total, updates=self._updates)
+
+
+class PolledSource:
+    """Power integrated between looks by the trapezoidal rule, where no counter exists."""
+
+    def __init__(
+        self, method: EnergyMethod, read_mw: Callable[[], float | None], clock: Clock
+    ) -> None:
+        self.method = method
+        self._read_mw = read_mw
+        self._clock = clock
+        self._last: tuple[int, float] | None = None
+        self._total = 0.0
+        self._updates = 0
+
+    def read(self) -> EnergyReading | None:
+        """See `EnergySource`."""
+        power, now = self._read_mw(), self._clock()
+        if power is None:
+            return None
+        if self._last is not None:
+            then, before = self._last
+            self._total += (power + before) / 2 * (now - then) / _NS_PER_S
+            self._updates += power != before
+        self._last = (now, power)
+        return EnergyReading(mj=self._total, updates=self._updates)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnergyWindow:
+    """What was counted from one step of the counter to another; see `measurement.Energy`."""
+
+    mj: float
+    ns: int
+    runs: int
+    steps: int
+    is_enough: bool
+
+    @property
+    def power_mw(self) -> float | None:
+        """Mean over the window; `None` when it is too short."""
+        return self.mj / self.ns * _NS_PER_S if self.is_enough else None
+
+
+def count_energy(
+    source: EnergySource, step: Step, clock: Clock, *, least_s: float
+) -> EnergyWindow | None:
+    """Repeats the step until the window is long enough and its counter has moved often enough.
+
+    `None` when the source cannot be read; a window that never has enough steps says so.
+    """
+    first = source.read()
+    if first is None:
+        return None
+    begin = clock()
+    looks = _Looks(begin, first)
+    limit_ns = begin + int(MAX_LENGTHS * least_s * _NS_PER_S)
+    runs, next_look = 0, begin + LOOK_NS
+    while True:
+        step()
+        runs += 1
+        now = clock()
+        if now < next_look:
+            continue
+        reading = source.read()
+        if reading is None:
+            return None
+        looks.add(now, reading, runs)
+        window = looks.window(least_s)
+        if window.is_enough or now >= limit_ns:
+            return window
+        next_look = clock() + LOOK_NS
+
+
+class _Looks:
+    """First and last look at which the counter had moved."""
+
+    def __init__(self, begin_ns: int, reading: EnergyReading) -> None:
+        self._updates = reading.updates
+        self._first: tuple[int, EnergyReading, int] | None = None
+        self._last = (begin_ns, reading, 0)
+        self._steps = 0
+
+    def add(self, now_ns: int, reading: EnergyReading, runs: int) -> None:
+        if reading.updates == self._updates:
+            return
+        self._updates = reading.updates
+        self._last = (now_ns, reading, runs)
+        if self._first is None:
+            self._first = self._last
+        else:
+            self._steps += 1
+
+    def window(self, least_s: float) -> EnergyWindow:
+        start, (end_ns, end, end_runs) = self._first or self._last, self._last
+        start_ns, first, start_runs = start
+        length_ns = end_ns - start_ns
+        is_long = length_ns >= least_s * _NS_PER_S and length_ns > 0
+        return EnergyWindow(
+            mj=end.mj - first.mj,
+            ns=length_ns,
+            runs=end_runs - start_runs,
+            steps=self._steps,
+            is_enough=is_long and self._steps >= MIN_STEPS and end_runs > start_runs,
+        )
+
+
+def judge_energy(
+    method: EnergyMethod, idle: EnergyWindow | None, busy: EnergyWindow | None
+) -> Energy | None:
+    """One repeat's energy per inference, with and without what the device takes when idle."""
+    if busy is None:
+        return None
+    idle_mw = None if idle is None else idle.power_mw
+    total = busy.mj / busy.runs if busy.is_enough else None
+    share = None if idle_mw is None or total is None else idle_mw * busy.ns / _NS_PER_S / busy.runs
+    return Energy(
+        method=method,
+        per_inference_mj=total,
+        above_idle_mj=None if total is None or share is None else total - share,
+        idle_power_mw=idle_mw,
+        window_ns=busy.ns,
+        runs=busy.runs,
+        counter_steps=busy.steps,
+    )

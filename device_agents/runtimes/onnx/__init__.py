@@ -1,0 +1,4 @@
+"""ONNX Runtime on CPUs and NVIDIA GPUs.
+
+Open `onnx_runner` first.
+"""

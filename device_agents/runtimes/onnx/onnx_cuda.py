@@ -1,0 +1,243 @@
+"""ONNX Runtime's CUDA and TensorRT providers, inputs and outputs bound on the device."""
+
+import importlib
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import Protocol, cast
+
+from fleetrank.device_agents.contract.failures import is_memory_error, says_device_lost
+from fleetrank.device_agents.contract.task import Execution, Options, OptionValue
+from fleetrank.device_agents.contract.vocabulary import Mode
+from fleetrank.device_agents.errors import UnsupportedError
+from fleetrank.device_agents.runtimes.gpu_backends import TENSORRT, TF32, TORCH_STREAM
+from fleetrank.device_agents.runtimes.onnx.onnx_nodes import fixed_spec_of, spec_of
+from fleetrank.device_agents.runtimes.options import boolean_option, missing_library
+from fleetrank.device_agents.runtimes.runner import Array, TensorSpec
+from fleetrank.device_agents.runtimes.torch.torch_cuda import TorchGpu
+
+_RECORD_ASSIGNMENT = "session.record_ep_graph_assignment_info"
+"""Older versions pass over an entry they do not know."""
+
+ProviderOptions = dict[str, str]
+Providers = list[tuple[str, ProviderOptions]]
+
+
+class _Event(Protocol):
+    def record(self, stream: object) -> None: ...
+    def elapsed_time(self, other: "_Event") -> float: ...
+
+
+class OnnxGpu:
+    """What differs from the processor; tests give one that runs on the processor."""
+
+    device = "cuda"
+
+    def providers(self, execution: Execution, stream: int | None) -> Providers:
+        """In order of preference; what neither can do falls to the processor."""
+        shared: ProviderOptions = {"device_id": "0"}
+        if stream is not None:
+            shared["user_compute_stream"] = str(stream)
+        use_graph = str(int(execution.mode is Mode.GRAPHS))
+        cuda = shared | {
+            "use_tf32": str(int(boolean_option(execution, TF32, default=False))),
+            "enable_cuda_graph": "0" if execution.backend == TENSORRT else use_graph,
+        }
+        both: Providers = [("CUDAExecutionProvider", cuda)]
+        if execution.backend == TENSORRT:
+            trt = shared | {
+                "trt_fp16_enable": str(int(execution.precision == "fp16")),
+                "trt_cuda_graph_enable": use_graph,
+            }
+            both.insert(0, ("TensorrtExecutionProvider", trt))
+        return both
+
+    def preload(self, ort: ModuleType) -> None:
+        """Finds CUDA's and cuDNN's libraries in their wheels, where they came as such."""
+        if hasattr(ort, "preload_dlls"):
+            ort.preload_dlls()
+
+    def why_absent(self, ort: ModuleType, provider: str) -> str | None:
+        """Why this ONNX Runtime has no such provider, or `None`."""
+        found = ort.get_available_providers()
+        return None if provider in found else f"it has {', '.join(found)}"
+
+
+class TorchStream:
+    """A stream that PyTorch and ONNX Runtime both know, and two marks in it."""
+
+    def __init__(self) -> None:
+        try:
+            torch = importlib.import_module("torch")
+        except ImportError as error:
+            raise missing_library("torch", "torch", error) from error
+        TorchGpu(torch).open()  # says what is wrong where a stream would say 'CUDA error'
+        self._stream = torch.cuda.Stream()
+        self.handle = int(self._stream.cuda_stream)
+        self._start = cast(_Event, torch.cuda.Event(enable_timing=True))
+        self._end = cast(_Event, torch.cuda.Event(enable_timing=True))
+
+    def start(self) -> None:
+        """Marks the beginning of a run."""
+        self._start.record(self._stream)
+
+    def finish(self) -> None:
+        """Marks its end, and waits for it."""
+        self._end.record(self._stream)
+        self._stream.synchronize()
+
+    def ns(self) -> int:
+        """Between both marks."""
+        return round(self._start.elapsed_time(self._end) * 1e6)
+
+
+class _Value(Protocol):
+    def update_inplace(self, array: Array) -> None: ...
+    def numpy(self) -> Array: ...
+
+
+class OnnxCudaModel:
+    """One session with its binding; see `DeviceModel`."""
+
+    def __init__(
+        self,
+        ort: ModuleType,
+        session: object,
+        batch: int,
+        *,
+        gpu: OnnxGpu,
+        stream: TorchStream | None,
+        settings: Mapping[str, OptionValue],
+    ) -> None:
+        self._ort, self._session, self._gpu, self._stream = ort, session, gpu, stream
+        nodes = session.get_inputs()  # type: ignore[attr-defined]
+        self.inputs = tuple(spec_of(node, batch) for node in nodes)
+        self.settings: Options = tuple(sorted(settings.items()))
+        self._binding = session.io_binding()  # type: ignore[attr-defined]
+        self._run_options = ort.RunOptions()
+        if stream is not None:
+            # Whoever gave the stream waits for it, once the end is marked.
+            self._run_options.add_run_config_entry("disable_synchronize_execution_providers", "1")
+        self._host: list[Array] = []
+        self._values: list[_Value] = []
+        for node in session.get_outputs():  # type: ignore[attr-defined]
+            self._bind_output(node.name, fixed_spec_of(node, batch))
+
+    def set_inputs(self, arrays: Sequence[Array]) -> None:
+        """See `LoadedModel`; later inputs go into the memory of the first, which a graph knows."""
+        self._host = list(arrays)
+        if self._values:
+            self.copy_inputs()
+            return
+        for spec, array in zip(self.inputs, arrays, strict=True):
+            value = self._ort.OrtValue.ortvalue_from_numpy(array, self._gpu.device, 0)
+            self._binding.bind_ortvalue_input(spec.name, value)
+            self._values.append(value)
+
+    def copy_inputs(self) -> None:
+        """See `DeviceModel`."""
+        for value, array in zip(self._values, self._host, strict=True):
+            value.update_inplace(array)
+        self._binding.synchronize_inputs()
+
+    def run(self) -> None:
+        """See `LoadedModel`; ONNX Runtime waits for its own stream, we for one we gave it."""
+        if self._stream is not None:
+            self._stream.start()
+        self._session.run_with_iobinding(self._binding, self._run_options)  # type: ignore[attr-defined]
+        if self._stream is not None:
+            self._stream.finish()
+
+    def device_ns(self) -> int | None:
+        """See `DeviceModel`."""
+        return None if self._stream is None else self._stream.ns()
+
+    def outputs(self) -> list[Array]:
+        """See `LoadedModel`."""
+        return [output.copy() for output in self._binding.copy_outputs_to_cpu()]
+
+    def _bind_output(self, name: str, spec: TensorSpec | None) -> None:
+        if spec is None:  # its size shows only in the run
+            self._binding.bind_output(name, self._gpu.device, 0)
+            return
+        value = self._ort.OrtValue.ortvalue_from_shape_and_type(
+            list(spec.shape), spec.dtype, self._gpu.device, 0
+        )
+        self._binding.bind_ortvalue_output(name, value)
+
+
+def load(ort: ModuleType, path: str, options: object, execution: Execution) -> OnnxCudaModel:
+    """Loads a file for the backend's provider, which must be there and be used.
+
+    Raises:
+        UnsupportedError: it is not there, or ONNX Runtime fell back to another.
+    """
+    gpu = OnnxGpu()
+    gpu.preload(ort)
+    has_stream = boolean_option(execution, TORCH_STREAM, default=False)
+    stream = TorchStream() if has_stream else None
+    providers = gpu.providers(execution, None if stream is None else stream.handle)
+    for name, _options in providers:
+        if reason := gpu.why_absent(ort, name):
+            raise UnsupportedError(
+                f"this ONNX Runtime has no {name}: {reason}",
+                "pip install onnxruntime-gpu instead of onnxruntime, for TensorRT also tensorrt",
+            )
+    options.add_session_config_entry(_RECORD_ASSIGNMENT, "1")  # type: ignore[attr-defined]
+    session = _open(ort, path, options, providers)
+    _check_provider(session, providers[0][0])
+    return OnnxCudaModel(
+        ort,
+        session,
+        execution.batch,
+        gpu=gpu,
+        stream=stream,
+        settings=_settings(session, execution, has_stream=has_stream),
+    )
+
+
+def _open(ort: ModuleType, path: str, options: object, providers: Providers) -> object:
+    """A session that is not tried again with other providers, which would hide the reason.
+
+    ONNX Runtime raises classes of its own for a file, and plain ones for a provider.
+    """
+    try:
+        return cast(object, ort.InferenceSession(path, options, providers, enable_fallback=0))
+    except (RuntimeError, ValueError) as error:
+        if is_memory_error(error) or says_device_lost(str(error)):
+            raise
+        raise UnsupportedError(
+            f"ONNX Runtime cannot use {providers[0][0]}: {error}",
+            "for a driver too old, update it or take a build for its CUDA; for libraries that are "
+            "missing, pip install onnxruntime-gpu[cuda,cudnn], for TensorRT also tensorrt",
+        ) from error
+
+
+def _check_provider(session: object, wanted: str) -> None:
+    """Refuses a session that fell back to another provider, which ONNX Runtime does in silence."""
+    used = session.get_providers()  # type: ignore[attr-defined]
+    if not used or used[0] != wanted:
+        raise UnsupportedError(
+            f"ONNX Runtime fell back from {wanted} to {', '.join(used) or 'nothing'}",
+            "its messages on standard error name the CUDA, cuDNN or TensorRT library it misses",
+        )
+
+
+def _settings(session: object, execution: Execution, *, has_stream: bool) -> dict[str, OptionValue]:
+    stated: dict[str, OptionValue] = {
+        "graph_optimization": "all",
+        "intra_op_threads": execution.threads,
+        "mode": execution.mode.value,
+        TF32: boolean_option(execution, TF32, default=False),
+        TORCH_STREAM: has_stream,
+    }
+    on_cpu = _nodes_on_cpu(session)
+    return stated if on_cpu is None else stated | {"nodes_on_cpu": on_cpu}
+
+
+def _nodes_on_cpu(session: object) -> int | None:
+    """Nodes that fell to the processor; `None` of an older ONNX Runtime."""
+    tell = getattr(session, "get_provider_graph_assignment_info", None)
+    if tell is None:
+        return None
+    parts = [part for part in tell() if part.ep_name == "CPUExecutionProvider"]
+    return sum(len(part.get_nodes()) for part in parts)

@@ -1,0 +1,136 @@
+"""ONNX Runtime: with its CPU provider here, with those of a GPU by `onnx_cuda`."""
+
+import importlib
+import importlib.metadata
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Protocol, cast
+
+from fleetrank.device_agents.contract.capability import Capability
+from fleetrank.device_agents.contract.failures import says_device_lost, says_out_of_memory
+from fleetrank.device_agents.contract.task import Execution, Options
+from fleetrank.device_agents.errors import AgentError, BadArtifactError, UnsupportedError
+from fleetrank.device_agents.runtimes.gpu_backends import GPU_BACKENDS
+from fleetrank.device_agents.runtimes.onnx import onnx_cuda
+from fleetrank.device_agents.runtimes.onnx.onnx_nodes import Node, spec_of
+from fleetrank.device_agents.runtimes.options import boolean_option, missing_library
+from fleetrank.device_agents.runtimes.runner import Array, LoadedModel
+
+_UNSUPPORTED_SIGNS = (
+    "NOT_IMPLEMENTED", "Could not find an implementation", "is not a registered function/op",
+    "No Op registered for",
+    "No opset import for domain", "is under development",
+)  # fmt: skip
+"""How ONNX Runtime 1.22 to 1.31 words an operator it does not have."""
+
+
+class _Session(Protocol):
+    def get_inputs(self) -> list[Node]: ...
+    def run(self, output_names: None, feed: dict[str, Array]) -> list[Array]: ...
+
+
+class OnnxModel:
+    """One session, its feed and its last outputs; see `LoadedModel`."""
+
+    def __init__(self, session: _Session, batch: int, settings: Options) -> None:
+        self._session = session
+        self.inputs = tuple(spec_of(node, batch) for node in session.get_inputs())
+        self.settings = settings
+        self._feed: dict[str, Array] = {}
+        self._outputs: list[Array] = []
+
+    def set_inputs(self, arrays: Sequence[Array]) -> None:
+        """Keeps the arrays: the CPU provider reads them where they are."""
+        self._feed = {spec.name: array for spec, array in zip(self.inputs, arrays, strict=True)}
+
+    def run(self) -> None:
+        """See `LoadedModel`.
+
+        The last outputs go first, as in a loop that does not keep them: held through the next run
+        they shift its buffers in the arena, which costs SqueezeNet 1 to 3 % (onnxruntime 1.31).
+        """
+        self._outputs = []
+        self._outputs = self._session.run(None, self._feed)
+
+    def outputs(self) -> list[Array]:
+        """See `LoadedModel`."""
+        return [output.copy() for output in self._outputs]
+
+
+class OnnxRunner:
+    """Options: `spinning` (default true), `flush_denormals` (default false).
+
+    These are the CPU's; a GPU's stand in `gpu_backends`.
+    """
+
+    capability = Capability(
+        backends=frozenset({"cpu"}), option_names=frozenset({"spinning", "flush_denormals"})
+    )
+
+    def version(self) -> str:
+        """See `Runner`."""
+        try:
+            return importlib.metadata.version("onnxruntime")
+        except importlib.metadata.PackageNotFoundError:
+            return importlib.metadata.version("onnxruntime-gpu")
+
+    def admit(self, path: str) -> str:
+        """See `Runner`; an ONNX file holds no code."""
+        return path
+
+    def load(self, path: str, execution: Execution) -> LoadedModel:
+        """See `Runner`."""
+        try:
+            ort = importlib.import_module("onnxruntime")
+        except ImportError as error:
+            raise missing_library("onnxruntime", "onnx", error) from error
+        spinning = boolean_option(execution, "spinning", default=True)
+        flush = boolean_option(execution, "flush_denormals", default=False)
+        options = _session_options(ort, execution.threads, spinning=spinning, flush=flush)
+        if execution.backend in GPU_BACKENDS:
+            try:
+                return onnx_cuda.load(ort, path, options, execution)
+            except Exception as error:
+                raise _as_agent_error(error) from error
+        try:
+            session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        except Exception as error:
+            raise _as_agent_error(error) from error
+        settings: Options = (
+            ("flush_denormals", flush),
+            ("graph_optimization", "all"),
+            ("inter_op_threads", 1),
+            ("intra_op_threads", execution.threads),
+            ("spinning", spinning),
+        )
+        return OnnxModel(cast(_Session, session), execution.batch, settings)
+
+
+def _session_options(ort: ModuleType, threads: int, *, spinning: bool, flush: bool) -> object:
+    options = ort.SessionOptions()
+    # Left at 0, the pool takes all cores and sets an affinity of its own.
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+    options.add_session_config_entry("session.intra_op.allow_spinning", str(int(spinning)))
+    options.add_session_config_entry("session.set_denormal_as_zero", str(int(flush)))
+    return options
+
+
+def _as_agent_error(error: Exception) -> AgentError | Exception:
+    """ONNX Runtime's exceptions have no common class; their module tells them from others."""
+    if not type(error).__module__.startswith("onnxruntime"):
+        return error
+    text = str(error)
+    if says_out_of_memory(text):
+        return MemoryError(text)
+    if says_device_lost(text):
+        return error
+    if any(sign in text for sign in _UNSUPPORTED_SIGNS):
+        return UnsupportedError(
+            f"ONNX Runtime cannot execute the file: {text}",
+            "export it with an older opset, or use a newer ONNX Runtime",
+        )
+    return BadArtifactError(
+        f"ONNX Runtime refuses the file: {text}", "export it again, or check where it comes from"
+    )

@@ -1,0 +1,161 @@
+"""Lets an untrusted `.pt2` in: a copy of what was checked, which alone is given to PyTorch.
+
+`torch.export.load` and the module it returns run code from the file in five ways: unpickling
+weights, constants and sample inputs; loading compiled libraries; resolving names to functions;
+evaluating symbolic sizes; executing guards and generated source. The copy holds tensors as raw
+bytes, tables and a program written from checked values, and sample inputs whose one pickle names
+nothing but tensors; the archive inside the archive is written again as well.
+
+Source: torch 2.13, torch/export/pt2_archive/_package.py.
+"""
+
+import io
+import os
+import pickletools
+import re
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, BinaryIO
+
+from fleetrank.device_agents.errors import BadArtifactError
+from fleetrank.device_agents.runtimes.torch.pt2_archive import add_member, check_layout
+from fleetrank.device_agents.runtimes.torch.pt2_forms import UnfitError
+from fleetrank.device_agents.runtimes.torch.pt2_program import checked_program, checked_table
+
+Checked = Callable[[IO[bytes], zipfile.ZipInfo, str], bytes]
+"""Takes a member and its path below the root, returns what is written in its place."""
+
+MAX_TEXT_BYTES = 64 * 1024 * 1024
+"""Of one JSON inside the archive; the graph of a large network has 1 MB."""
+
+MAX_NOTE_BYTES = 64
+"""Of a version or an order of bytes."""
+
+_ROOT = "model"
+"""The one folder at the top of the copy; PyTorch names it after the file."""
+_PROGRAM = "models/model.json"
+_SAMPLES = "data/sample_inputs/model.pt"
+_TABLES = re.compile(r"data/(weights|constants)/model_\1_config\.json")
+_TENSORS = re.compile(r"data/(weights/weight_|constants/tensor_)?\d+", re.ASCII)
+"""Raw bytes of tensors, in a network and in a file by `torch.save`."""
+_NOTES = re.compile(
+    r"archive_format|archive_version|byteorder|version|\.data/(version|serialization_id)|"
+    r"\.format_version|\.storage_alignment"
+)
+_NOTE = re.compile(rb"\d{1,40}\n?|little|big|pt2")
+"""What a note says: a version, a number, an order of bytes, the format's name."""
+_EXTRA = "extra/"
+_GLOBALS = re.compile(
+    r"collections OrderedDict|torch\._utils _rebuild_(tensor_v2|parameter)|torch \w*Storage|"
+    r"torch (float|bfloat|int|uint|complex)\d+|torch (bool|Size|device)|"
+    r"torch\.serialization _get_layout|torch\.nn\.parameter Parameter",
+    re.ASCII,
+)
+"""What pickles of tensors name, and nothing that does more than build one."""
+_FORBIDDEN_OPCODES = frozenset({"INST", "OBJ", "STACK_GLOBAL", "EXT1", "EXT2", "EXT4"})
+
+
+def copy_checked(source: str, target: Path) -> None:
+    """Writes an archive of what was read from another and found to be a network.
+
+    The file is synced, so that no write to the disk falls into the measurement.
+
+    Raises:
+        BadArtifactError: the source holds anything else, or is not an archive.
+    """
+    try:
+        with Path(source).open("rb") as file, target.open("xb") as copy:
+            _copy(file, copy, _ROOT, _network_member)
+            copy.flush()
+            os.fsync(copy.fileno())
+    except (zipfile.BadZipFile, OSError, ValueError, EOFError, RuntimeError) as error:
+        raise BadArtifactError(
+            f"{Path(source).name} is not a readable .pt2 archive: {error}", "export the model again"
+        ) from error
+
+
+def check_pickle(data: bytes, where: str) -> None:
+    """Refuses a pickle that names anything but tensors; nothing of it is executed.
+
+    Raises:
+        BadArtifactError: it does, or it is not a pickle.
+    """
+    try:
+        for opcode, argument, _position in pickletools.genops(data):
+            if opcode.name in _FORBIDDEN_OPCODES or (
+                opcode.name == "GLOBAL" and not _GLOBALS.fullmatch(str(argument))
+            ):
+                raise _refusal(where, f"a pickle that would call {argument or opcode.name}")
+    except (ValueError, IndexError) as error:
+        raise _refusal(where, f"a damaged pickle ({error})") from error
+
+
+def _copy(file: BinaryIO, copy: BinaryIO, root: str, checked: Checked) -> None:
+    """Copies an archive; `checked` says what is written for a member that is not a tensor."""
+    check_layout(file)
+    with zipfile.ZipFile(file) as old, zipfile.ZipFile(copy, "w") as new:
+        names = [member.filename for member in old.infolist()]
+        if len({name.partition("/")[0] for name in names}) != 1:
+            raise _refusal("the archive", "more or less than one folder at its top")
+        # PyTorch's reader finds members whatever their case, and another of two than Python's.
+        if len({name.lower() for name in names}) != len(names):
+            raise _refusal("the archive", "two members of one name")
+        for member in old.infolist():
+            inside = member.filename.partition("/")[2]
+            if inside.startswith(_EXTRA):  # files beside the network, which runs without them
+                continue
+            with old.open(member) as stream:
+                if _TENSORS.fullmatch(inside):
+                    add_member(new, f"{root}/{inside}", stream, member.file_size)
+                else:
+                    data = checked(stream, member, inside)
+                    add_member(new, f"{root}/{inside}", io.BytesIO(data), len(data))
+
+
+def _network_member(stream: IO[bytes], member: zipfile.ZipInfo, inside: str) -> bytes:
+    """By its path, as PyTorch decides."""
+    if inside == _SAMPLES:
+        # Its size is part of the memory that a row states, so that it is not left out.
+        data, copy = stream.read(), io.BytesIO()
+        if data:
+            _copy(io.BytesIO(data), copy, "archive", _samples_member)
+        return copy.getvalue()
+    if inside != _PROGRAM and not _TABLES.fullmatch(inside):
+        return _note(stream, member, inside)
+    text = _text(stream, member)
+    try:
+        return checked_program(text) if inside == _PROGRAM else checked_table(text)
+    except UnfitError as error:
+        raise _refusal(member.filename, f"a graph with {error}") from error
+
+
+def _samples_member(stream: IO[bytes], member: zipfile.ZipInfo, inside: str) -> bytes:
+    """Of a file by `torch.save`; more members would make PyTorch take it for TorchScript."""
+    if inside != "data.pkl":
+        return _note(stream, member, inside)
+    data = _text(stream, member)
+    check_pickle(data, member.filename)
+    return data
+
+
+def _text(stream: IO[bytes], member: zipfile.ZipInfo) -> bytes:
+    if member.file_size > MAX_TEXT_BYTES:
+        raise _refusal(member.filename, f"{member.file_size} bytes of text")
+    return stream.read()
+
+
+def _note(stream: IO[bytes], member: zipfile.ZipInfo, inside: str) -> bytes:
+    if not _NOTES.fullmatch(inside):
+        raise _refusal(member.filename, "what an exported network does not have")
+    data = stream.read() if member.file_size <= MAX_NOTE_BYTES else b""
+    if not _NOTE.fullmatch(data):
+        raise _refusal(member.filename, f"{data[:80]!r}")
+    return data
+
+
+def _refusal(where: str, what: str) -> BadArtifactError:
+    return BadArtifactError(
+        f"{where} holds {what}, which could run code that came with the file",
+        "if you trust its maker, run again with --trust; otherwise export the model yourself",
+    )

@@ -1,0 +1,199 @@
+"""PyTorch running `.pt2` files by `torch.export`: on the CPU here, on a GPU by `torch_cuda`."""
+
+import importlib
+import importlib.metadata
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import cast
+
+from fleetrank.device_agents.contract.capability import Capability
+from fleetrank.device_agents.contract.failures import is_memory_error, says_device_lost
+from fleetrank.device_agents.contract.task import Execution, Options
+from fleetrank.device_agents.contract.vocabulary import Mode
+from fleetrank.device_agents.errors import AgentError, BadArtifactError, UnsupportedError
+from fleetrank.device_agents.runtimes.gpu_backends import CUDA
+from fleetrank.device_agents.runtimes.options import boolean_option, missing_library
+from fleetrank.device_agents.runtimes.runner import Array, LoadedModel
+from fleetrank.device_agents.runtimes.torch import torch_cuda
+from fleetrank.device_agents.runtimes.torch.pt2_scan import copy_checked
+from fleetrank.device_agents.runtimes.torch.torch_program import bare_module, inputs_of, moved
+from fleetrank.device_agents.runtimes.torch.torch_tensors import (
+    as_arrays,
+    as_numpy_has_it,
+    as_tensor,
+)
+
+
+class TorchModel:
+    """One module and its last output; see `LoadedModel`."""
+
+    def __init__(
+        self,
+        torch: ModuleType,
+        module: Callable[..., object],
+        program: object,
+        execution: Execution,
+    ) -> None:
+        self._torch = torch
+        self._module = module
+        self._specs = inputs_of(program, execution.batch)
+        self.inputs = tuple(as_numpy_has_it(spec) for spec in self._specs)
+        flush = boolean_option(execution, "flush_denormals", default=False)
+        self.settings: Options = (
+            ("flush_denormals", flush),
+            ("inter_op_threads", torch.get_num_interop_threads()),
+            ("intra_op_threads", torch.get_num_threads()),
+            ("mode", execution.mode.value),
+        )
+        self._arguments: tuple[object, ...] = ()
+        self._output: object = None
+
+    def set_inputs(self, arrays: Sequence[Array]) -> None:
+        """See `LoadedModel`."""
+        pairs = zip(arrays, self._specs, strict=True)
+        self._arguments = tuple(as_tensor(self._torch, array, spec) for array, spec in pairs)
+
+    def run(self) -> None:
+        """See `LoadedModel`; CPU operators are done when the call returns.
+
+        The last output goes first, as in a loop that does not keep it.
+        """
+        self._output = None
+        with self._torch.inference_mode():
+            self._output = self._module(*self._arguments)
+
+    def outputs(self) -> list[Array]:
+        """See `LoadedModel`."""
+        return as_arrays(self._torch, self._output)
+
+
+class TorchRunner:
+    """Modes `eager` and `compile`. Option: `flush_denormals` (default false).
+
+    These are the CPU's; a GPU's stand in `gpu_backends`.
+    """
+
+    capability = Capability(
+        backends=frozenset({"cpu"}),
+        modes=frozenset({Mode.EAGER, Mode.COMPILE}),
+        option_names=frozenset({"flush_denormals"}),
+    )
+
+    def __init__(self) -> None:
+        self._is_distrustful = False
+
+    def version(self) -> str:
+        """See `Runner`."""
+        return importlib.metadata.version("torch")
+
+    def admit(self, path: str) -> str:
+        """See `Runner`; PyTorch never sees the file, only a copy of what the scan read."""
+        # Below the worker's scratch folder, which its parent removes.
+        copy = Path(tempfile.mkdtemp(prefix="fleetrank-"), "model.pt2")
+        copy_checked(path, copy)
+        # A second lock, should the scan have let something through: no pickle calls anything.
+        os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
+        self._is_distrustful = True
+        return str(copy)
+
+    def load(self, path: str, execution: Execution) -> LoadedModel:
+        """See `Runner`."""
+        try:
+            torch = importlib.import_module("torch")
+            importlib.import_module("torch.export")
+        except ImportError as error:
+            raise missing_library("torch", "torch", error) from error
+        is_gpu = execution.backend == CUDA
+        gpu = torch_cuda.TorchGpu(torch)
+        if is_gpu:
+            gpu.open()
+            torch_cuda.configure(torch, execution)
+        _configure(torch, execution)
+        with _no_foreign_pickles(is_active=self._is_distrustful):
+            program, module = _open(torch, path, gpu.device if is_gpu else None)
+        if execution.mode is Mode.COMPILE:
+            module = _compiled(torch, module)
+        if is_gpu:
+            specs = inputs_of(program, execution.batch)
+            return torch_cuda.TorchCudaModel(torch, gpu, module, specs, execution)
+        return TorchModel(torch, module, program, execution)
+
+
+def _configure(torch: ModuleType, execution: Execution) -> None:
+    torch.set_num_threads(execution.threads)
+    # May be set once in a process, and the primer has done so when the model is loaded.
+    if torch.get_num_interop_threads() != 1:
+        torch.set_num_interop_threads(1)
+    flush = boolean_option(execution, "flush_denormals", default=False)
+    if not torch.set_flush_denormal(flush) and flush:
+        raise UnsupportedError(
+            "this CPU cannot flush denormals", "leave out the option flush_denormals"
+        )
+
+
+def _open(torch: ModuleType, path: str, device: str | None) -> tuple[object, Callable[..., object]]:
+    """The program and its module; on a GPU where one is named."""
+    try:
+        program = torch.export.load(path)
+        return program, bare_module(program if device is None else moved(program, device))
+    except (AgentError, MemoryError):
+        raise
+    except Exception as error:  # a damaged file surfaces as anything from KeyError to zlib.error
+        text = f"{type(error).__name__}: {error}"
+        if is_memory_error(error):
+            raise MemoryError(text) from error
+        if says_device_lost(text):
+            raise
+        raise BadArtifactError(
+            f"PyTorch refuses the file: {text}", "export it again with the PyTorch that runs it"
+        ) from error
+
+
+def _compiled(torch: ModuleType, module: Callable[..., object]) -> Callable[..., object]:
+    """Compiles at the first call, in which a missing C++ compiler shows itself."""
+    compiled = cast(Callable[..., object], torch.compile(module))
+
+    def run(*arguments: object) -> object:
+        try:
+            return compiled(*arguments)
+        except Exception as error:
+            if not any(part in type(error).__name__ for part in ("Inductor", "Triton")):
+                raise
+            raise UnsupportedError(
+                f"torch.compile failed: {error}",
+                "install a C++ compiler (g++), for a GPU Triton as well, or use mode eager",
+            ) from error
+
+    return run
+
+
+_lock = {"is_active": False, "is_installed": False}
+
+
+@contextmanager
+def _no_foreign_pickles(*, is_active: bool) -> Iterator[None]:
+    """While active, every class or function a pickle asks for is refused by the interpreter.
+
+    The third lock: it does not depend on how the file is laid out.
+    """
+    if is_active and not _lock["is_installed"]:
+        sys.addaudithook(_refuse_pickle_globals)
+        _lock["is_installed"] = True
+    _lock["is_active"] = is_active
+    try:
+        yield
+    finally:
+        _lock["is_active"] = False
+
+
+def _refuse_pickle_globals(event: str, arguments: tuple[object, ...]) -> None:
+    if event == "pickle.find_class" and _lock["is_active"]:
+        raise BadArtifactError(
+            f"the file asks for {arguments[0]}.{arguments[1]} while it is loaded",
+            "if you trust its maker, run again with --trust",
+        )

@@ -1,0 +1,142 @@
+"""Doubts about one row: thresholds with their sources, and the one function that applies them.
+
+A flag drops nothing; the analysis decides and says how many it dropped.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, median, quantiles
+
+from fleetrank.device_agents.contract.measurement import Conditions
+from fleetrank.device_agents.contract.task import MeasurePolicy
+from fleetrank.device_agents.contract.vocabulary import Flag
+from fleetrank.device_agents.timing.host_overhead import (
+    has_overhead,
+    host_overhead_ns,
+    is_impossible,
+)
+
+MAX_SPREAD = 0.10
+"""IQR / median. Source: torch.utils.benchmark warns of an IQR above 10 % of the median."""
+OUTLIER_MADS = 3.0
+MAD_SCALE = 1.4826
+"""Makes the median absolute deviation of normal samples their standard deviation."""
+MAX_OUTLIER_SHARE = 0.05
+"""A normal sample has 0.3 % beyond 3 sigma; 5 % beyond means another regime, not noise."""
+MAX_DRIFT = 0.02
+"""Between first and last third: the tolerance of the warm-up, kept to the end."""
+MAX_SWITCHES_PER_RUN = 0.1
+"""One forced context switch in 10 runs puts preemption inside the 90th percentile."""
+MIN_CLOCK_RATIO = 0.85
+"""A clock 15 % below its start counts as throttled by the practice of phone benchmarks."""
+MAX_TEMP_C = 90.0
+"""Server and desktop CPUs throttle at 95 to 105 degrees; this is just before."""
+MAX_BUSY_SHARE = 0.10
+"""Share of all cores' time. A busy core beside 2-thread runs made them 2 to 100 times slower."""
+NOTHING_SLOWS = "none"
+"""A GPU's throttle reasons when there is none."""
+MAX_STEAL_SHARE = 0.05
+"""The hypervisor's other guests are others on the host as well."""
+MIN_SAMPLES_TO_JUDGE = 6
+"""Fewer samples have no thirds and no quartiles worth a judgement; they are `too_few` anyway."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What the flags of one row are judged from; `None` means not known and raises no flag."""
+
+    samples_ns: Sequence[int]
+    device_samples_ns: Sequence[int] | None = None
+    is_warmup_stable: bool
+    involuntary_switches: int | None
+    niceness: int | None
+    before: Conditions | None
+    after: Conditions | None
+
+
+def judge(seen: Seen, policy: MeasurePolicy) -> tuple[Flag, ...]:
+    """All flags that apply to one row, in the order of the vocabulary."""
+    samples = seen.samples_ns
+    overhead = host_overhead_ns(samples, seen.device_samples_ns)
+    doubts = {
+        Flag.SPREAD: has_spread(samples),
+        Flag.OUTLIERS: has_outliers(samples),
+        Flag.DRIFT: has_drift(samples),
+        Flag.PREEMPTED: _is_preempted(seen),
+        Flag.THROTTLED: _is_throttled(seen.before, seen.after),
+        Flag.HOT: any(_exceeds(c.temp_c, MAX_TEMP_C) for c in _known(seen)),
+        Flag.TOO_FEW: len(samples) < min(policy.min_runs, policy.max_samples),
+        Flag.NICED: _exceeds(seen.niceness, 0),
+        Flag.BUSY_HOST: any(
+            _exceeds(c.busy_share, MAX_BUSY_SHARE) or _exceeds(c.steal_share, MAX_STEAL_SHARE)
+            for c in _known(seen)
+        ),
+        Flag.UNSTABLE_WARMUP: not seen.is_warmup_stable,
+        Flag.SHARED_DEVICE: any(_exceeds(c.other_processes, 0) for c in _known(seen)),
+        Flag.HOST_OVERHEAD: has_overhead(samples, overhead),
+        Flag.CLOCKS_DISAGREE: is_impossible(overhead),
+    }
+    return tuple(flag for flag in Flag if doubts.get(flag, False))
+
+
+def has_spread(samples: Sequence[int]) -> bool:
+    """Whether the interquartile range is large beside the median."""
+    if len(samples) < MIN_SAMPLES_TO_JUDGE:
+        return False
+    low, middle, high = quantiles(samples, n=4, method="inclusive")
+    return high - low > MAX_SPREAD * middle
+
+
+def has_outliers(samples: Sequence[int]) -> bool:
+    """Whether too many samples lie far from the median by the measure of their own MAD."""
+    if len(samples) < MIN_SAMPLES_TO_JUDGE:
+        return False
+    middle = median(samples)
+    reach = OUTLIER_MADS * MAD_SCALE * median(abs(sample - middle) for sample in samples)
+    far = sum(abs(sample - middle) > reach for sample in samples)
+    return far > MAX_OUTLIER_SHARE * len(samples)
+
+
+def has_drift(samples: Sequence[int]) -> bool:
+    """Whether the first and the last third of the run differ; see `drift_share`."""
+    share = drift_share(samples)
+    return share is not None and share > MAX_DRIFT
+
+
+def drift_share(samples: Sequence[int]) -> float | None:
+    """By how much first and last third differ, as a share of the smaller; `None` with too few.
+
+    Each third goes without its lowest and highest quarter: the mean of all samples would follow
+    one spike, and the median jumps between the two modes of a latency that has two.
+    """
+    if len(samples) < MIN_SAMPLES_TO_JUDGE:
+        return None
+    third = len(samples) // 3
+    first, last = _midmean(samples[:third]), _midmean(samples[-third:])
+    return abs(first - last) / min(first, last) if min(first, last) > 0 else None
+
+
+def _midmean(samples: Sequence[int]) -> float:
+    quarter = len(samples) // 4
+    return fmean(sorted(samples)[quarter : len(samples) - quarter])
+
+
+def _is_preempted(seen: Seen) -> bool:
+    return _exceeds(seen.involuntary_switches, MAX_SWITCHES_PER_RUN * len(seen.samples_ns))
+
+
+def _is_throttled(before: Conditions | None, after: Conditions | None) -> bool:
+    reasons = {c.throttle_reasons for c in (before, after) if c is not None}
+    if reasons - {None, NOTHING_SLOWS}:
+        return True
+    if before is None or after is None or before.clock_mhz is None or after.clock_mhz is None:
+        return False
+    return after.clock_mhz < MIN_CLOCK_RATIO * before.clock_mhz
+
+
+def _known(seen: Seen) -> list[Conditions]:
+    return [conditions for conditions in (seen.before, seen.after) if conditions is not None]
+
+
+def _exceeds(value: float | None, limit: float) -> bool:
+    return value is not None and value > limit

@@ -1,0 +1,182 @@
+"""The timing loop. Clock and stop rule are given, so that tests run it on a clock of their own."""
+
+import gc
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol
+
+from fleetrank.device_agents.contract.task import MeasurePolicy
+from fleetrank.device_agents.timing.stability import halves_agree
+
+Clock = Callable[[], int]
+"""Monotonic nanoseconds: `time.perf_counter_ns`."""
+Step = Callable[[], None]
+"""One synchronised inference."""
+
+_NS_PER_S = 1_000_000_000
+_MAX_SUMS = 1024
+"""Sums kept of the warm-up; a million short runs must not show in the model's memory."""
+
+
+class Untimed(Protocol):
+    """What is done around each run, outside its time."""
+
+    def before(self) -> None:
+        """Called before the first reading of the clock, as for flushing caches."""
+        ...
+
+    def after(self) -> None:
+        """Called after the second reading of the clock, as for reading a device's clock."""
+        ...
+
+
+class NothingUntimed:
+    """The `Untimed` of what has no clock and no cache of its own."""
+
+    def before(self) -> None:
+        """See `Untimed`."""
+
+    def after(self) -> None:
+        """See `Untimed`."""
+
+
+NOTHING = NothingUntimed()
+
+
+class StopRule(Protocol):
+    """Decides when the timed runs are enough."""
+
+    def check_points(self) -> Iterator[int]:
+        """Increasing numbers of runs at which `is_enough` is asked; the last one ends the runs."""
+        ...
+
+    def is_enough(self, samples: Sequence[int]) -> bool:
+        """Whether these samples, in nanoseconds and in order, suffice."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmUp:
+    """How the warm-up went; `is_stable` is false when it ended by its time limit."""
+
+    ns: int
+    runs: int
+    is_stable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedRuns:
+    """The samples in order, and why there are no more: `half_width max_time max_samples`."""
+
+    samples_ns: tuple[int, ...]
+    stop_reason: str
+
+
+def warm_up(step: Step, clock: Clock, policy: MeasurePolicy, untimed: Untimed = NOTHING) -> WarmUp:
+    """Runs until the two halves of the latest window of runs agree, within the policy's bounds.
+
+    A window is judged once it has the least number of runs and the least length; when it has
+    twice both and its halves still differ, a new one begins, so that one slow start or one spike
+    does not spoil the average for the next thousand runs. The limit `max_warmup_s` is looked at
+    after each run: one run longer than it is the last.
+    """
+    runs = 0
+    begin = window_begin = clock()
+    window = _Window()
+    while True:
+        untimed.before()
+        start = clock()
+        step()
+        end = clock()
+        untimed.after()
+        runs += 1
+        window.add(end - start)
+        length_s = (end - window_begin) / _NS_PER_S
+        is_long_enough = window.runs >= policy.min_warmup_runs and length_s >= policy.min_warmup_s
+        is_stable = is_long_enough and halves_agree(window.sums, policy.warmup_tolerance)
+        if is_stable or end - begin >= policy.max_warmup_s * _NS_PER_S:
+            return WarmUp(ns=end - begin, runs=runs, is_stable=is_stable)
+        if window.runs >= 2 * policy.min_warmup_runs and length_s >= 2 * policy.min_warmup_s:
+            window, window_begin = _Window(), end
+
+
+class _Window:
+    """Sums of run times, thinned out so that a million short runs take no more memory."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self.sums: list[int] = []
+        self._total_ns = 0
+        self._stride = 1
+
+    def add(self, ns: int) -> None:
+        self.runs += 1
+        self._total_ns += ns
+        if self.runs % self._stride == 0:
+            self.sums.append(self._total_ns)
+        if len(self.sums) == _MAX_SUMS:
+            self.sums, self._stride = self.sums[1::2], 2 * self._stride
+
+
+def time_runs(
+    step: Step,
+    clock: Clock,
+    rule: StopRule,
+    *,
+    max_time_s: float,
+    untimed: Untimed = NOTHING,
+) -> TimedRuns:
+    """Times runs until the rule is satisfied, its last check point is reached, or time is over.
+
+    Storage for all samples is made beforehand and garbage collection is off; between the two
+    readings of the clock there is nothing but the step. At least one run is timed.
+    """
+    points = list(rule.check_points())
+    samples = array("q", bytes(8 * points[-1]))
+    with collection_off():
+        deadline = clock() + int(max_time_s * _NS_PER_S)
+        for begin, end in pairwise([0, *points]):
+            count = _fill(samples, begin, end, (step, clock, deadline), untimed)
+            if count < end:
+                return TimedRuns(samples_ns=tuple(samples[:count]), stop_reason="max_time")
+            if rule.is_enough(samples[:count]):
+                return TimedRuns(samples_ns=tuple(samples[:count]), stop_reason="half_width")
+    return TimedRuns(samples_ns=tuple(samples), stop_reason="max_samples")
+
+
+def _fill(
+    samples: "array[int]", begin: int, end: int, how: tuple[Step, Clock, int], untimed: Untimed
+) -> int:
+    """Times runs `begin` to `end`; returns how many samples there are when the deadline came."""
+    step, clock, deadline = how
+    before, after = untimed.before, untimed.after
+    for index in range(begin, end):
+        before()
+        start = clock()
+        step()
+        stop = clock()
+        after()
+        samples[index] = stop - start
+        if stop >= deadline:
+            return index + 1
+    return end
+
+
+@contextmanager
+def collection_off() -> Iterator[None]:
+    """Collects once, then keeps the garbage collector off; does nothing where it is off already.
+
+    Collecting cools the caches, so it belongs before the warm-up.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

@@ -1,0 +1,4 @@
+"""The side of adb that a phone plays: packets, streams, shell and file transfer.
+
+Open `connection` first.
+"""

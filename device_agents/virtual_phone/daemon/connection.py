@@ -1,0 +1,197 @@
+"""One client on the port of one phone: greeting, proof of the key, streams."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Collection
+from contextlib import suppress
+
+from fleetrank.device_agents.virtual_phone.daemon import adb_packets as protocol
+from fleetrank.device_agents.virtual_phone.daemon.adb_packets import (
+    AuthKind,
+    Command,
+    Message,
+    ProtocolError,
+)
+from fleetrank.device_agents.virtual_phone.daemon.services import Service, find_service
+from fleetrank.device_agents.virtual_phone.daemon.stream import Stream, StreamClosedError
+from fleetrank.device_agents.virtual_phone.handset import adb_key
+from fleetrank.device_agents.virtual_phone.handset.faults import Fault
+from fleetrank.device_agents.virtual_phone.handset.virtual_phone import VirtualPhone
+
+SMALLEST_PAYLOAD_BYTES = 4096
+"""What every version of the protocol takes."""
+MAX_STREAMS = 256
+"""Of one client at a time; adb itself opens one per command."""
+END_TIMEOUT_S = 2.0
+
+_logger = logging.getLogger(__name__)
+
+
+async def end_tasks(tasks: Collection[asyncio.Task[None]]) -> None:
+    """Waits for tasks that were told to end, and cancels those that do not.
+
+    One that is cancelled while it cleans up leaves processes and pipes behind.
+    """
+    if not tasks:
+        return
+    _, late = await asyncio.wait(tasks, timeout=END_TIMEOUT_S)
+    for task in late:
+        task.cancel()
+    await asyncio.gather(*late, return_exceptions=True)
+
+
+class Connection:
+    """Speaks the device's side of the protocol until the client goes or a fault cuts it."""
+
+    def __init__(
+        self, phone: VirtualPhone, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self._phone = phone
+        self._reader = reader
+        self._writer = writer
+        self._version = protocol.VERSION_WITH_CHECKSUM
+        self._max_payload_bytes = SMALLEST_PAYLOAD_BYTES
+        self._token: bytes | None = None
+        self._is_known = False
+        self._client_version = protocol.VERSION_WITH_CHECKSUM
+        self._client_max_bytes = SMALLEST_PAYLOAD_BYTES
+        self._streams: dict[int, Stream] = {}
+        self._services: set[asyncio.Task[None]] = set()
+        self._last_id = 0
+
+    async def serve(self) -> None:
+        """Runs until the connection ends; every stream and command of it ends with it."""
+        try:
+            while not self._writer.is_closing():
+                message = await self._receive()
+                await self._phone.wait_while_hung()
+                await self._obey(message)
+        except (asyncio.IncompleteReadError, ConnectionError, StreamClosedError):
+            return  # the client is gone
+        except ProtocolError as error:
+            _logger.warning("phone %s: %s", self._phone.serial, error)
+        finally:
+            await self._end()
+
+    def cut(self) -> None:
+        """Pulls the cable: the socket is gone, without a word."""
+        self._writer.transport.abort()
+
+    async def _end(self) -> None:
+        self.cut()
+        for stream in self._streams.values():
+            stream.end()
+        await end_tasks(self._services)
+        with suppress(ConnectionError):
+            await self._writer.wait_closed()
+
+    async def _receive(self) -> Message:
+        header = protocol.decode_header(await self._reader.readexactly(protocol.HEADER_BYTES))
+        payload = await self._reader.readexactly(header.payload_bytes)
+        return protocol.decode_message(header, payload, version=self._version)
+
+    async def _send(self, message: Message) -> None:
+        await self._phone.wait_while_hung()
+        self._writer.write(protocol.encode(message, version=self._version))
+        try:
+            await self._writer.drain()
+        except ConnectionError as error:
+            raise StreamClosedError from error
+
+    async def _obey(self, message: Message) -> None:
+        if message.command == Command.CNXN:
+            await self._greet(message)
+        elif message.command == Command.AUTH:
+            await self._check_key(message)
+        elif not self._is_known:
+            raise ProtocolError("a message before the key was proved", "authorize first")
+        elif message.command == Command.OPEN:
+            await self._open(message)
+        else:
+            self._pass_on(message)
+
+    async def _greet(self, message: Message) -> None:
+        self._client_version = message.first
+        self._client_max_bytes = message.second
+        if not self._phone.has_fault(Fault.OFFLINE):
+            await self._ask_for_key()
+
+    async def _ask_for_key(self) -> None:
+        self._token = secrets.token_bytes(adb_key.TOKEN_BYTES)
+        await self._send(
+            Message(command=Command.AUTH, first=AuthKind.TOKEN, second=0, payload=self._token)
+        )
+
+    async def _check_key(self, message: Message) -> None:
+        """A signature under the user's key opens the phone.
+
+        An offered public key opens nothing: on a phone a person would be asked, here the user's
+        own key is the only one there is, and who has it signs. No answer leaves the client
+        'unauthorized', as a phone does whose question nobody answers.
+        """
+        if message.first != AuthKind.SIGNATURE or self._token is None:
+            return
+        token, self._token = self._token, None
+        key = None if self._phone.has_fault(Fault.UNAUTHORIZED) else self._phone.read_key()
+        if key is None or not adb_key.is_signed(token, message.payload, key):
+            await self._ask_for_key()
+            return
+        self._is_known = True
+        await self._send(
+            Message(
+                command=Command.CNXN,
+                first=self._phone.profile.protocol_version,
+                second=self._phone.profile.max_payload_bytes,
+                payload=self._phone.banner(),
+            )
+        )
+        self._version = min(self._client_version, self._phone.profile.protocol_version)
+        self._max_payload_bytes = min(self._client_max_bytes, self._phone.profile.max_payload_bytes)
+
+    async def _open(self, message: Message) -> None:
+        name = message.payload.rstrip(b"\0").decode("utf-8", errors="surrogateescape")
+        service = find_service(name, self._phone)
+        if service is None or len(self._streams) >= MAX_STREAMS:
+            await self._send(Message(command=Command.CLSE, first=0, second=message.first))
+            return
+        self._last_id += 1
+        stream = Stream(
+            self._last_id,
+            message.first,
+            send=self._send,
+            cut=self.cut,
+            max_payload_bytes=self._max_payload_bytes,
+        )
+        self._streams[stream.own_id] = stream
+        await stream.accept()
+        task = asyncio.create_task(self._run(service, stream))
+        self._services.add(task)
+        task.add_done_callback(self._services.discard)
+
+    async def _run(self, service: Service, stream: Stream) -> None:
+        try:
+            await service(stream)
+            await stream.drain()
+        except StreamClosedError:
+            pass
+        except OSError as error:  # a full disk of the host, too many processes
+            _logger.warning("phone %s: %s", self._phone.serial, error)
+        self._streams.pop(stream.own_id, None)
+        if not stream.closed.is_set():
+            stream.end()
+        with suppress(StreamClosedError):
+            await self._send(
+                Message(command=Command.CLSE, first=stream.own_id, second=stream.client_id)
+            )
+
+    def _pass_on(self, message: Message) -> None:
+        stream = self._streams.get(message.second)
+        if stream is None:
+            return  # it ended a moment ago
+        if message.command == Command.WRTE:
+            stream.take(message.payload)
+        elif message.command == Command.OKAY:
+            stream.allow()
+        else:
+            stream.end()

@@ -1,0 +1,179 @@
+"""One virtual phone: its folder, its state, its faults. Knows no sockets."""
+
+import asyncio
+import hashlib
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleetrank.device_agents.android.state.probe_text import VirtualMode
+from fleetrank.device_agents.virtual_phone.handset import adb_key, folder, runner_faults
+from fleetrank.device_agents.virtual_phone.handset.adb_key import PublicKey
+from fleetrank.device_agents.virtual_phone.handset.faults import CUTTING, ONCE, RUNNER, Fault
+from fleetrank.device_agents.virtual_phone.handset.paths import PhonePaths
+from fleetrank.device_agents.virtual_phone.handset.profile import Profile
+
+UPTIME_AT_START_S = 50_000.0
+"""A phone that has been on for a while: nothing waits for it to settle."""
+BOOT_S = 1.0
+"""From the first answer after a restart until `sys.boot_completed`; minutes on a phone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhoneSpec:
+    """What is asked for; `seed` decides canned times, and with `name` the serial number."""
+
+    name: str
+    profile: Profile
+    mode: VirtualMode
+    seed: int
+    key_file: Path
+
+
+class VirtualPhone:
+    """The state of one phone; all methods belong to the thread of the farm's loop."""
+
+    def __init__(self, spec: PhoneSpec, parent: Path, cut_all: Callable[[], None]) -> None:
+        """Makes the phone's folder under `parent`; one that is there is kept, as on a phone."""
+        self.profile = spec.profile
+        self.spec = spec
+        digest = hashlib.sha256(f"{spec.name}/{spec.seed}".encode()).hexdigest()
+        self.serial = f"VPHONE{digest[:8].upper()}"
+        self.paths = PhonePaths(parent / self.serial)
+        self._cut_all = cut_all
+        self._faults: dict[Fault, float | None] = {}
+        self._awake = asyncio.Event()
+        self._awake.set()
+        self._started_s = time.perf_counter() - UPTIME_AT_START_S
+        self._is_away = False
+        folder.install(self.paths.root, spec.profile, self._properties())
+        self._tell_boot()
+        self._tell_conditions()
+
+    @property
+    def is_away(self) -> bool:
+        """Whether it is restarting: whoever connects is cut at once."""
+        return self._is_away
+
+    def banner(self) -> bytes:
+        """What it says of itself in its CNXN."""
+        facts = {
+            "ro.product.name": self.profile.device,
+            "ro.product.model": self.profile.model,
+            "ro.product.device": self.profile.device,
+            "features": ",".join(self.features()),
+        }
+        return ("device::" + "".join(f"{key}={value};" for key, value in facts.items())).encode()
+
+    def features(self) -> tuple[str, ...]:
+        """What it announces now."""
+        if not self.has_fault(Fault.NO_EXIT_CODES):
+            return self.profile.features
+        return tuple(name for name in self.profile.features if name != "shell_v2")
+
+    def read_key(self) -> PublicKey | None:
+        """The key of the user who started it, read anew: adb makes it at its first start."""
+        return adb_key.read_public_key(self.spec.key_file)
+
+    def environment(self) -> dict[str, str]:
+        """What a command on the phone sees; nothing of the daemon's own environment."""
+        return folder.environment(self.paths.root)
+
+    def has_fault(self, fault: Fault) -> bool:
+        """Whether a fault is on."""
+        return fault in self._faults
+
+    def take(self, fault: Fault) -> bool:
+        """Whether a fault that strikes once was waiting; it is spent now."""
+        if fault not in self._faults:
+            return False
+        del self._faults[fault]
+        return True
+
+    def inject(self, fault: Fault, duration_s: float | None = None) -> None:
+        """Begins a fault; see `Fault` for what `duration_s` means to each."""
+        if fault is Fault.REBOOT:
+            self.begin_reboot(duration_s if duration_s is not None else 0.0)
+            return
+        if fault in RUNNER:
+            runner_faults.leave_fault(self.paths.root, fault)
+            return
+        self._faults[fault] = duration_s
+        if fault is Fault.HANG:
+            self._awake.clear()
+        self._tell_conditions()
+        if fault in CUTTING:
+            self._cut_all()
+        if duration_s is not None and fault not in ONCE:
+            asyncio.get_running_loop().call_later(duration_s, self.clear, fault)
+
+    def clear(self, fault: Fault) -> None:
+        """Ends a fault; nothing happens where it is not on."""
+        if not self.take(fault):
+            runner_faults.remove_fault(self.paths.root, fault)
+            return
+        if fault is Fault.HANG:
+            self._awake.set()
+        self._tell_conditions()
+        if fault in CUTTING:
+            self._cut_all()
+
+    def begin_reboot(self, away_s: float = 0.0) -> None:
+        """Goes away, and comes back with an empty `sys.boot_completed`, then 1."""
+        loop = asyncio.get_running_loop()
+        self._is_away = True
+        folder.write_property(self.paths.root, "sys.boot_completed", "")
+        self._cut_all()
+        loop.call_later(away_s, self._come_back)
+
+    def _come_back(self) -> None:
+        self._is_away = False
+        self._started_s = time.perf_counter()
+        folder.forget_at_restart(self.paths.root)
+        self._tell_boot()
+        self._tell_conditions()
+        asyncio.get_running_loop().call_later(
+            BOOT_S, folder.write_property, self.paths.root, "sys.boot_completed", "1"
+        )
+
+    async def wait_while_hung(self) -> None:
+        """Returns at once, or when the phone answers again."""
+        await self._awake.wait()
+
+    def tell_uptime(self) -> None:
+        """Brings /proc/uptime up to date; a command reads it next."""
+        folder.write_uptime(self.paths.root, time.perf_counter() - self._started_s)
+
+    def _tell_boot(self) -> None:
+        folder.write_boot_id(self.paths.root, str(uuid.uuid4()))
+
+    def _tell_conditions(self) -> None:
+        folder.write_conditions(self.paths.root, self.profile, frozenset(self._faults))
+
+    def _properties(self) -> dict[str, str]:
+        profile = self.profile
+        return {
+            "ro.serialno": self.serial,
+            "ro.boot.serialno": self.serial,
+            "ro.product.manufacturer": profile.manufacturer,
+            "ro.product.model": profile.model,
+            "ro.product.device": profile.device,
+            "ro.product.name": profile.device,
+            "ro.product.cpu.abi": profile.abilist.split(",")[0],
+            "ro.product.cpu.abilist": profile.abilist,
+            "ro.soc.manufacturer": profile.soc_manufacturer,
+            "ro.soc.model": profile.soc_model,
+            "ro.board.platform": profile.platform,
+            "ro.build.version.release": profile.release,
+            "ro.build.version.sdk": str(profile.sdk),
+            "ro.build.version.incremental": profile.incremental,
+            "ro.build.fingerprint": f"{profile.manufacturer}/{profile.device}:{profile.release}/"
+            f"{profile.incremental}:user/release-keys",
+            "ro.hardware.egl": profile.egl,
+            "sys.boot_completed": "1",
+            "ro.fleetrank.virtual": self.spec.mode.value,
+            "ro.fleetrank.seed": str(self.spec.seed),
+            "ro.fleetrank.slowness": str(profile.slowness),
+        }

@@ -1,0 +1,249 @@
+"""Stands in for LiteRT's `benchmark_model`.
+
+Source: tflite/tools/benchmark/benchmark_model.cc and benchmark_tflite_model.cc of LiteRT 2; the
+other version is TensorFlow 1.15. In real mode the share of nodes on the delegate is not printed:
+the interpreter's Python interface does not tell it.
+"""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleetrank.device_agents.errors import AgentError
+from fleetrank.device_agents.virtual_phone.imitation.imitated_figures import (
+    describe_us,
+    percentile,
+    run_for,
+)
+from fleetrank.device_agents.virtual_phone.imitation.inference import (
+    Inference,
+    InferenceSpec,
+    open_inference,
+)
+from fleetrank.device_agents.virtual_phone.imitation.result import ToolResult
+from fleetrank.device_agents.virtual_phone.imitation.result_message import (
+    encode_floats,
+    encode_integers,
+    encode_messages,
+)
+from fleetrank.device_agents.virtual_phone.imitation.surroundings import Surroundings
+
+DEFAULTS = {
+    "graph": "", "num_threads": "-1", "num_runs": "50", "min_secs": "1.0", "max_secs": "150",
+    "warmup_runs": "1", "warmup_min_secs": "0.5", "run_delay": "-1", "run_frequency": "-1",
+    "use_xnnpack": "", "use_gpu": "false", "use_nnapi": "false", "result_file_path": "",
+    "require_full_delegation": "false", "report_peak_memory_footprint": "false",
+    "memory_footprint_check_interval_ms": "50", "dry_run": "false", "verbose": "false",
+    "allow_fp16": "false", "enable_op_profiling": "false", "max_delegated_partitions": "0",
+    "xnnpack_force_fp16": "false", "gpu_precision_loss_allowed": "true", "gpu_backend": "",
+    "gpu_inference_for_sustained_speed": "false", "nnapi_accelerator_name": "",
+    "nnapi_execution_preference": "", "disable_nnapi_cpu": "false", "nnapi_allow_fp16": "false",
+    "input_layer": "", "input_layer_shape": "", "input_layer_value_range": "",
+    "input_layer_value_files": "", "signature_to_run_for": "", "use_hexagon": "false",
+    "external_delegate_path": "", "disable_delegate_clustering": "false",
+}  # fmt: skip
+_NODES, _NODES_ON_NNAPI = 65, 54
+"""Of every canned model: NNAPI takes a part, the other delegates all."""
+_IDENTIFIER = b"TFL3"
+_MB = 2**20
+_DELEGATES = {
+    "xnnpack": ("XNNPACK", "TfLiteXNNPackDelegate"),
+    "gpu": ("GPU", "TfLiteGpuDelegateV2"),
+    "nnapi": ("NNAPI", "TfLiteNnapiDelegate"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    init_us: int
+    warmup_us: tuple[int, ...]
+    timed_us: tuple[int, ...]
+    init_mb: float
+    overall_mb: float
+    model_mb: float
+
+
+def run(argv: Sequence[str], surroundings: Surroundings) -> ToolResult:
+    """Does what the program does with these arguments."""
+    flags, unknown = _parse(argv)
+    model = Path(flags["graph"])
+    heading = _heading(flags, unknown, surroundings.shown(flags["graph"]))
+    backend = _backend(flags)
+    spec = InferenceSpec(
+        runtime="tflite",
+        model=model,
+        backend=backend,
+        threads=int(flags["num_threads"]),
+        argv=tuple(argv),
+    )
+    refusal = _refusal(flags, model, backend, is_canned=surroundings.is_canned)
+    if refusal is not None:
+        return _failed(heading, refusal)
+    try:
+        with open_inference(spec, surroundings) as inference:
+            done = _measure(inference, flags, model)
+    except (AgentError, OSError) as error:
+        return _failed(heading, f"Failed to load model {surroundings.shown(str(error))}")
+    placement = _placement(backend) if surroundings.is_canned else ""
+    return ToolResult(
+        text=heading + placement + _report(done, flags),
+        other_version=_report_of_1_15(done, flags),
+        result_path=flags["result_file_path"] or None,
+        result=_message(done),
+    )
+
+
+def _parse(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Known flags with their values, and the words that nothing takes."""
+    flags = dict(DEFAULTS)
+    unknown = []
+    for word in argv:
+        name, equals, value = word.removeprefix("--").partition("=")
+        if word.startswith("--") and equals and name in flags:
+            flags[name] = value
+        else:
+            unknown.append(word)
+    return flags, unknown
+
+
+def _backend(flags: dict[str, str]) -> str:
+    for name in ("gpu", "nnapi"):
+        if flags[f"use_{name}"] == "true":
+            return name
+    return "builtin" if flags["use_xnnpack"] == "false" else "xnnpack"
+
+
+def _refusal(flags: dict[str, str], model: Path, backend: str, *, is_canned: bool) -> str | None:
+    try:
+        with model.open("rb") as file:
+            head = file.read(8)
+    except OSError:
+        return f"Could not open '{model.name}'."
+    if head[4:] != _IDENTIFIER:
+        return "The model is not a valid Flatbuffer file"
+    if backend in ("gpu", "nnapi") and not is_canned:
+        return f"Failed to apply {_DELEGATES[backend][0]} delegate."
+    if backend == "nnapi" and flags["require_full_delegation"] == "true":
+        return "Disallowed CPU fallback detected."
+    return None
+
+
+def _measure(inference: Inference, flags: dict[str, str], model: Path) -> _Run:
+    max_s = float(flags["max_secs"])
+    init_mb = inference.load_bytes / _MB
+    warmup_us = run_for(
+        inference,
+        min_runs=int(flags["warmup_runs"]),
+        min_s=float(flags["warmup_min_secs"]),
+        max_s=max_s,
+    )
+    timed_us = run_for(
+        inference, min_runs=int(flags["num_runs"]), min_s=float(flags["min_secs"]), max_s=max_s
+    )
+    return _Run(
+        init_us=inference.load_ns // 1000,
+        warmup_us=warmup_us,
+        timed_us=timed_us,
+        init_mb=init_mb,
+        overall_mb=inference.peak_bytes() / _MB,
+        model_mb=model.stat().st_size / 1e6,
+    )
+
+
+def _heading(flags: dict[str, str], unknown: list[str], shown_model: str) -> str:
+    lines = ["INFO: STARTING!"]
+    if unknown:
+        lines.append(f"WARN: Unconsumed cmdline flags: {' '.join(unknown)}")
+    lines += [
+        "INFO: Log parameter values verbosely: [0]",
+        f"INFO: Min num runs: [{flags['num_runs']}]",
+        f"INFO: Min runs duration (seconds): [{flags['min_secs']}]",
+        f"INFO: Max runs duration (seconds): [{flags['max_secs']}]",
+        f"INFO: Num threads: [{flags['num_threads']}]",
+        f"INFO: Min warmup runs: [{flags['warmup_runs']}]",
+        f"INFO: Graph: [{shown_model}]",
+        f"INFO: #threads used for CPU inference: [{flags['num_threads']}]",
+        f"INFO: Loaded model {shown_model}",
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _placement(backend: str) -> str:
+    if backend == "builtin":
+        return ""
+    name, kernel = _DELEGATES[backend]
+    taken = _NODES_ON_NNAPI if backend == "nnapi" else _NODES
+    how = "completely" if taken == _NODES else "partially"
+    return (
+        f"INFO: {name} delegate created.\n"
+        f"VERBOSE: Replacing {taken} out of {_NODES} node(s) with delegate ({kernel}) node, "
+        "yielding 1 partitions for subgraph 0.\n"
+        f"INFO: Explicitly applied {name} delegate, and the model graph will be {how} executed "
+        "by the delegate.\n"
+    )
+
+
+def _report(done: _Run, flags: dict[str, str]) -> str:
+    max_s = f"terminate if exceeding {flags['max_secs']} seconds."
+    first = done.warmup_us[0] if done.warmup_us else 0
+    return (
+        f"INFO: The input model file size (MB): {done.model_mb:g}\n"
+        f"INFO: Initialized session in {done.init_us / 1000:g}ms.\n"
+        f"INFO: Running benchmark for at least {flags['warmup_runs']} iterations and at least "
+        f"{flags['warmup_min_secs']} seconds but {max_s}\n"
+        f"INFO: {describe_us(done.warmup_us)}\n\n"
+        f"INFO: Running benchmark for at least {flags['num_runs']} iterations and at least "
+        f"{flags['min_secs']} seconds but {max_s}\n"
+        f"INFO: {describe_us(done.timed_us)}\n\n"
+        f"INFO: Inference timings in us: Init: {done.init_us}, First inference: {first}, "
+        f"Warmup (avg): {_mean(done.warmup_us):g}, Inference (avg): {_mean(done.timed_us):g}\n"
+        "INFO: Note: as the benchmark tool itself affects memory footprint, the following is only "
+        "APPROXIMATE to the actual memory footprint of the model at runtime. Take the information "
+        "at your discretion.\n"
+        f"INFO: Memory footprint delta from the start of the tool (MB): init={done.init_mb:g} "
+        f"overall={done.overall_mb:g}\n"
+    )
+
+
+def _report_of_1_15(done: _Run, flags: dict[str, str]) -> str:
+    """TensorFlow 1.15: no prefix, no percentiles, another closing line."""
+    warmup, timed = (
+        describe_us(times).partition(" p5=")[0] for times in (done.warmup_us, done.timed_us)
+    )
+    return (
+        "STARTING!\n"
+        f"Initialized session in {done.init_us / 1000:g}ms\n"
+        f"Running benchmark for at least {flags['warmup_runs']} iterations and at least "
+        f"{flags['warmup_min_secs']} seconds\n{warmup}\n\n"
+        f"Running benchmark for at least {flags['num_runs']} iterations and at least "
+        f"{flags['min_secs']} seconds\n{timed}\n\n"
+        f"Average inference timings in us: Warmup: {_mean(done.warmup_us):g}, "
+        f"Init: {done.init_us}, no stats: {_mean(done.timed_us):g}\n"
+    )
+
+
+def _message(done: _Run) -> bytes | None:
+    timed = done.timed_us
+    if not timed or not done.warmup_us:
+        return None
+    p5, median, p95 = (percentile(timed, p) for p in (5, 50, 95))
+    times_us = (
+        _mean(timed), min(timed), max(timed), statistics.pstdev(timed), median, p5, p95,
+        done.init_us, done.warmup_us[0], _mean(done.warmup_us),
+    )  # fmt: skip
+    latency = encode_floats({number: us / 1000 for number, us in enumerate(times_us, start=1)})
+    memory = encode_integers({1: int(done.init_mb * 1024), 2: int(done.overall_mb * 1024)})
+    misc = encode_floats({1: done.model_mb}) + encode_integers(
+        {2: len(timed), 3: len(done.warmup_us)}
+    )
+    return encode_messages({2: latency, 3: memory, 4: misc})
+
+
+def _mean(times_us: Sequence[int]) -> float:
+    return statistics.fmean(times_us) if times_us else float("nan")
+
+
+def _failed(heading: str, why: str) -> ToolResult:
+    text = f"{heading}ERROR: {why}\nERROR: Benchmarking failed.\n"
+    return ToolResult(text=text, other_version=text, exit_code=1)

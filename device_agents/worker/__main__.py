@@ -1,0 +1,109 @@
+"""One task in one fresh process: `python -P -m fleetrank.device_agents.worker`.
+
+One line of JSON comes in on standard input, one goes out on standard output. Standard input has
+to stay open, unless it is a file: its end means that whoever asked is gone, and the worker ends
+too. Needs NumPy and the one runtime it is asked for, nothing else.
+"""
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from fleetrank.device_agents.contract.codec import to_json
+from fleetrank.device_agents.contract.failures import failure_from_error
+from fleetrank.device_agents.contract.measurement import Measurement, failed
+from fleetrank.device_agents.contract.protocol import STAGE_MARK, InferReply, decode_request
+from fleetrank.device_agents.contract.task import InferTask, MeasureTask
+from fleetrank.device_agents.contract.vocabulary import Origin
+from fleetrank.device_agents.errors import AgentError
+from fleetrank.device_agents.host.isolation import (
+    Inherited,
+    die_with_parent,
+    exit_when_input_ends,
+    limit_memory,
+    pin,
+    shed_inheritance,
+)
+
+if TYPE_CHECKING:
+    from fleetrank.device_agents.confinement.walls import Walls
+
+BAD_REQUEST = 2
+"""Exit code when there is no task to answer for."""
+
+
+def main() -> int:
+    """Reads one request, does it, writes one reply; returns the exit code."""
+    die_with_parent()
+    result_fd = _keep_stdout_for_the_result()
+    try:
+        task = decode_request(_read_line(0))
+    except AgentError as error:
+        print(error, file=sys.stderr)  # noqa: T201 - the parent keeps it as the reason
+        return BAD_REQUEST
+    inherited = shed_inheritance()
+    reply = _answer(task, inherited)
+    _write_all(result_fd, f"{to_json(reply)}\n".encode())
+    # Runtimes crash now and then while unloading; the result is out, nothing is left to do.
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _answer(task: MeasureTask | InferTask, inherited: Inherited) -> Measurement | InferReply:
+    try:
+        # Before the first thread: the kernel confines the calling thread, and what it starts later.
+        walls = None if task.is_trusted else _confine(task)
+        exit_when_input_ends(0)
+        pin(task.execution.affinity)
+        # Only now: NumPy and the runtimes size their thread pools when they are imported.
+        from fleetrank.device_agents.worker.infer import infer
+        from fleetrank.device_agents.worker.measure import measure
+
+        # Not before: an interpreter that runs out of memory while importing fails as it likes.
+        limit_memory(task.memory_limit_bytes)
+    except (AgentError, OSError, ValueError, ImportError, MemoryError) as error:
+        failure = failure_from_error(error, "start")
+        if isinstance(task, InferTask):
+            return InferReply(failure=failure)
+        return failed(task.task_id, failure, Origin.MEASURED)
+    if isinstance(task, InferTask):
+        return InferReply(failure=infer(task, _enter, walls))
+    return measure(task, inherited, _enter, walls)
+
+
+def _confine(task: MeasureTask | InferTask) -> "Walls":
+    from fleetrank.device_agents.confinement.walls import confine
+
+    return confine(task)
+
+
+def _enter(stage: str) -> None:
+    """Says where a crash happens; the parent reads it from what is left of standard error."""
+    os.write(2, f"{STAGE_MARK} {stage}\n".encode())
+
+
+def _keep_stdout_for_the_result() -> int:
+    """Points descriptor 1 at standard error, so that a library's chatter cannot mix in."""
+    result_fd = os.dup(1)
+    os.dup2(2, 1)
+    return result_fd
+
+
+def _read_line(file_descriptor: int) -> str:
+    received = bytearray()
+    while not received.endswith(b"\n"):
+        chunk = os.read(file_descriptor, 65_536)
+        if not chunk:
+            break
+        received += chunk
+    return received.decode("utf-8", errors="replace")
+
+
+def _write_all(file_descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(file_descriptor, view) :]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""Is the file the one that was meant, of the batch that was meant, and does it run at all?"""
+
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from fleetrank.device_agents.contract.failures import LOST_REMEDY, is_memory_error, says_device_lost
+from fleetrank.device_agents.errors import (
+    AgentError,
+    BadArtifactError,
+    LostArtifactError,
+    TransientError,
+    UnsupportedError,
+)
+from fleetrank.device_agents.runtimes.runner import LoadedModel, TensorSpec
+from fleetrank.foundation.small_file import open_regular
+
+State = tuple[int, int, int, int, int]
+"""Device, inode, size, and the times of the last change of content and of inode."""
+
+
+def check_artifact(path: str, sha256: str) -> State:
+    """Refuses a file that is not the one the task was made for; returns its state before that.
+
+    Raises:
+        LostArtifactError: the file is missing or has changed; no fault of the model's.
+    """
+    try:
+        with open_regular(Path(path)) as file:
+            state = _state(os.fstat(file.fileno()))
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise LostArtifactError(
+            f"cannot read {path}: {error.strerror}", "resume the sweep, which exports it again"
+        ) from error
+    if found != sha256:
+        raise LostArtifactError(
+            f"{path} has changed: its sha256 is {found}, not {sha256}",
+            "delete the file and resume the sweep, which exports it again",
+        )
+    return state
+
+
+def check_unchanged(path: str, state: State) -> None:
+    """Refuses a file that was changed or replaced while it was checked and loaded.
+
+    Checks and runtimes open the file by its path, one after the other.
+
+    Raises:
+        LostArtifactError: it was.
+    """
+    try:
+        found = _state(Path(path).stat())
+    except OSError:
+        found = None
+    if found != state:
+        raise LostArtifactError(
+            f"{path} was changed while it was loaded", "resume the sweep, which measures it again"
+        )
+
+
+def _state(found: os.stat_result) -> State:
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def check_batch(inputs: Sequence[TensorSpec], batch: int) -> None:
+    """Refuses a file of fixed size whose batch is not the one the row would claim.
+
+    Raises:
+        UnsupportedError: no input has this batch as its first size; for a batch of one, where
+            inputs without a batch axis are legal, only images tell.
+    """
+    first_sizes = [spec.shape[0] for spec in inputs if len(spec.shape) >= (1 if batch > 1 else 4)]
+    if (batch > 1 or first_sizes) and batch not in first_sizes:
+        raise UnsupportedError(
+            f"the file is made for other batches than {batch}: its inputs begin with {first_sizes}",
+            "export it with this batch or with a free one",
+        )
+
+
+def run_once(model: LoadedModel) -> None:
+    """One inference whose failure is the artifact's.
+
+    Raises:
+        BadArtifactError: the runtime gave up on it.
+        MemoryError: an allocation failed.
+    """
+    try:
+        model.run()
+    except (AgentError, MemoryError):
+        raise
+    except Exception as error:
+        if is_memory_error(error):
+            raise MemoryError(str(error)) from error
+        if says_device_lost(str(error)):
+            raise TransientError(str(error), LOST_REMEDY) from error
+        raise BadArtifactError(
+            f"the runtime failed while running the file: {type(error).__name__}: {error}",
+            "run the file by hand in its runtime; export it again if it fails there too",
+        ) from error

@@ -1,0 +1,87 @@
+"""Runs an artifact over stored inputs inside the worker, for verification."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fleetrank.device_agents.contract.failures import failure_from_error
+from fleetrank.device_agents.contract.measurement import Failure
+from fleetrank.device_agents.contract.task import InferTask
+from fleetrank.device_agents.errors import BadArtifactError
+from fleetrank.device_agents.runtimes.gpu_backends import GPU_BACKENDS
+from fleetrank.device_agents.runtimes.runner import Array, LoadedModel, TensorSpec
+from fleetrank.device_agents.runtimes.runtime_registry import create_runner
+from fleetrank.device_agents.worker.artifact_checks import check_artifact, check_unchanged, run_once
+from fleetrank.device_agents.worker.measure import Stage
+
+if TYPE_CHECKING:
+    from fleetrank.device_agents.confinement.walls import Walls
+
+
+def infer(task: InferTask, enter: Stage, walls: "Walls | None") -> Failure | None:
+    """Writes the outputs of every case; whatever goes wrong is returned."""
+    enter("verify")
+    try:
+        state = check_artifact(task.artifact_path, task.artifact_sha256)
+        if task.execution.backend in GPU_BACKENDS:
+            _use_gpu(task)
+        runner = create_runner(task.execution.runtime)
+        path = task.artifact_path if task.is_trusted else runner.admit(task.artifact_path)
+        if walls is not None:
+            walls.arm()
+        model = runner.load(path, task.execution)
+        check_unchanged(task.artifact_path, state)
+        outputs = _run_cases(model, _read_inputs(Path(task.inputs_path)))
+        _write_outputs(Path(task.outputs_path), outputs)
+        if walls is not None:
+            walls.check()
+    except Exception as error:  # the caller stores it as the reason
+        return failure_from_error(error if walls is None else walls.cause(error), "verify")
+    return None
+
+
+def _use_gpu(task: InferTask) -> None:
+    from fleetrank.device_agents.cuda.gpu_watch import open_library_or_none, use_gpu
+
+    use_gpu(open_library_or_none(), task.gpu_uuid, task.execution)
+
+
+def _read_inputs(path: Path) -> list[Array]:
+    with np.load(path, allow_pickle=False) as stored:
+        return [stored[f"input_{index}"] for index in range(len(stored.files))]
+
+
+def _write_outputs(path: Path, outputs: Sequence[Array]) -> None:
+    named = {f"output_{index}": output for index, output in enumerate(outputs)}
+    with path.open("wb") as file:
+        np.savez(file, allow_pickle=False, **named)
+
+
+def _run_cases(model: LoadedModel, inputs: Sequence[Array]) -> list[Array]:
+    """Runs case by case and stacks the outputs: arrays of shape (n_cases, ...)."""
+    if len(inputs) != len(model.inputs):
+        raise BadArtifactError(
+            f"the file takes {len(model.inputs)} inputs, {len(inputs)} are stored",
+            "export the model again",
+        )
+    rows: list[list[Array]] = []
+    for case in range(len(inputs[0])):
+        pairs = zip(model.inputs, inputs, strict=True)
+        model.set_inputs([_as_batch(spec, array[case : case + 1]) for spec, array in pairs])
+        run_once(model)
+        # A file made for a larger batch computes the same case in every place: keep the first.
+        rows.append([output[:1] for output in model.outputs()])
+    return [np.concatenate(column) for column in zip(*rows, strict=True)]
+
+
+def _as_batch(spec: TensorSpec, case: Array) -> Array:
+    batch = spec.shape[0] if spec.shape else 1
+    filled = np.repeat(case, batch, axis=0).astype(spec.dtype, copy=False)
+    if filled.shape != spec.shape:
+        raise BadArtifactError(
+            f"input {spec.name!r} has the shape {spec.shape}, the stored case {case.shape}",
+            "export the model again",
+        )
+    return np.ascontiguousarray(filled)

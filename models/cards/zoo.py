@@ -1,0 +1,178 @@
+"""Model cards: the zoo's 13, the user's own, and the identity that cell keys are made of."""
+
+import functools
+import hashlib
+import json
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+from fleetrank.foundation.small_file import file_sha256
+from fleetrank.models.cards.card import (
+    RUNTIME_OF_FORMAT,
+    ExportRequest,
+    Family,
+    Format,
+    ModelCard,
+    Source,
+    Weights,
+    WeightsKind,
+)
+from fleetrank.models.cards.file_formats import FORMATS_OF_SUFFIX, external_data_names
+from fleetrank.models.errors import CardError
+from fleetrank.models.names import nearest
+
+ZOO_PATH = Path(__file__).with_name("zoo.toml")
+
+_WHERE_NOT_WHAT = ("import_folder",)
+
+
+def load_zoo() -> dict[str, ModelCard]:
+    """The networks of the study by name; needs the standard library only."""
+    with ZOO_PATH.open("rb") as file:
+        tables = tomllib.load(file)
+    return {name: _zoo_card(name, table) for name, table in tables.items()}
+
+
+def load_cards(folder: Path | None) -> dict[str, ModelCard]:
+    """The zoo and the user's `*.toml` in `folder` (none where it does not exist), by name.
+
+    Raises:
+        CardError: a card breaks a rule or takes a name that exists; names file, key and remedy.
+    """
+    cards = load_zoo()
+    if folder is None or not folder.is_dir():
+        return cards
+    # Imported here: needs pydantic, which a bare GPU host that only exports lacks.
+    from fleetrank.models.cards.user_cards import load_user_card
+
+    for path in sorted(folder.glob("*.toml")):
+        card = load_user_card(path)
+        if card.name in cards:
+            raise CardError(
+                f"{path}: there is already a model named {card.name!r}",
+                "give the card another name",
+            )
+        cards[card.name] = card
+    return cards
+
+
+def find_card(cards: Mapping[str, ModelCard], name: str) -> ModelCard:
+    """The card of that name.
+
+    Raises:
+        CardError: unknown; the remedy names the nearest one.
+    """
+    if name in cards:
+        return cards[name]
+    guess = nearest(name, cards)
+    remedy = f"did you mean {guess!r}?" if guess else f"known are: {', '.join(sorted(cards))}"
+    raise CardError(f"there is no model {name!r}", remedy)
+
+
+def formats_of(card: ModelCard) -> tuple[Format, ...]:
+    """The formats a network can be had in: all of them, or the one of the user's file."""
+    if card.source is not Source.FILE:
+        return tuple(Format)
+    suffix = Path(card.entry).suffix.lower()
+    # A SavedModel is a folder, without any suffix of its own.
+    return (FORMATS_OF_SUFFIX.get(suffix, Format.TFLITE),)
+
+
+def runtime_of(request: ExportRequest) -> str:
+    """The one runtime that executes what the request asks for."""
+    return RUNTIME_OF_FORMAT[request.format]
+
+
+def card_sha256(card: ModelCard) -> str:
+    """Identity of what a card describes; part of the cell key, equal on every machine.
+
+    A file counts by its bytes, not by where it lies; an entry point also by the source found
+    for it in the workspace, so that an edited network is another network.
+
+    Raises:
+        CardError: the file cannot be read.
+    """
+    fields = {name: value for name, value in asdict(card).items() if name not in _WHERE_NOT_WHAT}
+    if card.source is Source.FILE:
+        fields["entry"] = Path(card.entry).suffix
+        fields["content"] = _tree_sha256(Path(card.entry))
+    elif card.source is Source.ENTRY_POINT and card.import_folder is not None:
+        fields["content"] = _source_sha256(Path(card.import_folder), card.entry)
+    return _json_sha256(fields)
+
+
+def weights_id(card: ModelCard, weights: Weights) -> str:
+    """A short readable name of exactly these weights, such as `seeded-0`; part of the cell key."""
+    if card.source is Source.FILE:
+        return str(WeightsKind.EMBEDDED)
+    if weights.kind is WeightsKind.SEEDED:
+        return f"{weights.kind}-{weights.seed}"
+    if weights.kind is WeightsKind.PRETRAINED:
+        return f"{weights.kind}-{card.weights_tag}"
+    return f"{weights.kind}-{weights.checkpoint_sha256}"
+
+
+def _zoo_card(name: str, table: Mapping[str, object]) -> ModelCard:
+    # TOML gives plain types; the cast to enums is the only conversion, and a test loads every card.
+    values: dict[str, object] = dict(table)
+    values["family"] = Family(str(table["family"]))
+    values["source"] = Source(str(table["source"]))
+    return ModelCard(name=name, **values)  # type: ignore[arg-type]
+
+
+def _json_sha256(value: object) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _tree_sha256(path: Path) -> str:
+    try:
+        parts = [
+            (_name_in(path, file), _known_file_sha256(file, *_stamp(file)))
+            for file in _files_of(path)
+        ]
+    except OSError as error:
+        raise CardError(
+            f"cannot read the model file {path}: {error.strerror}",
+            "correct 'entry' in its card; a relative path starts at the card's folder",
+        ) from error
+    return _json_sha256(parts)
+
+
+def _source_sha256(folder: Path, entry: str) -> str | None:
+    """Of the module's file or its whole top-level package; `None` when installed elsewhere."""
+    package = entry.partition(":")[0].split(".")[0]
+    if (folder / f"{package}.py").is_file():
+        return _tree_sha256(folder / f"{package}.py")
+    files = sorted((folder / package).rglob("*.py"))
+    if not files:
+        return None
+    return _json_sha256([(f.relative_to(folder).as_posix(), file_sha256(f)) for f in files])
+
+
+def _files_of(path: Path) -> Iterator[Path]:
+    """The file itself, a SavedModel's files, or a file together with its external data."""
+    if path.is_dir():
+        yield from sorted(p for p in path.rglob("*") if p.is_file())
+        return
+    yield path
+    beside = (path.with_name(name) for name in external_data_names(path))
+    yield from (file for file in beside if file.is_file())
+
+
+def _name_in(path: Path, file: Path) -> str:
+    """A folder's files by their place in it; a file by its ending, as its name does not matter."""
+    return file.relative_to(path).as_posix() if path.is_dir() else file.name[len(path.name) :]
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    stat = path.stat()
+    return stat.st_mtime_ns, stat.st_size
+
+
+@functools.lru_cache(maxsize=256)
+def _known_file_sha256(path: Path, mtime_ns: int, size_bytes: int) -> str:  # noqa: ARG001
+    """Planning asks once per cell; a file that did not change is read once."""
+    return file_sha256(path)

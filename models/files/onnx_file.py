@@ -1,0 +1,141 @@
+"""A user's ONNX file: checked, made one file of known sizes, its MACs counted."""
+
+import logging
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fleetrank.models.cards.card import Cost, FlopsMethod
+from fleetrank.models.cards.file_formats import external_data_names
+from fleetrank.models.errors import ExportError
+from fleetrank.models.files.onnx_cost import count_onnx_macs
+
+if TYPE_CHECKING:
+    import onnx
+    from google.protobuf.message import Message
+
+_LOG = logging.getLogger(__name__)
+
+
+def stage_onnx(source: Path, path: Path, input_size: int | None) -> Cost:
+    """Copies a graph into one file that holds its weights and says how large its images are.
+
+    Args:
+        source: the user's file.
+        path: the copy.
+        input_size: height and width for images whose file leaves them free.
+
+    Raises:
+        ExportError: it is damaged, reads files elsewhere, or leaves a size free that nobody gave.
+    """
+    import onnx
+
+    try:
+        model = onnx.load(str(source), load_external_data=False)
+    except Exception as error:  # protobuf's DecodeError is not importable without its private API
+        raise ExportError(
+            f"{source} is not an ONNX model: {error}", "export it again, or correct the path"
+        ) from error
+    if not model.graph.node:
+        raise ExportError(f"{source} holds no ONNX graph", "export it again, or correct the path")
+    _check_external_data(model, source)
+    try:
+        # Reads the external data, so that the copy holds all in one file.
+        model = onnx.load(str(source))
+    except Exception as error:
+        raise ExportError(
+            f"{source} is damaged: {_first_line(error)}", "export it again with its external data"
+        ) from error
+    try:
+        onnx.checker.check_model(model)
+    except Exception as error:
+        raise ExportError(
+            f"onnx.checker refuses {source}: {_first_line(error)}",
+            "correct what it names, or export the model again",
+        ) from error
+    _fix_sizes(model, source, input_size)
+    onnx.save(model, str(path))
+    weights = (tensor for tensor in model.graph.initializer if tensor.data_type in _float_types())
+    parameters = sum(math.prod(tensor.dims) for tensor in weights)
+    macs = _counted_macs(model)
+    method = None if macs is None else FlopsMethod.COUNTED
+    return Cost(macs=macs, parameters=parameters, method=method)
+
+
+def _counted_macs(model: "onnx.ModelProto") -> int | None:
+    try:
+        return count_onnx_macs(model)
+    except Exception:  # a graph that the checker is about to refuse, or one beyond protobuf's 2 GiB
+        _LOG.exception("MACs could not be counted")
+        return None
+
+
+def _fix_sizes(model: "onnx.ModelProto", source: Path, input_size: int | None) -> None:
+    """Writes the size of images into inputs that leave it free; the batch stays as it is."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    for value in model.graph.input:
+        dims = value.type.tensor_type.shape.dim
+        free = [dim for dim in dims[1:] if dim.dim_value < 1]
+        if value.name in weights or not free:
+            continue
+        if not (len(dims) == 4 and len(free) == 2):
+            raise ExportError(
+                f"{source}: input {value.name!r} leaves sizes free that are no image's",
+                "export it with all sizes fixed but the first, the batch",
+            )
+        if input_size is None:
+            raise ExportError(
+                f"{source}: input {value.name!r} leaves height and width free",
+                "give input_size in the card, in pixels",
+            )
+        for dim in free:
+            dim.dim_value = input_size
+
+
+def _check_external_data(model: "onnx.ModelProto", source: Path) -> None:
+    """Names what is wrong with weights outside the file."""
+    folder = source.resolve().parent
+    for location in sorted(set(_external_locations(model))):
+        # resolve() also follows links that lead out of the folder.
+        target = (folder / location).resolve()
+        if not target.is_relative_to(folder):
+            raise ExportError(
+                f"{source}: external data {location!r} lies outside the model's folder",
+                "keep model and data in one folder; do not use a model that reads other files",
+            )
+        if location not in external_data_names(source):
+            name, _ = external_data_names(source)
+            raise ExportError(
+                f"{source}: external data {location!r} has a name that fleetrank does not watch "
+                "for changes",
+                f"save the model as one file, or with its data in {name}: onnx.save(onnx.load(...),"
+                f" ..., save_as_external_data=True, location={name!r})",
+            )
+        if not target.is_file():
+            raise ExportError(
+                f"{source}: external data {location!r} is missing", "copy it beside the model"
+            )
+
+
+def _external_locations(message: "Message") -> Iterator[str]:
+    """Of all tensors below: initializers, and those in attributes, subgraphs and functions."""
+    for field, value in message.ListFields():
+        if field.message_type is None:
+            continue
+        if field.name == "external_data":
+            yield from (entry.value for entry in value if entry.key == "location")
+            continue
+        for part in value if isinstance(value, Sequence) else (value,):
+            yield from _external_locations(part)
+
+
+def _float_types() -> frozenset[int]:
+    import onnx
+
+    kinds = onnx.TensorProto
+    return frozenset((kinds.FLOAT, kinds.FLOAT16, kinds.BFLOAT16, kinds.DOUBLE))
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -1,0 +1,4 @@
+"""PyTorch networks: built from a card, given weights, their cost counted.
+
+Open `build` first.
+"""

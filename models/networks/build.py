@@ -1,0 +1,110 @@
+"""Makes a network from its card; the only module that imports network definitions."""
+
+import importlib
+import sys
+from typing import TYPE_CHECKING
+
+from fleetrank.models.cards.card import ModelCard, Source
+from fleetrank.models.errors import ExportError, UntrustedError
+from fleetrank.models.memory import is_out_of_memory
+from fleetrank.models.names import nearest
+from fleetrank.models.networks.torchvision_operators import import_torchvision
+
+if TYPE_CHECKING:
+    import torch
+
+OWN_PACKAGE = "fleetrank"
+OWN_ENTRY_PREFIX = "fleetrank.models.networks.primer:"
+"""Fleetrank's own tiny networks are entry points that need no trust."""
+
+
+def build_network(card: ModelCard, *, is_pretrained: bool, is_trusted: bool) -> "torch.nn.Module":
+    """The network in evaluation mode, with pretrained or freshly initialised weights.
+
+    Raises:
+        ExportError: the libraries know no such network or weights, or the entry point fails.
+        UntrustedError: an entry point, and the user did not say `--trust`.
+    """
+    if card.source is Source.TORCHVISION:
+        network = _from_torchvision(card, is_pretrained=is_pretrained)
+    elif card.source is Source.TIMM:
+        network = _from_timm(card, is_pretrained=is_pretrained)
+    elif card.source is Source.ENTRY_POINT:
+        network = _from_entry_point(card, is_trusted=is_trusted)
+    else:
+        raise ExportError(f"{card.name} is a file and cannot be rebuilt", "export it as it is")
+    return network.eval()
+
+
+def _from_torchvision(card: ModelCard, *, is_pretrained: bool) -> "torch.nn.Module":
+    import_torchvision()
+    import torchvision
+
+    if card.entry not in torchvision.models.list_models():
+        raise _unknown_entry(card, torchvision.models.list_models())
+    options: dict[str, object] = {}
+    if card.entry == "inception_v3":
+        # The second classifier serves training only; init_weights is its slow SciPy initialiser.
+        options = {"aux_logits": False, "init_weights": False}
+    weights = card.weights_tag if is_pretrained else None
+    network: torch.nn.Module = torchvision.models.get_model(card.entry, weights=weights, **options)
+    return network
+
+
+def _from_timm(card: ModelCard, *, is_pretrained: bool) -> "torch.nn.Module":
+    import_torchvision()
+    import timm
+
+    if not timm.is_model(card.entry):
+        raise _unknown_entry(card, timm.list_models())
+    tag = f".{card.weights_tag}" if is_pretrained and card.weights_tag else ""
+    network: torch.nn.Module = timm.create_model(card.entry + tag, pretrained=is_pretrained)
+    return network
+
+
+def _from_entry_point(card: ModelCard, *, is_trusted: bool) -> "torch.nn.Module":
+    import torch
+
+    module_name, _, function_name = card.entry.partition(":")
+    if not card.entry.startswith(OWN_ENTRY_PREFIX):
+        _check_entry_point(card, module_name, is_trusted=is_trusted)
+        if card.import_folder is not None and card.import_folder not in sys.path:
+            # At the end: a folder of the user's cannot shadow a library.
+            sys.path.append(card.import_folder)
+    try:
+        network = getattr(importlib.import_module(module_name), function_name)()
+    except Exception as error:  # whatever the user's code raises is the reason to show
+        if is_out_of_memory(error):
+            raise
+        raise ExportError(
+            f"entry point {card.entry} failed: {type(error).__name__}: {error}",
+            "it must be importable from the workspace folder and callable without arguments",
+        ) from error
+    if not isinstance(network, torch.nn.Module):
+        raise ExportError(
+            f"entry point {card.entry} returned {type(network).__name__}",
+            "return a torch.nn.Module",
+        )
+    return network
+
+
+def _check_entry_point(card: ModelCard, module_name: str, *, is_trusted: bool) -> None:
+    if not is_trusted:
+        raise UntrustedError(
+            f"model {card.name} is the entry point {card.entry}: exporting it runs that code",
+            "say --trust if you trust it",
+        )
+    package = module_name.partition(".")[0]
+    if package == OWN_PACKAGE:
+        raise ExportError(
+            f"entry point {card.entry}: {package!r} is the import name of this program",
+            f"rename the folder {package}/ of the workspace",
+        )
+
+
+def _unknown_entry(card: ModelCard, known: list[str]) -> ExportError:
+    guess = nearest(card.entry, known)
+    return ExportError(
+        f"{card.source} has no network {card.entry!r} (model {card.name})",
+        f"did you mean {guess!r}?" if guess else "correct 'entry' in its card",
+    )

@@ -1,0 +1,37 @@
+"""A tiny network per format, which a worker runs first.
+
+A model is then not charged for its runtime's lazy imports and memory pools.
+"""
+
+from typing import TYPE_CHECKING
+
+from fleetrank.models.cards.card import ExportRequest, Family, Format, ModelCard, Source, Weights
+
+if TYPE_CHECKING:
+    import torch
+
+_CARD = ModelCard(
+    name="primer",
+    family=Family.STANDARD_CNN,
+    source=Source.ENTRY_POINT,
+    entry="fleetrank.models.networks.primer:make_network",
+    input_size=16,
+)
+
+
+def make_network() -> "torch.nn.Module":
+    """One small convolution and a linear layer: the operators nearly every network has."""
+    import torch
+
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 3),
+        torch.nn.ReLU(),
+        torch.nn.AdaptiveAvgPool2d(1),
+        torch.nn.Flatten(),
+        torch.nn.Linear(8, 10),
+    )
+
+
+def primer_request(format: Format) -> ExportRequest:  # noqa: A002 - the word of the data class
+    """What to export to have the primer of a format."""
+    return ExportRequest(card=_CARD, weights=Weights(), format=format)

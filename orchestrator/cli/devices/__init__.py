@@ -1,0 +1,4 @@
+"""`fleetrank devices ...`.
+
+Open `devices_command` first.
+"""

@@ -1,0 +1,182 @@
+"""`fleetrank devices`: what can be measured on."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from fleetrank.device_agents.contract.task import OptionValue
+from fleetrank.device_agents.registry import create_agent
+from fleetrank.foundation.visible_text import shortened
+from fleetrank.orchestrator.cli.context import current
+from fleetrank.orchestrator.cli.devices.devices_discover import discover
+from fleetrank.orchestrator.cli.devices.devices_virtual import virtual
+from fleetrank.orchestrator.cli.output.listing import AsJson, print_table
+from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.workspace.device_registry import (
+    GPU,
+    PHONE,
+    DeviceFile,
+    find_device,
+    load_devices,
+    remove_device,
+    save_device,
+)
+from fleetrank.orchestrator.workspace.yaml_file import load_yaml, parse_content
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+Name = Annotated[str, typer.Argument(help="Name of the device.")]
+
+app.command()(discover)
+app.command()(virtual)
+
+
+@app.command("list")
+def list_devices(as_json: AsJson = False) -> None:
+    """List the devices a sweep may name; `aliases` are further names."""
+    devices = load_devices(current().workspace)
+    unique = {device.name: device for device in devices.values()}
+    rows = [
+        {
+            "name": device.name,
+            "kind": device.kind,
+            "host": device.host,
+            "aliases": [
+                key for key, other in devices.items() if other == device and key != device.name
+            ],
+            "options": device.options if as_json else _pairs(device.options),
+            "labels": device.labels if as_json else _pairs(device.labels),
+        }
+        for device in unique.values()
+    ]
+    print_table(rows, as_json)
+
+
+@app.command()
+def show(name: Name, as_json: AsJson = False) -> None:
+    """Ask a device what it is."""
+    device = find_device(load_devices(current().workspace), name)
+    facts = asdict(create_agent(device.kind, device.options).probe())
+    facts["extra"] = dict(facts["extra"])
+    row: dict[str, object] = {"name": device.name, "kind": device.kind, **facts}
+    if as_json:
+        print_table([row], as_json=True)
+    else:
+        print_table([{"fact": key, "value": value} for key, value in row.items()], as_json=False)
+
+
+@app.command()
+def add(
+    name: Annotated[
+        str | None, typer.Argument(help="Name of the device; a phone's is made of its model.")
+    ] = None,
+    *,
+    kind: Annotated[str | None, typer.Option(help="cpu, cuda or simulated; phones: --adb.")] = None,
+    adb: Annotated[
+        str | None, typer.Option(help="Serial of a phone, as `devices discover` shows it.")
+    ] = None,
+    named: Annotated[str | None, typer.Option("--name", help="Same as NAME.")] = None,
+    host: Annotated[
+        str | None, typer.Option(help="Host of a cluster it hangs on; left out: this one.")
+    ] = None,
+    option: Annotated[
+        list[str] | None, typer.Option(help="KEY=VALUE for the agent; may be repeated.")
+    ] = None,
+    label: Annotated[
+        list[str] | None, typer.Option(help="KEY=VALUE for people; may be repeated.")
+    ] = None,
+    tool: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=PATH of a program to run on the phone; may be repeated."),
+    ] = None,
+) -> None:
+    """Register a device, or a phone anew: writes devices/NAME.yaml."""
+    workspace, name = current().workspace, name or named
+    labels = dict(_split(label, "--label"))
+    options = {key: _value(key, text) for key, text in _split(option, "--option")}
+    if adb is not None and kind not in (None, PHONE):
+        raise UsageError(f"--adb is for phones, --kind says {kind}", "leave out one of the two")
+    if adb is not None:
+        from fleetrank.orchestrator.cli.devices.devices_phones import add_phone, tool_paths
+        from fleetrank.orchestrator.phones.phone_registration import PhoneRequest
+
+        tools = tool_paths(_split(tool, "--tool"))
+        request = PhoneRequest(
+            serial=adb, name=name, labels=labels, tools=tools, options=options, host=host
+        )
+        print(workspace.devices / f"{add_phone(workspace, request).name}.yaml")
+        return
+    if tool:
+        raise UsageError("--tool is for phones", "name the phone with --adb SERIAL")
+    if name is None or kind is None:
+        raise UsageError(
+            "a device needs NAME and --kind, a phone --adb SERIAL",
+            "`fleetrank devices discover` shows the phones",
+        )
+    content = {"name": name, "kind": kind, "host": host, "options": options, "labels": labels}
+    device = parse_content(f"device '{name}'", DeviceFile, content)
+    # The agent refuses a kind or an option it does not know before the file is there.
+    agent = create_agent(device.kind, device.options)
+    if device.kind == GPU and device.host is None:
+        agent.probe()  # a driver that is missing shows here, not in the middle of a sweep
+    print(save_device(workspace, device))
+
+
+@app.command()
+def check(name: Name, as_json: AsJson = False) -> None:
+    """Say what has changed since a device was registered."""
+    device = find_device(load_devices(current().workspace), name)
+    if device.registration is None:
+        create_agent(device.kind, device.options).probe()
+        rows: list[dict[str, object]] = []
+    else:
+        from fleetrank.orchestrator.cli.devices.devices_phones import change_rows, check_phone
+
+        rows = change_rows(check_phone(current().workspace, device))
+    if rows or as_json:
+        print_table(rows, as_json)
+    else:
+        print(f"{device.name} answers, and nothing has changed")
+
+
+@app.command()
+def remove(name: Name) -> None:
+    """Delete a device's file, and our folder on a phone.
+
+    What was measured on it stays. A file that cannot be read is deleted, too.
+    """
+    device = remove_device(current().workspace, name)
+    if device is None:
+        print(f"the file of {name} could not be read, and is removed", file=sys.stderr)
+    elif device.registration is not None:
+        from fleetrank.orchestrator.cli.devices.devices_phones import clean_phone
+
+        clean_phone(device)
+
+
+def _split(pairs: Sequence[str] | None, option: str) -> list[tuple[str, str]]:
+    split = [text.partition("=") for text in pairs or ()]
+    for key, equals, _ in split:
+        if not (key and equals):
+            raise UsageError(f"'{key}' after {option} is not KEY=VALUE", f"{option} tier=gpu")
+    return [(key, value) for key, _, value in split]
+
+
+def _value(key: str, text: str) -> OptionValue:
+    try:
+        value = load_yaml(text, f"--option {key}")
+    except UsageError:
+        value = None
+    if not isinstance(value, bool | int | float | str):
+        raise UsageError(
+            f"--option {shortened(key)}: '{shortened(text)}' is not a value",
+            "give a number, a word, true or false, as in a YAML file",
+        )
+    return value
+
+
+def _pairs(values: object) -> list[str]:
+    return [f"{key}={value}" for key, value in values.items()] if isinstance(values, dict) else []

@@ -1,0 +1,117 @@
+"""`fleetrank devices virtual`: phones for whoever has none."""
+
+import signal
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fleetrank.device_agents.android.adb.adb_server import AdbServer
+from fleetrank.device_agents.android.state.probe_text import VirtualMode
+from fleetrank.device_agents.errors import AgentError, MissingLibraryError
+from fleetrank.device_agents.virtual_phone.daemon.farm import FarmedPhone, FarmSpec, VirtualFarm
+from fleetrank.device_agents.virtual_phone.handset.profile import DEFAULT_PROFILES, load_profiles
+from fleetrank.orchestrator.errors import UsageError
+
+MAX_COUNT = 200
+"""What one process was seen to serve."""
+
+
+def virtual(
+    count: Annotated[int, typer.Option(min=1, max=MAX_COUNT, help="How many phones.")] = 1,
+    mode: Annotated[
+        VirtualMode,
+        typer.Option(help="real runs models on this computer, canned makes latencies up."),
+    ] = VirtualMode.REAL,
+    profile: Annotated[
+        list[str] | None,
+        typer.Option(help=f"Which phone: {', '.join(load_profiles())}; may be repeated."),
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Of the first phone; any free ones if not given.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Decides serial numbers and canned latencies.")] = 0,
+    folder: Annotated[
+        Path | None,
+        typer.Option(help="Keeps the phones' files; a temporary one if not given."),
+    ] = None,
+) -> None:
+    """Start virtual phones, and serve them until Ctrl-C.
+
+    They speak the device's side of the adb protocol, on this computer only and to your adb key
+    only. What is measured on them has the origin `virtual` and stays out of the tables on transfer.
+    """
+    profiles = _checked(profile)
+    # Else adb would list the phones as offline for ever, and their files would stay. SIGINT, too:
+    # a script's shell lets its background jobs ignore it, and then Python installs no handler.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    try:
+        server = AdbServer()
+        server.start()  # makes the key that the phones ask for
+    except MissingLibraryError:
+        server = None
+    with tempfile.TemporaryDirectory(prefix="fleetrank-phones-") as temporary:
+        spec = FarmSpec(
+            folder=folder or Path(temporary),
+            count=count,
+            mode=mode,
+            profiles=profiles,
+            seed=seed,
+            first_port=port,
+        )
+        with VirtualFarm(spec) as farm:
+            _serve(farm.phones, server)
+
+
+def _checked(names: list[str] | None) -> tuple[str, ...]:
+    unknown = set(names or ()) - set(load_profiles())
+    if unknown:
+        raise UsageError(
+            f"there is no virtual phone '{min(unknown)}'",
+            f"--profile takes {', '.join(load_profiles())}",
+        )
+    return tuple(names or DEFAULT_PROFILES)
+
+
+def _serve(phones: Iterable[FarmedPhone], server: AdbServer | None) -> None:
+    for phone in phones:
+        print(f"{phone.address}  {phone.serial}  {phone.profile}  {phone.mode.value}", flush=True)
+    try:
+        if server is None:
+            print("There is no adb here; install the extra `android`, then start again.")
+        else:
+            _connect(phones, server)
+        print("Ctrl-C ends the phones.", flush=True)
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        print("ended")
+    finally:
+        if server is not None:
+            _disconnect(phones, server)
+
+
+def _connect(phones: Iterable[FarmedPhone], server: AdbServer) -> None:
+    for phone in phones:
+        server.connect(phone.address)
+    print("adb is connected to them. In another terminal:")
+    print("  fleetrank devices discover")
+    met: Counter[str] = Counter()
+    for phone in phones:
+        met[phone.profile] += 1
+        number = f"-{met[phone.profile]}" if met[phone.profile] > 1 else ""
+        name = f"virtual-{phone.profile}{number}"
+        print(f"  fleetrank devices add --adb {phone.address} --name {name}")
+
+
+def _disconnect(phones: Iterable[FarmedPhone], server: AdbServer) -> None:
+    """Otherwise adb would list them as offline for ever, and look for them."""
+    for phone in phones:
+        try:
+            server.disconnect(phone.address)
+        except AgentError:
+            return  # the server is gone, and with it the list

@@ -1,0 +1,4 @@
+"""How the command line prints lists, tables and plans.
+
+Open `listing` first.
+"""

@@ -1,0 +1,98 @@
+"""A statistics table on a terminal: what all rows share is said once, the rest fits the width."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table as Grid
+from rich.text import Text
+
+from fleetrank.analysis.tables.formats import format_value
+
+if TYPE_CHECKING:
+    from fleetrank.analysis.tables.table import Table
+
+_GAP = 2
+_LEAST_TEXT = 16
+"""A column of text narrower than this is not read but spelt; the first is never broken."""
+_NOTHING = format_value(None)
+_PART = "/"
+"""Platforms are written in parts, of which most are the same in one table."""
+
+Columns = dict[str, list[str]]
+
+
+def print_on_terminal(table: "Table", console: Console) -> None:
+    """Prints a table within the console's width; columns without room are named below it."""
+    columns = {
+        name: [format_value(value) for value in table.frame[name].to_list()]
+        for name in table.frame.columns
+    }
+    shown, shared = _without_shared(columns)
+    numbers = {name for name, dtype in table.frame.schema.items() if dtype.is_numeric()}
+    hidden: list[str] = []
+    while (widths := _widths(shown, numbers, console.width)) is None and len(shown) > 1:
+        hidden.insert(0, shown.popitem()[0])
+    grid = Grid(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+    for name, width in (widths or dict.fromkeys(shown, console.width)).items():
+        heading = Text(name.replace("_", " "))
+        grid.add_column(heading, justify="right" if name in numbers else "left", width=width)
+    for row in zip(*shown.values(), strict=True):
+        grid.add_row(*(Text(cell, overflow="fold") for cell in row))
+    console.print(Text(table.title, style="bold"))
+    empty = [name for name, text in shared.items() if text == _NOTHING]
+    for name, text in shared.items():
+        if name not in empty:
+            console.print(Text(f"{name} of all rows: {text}", style="dim"))
+    if empty:
+        console.print(Text(f"empty in all rows: {', '.join(empty)}", style="dim"))
+    console.print("", grid, "", sep="\n")
+    if hidden:
+        names = ", ".join(hidden)
+        console.print(Text(f"No room for: {names}. A wider terminal or --format csv has them."))
+    for note in table.notes:
+        console.print(Text(f"Note: {format_value(note)}"))
+
+
+def _without_shared(columns: Columns) -> tuple[Columns, dict[str, str]]:
+    """Columns with what differs, and what does not: whole cells, or parts of platforms."""
+    shown: Columns = {}
+    shared: dict[str, str] = {}
+    for name, cells in columns.items():
+        rows = [cell.split(_PART) for cell in cells]
+        if len(cells) < 2:
+            shown[name] = cells
+        elif len(set(cells)) == 1:
+            shared[name] = cells[0]
+        elif min(map(len, rows)) > 2 and len(set(map(len, rows))) == 1:
+            differs = [len(set(parts)) > 1 for parts in zip(*rows, strict=True)]
+            pairs = [list(zip(row, differs, strict=True)) for row in rows]
+            shown[name] = [_PART.join(part for part, it in row if it) for row in pairs]
+            if not all(differs):
+                shared[name] = _PART.join("*" if it else part for part, it in pairs[0])
+        else:
+            shown[name] = cells
+    return shown, shared
+
+
+def _widths(columns: Columns, numbers: set[str], width: int) -> Mapping[str, int] | None:
+    """A width for each column: numbers and words of headings whole, text as far as there is room.
+
+    `None` when they do not fit.
+    """
+    wanted = {
+        name: max(*map(len, name.split("_")), *map(len, cells), 1)
+        for name, cells in columns.items()
+    }
+    is_whole = {*numbers, next(iter(columns), "")}
+    found = {
+        name: most if name in is_whole else min(most, _LEAST_TEXT) for name, most in wanted.items()
+    }
+    left = width - sum(found.values()) - _GAP * (len(found) - 1)
+    if left < 0:
+        return None
+    for name, most in wanted.items():
+        more = min(left, most - found[name])
+        found[name] += more
+        left -= more
+    return found

@@ -1,0 +1,4 @@
+"""`fleetrank report ...`, `recommend` and `query`.
+
+Open `report_command` first.
+"""

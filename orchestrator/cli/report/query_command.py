@@ -1,0 +1,147 @@
+"""`fleetrank query`: ask the measurements in SQL."""
+
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fleetrank.analysis.counting import count_of
+from fleetrank.foundation.files import make_folder, written_aside
+from fleetrank.orchestrator.cli.context import current
+from fleetrank.orchestrator.cli.host_turn import host_turn
+from fleetrank.orchestrator.cli.output.listing import print_table
+from fleetrank.orchestrator.cli.output.visible_stream import write_data
+from fleetrank.orchestrator.compute.child import QUERY_GRACE_S, QUERY_MEMORY_BYTES, Child
+from fleetrank.orchestrator.compute.errors import RefusedError, error_of_child
+from fleetrank.orchestrator.compute.jobs import Job, JobKind, RowForm
+from fleetrank.orchestrator.errors import UsageError
+
+_TIMEOUT_S = 30.0
+_MAX_ROWS = 1000
+"""More than a terminal is read for; `--max-rows` raises it."""
+
+
+_THREADS = 4
+"""Of each library: as many as DuckDB is given; more only take memory."""
+
+
+def query(
+    sql: Annotated[str | None, typer.Argument(help="One SELECT.", metavar="SQL")] = None,
+    *,
+    tables: Annotated[
+        bool, typer.Option("--tables", help="List tables and columns, with their units.")
+    ] = False,
+    format_: Annotated[RowForm, typer.Option("--format", help="Form of the answer.")] = (
+        RowForm.TABLE
+    ),
+    as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Write to this file, not to standard output.")
+    ] = None,
+    timeout_s: Annotated[float, typer.Option(min=0.01, help="Give up after this time.")] = (
+        _TIMEOUT_S
+    ),
+    max_rows: Annotated[int, typer.Option(min=1, help="At most so many rows.")] = _MAX_ROWS,
+) -> None:
+    """Ask measurements, devices, models and sweeps with one SELECT.
+
+    Nothing else is in reach: no file, no setting, no second statement.
+    """
+    form = RowForm.JSON if as_json else format_
+    if out is not None and form is RowForm.TABLE:
+        raise UsageError(
+            "--out is for files that programs read", "add --format parquet, csv or json"
+        )
+    if sql is None and not tables:
+        raise UsageError("no SQL is given", 'ask `fleetrank query "SELECT ..."`, or see --tables')
+    if form is RowForm.PARQUET and out is None and sys.stdout.isatty():
+        raise UsageError("Parquet is not for terminals", "write it to a file with --out FILE")
+    with _file(out) as path:
+        if tables or sql is None:
+            _write_columns(path, form)
+        else:
+            _ask(sql, path, form, timeout_s, max_rows)
+        if out is None:
+            _print(path, form)
+
+
+@contextmanager
+def _file(out: Path | None) -> Iterator[Path]:
+    """Where the answer is written before any of it is shown: no half of one is ever seen."""
+    if out is not None:
+        make_folder(out.absolute().parent)
+        with written_aside(out.absolute(), is_synced=True) as path:
+            yield path
+        return
+    with tempfile.NamedTemporaryFile(prefix="fleetrank-query-") as file:
+        yield Path(file.name)
+
+
+def _write_columns(path: Path, form: RowForm) -> None:
+    import polars as pl
+
+    from fleetrank.analysis.sql.sql_views import described_views
+    from fleetrank.orchestrator.compute.row_files import write_rows
+
+    frame = pl.DataFrame([asdict(column) for column in described_views()])
+    write_rows([frame], path, form, frame.height)
+
+
+def _ask(sql: str, path: Path, form: RowForm, timeout_s: float, max_rows: int) -> None:
+    """Has a child write the rows: one huge value ends it, and nothing else.
+
+    Raises:
+        AnalysisError: the child's, as `analysis.sql.query.run_query` has them.
+    """
+    results = current().workspace.results
+    job = Job(
+        kind=JobKind.QUERY_FILE,
+        name=sql,
+        form=form.value,
+        timeout_s=timeout_s,
+        max_rows=max_rows,
+        out=str(path),
+    )
+    child = Child(
+        results,
+        memory_limit_bytes=QUERY_MEMORY_BYTES,
+        threads=_THREADS,
+        is_quiet=not current().debug,
+    )
+    # That there is nothing to read is said without waiting for what measures.
+    has_rows = any(results.glob("measurements/sweep_id=*/*.parquet"))
+    turn = host_turn("query") if has_rows else nullcontext()
+    try:
+        with turn, closing(child):
+            answer = child.ask(job, "", timeout_s=timeout_s + QUERY_GRACE_S)
+    except RefusedError as refused:
+        raise error_of_child(refused) from refused
+    written = json.loads(answer.body)
+    if written["is_cut"]:
+        _note(f"the first {count_of(max_rows, 'row')}; --max-rows shows more")
+    if n := written["n_not_finite"]:
+        _note(f"null in place of {count_of(n, 'value')} that JSON lacks (NaN, Infinity)")
+
+
+def _note(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _print(path: Path, form: RowForm) -> None:
+    if form is RowForm.TABLE:
+        print_table(json.loads(path.read_bytes()), as_json=False)
+        return
+    if form is not RowForm.PARQUET and sys.stdout.isatty():
+        write_data(path.read_bytes())
+        return
+    sys.stdout.flush()
+    with path.open("rb") as file:
+        shutil.copyfileobj(file, sys.stdout.buffer)
+    sys.stdout.buffer.flush()

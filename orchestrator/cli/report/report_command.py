@@ -1,0 +1,138 @@
+"""`fleetrank report`: the page, tables, comparisons, and all of them over HTTP."""
+
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fleetrank.device_agents.errors import MissingLibraryError
+from fleetrank.orchestrator.cli.context import current
+from fleetrank.orchestrator.cli.host_turn import reading_turn
+from fleetrank.orchestrator.cli.output.visible_stream import write_data
+from fleetrank.orchestrator.cli.report.report_compare import compare
+from fleetrank.orchestrator.cli.report.report_export import export
+from fleetrank.orchestrator.cli.report.report_serve import serve
+from fleetrank.orchestrator.cli.report.selector_options import (
+    OfFamily,
+    OfModel,
+    OfPrecision,
+    OfRuntime,
+    Seed,
+    Settings,
+    Simulated,
+    Source,
+    SourceTier,
+    Sweep,
+    Target,
+    TargetTier,
+)
+from fleetrank.orchestrator.workspace.selectors import Selectors, TableFormat, origins_of
+
+if TYPE_CHECKING:
+    from fleetrank.analysis.tables.table import Table
+
+app = typer.Typer(no_args_is_help=True)
+app.command()(compare)
+app.command()(export)
+app.command()(serve)
+
+_PAGE = "report.html"
+_LIBRARIES = ("jinja2", "vl_convert")
+
+
+@app.command()
+def build(
+    *,
+    out: Annotated[
+        Path | None, typer.Option(help=f"The file to write; {_PAGE} in the workspace.")
+    ] = None,
+    sweep: Sweep = None,
+    include_simulated: Simulated = False,
+    seed: Seed = 0,
+) -> None:
+    """Write the transfer report as one offline HTML page."""
+    missing = [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise MissingLibraryError(
+            f"the page needs {', '.join(missing)}, which is not installed",
+            "pip install 'fleetrank[report]'",
+        )
+    from fleetrank.analysis.report.page import build_report
+
+    workspace = current().workspace
+    path = out or workspace.root / _PAGE
+    origins = origins_of(include_simulated=include_simulated)
+    with reading_turn("report build", workspace.results, sweep):
+        build_report(workspace.results, path, sweep=sweep, origins=origins, seed=seed)
+    print(path)
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="Such as latency, memory, transfer, pareto.")],
+    *,
+    format_: Annotated[TableFormat, typer.Option("--format", help="Form of the table.")] = (
+        TableFormat.TABLE
+    ),
+    as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
+    sweep: Sweep = None,
+    source: Source = None,
+    target: Target = None,
+    source_tier: SourceTier = None,
+    target_tier: TargetTier = None,
+    runtime: OfRuntime = None,
+    precision: OfPrecision = None,
+    family: OfFamily = None,
+    model: OfModel = None,
+    settings: Settings = None,
+    include_simulated: Simulated = False,
+    seed: Seed = 0,
+) -> None:
+    """Print one table: a person's, a program's, or ready for a paper."""
+    from fleetrank.analysis.tables.formats import render
+    from fleetrank.orchestrator.cli.output.terminal_table import print_on_terminal
+    from fleetrank.orchestrator.cli.output.visible_console import VisibleConsole
+
+    selectors = Selectors(
+        sweep=sweep,
+        source=source,
+        target=target,
+        source_tier=source_tier,
+        target_tier=target_tier,
+        runtime=runtime,
+        precision=precision,
+        family=family,
+        model=model,
+        set=tuple(settings or ()),
+        include_simulated=include_simulated,
+        seed=seed,
+    )
+    table = selected_table(name, selectors)
+    form = TableFormat.JSON if as_json else format_
+    console = VisibleConsole()
+    if form is TableFormat.TABLE and console.is_terminal:
+        print_on_terminal(table, console)
+    elif form is TableFormat.CSV:
+        write_data(render(table, form.value).encode())
+    else:
+        print(render(table, form.value), end="")
+
+
+def selected_table(name: str, selectors: Selectors) -> "Table":
+    """Makes a table of the workspace's results.
+
+    Raises:
+        UsageError: a word of the selection is none of those there are.
+        AnalysisError: as `analysis.tables.tables.make_table`.
+    """
+    from fleetrank.analysis.stored.columns import ORIGINS
+    from fleetrank.analysis.stored.load import load_measurements
+    from fleetrank.analysis.tables.tables import make_table
+
+    selection = selectors.selection()
+    results = current().workspace.results
+    with reading_turn("report show", results, selection.sweep):
+        # Rows of every origin: the selection leaves some out, and the table says how many.
+        frame = load_measurements(results, sweep=selection.sweep, origins=ORIGINS)
+        return make_table(name, frame, selection)

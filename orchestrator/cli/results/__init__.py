@@ -1,0 +1,4 @@
+"""`fleetrank results ...`.
+
+Open `results_command` first.
+"""

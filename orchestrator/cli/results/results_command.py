@@ -1,0 +1,238 @@
+"""`fleetrank results`: what has been stored."""
+
+import sys
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import polars as pl
+import typer
+
+from fleetrank.analysis.counting import count_of
+from fleetrank.analysis.stored.exclusions import excluded_column, read_exclusions
+from fleetrank.orchestrator.cli.context import current
+from fleetrank.orchestrator.cli.host_turn import host_turn
+from fleetrank.orchestrator.cli.output.listing import AsJson, print_table
+from fleetrank.orchestrator.cli.results.results_audit import audit
+from fleetrank.orchestrator.cli.results.results_delete import delete
+from fleetrank.orchestrator.cli.results.results_exclude import exclude
+from fleetrank.orchestrator.cli.results.results_import import import_results
+from fleetrank.orchestrator.cli.results.results_merge import merge
+from fleetrank.orchestrator.cli.output.visible_stream import write_data
+from fleetrank.orchestrator.errors import NothingToDoError, StoreError, UsageError
+from fleetrank.orchestrator.durable import replace_file
+from fleetrank.orchestrator.store.parquet.part_reader import read_sweeps
+from fleetrank.orchestrator.store.parquet.parts import to_parquet
+from fleetrank.orchestrator.store.reparse import Reparsed, reparse_sweep, store_reparsed
+from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.sweep.sweep_status import is_running, state_of
+
+if TYPE_CHECKING:
+    from fleetrank.orchestrator.store.health.verify import Examined, Fault
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app.command("import")(import_results)
+app.command()(audit)
+app.command()(exclude)
+app.command()(delete)
+app.command()(merge)
+
+SweepIds = Annotated[list[str] | None, typer.Argument(help="Sweeps; all when left out.")]
+
+
+class ExportFormat(StrEnum):
+    """What `results export` writes."""
+
+    CSV = "csv"
+    PARQUET = "parquet"
+    JSON = "json"
+
+
+@app.command("list")
+def list_sweeps(as_json: AsJson = False) -> None:
+    """List the sweeps, oldest first."""
+    store = ResultStore(current().workspace.results)
+    names = ("started_utc", "finished_utc", "git_commit")
+    left_out = _left_out(store)
+    rows = []
+    for sweep_id in store.sweep_ids():
+        record = store.sweep_record(sweep_id)
+        state = state_of(record, is_running=is_running(store, sweep_id))
+        facts = {name: record.get(name) for name in names}
+        excluded = left_out.get(sweep_id)
+        rows.append({"sweep_id": sweep_id, "state": state, **facts, "excluded": excluded})
+    print_table(rows, as_json)
+
+
+def _left_out(store: ResultStore) -> dict[str, str]:
+    """Sweeps that `results exclude` leaves out of every figure, `whole` or `in part`."""
+    found: dict[str, str] = {}
+    for exclusion in read_exclusions(store.root).entries:
+        if exclusion.pattern is None:
+            found[exclusion.sweep_id] = "whole"
+        else:
+            found.setdefault(exclusion.sweep_id, "in part")
+    return found
+
+
+@app.command()
+def verify(
+    sweeps: SweepIds = None,
+    repair: Annotated[
+        bool, typer.Option(help="Make what is damaged again from its second copy.")
+    ] = False,
+) -> None:
+    """Check every row, and compare Parquet with the journal by value."""
+    from fleetrank.orchestrator.store.health.repair import repair_sweep
+    from fleetrank.orchestrator.store.health.verify import examine
+
+    store = ResultStore(current().workspace.results)
+    read_exclusions(store.root)  # refuses damaged ones
+    faults: list[Fault] = []
+    for sweep_id in _known(store, sweeps):
+        if repair:
+            with store.lease(sweep_id), host_turn("results verify"):
+                done = repair_sweep(store, sweep_id)
+            print("".join(f"{sweep_id}: {text}\n" for text in done), end="")
+        with host_turn("results verify"):
+            found = examine(store, sweep_id)
+        print(f"{sweep_id}: {_verdict(found)}")
+        for fault in found.faults:
+            print(f"{sweep_id}: {fault.text}", file=sys.stderr)
+        faults += found.faults
+    if faults:
+        raise StoreError(
+            f"{count_of(len(faults), 'fault')} in the stored results",
+            "\n  -> ".join(dict.fromkeys(fault.remedy for fault in faults)),
+        )
+
+
+def _verdict(found: "Examined") -> str:
+    verdict = count_of(len(found.faults), "fault") if found.faults else "ok"
+    if found.n_unchecked:
+        rows = count_of(found.n_unchecked, "stored row")
+        return f"{verdict}, {rows} of an older fleetrank without a checksum"
+    return verdict
+
+
+@app.command()
+def compact(sweeps: SweepIds = None) -> None:
+    """Write journal rows to Parquet, merge its files, pack the journal.
+
+    A damaged part is made again from the journal.
+    """
+    from fleetrank.orchestrator.store.health.repair import require_whole_parts
+
+    store = ResultStore(current().workspace.results)
+    for sweep_id in _chosen(store, sweeps):
+        with store.lease(sweep_id), host_turn("results compact"):
+            done = require_whole_parts(store, sweep_id)
+            store.publish(sweep_id)
+            n_parts = store.compact(sweep_id)
+            is_packed = store.pack_journal(sweep_id)
+        print("".join(f"{sweep_id}: {text}\n" for text in done), end="")
+        packed = ", the journal is packed" if is_packed else ""
+        print(f"{sweep_id}: {count_of(n_parts, 'part')} became {min(n_parts, 1)}{packed}")
+
+
+@app.command()
+def export(
+    sweeps: SweepIds = None,
+    export_format: Annotated[ExportFormat, typer.Option("--format")] = ExportFormat.CSV,
+    out: Annotated[Path | None, typer.Option(help="A file; standard output if left out.")] = None,
+) -> None:
+    """Write every attempt as CSV, Parquet or JSON lines.
+
+    Those excluded as well.
+    """
+    if out is None and export_format is ExportFormat.PARQUET:
+        raise UsageError("Parquet is no text", "name a file: --out FILE")
+    store = ResultStore(current().workspace.results)
+    folders = [store.parts_folder(sweep_id) for sweep_id in _chosen(store, sweeps)]
+    with host_turn("results export"):
+        marked = read_sweeps(folders).with_columns(excluded_column(read_exclusions(store.root)))
+        content = _encode(marked, export_format)
+    if out is None:
+        write_data(content)
+        return
+    replace_file(out, content)
+    print(out)
+
+
+@app.command()
+def reparse(
+    sweeps: SweepIds = None,
+    write: Annotated[bool, typer.Option(help="Store what changes as new attempts.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Read kept logs again, and show what today's parsers change."""
+    store = ResultStore(current().workspace.results)
+    read = _reparse_and_store if write else reparse_sweep
+    items = [item for sweep_id in _chosen(store, sweeps) for item in read(store, sweep_id)]
+    if not items:
+        raise NothingToDoError(
+            "no stored attempt has a raw log", "only measurements on phones keep one"
+        )
+    print_table([line for item in items for line in _changes(item)], as_json)
+    if not as_json:
+        n_new = sum(item.new is not None for item in items)
+        end = "stored as new attempts" if write else "nothing stored; --write does"
+        changed = count_of(n_new, "attempt changes", "attempts change")
+        print(f"{count_of(len(items), 'log')} read, {changed}: {end}")
+
+
+def _reparse_and_store(store: ResultStore, sweep_id: str) -> list[Reparsed]:
+    """Reads inside the lease: a resume could otherwise take the same attempt's number."""
+    with store.lease(sweep_id), host_turn("results reparse"):
+        items = reparse_sweep(store, sweep_id)
+        store_reparsed(store, sweep_id, items)
+    return items
+
+
+def _changes(item: Reparsed) -> Iterator[dict[str, object]]:
+    """One line for each column that changes, or for a log that is refused now."""
+    names = ("sweep_id", "model", "device", "repeat", "attempt")
+    where = {name: item.old.get(name) for name in names}
+    if item.refusal is not None:
+        yield {**where, "column": "status", "before": "ok", "after": item.refusal}
+    for column, before, after in item.changes:
+        yield {**where, "column": column, "before": _short(before), "after": _short(after)}
+
+
+def _short(value: object) -> object:
+    """A list of samples by its length: ten thousand numbers are nothing to look at."""
+    return f"{len(value)} values" if isinstance(value, list) and len(value) > 10 else value
+
+
+def _chosen(store: ResultStore, sweeps: list[str] | None) -> list[str]:
+    """The sweeps named, each checked, or all."""
+    if sweeps:
+        return [sweep_id for sweep_id in sweeps if store.sweep_record(sweep_id)]
+    if not (ids := store.sweep_ids()):
+        raise NothingToDoError(
+            f"{store.root} holds no sweep", "`fleetrank sweep run`, or `fleetrank results import`"
+        )
+    return ids
+
+
+def _known(store: ResultStore, sweeps: list[str] | None) -> list[str]:
+    """As `_chosen`; the record of a sweep may be damaged."""
+    if sweeps and set(sweeps) <= set(store.sweep_ids()):
+        return sweeps
+    return _chosen(store, sweeps)
+
+
+def _encode(frame: pl.DataFrame, export_format: ExportFormat) -> bytes:
+    if frame.is_empty():
+        raise NothingToDoError(
+            "no row has been published", "`fleetrank results compact` publishes a journal"
+        )
+    if export_format is ExportFormat.PARQUET:
+        return to_parquet(frame)
+    if export_format is ExportFormat.JSON:
+        return frame.write_ndjson().encode()
+    # CSV has no lists: '1;2;3'.
+    lists = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.List)]
+    joined = [pl.col(name).cast(pl.List(pl.String)).list.join(";") for name in lists]
+    return frame.with_columns(joined).write_csv().encode()

@@ -1,0 +1,161 @@
+"""`fleetrank results exclude`: leave stored rows out of every figure, and take that back."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fleetrank.models.names import nearest
+from fleetrank.orchestrator.cli.context import current
+from fleetrank.orchestrator.cli.host_turn import host_turn
+from fleetrank.orchestrator.cli.output.listing import AsJson, print_table
+from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.store.results import ResultStore
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from fleetrank.analysis.stored.exclusions import Exclusion
+
+_NAMES = ("model", "platform_key")
+_NAMED = 6
+"""Models a remedy names: more nobody reads."""
+
+
+def exclude(
+    sweep: Annotated[str | None, typer.Argument(help="The sweep; none lists what is out.")] = None,
+    *,
+    reason: Annotated[
+        str | None, typer.Option(help="Why; one line that stands under every table.")
+    ] = None,
+    only: Annotated[
+        str | None,
+        typer.Option(metavar="PATTERN", help="Only this model or platform; * for anything."),
+    ] = None,
+    undo: Annotated[
+        int | None, typer.Option(metavar="NUMBER", help="Take this exclusion back.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Leave a sweep, or a part of it, out of every figure.
+
+    Its rows stay stored, and the exclusion can be taken back.
+
+    Without a sweep the exclusions are listed, with how many rows each covers now.
+    """
+    store = ResultStore(current().workspace.results)
+    if undo is not None:
+        _refuse_beside("--undo", {"a sweep": sweep, "--reason": reason, "--only": only})
+        _take_back(store, undo, as_json)
+    elif sweep is not None:
+        _exclude(store, sweep, only, reason, as_json)
+    else:
+        _refuse_beside("the list", {"--reason": reason, "--only": only})
+        _list(store, as_json)
+
+
+def _refuse_beside(what: str, others: dict[str, str | None]) -> None:
+    if given := [name for name, value in others.items() if value is not None]:
+        raise UsageError(
+            f"{what} takes no {given[0].removeprefix('a ')}",
+            'give SWEEP --reason "..." to exclude, --undo NUMBER to take back, nothing to list',
+        )
+
+
+def _exclude(
+    store: ResultStore, sweep: str, pattern: str | None, reason: str | None, as_json: bool
+) -> None:
+    from fleetrank.orchestrator.store.exclusions import exclude as store_exclusion
+
+    store.sweep_record(sweep)  # refuses an unknown sweep
+    if pattern is not None:
+        with host_turn("results exclude"):
+            _refuse_strange(store, sweep, pattern)
+    made = store_exclusion(store.root, sweep, pattern, reason or "")
+    if as_json:
+        print_table([asdict(made)], as_json)
+        return
+    print(f"exclusion {made.number}: {_what(made)} is left out of every figure from now on")
+    print(f"take it back with: fleetrank results exclude --undo {made.number}")
+
+
+def _take_back(store: ResultStore, number: int, as_json: bool) -> None:
+    from fleetrank.orchestrator.store.exclusions import take_back
+
+    taken = take_back(store.root, number)
+    if as_json:
+        print_table([asdict(taken)], as_json)
+        return
+    print(f"exclusion {taken.number} is taken back: {_what(taken)} counts again")
+
+
+def _list(store: ResultStore, as_json: bool) -> None:
+    from fleetrank.analysis.stored.exclusions import read_exclusions
+
+    entries = read_exclusions(store.root).entries
+    with host_turn("results exclude"):
+        counts = _count(store, entries)
+    rows = [asdict(one) | {"n_rows": n} for one, n in zip(entries, counts, strict=True)]
+    print_table(rows, as_json)
+
+
+def _count(store: ResultStore, entries: "Sequence[Exclusion]") -> list[int]:
+    """How many published rows each covers; those of a sweep that is gone are none."""
+    from fleetrank.analysis.stored.columns import ORIGINS
+    from fleetrank.analysis.errors import NoDataError
+    from fleetrank.analysis.stored.exclusions import covers
+    from fleetrank.analysis.stored.load import load_measurements
+
+    if not entries:
+        return []
+    try:
+        frame = load_measurements(store.root, origins=ORIGINS)
+    except NoDataError:
+        return [0] * len(entries)
+    counts = frame.select(covers(one).sum().alias(str(one.number)) for one in entries)
+    return [int(n) for n in counts.collect().row(0)]
+
+
+def _refuse_strange(store: ResultStore, sweep: str, pattern: str) -> None:
+    """Looks at what is published, then at what only the journal of a running sweep has."""
+    from fleetrank.analysis.stored.exclusions import fits
+
+    seen = _published_names(store, sweep)
+    if seen.filter(fits(pattern)).is_empty():
+        seen = seen.vstack(_journal_names(store, sweep)).unique()
+    if seen.filter(fits(pattern)).is_empty():
+        known = sorted(seen["model"].drop_nulls().unique())
+        guess = nearest(pattern, [*known, *seen["platform_key"].drop_nulls()])
+        raise UsageError(
+            f"no stored row of {sweep} has the model or platform '{pattern}'",
+            (f"did you mean '{guess}'? " if guess else "")
+            + f"its models are {', '.join(known[:_NAMED]) or 'not stored yet'}; "
+            "in a name * stands for anything",
+        )
+
+
+def _published_names(store: ResultStore, sweep: str) -> "pl.DataFrame":
+    import polars as pl
+
+    from fleetrank.analysis.stored.columns import ORIGINS
+    from fleetrank.analysis.errors import NoDataError
+    from fleetrank.analysis.stored.load import load_measurements
+
+    try:
+        frame = load_measurements(store.root, sweep=sweep, origins=ORIGINS)
+    except NoDataError:
+        return pl.DataFrame(schema=dict.fromkeys(_NAMES, pl.String))
+    return frame.select(_NAMES).unique().collect()
+
+
+def _journal_names(store: ResultStore, sweep: str) -> "pl.DataFrame":
+    import polars as pl
+
+    rows = store.open_journal(sweep).rows()
+    names = {tuple(str(row.get(name)) for name in _NAMES) for row in rows}
+    return pl.DataFrame(sorted(names), schema=dict.fromkeys(_NAMES, pl.String), orient="row")
+
+
+def _what(one: "Exclusion") -> str:
+    return one.sweep_id if one.pattern is None else f"{one.pattern} of {one.sweep_id}"

@@ -1,0 +1,68 @@
+"""What the plan has left for each device, drawn one attempt at a time as devices run dry."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from fleetrank.device_agents.contract.device_facts import DeviceFacts
+from fleetrank.orchestrator.dispatch.decide.state import DispatchState, with_lane
+from fleetrank.orchestrator.dispatch.decide.takeover import are_equal, handed_over
+from fleetrank.orchestrator.dispatch.decide.tally import Tally
+from fleetrank.orchestrator.dispatch.decide.work import SweepWork, device_attempts
+from fleetrank.orchestrator.identity.cells import Attempt, Cell, Repeat
+
+
+class Queues:
+    """One lazy queue per device that has cells with an artifact."""
+
+    def __init__(self, work: SweepWork, tally: Tally) -> None:
+        cells_of: dict[str, list[Cell]] = defaultdict(list)
+        for cell in work.plan.cells:
+            if cell.export in work.artifacts:
+                cells_of[cell.device].append(cell)
+        self._allows_takeover = work.plan.allows_takeover
+        self._queues: dict[str, Iterator[Attempt]] = {
+            device: device_attempts(work.plan, cells, tally) for device, cells in cells_of.items()
+        }
+        self._left_out: set[Repeat] = set()
+
+    @property
+    def devices(self) -> Iterable[str]:
+        """Those with a queue, in the plan's order."""
+        return self._queues.keys()
+
+    def leave_out(self, repeat: Repeat) -> None:
+        """Passes over a repeat that is under way already, for a driver before this one."""
+        self._left_out.add(repeat)
+
+    def refilled(
+        self, state: DispatchState, device: str, facts: Mapping[str, DeviceFacts]
+    ) -> DispatchState:
+        """The state with the next attempt in the lane of a device, if it had none.
+
+        A device with nothing left of its own inherits from an equal one that was given up, where
+        the plan allows it.
+
+        Args:
+            state: of all lanes.
+            device: whose lane may be dry.
+            facts: of the devices that have answered, which say what is equal.
+        """
+        if state.lanes[device].fresh is not None:
+            return state
+        for attempt in self._queues[device]:
+            if attempt.repeat not in self._left_out:
+                return with_lane(state, replace(state.lanes[device], fresh=attempt))
+        if self._allows_takeover and not state.lanes[device].is_given_up:
+            return self._inherited(state, device, facts)
+        return state
+
+    def _inherited(
+        self, state: DispatchState, device: str, facts: Mapping[str, DeviceFacts]
+    ) -> DispatchState:
+        for giver, lane in state.lanes.items():
+            if not lane.is_given_up or not {giver, device} <= facts.keys():
+                continue
+            if are_equal(facts[device], facts[giver]):
+                return handed_over(self.refilled(state, giver, facts), giver, device)
+        return state

@@ -1,0 +1,132 @@
+"""How far a sweep is: what each (cell, repeat) has come to, read from its rows."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Self
+
+from fleetrank.device_agents.contract.measurement import Failure
+from fleetrank.device_agents.contract.vocabulary import ErrorKind, Status
+from fleetrank.orchestrator.dispatch.decide.retry import condemns_cell
+
+RepeatKey = tuple[str, int]
+"""(cell key, 0-based repeat)."""
+
+_NOTHING_TRIED = frozenset(
+    {ErrorKind.EXPORT_FAILED, ErrorKind.VERIFICATION_FAILED, ErrorKind.DEVICE_LOST}
+)
+
+
+class Standing(Enum):
+    """What the attempts at one repeat have come to."""
+
+    OK = "ok"
+    FAILED = "failed"
+    """For good: another attempt would fail the same way."""
+    MAY_RETRY = "may_retry"
+    """So far only failures that may pass; a resumed sweep tries again."""
+
+
+class Tally:
+    """Counts repeats by how they stand; one pass over the journal, then row by row."""
+
+    def __init__(self) -> None:
+        self._standing: dict[RepeatKey, Standing] = {}
+        self._next_attempt: dict[RepeatKey, int] = {}
+        self._measured: set[str] = set()
+        self._flagged: dict[RepeatKey, tuple[str, ...]] = {}
+        self._verdicts: dict[str, Failure] = {}
+
+    @classmethod
+    def of(cls, rows: Iterable[Mapping[str, object]]) -> Self:
+        """The tally of a journal."""
+        tally = cls()
+        for row in rows:
+            tally.observe(row)
+        return tally
+
+    def observe(self, row: Mapping[str, object]) -> None:
+        """Takes one stored row into account."""
+        key = str(row["cell_key"]), int(str(row["repeat"]))
+        attempt = int(str(row["attempt"]))
+        self._next_attempt[key] = max(self._next_attempt.get(key, 0), attempt + 1)
+        if self._standing.get(key) is not Standing.OK:
+            self._standing[key] = _standing(row)
+        if self._standing[key] is Standing.OK:
+            self._measured.add(key[0])
+            if row.get("status") == Status.OK and (flags := row.get("flags")):
+                self._flagged[key] = tuple(map(str, flags))  # type: ignore[call-overload]
+        elif key[0] not in self._verdicts and (verdict := _verdict(row)) is not None:
+            self._verdicts[key[0]] = verdict
+
+    def verdict(self, cell_key: str) -> Failure | None:
+        """Why no further repeat of a cell is tried; `None` while it may be.
+
+        A cell with one good repeat is never given up: a later failure speaks for itself alone.
+        """
+        return None if cell_key in self._measured else self._verdicts.get(cell_key)
+
+    def is_finished(self, key: RepeatKey) -> bool:
+        """Whether no further attempt is due, now or after a resume."""
+        return self._standing.get(key, Standing.MAY_RETRY) is not Standing.MAY_RETRY
+
+    def is_measured(self, key: RepeatKey) -> bool:
+        """Whether there is a valid measurement of it."""
+        return self._standing.get(key) is Standing.OK
+
+    def next_attempt(self, key: RepeatKey) -> int:
+        """The number of the next attempt; attempts are never numbered twice."""
+        return self._next_attempt.get(key, 0)
+
+    @property
+    def n_ok(self) -> int:
+        """Repeats with a valid measurement."""
+        return self._count(Standing.OK)
+
+    @property
+    def n_failed(self) -> int:
+        """Repeats that were tried and have no valid measurement."""
+        return len(self._standing) - self.n_ok
+
+    @property
+    def n_flagged(self) -> int:
+        """Repeats whose valid measurement carries a flag."""
+        return len(self._flagged)
+
+    @property
+    def flags(self) -> tuple[tuple[str, int], ...]:
+        """Repeats under each flag, the commonest first."""
+        counts = Counter(flag for flags in self._flagged.values() for flag in flags)
+        return tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+    @property
+    def n_finished(self) -> int:
+        """Repeats that a resume would pass over."""
+        return len(self._standing) - self._count(Standing.MAY_RETRY)
+
+    def _count(self, wanted: Standing) -> int:
+        return sum(standing is wanted for standing in self._standing.values())
+
+
+def _standing(row: Mapping[str, object]) -> Standing:
+    if row.get("status") == Status.OK:
+        return Standing.OK
+    # Without file or device nothing was measured: by then the disk may have room, the file be
+    # trusted, the phone accept this computer.
+    kind = row.get("error_kind")
+    may_pass = row.get("error_is_transient") is not False or kind in _NOTHING_TRIED
+    return Standing.MAY_RETRY if may_pass else Standing.FAILED
+
+
+def _verdict(row: Mapping[str, object]) -> Failure | None:
+    if row.get("status") == Status.OK or row.get("error_kind") not in set(ErrorKind):
+        return None
+    kind = ErrorKind(str(row["error_kind"]))
+    if not condemns_cell(kind, is_transient=row.get("error_is_transient") is not False):
+        return None
+    return Failure(
+        kind=kind,
+        message=f"not tried: repeat {row['repeat']} failed with {kind}: {row['error_message']}",
+        remedy=str(row["error_remedy"]),
+        is_transient=False,
+    )

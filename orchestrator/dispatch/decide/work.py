@@ -1,0 +1,117 @@
+"""What a sweep gives its dispatcher: the plan, the files, and the tasks made of them."""
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from fleetrank.device_agents.contract.measurement import Failure
+from fleetrank.device_agents.contract.task import CanaryTask, MeasureTask
+from fleetrank.models.cards.card import Artifact, ExportRequest, Format
+from fleetrank.orchestrator.dispatch.decide.state import Lane
+from fleetrank.orchestrator.dispatch.decide.tally import Tally
+from fleetrank.orchestrator.identity.cells import Attempt, Cell, DevicePlace, Plan, Repeat
+from fleetrank.orchestrator.identity.provenance import SweepFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepWork:
+    """Everything a controller needs to know and nothing that changes.
+
+    Attributes:
+        artifacts: of every cell whose export succeeded.
+        failures: of every other cell.
+        primers: tiny files that warm a runtime up before memory is counted.
+        canaries: of the phones, by device.
+        is_trusted: the user vouches for the files brought from outside.
+    """
+
+    sweep: SweepFacts
+    plan: Plan
+    places: Mapping[str, DevicePlace]
+    artifacts: Mapping[ExportRequest, Artifact]
+    failures: Mapping[ExportRequest, Failure]
+    primers: Mapping[Format, Artifact]
+    canaries: Mapping[str, CanaryTask] = field(default_factory=dict)
+    is_trusted: bool = False
+
+
+def task_of(work: SweepWork, attempt: Attempt, canary: CanaryTask | None = None) -> MeasureTask:
+    """The task of one attempt; only for cells that have an artifact."""
+    cell, plan = attempt.repeat.cell, work.plan
+    artifact = work.artifacts[cell.export]
+    primer = work.primers.get(cell.export.format)
+    cost = artifact.cost
+    has_cost = cost.macs is not None and cost.parameters is not None
+    return MeasureTask(
+        task_id=task_id_of(work, attempt),
+        artifact_path=artifact.path,
+        artifact_sha256=artifact.sha256,
+        execution=cell.execution,
+        is_trusted=artifact.is_trusted or work.is_trusted,
+        primer_path=None if primer is None else primer.path,
+        seed=_seed(plan.seed, attempt),
+        policy=plan.policy,
+        timeout_s=plan.timeout_s,
+        memory_limit_bytes=plan.memory_limit_bytes,
+        macs_and_parameters=(cost.macs or 0, cost.parameters or 0) if has_cost else None,
+        canary=canary,
+    )
+
+
+def canary_of(work: SweepWork, lane: Lane) -> CanaryTask | None:
+    """The canary of the attempt a lane was just given; `None` when none is due.
+
+    It runs at the start of a device's share, every `canary_every` repeats, and at the end: after
+    the attempt behind which nothing waits. What fails there is tried again with one of its own.
+    """
+    canary = work.canaries.get(lane.device)
+    if canary is None:
+        return None
+    runs_before = (lane.n_started - 1) % work.plan.canary_every == 0
+    runs_after = lane.fresh is None and not lane.retries
+    if not (runs_before or runs_after):
+        return None
+    return replace(canary, runs_before=runs_before, runs_after=runs_after)
+
+
+def task_id_of(work: SweepWork, attempt: Attempt) -> str:
+    """The row's key as text, and who measures it where that is not the cell's own device."""
+    repeat = attempt.repeat
+    key = f"{work.sweep.sweep_id}/{repeat.cell.cell_key}/{repeat.index}/{attempt.number}"
+    return key if attempt.taker is None else f"{key}/{attempt.taker}"
+
+
+def device_attempts(plan: Plan, cells: Sequence[Cell], tally: Tally) -> Iterator[Attempt]:
+    """What is left of one device's cells, in the plan's order; lazy, one round at a time."""
+    for repeat in replace(plan, cells=tuple(cells)).order():
+        key = (repeat.cell.cell_key, repeat.index)
+        if not tally.is_finished(key):
+            yield Attempt(repeat=repeat, number=tally.next_attempt(key))
+
+
+def failed_attempts(
+    plan: Plan, failures: Mapping[ExportRequest, Failure], tally: Tally
+) -> Iterator[tuple[Attempt, Failure]]:
+    """The attempts that end before they begin.
+
+    Nothing could be exported for their cell, or another repeat of it has failed for all.
+    """
+    for cell in plan.cells:
+        failure = failures.get(cell.export) or tally.verdict(cell.cell_key)
+        if failure is not None:
+            yield from ((attempt, failure) for attempt in attempts_left(plan, cell, tally))
+
+
+def attempts_left(plan: Plan, cell: Cell, tally: Tally) -> Iterator[Attempt]:
+    """The next attempt at each repeat of a cell that is not finished; lazy."""
+    for index in range(plan.repeats):
+        key = (cell.cell_key, index)
+        if not tally.is_finished(key):
+            repeat = Repeat(cell=cell, index=index)
+            yield Attempt(repeat=repeat, number=tally.next_attempt(key))
+
+
+def _seed(sweep_seed: int, attempt: Attempt) -> int:
+    """Differs from attempt to attempt, is the same when the same attempt is made again."""
+    text = f"{sweep_seed}/{attempt.repeat.cell.cell_key}/{attempt.repeat.index}/{attempt.number}"
+    return zlib.crc32(text.encode())

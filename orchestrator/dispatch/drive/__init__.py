@@ -1,0 +1,4 @@
+"""The loop that polls, stores, asks the decisions and acts.
+
+Open `controller` first.
+"""

@@ -1,0 +1,162 @@
+"""The artifacts of one host: each sent here once, verified by its sha256, bounded in size."""
+
+import contextlib
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from fleetrank.device_agents.contract.task import MeasureTask
+from fleetrank.orchestrator.durable import sync_folder
+from fleetrank.orchestrator.errors import OrchestratorError
+
+LIMIT_BYTES = 20 * 1024**3
+"""All exports of the study's models take 4 GB; the oldest unused files go first."""
+_STRAY_AFTER_S = 3600.0
+"""A host may run for weeks; a part of a delivery that is under way takes minutes at most."""
+_NAME = re.compile(r"[0-9a-f]{64}\.[a-z0-9]{1,8}")
+_DELIVERY = re.compile(r"[0-9a-f]{1,32}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePart:
+    """A stretch of a file on its way to a host.
+
+    Attributes:
+        name: `SHA256.FORMAT`.
+        delivery: hexadecimal, new for each try at sending the file.
+        is_last: nothing follows.
+    """
+
+    name: str
+    delivery: str
+    content: bytes
+    is_last: bool
+
+
+def file_paths(task: MeasureTask) -> tuple[Path, ...]:
+    """The artifacts a task needs, on the host of whoever made the task."""
+    return tuple(Path(path) for path in _path_texts(task))
+
+
+def file_names(task: MeasureTask) -> tuple[str, ...]:
+    """The same as `SHA256.FORMAT`: how the cache of the workspace names them."""
+    return tuple(_name_of(path) for path in _path_texts(task))
+
+
+def _path_texts(task: MeasureTask) -> Sequence[str]:
+    paths = [task.artifact_path]
+    if task.primer_path is not None:
+        paths.append(task.primer_path)
+    if task.canary is not None:
+        paths.append(task.canary.artifact_path)
+    return paths
+
+
+def _name_of(path: str) -> str:
+    """The last part; once per order, where a `Path` takes ten times as long."""
+    return path.rpartition("/")[2]
+
+
+class HostFiles:
+    """Files by `SHA256.FORMAT` in one folder; nothing else is ever written or read there."""
+
+    def __init__(self, folder: Path, limit_bytes: int = LIMIT_BYTES) -> None:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._folder = folder
+        self._limit_bytes = limit_bytes
+        self._remove_strays(older_than_s=0.0)
+
+    def missing(self, names: Iterable[str]) -> Sequence[str]:
+        """Which of these have to be sent."""
+        return [name for name in dict.fromkeys(names) if not self._path(name).is_file()]
+
+    def here(self, task: MeasureTask) -> MeasureTask:
+        """The task with the paths that its files have on this host."""
+        for path in _path_texts(task):
+            # Its time says when it was needed last.
+            os.utime(self._here(path))
+        canary = task.canary
+        if canary is not None:
+            canary = replace(canary, artifact_path=self._here(canary.artifact_path))
+        return replace(
+            task,
+            artifact_path=self._here(task.artifact_path),
+            primer_path=None if task.primer_path is None else self._here(task.primer_path),
+            canary=canary,
+        )
+
+    def receive(self, part: FilePart, in_use: Iterable[str] = ()) -> None:
+        """Takes the next part of a file; with the last one the file is verified and put in place.
+
+        Args:
+            part: in order; the last one completes the file.
+            in_use: names of files that may not be removed to make room.
+
+        Raises:
+            OrchestratorError: what arrived is not the file; it is thrown away.
+            OSError: the disk is full; likewise.
+        """
+        path = self._path(part.name)
+        if not _DELIVERY.fullmatch(part.delivery):
+            raise OrchestratorError(f"{part.delivery!r} is no delivery", "send it anew")
+        aside = self._folder / f".{part.name}.{part.delivery}.tmp"
+        try:
+            with aside.open("ab") as file:
+                file.write(part.content)
+                if part.is_last:
+                    file.flush()
+                    os.fsync(file.fileno())
+            if part.is_last:
+                self._put_in_place(aside, path)
+                self._prune({path.name, *in_use})
+        except BaseException:
+            aside.unlink(missing_ok=True)
+            raise
+
+    def _put_in_place(self, aside: Path, path: Path) -> None:
+        with aside.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if found != path.stem:
+            raise OrchestratorError(f"{path.name} arrived damaged: {found}", "it is sent anew")
+        aside.replace(path)
+        sync_folder(self._folder)
+
+    def _prune(self, keep: set[str]) -> None:
+        """Removes the files that were not needed for longest until the rest fits.
+
+        One that is needed again is sent again.
+        """
+        self._remove_strays(older_than_s=_STRAY_AFTER_S)
+        files = [path for path in self._folder.iterdir() if _NAME.fullmatch(path.name)]
+        found = sorted(((path.stat(), path) for path in files), key=lambda item: item[0].st_mtime)
+        total = sum(stat.st_size for stat, _ in found)
+        for stat, path in found:
+            if total <= self._limit_bytes:
+                return
+            if path.name not in keep:
+                path.unlink(missing_ok=True)
+                total -= stat.st_size
+
+    def _remove_strays(self, older_than_s: float) -> None:
+        """What a delivery that broke off has left; one under way grows by the minute."""
+        newest_s = datetime.now(UTC).timestamp() - older_than_s
+        for path in self._folder.glob(".*.tmp"):
+            with contextlib.suppress(FileNotFoundError):
+                if path.stat().st_mtime <= newest_s:
+                    path.unlink()
+
+    def _here(self, path: str) -> str:
+        return f"{self._folder}/{_checked(_name_of(path))}"
+
+    def _path(self, name: str) -> Path:
+        return self._folder / _checked(name)
+
+
+def _checked(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise OrchestratorError(f"{name!r} is no artifact's name", "send it as SHA256.FORMAT")
+    return name

@@ -1,0 +1,148 @@
+"""The spool of a host: measurements that no driver has yet said it has safely stored."""
+
+import contextlib
+import logging
+import os
+import shutil
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import orjson
+
+from fleetrank.device_agents.contract.codec import from_json
+from fleetrank.device_agents.contract.measurement import Measurement
+from fleetrank.device_agents.errors import PermanentError
+from fleetrank.orchestrator.durable import replace_file, sync_folder
+
+_log = logging.getLogger(__name__)
+
+SPOOL = "spool.jsonl"
+"""Its name in the folder of a host."""
+
+_REWRITE_BYTES = 64 * 1024 * 1024
+"""A spool that is never empty is written anew beyond this; what is in it fits memory anyway."""
+
+
+class Spool:
+    """Keeps measurements in memory and in one file of JSON lines. Safe to use from any thread.
+
+    A measurement is safe from a crash of its process once `add` returns, from a power cut after
+    `sync`. One whose acknowledgement came just before a crash is offered again: whoever takes
+    measurements passes over those that it has.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Opens a spool and reads what an earlier process left in it."""
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._path = path
+        self._lock = threading.Lock()
+        self._syncing = threading.Lock()
+        self._kept = {found.task_id: found for found in _read(path)}
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        self._descriptor = os.open(path, flags, 0o600)
+        # What a crash cut off becomes a line of its own, which is no measurement.
+        self._size_bytes = os.lseek(self._descriptor, 0, os.SEEK_END)
+        self._is_synced = True
+        if self._size_bytes:
+            self._write(b"\n")
+        sync_folder(path.parent)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __contains__(self, task_id: object) -> bool:
+        return task_id in self._kept
+
+    def add(self, measurement: Measurement) -> None:
+        """Keeps a measurement; on a full disk in memory alone, which is better than not at all."""
+        line = orjson.dumps(measurement, option=orjson.OPT_APPEND_NEWLINE)
+        with self._lock:
+            self._kept[measurement.task_id] = measurement
+            try:
+                self._write(line)
+            except OSError as error:
+                _log.warning("%s: %s is kept in memory only", self._path, error)
+
+    def of_sweep(self, sweep_id: str, without: Iterable[str] = ()) -> Sequence[Measurement]:
+        """What is kept of a sweep, in the order in which it came."""
+        passed = set(without)
+        with self._lock:
+            return [
+                found
+                for task_id, found in self._kept.items()
+                if task_id not in passed and task_id.startswith(f"{sweep_id}/")
+            ]
+
+    def forget(self, task_ids: Iterable[str]) -> None:
+        """Lets go of what a driver has stored."""
+        with self._lock:
+            for task_id in task_ids:
+                self._kept.pop(task_id, None)
+            if not self._kept and self._size_bytes:
+                os.ftruncate(self._descriptor, 0)
+                self._size_bytes = 0
+            elif self._size_bytes > _REWRITE_BYTES:
+                self._rewrite()
+
+    def sync(self) -> None:
+        """Makes everything kept survive a power cut; one sync for many measurements."""
+        with self._syncing:
+            with self._lock:
+                if self._is_synced:
+                    return
+                # Before the sync: what is added while it runs wants another one.
+                self._is_synced = True
+                descriptor = os.dup(self._descriptor)
+            # Without the lock: no measurement that ends meanwhile waits for the disk.
+            try:
+                os.fsync(descriptor)
+            except OSError:
+                self._is_synced = False
+                raise
+            finally:
+                os.close(descriptor)
+
+    def _write(self, data: bytes) -> None:
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(self._descriptor, view) :]
+        except OSError:
+            # Half a line would run into the next one.
+            os.ftruncate(self._descriptor, self._size_bytes)
+            raise
+        self._size_bytes += len(data)
+        self._is_synced = False
+
+    def _rewrite(self) -> None:
+        lines = b"".join(
+            orjson.dumps(found, option=orjson.OPT_APPEND_NEWLINE) for found in self._kept.values()
+        )
+        if 2 * len(lines) > self._size_bytes:
+            return
+        replace_file(self._path, lines)
+        os.close(self._descriptor)
+        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        self._size_bytes = len(lines)
+
+
+def remove_spent(folder: Path) -> None:
+    """Removes the folder of a host that has ended, unless a measurement is left in its spool."""
+    spool = folder / SPOOL
+    with contextlib.suppress(OSError):
+        if spool.stat().st_size == 0:
+            shutil.rmtree(folder)
+
+
+def _read(path: Path) -> Iterable[Measurement]:
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            try:
+                yield from_json(Measurement, line.decode("utf-8", "replace"))
+            except PermanentError as error:
+                _log.warning("%s, line %d is no measurement: %s", path, number, error.message)

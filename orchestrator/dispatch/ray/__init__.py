@@ -1,0 +1,4 @@
+"""The same service on other hosts, through Ray.
+
+Open `ray_executor` first.
+"""

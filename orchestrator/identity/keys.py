@@ -1,0 +1,64 @@
+"""Names of platforms and cells that stay the same from sweep to sweep and from host to host."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+
+from fleetrank.device_agents.contract.task import Execution
+from fleetrank.models.cache import request_key
+from fleetrank.models.cards.card import ExportRequest
+
+CELL_KEY_DIGITS = 16
+"""64 bits: a million cells collide with a chance of 3e-8."""
+
+
+def platform_key(device: str, execution: Execution) -> str:
+    """Readable name of a platform: `device/runtime/backend/mode/precision/bN/tN/affinity/options`.
+
+    Affinity is `a0,1`, or `afree` when left to the system; options are sorted JSON. Versions are
+    facts of a row and not part of it.
+    """
+    affinity = None if execution.affinity is None else affinity_text(execution.affinity)
+    return row_platform_key(
+        {
+            "device": device,
+            "runtime": execution.runtime.value,
+            "backend": execution.backend,
+            "mode": execution.mode.value,
+            "precision": execution.precision.value,
+            "batch": execution.batch,
+            "threads": execution.threads,
+            "affinity": affinity,
+            "options": canonical_json(dict(execution.options)),
+        }
+    )
+
+
+def row_platform_key(row: Mapping[str, object]) -> str:
+    """The same name from a row of the table; what an imported row does not know is `?`."""
+    known = {name: "?" if value is None else str(value) for name, value in row.items()}
+    named = (known[name] for name in ("device", "runtime", "backend", "mode", "precision"))
+    affinity = "free" if row.get("affinity") is None else known["affinity"]
+    numbers = (f"b{known['batch']}", f"t{known.get('threads', '?')}", f"a{affinity}")
+    return "/".join((*named, *numbers, known["options"]))
+
+
+def affinity_text(affinity: tuple[int, ...]) -> str:
+    """CPU numbers as the table stores them: `0,1`."""
+    return ",".join(str(cpu) for cpu in affinity)
+
+
+def canonical_json(value: object) -> str:
+    """JSON that is equal for equal values: sorted keys, no spaces, ASCII."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def cell_key(request: ExportRequest, platform: str) -> str:
+    """Names a cell before anything is exported.
+
+    Covers what the artifact cache covers (model card, weights, every option and the recipe of the
+    export) and the platform; a change of any gives another key. Versions of exporters and
+    runtimes are facts of the row.
+    """
+    text = canonical_json([request_key(request), platform])
+    return hashlib.sha256(text.encode()).hexdigest()[:CELL_KEY_DIGITS]

@@ -1,0 +1,123 @@
+"""Where a result comes from: code, versions, host and command line."""
+
+import secrets
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from importlib import metadata
+from pathlib import Path
+
+from fleetrank.orchestrator.identity.host_identity import host_hash
+
+_GIT_TIMEOUT_S = 10.0
+_STAMP = "%Y%m%dT%H%M%S"
+PACKAGES = (
+    "ai-edge-litert", "litert-torch", "numpy", "onnx", "onnxruntime", "onnxscript", "polars",
+    "ray", "tensorflow-cpu", "timm", "torch", "torchvision",
+)  # fmt: skip
+"""What has a part in exporting, measuring or storing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepFacts:
+    """What every row of one sweep has in common.
+
+    Attributes:
+        git_commit: of the workspace; `None` outside git.
+    """
+
+    sweep_id: str
+    seed: int
+    fleetrank_version: str
+    git_commit: str | None
+
+
+def new_sweep_id(name: str, known: Iterable[str] = (), now: datetime | None = None) -> str:
+    """`<name>-<UTC stamp>-<4 hexadecimal digits>`: sorts by age and is not guessed twice.
+
+    It sorts behind the ids of the `known` sweeps, even if the clock was set back since.
+    """
+    now = now or datetime.now(UTC)
+    if lag := clock_lag(known, now):
+        now += lag + timedelta(seconds=1)
+    return f"{name}-{now.strftime(_STAMP)}-{secrets.token_hex(2)}"
+
+
+def clock_lag(known: Iterable[str], now: datetime | None = None) -> timedelta:
+    """How far the clock is behind the stamp of the newest known sweep; zero as a rule."""
+    now = now or datetime.now(UTC)
+    stamps = (stamp for sweep_id in known if (stamp := _stamp_of(sweep_id)) is not None)
+    return max(max(stamps, default=now) - now, timedelta())
+
+
+def _stamp_of(sweep_id: str) -> datetime | None:
+    try:
+        return datetime.strptime(sweep_id.split("-")[-2], _STAMP).replace(tzinfo=UTC)
+    except (ValueError, IndexError):
+        return None
+
+
+def sweep_facts(sweep_id: str, seed: int, folder: Path) -> SweepFacts:
+    """What every row of a sweep has in common, read from this host and the workspace."""
+    return SweepFacts(
+        sweep_id=sweep_id,
+        seed=seed,
+        fleetrank_version=package_versions(["fleetrank"]).get("fleetrank", "unknown"),
+        git_commit=git_commit(folder),
+    )
+
+
+def sweep_provenance(folder: Path) -> dict[str, object]:
+    """For the sweep's record: command line, versions, commit and host; JSON values only."""
+    return {
+        "command_line": command_line(),
+        "python_version": sys.version.split()[0],
+        "versions": package_versions(["fleetrank", *PACKAGES]),
+        "git_commit": git_commit(folder),
+        "host": host_hash(),
+    }
+
+
+def git_commit(folder: Path) -> str | None:
+    """The commit that `folder` is checked out at, `-dirty` appended when files differ from it.
+
+    `None` outside git, without a commit, or where git is missing.
+    """
+    commit = _git(folder, "rev-parse", "HEAD")
+    if not commit:
+        return None
+    changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    return f"{commit}-dirty" if changes else commit
+
+
+def package_versions(names: Sequence[str] = PACKAGES) -> dict[str, str]:
+    """Versions of those that are installed; imports none of them."""
+    versions = {}
+    for name in names:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def command_line() -> str:
+    """The command as it could be typed again."""
+    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    try:
+        answer = subprocess.run(
+            ["git", "-C", str(folder), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=_GIT_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return answer.stdout.strip() if answer.returncode == 0 else None

@@ -1,0 +1,4 @@
+"""Registering a phone, trying it, checking it again.
+
+Open `phone_registration` first.
+"""

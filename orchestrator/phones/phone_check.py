@@ -1,0 +1,78 @@
+"""What has changed about a registered phone since it was registered."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from statistics import fmean
+
+from fleetrank.device_agents.android.state.readiness import PhoneRules
+from fleetrank.device_agents.android.state.validity import CanaryReading, is_canary_off
+from fleetrank.orchestrator.workspace.device_registry import DeviceFile, Registration
+
+MAX_SPREAD = 0.10
+"""Between two runs of the canary: beyond it the phone does not repeat itself well enough for a
+ratio of 10 %, which is what a cell's canary is judged by."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One fact, as registered and as found now; `meaning` says what it does to measurements."""
+
+    fact: str
+    registered: object
+    now: object
+    meaning: str
+
+
+def changes_between(before: DeviceFile, after: DeviceFile) -> tuple[Change, ...]:
+    """Compares two registrations of one phone: facts, programs, canary. Pure."""
+    old = before.registration or Registration()
+    new = after.registration or Registration()
+    return (
+        *_differences(
+            old.facts,
+            new.facts,
+            "the phone's system is another: compare new sweeps with new ones",
+        ),
+        *_differences(
+            before.options, after.options, "sweeps begun before cannot be resumed with it"
+        ),
+        *_changed_canary(old, new),
+    )
+
+
+def _differences(
+    old: Mapping[str, object], new: Mapping[str, object], meaning: str
+) -> Iterator[Change]:
+    for name in dict.fromkeys((*old, *new)):
+        if old.get(name) != new.get(name):
+            yield Change(fact=name, registered=old.get(name), now=new.get(name), meaning=meaning)
+
+
+def _changed_canary(old: Registration, new: Registration) -> list[Change]:
+    changes = []
+    if old.canary_latency_ns and new.canary_latency_ns:
+        mean_old, mean_new = fmean(old.canary_latency_ns), fmean(new.canary_latency_ns)
+        reading = CanaryReading(ratio=mean_new / mean_old, spread=old.canary_spread)
+        if is_canary_off(reading, PhoneRules()):
+            changes.append(
+                Change(
+                    fact="canary_latency_ns",
+                    registered=round(mean_old),
+                    now=round(mean_new),
+                    meaning="cells will be refused until it is registered again, or has rested",
+                )
+            )
+    if new.canary_spread is not None and new.canary_spread > MAX_SPREAD:
+        changes.append(
+            Change(
+                fact="canary_spread",
+                registered=_rounded(old.canary_spread),
+                now=_rounded(new.canary_spread),
+                meaning="it repeats itself badly: let it rest, close its programs",
+            )
+        )
+    return changes
+
+
+def _rounded(share: float | None) -> float | None:
+    return None if share is None else round(share, 3)

@@ -1,0 +1,277 @@
+"""From a sweep specification to cells: pure, so that a plan can be shown, compared and resumed."""
+
+import fnmatch
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from types import MappingProxyType
+
+from fleetrank.device_agents.contract.task import Execution
+from fleetrank.device_agents.contract.vocabulary import Mode, Runtime
+from fleetrank.device_agents.runtimes.gpu_backends import CUDA, GPU_RUNTIMES
+from fleetrank.foundation.visible_text import shortened
+from fleetrank.models.cards.card import (
+    RUNTIME_OF_FORMAT,
+    ExportRequest,
+    Family,
+    ModelCard,
+    Source,
+    Weights,
+    WeightsKind,
+)
+from fleetrank.models.cards.zoo import formats_of
+from fleetrank.models.names import nearest
+from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.identity.cells import Cell, Plan, SkippedCell
+from fleetrank.orchestrator.identity.keys import cell_key, platform_key
+from fleetrank.orchestrator.plan.pinning import DeviceCores, affinities, check_affinity
+from fleetrank.orchestrator.workspace.device_registry import GPU, DeviceFile, find_device
+from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
+
+ALL = "all"
+WhyUnsupported = Callable[[str, Execution], str | None]
+"""(device name, execution) to the reason why the device cannot do it, or `None`."""
+
+_MOST_NAMED = 10
+"""Unknown names that a message lists."""
+_MOST_CELLS = 200_000
+"""Five times the study's models in three runtimes on a thousand devices."""
+_FORMAT_OF_RUNTIME = {runtime: format_ for format_, runtime in RUNTIME_OF_FORMAT.items()}
+DEFAULT_BACKENDS = {
+    Runtime.ONNX: "cpu",
+    Runtime.TORCH: "cpu",
+    Runtime.TFLITE: "xnnpack",
+    Runtime.EXECUTORCH: "xnnpack",
+}
+"""What every host has; verification runs there too."""
+
+GPU_BACKENDS_OF_RUNTIMES = DEFAULT_BACKENDS | dict.fromkeys(GPU_RUNTIMES, CUDA)
+"""What a GPU's runtimes have; the others are then skipped with their reason."""
+
+
+def make_plan(
+    spec: SweepSpec,
+    cards: Mapping[str, ModelCard],
+    devices: Mapping[str, DeviceFile],
+    *,
+    cores: Mapping[str, DeviceCores] = MappingProxyType({}),
+    why_unsupported: WhyUnsupported = lambda _device, _execution: None,
+) -> Plan:
+    """Expands a specification into cells and into the cells nothing can measure.
+
+    `cores` are those of the devices by name; one that is not in it counts its CPUs from 0.
+
+    Raises:
+        UsageError: names an unknown model or device, the nearest known one, and the key; or the
+            list of CPUs in the specification does not fit its threads.
+    """
+    models = _select_models(spec, cards)
+    _check_weights_of(spec, models)
+    check_affinity(spec)
+    cells: dict[str, Cell] = {}
+    skipped: dict[str, SkippedCell] = {}
+
+    # Devices share them: what is one object is compared and sent to hosts at no cost.
+    @cache
+    def ways(cores: DeviceCores, is_gpu: bool) -> tuple[Execution, ...]:
+        backends = GPU_BACKENDS_OF_RUNTIMES if is_gpu else DEFAULT_BACKENDS
+        return tuple(executions(spec, cores, backends))
+
+    @cache
+    def request(card: ModelCard, execution: Execution) -> ExportRequest:
+        return _request(spec, card, execution)
+
+    selected = _select_devices(spec, devices)
+    _check_size(spec, len(models) * len(selected))
+    for device, card in itertools.product(selected, models):
+        for execution in ways(cores.get(device.name, DeviceCores()), device.kind == GPU):
+            cell = _cell(request(card, execution), device.name, execution)
+            reason = _why_not_here(card, cell.export) or why_unsupported(device.name, execution)
+            if reason is None:
+                cells[cell.cell_key] = cell
+            else:
+                skipped[cell.label] = SkippedCell(label=cell.label, reason=reason)
+    return Plan(
+        name=spec.name,
+        seed=spec.seed,
+        repeats=spec.repeats,
+        max_attempts=spec.limits.max_attempts,
+        timeout_s=spec.limits.timeout_s,
+        memory_limit_bytes=spec.limits.memory_limit_bytes,
+        policy=spec.measure.policy(),
+        canary_every=spec.phones.canary_every,
+        host_wait_s=spec.hosts.wait_s,
+        allows_takeover=spec.hosts.takeover,
+        cells=tuple(cells.values()),
+        skipped=tuple(skipped.values()),
+    )
+
+
+def executions(
+    spec: SweepSpec, cores: DeviceCores, backends: Mapping[Runtime, str] = DEFAULT_BACKENDS
+) -> Iterator[Execution]:
+    """Every way of executing that the specification names, on a device with these cores.
+
+    `backends` are the device's where the specification names none.
+    """
+    for runtime in dict.fromkeys(spec.runtimes):
+        options = tuple(sorted(spec.runtime_options.get(runtime, {}).items()))
+        for mode, backend, precision, batch, threads in itertools.product(
+            dict.fromkeys(spec.modes.get(runtime, (Mode.EAGER,))),
+            dict.fromkeys(spec.backends.get(runtime, (backends[runtime],))),
+            dict.fromkeys(spec.precision),
+            dict.fromkeys(spec.batch),
+            dict.fromkeys(spec.threads),
+        ):
+            for affinity in affinities(spec, threads, cores):
+                yield Execution(
+                    runtime=runtime,
+                    backend=backend,
+                    mode=mode,
+                    precision=precision,
+                    batch=batch,
+                    threads=threads,
+                    affinity=affinity,
+                    options=options,
+                )
+
+
+def _check_size(spec: SweepSpec, n_pairs: int) -> None:
+    """Counts the ways of executing before any is made; clusters of phones may double them."""
+    n_values = {
+        "backends": sum(
+            len(set(spec.modes.get(runtime, (Mode.EAGER,))))
+            * len(set(spec.backends.get(runtime, ("",))))
+            for runtime in set(spec.runtimes)
+        ),
+        "precision": len(set(spec.precision)),
+        "batch": len(set(spec.batch)),
+        "threads": len(set(spec.threads)),
+    }
+    n_cells = n_pairs * math.prod(n_values.values())
+    if n_cells > _MOST_CELLS:
+        longest = max(n_values, key=lambda key: n_values[key])
+        raise UsageError(
+            f"sweep '{spec.name}' has {n_cells:,} combinations, of which key '{longest}' has "
+            f"{n_values[longest]:,} values; {_MOST_CELLS:,} can be planned",
+            f"shorten '{longest}', or split the sweep",
+        )
+
+
+def narrow(plan: Plan, pattern: str) -> Plan:
+    """Keeps the cells whose model or label matches a shell pattern, as `sweep run --only` does.
+
+    Raises:
+        UsageError: none matches.
+    """
+    cells = tuple(
+        cell
+        for cell in plan.cells
+        if any(
+            fnmatch.fnmatchcase(text, pattern)
+            for text in (cell.export.card.name, cell.platform_key, cell.label)
+        )
+    )
+    if not cells:
+        raise UsageError(
+            f"no cell matches '{pattern}'",
+            "give a model's name, or a pattern such as '*/onnx/*'; `sweep plan` lists the cells",
+        )
+    return replace(plan, cells=cells)
+
+
+def _select_models(spec: SweepSpec, cards: Mapping[str, ModelCard]) -> list[ModelCard]:
+    """The cards a specification names: by name, by family, or all; each once, in its order."""
+    selected: dict[str, ModelCard] = {}
+    unknown: list[str] = []
+    families = set(Family)
+    for word in spec.models:
+        if word == ALL:
+            selected |= cards
+        elif word in cards:
+            selected[word] = cards[word]
+        elif word in families:
+            selected |= {name: card for name, card in cards.items() if card.family == word}
+        else:
+            unknown.append(word)
+    if unknown:
+        raise _unknown(spec, "models", "model", unknown, [*cards, *families, ALL])
+    return list(selected.values())
+
+
+def _select_devices(spec: SweepSpec, devices: Mapping[str, DeviceFile]) -> list[DeviceFile]:
+    selected: dict[str, DeviceFile] = {}
+    for word in spec.devices:
+        if word == ALL:
+            selected |= {device.name: device for device in devices.values()}
+        else:
+            device = find_device(devices, word)
+            selected[device.name] = device
+    return list(selected.values())
+
+
+def _check_weights_of(spec: SweepSpec, models: Sequence[ModelCard]) -> None:
+    names = [card.name for card in models]
+    if unknown := [word for word in spec.weights_of if word not in names]:
+        raise _unknown(spec, "weights_of", "model of this sweep", unknown, names)
+
+
+def _unknown(
+    spec: SweepSpec, key: str, what: str, words: Sequence[str], choices: Sequence[str]
+) -> UsageError:
+    listed = [shortened(word) for word in words[:_MOST_NAMED]]
+    guesses = [f"'{guess}'" for word in listed if (guess := nearest(word, choices))]
+    named = ", ".join(f"'{word}'" for word in listed)
+    if n_more := len(words) - len(listed):
+        named += f" and {n_more:,} more"
+    return UsageError(
+        f"sweep '{spec.name}', key '{key}': there is no {what} {named}",
+        f"did you mean {', '.join(guesses)}?" if guesses else "`fleetrank models list` shows all",
+    )
+
+
+def _cell(request: ExportRequest, device: str, execution: Execution) -> Cell:
+    platform = platform_key(device, execution)
+    return Cell(
+        cell_key=cell_key(request, platform),
+        platform_key=platform,
+        device=device,
+        export=request,
+        execution=execution,
+    )
+
+
+def _request(spec: SweepSpec, card: ModelCard, execution: Execution) -> ExportRequest:
+    return ExportRequest(
+        card=card,
+        weights=_weights(spec, card),
+        format=_FORMAT_OF_RUNTIME[execution.runtime.value],
+        precision=execution.precision.value,
+        batch=execution.batch,
+    )
+
+
+def _weights(spec: SweepSpec, card: ModelCard) -> Weights:
+    if card.source is Source.FILE:
+        return Weights(kind=WeightsKind.EMBEDDED)
+    choice = spec.weights_of.get(card.name, spec.weights)
+    return Weights(
+        kind=WeightsKind(choice.kind),
+        seed=choice.seed,
+        checkpoint_path=None if choice.path is None else str(choice.path),
+        checkpoint_sha256=choice.sha256,
+    )
+
+
+def _why_not_here(card: ModelCard, request: ExportRequest) -> str | None:
+    """Why no device at all could measure this."""
+    formats = formats_of(card)
+    if request.format not in formats:
+        # A file the user exported runs in its own runtime only.
+        runtimes = ", ".join(RUNTIME_OF_FORMAT[format_] for format_ in formats)
+        return f"{card.name} is a file that runs in {runtimes} only"
+    if request.weights.kind is WeightsKind.PRETRAINED and card.weights_tag is None:
+        return f"{card.name} has no pretrained weights: its card names no weights_tag"
+    return None

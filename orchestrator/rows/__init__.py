@@ -1,0 +1,4 @@
+"""A measurement as a row of the table.
+
+Open `translate` first.
+"""

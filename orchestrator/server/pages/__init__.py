@@ -1,0 +1,4 @@
+"""The HTML pages of the server.
+
+Open `pages` first.
+"""

@@ -1,0 +1,135 @@
+"""Pages about one thing, and the lists that lead to them: devices, models, sweeps."""
+
+import json
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import HTMLResponse
+
+from fleetrank.orchestrator.compute.jobs import Job, JobKind
+from fleetrank.orchestrator.errors import OrchestratorError
+from fleetrank.orchestrator.server.pages.chart import TimeChart, time_chart
+from fleetrank.orchestrator.server.pages.page_tables import GridTable, facts_grid, grid
+from fleetrank.orchestrator.server.pages.page_templates import render
+from fleetrank.orchestrator.server.server_context import Context, ServerContext
+
+router = APIRouter(include_in_schema=False)
+Name = Annotated[str, Query(min_length=1, max_length=500)]
+_RECORDED = ("command_line", "git_commit", "host", "python_version", "only", "spec_path")
+
+
+@router.get("/devices")
+async def devices(context: Context) -> Response:
+    """All devices."""
+    return await _list(context, "devices", "device", "/device")
+
+
+@router.get("/models")
+async def models(context: Context) -> Response:
+    """All models."""
+    return await _list(context, "models", "model", "/model")
+
+
+@router.get("/sweeps")
+async def sweeps(context: Context) -> Response:
+    """All sweeps, those without a published row included."""
+    found = await run_in_threadpool(context.live.sweeps)
+    rows: list[dict[str, object]] = [
+        {
+            name: value
+            for name, value in status.as_json().items()
+            if name not in {"failures", "n_overcome", "devices"}
+        }
+        for status in found
+    ]
+    table = grid("Sweeps", rows, links={"sweep_id": ("/sweep", "name")})
+    return render(
+        "list.html.j2", {"title": "Sweeps", "here": "/sweeps", "tables": [table], "basis": None}
+    )
+
+
+@router.get("/device")
+async def device(name: Name, context: Context) -> Response:
+    """Facts, conditions over time, repeatability and canary drift of one device."""
+    return await _about(context, Job(kind=JobKind.DEVICE, name=name), "/devices", "Device")
+
+
+@router.get("/model")
+async def model(name: Name, context: Context) -> Response:
+    """One model on every platform."""
+    return await _about(context, Job(kind=JobKind.MODEL, name=name), "/models", "Model")
+
+
+@router.get("/sweep")
+async def sweep(name: Name, context: Context) -> Response:
+    """Progress per device, failures, provenance and commands of one sweep."""
+    record = await run_in_threadpool(context.live.record, name)
+    progress = await run_in_threadpool(context.live.of_sweep, name)
+    versions = record.get("versions")
+    provenance: dict[str, object] = {key: record.get(key) for key in _RECORDED}
+    if isinstance(versions, dict):
+        provenance |= {f"{library} version": version for library, version in versions.items()}
+    tables, note = await _dossier_or_note(context, Job(kind=JobKind.SWEEP, name=name))
+    return render(
+        "sweep.html.j2",
+        {
+            "title": name,
+            "here": "/sweeps",
+            "progress": progress,
+            "note": note,
+            "tables": [facts_grid("Provenance", provenance), *tables],
+            "spec": record.get("spec_text"),
+            "skipped": _skipped(record.get("skipped")),
+        },
+    )
+
+
+@router.get("/sweep/live")
+async def sweep_live(name: Name, context: Context) -> Response:
+    """The moving part of a sweep's page."""
+    progress = await run_in_threadpool(context.live.of_sweep, name)
+    return render("sweep_live.html.j2", {"progress": progress})
+
+
+async def _list(context: ServerContext, view: str, key: str, target: str) -> HTMLResponse:
+    basis = await context.ask(Job(kind=JobKind.VIEW, name=view))
+    table = grid(view.capitalize(), json.loads(basis.body)["rows"], links={key: (target, "name")})
+    values = {"title": view.capitalize(), "here": f"/{view}", "tables": [table], "basis": basis}
+    return render("list.html.j2", values)
+
+
+async def _about(context: ServerContext, job: Job, here: str, kind: str) -> HTMLResponse:
+    basis = await context.ask(job)
+    content = json.loads(basis.body)
+    return render(
+        "about.html.j2",
+        {
+            "title": job.name,
+            "here": here,
+            "kind": kind,
+            "basis": basis,
+            "charts": [_chart(series) for series in content["series"]],
+            "tables": [grid(one["title"], one["rows"], one["notes"]) for one in content["tables"]],
+        },
+    )
+
+
+async def _dossier_or_note(context: ServerContext, job: Job) -> tuple[list[GridTable], str | None]:
+    """A sweep that has published nothing yet has progress all the same."""
+    try:
+        content = json.loads((await context.ask(job)).body)
+    except OrchestratorError as error:
+        return [], f"Nothing of it is published yet: {error.message}."
+    return [grid(one["title"], one["rows"], one["notes"]) for one in content["tables"]], None
+
+
+def _chart(series: dict[str, object]) -> TimeChart:
+    points = series["points"]
+    pairs = [(str(x), float(y)) for x, y in points] if isinstance(points, list) else []
+    return time_chart(str(series["title"]), str(series["unit"]), pairs)
+
+
+def _skipped(value: object) -> GridTable | None:
+    rows = [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
+    return grid("Left out of the plan", rows) if rows else None

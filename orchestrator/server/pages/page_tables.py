@@ -1,0 +1,108 @@
+"""Rows of JSON as cells of a page; every text is escaped by the template."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from urllib.parse import urlencode
+
+from fleetrank.analysis.tables.formats import format_value
+
+MAX_ROWS = 1000
+"""More is not read on a page; the API has all."""
+_NUMBERS = (int, float)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridCell:
+    """One cell; `href` leads to the page about it."""
+
+    text: str
+    is_number: bool = False
+    href: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridTable:
+    """A table as the template writes it."""
+
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[GridCell, ...], ...]
+    notes: tuple[str, ...]
+    n_rows: int
+
+
+_PAGES: Mapping[str, tuple[str, str]] = {
+    "model": ("/model", "name"),
+    "device": ("/device", "name"),
+    "sweep_id": ("/sweep", "name"),
+}
+
+
+def grid(
+    title: str,
+    rows: Sequence[Mapping[str, object]],
+    notes: Iterable[str] = (),
+    *,
+    links: Mapping[str, tuple[str, str]] = _PAGES,
+) -> GridTable:
+    """Lays rows of equal keys out; columns in which nothing stands are left out.
+
+    Args:
+        title: the caption.
+        rows: JSON values.
+        notes: shown below.
+        links: column to the path of a page about its value, and the parameter that names it.
+    """
+    shown = rows[:MAX_ROWS]
+    names = [name for name in (rows[0] if rows else {}) if _is_told(name, rows)]
+    numbers = {name for name in names if _is_number(name, rows)}
+    told = list(notes)
+    if len(rows) > MAX_ROWS:
+        told.append(f"The first {MAX_ROWS} of {len(rows)} rows; the API has all.")
+    return GridTable(
+        title=title,
+        heads=tuple(name.replace("_", " ") for name in names),
+        rows=tuple(
+            tuple(_cell(name, row[name], links, is_number=name in numbers) for name in names)
+            for row in shown
+        ),
+        notes=tuple(told),
+        n_rows=len(rows),
+    )
+
+
+def facts_grid(title: str, facts: Mapping[str, object]) -> GridTable:
+    """Names and values, one pair per row; unknown ones are left out."""
+    rows = [{"fact": name, "value": value} for name, value in facts.items() if value is not None]
+    return grid(title, rows)
+
+
+def _is_told(name: str, rows: Sequence[Mapping[str, object]]) -> bool:
+    return any(row.get(name) not in (None, []) for row in rows)
+
+
+def _is_number(name: str, rows: Sequence[Mapping[str, object]]) -> bool:
+    known = [row[name] for row in rows if row.get(name) is not None]
+    return all(isinstance(value, _NUMBERS) and not isinstance(value, bool) for value in known)
+
+
+def _cell(
+    name: str, value: object, links: Mapping[str, tuple[str, str]], *, is_number: bool
+) -> GridCell:
+    href = None
+    if name in links and isinstance(value, str):
+        path, parameter = links[name]
+        href = f"{path}?{urlencode({parameter: value})}"
+    return GridCell(text=_text(name, value), is_number=is_number, href=href)
+
+
+def _text(name: str, value: object) -> str:
+    if name.endswith("_utc") and isinstance(value, str):
+        try:
+            return f"{datetime.fromisoformat(value):%Y-%m-%d %H:%M:%S}"
+        except ValueError:
+            return value
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return format_value(value)

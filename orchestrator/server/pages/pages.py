@@ -1,0 +1,164 @@
+"""The pages for people: the report as it grows, a page per device, model and sweep, tables, SQL."""
+
+import json
+from typing import Annotated
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel, Field
+from starlette.concurrency import run_in_threadpool
+
+from fleetrank.analysis.sql.sql_views import described_views
+from fleetrank.analysis.tables.tables import SETTINGS, TABLES
+from fleetrank.orchestrator.compute.jobs import Job, JobKind
+from fleetrank.orchestrator.errors import OrchestratorError
+from fleetrank.orchestrator.server.api import query_job, table_job
+from fleetrank.orchestrator.server.documents import QueryQuery
+from fleetrank.orchestrator.server.pages.page_tables import GridTable, grid
+from fleetrank.orchestrator.server.pages.page_templates import render
+from fleetrank.orchestrator.server.server_context import Context, ServerContext, sent
+from fleetrank.orchestrator.workspace.selectors import MAX_SEED, Selectors, TableFormat
+
+router = APIRouter(include_in_schema=False)
+
+
+class PageQuery(BaseModel, extra="forbid"):
+    """What the report speaks of."""
+
+    sweep: str | None = Field(default=None, max_length=500)
+    include_simulated: bool = False
+    seed: int = Field(default=0, ge=0, le=MAX_SEED)
+
+    def job(self) -> Job:
+        """The page as a job."""
+        return Job(kind=JobKind.PAGE, selectors=self.model_dump_json())
+
+    def suffix(self) -> str:
+        """The same as the end of an address."""
+        given = self.model_dump(exclude_defaults=True)
+        return f"?{urlencode(given)}" if given else ""
+
+
+@router.get("/", name="home")
+async def home(asked: Annotated[PageQuery, Query()], context: Context) -> Response:
+    """The report, and above it what runs."""
+    live = await _live(context)
+    return render(
+        "home.html.j2", {"title": "Report", "here": "/", "suffix": asked.suffix(), **live}
+    )
+
+
+@router.get("/live")
+async def live_part(context: Context) -> Response:
+    """The moving part of the home page; asked for every two seconds while somebody looks."""
+    return render("live.html.j2", await _live(context))
+
+
+@router.get("/report")
+async def report(
+    asked: Annotated[PageQuery, Query()], context: Context, request: Request
+) -> Response:
+    """The page that `report build` writes; its own policy names its scripts by their hashes."""
+    try:
+        response = sent(await context.ask(asked.job()), request)
+    except OrchestratorError as error:
+        return render(
+            "no_report.html.j2", {"title": "No report", "error": error, "suffix": asked.suffix()}
+        )
+    response.headers["content-security-policy"] = "frame-ancestors 'self'"
+    return response
+
+
+@router.get("/tables")
+async def tables() -> Response:
+    """All tables by name."""
+    named = [(name, SETTINGS.get(name, ())) for name in TABLES]
+    return render("tables.html.j2", {"title": "Tables", "here": "/tables", "named": named})
+
+
+@router.get("/tables/{name}")
+async def table(
+    name: str, asked: Annotated[Selectors, Query()], context: Context, request: Request
+) -> Response:
+    """One table, its selectors, and its other forms."""
+    basis = await context.ask(table_job(name, asked))
+    found = json.loads(basis.body)
+    given = [(k, v) for k, v in request.query_params.multi_items() if v]
+    forms = [
+        (form.value, f"/api/tables/{name}?{urlencode([*given, ('format', form.value)])}")
+        for form in TableFormat
+    ]
+    return render(
+        "table.html.j2",
+        {
+            "title": found["title"],
+            "here": "/tables",
+            "name": name,
+            "table": grid(found["title"], found["rows"], found["notes"]),
+            "forms": forms,
+            "fields": _fields(asked),
+            "settings": SETTINGS.get(name, ()),
+            "given_setting": next(iter(asked.settings), ""),
+            "include_simulated": asked.include_simulated,
+            "basis": basis,
+        },
+    )
+
+
+@router.get("/query")
+async def query(context: Context, sql: Annotated[str, Query(max_length=20_000)] = "") -> Response:
+    """SQL by hand, its answer, and what can be asked for."""
+    answer: GridTable | None = None
+    error: OrchestratorError | None = None
+    if sql.strip():
+        try:
+            found = json.loads((await context.ask(query_job(QueryQuery(sql=sql)))).body)
+            notes = ["The first 1,000 rows; /api/query?max_rows= gives more."]
+            answer = grid("Answer", found["rows"], notes if found["is_cut"] else ())
+        except OrchestratorError as refused:
+            error = refused
+    return render(
+        "query.html.j2",
+        {
+            "title": "SQL",
+            "here": "/query",
+            "sql": sql,
+            "answer": answer,
+            "error": error,
+            "columns": described_views(),
+        },
+    )
+
+
+@router.get("/api")
+async def api(request: Request) -> Response:
+    """The API's document for people; the document itself is /api/openapi.json."""
+    document = request.app.openapi()
+    return render("api.html.j2", {"title": "API", "here": "/api", "document": document})
+
+
+async def _live(context: ServerContext) -> dict[str, object]:
+    found = await run_in_threadpool(context.live.progress)
+    latest = [attempt for sweep in found for attempt in sweep.latest]
+    latest.sort(key=lambda attempt: str(attempt["finished_utc"]), reverse=True)
+    return {
+        "sweeps": found,
+        "latest": latest[:10],
+        "fingerprint": context.answers.fingerprint(),
+    }
+
+
+def _fields(asked: Selectors) -> list[dict[str, object]]:
+    """One field of the form per selector that is a text."""
+    properties = Selectors.model_json_schema()["properties"]
+    return [
+        {
+            "name": name,
+            "label": name.replace("_", " "),
+            "help": properties[name]["description"],
+            "words": properties[name].get("enum"),
+            "value": getattr(asked, name) or "",
+        }
+        for name in properties
+        if name not in {"set", "seed", "include_simulated"}
+    ]

@@ -1,0 +1,235 @@
+"""The journal of a sweep: JSON lines, one per attempt, appended; the point of durability.
+
+The journal of a finished sweep is packed (`journal_pack`): the same rows in a Parquet file beside
+the place of the lines. Lines that are appended later lie in a new file of lines; reading goes
+through both.
+"""
+
+import logging
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from fleetrank.analysis.stored.columns import ROW_KEY
+from fleetrank.foundation.small_file import open_regular
+from fleetrank.orchestrator.durable import store_error, sync_folder
+from fleetrank.orchestrator.errors import NewerSchemaError
+from fleetrank.orchestrator.rows.translate import Row
+from fleetrank.orchestrator.store.journals.journal_line import (
+    BadLineError,
+    Entry,
+    make_line,
+    parse_line,
+)
+from fleetrank.orchestrator.store.journals.moved_file import check_place, place_of
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalProblem:
+    """A line that is no row; it stays in the file, and its number is 1-based."""
+
+    line: int
+    reason: str
+
+
+class Journal:
+    """Appends rows, and reads them back whatever happened to the file in between.
+
+    One process writes at a time (`store.lease`), any number may read. A context manager.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor: int | None = None
+        self._pending: list[bytes] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def open(self) -> None:
+        """Makes and opens the file now: an open file is still written to when it is moved.
+
+        Raises:
+            StoreError: it cannot be made.
+        """
+        try:
+            self._open_once()
+        except OSError as error:
+            raise store_error(self.path, error) from error
+
+    def check_place(self) -> None:
+        """Returns while the open file is under its path.
+
+        Raises:
+            MovedFolderError: the workspace was moved or removed; `append` still writes to the file.
+        """
+        if self._descriptor is not None:
+            check_place(self.path, self._descriptor)
+
+    @property
+    def place(self) -> Path:
+        """Where the file is now; its path, if it is not open or has been removed."""
+        found = None if self._descriptor is None else place_of(self.path, self._descriptor)
+        return found or self.path
+
+    def append(self, row: Row) -> None:
+        """Adds a row: safe from a crash of this process at once, from a power cut after `flush`.
+
+        Raises:
+            StoreError: the disk is full; the row is kept in memory and goes out with the next
+                `append` or `flush` that succeeds.
+        """
+        self._pending.append(make_line(row))
+        self._write_pending()
+
+    def flush(self) -> None:
+        """Syncs every row appended so far; one sync for many rows.
+
+        Raises:
+            StoreError: as `append`.
+        """
+        self._write_pending()
+        if self._descriptor is not None:
+            try:
+                os.fsync(self._descriptor)
+            except OSError as error:
+                raise store_error(self.path, error) from error
+
+    def close(self) -> None:
+        """Flushes and lets go of the file."""
+        if self._descriptor is None and not self._pending:
+            return
+        try:
+            self.flush()
+        finally:
+            if self._descriptor is not None:
+                os.close(self._descriptor)
+                self._descriptor = None
+
+    @property
+    def packed_path(self) -> Path:
+        """Where the rows of a packed journal are."""
+        return self.path.with_suffix(".parquet")
+
+    @property
+    def size_bytes(self) -> int:
+        """How much is written in lines; a row begins there unless a writer died in its middle."""
+        return self.path.stat().st_size if self.path.exists() else 0
+
+    def rows(self, start: int = 0) -> Iterator[Row]:
+        """The rows in order; a line without a valid row is logged and passed over.
+
+        Args:
+            start: the byte of the file of lines from which on to read; 0 is everything, what is
+                packed included.
+
+        Raises:
+            NewerSchemaError: a row comes from a newer version of the table.
+            StoreError: the packed journal is damaged.
+        """
+        for item in self.scan(start):
+            if isinstance(item, JournalProblem):
+                _log.warning("%s, line %d: %s", self.path, item.line, item.reason)
+            else:
+                yield item.row
+
+    def problems(self) -> list[JournalProblem]:
+        """Every line that is no row."""
+        return [item for item in self.lines() if isinstance(item, JournalProblem)]
+
+    def scan(self, start: int = 0) -> Iterator[Entry | JournalProblem]:
+        """Rows and damaged lines, as `rows`."""
+        if start or not self.packed_path.exists():
+            return self.lines(start)
+        return self._packed_and_lines()
+
+    def lines(self, start: int = 0) -> Iterator[Entry | JournalProblem]:
+        """The file of lines alone; lines are numbered from the byte to start at."""
+        try:
+            file = open_regular(self.path)
+        except FileNotFoundError:
+            return
+        with file:
+            file.seek(start)
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield self._parsed(line, number)
+
+    def _packed_and_lines(self) -> Iterator[Entry | JournalProblem]:
+        from fleetrank.orchestrator.store.parquet.part_reader import read_packed
+
+        # Of a process that was killed while it packed, the lines are there too.
+        known = set()
+        for row in read_packed(self.packed_path):
+            known.add(_key_hash(row))
+            yield Entry(row=row, is_checked=True)
+        for item in self.lines():
+            if isinstance(item, JournalProblem) or _key_hash(item.row) not in known:
+                yield item
+
+    def _parsed(self, line: bytes, number: int) -> Entry | JournalProblem:
+        try:
+            return parse_line(line)
+        except BadLineError as error:
+            return JournalProblem(line=number, reason=str(error))
+        except NewerSchemaError as error:
+            raise NewerSchemaError(
+                f"{self.path}, line {number}: {error.message}", error.remedy
+            ) from error
+
+    def _write_pending(self) -> None:
+        while self._pending:
+            try:
+                self._write(self._pending[0])
+            except OSError as error:
+                raise store_error(self.path, error) from error
+            del self._pending[0]
+
+    def _write(self, line: bytes) -> None:
+        descriptor = self._open_once()
+        start = os.lseek(descriptor, 0, os.SEEK_END)
+        try:
+            written = 0
+            while written < len(line):
+                written += os.write(descriptor, line[written:])
+        except OSError:
+            # Half a row would run into the next one.
+            os.ftruncate(descriptor, start)
+            raise
+
+    def _open_once(self) -> int:
+        if self._descriptor is None:
+            self._descriptor = self._open()
+        return self._descriptor
+
+    def _open(self) -> int:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            end = os.lseek(descriptor, 0, os.SEEK_END)
+            if end and os.pread(descriptor, 1, end - 1) != b"\n":
+                # The last writer died in the middle of a line: its half gets a line of its own.
+                os.write(descriptor, b"\n")
+            sync_folder(self.path.parent)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+
+def _key_hash(row: Row) -> int:
+    """Takes a fifth of the key's memory; two rows of a million share one with a chance of 1e-7."""
+    return hash(tuple(row[name] for name in ROW_KEY))

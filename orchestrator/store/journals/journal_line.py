@@ -1,0 +1,87 @@
+"""One line of a journal: a row as JSON, whose last entry is the checksum of all before it.
+
+An older fleetrank reads such a line, as it passes over unknown entries. It wrote lines without a
+checksum; they are read, and `is_checked` says that they may hold anything.
+"""
+
+from dataclasses import dataclass
+
+import orjson
+
+from fleetrank.analysis.stored.columns import ROW_KEY, SCHEMA, SCHEMA_VERSION
+from fleetrank.foundation.checksum import DIGITS, KEY, MARK, marked_checksum
+from fleetrank.orchestrator.errors import NewerSchemaError
+from fleetrank.orchestrator.identity.keys import canonical_json
+from fleetrank.orchestrator.rows.translate import Row
+
+_KEY_TYPES = {name: int if SCHEMA[name].is_integer() else str for name in ROW_KEY}
+_START, _END = f',"{KEY}":"'.encode(), b'"}'
+_N_END = len(_START) + len(MARK) + DIGITS + len(_END)
+_TRACES = (_START[1:], MARK.encode())
+"""Of a checksum that was damaged itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A row of a journal, and whether its checksum was compared."""
+
+    row: Row
+    is_checked: bool
+
+
+class BadLineError(ValueError):
+    """A line without a valid row; says why."""
+
+
+def make_line(row: Row) -> bytes:
+    """The line of a row, its end included."""
+    try:
+        body = orjson.dumps(row)
+    except TypeError:
+        # An integer beyond 64 bits: publishing names the row, and the sweep goes on.
+        body = canonical_json(row).encode()
+    return body[:-1] + _START + marked_checksum(body).encode() + _END + b"\n"
+
+
+def parse_line(line: bytes) -> Entry:
+    """The row of a line.
+
+    Raises:
+        BadLineError: it is damaged, torn or foreign.
+        NewerSchemaError: it comes from a newer version of the table.
+    """
+    text = line.strip()
+    is_checked = text[-_N_END:].startswith(_START) and text.endswith(_END)
+    if is_checked:
+        body = text[:-_N_END] + b"}"
+        if marked_checksum(body).encode() != text[-_N_END + len(_START) : -len(_END)]:
+            raise BadLineError("its checksum does not match its content")
+    else:
+        body = text
+        if any(trace in text[-2 * _N_END :] for trace in _TRACES):
+            is_torn = not line.endswith(b"\n")
+            raise BadLineError(_TORN if is_torn else "its checksum is damaged")
+    return Entry(row=_row(body, is_torn=not line.endswith(b"\n")), is_checked=is_checked)
+
+
+_TORN = "half a row, its writer died"
+
+
+def _row(body: bytes, *, is_torn: bool) -> Row:
+    try:
+        row = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise BadLineError(_TORN if is_torn else "not JSON") from error
+    if not (isinstance(row, dict) and _has_key(row)):
+        raise BadLineError("not a row of the table")
+    version = row.get("schema_version")
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        raise NewerSchemaError(
+            f"a row has schema version {version}; this fleetrank knows {SCHEMA_VERSION}",
+            "use the newer fleetrank that wrote it",
+        )
+    return row
+
+
+def _has_key(row: Row) -> bool:
+    return all(type(row.get(name)) is expected for name, expected in _KEY_TYPES.items())

@@ -1,0 +1,137 @@
+"""Keys and hashes of many rows: what it takes to compare journal and parts by value.
+
+A row takes some 60 bytes here, so that a million rows with all their samples are compared with few
+of them in memory.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from fleetrank.analysis.stored.columns import ROW_KEY, SCHEMA
+from fleetrank.analysis.stored.part_files import PARTS
+from fleetrank.orchestrator.errors import StoreError
+from fleetrank.orchestrator.rows.translate import Row
+from fleetrank.orchestrator.store.journals.journal import Journal, JournalProblem
+from fleetrank.orchestrator.store.journals.journal_line import Entry
+from fleetrank.orchestrator.store.parquet.part_reader import (
+    ROWS_AT_ONCE,
+    is_part_sealed,
+    packed_frames,
+    part_frames,
+)
+from fleetrank.orchestrator.store.parquet.parts import fits, to_frame
+
+KEY = list(ROW_KEY)
+HASH = "row_hash"
+IS_CHECKED = "is_checked"
+PART = "part"
+Key = tuple[object, ...]
+_KEYS = {name: SCHEMA[name] for name in ROW_KEY} | {HASH: pl.UInt64(), IS_CHECKED: pl.Boolean()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalIndex:
+    """The rows of a journal.
+
+    Attributes:
+        rows: one line each, in order; a key that is there twice counts once, as it is published.
+        problems: lines that are no row, for people.
+        damaged: the packed file, when it cannot be read; its rows are missing here.
+    """
+
+    rows: pl.DataFrame
+    problems: tuple[str, ...]
+    damaged: Path | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartsIndex:
+    """The rows of the parts of a sweep.
+
+    Attributes:
+        rows: one line each; `part` is the number of its file in `paths`.
+        paths: every file.
+        damaged: those of them that cannot be read.
+    """
+
+    rows: pl.DataFrame
+    paths: tuple[Path, ...]
+    damaged: tuple[Path, ...]
+
+
+def index_rows(frame: pl.DataFrame, *, is_checked: bool) -> pl.DataFrame:
+    """Key and hash of each row of a table with exactly the declared columns."""
+    hashes = frame.hash_rows(seed=0).alias(HASH)
+    return frame.select(KEY).with_columns(hashes, pl.lit(is_checked).alias(IS_CHECKED))
+
+
+def index_journal(journal: Journal) -> JournalIndex:
+    """Reads a whole journal once."""
+    found, problems, damaged = [], list[str](), None
+    if journal.packed_path.exists():
+        try:
+            found = [index_rows(f, is_checked=True) for f in packed_frames(journal.packed_path)]
+        except StoreError:
+            damaged = journal.packed_path
+    for batch in _batches(journal.lines()):
+        lost = [one for one in batch if isinstance(one, JournalProblem)]
+        problems += [f"line {one.line}: {one.reason}" for one in lost]
+        entries = [one for one in batch if isinstance(one, Entry)]
+        for is_checked in (True, False):
+            frame, misfits = _to_frame([one.row for one in entries if one.is_checked is is_checked])
+            problems += [f"{row_name(row)} does not fit the table" for row in misfits]
+            found.append(index_rows(frame, is_checked=is_checked))
+    rows = _joined(found).unique(KEY, keep="first", maintain_order=True)
+    return JournalIndex(rows=rows, problems=tuple(problems), damaged=damaged)
+
+
+def index_parts(folder: Path) -> PartsIndex:
+    """Reads every part of a sweep once."""
+    paths = tuple(sorted(folder.glob(PARTS)))
+    found, damaged = [], list[Path]()
+    for number, path in enumerate(paths):
+        try:
+            is_sealed = is_part_sealed(path)
+            of_part = []
+            for frame in part_frames(path):
+                rows = index_rows(frame, is_checked=is_sealed)
+                of_part.append(rows.with_columns(pl.lit(number, dtype=pl.Int64).alias(PART)))
+            found += of_part
+        except StoreError:
+            damaged.append(path)
+    return PartsIndex(rows=_joined(found, {PART: pl.Int64()}), paths=paths, damaged=tuple(damaged))
+
+
+def row_key(row: Mapping[str, object]) -> Key:
+    """A row's key."""
+    return tuple(row[name] for name in KEY)
+
+
+def row_name(row: Mapping[str, object]) -> str:
+    """A row by its key, for people."""
+    return f"cell {row['cell_key']}, repeat {row['repeat']}, attempt {row['attempt']}"
+
+
+def _batches(
+    items: Iterable[Entry | JournalProblem],
+) -> Iterator[list[Entry | JournalProblem]]:
+    iterator = iter(items)
+    while batch := list(itertools.islice(iterator, ROWS_AT_ONCE)):
+        yield batch
+
+
+def _to_frame(rows: list[Row]) -> tuple[pl.DataFrame, list[Row]]:
+    """The rows that fit the table, and those that do not."""
+    try:
+        return to_frame(rows), []
+    except StoreError:
+        misfits = [row for row in rows if not fits(row)]
+        return to_frame(row for row in rows if row not in misfits), misfits
+
+
+def _joined(found: list[pl.DataFrame], more: dict[str, pl.DataType] | None = None) -> pl.DataFrame:
+    return pl.concat([pl.DataFrame(schema=_KEYS | (more or {})), *found])

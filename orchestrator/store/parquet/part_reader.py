@@ -1,0 +1,191 @@
+"""Reads Parquet parts and packed journals, after comparing each with its checksum."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fleetrank.analysis.errors import DamagedPartError
+from fleetrank.analysis.stored.columns import SCHEMA
+from fleetrank.analysis.stored.part_files import (
+    PARTS,
+    damage_error,
+    damaged_part,
+    part_files,
+    require_whole,
+)
+from fleetrank.analysis.stored.part_seal import BrokenSealError, require_seal
+from fleetrank.orchestrator.errors import StoreError
+from fleetrank.orchestrator.rows.translate import Row
+
+ROWS_AT_ONCE = 2000
+"""In memory: 30 MB with 2,000 samples a row."""
+_UNREADABLE = (
+    BrokenSealError,
+    pa.ArrowException,
+    pl.exceptions.PolarsError,
+    # Is no `Exception`: of a damaged file without a checksum.
+    pl.exceptions.PanicException,
+    OSError,
+    UnicodeDecodeError,
+)
+"""What libraries raise for a damaged file; a wrong type or text is one sign of it."""
+STAMPS = tuple(name for name, dtype in SCHEMA.items() if isinstance(dtype, pl.Datetime))
+
+
+def read_sweeps(folders: Sequence[Path]) -> pl.DataFrame:
+    """The rows of several sweeps, with exactly the declared columns; none is an empty table.
+
+    Raises:
+        StoreError: a part is damaged.
+    """
+    paths = _parts_of(folders)
+    return _collect(_scan(paths), paths)
+
+
+def read_rows(folder: Path) -> Iterator[Row]:
+    """The published rows of one sweep, few in memory at a time.
+
+    Raises:
+        StoreError: a part is damaged.
+    """
+    for path in sorted(folder.glob(PARTS)):
+        for frame in part_frames(path):
+            yield from frame.iter_rows(named=True)
+
+
+def part_frames(path: Path, columns: Sequence[str] = tuple(SCHEMA)) -> Iterator[pl.DataFrame]:
+    """The rows of one part in order, with exactly these columns, few in memory at a time.
+
+    Raises:
+        StoreError: it is damaged.
+    """
+    is_part_sealed(path)
+    try:
+        yield from _frames(path, columns)
+    except _UNREADABLE as error:
+        raise damaged(path) from error
+
+
+def is_part_sealed(path: Path) -> bool:
+    """Whether a part has a checksum, which is compared.
+
+    Raises:
+        StoreError: its content is another.
+    """
+    try:
+        return require_whole(path)
+    except DamagedPartError as error:
+        raise damaged(path) from error
+
+
+def packed_frames(path: Path) -> Iterator[pl.DataFrame]:
+    """The rows of a packed journal, as `part_frames`.
+
+    Raises:
+        StoreError: it is damaged.
+    """
+    try:
+        require_seal(path)
+        yield from _frames(path, tuple(SCHEMA))
+    except _UNREADABLE as error:
+        raise StoreError(
+            f"{path} is damaged",
+            "`fleetrank results verify --repair` keeps the damaged file under another name, and "
+            "makes it again from the Parquet parts",
+        ) from error
+
+
+def read_packed(path: Path) -> Iterator[Row]:
+    """The rows of a packed journal as its lines have them; raises as `packed_frames`."""
+    for frame in packed_frames(path):
+        yield from journal_rows(frame)
+
+
+def journal_rows(frame: pl.DataFrame) -> Iterator[Row]:
+    """The rows of a table as the lines of a journal have them: times are text."""
+    for row in frame.iter_rows(named=True):
+        for name in STAMPS:
+            if isinstance(stamp := row[name], datetime):
+                row[name] = stamp.isoformat()
+        yield row
+
+
+def repeat_seconds(folders: Sequence[Path]) -> dict[str, float]:
+    """How long one good repeat of each cell took on average, by cell key.
+
+    Raises:
+        StoreError: a part is damaged.
+    """
+    took = (pl.col("finished_utc") - pl.col("started_utc")).dt.total_microseconds() / 1e6
+    paths = _parts_of(folders)
+    good = _scan(paths).filter(pl.col("status") == "ok")
+    means = good.group_by("cell_key").agg(took.mean()).drop_nulls()
+    return dict(_collect(means, paths).iter_rows())
+
+
+def read_part(path: Path, columns: list[str] | None = None) -> pl.DataFrame:
+    """One part as it is stored.
+
+    Raises:
+        StoreError: it is damaged.
+    """
+    is_part_sealed(path)
+    try:
+        return pl.read_parquet(path, columns=columns, hive_partitioning=False)
+    except _UNREADABLE as error:
+        raise damaged(path) from error
+
+
+def part_height(path: Path) -> int:
+    """How many rows a part has; raises as `read_part`."""
+    is_part_sealed(path)
+    try:
+        scan = pl.scan_parquet(path, hive_partitioning=False)
+        return int(scan.select(pl.len()).collect().item())
+    except _UNREADABLE as error:
+        raise damaged(path) from error
+
+
+def damaged(path: Path) -> StoreError:
+    """The error that names a damaged part."""
+    damage = damage_error(path)
+    return StoreError(damage.message, damage.remedy)
+
+
+def _parts_of(folders: Sequence[Path]) -> list[Path]:
+    try:
+        return [path for folder in folders for path in part_files(folder)]
+    except DamagedPartError as error:
+        raise StoreError(error.message, error.remedy) from error
+
+
+def _scan(paths: Sequence[Path]) -> pl.LazyFrame:
+    scans = [pl.scan_parquet(path, hive_partitioning=False) for path in paths]
+    # The empty table first: a column that an older part lacks becomes null.
+    empty = pl.LazyFrame(schema=SCHEMA)
+    return pl.concat([empty, *scans], how="diagonal_relaxed").select(*SCHEMA)
+
+
+def _collect(frame: pl.LazyFrame, paths: Iterable[Path]) -> pl.DataFrame:
+    try:
+        return frame.collect()
+    except _UNREADABLE as error:
+        found = damaged_part(paths)
+        if found is not None:
+            raise damaged(found) from error
+        raise StoreError(
+            f"the Parquet parts cannot be read: {error}", "`fleetrank results verify` looks closer"
+        ) from error
+
+
+def _frames(path: Path, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+    empty = pl.DataFrame(schema={name: SCHEMA[name] for name in columns})
+    with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        there = [name for name in columns if name in file.schema_arrow.names]
+        for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=there):
+            frame = pl.DataFrame(pa.Table.from_batches([batch]))
+            yield pl.concat([empty, frame], how="diagonal_relaxed")

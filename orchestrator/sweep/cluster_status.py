@@ -1,0 +1,154 @@
+"""What `fleetrank cluster status` shows: hosts, devices, versions, and what is wrong."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from fleetrank.orchestrator.dispatch.host.host_facts import HostFacts
+from fleetrank.orchestrator.dispatch.ray.ray_cluster import cluster_ray
+from fleetrank.orchestrator.dispatch.ray.ray_hosts import Problem, RayHosts
+from fleetrank.orchestrator.sweep.fleet import Fleet, fleet_of
+from fleetrank.orchestrator.sweep.sweep_setup import devices_of, host_of
+from fleetrank.orchestrator.workspace.device_registry import GPU, HOST_CPU, DeviceFile
+from fleetrank.orchestrator.workspace.workspace import Workspace
+
+_COMPARED = ("ray", "onnxruntime", "torch", "ai-edge-litert")
+"""What a measurement depends on; fleetrank itself has to be equal to the letter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostStatus:
+    """One host that answers.
+
+    Attributes:
+        phones: seen by its adb server; `None` where none runs.
+        gpus: NVIDIA GPUs and MIG instances; `None` where no driver answers.
+        running: tasks under way, of all sweeps.
+        to_collect: measurements that wait for a driver.
+    """
+
+    host: str
+    hash: str
+    python: str
+    fleetrank: str
+    onnxruntime: str | None
+    torch: str | None
+    litert: str | None
+    phones: int | None
+    gpus: int | None
+    running: int
+    to_collect: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceStatus:
+    """One device; `is_there` when its host answers, whether or not the device does."""
+
+    device: str
+    kind: str
+    host: str
+    is_there: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterStatus:
+    """Everything at one moment; `dashboard` is Ray's, as an address in a browser."""
+
+    dashboard: str | None
+    here: str | None
+    hosts: tuple[HostStatus, ...]
+    devices: tuple[DeviceStatus, ...]
+    problems: tuple[str, ...]
+
+
+def read_cluster_status(workspace: Workspace, address: str) -> ClusterStatus:
+    """Asks a cluster; raises as `dispatch.cluster.cluster_ray`, and for a wrong device file."""
+    with cluster_ray(address) as dashboard, RayHosts() as hosts:
+        hosts.settle()
+        fleet = fleet_of(hosts)
+        devices = {d.name: d for d in devices_of(workspace, fleet).values()}.values()
+        return ClusterStatus(
+            dashboard=f"http://{dashboard}" if dashboard else None,
+            here=hosts.here,
+            hosts=tuple(_host(name, found) for name, found in sorted(fleet.hosts.items())),
+            devices=tuple(_device(device, fleet) for device in devices),
+            problems=tuple(find_problems(fleet, devices, hosts.problems)),
+        )
+
+
+def find_problems(
+    fleet: Fleet, devices: Iterable[DeviceFile], refused: Sequence[Problem]
+) -> list[str]:
+    """Sentences with a remedy in each; none is well."""
+    found = [f"{problem.host} is left out: {problem.message}" for problem in refused]
+    found += skew(fleet.hosts)
+    for name, facts in fleet.hosts.items():
+        if facts.niceness > 0:
+            found.append(
+                f"{name} runs its workers at niceness {facts.niceness}, which slows every "
+                "measurement: start its raylet with RAY_worker_niceness=0"
+            )
+    hashes = Counter(facts.host_hash for facts in fleet.hosts.values())
+    for name, facts in fleet.hosts.items():
+        if hashes[facts.host_hash] > 1:
+            found.append(
+                f"{name} has the same host name and machine id as another host: their CPUs "
+                "cannot be told apart in the results; give it a name of its own"
+            )
+    for device in devices:
+        host = host_of(device, fleet)
+        if host not in fleet.hosts:
+            found.append(f"{device.name} hangs on host {host}, which is not there")
+        elif device.kind == HOST_CPU and not device.host and len(fleet.hosts) > 1:
+            found.append(f"{device.name} names no host: add `host: {host}` to its file")
+        elif device.kind == GPU and not _has_gpu(fleet.hosts[host], device):
+            found.append(
+                f"{device.name} is on host {host}, which has no such GPU: "
+                "compare `nvidia-smi -L` there with the device's file"
+            )
+    return found
+
+
+def skew(hosts: Mapping[str, HostFacts]) -> list[str]:
+    """Which hosts have which version of what measurements depend on, where they differ."""
+    found = []
+    for package in _COMPARED:
+        by_version: dict[str, list[str]] = {}
+        for name, facts in sorted(hosts.items()):
+            by_version.setdefault(dict(facts.versions).get(package, "none"), []).append(name)
+        if len(by_version) > 1:
+            said = ", ".join(f"{v} on {' '.join(names)}" for v, names in by_version.items())
+            found.append(
+                f"{package} differs: {said}; rows carry the version, and a platform that mixes "
+                "versions is left out of figures"
+            )
+    return found
+
+
+def _has_gpu(facts: HostFacts, device: DeviceFile) -> bool:
+    wanted = str(device.options.get("uuid", ""))
+    return any(uuid.startswith(wanted) for uuid in facts.gpus or ())
+
+
+def _host(name: str, facts: HostFacts) -> HostStatus:
+    versions = dict(facts.versions)
+    return HostStatus(
+        host=name,
+        hash=facts.host_hash,
+        python=facts.python_version,
+        fleetrank=f"{versions.get('fleetrank', '?')} {facts.code_sha256[:8]}",
+        onnxruntime=versions.get("onnxruntime"),
+        torch=versions.get("torch"),
+        litert=versions.get("ai-edge-litert"),
+        phones=None if facts.phones is None else len(facts.phones),
+        gpus=None if facts.gpus is None else len(facts.gpus),
+        running=facts.n_running,
+        to_collect=facts.n_kept,
+    )
+
+
+def _device(device: DeviceFile, fleet: Fleet) -> DeviceStatus:
+    host = host_of(device, fleet)
+    return DeviceStatus(
+        device=device.name, kind=device.kind, host=host, is_there=host in fleet.hosts
+    )

@@ -1,0 +1,110 @@
+"""Starts a sweep from its file, and resumes one that was cut short."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+from fleetrank.foundation.files import RUN_AGAIN
+from fleetrank.orchestrator.errors import NewerSchemaError, StoreError, UsageError
+from fleetrank.orchestrator.identity.provenance import clock_lag, new_sweep_id, sweep_provenance
+from fleetrank.orchestrator.progress.events import Notice
+from fleetrank.orchestrator.progress.publisher import Publisher
+from fleetrank.orchestrator.progress.wording import duration
+from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.sweep.carrier import Carrier, open_carrier
+from fleetrank.orchestrator.sweep.sweep_record import setup_of_record, setup_record
+from fleetrank.orchestrator.sweep.sweep_session import (
+    RunOptions,
+    SweepOutcome,
+    SweepSession,
+    record_stamp,
+)
+from fleetrank.orchestrator.sweep.sweep_setup import Setup, plan_sweep, read_spec
+from fleetrank.orchestrator.workspace.workspace import Workspace
+
+
+def run_sweep(
+    workspace: Workspace, spec_path: Path, options: RunOptions, *, only: str | None = None
+) -> SweepOutcome:
+    """Starts a new sweep and runs it until it is done or somebody stops it.
+
+    Raises:
+        UsageError: a file is wrong.
+        NothingToDoError: no cell can be measured, or no device answers.
+        StoreError: the results cannot be written; what was stored before is kept.
+    """
+    spec, path = read_spec(workspace, spec_path)
+    with _carrier(workspace, options) as carrier:
+        setup = plan_sweep(workspace, spec, only, carrier.fleet, carrier.ask_host)
+        store = ResultStore(workspace.results)
+        known = store.sweep_ids()
+        if lag := clock_lag(known):
+            Publisher(options.subscribers)(Notice(level="warning", message=_late(lag)))
+        sweep_id = new_sweep_id(spec.name, known)
+        record = {
+            "state": "running",
+            "started_utc": record_stamp(),
+            "finished_utc": None,
+            **setup_record(setup, path),
+            **sweep_provenance(workspace.root),
+        }
+        store.create_sweep(sweep_id, record)
+        with _resumable(sweep_id):
+            return SweepSession(workspace, store, sweep_id, setup, options, carrier).run()
+
+
+def resume_sweep(workspace: Workspace, sweep_id: str | None, options: RunOptions) -> SweepOutcome:
+    """Measures what a sweep has left, by default of the newest; nothing finished is repeated.
+
+    Raises:
+        UsageError: no such sweep, it runs already, or its models have changed since.
+        NothingToDoError: there is no sweep.
+        StoreError: as `run_sweep`.
+    """
+    store = ResultStore(workspace.results)
+    sweep_id = sweep_id or store.newest_sweep()
+    setup = setup_of_record(workspace, sweep_id, store.sweep_record(sweep_id))
+    with _carrier(workspace, options) as carrier:
+        _check_same_place(setup, options)
+        with _resumable(sweep_id):
+            return SweepSession(workspace, store, sweep_id, setup, options, carrier).run()
+
+
+def _late(lag: timedelta) -> str:
+    return (
+        f"this host's clock is {duration(lag.total_seconds())} behind the start of the "
+        "newest stored sweep; tables take the latest start for the newest: correct the clock, or "
+        "name the sweep with --sweep"
+    )
+
+
+@contextmanager
+def _resumable(sweep_id: str) -> Iterator[None]:
+    """What a full disk, a lost right or a moved folder has ended goes on where it was."""
+    try:
+        yield
+    except NewerSchemaError:
+        raise
+    except StoreError as error:
+        resume = f"then `fleetrank sweep resume {sweep_id}`: what was measured is kept"
+        remedy = error.remedy.removesuffix(f", {RUN_AGAIN}")
+        raise type(error)(error.message, f"{remedy}, {resume}") from error
+
+
+def _carrier(workspace: Workspace, options: RunOptions) -> AbstractContextManager[Carrier]:
+    return open_carrier(
+        workspace,
+        cluster=options.cluster,
+        is_inline=options.is_inline,
+        emit=Publisher(options.subscribers),
+    )
+
+
+def _check_same_place(setup: Setup, options: RunOptions) -> None:
+    """A sweep of a cluster goes on there: this host alone has other devices."""
+    if setup.fleet.is_cluster == (options.cluster is not None):
+        return
+    if setup.fleet.is_cluster:
+        raise UsageError("this sweep ran on a cluster", "name it: --cluster ADDRESS")
+    raise UsageError("this sweep ran on this host alone", "leave --cluster out")

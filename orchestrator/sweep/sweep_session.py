@@ -1,0 +1,263 @@
+"""One run of one sweep, whether it begins or goes on."""
+
+import contextlib
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from time import perf_counter
+
+from fleetrank.device_agents.contract.vocabulary import Origin
+from fleetrank.device_agents.host.host_lease import host_lease
+from fleetrank.device_agents.registry import create_agent
+from fleetrank.models.cache import ArtifactCache
+from fleetrank.models.networks.canary import canary_request
+from fleetrank.orchestrator.dispatch.decide.tally import Tally
+from fleetrank.orchestrator.dispatch.decide.work import SweepWork
+from fleetrank.orchestrator.dispatch.drive.controller import Controller
+from fleetrank.orchestrator.dispatch.drive.ports import Ports
+from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch, listening
+from fleetrank.orchestrator.errors import NothingToDoError, OrchestratorError, StoreError
+from fleetrank.orchestrator.export.export_stage import Exports, ExportTools, build_artifacts
+from fleetrank.orchestrator.identity.cells import Cell, Plan
+from fleetrank.orchestrator.identity.provenance import sweep_facts
+from fleetrank.orchestrator.plan.estimate import measuring_s
+from fleetrank.orchestrator.progress.events import Notice, Subscriber, SweepFinished, SweepStarted
+from fleetrank.orchestrator.progress.progress_file import ProgressFile
+from fleetrank.orchestrator.progress.publisher import Publisher
+from fleetrank.orchestrator.store.journal_sink import JournalSink
+from fleetrank.orchestrator.store.journals.journal import Journal
+from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.sweep.carrier import Carrier
+from fleetrank.orchestrator.sweep.sweep_setup import Setup, primed_formats
+from fleetrank.orchestrator.workspace.device_registry import HOST_CPU
+from fleetrank.orchestrator.workspace.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """How to run a sweep; none of it changes what is measured.
+
+    Attributes:
+        is_inline: agents run in this process instead of through Ray.
+        cluster: address of the Ray cluster to run on; `None` starts a Ray on this host.
+        is_trusted: the user vouches for code that comes with models.
+        subscribers: are told what happens.
+    """
+
+    is_inline: bool = False
+    cluster: str | None = None
+    is_trusted: bool = False
+    subscribers: Sequence[Subscriber] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepOutcome:
+    """How far a sweep has come, earlier runs of it included.
+
+    Attributes:
+        is_unreal: every device is a simulated or a virtual one.
+    """
+
+    sweep_id: str
+    n_ok: int
+    n_failed: int
+    n_left: int
+    is_interrupted: bool
+    is_unreal: bool
+
+
+class SweepSession:
+    """One run of one sweep."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        store: ResultStore,
+        sweep_id: str,
+        setup: Setup,
+        options: RunOptions,
+        carrier: Carrier,
+    ) -> None:
+        self._workspace = workspace
+        self._store = store
+        self._sweep_id = sweep_id
+        self._setup = setup
+        self._options = options
+        self._carrier = carrier
+        progress = ProgressFile(store.progress_path(sweep_id))
+        self._emit = Publisher([*options.subscribers, progress])
+        self._switch = StopSwitch()
+
+    def run(self) -> SweepOutcome:
+        """Holds the sweep's lease, runs, and leaves a true record whatever happens."""
+        started_s = perf_counter()
+        with (
+            self._store.lease(self._sweep_id),
+            self._store.open_journal(self._sweep_id) as journal,
+        ):
+            tally = Tally.of(journal.rows())
+            self._store.update_record(
+                self._sweep_id,
+                {"state": "running", "run_started_utc": record_stamp(), "finished_utc": None},
+            )
+            self._announce(tally)
+            try:
+                if tally.n_finished < self._setup.plan.n_repeats:
+                    self._measure(journal, tally)
+                with self._host_turn(f"sweep {self._sweep_id}, which writes its results"):
+                    journal.check_place()
+                    self._store.publish(self._sweep_id)
+            except BaseException as error:
+                # Ctrl-C while Ray starts or ends, when nobody listens for it yet or any more.
+                is_interrupt = isinstance(error, KeyboardInterrupt)
+                self._close_record("interrupted" if is_interrupt else "failed", tally)
+                raise
+            outcome = self._outcome(tally)
+            self._close_record(_state_of(outcome), tally)
+            if not outcome.n_left:
+                journal.close()
+                self._pack_journal()
+        self._emit(
+            SweepFinished(
+                sweep_id=self._sweep_id,
+                n_ok=outcome.n_ok,
+                n_failed=outcome.n_failed,
+                n_left=outcome.n_left,
+                seconds=perf_counter() - started_s,
+                is_interrupted=outcome.is_interrupted,
+                n_flagged=tally.n_flagged,
+                flags=tally.flags,
+            )
+        )
+        return outcome
+
+    def _pack_journal(self) -> None:
+        """Costs room if it fails, and no row."""
+        with self._host_turn(f"sweep {self._sweep_id}, which packs its journal"):
+            try:
+                self._store.pack_journal(self._sweep_id)
+            except StoreError as error:
+                self._emit(Notice(level="warning", message=f"{error.message} ({error.remedy})"))
+
+    def _measure(self, journal: Journal, tally: Tally) -> None:
+        journal.open()
+        # Ray sets a handler of its own for SIGTERM when it starts; ours come after it.
+        with (
+            self._carrier.executor(self._sweep_id, self._setup) as executor,
+            listening(self._switch),
+        ):
+            if not set(self._setup.devices) & set(executor.facts()):
+                raise NothingToDoError(
+                    f"no device answers: {', '.join(self._setup.devices)}",
+                    "see `fleetrank doctor` and `fleetrank devices show NAME`",
+                )
+            exports = self._export(tally)
+            journal.check_place()
+            if not exports.is_complete:
+                return
+            sink = JournalSink(self._store, journal, self._sweep_id)
+            ports = Ports(executor=executor, sink=sink, emit=self._emit, switch=self._switch)
+            Controller(self._work(exports), tally, ports).run()
+
+    def _export(self, tally: Tally) -> Exports:
+        tools = ExportTools(
+            cache=ArtifactCache(self._workspace.artifacts),
+            # On this host, where the files are made.
+            infer=create_agent(HOST_CPU, {}).infer,
+            emit=self._emit,
+            switch=self._switch,
+            is_trusted=self._options.is_trusted,
+        )
+        cells = _open_cells(self._setup.plan, tally)
+        primed = primed_formats(self._setup, cells)
+        requests = [cell.export for cell in cells]
+        if self._setup.has_canaries:
+            requests.append(canary_request())
+        purpose = f"sweep {self._sweep_id}, which exports models"
+        # A wait that was given up leaves a pressed switch, and then nothing is built.
+        with self._host_turn(purpose):
+            return build_artifacts(requests, primed, tools)
+
+    def _host_turn(self, purpose: str) -> AbstractContextManager[bool]:
+        """The host's lease, for what this process computes itself."""
+        return host_lease(
+            purpose,
+            on_wait=lambda message: self._emit(Notice(level="info", message=message)),
+            give_up=lambda: self._switch.is_stopping,
+        )
+
+    def _work(self, exports: Exports) -> SweepWork:
+        return SweepWork(
+            sweep=sweep_facts(self._sweep_id, self._setup.plan.seed, self._workspace.root),
+            plan=self._setup.plan,
+            places=self._setup.places,
+            artifacts=exports.artifacts,
+            failures=exports.failures,
+            primers=exports.primers,
+            canaries=self._setup.canaries(exports.artifacts.get(canary_request())),
+            is_trusted=self._options.is_trusted,
+        )
+
+    def _announce(self, tally: Tally) -> None:
+        plan = self._setup.plan
+        n_repeats = plan.n_repeats
+        whole_s = measuring_s(plan, self._store.history(), self._setup.places)
+        share_left = 1 - tally.n_finished / n_repeats
+        self._emit(
+            SweepStarted(
+                sweep_id=self._sweep_id,
+                n_cells=len(plan.cells),
+                n_repeats=n_repeats,
+                n_done=tally.n_finished,
+                n_skipped=len(plan.skipped),
+                estimate_s=None if whole_s is None else whole_s * share_left,
+            )
+        )
+
+    def _outcome(self, tally: Tally) -> SweepOutcome:
+        n_repeats = self._setup.plan.n_repeats
+        return SweepOutcome(
+            sweep_id=self._sweep_id,
+            n_ok=tally.n_ok,
+            n_failed=tally.n_failed,
+            n_left=n_repeats - tally.n_ok - tally.n_failed,
+            # Asked to stop after the last repeat had begun: then nothing was cut short.
+            is_interrupted=self._switch.is_stopping and tally.n_finished < n_repeats,
+            is_unreal=all(
+                place.origin is not Origin.MEASURED for place in self._setup.places.values()
+            ),
+        )
+
+    def _close_record(self, state: str, tally: Tally) -> None:
+        """Where it cannot be written the old record stays, and says `running` without a lease."""
+        changes = {
+            "state": state,
+            "finished_utc": record_stamp(),
+            "n_ok": tally.n_ok,
+            "n_failed": tally.n_failed,
+            "n_left": self._setup.plan.n_repeats - tally.n_ok - tally.n_failed,
+        }
+        with contextlib.suppress(OrchestratorError):
+            self._store.update_record(self._sweep_id, changes)
+
+
+def _state_of(outcome: SweepOutcome) -> str:
+    """What is left after a regular end belongs to a device that was given up."""
+    if outcome.is_interrupted:
+        return "interrupted"
+    return "stopped" if outcome.n_left else "finished"
+
+
+def _open_cells(plan: Plan, tally: Tally) -> list[Cell]:
+    """Cells that have something left; an export that failed is tried again."""
+    return [
+        cell
+        for cell in plan.cells
+        if not all(tally.is_finished((cell.cell_key, index)) for index in range(plan.repeats))
+    ]
+
+
+def record_stamp() -> str:
+    """To whole seconds, as records have it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

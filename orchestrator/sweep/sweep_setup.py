@@ -1,0 +1,230 @@
+"""From a specification to what a sweep needs: the plan, and the devices with their places."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from statistics import fmean
+
+from fleetrank.device_agents.contract.task import CanaryTask, Execution
+from fleetrank.device_agents.registry import create_agent
+from fleetrank.models.cards.card import Artifact, Format
+from fleetrank.models.cards.zoo import load_cards
+from fleetrank.models.names import nearest
+from fleetrank.orchestrator.dispatch.host.host_facts import HostFacts
+from fleetrank.orchestrator.errors import NothingToDoError, UsageError
+from fleetrank.orchestrator.identity.cells import Cell, DevicePlace, Plan
+from fleetrank.orchestrator.identity.keys import platform_key
+from fleetrank.orchestrator.plan.pinning import DeviceCores
+from fleetrank.orchestrator.plan.plan import make_plan, narrow
+from fleetrank.orchestrator.sweep.fleet import Fleet, Refusals, this_host
+from fleetrank.orchestrator.workspace.device_registry import (
+    GPU,
+    HOST_CPU,
+    PHONE,
+    DeviceFile,
+    Registration,
+    host_cpu,
+    load_devices,
+    read_device_files,
+    with_alias,
+)
+from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec, load_spec
+from fleetrank.orchestrator.workspace.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """A planned sweep.
+
+    Attributes:
+        fleet: the hosts it was planned for.
+        devices: those the plan names, by name.
+        only: the pattern that narrowed the plan; part of the record.
+        refused: platforms that CPUs of other hosts cannot provide, with the reason they gave.
+    """
+
+    spec: SweepSpec
+    plan: Plan
+    fleet: Fleet
+    devices: Mapping[str, DeviceFile]
+    only: str | None
+    refused: Mapping[str, str]
+
+    @property
+    def places(self) -> dict[str, DevicePlace]:
+        """Where each device hangs."""
+        return {name: self._place(device) for name, device in self.devices.items()}
+
+    def _place(self, device: DeviceFile) -> DevicePlace:
+        host = host_of(device, self.fleet)
+        return DevicePlace(
+            device=device.name,
+            host=host,
+            host_hash=self.fleet.host_hash(host),
+            counts_energy=_counts_energy(device, self.fleet.hosts.get(host)),
+            is_here=host == self.fleet.here,
+            needs_quiet=device.needs_quiet,
+            origin=device.origin,
+        )
+
+    @property
+    def has_canaries(self) -> bool:
+        """Whether any device was registered with a canary."""
+        return any(_registered(device).canary_latency_ns for device in self.devices.values())
+
+    def canaries(self, artifact: Artifact | None) -> dict[str, CanaryTask]:
+        """The canary of each phone that was registered with one, by device; none without a file."""
+        if artifact is None:
+            return {}
+        registrations = {name: _registered(device) for name, device in self.devices.items()}
+        return {
+            name: CanaryTask(
+                artifact_path=artifact.path,
+                artifact_sha256=artifact.sha256,
+                affinity=registration.canary_affinity,
+                reference_ns=round(fmean(registration.canary_latency_ns)),
+                spread=registration.canary_spread,
+                runs_before=False,
+                runs_after=False,
+            )
+            for name, registration in registrations.items()
+            if registration.canary_latency_ns
+        }
+
+
+def plan_sweep(
+    workspace: Workspace,
+    spec: SweepSpec,
+    only: str | None,
+    fleet: Fleet | None = None,
+    ask_host: Refusals | None = None,
+) -> Setup:
+    """Plans a sweep in a workspace; writes nothing.
+
+    Args:
+        workspace: with model cards and device files.
+        spec: what to measure.
+        only: a pattern that narrows the plan.
+        fleet: the hosts to plan for; this one alone by default.
+        ask_host: asks another host what its CPU cannot do; by default it is taken to do all.
+
+    Raises:
+        UsageError: the specification, a model card or a device file is wrong.
+        NothingToDoError: nothing can measure any of its cells.
+    """
+    fleet = fleet or this_host()
+    devices = devices_of(workspace, fleet)
+    agents = {device.name: device for device in devices.values()}
+    refused: dict[str, str] = {}
+
+    @cache
+    def why_unsupported(name: str, execution: Execution) -> str | None:
+        device = agents[name]
+        host = host_of(device, fleet)
+        if not fleet.is_cluster and host != fleet.here:
+            return f"it hangs on host {host}: measure there, or with --cluster ADDRESS"
+        if device.kind == HOST_CPU and host != fleet.here:
+            reason = None if ask_host is None else ask_host(host, device.spec, execution)
+            if reason is not None:
+                refused[platform_key(name, execution)] = reason
+            return reason
+        return create_agent(device.kind, device.options).why_unsupported(execution)
+
+    plan = make_plan(
+        spec,
+        load_cards(workspace.cards),
+        devices,
+        cores={device.name: _cores(device, fleet) for device in devices.values()},
+        why_unsupported=why_unsupported,
+    )
+    if not plan.cells:
+        reasons = "; ".join(dict.fromkeys(skipped.reason for skipped in plan.skipped))
+        raise NothingToDoError(
+            f"sweep '{spec.name}' has no cell that can be measured: {reasons}",
+            "change its runtimes, devices, models or threads; `fleetrank sweep plan` shows the "
+            "effect",
+        )
+    if only is not None:
+        plan = narrow(plan, only)
+    used = {name: agents[name] for name in dict.fromkeys(cell.device for cell in plan.cells)}
+    return Setup(spec=spec, plan=plan, fleet=fleet, devices=used, only=only, refused=refused)
+
+
+def host_of(device: DeviceFile, fleet: Fleet) -> str:
+    """The name of the host a device hangs on.
+
+    Raises:
+        UsageError: it names none, and sweeps are started on a host that measures nothing.
+    """
+    host = device.host or fleet.here
+    if host is None:
+        raise UsageError(
+            f"device {device.name} names no host, and this host is none of the cluster's",
+            f"add `host: NAME` to devices/{device.name}.yaml; hosts: {', '.join(fleet.hosts)}",
+        )
+    return host
+
+
+def devices_of(workspace: Workspace, fleet: Fleet) -> dict[str, DeviceFile]:
+    """The registered devices, and the CPU of every host of a cluster that has no file for it."""
+    if not fleet.is_cluster:
+        return load_devices(workspace)
+    files = read_device_files(workspace)
+    cpus = {host_of(d, fleet): d for d in files.values() if d.kind == HOST_CPU}
+    for host, facts in fleet.hosts.items():
+        cpus.setdefault(host, host_cpu(host, facts.host_hash))
+    devices = {device.name: device for device in cpus.values()} | files
+    return with_alias(devices, cpus[fleet.here].name) if fleet.here else devices
+
+
+def primed_formats(setup: Setup, cells: Iterable[Cell]) -> set[Format]:
+    """The formats whose primer some cells need.
+
+    Only a worker on this host has lazy imports that a primer would take off the model.
+    """
+    kinds = {name: device.kind for name, device in setup.devices.items()}
+    return {cell.export.format for cell in cells if kinds[cell.device] == HOST_CPU}
+
+
+def read_spec(workspace: Workspace, path: Path) -> tuple[SweepSpec, Path]:
+    """Reads a specification named by path, or by its bare name in the workspace's `sweeps/`.
+
+    Raises:
+        UsageError: as `load_spec`; of a file that is not there, the remedy names the nearest.
+    """
+    is_bare = path.parent == Path()
+    inside = workspace.sweeps / f"{path.name.removesuffix('.yaml')}.yaml"
+    found = inside if not path.exists() and is_bare and inside.exists() else path
+    if not found.exists():
+        folder = workspace.sweeps if is_bare else path.parent
+        known = {spec.stem: spec for spec in sorted(folder.glob("*.yaml"))}
+        if guess := nearest(path.name.removesuffix(".yaml"), known):
+            shown = Path(workspace.sweeps.name) if is_bare else folder
+            raise UsageError(
+                f"there is no file {path}", f"did you mean {shown / known[guess].name}?"
+            )
+    return load_spec(found), found.resolve()
+
+
+def _counts_energy(device: DeviceFile, facts: HostFacts | None) -> bool:
+    """NVIDIA's GPUs count theirs; a processor where its counter can be read."""
+    return device.kind == GPU or (
+        device.kind == HOST_CPU and facts is not None and facts.counts_energy
+    )
+
+
+def _cores(device: DeviceFile, fleet: Fleet) -> DeviceCores:
+    if device.kind == HOST_CPU:
+        facts = fleet.hosts.get(host_of(device, fleet))
+        return DeviceCores(one_per_core=None if facts is None else facts.one_per_core)
+    clusters = _registered(device).clusters
+    # Counting from 0, as on other devices, would pin a phone to its slowest cores, and a GPU's
+    # compiler to one.
+    is_unpinned = device.kind in (PHONE, GPU)
+    return DeviceCores(clusters=clusters, one_per_core=() if is_unpinned else None)
+
+
+def _registered(device: DeviceFile) -> Registration:
+    """What registering found out: nothing, for a device that was only named."""
+    return device.registration or Registration()

@@ -1,0 +1,167 @@
+"""How far a sweep is, read from its record and journal; may be asked while it runs."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+
+from fleetrank.device_agents.host.file_lease import is_locked
+from fleetrank.orchestrator.dispatch.decide.tally import RepeatKey, Tally
+from fleetrank.orchestrator.progress.progress_file import read_progress
+from fleetrank.orchestrator.store.results import ResultStore
+
+_MAX_FAILURES = 20
+"""The last ones; all are in the results."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepStatus:
+    """What `fleetrank sweep status` shows.
+
+    Attributes:
+        state: `running finished interrupted failed`, or `stopped`: its driver died,
+            or a device was given up.
+        seconds_left: from the pace of the current run; `None` when it does not run.
+        devices: what each does now and has done in the current run; none when it does not run.
+        n_overcome: failed tries at repeats that were measured by another try.
+        failures: of repeats without a valid measurement, how each failed last; the newest of them,
+            for people.
+    """
+
+    sweep_id: str
+    state: str
+    started_utc: str | None
+    finished_utc: str | None
+    n_repeats: int
+    n_ok: int
+    n_failed: int
+    n_left: int
+    seconds_left: float | None
+    devices: tuple[Mapping[str, object], ...]
+    n_overcome: int
+    failures: tuple[Mapping[str, object], ...]
+
+    def as_json(self) -> dict[str, object]:
+        """The same as JSON values."""
+        return asdict(self)
+
+
+class SweepCount:
+    """What the rows of a sweep come to; takes them one by one, so that a journal is read once."""
+
+    def __init__(self) -> None:
+        """Of no row yet."""
+        self._tally = Tally()
+        self._failures: dict[RepeatKey, Mapping[str, object]] = {}
+        self._n_tries_failed: Counter[RepeatKey] = Counter()
+        self._started: list[datetime] = []
+
+    def observe(self, row: Mapping[str, object]) -> None:
+        """Takes one row of the journal into account."""
+        self._tally.observe(row)
+        key = str(row["cell_key"]), int(str(row["repeat"]))
+        is_failure = row.get("error_kind") is not None
+        self._n_tries_failed[key] += is_failure
+        # Out and in again: the newest stands last.
+        self._failures.pop(key, None)
+        if is_failure and not self._tally.is_measured(key):
+            self._failures[key] = _failure(row)
+        if isinstance(stamp := row.get("started_utc"), str):
+            self._started.append(datetime.fromisoformat(stamp))
+
+    def status(
+        self, sweep_id: str, record: Mapping[str, object], *, is_running: bool
+    ) -> SweepStatus:
+        """How far the sweep of this record is; rows do not say what a device does now."""
+        n_repeats = _n_repeats(record)
+        n_left = max(0, n_repeats - self._tally.n_ok - self._tally.n_failed)
+        started = _of_run(self._started, record)
+        return SweepStatus(
+            sweep_id=sweep_id,
+            state=state_of(record, is_running=is_running),
+            started_utc=_text(record.get("started_utc")),
+            finished_utc=_text(record.get("finished_utc")),
+            n_repeats=n_repeats,
+            n_ok=self._tally.n_ok,
+            n_failed=self._tally.n_failed,
+            n_left=n_left,
+            seconds_left=_seconds_left(started, n_left) if is_running else None,
+            devices=(),
+            n_overcome=self._n_tries_failed.total()
+            - sum(self._n_tries_failed[key] for key in self._failures),
+            failures=tuple(self._failures.values())[-_MAX_FAILURES:],
+        )
+
+
+def read_status(store: ResultStore, sweep_id: str) -> SweepStatus:
+    """Reads record and journal of a sweep; changes nothing.
+
+    Raises:
+        UsageError: no such sweep.
+        StoreError: its record is damaged.
+    """
+    record = store.sweep_record(sweep_id)
+    count = SweepCount()
+    for row in store.open_journal(sweep_id).rows():
+        count.observe(row)
+    runs = is_running(store, sweep_id)
+    status = count.status(sweep_id, record, is_running=runs)
+    return replace(status, devices=_devices(store, sweep_id)) if runs else status
+
+
+def is_running(store: ResultStore, sweep_id: str) -> bool:
+    """Whether a live process drives the sweep."""
+    return is_locked(store.root / "sweeps" / f"{sweep_id}.lease")
+
+
+def _devices(store: ResultStore, sweep_id: str) -> tuple[Mapping[str, object], ...]:
+    found = read_progress(store.progress_path(sweep_id))
+    return tuple({"device": name, **facts} for name, facts in found.items())
+
+
+def state_of(record: Mapping[str, object], *, is_running: bool) -> str:
+    """How a sweep stands: a record that says `running` is of a driver that died."""
+    if is_running:
+        return "running"
+    state = str(record.get("state"))
+    return "stopped" if state == "running" else state
+
+
+def _of_run(started: list[datetime], record: Mapping[str, object]) -> list[datetime]:
+    """Starts of the current run's attempts; the pause before a resume is no part of its pace."""
+    run_started = record.get("run_started_utc")
+    if not isinstance(run_started, str):
+        return started
+    since = datetime.fromisoformat(run_started)
+    return [stamp for stamp in started if stamp >= since]
+
+
+def _seconds_left(started: list[datetime], n_left: int) -> float | None:
+    """At the pace since the first of these attempts; `None` before the second.
+
+    `None` too while the clock, set back since, is behind the first.
+    """
+    elapsed_s = (datetime.now(UTC) - min(started)).total_seconds() if len(started) > 1 else 0.0
+    return elapsed_s / len(started) * n_left if elapsed_s > 0 else None
+
+
+def _n_repeats(record: Mapping[str, object]) -> int:
+    plan = record.get("plan")
+    if not isinstance(plan, Mapping):
+        return 0
+    return int(str(plan.get("n_cells", 0))) * int(str(plan.get("repeats", 0)))
+
+
+def _failure(row: Mapping[str, object]) -> dict[str, object]:
+    return {
+        "model": row.get("model"),
+        "platform": row.get("platform_key"),
+        "repeat": row.get("repeat"),
+        "error": row.get("error_kind"),
+        "message": row.get("error_message"),
+        "remedy": row.get("error_remedy"),
+    }
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,283 @@
+"""Registered devices: one YAML file each in `devices/`, and this host's CPU without any file."""
+
+import logging
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import fmean
+from typing import Annotated
+
+import yaml
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+
+from fleetrank.device_agents.contract.vocabulary import Origin
+from fleetrank.device_agents.registry import AGENTS
+from fleetrank.foundation.checksum import MARK, marked_checksum
+from fleetrank.foundation.visible_text import shortened
+from fleetrank.models.names import nearest
+from fleetrank.orchestrator.durable import replace_file
+from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.identity.host_identity import host_hash
+from fleetrank.orchestrator.workspace.device_spec import HOST_NAME, DeviceSpec, HostShare
+from fleetrank.orchestrator.workspace.spec_values import OptionSpec
+from fleetrank.orchestrator.workspace.workspace import Workspace
+from fleetrank.orchestrator.workspace.yaml_file import parse_file
+
+_log = logging.getLogger(__name__)
+
+HOST_CPU = "cpu"
+"""The device kind that shares cores, caches and power with everything else on its host."""
+GPU = "cuda"
+"""The device kind that needs its host quiet too: the host's processor feeds it."""
+PHONE = "android"
+"""The device kind that is registered over adb."""
+LOCAL_CPU = "local-cpu"
+"""The name that means this host's CPU on every host, so that a sweep file can be shared."""
+_MARK = "# checksum "
+_HINT = "; delete this line after an edit\n"
+"""Around the checksum, in the first line of a file that fleetrank wrote: a cut leaves it there."""
+_HOST_CPU_NAME = re.compile("cpu-[0-9a-f]{6}")
+"""The names that CPUs get by themselves: another kind under one would pose as a measured CPU."""
+
+
+def _known_kind(kind: str) -> str:
+    if kind not in AGENTS:
+        raise ValueError(
+            f"there is no device kind '{kind}', as no agent drives one yet (docs/gpu.md says what "
+            f"one takes); use one of {', '.join(AGENTS)}"
+        )
+    return kind
+
+
+def _not_local_cpu(name: str) -> str:
+    if name == LOCAL_CPU:
+        raise ValueError(
+            f"'{LOCAL_CPU}' stands for the CPU of the host a sweep is started on; take another name"
+        )
+    return name
+
+
+Cpu = Annotated[int, Field(ge=0, lt=2**16)]
+LatencyNs = Annotated[int, Field(ge=1, lt=2**63)]
+"""Zero is what a phone says that measured nothing; ratios are made of it."""
+
+
+class Registration(BaseModel):
+    """What registering a phone found out; `devices check` says what has changed since.
+
+    Attributes:
+        facts: of the probe, for people and for `devices check`.
+        clusters: CPUs of one maximum clock, fastest cluster first; empty where it tells no cores,
+            or programs cannot be pinned to them.
+        canary_latency_ns: medians of the canary's processes, on the fastest cluster.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    registered_utc: str | None = None
+    facts: dict[str, bool | int | float | str | None] = {}
+    clusters: tuple[tuple[Cpu, ...], ...] = ()
+    canary_latency_ns: tuple[LatencyNs, ...] = ()
+
+    @property
+    def canary_affinity(self) -> tuple[int, ...] | None:
+        """The fastest cluster; `None` where there are none."""
+        return self.clusters[0] if self.clusters else None
+
+    @property
+    def canary_spread(self) -> float | None:
+        """Largest less smallest of the canary's medians over their mean: its repeatability."""
+        runs = self.canary_latency_ns
+        return (max(runs) - min(runs)) / fmean(runs) if len(runs) > 1 else None
+
+
+class DeviceFile(BaseModel):
+    """One registered device; `options` go to its agent."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Annotated[
+        str,
+        Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,59}$"),
+        AfterValidator(_not_local_cpu),
+    ] = Field(description="as sweeps name it; the name of the file without .yaml")
+    kind: Annotated[str, AfterValidator(_known_kind)] = Field(
+        description="as in fleetrank.device_agents.registry: cpu, cuda, simulated, android"
+    )
+    host: Annotated[str, Field(pattern=f"^{HOST_NAME}$")] | None = Field(
+        default=None,
+        description="name of the host it hangs on, as its node's label fleetrank-host says; "
+        "left out: the host that sweeps are started on",
+    )
+    options: dict[str, OptionSpec] = Field(default={}, description="for the agent of its kind")
+    labels: dict[str, str] = Field(default={}, description="for people")
+    registration: Registration | None = Field(
+        default=None, description="what `devices add --adb` found out; written by it alone"
+    )
+
+    @field_validator("kind")
+    @classmethod
+    def _owns_its_name(cls, kind: str, info: ValidationInfo) -> str:
+        name = info.data.get("name")
+        if kind != HOST_CPU and isinstance(name, str) and _HOST_CPU_NAME.fullmatch(name):
+            raise ValueError(
+                f"'{name}' is what the CPU of a host is called; a device of kind {kind} takes "
+                "another name"
+            )
+        return kind
+
+    @property
+    def origin(self) -> Origin:
+        """What its rows are marked with while it cannot be asked."""
+        if self.kind == "simulated":
+            return Origin.SIMULATED
+        return Origin.VIRTUAL if "virtual" in self.options else Origin.MEASURED
+
+    @property
+    def share(self) -> HostShare:
+        """What measuring on it takes of its host's lease; a real virtual phone takes it itself."""
+        if self.kind in (HOST_CPU, GPU):
+            return HostShare.ALONE
+        is_phone = self.kind == PHONE and self.options.get("virtual") != "real"
+        return HostShare.BESIDE if is_phone else HostShare.NONE
+
+    @property
+    def spec(self) -> DeviceSpec:
+        """What it takes to make its agent."""
+        return DeviceSpec(
+            name=self.name,
+            kind=self.kind,
+            options=tuple(sorted(self.options.items())),
+            share=self.share,
+            origin=self.origin,
+        )
+
+    @property
+    def needs_quiet(self) -> bool:
+        """Whether measuring on it needs its whole host quiet: the host's cores take part in it."""
+        return self.share is HostShare.ALONE or self.options.get("virtual") == "real"
+
+
+def local_cpu() -> DeviceFile:
+    """This host's CPU, under a name that differs from host to host."""
+    return DeviceFile(name=f"cpu-{host_hash()[:6]}", kind=HOST_CPU)
+
+
+def host_cpu(host: str, host_hash: str) -> DeviceFile:
+    """The CPU of a host of a cluster, under the name it has there."""
+    return DeviceFile(name=f"cpu-{host_hash[:6]}", kind=HOST_CPU, host=host)
+
+
+def load_devices(workspace: Workspace) -> dict[str, DeviceFile]:
+    """All devices by name; `local-cpu` is a second name of this host's CPU.
+
+    Raises:
+        UsageError: a device file is wrong; names file, key and remedy.
+    """
+    own = local_cpu()
+    return with_alias({own.name: own} | read_device_files(workspace), own.name)
+
+
+def read_device_files(workspace: Workspace) -> dict[str, DeviceFile]:
+    """The registered devices by name; raises as `load_devices`."""
+    devices = {}
+    for path in sorted(workspace.devices.glob("*.yaml")):
+        device = parse_file(path, DeviceFile)
+        if device.name != path.stem:
+            raise UsageError(
+                f"{path}: key 'name': '{device.name}' is not the name of the file",
+                f"rename the file to {device.name}.yaml or the device to {path.stem}",
+            )
+        if not _is_as_written(path.read_bytes()):
+            _log.warning(
+                "%s is not as fleetrank wrote it: it was edited or is damaged. After an edit, "
+                "delete its first line",
+                path,
+            )
+        devices[device.name] = device
+    return devices
+
+
+def with_alias(devices: Mapping[str, DeviceFile], own: str) -> dict[str, DeviceFile]:
+    """The devices with `local-cpu` as a second name of one."""
+    return {**devices, LOCAL_CPU: devices[own]}
+
+
+def find_device(devices: Mapping[str, DeviceFile], name: str) -> DeviceFile:
+    """Looks a device up.
+
+    Raises:
+        UsageError: no such device; the remedy names the nearest.
+    """
+    if name in devices:
+        return devices[name]
+    guess = nearest(name, devices)
+    hint = f"did you mean '{guess}'?" if guess else "`fleetrank devices list` shows all;"
+    raise UsageError(
+        f"there is no device '{shortened(name)}'",
+        f"{hint} `fleetrank devices add` registers a new one",
+    )
+
+
+def save_device(workspace: Workspace, device: DeviceFile) -> Path:
+    """Writes the file of a new device and returns its path.
+
+    Raises:
+        UsageError: there is one of that name already.
+        StoreError: it cannot be written; then there is none.
+    """
+    path = workspace.devices / f"{device.name}.yaml"
+    if path.exists():
+        raise UsageError(
+            f"{path} exists", f"edit it, or `fleetrank devices remove {device.name}` first"
+        )
+    return update_device(workspace, device)
+
+
+def update_device(workspace: Workspace, device: DeviceFile) -> Path:
+    """Writes a device's file anew; readers see the old or the new one.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    path = workspace.devices / f"{device.name}.yaml"
+    replace_file(path, _text(device).encode())
+    return path
+
+
+def _text(device: DeviceFile) -> str:
+    content = device.model_dump(mode="json", exclude_defaults=True)
+    text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+    return f"{_MARK}{marked_checksum(text.encode())}{_HINT}{text}"
+
+
+def _is_as_written(content: bytes) -> bool:
+    """Whether a file fits the checksum in its first line; one without was written by a person."""
+    first, end, text = content.partition(b"\n")
+    if _MARK.encode() in content or MARK.encode() in content:
+        return first + end == f"{_MARK}{marked_checksum(text)}{_HINT}".encode()
+    return True
+
+
+def remove_device(workspace: Workspace, name: str) -> DeviceFile | None:
+    """Deletes a device's file; its measurements stay.
+
+    Returns:
+        What the file said; `None` where it could not be read.
+
+    Raises:
+        UsageError: the device has no file.
+    """
+    # Listed and not joined: a name that a person types is no path.
+    path = {found.stem: found for found in workspace.devices.glob("*.yaml")}.get(name)
+    if path is None:
+        own = find_device(load_devices(workspace), name)
+        raise UsageError(
+            f"'{own.name}' is built in and has no file", "leave it out of the sweep instead"
+        )
+    try:
+        device = parse_file(path, DeviceFile)
+    except UsageError:
+        device = None
+    path.unlink()
+    return device

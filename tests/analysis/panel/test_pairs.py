@@ -1,0 +1,202 @@
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy import stats
+
+from fleetrank.analysis.arrays.bootstrap import resampled_units
+from fleetrank.analysis.arrays.frm import null_units
+from fleetrank.analysis.panel.pair_means import mean_figures
+from fleetrank.analysis.panel.pairs import blocks, draws_for, null_draws, pair_figures
+from fleetrank.analysis.panel.panel import Measure
+
+
+def latency_measure(values: np.ndarray) -> Measure:
+    return Measure(name="latency", rest=np.ones_like(values), latency=values)
+
+
+def random_values(n_models: int, n_platforms: int, seed: int = 0) -> np.ndarray:
+    return np.exp(np.random.default_rng(seed).normal(size=(n_models, n_platforms)))
+
+
+masks = hnp.arrays(np.bool_, st.tuples(st.integers(1, 6), st.integers(2, 5)))
+
+
+@given(masks)
+def test_blocks_hold_every_pair_once_with_its_common_models(present: np.ndarray) -> None:
+    pairs = list(itertools.permutations(range(present.shape[1]), 2))
+    seen = {}
+    for block in blocks(present, pairs):
+        for where, source, target in zip(block.where, block.source, block.target, strict=True):
+            pair = (block.columns[source], block.columns[target])
+            assert pair == pairs[where]
+            seen[pair] = block.models.tolist()
+    assert seen == {
+        (i, j): np.flatnonzero(present[:, i] & present[:, j]).tolist() for i, j in pairs
+    }
+
+
+def test_ranks_are_taken_inside_the_pair_over_common_models() -> None:
+    values = random_values(12, 3)
+    values[[0, 3], 0] = np.nan
+    values[[5, 3], 1] = np.nan
+    figures = pair_figures(latency_measure(values), [(0, 1), (0, 2)], seed=0)
+    for figure, (i, j) in zip(figures, [(0, 1), (0, 2)], strict=True):
+        common = np.isfinite(values[:, i]) & np.isfinite(values[:, j])
+        assert figure.n_models == common.sum()
+        rho = stats.spearmanr(values[common, i], values[common, j]).statistic
+        assert figure.rho == pytest.approx(rho, abs=1e-12)
+        tau = stats.kendalltau(values[common, i], values[common, j]).statistic
+        assert figure.tau_b == pytest.approx(tau, abs=1e-12)
+
+
+def test_interval_holds_rho_and_comes_from_nine_models_on() -> None:
+    for n_models, has_interval in ((8, False), (9, True)):
+        figure = pair_figures(latency_measure(random_values(n_models, 2)), [(0, 1)], seed=0)[0]
+        assert figure.rho is not None
+        if has_interval:
+            assert figure.low is not None
+            assert figure.high is not None
+            assert figure.low <= figure.rho <= figure.high
+        else:
+            assert (figure.low, figure.high) == (None, None)
+            assert figure.reason == "no interval: 8 models, at least 9 needed"
+
+
+def test_four_common_models_give_a_reason_instead_of_figures() -> None:
+    values = random_values(5, 2)
+    values[2, 1] = np.nan
+    figure = pair_figures(latency_measure(values), [(0, 1)], seed=0)[0]
+    assert (figure.n_models, figure.rho, figure.p_value) == (4, None, None)
+    assert figure.reason == "4 models in common, at least 5 needed"
+
+
+def test_constant_platform_gives_a_reason_and_no_nan() -> None:
+    values = random_values(10, 2)
+    values[:, 1] = 3.0
+    figure = pair_figures(latency_measure(values), [(0, 1)], seed=0)[0]
+    assert figure.rho is None
+    assert figure.null_mean is None
+    assert figure.reason == "all models are equal on one side"
+
+
+def test_frm_is_tested_against_its_own_null() -> None:
+    rng = np.random.default_rng(4)
+    rest = np.repeat(np.exp(2 * rng.normal(size=(13, 1))), 2, axis=1)
+    unrelated = Measure(name="frm", rest=rest, latency=random_values(13, 2, seed=9))
+    figure = pair_figures(unrelated, [(0, 1)], seed=0)[0]
+    assert figure.rho is not None
+    assert figure.null_mean is not None
+    assert figure.p_value is not None
+    assert figure.rho > 0.6
+    assert figure.null_mean > 0.6
+    assert figure.p_value > 0.05
+    expected = (figure.rho - figure.null_mean) / (1 - figure.null_mean)
+    assert figure.headroom == pytest.approx(expected)
+
+
+def test_at_least_200_draws_stand_behind_every_null() -> None:
+    few, many = [(0, 1)], list(itertools.combinations(range(60), 2))
+    for pairs in (few, many):
+        measure = latency_measure(random_values(9, 60))
+        block = next(blocks(np.isfinite(measure.values), pairs))
+        units = list(null_draws(measure, block, draws_for(pairs), seed=0))
+        assert sum(some.shape[0] for some in units) == draws_for(pairs).null >= 200
+
+
+def test_same_seed_same_figures_and_another_seed_others() -> None:
+    measure = latency_measure(random_values(10, 3))
+    first, again, other = (pair_figures(measure, [(0, 1)], seed=seed) for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+
+
+def test_mean_inside_a_cluster_comes_first() -> None:
+    values = random_values(10, 4)
+    pairs, clusters = [(0, 1), (0, 2), (0, 3)], ["x", "x", "y"]
+    rho = [stats.spearmanr(values[:, i], values[:, j]).statistic for i, j in pairs]
+    found = mean_figures(latency_measure(values), pairs, clusters, seed=0)
+    means = [(rho[0] + rho[1]) / 2, rho[2]]
+    assert found.rho == pytest.approx(np.mean(means))
+    assert found.std_over_pairs == pytest.approx(np.std(means, ddof=1))
+    assert (found.n_pairs, found.n_clusters, found.n_models) == (3, 2, 10)
+
+
+def test_mean_of_one_pair_has_no_spread_and_the_pairs_rho() -> None:
+    values = random_values(10, 2)
+    found = mean_figures(latency_measure(values), [(0, 1)], ["x"], seed=0)
+    alone = pair_figures(latency_measure(values), [(0, 1)], seed=0)[0]
+    assert found.rho == pytest.approx(alone.rho)
+    assert found.std_over_pairs is None
+    assert found.null_mean == pytest.approx(alone.null_mean)
+    assert found.low == pytest.approx(alone.low, abs=0.1)
+
+
+def test_mean_null_equals_averaging_the_pairs_nulls_draw_by_draw() -> None:
+    values = random_values(9, 4)
+    measure = latency_measure(values)
+    pairs, clusters = [(0, 2), (0, 3), (1, 2), (1, 3)], ["x", "x", "y", "y"]
+    block = next(blocks(np.isfinite(values), pairs))
+    units = np.concatenate(list(null_draws(measure, block, draws_for(pairs), seed=0)))
+    slow = np.mean([(units[:, :, i] * units[:, :, j]).sum(axis=1) for i, j in pairs], axis=0)
+    found = mean_figures(measure, pairs, clusters, seed=0)
+    assert found.null_mean == pytest.approx(slow.mean())
+    assert found.null_p95 == pytest.approx(np.quantile(slow, 0.95))
+
+
+def test_undefined_pairs_are_left_out_of_the_mean() -> None:
+    values = random_values(10, 3)
+    values[:, 2] = 1.0
+    found = mean_figures(latency_measure(values), [(0, 1), (0, 2)], ["x", "y"], seed=0)
+    assert found.n_pairs == 1
+    assert found.rho == pytest.approx(stats.spearmanr(values[:, 0], values[:, 1]).statistic)
+    assert found.low is not None
+
+
+def test_no_defined_pair_gives_a_reason() -> None:
+    values = np.ones((10, 2))
+    found = mean_figures(latency_measure(values), [(0, 1)], ["x"], seed=0)
+    assert found.rho is None
+    assert found.reason == "no pair of platforms has a rho"
+
+
+def test_joint_interval_serves_pairs_with_unlike_models() -> None:
+    values = random_values(12, 3)
+    values[0, 2] = np.nan
+    found = mean_figures(latency_measure(values), [(0, 1), (0, 2)], ["x", "y"], seed=0)
+    assert found.n_models == 11
+    assert found.low is not None
+    assert found.high is not None
+    assert found.rho is not None
+    assert found.low < found.rho < found.high
+
+
+def test_null_refuses_nan() -> None:
+    values = random_values(6, 2)
+    values[0, 0] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        list(null_units(np.ones_like(values), values, 1, np.random.default_rng(0)))
+
+
+def test_missing_models_make_the_null_of_a_mean_no_narrower() -> None:
+    values = random_values(13, 6)
+    pairs = list(itertools.combinations(range(6), 2))
+    clusters = [str(pair) for pair in pairs]
+    complete = mean_figures(latency_measure(values), pairs, clusters, seed=0)
+    values[range(6), range(6)] = np.nan
+    missing = mean_figures(latency_measure(values), pairs, clusters, seed=0)
+    assert complete.null_p95 is not None
+    assert missing.null_p95 is not None
+    assert missing.null_p95 >= complete.null_p95
+    assert missing.null_mean == pytest.approx(0, abs=0.05)
+
+
+def test_a_resample_without_any_common_model_is_left_out() -> None:
+    values = random_values(5, 2)
+    counts = np.array([[0, 0, 0, 0, 0], [1, 1, 1, 1, 1]])
+    units = np.concatenate(list(resampled_units(values, counts)))
+    assert np.isnan(units[0]).all()
+    assert np.isfinite(units[1]).all()

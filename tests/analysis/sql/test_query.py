@@ -1,0 +1,259 @@
+"""SQL over the results: what it answers, and everything it must not be able to do."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import duckdb
+import polars as pl
+import pytest
+from fleet_rows import NETS, PLACES, SWEEP, hostile_results, write_results
+
+from fleetrank.analysis.errors import AnalysisError, NoDataError, QueryError
+from fleetrank.analysis.sql.query import run_query
+from fleetrank.analysis.sql.sql_views import described_views, register_views
+from fleetrank.analysis.stored.columns import READ_COLUMNS
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_results(tmp_path_factory.mktemp("query") / "results", n_samples=5)
+
+
+def test_every_documented_column_of_every_view_can_be_selected(results: Path) -> None:
+    described = described_views()
+    assert {row.view for row in described} == {"measurements", "devices", "models", "sweeps"}
+    for view in ("measurements", "devices", "models", "sweeps"):
+        columns = [row for row in described if row.view == view]
+        frame = run_query(results, f"SELECT * FROM {view}")
+        assert frame.columns == [row.column for row in columns]
+        types = run_query(results, f"SELECT column_name, column_type FROM (DESCRIBE {view})")
+        wanted = {row.column: row.dtype for row in columns}
+        got = dict(types.iter_rows())
+        assert {name: _short(dtype) for name, dtype in got.items()} == wanted
+
+
+def _short(dtype: str) -> str:
+    return dtype.replace("TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ")
+
+
+def test_measurements_hold_every_attempt_with_the_table_s_columns(results: Path) -> None:
+    frame = run_query(results, "SELECT * FROM measurements")
+    assert frame.columns == [column.name for column in READ_COLUMNS]
+    n_ok = run_query(results, "SELECT count(*) AS n FROM measurements WHERE status = 'ok'")
+    assert n_ok.item() == len(NETS) * len(PLACES) * 5
+    assert frame.height > n_ok.item()
+
+
+def test_excluded_rows_are_there_and_say_why(tmp_path: Path) -> None:
+    folder = write_results(tmp_path / "results", repeats=1, n_samples=2)
+    n_rows = run_query(folder, "SELECT count(*) FROM measurements").item()
+    _write_exclusions(folder, SWEEP, {"res*": 'it\'s "odd"; --'})
+    sql = "SELECT model, excluded, count(*) AS n FROM measurements GROUP BY ALL"
+    found = run_query(folder, sql)
+    assert found["n"].sum() == n_rows
+    excluded = {model: why for model, why, _ in found.iter_rows() if why is not None}
+    assert excluded == dict.fromkeys(("resnet18", "resnet50"), 'it\'s "odd"; --')
+    described = [row for row in described_views() if row.column == "excluded"]
+    assert [(row.view, row.dtype) for row in described] == [("measurements", "VARCHAR")]
+    frame = run_query(folder, "SELECT * FROM measurements")
+    assert frame.columns == [column.name for column in READ_COLUMNS]
+
+
+def _write_exclusions(folder: Path, sweep: str, reasons: Mapping[str | None, str]) -> None:
+    stamp = "2026-11-21T12:00:00+00:00"
+    entries = [
+        {"number": n, "sweep_id": sweep, "pattern": pattern, "reason": reason.strip(),
+         "excluded_utc": stamp}
+        for n, (pattern, reason) in enumerate(reasons.items(), start=1)
+    ]  # fmt: skip
+    content = {"next_number": len(entries) + 1, "exclusions": entries}
+    (folder / "exclusions.json").write_text(json.dumps(content))
+
+
+def test_every_pattern_that_may_stand_there_is_understood(tmp_path: Path) -> None:
+    folder = write_results(tmp_path / "results", repeats=1, n_samples=2)
+    _write_exclusions(folder, SWEEP, {"*" * 250 + "(" * n: "x" for n in range(150, 250)})
+    assert run_query(folder, "SELECT count(excluded) FROM measurements").item() == 0
+
+
+def test_excluded_rows_are_found_while_reading_and_no_row_is_held(tmp_path: Path) -> None:
+    folder = write_results(tmp_path / "results", repeats=1, n_samples=2)
+    _write_exclusions(folder, SWEEP, {"res*": "x"})
+    with duckdb.connect() as connection:
+        register_views(connection, folder)
+        plan = connection.sql("EXPLAIN SELECT model FROM measurements WHERE excluded IS NULL")
+        text = str(plan.fetchall())
+    assert "ARROW_SCAN" in text
+    assert "JOIN" not in text.upper()
+    assert "samples_ns" not in text
+
+
+def test_damaged_exclusions_are_told(tmp_path: Path) -> None:
+    folder = write_results(tmp_path / "results", repeats=1, n_samples=2)
+    (folder / "exclusions.json").write_text("{half")
+    with pytest.raises(AnalysisError, match=r"exclusions\.json"):
+        run_query(folder, "FROM measurements")
+
+
+def test_rows_of_a_merge_under_way_are_seen_once(tmp_path: Path) -> None:
+    folder = write_results(tmp_path / "results", repeats=1, n_samples=2)
+    [part] = folder.glob("measurements/*/part-*.parquet")
+    count = "SELECT count(*) AS n FROM measurements"
+    n_rows = run_query(folder, count).item()
+    frame = pl.read_parquet(part, hive_partitioning=False)
+    frame[7:].write_parquet(part.with_name("part-00000007.parquet"))
+    assert run_query(folder, count).item() == n_rows
+
+
+def test_views_count_devices_models_and_sweeps(results: Path) -> None:
+    assert run_query(results, "FROM devices").height == 3
+    models = run_query(results, "SELECT model, flops FROM models ORDER BY flops DESC")
+    assert models["model"][0] == "inception_v3"
+    sweep = run_query(results, "FROM sweeps").row(0, named=True)
+    assert sweep["sweep_id"] == SWEEP
+    assert sweep["state"] == "finished"
+    assert sweep["command_line"] == "fleetrank sweep run sweeps/paper13.yaml"
+
+
+def test_a_damaged_record_costs_only_what_it_said(tmp_path: Path) -> None:
+    folder = write_results(tmp_path / "results", repeats=1, n_samples=2)
+    (folder / "sweeps" / f"{SWEEP}.json").write_text("{half")
+    assert run_query(folder, "FROM sweeps").row(0, named=True)["state"] is None
+
+
+def test_columns_an_older_file_lacks_are_null(tmp_path: Path) -> None:
+    folder = write_results(tmp_path / "results", repeats=1, n_samples=2)
+    part = next((folder / "measurements").rglob("*.parquet"))
+    pl.read_parquet(part).drop("energy_mj", "governor").write_parquet(part)
+    frame = run_query(folder, "SELECT energy_mj, governor FROM measurements")
+    assert frame["energy_mj"].null_count() == frame.height
+
+
+def test_names_with_markup_are_values_like_any_other(tmp_path: Path) -> None:
+    folder = hostile_results(tmp_path / "results")
+    names = run_query(folder, "SELECT device FROM devices")["device"].to_list()
+    assert "</script><img src=x onerror=alert(1)>'\"&" in names
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("", "0 statements"),
+        ("SELECT 1; SELECT 2", "2 statements"),
+        ("SELECT 1; COPY measurements TO '/tmp/x.csv'", "2 statements"),
+        ("COPY (SELECT 1) TO '/tmp/fleetrank-query.csv'", "COPY"),
+        ("ATTACH '/tmp/x.db'", "ATTACH"),
+        ("PRAGMA database_list", "PRAGMA"),
+        ("INSTALL httpfs", "LOAD"),
+        ("LOAD httpfs", "LOAD"),
+        ("SET memory_limit = '100GB'", "SET"),
+        ("RESET enable_external_access", "SET"),
+        ("CREATE TABLE t AS SELECT 1", "CREATE"),
+        ("INSERT INTO devices VALUES (1)", "INSERT"),
+        ("DELETE FROM measurements", "DELETE"),
+        ("DROP VIEW devices", "DROP"),
+        ("EXPORT DATABASE '/tmp/x'", "EXPORT"),
+        ("CALL pragma_version()", "CALL"),
+        ("EXPLAIN ANALYZE SELECT 1", "EXPLAIN"),
+        ("PREPARE p AS SELECT 1", "PREPARE"),
+        ("SELECT $1", "parameters"),
+    ],
+)
+def test_anything_but_one_select_is_refused_by_its_type(
+    results: Path, sql: str, message: str
+) -> None:
+    with pytest.raises(QueryError, match=message) as raised:
+        run_query(results, sql)
+    assert raised.value.remedy
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM read_csv('/etc/passwd')",
+        "SELECT * FROM read_csv_auto('/etc/passwd')",
+        "SELECT * FROM '/etc/passwd'",
+        "SELECT * FROM read_text('/etc/passwd')",
+        "SELECT * FROM read_blob('/etc/passwd')",
+        "SELECT * FROM glob('/etc/*')",
+        "SELECT * FROM sniff_csv('/etc/passwd')",
+        "SELECT * FROM read_parquet('/tmp/x.parquet')",
+        "SELECT * FROM parquet_metadata('/tmp/x.parquet')",
+        "SELECT * FROM read_json('/etc/passwd')",
+        "SELECT * FROM query('SELECT * FROM read_text(''/etc/passwd'')')",
+        "SELECT * FROM duckdb_secrets()",
+        "SELECT getenv('HOME')",
+        "SELECT * FROM 'https://example.org/x.csv'",
+        "WITH a AS (SELECT * FROM read_text('/etc/passwd')) SELECT * FROM a",
+    ],
+)
+def test_nothing_outside_the_results_can_be_read(results: Path, sql: str) -> None:
+    with pytest.raises(QueryError) as raised:
+        run_query(results, sql)
+    assert raised.value.remedy
+    assert "root:" not in raised.value.message
+
+
+def test_a_select_cannot_change_the_configuration(results: Path) -> None:
+    frame = run_query(
+        results,
+        "SELECT current_setting('enable_external_access') AS access, "
+        "current_setting('lock_configuration') AS is_locked",
+    )
+    assert frame.row(0) == (False, True)
+
+
+def test_variables_of_the_program_are_not_tables(results: Path) -> None:
+    with pytest.raises(QueryError, match="statement"):
+        run_query(results, "SELECT * FROM statement")
+
+
+def test_wrong_sql_names_the_nearest_column(results: Path) -> None:
+    with pytest.raises(QueryError, match='"model"') as raised:
+        run_query(results, "SELECT modl FROM measurements")
+    assert "--tables" in raised.value.remedy
+    with pytest.raises(QueryError, match="syntax error"):
+        run_query(results, "SELECT FROM WHERE")
+
+
+def test_rows_stop_at_the_limit_before_they_are_made(results: Path) -> None:
+    frame = run_query(results, "SELECT * FROM range(1000000000000)", max_rows=7)
+    assert frame["range"].to_list() == list(range(7))
+
+
+def test_order_survives_the_limit(results: Path) -> None:
+    frame = run_query(results, "SELECT i FROM range(1000) t(i) ORDER BY i DESC", max_rows=3)
+    assert frame["i"].to_list() == [999, 998, 997]
+
+
+def test_a_query_that_takes_too_long_is_interrupted(results: Path) -> None:
+    sql = "SELECT count(*) FROM range(1000000000000) WHERE hash(range) = 3"
+    with pytest.raises(QueryError, match=r"longer than 0\.3 s"):
+        run_query(results, sql, timeout_s=0.3)
+
+
+def test_a_query_that_needs_too_much_memory_is_refused(results: Path) -> None:
+    sql = "SELECT list(i) FROM range(3000000000) t(i)"
+    with pytest.raises(QueryError, match="memory"):
+        run_query(results, sql, timeout_s=60)
+
+
+def test_a_type_without_a_column_type_is_an_error_with_a_remedy(results: Path) -> None:
+    with pytest.raises(QueryError) as raised:
+        run_query(results, "SELECT INTERVAL 3 DAY AS i")
+    assert "VARCHAR" in raised.value.remedy
+
+
+def test_an_empty_folder_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(NoDataError, match="no measurement") as raised:
+        run_query(tmp_path, "SELECT 1")
+    assert "sweep run" in raised.value.remedy
+
+
+def test_a_folder_from_a_newer_schema_is_refused(tmp_path: Path) -> None:
+    folder = write_results(tmp_path / "results", repeats=1, n_samples=2)
+    (folder / "schema.json").write_text('{"schema_version": 99}')
+    with pytest.raises(AnalysisError, match="99") as raised:
+        run_query(folder, "FROM measurements")
+    assert "upgrade" in raised.value.remedy

@@ -1,0 +1,37 @@
+"""SQL calls the same rows excluded as every table does."""
+
+import duckdb
+import polars as pl
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from fleetrank.analysis.sql.sql_excluded import register_measurements
+from fleetrank.analysis.stored.exclusions import Exclusion, Exclusions, excluded_column
+
+_texts = st.text(alphabet="aA*.%_\\[]'-#\n", min_size=1, max_size=3)
+
+
+@settings(max_examples=60)
+@example(rows=[("s", "axb", None), ("s", "a.b", None)], meant=[("s", "a.*")])
+@example(rows=[("s", None, "a[1]b"), ("s", None, "a1b")], meant=[("s", "*[1]b")])
+@example(rows=[("s", "ab", "a\nb"), ("s", "a", "b")], meant=[("s", "*a"), ("s", "a*b")])
+@given(
+    rows=st.lists(st.tuples(st.sampled_from("st"), st.none() | _texts, st.none() | _texts)),
+    meant=st.lists(st.tuples(st.sampled_from("st"), st.none() | _texts), max_size=4),
+)
+def test_sql_and_tables_leave_the_same_out(rows, meant) -> None:
+    """Two programs read one pattern."""
+    entries = tuple(
+        Exclusion(number=n, sweep_id=sweep, pattern=pattern, reason=f"'{n}", excluded_utc="")
+        for n, (sweep, pattern) in enumerate(meant, start=1)
+    )
+    names = ("sweep_id", "model", "platform_key")
+    stored = pl.DataFrame(rows, schema=dict.fromkeys(names, pl.String), orient="row")
+    expected = stored.with_columns(excluded_column(Exclusions(entries=entries)))[
+        "excluded"
+    ].to_list()
+    with duckdb.connect() as connection:
+        connection.register("stored", stored.to_arrow(compat_level=pl.CompatLevel.oldest()))
+        register_measurements(connection, "stored", entries)
+        found = connection.sql("SELECT excluded FROM measurements").fetchall()
+    assert [reason for (reason,) in found] == expected

@@ -1,0 +1,89 @@
+"""Choosing and predicting on fleets made so that the answer is known."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleetrank.analysis.statistics.choices.next_models import (
+    SPEED_VARIANCE,
+    choose,
+    consensus,
+    judge,
+    predict,
+)
+from fleetrank.analysis.statistics.choices.savings import accepted_error, predicted_by_sources
+
+
+def fleet(seed: int, n_models: int = 8, n_devices: int = 6) -> np.ndarray:
+    logs = np.random.default_rng(seed).normal(size=(n_models, n_devices))
+    return logs - logs.mean(axis=0)
+
+
+@given(st.integers(0, 1000))
+def test_conditioning_step_by_step_is_conditioning_at_once(seed: int) -> None:
+    known = consensus(fleet(seed))
+    chosen, left = choose(known, 3)
+    inner = known.covariance[np.ix_(chosen, chosen)]
+    outer = known.covariance[:, chosen]
+    conditional = known.covariance - outer @ np.linalg.inv(inner) @ outer.T
+    assert len(set(chosen.tolist())) == 3
+    assert left[-1] == pytest.approx(np.trace(conditional), abs=1e-6)
+
+
+@given(st.integers(0, 1000))
+def test_each_choice_takes_most_from_the_variance(seed: int) -> None:
+    known = consensus(fleet(seed))
+    (first,), (left,) = choose(known, 1)
+    each = [
+        np.trace(known.covariance - np.outer(column, column) / column[number])
+        for number, column in enumerate(known.covariance)
+    ]
+    assert left == pytest.approx(min(each), abs=1e-6)
+    assert each[first] == pytest.approx(min(each), abs=1e-6)
+
+
+def test_a_measured_model_is_predicted_as_it_is_and_speed_moves_all() -> None:
+    known = consensus(np.zeros((4, 3)))
+    predicted = predict(known, np.array([1]), np.array([2.0]))
+    assert predicted == pytest.approx(np.full(4, 2.0), rel=1e-4)
+    assert SPEED_VARIANCE > 1
+
+
+def test_random_choices_are_judged_as_single_ones_are() -> None:
+    logs = fleet(3)
+    known = consensus(logs[:, 1:])
+    orders = np.array([[0, 1], [5, 2], [7, 3]])
+    together = judge(known, orders, logs[:, 0])
+    for number, order in enumerate(orders):
+        alone = judge(known, order, logs[:, 0])
+        assert together.error[number] == pytest.approx(float(alone.error))
+        assert together.rho[number] == pytest.approx(float(alone.rho))
+
+
+def test_active_choice_finds_the_models_that_differ_between_devices() -> None:
+    rng = np.random.default_rng(0)
+    logs = np.linspace(0, 3, 10)[:, None] + rng.normal(0, 0.01, (10, 12))
+    logs[[2, 7]] += rng.normal(0, 1, (2, 12))
+    chosen, _ = choose(consensus(logs - logs.mean(axis=0)), 3)
+    assert {2, 7} < set(chosen.tolist())
+
+
+def test_all_other_devices_are_one_set_of_sources_and_never_the_target() -> None:
+    logs = fleet(1)
+    rng = np.random.default_rng(0)
+    assert predicted_by_sources(logs, 2, 5, rng) == pytest.approx(
+        np.delete(logs, 2, axis=1).mean(axis=1)[None]
+    )
+    single = predicted_by_sources(logs, 2, 1, rng)
+    assert not np.isclose(single, logs[:, 2]).all(axis=1).any()
+
+
+def test_accepted_error_by_hand() -> None:
+    truth, accuracy = np.array([1.0, 2, 3, 4]), np.array([60.0, 70, 80, 75])
+    found = accepted_error(np.array([[1.0, 2, 3, 4], [2.0, 3, 4, 1]]), truth, accuracy)
+    assert found.rho == pytest.approx([1, -0.2])
+    # The second frontier holds models 2 and 3; the true one 0, 1 and 2.
+    assert found.precision == pytest.approx([1, 1 / 2])
+    assert found.recall == pytest.approx([1, 1 / 3])
+    assert accepted_error(truth[None], truth, np.full(4, np.nan)).precision is None

@@ -1,0 +1,201 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from fleetrank.analysis.statistics.measured.audit import (
+    duplicate_pairs,
+    fit_residuals,
+    median_platform,
+    outliers,
+    sentinels,
+    tied_share,
+    unit_slips,
+)
+from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.tables import make_table
+
+MODELS = 12
+LADDER = np.log(np.geomspace(1.0, 50.0, MODELS))
+FLEET = np.column_stack(
+    [LADDER * slope + level for slope, level in ((1.0, 0.0), (0.9, 1.0), (1.1, 2.0), (0.95, 0.5))]
+)
+ONE_GROUP = np.zeros(FLEET.shape[1], dtype=np.int64)
+
+grids = hnp.arrays(
+    np.float64,
+    st.tuples(st.integers(1, 9), st.integers(1, 5)),
+    elements=st.one_of(st.just(np.nan), st.floats(-1, 1), st.sampled_from([0.0, 0.03, 0.06])),
+)
+
+
+def _slow_duplicates(logs: np.ndarray) -> list[tuple[int, int, int]]:
+    found = []
+    for i in range(logs.shape[1]):
+        for j in range(i + 1, logs.shape[1]):
+            ratios = [np.exp(b - a) for a, b in zip(logs[:, i], logs[:, j], strict=True)
+                      if not np.isnan(a + b)]  # fmt: skip
+            if len(ratios) >= 5 and all(abs(r / np.median(ratios) - 1) <= 0.05 for r in ratios):
+                found.append((i, j, len(ratios)))
+    return found
+
+
+@given(grids)
+def test_duplicates_are_those_of_the_obvious_loop(logs: np.ndarray) -> None:
+    assert [pair[:3] for pair in duplicate_pairs(logs)] == _slow_duplicates(logs)
+
+
+def test_a_platform_five_per_cent_off_everywhere_is_proportional() -> None:
+    noise = np.log(1 + np.linspace(-0.04, 0.04, MODELS))
+    logs = np.column_stack([LADDER, LADDER + np.log(3) + noise, LADDER * 2])
+    ((first, second, n, ratio, deviation),) = duplicate_pairs(logs)
+    assert (first, second, n) == (0, 1, MODELS)
+    assert ratio == pytest.approx(3, rel=0.01)
+    assert deviation == pytest.approx(0.04, rel=0.01)
+
+
+@given(grids)
+def test_residuals_exist_where_the_values_do_and_no_order_matters(logs: np.ndarray) -> None:
+    groups = np.zeros(logs.shape[1], dtype=np.int64)
+    reference = median_platform(logs, groups)
+    residuals, scale = fit_residuals(logs[:, 0], reference)
+    known = np.isfinite(logs[:, 0]) & np.isfinite(reference)
+    assert (scale is not None) == (known.sum() >= 5)
+    assert np.array_equal(np.isfinite(residuals), known if scale is not None else known & False)
+    turned, again = fit_residuals(logs[::-1, 0], median_platform(logs[::-1], groups))
+    np.testing.assert_allclose(turned[::-1], residuals, atol=1e-9)
+    assert again == pytest.approx(scale)
+
+
+@pytest.mark.parametrize("n_slow", [1, 2, 4])
+def test_up_to_a_third_of_slow_values_are_found_and_nothing_else(n_slow: int) -> None:
+    slow = [0, 3, 6, 9][:n_slow]
+    values = FLEET[:, 0] + np.random.default_rng(1).normal(0, 0.05, MODELS)
+    values[slow] += np.log(5)
+    logs = np.column_stack([values, FLEET[:, 1:]])
+    residuals, scale = fit_residuals(values, median_platform(logs, ONE_GROUP))
+    assert scale is not None
+    assert np.flatnonzero(outliers(residuals, scale)).tolist() == slow
+    assert not unit_slips(residuals).any()
+
+
+@pytest.mark.parametrize(("factor", "power"), [(1e3, 3), (1e-3, -3), (1e6, 6), (1e-6, -6)])
+def test_another_unit_is_told_from_a_slow_state(factor: float, power: int) -> None:
+    values = FLEET[:, 0].copy()
+    values[4] += np.log(factor)
+    logs = np.column_stack([values, FLEET[:, 1:]])
+    residuals, _ = fit_residuals(values, median_platform(logs, ONE_GROUP))
+    assert unit_slips(residuals).tolist() == [power if i == 4 else 0 for i in range(MODELS)]
+
+
+def test_the_median_platform_needs_three_platforms_and_each_group_counts_once() -> None:
+    logs = FLEET.copy()
+    logs[0, 1:3] = np.nan
+    assert np.isnan(median_platform(logs, ONE_GROUP)).tolist() == [True] + [False] * (MODELS - 1)
+    phones = np.tile(LADDER[::-1, None], (1, 20))
+    both = np.column_stack([FLEET, phones])
+    groups = np.array([0] * 4 + [1] * 20)
+    together = median_platform(both, groups)
+    assert np.ptp(together) < np.ptp(median_platform(both, np.zeros(24, dtype=np.int64)))
+
+
+def test_all_equal_values_have_no_outlier() -> None:
+    values = np.full(6, 2.0)
+    residuals, scale = fit_residuals(values, np.zeros(6))
+    assert scale == 0
+    assert not outliers(residuals, 0.0).any()
+    assert not unit_slips(residuals).any()
+
+
+def test_sentinels_are_found_in_any_unit_and_only_they() -> None:
+    values = np.array([0.0, -1.0, 2.0**64 - 1, (2.0**31 - 1) * 1e3, 5e6, np.nan])
+    assert sentinels(values, (1.0, 1e3)).tolist() == [True, True, True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("values", "share"), [([], 0), ([1, 2], 0), ([1, 1, 2, np.nan, np.nan], 2 / 3), ([3, 3], 1)]
+)
+def test_ties_are_a_share_of_the_known(values: list[float], share: float) -> None:
+    assert tied_share(np.array(values, dtype=float)) == pytest.approx(share)
+
+
+def _findings(frame, what: str) -> list[dict[str, object]]:
+    table = make_table("audit", frame, Selection())
+    return table.frame.filter(table.frame["what"].str.starts_with(what)).to_dicts()
+
+
+FAST = [1e6 * (i + 1) for i in range(10)]
+
+
+def test_a_second_name_for_one_board_is_a_duplicate(make_grid) -> None:
+    other = [value**0.8 for value in FAST]
+    frame = make_grid({"board": FAST, "twin": FAST, "other": other})
+    (found,) = _findings(frame, "duplicate")
+    assert found["platform_key"] == "twin/onnx/b1/t1"
+    assert found["figure"] == 1
+    assert str(found["detail"]).startswith("equal to board/onnx/b1/t1: 10 models")
+    assert "count it once" in str(found["what_to_do"])
+    tripled = make_grid({"board": FAST, "twin": [3 * value for value in FAST], "other": other})
+    assert _findings(tripled, "duplicate") == []
+    assert _findings(tripled, "proportional")[0]["figure"] == pytest.approx(3)
+
+
+def test_a_slow_state_is_found_on_its_own_platform_only(make_grid) -> None:
+    slow = [*FAST[:4], FAST[4] * 5, *FAST[5:]]
+    frame = make_grid({"d1": FAST, "d2": [value**0.9 for value in FAST], "d3": slow})
+    (found,) = _findings(frame, "outlier")
+    assert (found["platform_key"], found["model"]) == ("d3/onnx/b1/t1", "m4")
+    assert found["figure"] == pytest.approx(5, rel=0.2)
+    slipped = [*FAST[:4], FAST[4] / 1e3, *FAST[5:]]
+    frame = make_grid({"d1": FAST, "d2": [value**0.9 for value in FAST], "d3": slipped})
+    (found,) = _findings(frame, "unit slip")
+    assert "near 10^-3" in str(found["detail"])
+
+
+def test_a_newer_sweep_that_contradicts_older_ones_is_found(make_attempts) -> None:
+    rows = [
+        {"sweep_id": f"s{n}", "started_utc": n, "latency_p50_ns": value, "model": model}
+        for model, values in {"a": (1e6, 1.1e6, 4e6), "b": (1e6, 1.1e6, 1.2e6)}.items()
+        for n, value in enumerate(values)
+    ]
+    (found,) = _findings(make_attempts(rows), "outlier against itself")
+    assert found["model"] == "a"
+    assert found["figure"] == pytest.approx(4 / 1.05)
+    assert "median of 2 older sweeps 1.05 ms" in str(found["detail"])
+
+
+def test_unlike_memory_metrics_sentinels_and_ties_are_found(make_grid) -> None:
+    frame = make_grid({"d1": [1e6, 2e6, 2e6, 2.0**64 - 1]}, memory=[1, 2**31 - 1, 3, 4])
+    assert {(f["model"], f["figure"]) for f in _findings(frame, "sentinel")} == {
+        ("m3", 2.0**64 - 1),
+        ("m1", 2.0**31 - 1),
+    }
+    assert _findings(frame, "tied latency")[0]["figure"] == 0.5
+    assert _findings(frame, "too few models")[0]["figure"] == 4
+
+
+def test_a_platform_with_unlike_memory_metrics_is_found_even_when_it_is_the_only_one(
+    make_attempts,
+) -> None:
+    rows = [
+        {"model": "a", "latency_p50_ns": 1e6},
+        {"model": "b", "latency_p50_ns": 2e6, "memory_metric": "cuda_allocated"},
+    ]
+    (found,) = _findings(make_attempts(rows), "unlike")
+    assert found["what"] == "unlike memory metrics"
+    assert found["detail"] == "memory_metric: cuda_allocated | vmhwm_growth"
+    rows[1] |= {"runtime_version": "9", "memory_metric": "vmhwm_growth"}
+    (found,) = _findings(make_attempts(rows), "unlike")
+    assert found["what"] == "unlike facts"
+
+
+def test_a_clean_data_set_has_no_finding(make_grid) -> None:
+    rng = np.random.default_rng(0)
+    frame = make_grid(
+        {f"d{n}": np.array(FAST) ** (0.9 + n / 20) * np.exp(rng.normal(0, 0.1, 10))
+         for n in range(4)}
+    )  # fmt: skip
+    table = make_table("audit", frame, Selection())
+    assert table.frame.is_empty()
+    assert table.notes[0] == "0 findings: nothing."

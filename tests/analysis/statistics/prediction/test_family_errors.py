@@ -1,0 +1,89 @@
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from fleetrank.analysis.panel import directions
+from fleetrank.analysis.panel.directions import grouped, known_mean, known_median
+from fleetrank.analysis.statistics.prediction.family_errors import (
+    error_intervals,
+    family_masks,
+    group_errors,
+    pair_errors,
+)
+from fleetrank.analysis.statistics.prediction.prediction import predictions
+
+FAMILIES = family_masks(["cnn"] * 5 + ["vit"] * 2 + [None])
+PAIRS = list(itertools.permutations(range(4), 2))
+CLUSTERS = [f"{i % 2} -> {j % 2}" for i, j in PAIRS]
+
+latencies = hnp.arrays(np.float64, (8, 4), elements=st.one_of(st.integers(1, 20).map(float),
+                                                              st.just(np.nan)))  # fmt: skip
+
+
+def test_families_are_sorted_and_a_missing_one_is_named() -> None:
+    assert list(FAMILIES) == ["cnn", "not stated", "vit"]
+    assert FAMILIES["vit"].tolist() == [False] * 5 + [True] * 2 + [False]
+
+
+@settings(deadline=None)
+@given(latencies, st.booleans())
+def test_a_group_averages_clusters_first(values: np.ndarray, one_cluster_at_a_time: bool) -> None:
+    logs = np.log(values)
+    (group,) = grouped([("edge", "edge")] * len(PAIRS), CLUSTERS)
+    with pytest.MonkeyPatch.context() as patch:
+        if one_cluster_at_a_time:
+            patch.setattr(directions, "_MAX_VALUES", 1)
+        found = group_errors(logs, PAIRS, group, FAMILIES)
+    errors = predictions(logs, PAIRS, []).errors
+    by_cluster = np.column_stack(
+        [
+            known_mean(errors[:, [at for at, one in enumerate(CLUSTERS) if one == name]], 1)
+            for name in sorted(set(CLUSTERS))
+        ]
+    )
+    by_model = known_mean(by_cluster, 1)
+    means = np.array([known_mean(by_model[mask], 0) for mask in FAMILIES.values()])
+    medians = [
+        known_median(known_mean(by_cluster[mask], 0)[:, None], 0)[0] for mask in FAMILIES.values()
+    ]
+    np.testing.assert_allclose(found.by_model, by_model)
+    np.testing.assert_allclose(found.figures.mean, [*means, known_mean(means, 0)])
+    np.testing.assert_allclose(found.figures.median[:-1], medians)
+    assert found.n_pairs == np.isfinite(errors).any(axis=0).sum()
+    assert found.n_clusters == np.isfinite(by_cluster).any(axis=0).sum()
+
+
+def test_a_pair_counts_each_family_once() -> None:
+    logs = np.log(np.random.default_rng(3).uniform(1, 9, (8, 2)))
+    found, n_common = pair_errors(logs, [(0, 1)], FAMILIES)
+    errors = predictions(logs, [(0, 1)], []).errors[:, 0]
+    assert n_common.tolist() == [8]
+    assert found.n_models[:, 0].tolist() == [5, 1, 2, 8]
+    expected = [errors[:5].mean(), errors[7], errors[5:7].mean()]
+    assert found.mean[:, 0] == pytest.approx([*expected, np.mean(expected)])
+    assert np.isnan(found.rho[:, 0]).tolist() == [False, True, True, False]
+
+
+def test_intervals_from_nine_models_on_hold_the_mean() -> None:
+    families = family_masks(["cnn"] * 9 + ["vit"] * 3)
+    errors = np.random.default_rng(0).uniform(0, 1, 12)
+    cnn, vit, both = error_intervals(errors, families, 500, np.random.default_rng(1))
+    assert vit is None
+    assert cnn is not None
+    assert both is not None
+    assert cnn[0] < errors[:9].mean() < cnn[1]
+    assert both[0] < (errors[:9].mean() + errors[9:].mean()) / 2 < both[1]
+
+
+def test_an_interval_agrees_with_resampling_one_by_one() -> None:
+    errors = np.random.default_rng(0).exponential(size=30)
+    interval, _ = error_intervals(
+        errors, family_masks(["cnn"] * 30), 4000, np.random.default_rng(1)
+    )
+    rng = np.random.default_rng(2)
+    means = [rng.choice(errors, 30).mean() for _ in range(4000)]
+    assert interval == pytest.approx(np.quantile(means, [0.025, 0.975]), rel=0.05)

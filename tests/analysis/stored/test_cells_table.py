@@ -1,0 +1,90 @@
+import polars as pl
+import pytest
+
+from fleetrank.analysis.stored.cells_table import cell_values
+
+
+def one_cell(make_attempts, medians: list[float | None], **facts: object) -> dict[str, object]:
+    rows = [{"repeat": n, "latency_p50_ns": p50, **facts} for n, p50 in enumerate(medians)]
+    cells = cell_values(make_attempts(rows))
+    assert cells.height == 1
+    return cells.row(0, named=True)
+
+
+def test_latency_is_the_median_of_process_medians(make_attempts) -> None:
+    cell = one_cell(make_attempts, [10.0, 30.0, 11.0])
+    assert cell["latency_ns"] == 11
+    assert cell["n_repeats"] == 3
+
+
+def test_two_repeats_carry_no_interval_and_say_so(make_attempts) -> None:
+    cell = one_cell(make_attempts, [10.0, 11.0])
+    assert (cell["latency_low_ns"], cell["latency_high_ns"]) == (None, None)
+    assert cell["interval_coverage"] is None
+    assert cell["interval_reason"] == "n = 2: no interval below 5 repeats"
+
+
+def test_five_repeats_span_the_whole_range(make_attempts) -> None:
+    cell = one_cell(make_attempts, [14.0, 10.0, 12.0, 11.0, 13.0])
+    assert (cell["latency_low_ns"], cell["latency_high_ns"]) == (10, 14)
+    assert cell["interval_coverage"] == 1 - 2 / 2**5
+    assert cell["interval_reason"] is None
+
+
+def test_nine_repeats_cut_one_from_each_end(make_attempts) -> None:
+    cell = one_cell(make_attempts, [float(n) for n in range(9)])
+    assert (cell["latency_low_ns"], cell["latency_high_ns"]) == (1, 7)
+    assert cell["interval_coverage"] == pytest.approx(1 - 2 * (1 + 9) / 2**9)
+
+
+@pytest.mark.parametrize(("worst", "flags"), [(11.4, []), (11.6, ["repeats_disagree"])])
+def test_repeats_disagree_beyond_15_percent_of_the_median(make_attempts, worst, flags) -> None:
+    cell = one_cell(make_attempts, [10.0, 10.0, worst])
+    assert cell["flags"] == flags
+    assert cell["repeats_spread"] == pytest.approx((worst - 10) / 10)
+
+
+def test_one_repeat_has_no_spread(make_attempts) -> None:
+    cell = one_cell(make_attempts, [10.0])
+    assert cell["repeats_spread"] is None
+    assert cell["flags"] == []
+
+
+def test_a_tool_without_latency_stays_null(make_attempts) -> None:
+    cell = one_cell(make_attempts, [None, None])
+    assert cell["latency_ns"] is None
+    assert cell["interval_reason"] == "n = 0: no interval below 5 repeats"
+
+
+def test_flags_of_all_repeats_are_joined(make_attempts) -> None:
+    rows = [
+        {"repeat": 0, "latency_p50_ns": 1.0, "flags": ["spread", "drift"]},
+        {"repeat": 1, "latency_p50_ns": 1.0, "flags": ["spread"]},
+    ]
+    assert cell_values(make_attempts(rows))["flags"].to_list() == [["drift", "spread"]]
+
+
+def test_missing_memory_stays_null_and_known_is_the_median(make_attempts) -> None:
+    rows = [{"repeat": n, "peak_memory_bytes": value} for n, value in enumerate([5, None, 9])]
+    assert cell_values(make_attempts(rows))["peak_memory_bytes"].to_list() == [7]
+    assert cell_values(make_attempts([{}]))["peak_memory_bytes"].to_list() == [None]
+
+
+def test_facts_that_differ_between_repeats_are_all_named(make_attempts) -> None:
+    rows = [{"repeat": 0, "runtime_version": "2"}, {"repeat": 1, "runtime_version": "1"}]
+    assert cell_values(make_attempts(rows))["runtime_version"].to_list() == ["1 | 2"]
+
+
+def test_row_order_does_not_matter(make_attempts) -> None:
+    rows = [
+        {"model": model, "repeat": n, "latency_p50_ns": float(n * 7 % 5), "flags": ["drift"]}
+        for model in "cab"
+        for n in range(5)
+    ]
+    assert cell_values(make_attempts(rows)).equals(cell_values(make_attempts(rows[::-1])))
+
+
+def test_no_attempt_gives_an_empty_frame(make_attempts) -> None:
+    cells = cell_values(make_attempts([{"status": "failed"}]))
+    assert isinstance(cells, pl.DataFrame)
+    assert cells.is_empty()

@@ -1,0 +1,71 @@
+import pytest
+
+from fleetrank.analysis.errors import NotComparableError
+from fleetrank.analysis.stored.cells_table import cell_values
+from fleetrank.analysis.stored.comparable import comparable_cells, differences
+
+
+def test_unlike_runtime_versions_inside_a_platform_are_listed(make_attempts) -> None:
+    frame = make_attempts(
+        [
+            {"model": "a", "runtime_version": "1", "device": "d1"},
+            {"model": "b", "runtime_version": "2", "device": "d1"},
+            {"model": "a", "device": "d2"},
+        ]
+    )
+    cells = cell_values(frame)
+    assert differences(cells) == {"d1/onnx/b1/t1": "runtime_version: 1 | 2"}
+    kept, notes = comparable_cells(cells)
+    assert kept["device"].to_list() == ["d2"]
+    assert notes == ("Dropped: d1/onnx/b1/t1, which mixes runtime_version: 1 | 2.",)
+
+
+def test_unlike_facts_between_repeats_of_one_cell_are_found(make_attempts) -> None:
+    frame = make_attempts(
+        [{"repeat": 0}, {"repeat": 1, "memory_metric": "maxrss_growth", "origin": "imported"}]
+    )
+    (text,) = differences(cell_values(frame)).values()
+    assert text == "memory_metric: maxrss_growth | vmhwm_growth; origin: imported | measured"
+
+
+def test_nothing_comparable_left_is_an_error_listing_the_differences(make_attempts) -> None:
+    frame = make_attempts([{"model": "a"}, {"model": "b", "sample_kind": "vendor"}])
+    with pytest.raises(NotComparableError, match=r"sample_kind: per_inference \| vendor"):
+        comparable_cells(cell_values(frame))
+
+
+def test_unknown_is_no_difference(make_attempts) -> None:
+    frame = make_attempts([{"model": "a", "memory_metric": None}, {"model": "b"}])
+    assert differences(cell_values(frame)) == {}
+
+
+@pytest.mark.parametrize(
+    "fact", [{"weights_id": "seeded:1"}, {"card_sha256": "x"}, {"input_size": 299}]
+)
+def test_a_model_is_common_only_when_card_weights_and_size_are_equal(make_attempts, fact) -> None:
+    frame = make_attempts([{"device": "d1"}, {"device": "d2", **fact}, {"model": "b"}])
+    kept, notes = comparable_cells(cell_values(frame))
+    identities = dict(kept.select("platform_key", "identity").filter(kept["model"] == "a").rows())
+    assert len(set(identities.values())) == 2
+    assert kept.filter(kept["model"] == "b")["identity"].to_list() == ["b"]
+    assert "a was measured with unlike cards" in notes[0]
+
+
+def test_a_model_measured_twice_on_a_platform_is_left_out_there(make_attempts) -> None:
+    frame = make_attempts([{"cell_key": "opset 17"}, {"cell_key": "opset 18"}, {"model": "b"}])
+    kept, notes = comparable_cells(cell_values(frame))
+    assert kept["model"].to_list() == ["b"]
+    assert "a on d1/onnx/b1/t1, measured there with unlike exporter options" in notes[0]
+
+
+def test_an_imported_row_states_no_weights_and_joins_the_card_it_was_declared_equal_to(
+    make_attempts,
+) -> None:
+    unstated = {"card_sha256": None, "weights_id": None, "device": "d2"}
+    frame = make_attempts([{"device": "d1"}, unstated])
+    kept, notes = comparable_cells(cell_values(frame))
+    assert kept["identity"].to_list() == ["a", "a"]
+    assert notes == ()
+    frame = make_attempts([{"device": "d1"}, {"device": "d3", "weights_id": "other"}, unstated])
+    kept, _ = comparable_cells(cell_values(frame))
+    assert kept["identity"].n_unique() == 3

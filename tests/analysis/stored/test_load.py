@@ -1,0 +1,158 @@
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from fleetrank.analysis.errors import AnalysisError, NoDataError
+from fleetrank.analysis.stored.columns import READ_SCHEMA, SCHEMA
+from fleetrank.analysis.stored.load import load_measurements, valid_attempts
+
+
+@pytest.fixture
+def results(tmp_path: Path, make_attempts) -> Path:
+    for sweep, origin in (("s1", "measured"), ("s2", "simulated")):
+        folder = tmp_path / "measurements" / f"sweep_id={sweep}"
+        folder.mkdir(parents=True)
+        rows = make_attempts([{"origin": origin, "samples_ns": [1, 2]}]).collect()
+        rows.drop("sweep_id").write_parquet(folder / "part-00000000.parquet")
+    return tmp_path
+
+
+def test_sweep_comes_from_the_folder_and_simulated_rows_stay_out(results: Path) -> None:
+    frame = load_measurements(results).collect()
+    assert frame["sweep_id"].to_list() == ["s1"]
+    assert dict(frame.schema) == READ_SCHEMA
+
+
+def test_simulated_rows_enter_when_asked_for(results: Path) -> None:
+    frame = load_measurements(results, origins=("measured", "simulated")).collect()
+    assert sorted(frame["sweep_id"]) == ["s1", "s2"]
+
+
+def test_column_an_older_file_lacks_is_null(results: Path) -> None:
+    part = results / "measurements" / "sweep_id=s1" / "part-00000000.parquet"
+    pl.read_parquet(part).drop("energy_mj").write_parquet(part)
+    assert load_measurements(results).collect()["energy_mj"].to_list() == [None]
+
+
+def test_one_sweep_is_scanned_alone(results: Path) -> None:
+    frame = load_measurements(results, sweep="s2", origins=("simulated",)).collect()
+    assert frame["sweep_id"].to_list() == ["s2"]
+
+
+def test_unknown_sweep_is_told_with_those_known(results: Path) -> None:
+    with pytest.raises(NoDataError, match=r"no sweep 'other'.*known are s1, s2"):
+        load_measurements(results, sweep="other")
+
+
+@pytest.mark.parametrize("sweep", ["s*", "?1", "[s]1", "..", "s1/../sweep_id=s1", ""])
+def test_sweep_is_neither_a_pattern_nor_a_path(results: Path, sweep: str) -> None:
+    with pytest.raises(NoDataError, match="known are s1, s2"):
+        load_measurements(results, sweep=sweep)
+
+
+def write_parts(folder: Path, frame: pl.DataFrame, ranges: list[tuple[int, int]]) -> None:
+    folder.mkdir(parents=True)
+    for start, end in ranges:
+        frame[start:end].drop("sweep_id").write_parquet(folder / f"part-{start:08d}.parquet")
+
+
+@pytest.mark.parametrize(
+    "ranges",
+    [
+        [(0, 2), (2, 4), (4, 5)],
+        [(0, 5), (2, 4), (4, 5)],  # merged, the old parts not removed yet
+        [(0, 5), (4, 5)],
+        [(0, 2), (2, 5), (4, 5)],
+    ],
+)
+def test_rows_of_a_part_that_another_one_covers_are_read_once(
+    tmp_path: Path, make_attempts, ranges: list[tuple[int, int]]
+) -> None:
+    frame = make_attempts([{"repeat": n} for n in range(5)]).collect()
+    write_parts(tmp_path / "measurements" / "sweep_id=s1", frame, ranges)
+    assert load_measurements(tmp_path).collect()["repeat"].to_list() == [0, 1, 2, 3, 4]
+
+
+def test_parts_of_two_sweeps_do_not_cover_each_other(tmp_path: Path, make_attempts) -> None:
+    frame = make_attempts([{"repeat": n} for n in range(4)]).collect()
+    for sweep, ranges in (("s1", [(0, 4)]), ("s2", [(0, 2), (2, 4)])):
+        write_parts(tmp_path / "measurements" / f"sweep_id={sweep}", frame, ranges)
+    assert load_measurements(tmp_path).collect().height == 8
+
+
+def test_damaged_part_is_told_by_its_reader(results: Path) -> None:
+    folder = results / "measurements" / "sweep_id=s1"
+    (folder / "part-00000001.parquet").write_bytes(b"PAR1")
+    with pytest.raises(pl.exceptions.PolarsError):
+        load_measurements(results).collect()
+
+
+def test_empty_folder_is_told(tmp_path: Path) -> None:
+    with pytest.raises(NoDataError, match="no measurements"):
+        load_measurements(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"schema_version": "one"}'])
+def test_damaged_schema_record_is_told(results: Path, content: str) -> None:
+    (results / "schema.json").write_text(content)
+    with pytest.raises(AnalysisError, match="not a schema record"):
+        load_measurements(results)
+
+
+def test_newer_schema_is_refused_and_the_present_one_read(results: Path) -> None:
+    (results / "schema.json").write_text(json.dumps({"schema_version": 2}))
+    with pytest.raises(AnalysisError, match="upgrade fleetrank"):
+        load_measurements(results)
+    (results / "schema.json").write_text(json.dumps({"schema_version": 1}))
+    assert load_measurements(results).collect().height == 1
+
+
+def test_samples_are_not_read_for_a_summary(results: Path) -> None:
+    plan = load_measurements(results).select("model").explain()
+    assert "samples_ns" not in plan
+    assert f"2/{len(SCHEMA)} COLUMNS" in plan
+
+
+def kept(frame: pl.LazyFrame) -> list[tuple[object, ...]]:
+    columns = ("sweep_id", "repeat", "attempt")
+    return sorted(valid_attempts(frame).select(columns).collect().rows())
+
+
+def test_last_ok_attempt_of_each_repeat_counts(make_attempts) -> None:
+    frame = make_attempts(
+        [
+            {"repeat": 0, "attempt": 0, "status": "failed"},
+            {"repeat": 0, "attempt": 1},
+            {"repeat": 0, "attempt": 2},
+            {"repeat": 1, "attempt": 0},
+            {"repeat": 1, "attempt": 1, "status": "failed"},
+        ]
+    )
+    assert kept(frame) == [("s1", 0, 2), ("s1", 1, 0)]
+
+
+def test_newest_sweep_counts_unless_it_only_failed(make_attempts) -> None:
+    old, new = {"sweep_id": "z", "started_utc": 0}, {"sweep_id": "a", "started_utc": 1}
+    assert kept(make_attempts([old, new])) == [("a", 0, 0)]
+    assert kept(make_attempts([old, new | {"status": "failed"}])) == [("z", 0, 0)]
+
+
+def test_newest_is_decided_for_each_model_and_platform(make_attempts) -> None:
+    frame = make_attempts(
+        [
+            {"sweep_id": "old", "model": "a", "started_utc": 0},
+            {"sweep_id": "old", "model": "b", "started_utc": 0},
+            {"sweep_id": "new", "model": "b", "started_utc": 1},
+        ]
+    )
+    found = valid_attempts(frame).select("model", "sweep_id").sort("model").collect()
+    assert found.rows() == [("a", "old"), ("b", "new")]
+
+
+def test_validating_twice_changes_nothing(make_attempts) -> None:
+    frame = make_attempts(
+        [{"sweep_id": f"s{n % 2}", "repeat": n, "started_utc": n} for n in range(6)]
+    )
+    assert kept(valid_attempts(frame)) == kept(frame)

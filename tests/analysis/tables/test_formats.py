@@ -1,0 +1,106 @@
+import csv
+import io
+import json
+
+import polars as pl
+import pytest
+
+from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.tables.formats import FORMATS, format_value, render
+from fleetrank.analysis.tables.table import Table
+
+
+@pytest.fixture
+def table() -> Table:
+    frame = pl.DataFrame(
+        {
+            "model": ["a|b_<i>", 'c,"d"&%'],
+            "latency_ms": [1234.5678, None],
+            "flags": [["x", "y"], []],
+        }
+    )
+    return Table(title="50 % of_it", frame=frame, notes=("n = 2 & more",))
+
+
+def test_text_shows_four_digits_and_a_dash_for_missing(table: Table) -> None:
+    assert render(table, "table").splitlines() == [
+        "50 % of_it",
+        "",
+        "model    latency_ms  flags",
+        "-------  ----------  -----",
+        "a|b_<i>        1235  x, y",
+        'c,"d"&%           -  -',
+        "",
+        "Note: n = 2 & more",
+    ]
+
+
+def test_json_keeps_all_digits_and_null(table: Table) -> None:
+    content = json.loads(render(table, "json"))
+    assert content["rows"][0] == {"model": "a|b_<i>", "latency_ms": 1234.5678, "flags": ["x", "y"]}
+    assert content["rows"][1]["latency_ms"] is None
+    assert content["notes"] == ["n = 2 & more"]
+
+
+def test_csv_reads_back(table: Table) -> None:
+    rows = list(csv.DictReader(io.StringIO(render(table, "csv"))))
+    assert rows[0] == {"model": "a|b_<i>", "latency_ms": "1234.5678", "flags": "x;y"}
+    assert rows[1] == {"model": 'c,"d"&%', "latency_ms": "", "flags": ""}
+
+
+def test_markdown_escapes_what_would_end_a_cell_or_become_html(table: Table) -> None:
+    lines = render(table, "markdown").splitlines()
+    assert lines[2:6] == [
+        r"| model | latency\_ms | flags |",
+        "| --- | ---: | --- |",
+        r"| a\|b\_\<i\> | 1235 | x, y |",
+        r'| c,"d"&amp;% | - | - |',
+    ]
+
+
+def test_latex_escapes_every_special_character(table: Table) -> None:
+    text = render(table, "latex")
+    assert r"\caption{50 \% of\_it}" in text
+    assert r"a\textbar{}b\_\textless{}i\textgreater{} & 1235 & x, y \\" in text
+    assert r"c,\textquotedbl{}d\textquotedbl{}\&\% & - & - \\" in text
+    assert r"n = 2 \& more" in text
+
+
+def test_backslash_and_braces_do_not_escape_latex() -> None:
+    frame = pl.DataFrame({"x": [r"\input{/etc/passwd}"]})
+    text = render(Table(title="t", frame=frame), "latex")
+    assert r"\textbackslash{}input\{/etc/passwd\}" in text
+
+
+@pytest.mark.parametrize("form", ["table", "markdown", "latex"])
+def test_control_characters_of_a_name_reach_no_terminal(form: str) -> None:
+    frame = pl.DataFrame({"device": ["\x1b[2Jx\ny"]})
+    text = render(Table(title="t", frame=frame), form)
+    assert "\x1b" not in text
+    assert "x\ny" not in text
+
+
+@pytest.mark.parametrize("form", sorted(FORMATS))
+def test_an_empty_table_can_be_written(form: str) -> None:
+    frame = pl.DataFrame(schema={"model": pl.String, "rho": pl.Float64})
+    assert "rho" in render(Table(title="t", frame=frame), form) or form == "json"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0"), (0.00123456, "0.001235"), (12.3456, "12.35"), (123456.0, "123456"),
+     (1e-7, "1e-07"), (5, "5"), (None, "-"), (True, "True"), (-0.5, "-0.5000")],
+)  # fmt: skip
+def test_numbers_for_people(value: object, text: str) -> None:
+    assert format_value(value) == text
+
+
+def test_unknown_format_is_told_with_those_known(table: Table) -> None:
+    with pytest.raises(AnalysisError, match="there are table, json, csv, markdown, latex"):
+        render(table, "xml")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_nan_never_enters_a_table(value: float) -> None:
+    with pytest.raises(ValueError, match="NaN or infinity"):
+        Table(title="t", frame=pl.DataFrame({"rho": [1.0, value]}))

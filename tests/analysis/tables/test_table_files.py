@@ -1,0 +1,94 @@
+"""All tables into a folder: what is written, and what is never overwritten."""
+
+import csv
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from fleet_rows import NETS, PLACES, write_results
+
+from fleetrank.analysis.errors import AnalysisError, NoDataError
+from fleetrank.analysis.stored.columns import ORIGINS
+from fleetrank.analysis.stored.load import load_measurements
+from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.table_files import export_tables, index_name
+from fleetrank.analysis.tables.tables import TABLES
+from fleetrank.foundation.files import StorageError
+
+
+@pytest.fixture(scope="module")
+def frame(tmp_path_factory: pytest.TempPathFactory) -> pl.LazyFrame:
+    results = tmp_path_factory.mktemp("tables") / "results"
+    write_results(results, nets=NETS[:6], places=PLACES[:3], n_samples=3)
+    return load_measurements(results, origins=ORIGINS)
+
+
+def test_every_table_is_a_file_or_has_a_reason(frame: pl.LazyFrame, tmp_path: Path) -> None:
+    entries = export_tables(frame, Selection(), tmp_path / "new" / "folder", form="csv")
+    assert [entry.table for entry in entries] == list(TABLES)
+    files = {path.name for path in (tmp_path / "new" / "folder").iterdir()}
+    assert files == {entry.file for entry in entries if entry.file} | {index_name("csv")}
+    for entry in entries:
+        assert (entry.file is None) is (entry.missing_because is not None)
+    with (tmp_path / "new" / "folder" / "latency.csv").open() as file:
+        assert len(list(csv.DictReader(file))) == 18
+    index = json.loads((tmp_path / "new" / "folder" / index_name("csv")).read_text())
+    latency = next(entry for entry in index["tables"] if entry["table"] == "latency")
+    assert "6 models" in latency["notes"][0]
+
+
+@pytest.mark.parametrize(("form", "ending"), [("latex", "tex"), ("markdown", "md")])
+def test_formats_share_a_folder(
+    frame: pl.LazyFrame, tmp_path: Path, form: str, ending: str
+) -> None:
+    export_tables(frame, Selection(), tmp_path, form="csv")
+    export_tables(frame, Selection(), tmp_path, form=form)
+    export_tables(frame, Selection(), tmp_path, form="csv")
+    assert (tmp_path / f"latency.{ending}").exists()
+
+
+def test_a_file_that_somebody_wrote_or_changed_stays(frame: pl.LazyFrame, tmp_path: Path) -> None:
+    (tmp_path / "frm.csv").write_text("mine")
+    with pytest.raises(AnalysisError, match=r"frm\.csv"):
+        export_tables(frame, Selection(), tmp_path, form="csv")
+    assert [path.name for path in tmp_path.iterdir()] == ["frm.csv"]
+    export_tables(frame, Selection(), tmp_path, form="csv", may_overwrite=True)
+    assert (tmp_path / "frm.csv").read_text().startswith("model,")
+    (tmp_path / "memory.csv").write_text("mended by hand")
+    with pytest.raises(AnalysisError, match=r"memory\.csv"):
+        export_tables(frame, Selection(), tmp_path, form="csv")
+
+
+def test_a_link_is_replaced_and_never_followed(frame: pl.LazyFrame, tmp_path: Path) -> None:
+    outside = tmp_path / "outside.txt"
+    outside.write_text("mine")
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    (folder / "latency.csv").symlink_to(outside)
+    with pytest.raises(AnalysisError, match=r"latency\.csv"):
+        export_tables(frame, Selection(), folder, form="csv")
+    export_tables(frame, Selection(), folder, form="csv", may_overwrite=True)
+    assert outside.read_text() == "mine"
+    assert not (folder / "latency.csv").is_symlink()
+
+
+def test_an_index_of_somebody_else_is_in_the_way(frame: pl.LazyFrame, tmp_path: Path) -> None:
+    (tmp_path / index_name("csv")).write_text('{"tables": 3}')
+    with pytest.raises(AnalysisError, match="no export wrote"):
+        export_tables(frame, Selection(), tmp_path, form="csv")
+
+
+def test_nothing_to_say_makes_no_folder(frame: pl.LazyFrame, tmp_path: Path) -> None:
+    with pytest.raises(NoDataError):
+        export_tables(frame, Selection(model="nobody"), tmp_path / "x", form="csv")
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_folder_that_is_a_file_is_an_error_with_a_remedy(
+    frame: pl.LazyFrame, tmp_path: Path
+) -> None:
+    (tmp_path / "x").touch()
+    with pytest.raises(StorageError) as raised:
+        export_tables(frame, Selection(), tmp_path / "x", form="csv")
+    assert raised.value.remedy

@@ -1,0 +1,372 @@
+"""Table functions on small hand-made frames, with figures computed by hand."""
+
+import time
+
+import polars as pl
+import pytest
+
+from fleetrank.analysis.errors import AnalysisError, NoDataError, NotComparableError
+from fleetrank.analysis.stored.columns import READ_SCHEMA
+from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.formats import FORMATS, render
+from fleetrank.analysis.tables.tables import TABLES, make_table
+
+UP = [1.0, 2, 3, 4, 5]
+
+
+def rows_of(name: str, frame: pl.LazyFrame, **selection: object) -> list[dict[str, object]]:
+    return make_table(name, frame, Selection(**selection)).frame.to_dicts()  # type: ignore[arg-type]
+
+
+def test_latency_by_hand_in_milliseconds(make_attempts) -> None:
+    frame = make_attempts(
+        {"repeat": n, "latency_p50_ns": p50 * 1e6, "latency_p95_ns": p50 * 2e6,
+         "latency_p99_ns": p50 * 3e6}
+        for n, p50 in enumerate([3.0, 1, 2, 5, 4])
+    )  # fmt: skip
+    (row,) = rows_of("latency", frame)
+    figures = ("latency_p50_ms", "latency_low_ms", "latency_high_ms", "latency_p95_ms",
+               "latency_p99_ms", "n_repeats", "reason")  # fmt: skip
+    assert [row[name] for name in figures] == [3, 1, 5, 6, 9, 5, None]
+
+
+def test_notes_state_what_stands_behind_the_figures(make_grid) -> None:
+    notes = make_table("latency", make_grid({"d1": UP, "d2": UP}), Selection()).notes
+    assert notes[0].startswith(
+        "5 models, 2 platforms, 2 device models; seeds of the sweeps: 7; repeats per cell: 1."
+    )
+    assert "10 of 10 rows have fewer than 5 repeats and carry no interval." in notes[0]
+
+
+def test_memory_by_hand_names_its_metric(make_attempts) -> None:
+    frame = make_attempts(
+        [{"peak_memory_bytes": 3 * 2**20, "load_peak_memory_bytes": 2**20}, {"model": "b"}]
+    )
+    known, missing = rows_of("memory", frame)
+    assert (known["peak_memory_mib"], known["load_peak_memory_mib"]) == (3, 1)
+    assert known["memory_metric"] == "vmhwm_growth"
+    assert (missing["peak_memory_mib"], missing["reason"]) == (
+        None,
+        "the tool gives no memory figure",
+    )
+
+
+def test_coldstart_by_hand(make_attempts) -> None:
+    frame = make_attempts(
+        [{"load_ns": 5_000_000, "first_inference_ns": 6_000_000, "latency_p50_ns": 2e6}]
+    )
+    (row,) = rows_of("coldstart", frame)
+    assert (row["load_ms"], row["first_inference_ms"], row["first_to_steady"]) == (5, 6, 3)
+
+
+def test_frm_by_hand_and_dropped_where_a_component_is_missing(make_grid) -> None:
+    frame = make_grid({"d1": [2.0, 8, 9]}, memory=[8, 8, 0], flops=[1, 4, 4])
+    table = make_table("frm", frame, Selection())
+    first, second = table.frame.to_dicts()
+    assert first["frm"] == pytest.approx((0.5 * 0.5 * 1) ** (1 / 3))
+    assert second["frm"] == pytest.approx((2 * 2 * 1) ** (1 / 3))
+    assert (first["n_models"], first["rank_frm"], second["rank_frm"]) == (2, 1, 2)
+    assert "Dropped from FRM: 1 of 3 values without a peak memory above 0." in table.notes
+
+
+def test_transfer_by_hand(make_grid) -> None:
+    # One swap of neighbours among 5: rho = 1 - 6 x 2 / (5 x 24) = 0.9, tau = 8 / 10.
+    frame = make_grid({"d1": UP, "d2": [1.0, 2, 3, 5, 4]}, memory=[1] * 5, flops=[1] * 5)
+    rows = rows_of("transfer", frame)
+    (pair,) = [row for row in rows if row["level"] == "pair" and row["measure"] == "latency"]
+    assert pair["rho"] == pytest.approx(0.9)
+    assert pair["tau_b"] == pytest.approx(0.8)
+    # |rho| >= 0.9 in 2 x (1 + 4) of 120 orders.
+    assert pair["p_value"] == pytest.approx(10 / 120)
+    assert (pair["low"], pair["reason"]) == (None, "no interval: 5 models, at least 9 needed")
+    tier = rows[0]
+    assert (tier["level"], tier["source"], tier["target"]) == ("tier", "cpu", "cpu")
+    assert tier["rho"] == pytest.approx(0.9)
+
+
+def test_frms_rho_never_stands_without_its_null(make_grid) -> None:
+    frame = make_grid({"d1": UP, "d2": UP[::-1]}, memory=[1, 2, 3, 4, 5], flops=[9, 7, 5, 3, 2])
+    shown = [row for row in rows_of("transfer", frame) if row["measure"] == "frm"]
+    assert len(shown) == 2
+    for row in shown:
+        assert row["rho"] is not None
+        assert row["null_mean"] is not None
+        assert row["null_p95"] is not None
+
+
+def test_tiers_are_paired_at_equal_batch_only(make_grid) -> None:
+    frame = make_grid(
+        {"g": UP, "e1": UP, "e8": UP[::-1]},
+        g={"tier": "gpu"}, e1={"tier": "edge"}, e8={"tier": "edge", "batch": 8},
+    )  # fmt: skip
+    tiers = [row for row in rows_of("transfer", frame) if row["level"] == "tier"]
+    assert [(row["source"], row["target"], row["n_pairs"]) for row in tiers][:1] == [
+        ("gpu", "edge", 1)
+    ]
+    assert tiers[0]["rho"] == pytest.approx(1)
+
+
+def test_one_device_has_no_tier_row_and_says_why(make_attempts) -> None:
+    frame = make_attempts(
+        {"model": f"m{i}", "runtime": runtime, "latency_p50_ns": float(i)}
+        for i in range(1, 7)
+        for runtime in ("onnx", "torch")
+    )
+    table = make_table("transfer", frame, Selection())
+    assert set(table.frame["level"]) == {"pair"}
+    assert "Tier to tier: undefined, no two devices were measured at equal batch." in table.notes
+
+
+def test_unlike_facts_are_printed_with_the_pair(make_grid) -> None:
+    frame = make_grid({"d1": UP, "d2": UP}, d2={"memory_metric": "cuda_allocated"})
+    pair = next(row for row in rows_of("transfer", frame) if row["level"] == "pair")
+    assert pair["unlike"] == "memory_metric: vmhwm_growth / cuda_allocated"
+
+
+@pytest.mark.parametrize(
+    ("selection", "expected"),
+    [
+        ({"source": "d2"}, {("d2", "d1"), ("d2", "d3")}),
+        ({"target": "d2"}, {("d1", "d2"), ("d3", "d2")}),
+        ({"source": "d3", "target": "d1"}, {("d3", "d1")}),
+        ({"source_tier": "gpu", "target_tier": "edge"}, {("d1", "d3")}),
+        ({"source": "d1/onnx/*", "target_tier": "cpu"}, {("d1", "d2")}),
+    ],
+)
+def test_selectors_choose_and_direct_the_pairs(make_grid, selection, expected) -> None:
+    frame = make_grid({"d1": UP, "d2": UP, "d3": UP}, d1={"tier": "gpu"}, d3={"tier": "edge"})
+    rows = rows_of("transfer", frame, **selection)
+    found = {
+        (str(row["source"]).split("/")[0], str(row["target"]).split("/")[0])
+        for row in rows
+        if row["level"] == "pair"
+    }
+    assert found == expected
+
+
+def test_selectors_narrow_the_rows(make_attempts) -> None:
+    frame = make_attempts(
+        [
+            {
+                "model": "resnet18",
+                "family": "standard_cnn",
+                "precision": "int8",
+                "runtime": "torch",
+            },
+            {"model": "resnet50", "sweep_id": "s2"},
+            {"model": "levit", "origin": "simulated"},
+        ]
+    )
+
+    def models(**selection: object) -> list[object]:
+        return [row["model"] for row in rows_of("latency", frame, **selection)]
+
+    assert models() == ["resnet18", "resnet50"]
+    assert models(model="resnet1*") == models(family="standard_cnn") == ["resnet18"]
+    assert models(runtime="torch") == models(precision="int8") == ["resnet18"]
+    assert models(sweep="s2") == ["resnet50"]
+    assert models(model="levit", origins=("simulated",)) == ["levit"]
+
+
+def test_tables_of_one_frame_do_not_take_each_others_selection(make_attempts) -> None:
+    frame = make_attempts([{"model": "a", "runtime": "torch"}, {"model": "b"}])
+    other = make_attempts([{"model": "c"}])
+    shown = [
+        [row["model"] for row in rows_of("latency", of, **selection)]
+        for of, selection in (
+            (frame, {}), (frame, {"runtime": "torch"}), (frame, {}), (other, {}), (frame, {})
+        )
+    ]  # fmt: skip
+    assert shown == [["a", "b"], ["a"], ["a", "b"], ["c"], ["a", "b"]]
+
+
+def test_pattern_is_text_but_for_the_star(make_attempts) -> None:
+    frame = make_attempts([{"model": "a.b"}, {"model": "axb"}])
+    assert [row["model"] for row in rows_of("latency", frame, model="a.*")] == ["a.b"]
+
+
+def test_simulated_rows_come_under_a_banner(make_attempts) -> None:
+    frame = make_attempts([{"origin": "simulated"}, {"model": "b"}])
+    notes = make_table("latency", frame, Selection(origins=("measured", "simulated"))).notes
+    assert notes[0].startswith("NOT MEASURED ON REAL DEVICES: 1 of 2 rows are simulated")
+
+
+def test_the_banner_names_the_devices_that_are_none(make_attempts) -> None:
+    rows = [{"origin": "virtual", "device": f"phone-{n}"} for n in range(8)]
+    frame = make_attempts([*rows, {"device": "real"}])
+    banner = make_table("latency", frame, Selection(origins=("measured", "virtual"))).notes[0]
+    assert banner.endswith("phone-4, phone-5 and 2 more.")
+    assert "real," not in banner
+
+
+def test_memory_counted_in_unlike_ways_is_said_beside_the_figures(make_attempts) -> None:
+    phone = {"device": "phone", "memory_metric": "maxrss_growth"}
+    frame = make_attempts([{}, phone, {"device": "other", "memory_metric": None}])
+    notes = " ".join(make_table("latency", frame, Selection()).notes)
+    assert "unlike ways, which enter FRM as they are: maxrss_growth on phone; vmhwm" in notes
+    alike = " ".join(make_table("latency", make_attempts([{}]), Selection()).notes)
+    assert "unlike" not in alike
+
+
+def test_pareto_by_hand(make_grid) -> None:
+    # d1: m0 m1 m2 undominated, m3 not. d2: m3 becomes fast and beats m0, m1.
+    frame = make_grid(
+        {"d1": [1, 2, 3, 4], "d2": [2, 3, 4, 1]}, accuracy=[60, 70, 80, 75], flops=[1, 2, 3, 4]
+    )
+    _, there, back = rows_of("pareto", frame)
+    assert (there["n_models"], there["n_source"], there["n_target"]) == (4, 3, 2)
+    assert there["precision"] == pytest.approx(1 / 3)
+    assert there["recall"] == pytest.approx(1 / 2)
+    assert there["f1"] == pytest.approx(2 / 5)
+    assert there["jaccard"] == pytest.approx(1 / 4)
+    assert there["chance_precision"] == pytest.approx(2 / 4)
+    assert there["flops_precision"] == pytest.approx(1 / 3)
+    assert back["precision"] == pytest.approx(1 / 2)
+
+
+def test_pareto_names_models_without_accuracy(make_grid) -> None:
+    frame = make_grid({"d1": [1, 2], "d2": [1, 2]})
+    table = make_table("pareto", frame, Selection())
+    assert set(table.frame["reason"]) == {"no common model has all objectives"}
+    assert "Dropped, no accuracy: m0, m1." in table.notes
+
+
+def test_disagreement_by_hand(make_grid) -> None:
+    # d1 agrees; on d2 the first is last: shifts +4 and four times -1, one case of 5.
+    frame = make_grid({"d1": UP, "d2": [9, 1, 2, 3, 4]}, flops=[1, 2, 3, 4, 5])
+    (row,) = rows_of("disagreement", frame)
+    assert (row["measure"], row["n_platforms"], row["n_values"]) == ("latency", 2, 10)
+    assert (row["cases"], row["share"], row["platforms_with_any"]) == (1, 0.1, 0.5)
+    # 1 - (3 x 5 - 2) / 25 and 1 - 8 / 120.
+    assert row["chance_share"] == pytest.approx(0.48, abs=0.03)
+    assert row["chance_platforms_with_any"] == pytest.approx(1 - 8 / 120, abs=0.03)
+    worst = rows_of("shifts", frame)[0]
+    assert (worst["model"], worst["mean_shift"], worst["max_shift"]) == ("m0", 2, 4)
+
+
+def test_frameworks_compare_the_same_device_and_threads_only(make_attempts) -> None:
+    frame = make_attempts(
+        {"model": f"m{i}", "runtime": runtime, "threads": threads, "latency_p50_ns": value}
+        for i in range(5)
+        for runtime, threads, value in (
+            ("onnx", 1, 1.0 + i), ("torch", 1, 9.0 - i), ("torch", 2, 1.0 + i)
+        )
+    )  # fmt: skip
+    rows = rows_of("frameworks", frame)
+    pairs = [row for row in rows if row["level"] == "pair" and row["measure"] == "latency"]
+    assert [(row["source"], row["target"]) for row in pairs] == [
+        ("d1/onnx/b1/t1", "d1/torch/b1/t1")
+    ]
+    assert pairs[0]["rho"] == pytest.approx(-1)
+
+
+def test_frameworks_need_two_runtimes(make_grid) -> None:
+    with pytest.raises(NoDataError, match="two runtimes"):
+        rows_of("frameworks", make_grid({"d1": UP, "d2": UP}))
+
+
+def test_quality_counts_flags_and_puts_the_worst_first(make_attempts) -> None:
+    frame = make_attempts(
+        [
+            {"model": "a", "latency_p50_ns": 1.0},
+            {"model": "b", "latency_p50_ns": 1.0, "flags": ["drift"]},
+            {"model": "b", "latency_p50_ns": 2.0, "repeat": 1},
+        ]
+    )
+    table = make_table("quality", frame, Selection())
+    assert table.frame["model"].to_list() == ["b", "a"]
+    assert table.frame["flags"].to_list() == [["drift", "repeats_disagree"], []]
+    assert any("drift 1, repeats_disagree 1" in note for note in table.notes)
+
+
+def test_dropped_lists_failures_with_their_reason(make_attempts) -> None:
+    frame = make_attempts(
+        [
+            {"model": "a", "latency_p50_ns": 1.0},
+            {"model": "b", "status": "failed", "error_kind": "timed_out", "error_message": "30 s"},
+            {"model": "c", "origin": "simulated"},
+        ]
+    )
+    table = make_table("dropped", frame, Selection())
+    (row,) = table.frame.to_dicts()
+    assert (row["model"], row["reason"], row["detail"]) == ("b", "failed", "30 s")
+    assert table.notes[0] == "1 of 2 attempts enter no figure: failed 1."
+    assert table.notes[1] == "1 attempt of origin simulated were not asked for."
+
+
+def test_only_failures_are_no_data_but_can_be_listed(make_attempts) -> None:
+    frame = make_attempts([{"status": "failed"}])
+    with pytest.raises(NoDataError, match="no successful measurement"):
+        rows_of("latency", frame)
+    assert len(rows_of("dropped", frame)) == 1
+
+
+def test_rankings_refuse_a_fleet_of_mixed_platforms(make_attempts) -> None:
+    frame = make_attempts([{"model": "a"}, {"model": "b", "runtime_version": "2"}])
+    with pytest.raises(NotComparableError, match=r"runtime_version: 1.0 \| 2"):
+        rows_of("transfer", frame)
+
+
+def test_one_platform_cannot_be_transferred(make_grid) -> None:
+    with pytest.raises(NoDataError, match=r"no two platforms.*d1/onnx/b1/t1"):
+        rows_of("transfer", make_grid({"d1": UP}))
+
+
+def test_unknown_table_is_told_with_the_nearest(make_grid) -> None:
+    with pytest.raises(AnalysisError, match="did you mean 'latency'"):
+        make_table("latncy", make_grid({"d1": UP}), Selection())
+
+
+def fleet(make_grid) -> pl.LazyFrame:
+    devices = {f"d{n}": [float((i * 7 + n * 3) % 11 + 1) for i in range(11)] for n in range(4)}
+    tiers = {"d0": {"tier": "gpu"}, "d1": {"runtime": "torch", "device": "d0"}}
+    return make_grid(
+        devices, memory=range(3, 14), flops=range(1, 12), accuracy=range(60, 71), **tiers
+    )
+
+
+@pytest.mark.parametrize("name", sorted(TABLES))
+def test_every_table_has_notes_every_format_and_no_row_order(make_grid, name: str) -> None:
+    frame = fleet(make_grid)
+    table = make_table(name, frame, Selection())
+    again = make_table(name, frame.reverse(), Selection())
+    assert table.notes
+    assert table.frame.equals(again.frame)
+    assert all(render(table, form) for form in FORMATS)
+
+
+def test_a_hundred_thousand_rows_take_seconds() -> None:
+    n_models, n_platforms, repeats = 100, 200, 5
+    n = n_models * n_platforms * repeats
+    index = pl.int_range(n, eager=True)
+    model, platform = index % n_models, index // n_models % n_platforms
+    name = "d" + platform.cast(pl.String)
+    noise = (index * 2654435761 % 1000) / 1000
+    frame = pl.DataFrame(
+        {
+            "model": "m" + model.cast(pl.String), "platform_key": name, "device": name,
+            "device_model": name, "cell_key": index % (n_models * n_platforms),
+            "repeat": index // (n_models * n_platforms), "latency_p50_ns": model + 1 + 50 * noise,
+            "flops": model + 1, "peak_memory_bytes": model + 2, "accuracy_top1": 50 + model / 3,
+        }
+    ).with_columns(
+        pl.col("cell_key").cast(pl.String), sweep_id=pl.lit("s"), attempt=0,
+        status=pl.lit("ok"), origin=pl.lit("measured"), tier=pl.lit("edge"), batch=1,
+        runtime=pl.lit("onnx"),
+    )  # fmt: skip
+    missing = [
+        pl.lit(None, dtype).alias(k) for k, dtype in READ_SCHEMA.items() if k not in frame.columns
+    ]
+    lazy = frame.with_columns(missing).cast(READ_SCHEMA).lazy()  # type: ignore[arg-type]
+    started = time.perf_counter()
+    for table in ("latency", "memory", "frm", "quality", "disagreement"):
+        assert make_table(table, lazy, Selection()).frame.height
+    # Takes 2 s on a quiet core; the limit only catches what became slow by its order.
+    assert time.perf_counter() - started < 30
+
+
+@pytest.mark.parametrize("name", ["predictability", "ratio-transfer", "pareto", "regret"])
+def test_predictions_too_print_unlike_facts_with_the_pair(make_grid, name: str) -> None:
+    frame = make_grid({"d1": UP, "d2": UP}, accuracy=UP, d2={"runtime_version": "2.0"})
+    pairs = [row for row in rows_of(name, frame, source="d1") if row["level"] == "pair"]
+    assert {row["unlike"] for row in pairs} == {"runtime_version: 1.0 / 2.0"}

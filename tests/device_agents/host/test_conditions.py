@@ -1,0 +1,106 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleetrank.device_agents.contract.measurement import Conditions
+from fleetrank.device_agents.host.conditions import (
+    CpuTime,
+    parse_available_memory,
+    parse_cpuinfo_mhz,
+    parse_load,
+    parse_number,
+    parse_oom_kills,
+    parse_stat,
+    read_conditions,
+    shares,
+)
+
+# Linux 6.18, 2026-11-21; the cpufreq and hwmon parts follow the kernel's documentation.
+FILES = {
+    "proc/loadavg": "0.50 0.70 1.10 2/345 6789\n",
+    "proc/stat": "cpu  100 10 50 800 20 5 5 10 7 3\ncpu0 1 1 1 1 1 1 1 1 0 0\n",
+    "proc/meminfo": "MemTotal:  100 kB\nMemAvailable:   64 kB\n",
+    "proc/cpuinfo": "processor\t: 0\ncpu MHz\t\t: 2596.124\n\ncpu MHz\t\t: 1000.0\n",
+    "sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq": "3000000\n",
+    "sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq": "4000000\n",
+    "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "performance\n",
+    "sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq": "2000000\n",
+    "sys/devices/system/cpu/cpu1/cpufreq/cpuinfo_max_freq": "3500000\n",
+    "sys/devices/system/cpu/cpu1/cpufreq/scaling_governor": "powersave\n",
+    "sys/class/hwmon/hwmon0/name": "nvme\n",
+    "sys/class/hwmon/hwmon0/temp1_input": "99000\n",
+    "sys/class/hwmon/hwmon1/name": "coretemp\n",
+    "sys/class/hwmon/hwmon1/temp1_input": "51000\n",
+    "sys/class/thermal/thermal_zone0/type": "x86_pkg_temp\n",
+    "sys/class/thermal/thermal_zone0/temp": "52500\n",
+}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for name, text in FILES.items():
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return tmp_path
+
+
+def test_everything_the_host_tells_is_read(root: Path) -> None:
+    assert read_conditions((1,), (0.25, 0.0), root) == Conditions(
+        load_1min=0.5,
+        busy_share=0.25,
+        steal_share=0.0,
+        clock_mhz=2000.0,
+        clock_max_mhz=4000.0,
+        governor="performance,powersave",
+        temp_c=52.5,
+        available_memory_bytes=64 * 1024,
+    )
+
+
+def test_the_clock_is_the_mean_of_all_cores_when_none_is_chosen(root: Path) -> None:
+    assert read_conditions(None, None, root).clock_mhz == 2500.0
+
+
+def test_without_cpufreq_the_clock_comes_from_cpuinfo(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cpuinfo").write_text(FILES["proc/cpuinfo"])
+    assert read_conditions((0,), None, tmp_path).clock_mhz == 2596.124
+
+
+def test_an_empty_system_tells_nothing(tmp_path: Path) -> None:
+    assert read_conditions(None, None, tmp_path) == Conditions()
+
+
+def test_guest_time_is_counted_once() -> None:
+    assert parse_stat(FILES["proc/stat"]) == CpuTime(busy=170, steal=10, total=1000)
+
+
+def test_shares_leave_out_the_own_process_and_stay_between_0_and_1() -> None:
+    before = CpuTime(busy=100, steal=0, total=1000)
+    after = CpuTime(busy=200, steal=20, total=1200)
+    assert shares(before, after, own_ticks=50) == (0.25, 0.1)
+    assert shares(before, after, own_ticks=500) == (0.0, 0.1)
+    assert shares(before, before, own_ticks=0) is None
+    assert shares(None, after, own_ticks=0) is None
+
+
+def test_oom_kills_are_found_by_their_whole_name() -> None:
+    assert parse_oom_kills("oom_kill_x 5\noom_kill 2\n") == 2
+    assert parse_oom_kills("nr_free_pages 2\n") is None
+
+
+@given(st.text())
+def test_any_text_is_parsed_without_an_error(text: str) -> None:
+    for parse in (parse_stat, parse_load, parse_available_memory, parse_oom_kills, parse_number):
+        parse(text)
+    assert all(mhz >= 0 for mhz in parse_cpuinfo_mhz(text))
+
+
+@given(st.lists(st.integers(0, 2**63), min_size=8, max_size=10))
+def test_a_line_of_counters_is_summed(numbers: list[int]) -> None:
+    seen = parse_stat("cpu  " + " ".join(str(number) for number in numbers) + "\n")
+    assert seen is not None
+    assert seen.total == sum(numbers[:8])

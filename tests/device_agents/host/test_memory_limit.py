@@ -1,0 +1,54 @@
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fleetrank.device_agents.contract.task import InferTask
+from fleetrank.device_agents.contract.vocabulary import ErrorKind, Runtime
+from fleetrank.device_agents.cpu.agent import CpuAgent
+from fleetrank.device_agents.host import memory_limit
+from fleetrank.device_agents.host.memory_limit import LIMIT_SHARE, default_limit_bytes
+from tests.device_agents.conftest import make_task, sha256
+
+TOTAL = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def group(root: Path, name: str, limit: str) -> None:
+    folder = root / "sys/fs/cgroup" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "memory.max").write_text(f"{limit}\n")
+
+
+def test_the_default_is_a_share_of_the_memory(tmp_path: Path) -> None:
+    assert default_limit_bytes(tmp_path) == int(LIMIT_SHARE * TOTAL)
+
+
+def test_the_lowest_limit_of_the_groups_counts(tmp_path: Path) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text("0::/user/job\n")
+    group(tmp_path, "user/job", "max")
+    assert default_limit_bytes(tmp_path) == int(LIMIT_SHARE * TOTAL)
+    group(tmp_path, "user", "1000000")
+    assert default_limit_bytes(tmp_path) == 800_000
+    group(tmp_path, "user/job", "500000")
+    assert default_limit_bytes(tmp_path) == 400_000
+
+
+def test_a_model_that_eats_all_memory_fails_without_any_limit_in_the_task(
+    huge_onnx: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(memory_limit, "LIMIT_SHARE", 1024**3 / TOTAL)
+    task = make_task(huge_onnx, Runtime.ONNX)
+    seen = CpuAgent({}).measure(task)
+    assert seen.failure is not None
+    assert seen.failure.kind is ErrorKind.OUT_OF_MEMORY
+    np.savez(tmp_path / "in.npz", input_0=np.zeros((1,), np.float32))
+    verification = InferTask(
+        task_id="v", artifact_path=str(huge_onnx), artifact_sha256=sha256(huge_onnx),
+        execution=task.execution, inputs_path=str(tmp_path / "in.npz"),
+        outputs_path=str(tmp_path / "out.npz"),
+    )  # fmt: skip
+    failure = CpuAgent({}).infer(verification)
+    assert failure is not None
+    assert failure.kind is ErrorKind.OUT_OF_MEMORY

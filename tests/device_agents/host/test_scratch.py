@@ -1,0 +1,92 @@
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from fleetrank.device_agents.contract.vocabulary import Runtime
+from fleetrank.device_agents.host.scratch import SCRATCH, remove_tree, worker_environment
+from fleetrank.device_agents.host.worker_client import measure_in_worker
+from tests.device_agents.conftest import MakeTask
+
+FILL = (
+    "import os, signal, sys, tempfile, time; sys.stdin.readline(); "
+    "open(os.path.join(tempfile.gettempdir(), 'left'), 'w').close(); "
+)
+
+
+@pytest.fixture
+def temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("script", "timeout_s"),
+    [
+        ("", 20.0),
+        ("sys.exit(3)", 20.0),
+        ("os.kill(os.getpid(), signal.SIGKILL)", 20.0),
+        ("time.sleep(60)", 1.0),
+        ("os.makedirs(os.path.join(tempfile.gettempdir(), 'a', 'b'))", 20.0),
+    ],
+    ids=["end", "exit", "killed", "time limit", "folders"],
+)
+def test_the_scratch_folder_goes_however_the_worker_ends(
+    script: str, timeout_s: float, task_of: MakeTask, temp: Path
+) -> None:
+    command = (sys.executable, "-P", "-c", FILL + script)
+    measure_in_worker(task_of(Runtime.ONNX, timeout_s=timeout_s), command=command)
+    assert list(temp.iterdir()) == []
+
+
+def test_a_worker_finds_its_scratch_folder_wherever_libraries_look(
+    task_of: MakeTask, temp: Path
+) -> None:
+    with worker_environment(task_of(Runtime.ONNX)) as environment:
+        assert environment is not None
+        (made,) = temp.iterdir()
+        for name in (SCRATCH, "TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
+            assert environment[name] == str(made)
+        assert made.stat().st_mode & 0o777 == 0o700
+        assert environment["PATH"] == os.environ["PATH"]
+
+
+def test_a_trusted_task_has_neither_folder_nor_environment(task_of: MakeTask, temp: Path) -> None:
+    with worker_environment(task_of(Runtime.ONNX, is_trusted=True)) as environment:
+        assert environment is None
+        assert list(temp.iterdir()) == []
+
+
+def test_a_tree_that_a_hostile_file_left_is_removed_and_nothing_outside_is(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir(mode=0o755)
+    (outside / "kept").write_text("x")
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "link").symlink_to(outside)
+    (tree / "dangling").symlink_to(tmp_path / "nothing")
+    (tree / ".0").mkdir()  # where the remover would put something
+    os.mkfifo(tree / "pipe")
+    (tree / "closed" / "inner").mkdir(parents=True)
+    (tree / "closed" / "inner" / "file").touch()
+    (tree / "closed" / "inner").chmod(0)
+    (tree / "closed").chmod(0)
+    deepen(tree, 3000)
+    tree.chmod(0)
+    remove_tree(tree)
+    assert not tree.exists()
+    assert (outside / "kept").read_text() == "x"
+    assert outside.stat().st_mode & 0o777 == 0o755
+
+
+def deepen(folder: Path, levels: int) -> None:
+    """Deeper than a path can be long, and than Python recurses."""
+    fd = os.open(folder, os.O_RDONLY)
+    for _ in range(levels):
+        os.mkdir("d", dir_fd=fd)
+        inner = os.open("d", os.O_RDONLY, dir_fd=fd)
+        os.close(fd)
+        fd = inner
+    os.close(fd)

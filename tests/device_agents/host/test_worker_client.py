@@ -1,0 +1,283 @@
+"""Every way a worker can end badly becomes a typed failure, and the next task is unharmed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fleetrank.device_agents.contract.codec import from_json, to_json
+from fleetrank.device_agents.contract.measurement import Failure, Measurement
+from fleetrank.device_agents.contract.protocol import encode_request
+from fleetrank.device_agents.contract.task import Execution
+from fleetrank.device_agents.contract.vocabulary import ErrorKind, Runtime, Status
+from fleetrank.device_agents.host.worker_client import measure_in_worker
+from tests.device_agents.conftest import MakeTask, make_task
+
+READ_REQUEST = "import os, signal, sys, time; sys.stdin.readline(); "
+
+
+def fail_with(script: str, task_of: MakeTask, timeout_s: float = 20.0) -> Failure:
+    command = (sys.executable, "-P", "-c", READ_REQUEST + script)
+    seen = measure_in_worker(task_of(Runtime.ONNX, timeout_s=timeout_s), command=command)
+    assert seen.status is Status.FAILED
+    assert seen.samples_ns == ()
+    assert seen.started_utc is not None
+    assert seen.failure is not None
+    return seen.failure
+
+
+@pytest.mark.parametrize(
+    ("script", "kind", "is_transient", "exit_code"),
+    [
+        ("os.kill(os.getpid(), signal.SIGSEGV)", ErrorKind.CRASHED, False, -signal.SIGSEGV),
+        ("os.kill(os.getpid(), signal.SIGKILL)", ErrorKind.CRASHED, True, -signal.SIGKILL),
+        ("sys.exit(3)", ErrorKind.CRASHED, False, 3),
+        ("", ErrorKind.BAD_OUTPUT, False, 0),
+        ("print('hello')", ErrorKind.BAD_OUTPUT, False, 0),
+        ("print('{}')", ErrorKind.BAD_OUTPUT, False, 0),
+        ("sys.stdout.buffer.write(bytes(range(256)))", ErrorKind.BAD_OUTPUT, False, 0),
+        ("sys.exit('std::bad_alloc')", ErrorKind.OUT_OF_MEMORY, False, 1),
+    ],
+)
+def test_each_end_of_a_worker_has_its_kind(
+    script: str, kind: ErrorKind, is_transient: bool, exit_code: int, task_of: MakeTask
+) -> None:
+    failure = fail_with(script, task_of)
+    assert (failure.kind, failure.is_transient) == (kind, is_transient)
+    assert failure.exit_code == exit_code
+    assert failure.remedy
+
+
+def test_a_crash_names_its_stage_and_the_last_words(task_of: MakeTask) -> None:
+    words = "os.write(2, b'fleetrank-stage: load\\nbad things\\n')"
+    script = f"{words}; os.kill(os.getpid(), signal.SIGSEGV)"
+    failure = fail_with(script, task_of)
+    assert failure.stage == "load"
+    assert "SIGSEGV" in failure.message
+    assert "bad things" in failure.message
+    assert "fleetrank-stage" not in failure.message
+
+
+def test_a_worker_that_prints_without_end_is_ended(task_of: MakeTask) -> None:
+    failure = fail_with("[sys.stdout.write('x' * 65536) for _ in iter(int, 1)]", task_of)
+    assert failure.kind is ErrorKind.BAD_OUTPUT
+
+
+def test_an_answer_to_another_task_is_no_answer(task_of: MakeTask) -> None:
+    good = measure_in_worker(task_of(Runtime.ONNX, task_id="other"))
+    assert good.status is Status.OK
+    failure = fail_with(f"print({to_json(good)!r})", task_of)
+    assert failure.kind is ErrorKind.BAD_OUTPUT
+    assert "other" in failure.message
+
+
+def test_a_grandchild_that_keeps_the_pipes_open_does_not_hold_the_agent(task_of: MakeTask) -> None:
+    script = "import subprocess; print(subprocess.Popen(['sleep', '60']).pid, file=sys.stderr)"
+    start = time.perf_counter()
+    failure = fail_with(script, task_of)
+    assert time.perf_counter() - start < 15
+    sleeper = int(failure.message.rsplit(maxsplit=1)[-1])
+    assert is_soon_gone(sleeper)
+
+
+def test_a_missing_interpreter_is_a_failure_not_an_exception(task_of: MakeTask) -> None:
+    seen = measure_in_worker(task_of(Runtime.ONNX), command=("/nowhere/python",))
+    assert seen.failure is not None
+    assert seen.failure.is_transient
+
+
+def test_a_model_that_never_returns_times_out(looping_onnx: Path) -> None:
+    seen = measure_in_worker(make_task(looping_onnx, Runtime.ONNX, timeout_s=3.0))
+    assert seen.failure is not None
+    assert seen.failure.kind is ErrorKind.TIMED_OUT
+    assert seen.failure.stage == "first_inference"
+    assert not seen.failure.is_transient
+
+
+def test_a_stop_is_heard_while_a_model_runs(looping_onnx: Path) -> None:
+    start = time.perf_counter()
+    asked: list[float] = []
+
+    def stop_requested() -> bool:
+        if time.perf_counter() - start > 1.5:
+            asked.append(time.perf_counter())
+        return bool(asked)
+
+    seen = measure_in_worker(make_task(looping_onnx, Runtime.ONNX), stop_requested)
+    assert time.perf_counter() - asked[0] < 15, "it would run for ever"
+    assert seen.failure is not None
+    assert seen.failure.kind is ErrorKind.INTERRUPTED
+
+
+def test_a_model_beyond_the_memory_limit_is_out_of_memory(huge_onnx: Path) -> None:
+    task = make_task(huge_onnx, Runtime.ONNX, memory_limit_bytes=1024**3)
+    seen = measure_in_worker(task)
+    assert seen.failure is not None
+    assert seen.failure.kind is ErrorKind.OUT_OF_MEMORY, seen.failure
+    assert not seen.failure.is_transient
+
+
+def test_a_worker_without_memory_to_start_is_out_of_memory(task_of: MakeTask) -> None:
+    seen = measure_in_worker(task_of(Runtime.ONNX, memory_limit_bytes=8 * 1024**2))
+    assert seen.failure is not None
+    assert seen.failure.kind is ErrorKind.OUT_OF_MEMORY, seen.failure
+
+
+def test_unusable_cpus_are_a_failure(task_of: MakeTask) -> None:
+    execution = Execution(runtime=Runtime.ONNX, backend="cpu", affinity=(4095,))
+    seen = measure_in_worker(task_of(Runtime.ONNX, execution=execution))
+    assert seen.failure is not None
+    assert seen.failure.stage == "start"
+
+
+def test_the_task_after_a_crash_is_unharmed(task_of: MakeTask) -> None:
+    fail_with("os.kill(os.getpid(), signal.SIGSEGV)", task_of)
+    assert measure_in_worker(task_of(Runtime.ONNX)).status is Status.OK
+
+
+def test_a_folder_with_packages_of_the_same_names_shadows_nothing(
+    task_of: MakeTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for package in ("fleetrank", "models", "onnxruntime"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").write_text("raise SystemExit('shadowed')")
+    (tmp_path / "numpy.py").write_text("raise SystemExit('shadowed')")
+    monkeypatch.chdir(tmp_path)
+    assert measure_in_worker(task_of(Runtime.ONNX)).status is Status.OK
+
+
+@pytest.mark.parametrize("runtime", [Runtime.ONNX, Runtime.TORCH])
+def test_the_worker_needs_numpy_and_the_runtime_alone(task_of: MakeTask, runtime: Runtime) -> None:
+    script = """
+import sys
+class Forbid:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition('.')[0] in {'pydantic', 'ray', 'polars', 'scipy', 'psutil', 'typer',
+                                      'rich', 'pyarrow', 'orjson', 'yaml', 'duckdb', 'pynvml',
+                                      'adbutils'} or name in {'fleetrank.models',
+                                      'fleetrank.orchestrator', 'fleetrank.analysis'}:
+            raise ModuleNotFoundError(f'{name} is not on a device')
+sys.meta_path.insert(0, Forbid())
+from fleetrank.device_agents.worker.__main__ import main
+main()
+"""
+    seen = measure_in_worker(task_of(runtime), command=(sys.executable, "-P", "-c", script))
+    assert seen.status is Status.OK, seen.failure
+
+
+def test_a_person_gives_the_worker_a_file(task_of: MakeTask, tmp_path: Path) -> None:
+    request = tmp_path / "task.json"
+    request.write_text(encode_request(task_of(Runtime.ONNX)) + "\n")
+    with request.open() as file:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "fleetrank.device_agents.worker"],
+            stdin=file, capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert from_json(Measurement, done.stdout).status is Status.OK
+
+
+def test_chatter_of_a_library_does_not_mix_into_the_result(task_of: MakeTask) -> None:
+    script = """
+import os, sys
+import fleetrank.device_agents.runtimes.onnx.onnx_runner as runner
+version = runner.OnnxRunner.version
+def chatty(self):
+    print('import this'); os.write(1, b'{"not": "the result"}\\n')
+    return version(self)
+runner.OnnxRunner.version = chatty
+from fleetrank.device_agents.worker.__main__ import main
+main()
+"""
+    seen = measure_in_worker(task_of(Runtime.ONNX), command=(sys.executable, "-P", "-c", script))
+    assert seen.status is Status.OK, seen.failure
+
+
+def test_what_a_ray_worker_hands_down_is_dropped_and_recorded(
+    task_of: MakeTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    execution = Execution(runtime=Runtime.TORCH, backend="cpu", threads=2)
+    seen = measure_in_worker(task_of(Runtime.TORCH, execution=execution))
+    assert seen.worker is not None
+    assert seen.worker.omp_num_threads == "1"
+    assert ("intra_op_threads", 2) in seen.worker.settings
+
+
+def test_the_worker_runs_where_it_is_pinned(task_of: MakeTask) -> None:
+    cpu = max(os.sched_getaffinity(0))
+    execution = Execution(runtime=Runtime.ONNX, backend="cpu", affinity=(cpu,))
+    seen = measure_in_worker(task_of(Runtime.ONNX, execution=execution))
+    assert seen.worker is not None
+    assert seen.worker.affinity == (cpu,)
+
+
+def test_a_primer_takes_the_runtime_out_of_the_model_s_memory(onnx_file: Path) -> None:
+    task = make_task(onnx_file, Runtime.ONNX)
+    bare = measure_in_worker(task).load_peak_memory_bytes
+    primed = measure_in_worker(replace(task, primer_path=str(onnx_file))).load_peak_memory_bytes
+    assert bare is not None
+    assert primed is not None
+    assert primed < bare / 2
+
+
+def test_a_killed_parent_leaves_no_worker(looping_onnx: Path) -> None:
+    script = (
+        "import sys; from fleetrank.device_agents.contract.codec import from_json; "
+        "from fleetrank.device_agents.host.worker_client import measure_in_worker; "
+        "from fleetrank.device_agents.contract.task import MeasureTask; "
+        "measure_in_worker(from_json(MeasureTask, sys.argv[1]))"
+    )
+    request = to_json(make_task(looping_onnx, Runtime.ONNX))
+    parent = subprocess.Popen([sys.executable, "-P", "-c", script, request])
+    try:
+        worker = wait_for_child(parent.pid)
+        time.sleep(0.5)
+    finally:
+        parent.kill()
+        parent.wait()
+    assert is_soon_gone(worker)
+
+
+def test_a_worker_ends_when_its_input_does(looping_onnx: Path) -> None:
+    worker = subprocess.Popen(
+        [sys.executable, "-P", "-m", "fleetrank.device_agents.worker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    worker.communicate(
+        f"{encode_request(make_task(looping_onnx, Runtime.ONNX))}\n".encode(), timeout=20
+    )
+    assert worker.returncode == 1
+
+
+def wait_for_child(pid: int) -> int:
+    deadline = time.perf_counter() + 20
+    while time.perf_counter() < deadline:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        if children:
+            return int(children[0])
+        time.sleep(0.05)
+    raise AssertionError("the parent started no worker")
+
+
+def is_soon_gone(pid: int) -> bool:
+    """A killed process takes a moment to go."""
+    deadline = time.perf_counter() + 10
+    while not is_gone(pid) and time.perf_counter() < deadline:
+        time.sleep(0.05)
+    return is_gone(pid)
+
+
+def is_gone(pid: int) -> bool:
+    """Ended, whether or not somebody has taken note yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True

@@ -1,0 +1,74 @@
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleetrank.device_agents.virtual_phone.handset.dumps import battery, kernel_files, thermal
+from fleetrank.device_agents.virtual_phone.handset.faults import RUNNER, Fault, draw_injections
+from fleetrank.device_agents.virtual_phone.handset.profile import (
+    DEFAULT_PROFILES,
+    find_profile,
+    load_profiles,
+)
+from fleetrank.device_agents.virtual_phone.handset.runner_faults import leave_fault, take_fault
+
+
+@given(
+    seed=st.integers(),
+    count=st.integers(0, 60),
+    faults=st.lists(st.sampled_from(Fault), min_size=1, unique=True),
+)
+def test_every_fault_named_is_drawn_and_one_seed_gives_one_run(
+    seed: int, count: int, faults: Sequence[Fault]
+) -> None:
+    first, second = (
+        draw_injections(random.Random(seed), phones=3, count=count, span_s=9.0, faults=faults)
+        for _ in range(2)
+    )
+    assert first == second
+    assert {injection.fault for injection in first} == set(faults)
+    assert len(first) == max(count, len(faults))
+    assert all(0 <= injection.after_s <= 9 and injection.phone < 3 for injection in first)
+    assert sorted(first, key=lambda injection: injection.after_s) == list(first)
+
+
+def test_a_fault_of_a_runner_strikes_once(tmp_path: Path) -> None:
+    assert take_fault(tmp_path) is None
+    for fault in RUNNER:
+        leave_fault(tmp_path, fault)
+    assert {take_fault(tmp_path) for _ in RUNNER} == RUNNER
+    assert take_fault(tmp_path) is None
+
+
+def test_heat_shows_in_every_place_that_tells_of_it() -> None:
+    profile = find_profile("pixel-8")
+    cool, hot = (
+        (battery(faults), thermal(faults), kernel_files(profile, faults))
+        for faults in (frozenset[Fault](), frozenset({Fault.HOT}))
+    )
+    assert all(one != other for one, other in zip(cool, hot, strict=True))
+    assert "Thermal Status: 3" in hot[1]
+
+
+def test_a_throttled_phone_may_run_at_a_part_of_its_clock() -> None:
+    files = kernel_files(find_profile("pixel-8"), frozenset({Fault.THROTTLED}))
+    folder = "sys/devices/system/cpu/cpu8/cpufreq"
+    assert int(files[f"{folder}/cpuinfo_max_freq"]) == 2_914_000
+    assert int(files[f"{folder}/scaling_max_freq"]) == 1_748_400
+
+
+def test_the_default_phones_can_all_take_part() -> None:
+    for name in DEFAULT_PROFILES:
+        profile = find_profile(name)
+        assert profile.sdk >= 26
+        assert "arm64-v8a" in profile.abilist
+        assert "shell_v2" in profile.features
+
+
+def test_there_is_a_phone_to_refuse_for_each_reason() -> None:
+    profiles = load_profiles().values()
+    assert any("shell_v2" not in profile.features for profile in profiles)
+    assert any("arm64" not in profile.abilist for profile in profiles)
+    assert any(profile.sdk < 26 for profile in profiles)

@@ -1,0 +1,83 @@
+import shlex
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleetrank.device_agents.errors import PermanentError
+from fleetrank.device_agents.virtual_phone.handset.paths import PathHider, PhonePaths
+
+ROOT = Path("/farm/VPHONE1")
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> PhonePaths:
+    (tmp_path / "phone/data").mkdir(parents=True)
+    return PhonePaths(tmp_path / "phone")
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("ls /data", "ls ROOT/data"),
+        ("ls '/data/local/tmp'", "ls 'ROOT/data/local/tmp'"),
+        ("tool --graph=/data/m.tflite", "tool --graph=ROOT/data/m.tflite"),
+        ("cat /proc/cpuinfo;cat</sys/x", "cat ROOT/proc/cpuinfo;cat<ROOT/sys/x"),
+        ("echo $((8/data))", "echo $((8/data))"),
+        ("ls $d/data ./data /database /bin/sh", "ls $d/data ./data /database /bin/sh"),
+        ("echo > /dev/null", "echo > /dev/null"),
+    ],
+)
+def test_the_phones_folders_are_found_in_a_command(
+    paths: PhonePaths, command: str, expected: str
+) -> None:
+    assert paths.to_host(command) == expected.replace("ROOT", str(paths.root))
+
+
+@given(text=st.text(st.characters(exclude_characters="\0/")))
+def test_a_quoted_word_stays_one_word(text: str) -> None:
+    rewritten = PhonePaths(ROOT).to_host(f"echo {shlex.quote(f'/data/{text}')}")
+    assert shlex.split(rewritten) == ["echo", f"{ROOT}/data/{text}"]
+
+
+def test_a_folder_that_a_shell_could_read_as_code_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PermanentError, match="cannot hold"):
+        PhonePaths(tmp_path / "a b;$(x)")
+
+
+@given(
+    pieces=st.lists(
+        st.one_of(st.binary(max_size=5), st.just(str(ROOT).encode()), st.just(b"/farm/VPH"))
+    ),
+    cuts=st.lists(st.integers(0, 60)),
+)
+def test_the_folder_is_hidden_however_the_output_is_cut(
+    pieces: list[bytes], cuts: list[int]
+) -> None:
+    text = b"".join(pieces)
+    hider, shown, start = PathHider(ROOT), b"", 0
+    for cut in [*sorted(cuts), len(text)]:
+        shown += hider.hide(text[start:cut])
+        start = max(start, min(cut, len(text)))
+    assert shown + hider.rest() == text.replace(str(ROOT).encode(), b"")
+
+
+@given(path=st.text())
+def test_no_path_of_a_transfer_leaves_the_phone(path: str) -> None:
+    paths = PhonePaths(ROOT)
+    for hostile in (path, f"../{path}", f"/../../{path}", f"/data/../../../{path}"):
+        found = paths.file(hostile)
+        assert found is None or found.is_relative_to(ROOT)
+
+
+def test_a_link_out_of_the_phone_is_not_followed(paths: PhonePaths) -> None:
+    (paths.root / "data/out").symlink_to("/etc")
+    assert paths.file("/data/out") is None
+    assert paths.file("/data/out/passwd") is None
+    assert paths.file("/data/in") == paths.root / "data/in"
+
+
+@pytest.mark.parametrize("path", ["/data/" + "é" * 200, "/data/" + "x" * 300 + "/y"])
+def test_a_name_that_is_too_long_for_the_host_lies_nowhere(paths: PhonePaths, path: str) -> None:
+    assert paths.file(path) is None

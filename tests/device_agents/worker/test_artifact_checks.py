@@ -1,0 +1,47 @@
+"""The bytes that were hashed are the bytes that were loaded."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fleetrank.device_agents.errors import LostArtifactError
+from fleetrank.device_agents.worker.artifact_checks import check_artifact, check_unchanged
+from tests.device_agents.conftest import sha256
+
+
+def write_in_place(file: Path) -> None:
+    """The same size, and the time of the last change set back."""
+    before = file.stat()
+    file.write_bytes(b"else")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def replace(file: Path) -> None:
+    other = file.with_name("other")
+    other.write_bytes(file.read_bytes())
+    other.replace(file)
+
+
+@pytest.mark.parametrize("change", [write_in_place, replace, Path.unlink])
+def test_a_file_that_changes_between_check_and_load_is_lost(
+    change: Callable[[Path], None], tmp_path: Path
+) -> None:
+    file = tmp_path / "model.onnx"
+    file.write_bytes(b"this")
+    # As if it had been made long ago: times of change have the steps of the system's clock.
+    os.utime(file, ns=(1, 1))
+    state = check_artifact(str(file), sha256(file))
+    check_unchanged(str(file), state)
+    change(file)
+    with pytest.raises(LostArtifactError, match="changed while it was loaded"):
+        check_unchanged(str(file), state)
+
+
+def test_reading_a_file_changes_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "model.onnx"
+    file.write_bytes(b"this")
+    state = check_artifact(str(file), sha256(file))
+    file.read_bytes()
+    check_unchanged(str(file), state)

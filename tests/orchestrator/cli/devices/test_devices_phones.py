@@ -1,0 +1,293 @@
+"""`devices add --adb`, `check`, `remove`, `discover` as a user types them, on virtual phones."""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+from adb_bench import private_server
+from phone_agent import TINY_TFLITE
+
+from fleetrank.device_agents.android.adb.adb_server import AdbServer, find_adb
+from fleetrank.device_agents.android.phone_lease import phone_lease
+from fleetrank.device_agents.android.state.probe_text import hash_serial
+from fleetrank.device_agents.android.state.settings import FOLDER
+from fleetrank.device_agents.errors import MissingLibraryError
+from fleetrank.device_agents.virtual_phone.daemon.farm import FarmedPhone, FarmSpec, VirtualFarm
+from fleetrank.device_agents.virtual_phone.handset.standin import standin_path
+from fleetrank.models.cache import ArtifactCache
+from fleetrank.models.cards.card import Cost, Format, StagedExport
+from fleetrank.models.networks.canary import canary_request
+from fleetrank.orchestrator.cli.main import run
+from fleetrank.orchestrator.phones.phone_check import changes_between
+from fleetrank.orchestrator.workspace.device_registry import DeviceFile, Registration
+from fleetrank.orchestrator.workspace.workspace import Workspace
+
+pytestmark = pytest.mark.adb
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdbServer]:
+    try:
+        adb = find_adb()
+    except MissingLibraryError:
+        pytest.skip("there is no adb")
+    home = tmp_path_factory.mktemp("home")
+    with private_server(adb, home) as started, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(home / "cache"))
+        patch.setenv("ANDROID_ADB_SERVER_PORT", str(started.port))
+        yield started
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> Workspace:
+    """One whose cache has a canary that need not be exported first."""
+    assert run(["init", str(tmp_path / "w")]) == 0
+    capsys.readouterr()
+    monkeypatch.chdir(tmp_path / "w")
+    found = Workspace.find()
+    cache = ArtifactCache(found.artifacts)
+    request = canary_request()
+    file = cache.staging_dir(request) / "canary.tflite"
+    file.write_bytes(TINY_TFLITE.read_bytes())
+    cost = Cost(macs=1, parameters=1, method=None)
+    staged = StagedExport(path=file, format=Format.TFLITE, cost=cost, versions=())
+    cache.commit(request, staged, None)
+    return found
+
+
+@contextmanager
+def open_phones(server: AdbServer, folder: Path, *profiles: str) -> Iterator[list[FarmedPhone]]:
+    key_file = Path.home() / ".android/adbkey.pub"
+    spec = FarmSpec(folder=folder, count=len(profiles), profiles=profiles, key_file=key_file)
+    with VirtualFarm(spec) as farm, ExitStack() as stack:
+        for phone in farm.phones:
+            stack.callback(server.disconnect, phone.address)
+        yield list(farm.phones)
+
+
+@pytest.fixture
+def phone(server: AdbServer, tmp_path: Path) -> Iterator[FarmedPhone]:
+    with open_phones(server, tmp_path / "phones", "pixel-8") as phones:
+        yield phones[0]
+
+
+def add(phone: FarmedPhone, *more: str) -> int:
+    return run(["devices", "add", "--adb", phone.address, *more])
+
+
+def read_file(workspace: Workspace, name: str = "pixel-8") -> dict[str, dict[str, object]]:
+    content: dict[str, dict[str, object]] = yaml.safe_load(
+        (workspace.devices / f"{name}.yaml").read_text()
+    )
+    return content
+
+
+def set_property(phone: FarmedPhone, name: str, value: str) -> None:
+    (phone.folder / ".phone/properties" / name).write_text(value + "\n")
+
+
+def changes(capsys, name: str = "pixel-8") -> dict[str, dict[str, object]]:
+    capsys.readouterr()
+    assert run(["devices", "check", name, "--json"]) == 0
+    return {row["fact"]: row for row in json.loads(capsys.readouterr().out)}
+
+
+def test_a_phone_is_registered_with_what_it_is_and_how_it_repeats(
+    phone: FarmedPhone, workspace: Workspace
+) -> None:
+    assert add(phone, "--label", "rack=2") == 0
+    text = (workspace.devices / "pixel-8.yaml").read_text()
+    content = read_file(workspace)
+    assert content["kind"] == "android"
+    assert content["labels"] == {"rack": "2"}
+    assert content["options"]["serial"] == phone.address
+    assert phone.serial not in text, "only the hash of its own serial number"
+    registration = content["registration"]
+    assert len(registration["canary_latency_ns"]) == 2
+    assert content["options"]["virtual"] == "canned"
+    assert registration["facts"]["delegates"] == "gpu 100%, nnapi 83%"
+    assert [len(cluster) for cluster in registration["clusters"]] == [1, 4, 4]
+    assert registration["facts"]["soc"] == "Google Tensor G3"
+    assert not (phone.folder / FOLDER[1:] / "run").exists()
+
+
+def test_the_same_phone_again_updates_its_file_and_keeps_what_a_person_wrote(
+    phone: FarmedPhone, workspace: Workspace
+) -> None:
+    assert add(phone, "--name", "mine", "--label", "rack=2") == 0
+    path = workspace.devices / "mine.yaml"
+    path.write_text(path.read_text().replace("options:\n", "options:\n  max_wait_s: 900.0\n"))
+    set_property(phone, "ro.build.version.incremental", "newer")
+    assert add(phone, "--label", "owner=ann") == 0
+    content = read_file(workspace, "mine")
+    assert content["options"]["max_wait_s"] == 900.0
+    assert content["labels"] == {"rack": "2", "owner": "ann"}
+    assert content["registration"]["facts"]["build"] == "newer"
+    assert [file.name for file in workspace.devices.glob("*.yaml")] == ["mine.yaml"]
+    assert add(phone, "--name", "yours") == 0
+    assert [file.name for file in workspace.devices.glob("*.yaml")] == ["yours.yaml"]
+
+
+def test_two_phones_of_one_model_have_names_of_their_own(
+    server: AdbServer, workspace: Workspace, tmp_path: Path, capsys
+) -> None:
+    with open_phones(server, tmp_path / "phones", "pixel-8", "pixel-8") as phones:
+        assert [add(phone) for phone in phones] == [0, 0]
+        assert {file.stem for file in workspace.devices.glob("*.yaml")} == {
+            "pixel-8",
+            "pixel-8-2",
+        }
+        capsys.readouterr()
+        assert add(phones[1], "--name", "pixel-8") == 2
+        assert "a device 'pixel-8' already" in capsys.readouterr().err
+        assert run(["devices", "discover", "--json"]) == 0
+        rows = json.loads(capsys.readouterr().out)
+        seen = {row["serial"]: row["registered_as"] for row in rows}
+    assert {"pixel-8", "pixel-8-2"} <= set(seen.values())
+
+
+def test_a_phone_with_too_old_a_system_is_refused_with_the_reason(
+    server: AdbServer, workspace: Workspace, tmp_path: Path, capsys
+) -> None:
+    with open_phones(server, tmp_path / "phones", "moto-e4", "nexus-5") as phones:
+        for phone in phones:
+            assert add(phone) == 4
+            told = capsys.readouterr().err
+            assert "too old" in told
+            assert "use another phone" in told
+    assert not list(workspace.devices.glob("*.yaml"))
+
+
+def test_a_phone_whose_instructions_no_program_has_is_refused(
+    phone: FarmedPhone, workspace: Workspace, capsys
+) -> None:
+    set_property(phone, "ro.product.cpu.abilist", "mips")
+    assert add(phone) == 4
+    assert "mips" in capsys.readouterr().err
+
+
+def test_a_phone_without_a_program_says_which_to_give_and_takes_it(
+    phone: FarmedPhone, workspace: Workspace, capsys
+) -> None:
+    set_property(phone, "ro.fleetrank.virtual", "")  # as a real phone, which gets no stand-in
+    assert add(phone) == 4
+    assert "--tool benchmark_model=PATH" in capsys.readouterr().err
+    assert add(phone, "--tool", "benchmark-model=/x") == 2
+    assert "benchmark_model" in capsys.readouterr().err
+    set_property(phone, "ro.fleetrank.virtual", "canned")
+    given = standin_path("benchmark_model")
+    assert add(phone, "--tool", f"benchmark_model={given}") == 0
+    assert add(phone, "--tool", "benchmark_model=/no/such/file") != 0
+    assert "/no/such/file" in capsys.readouterr().err
+
+
+def test_check_tells_nothing_of_a_phone_that_is_the_same(
+    phone: FarmedPhone, workspace: Workspace, capsys
+) -> None:
+    assert add(phone) == 0
+    before = (workspace.devices / "pixel-8.yaml").read_bytes()
+    assert changes(capsys) == {}
+    assert run(["devices", "check", "pixel-8"]) == 0
+    assert "nothing has changed" in capsys.readouterr().out
+    assert (workspace.devices / "pixel-8.yaml").read_bytes() == before
+
+
+def test_check_tells_another_system_another_speed_and_another_program(
+    phone: FarmedPhone, workspace: Workspace, tmp_path: Path, capsys
+) -> None:
+    tool = tmp_path / "benchmark_model"
+    tool.write_bytes(standin_path("benchmark_model").read_bytes() + b"# older\n")
+    assert add(phone, "--tool", f"benchmark_model={tool}") == 0
+    set_property(phone, "ro.build.version.release", "15")
+    set_property(phone, "ro.fleetrank.slowness", "1.5")
+    found = changes(capsys)
+    assert found["android_release"]["registered"] == "14"
+    assert found["android_release"]["now"] == "15"
+    assert "compare new sweeps with new ones" in found["android_release"]["meaning"]
+    assert found["canary_latency_ns"]["now"] > found["canary_latency_ns"]["registered"]
+    assert "benchmark_model" in found
+
+
+def test_a_phone_that_repeats_itself_worse_is_told() -> None:
+    options = {"serial": "S"}
+    before, after = (
+        DeviceFile(
+            name="p",
+            kind="android",
+            options=options,
+            registration=Registration(canary_latency_ns=latencies),
+        )
+        for latencies in ((100, 101), (95, 108))
+    )
+    assert [change.fact for change in changes_between(before, after)] == ["canary_spread"]
+
+
+def test_another_phone_at_the_address_is_not_taken_for_it(
+    phone: FarmedPhone, workspace: Workspace, capsys
+) -> None:
+    assert add(phone) == 0
+    for name in ("ro.serialno", "ro.boot.serialno"):
+        set_property(phone, name, "OTHER")
+    capsys.readouterr()
+    assert run(["devices", "check", "pixel-8"]) == 4
+    assert "another phone" in capsys.readouterr().err
+    assert run(["devices", "show", "pixel-8"]) != 0
+
+
+def test_removing_a_phone_cleans_it(phone: FarmedPhone, workspace: Workspace) -> None:
+    assert add(phone) == 0
+    assert (phone.folder / FOLDER[1:]).exists()
+    assert run(["devices", "remove", "pixel-8"]) == 0
+    assert not (phone.folder / FOLDER[1:]).exists()
+    assert not list(workspace.devices.glob("*.yaml"))
+
+
+def test_removing_a_phone_restores_what_a_crash_left_set(
+    phone: FarmedPhone, workspace: Workspace
+) -> None:
+    assert add(phone) == 0
+    (phone.folder / FOLDER[1:] / "restore.txt").write_text(
+        "global stay_on_while_plugged_in null\nglobal heads_up_notifications_enabled 1\n"
+    )
+    settings = phone.folder / ".phone/settings/global"
+    (settings / "stay_on_while_plugged_in").write_text("7\n")
+    assert run(["devices", "remove", "pixel-8"]) == 0
+    assert not (settings / "stay_on_while_plugged_in").exists()
+    assert (settings / "heads_up_notifications_enabled").read_text() == "1\n"
+
+
+def test_a_phone_that_is_measured_on_is_not_cleaned_under_it(
+    phone: FarmedPhone, workspace: Workspace, capsys
+) -> None:
+    assert add(phone) == 0
+    with phone_lease(hash_serial(phone.serial)):
+        assert run(["devices", "remove", "pixel-8"]) == 0
+    assert "in use" in capsys.readouterr().err
+    assert (phone.folder / FOLDER[1:]).exists()
+
+
+def test_a_phone_that_is_away_is_removed_with_a_note(
+    server: AdbServer, workspace: Workspace, tmp_path: Path, capsys
+) -> None:
+    with open_phones(server, tmp_path / "phones", "pixel-8") as phones:
+        assert add(phones[0]) == 0
+    capsys.readouterr()
+    assert run(["devices", "remove", "pixel-8"]) == 0
+    told = capsys.readouterr().err
+    assert "stays" in told
+    assert f"rm -r {FOLDER}" in told
+    assert not list(workspace.devices.glob("*.yaml"))
+
+
+def test_removing_does_not_clean_another_phone_at_the_address(
+    phone: FarmedPhone, workspace: Workspace, capsys
+) -> None:
+    assert add(phone) == 0
+    for name in ("ro.serialno", "ro.boot.serialno"):
+        set_property(phone, name, "OTHER")
+    assert run(["devices", "remove", "pixel-8"]) == 0
+    assert (phone.folder / FOLDER[1:]).exists()
+    assert "another phone" in capsys.readouterr().err

@@ -1,0 +1,81 @@
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from virtual_phone_clients import adb_of_the_wheel, serve_adb
+
+from fleetrank.orchestrator.cli.main import run
+from fleetrank.orchestrator.workspace.workspace import Workspace
+
+pytestmark = pytest.mark.adb
+
+
+def ignore_ctrl_c() -> None:
+    """As a shell does for the background jobs of a script."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@pytest.mark.parametrize("setup", [None, ignore_ctrl_c])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_phones_are_started_connected_and_taken_off_again(
+    tmp_path: Path, number: int, setup: Callable[[], None] | None
+) -> None:
+    binary = adb_of_the_wheel()
+    if binary is None:
+        pytest.skip("adbutils is not installed")
+    for adb in serve_adb(binary, tmp_path / "home"):
+        environment = dict(os.environ)
+        environment |= {"HOME": str(adb.home), "ANDROID_ADB_SERVER_PORT": str(adb.port)}
+        environment |= {"PYTHONUNBUFFERED": "1", "FLEETRANK_ADB": str(binary)}
+        environment |= {"TMPDIR": str(tmp_path)}
+        words = "from fleetrank.orchestrator.cli.main import main; main()"
+        command = [sys.executable, "-c", words, "devices", "virtual", "--count", "4"]
+        with subprocess.Popen(
+            command,
+            env=environment,
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            text=True,
+            preexec_fn=setup,  # noqa: PLW1509 - the test has no threads
+        ) as process:
+            assert process.stdout is not None
+            lines = [process.stdout.readline()]
+            while "Ctrl-C" not in lines[-1]:
+                assert lines[-1], lines
+                lines.append(process.stdout.readline())
+            addresses = [line.split()[0] for line in lines[:4]]
+            assert adb.run("devices").stdout.decode().count("\tdevice") == 4
+            assert f"devices add --adb {addresses[0]} --name virtual-pixel-8" in "".join(lines)
+            assert f"devices add --adb {addresses[3]} --name virtual-pixel-8-2" in "".join(lines)
+            process.send_signal(number)
+            try:
+                process.wait(60)
+            finally:
+                process.kill()  # else leaving the block would wait for ever
+        assert "device" not in adb.run("devices").stdout.decode().partition("\n")[2]
+        assert not list(tmp_path.glob("fleetrank-phones-*"))
+
+
+def test_a_phone_that_nobody_knows_is_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["devices", "virtual", "--profile", "iphone"]) == 2
+    assert "pixel-8" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--adb", "1", "--kind", "cpu"], "--adb is for phones"),
+        (["box", "--kind", "cpu", "--tool", "a=b"], "--tool is for phones"),
+        (["box", "--kind", "cpu", "--option", "threads=["], "is not a value"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    words: list[str], problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workspace = Workspace.init(tmp_path / "w")
+    assert run(["--workspace", str(workspace.root), "devices", "add", *words]) == 2
+    assert problem in capsys.readouterr().err

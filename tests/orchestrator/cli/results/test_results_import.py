@@ -1,0 +1,221 @@
+"""What others published, imported as a user does it."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from full_disk import no_room_beyond
+
+from fleetrank.analysis.stored.load import load_measurements
+from fleetrank.orchestrator.cli.main import run
+from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.workspace.workspace import Workspace
+
+DATA = Path(__file__).parents[3] / "data"
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch, capsys) -> Workspace:
+    assert run(["init", str(tmp_path / "w")]) == 0
+    capsys.readouterr()
+    monkeypatch.chdir(tmp_path / "w")
+    return Workspace.find()
+
+
+def _import(capsys, *arguments: str) -> list[dict[str, object]]:
+    assert run(["results", "import", *arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def _rows(workspace: Workspace) -> list[dict[str, object]]:
+    return load_measurements(workspace.results).collect().to_dicts()
+
+
+def test_each_release_becomes_a_sweep_with_its_provenance(workspace, capsys) -> None:
+    first, second = _import(capsys, "--from", "timm", str(DATA / "timm"))
+    assert str(first["sweep_id"]).startswith("import-timm-pt2.4.0-")
+    record = ResultStore(workspace.results).sweep_record(str(first["sweep_id"]))
+    assert record["origin"] == "imported"
+    assert record["licence"] == "Apache-2.0, huggingface/pytorch-image-models"
+    assert record["dropped"] == {"no throughput": 1}
+    assert len(record["files"]) == 2
+    assert record["state"] == "finished"
+    assert second["n_rows"] == 1
+
+
+def test_the_journal_of_an_import_is_packed_and_its_record_has_the_counts(
+    workspace, capsys, monkeypatch
+) -> None:
+    monkeypatch.setattr("fleetrank.orchestrator.store.journals.journal_pack.WORTH_PACKING_BYTES", 1)
+    first, _ = _import(capsys, "--from", "timm", str(DATA / "timm"))
+    store = ResultStore(workspace.results)
+    journal = store.open_journal(str(first["sweep_id"]))
+    assert not journal.path.exists()
+    assert len(list(journal.rows())) == first["n_rows"]
+    record = store.sweep_record(str(first["sweep_id"]))
+    assert (record["n_ok"], record["n_failed"], record["n_left"]) == (first["n_rows"] - 1, 1, 0)
+    assert run(["results", "verify"]) == 0
+    capsys.readouterr()
+    again, _ = _import(capsys, "--from", "timm", str(DATA / "timm"))
+    assert again["sweep_id"] == first["sweep_id"]
+
+
+def test_rows_are_imported_ones_without_samples_or_times_of_their_own(workspace, capsys) -> None:
+    _import(capsys, "--from", "timm", str(DATA / "timm"))
+    rows = [row for row in _rows(workspace) if row["status"] == "ok"]
+    assert {row["origin"] for row in rows} == {"imported"}
+    assert {row["samples_ns"] for row in rows} == {None}
+    assert {row["source"] for row in rows} == {"timm"}
+    assert all(row["licence"] and row["source_ref"] and row["derived"] for row in rows)
+    (ours,) = [row for row in rows if row["model"] == "resnet50" and row["tier"] == "gpu"]
+    assert ours["family"] == "standard_cnn"
+    assert ours["accuracy_top1"] == 76.13
+    assert ours["accuracy_source"].endswith("by equivalence")
+
+
+def test_a_vendors_jobs_are_imported_release_by_release(workspace, capsys) -> None:
+    old, new = _import(capsys, "--from", "qai-hub", str(DATA / "qai_hub"))
+    assert (old["release"], new["release"]) == ("v0.12.1", "v0.46.1")
+    assert new["aliases"] == {"QCS8275 (Proxy)": "SA7255P ADP"}
+    assert new["dropped"] == {"job not passed": 1, "mirror": 1, "unknown runtime": 1}
+    used = [row for row in _rows(workspace) if row["status"] == "ok"]
+    assert {row["tier"] for row in used} == {"edge"}
+    ours = [row for row in used if row["model"] == "resnet18"]
+    assert {row["flops"] for row in ours} == {3_628_000_000}
+    assert {row["input_size"] for row in ours} == {224}
+    assert "qai-hub:inception_v3" in {row["model"] for row in used}
+
+
+def test_the_folder_of_one_release_is_that_release(workspace, capsys) -> None:
+    _import(capsys, "--from", "qai-hub", str(DATA / "qai_hub"))
+    (again,) = _import(capsys, "--from", "qai-hub", str(DATA / "qai_hub" / "v0.46.1"))
+    assert (again["release"], again["is_new"]) == ("v0.46.1", False)
+
+
+def test_the_same_files_twice_add_nothing_and_say_so(workspace, capsys) -> None:
+    before = _import(capsys, "--from", "timm", str(DATA / "timm"))
+    rows = _rows(workspace)
+    again = _import(capsys, "--from", "timm", str(DATA / "timm"))
+    assert [one["is_new"] for one in again] == [False, False]
+    assert [one["sweep_id"] for one in again] == [one["sweep_id"] for one in before]
+    assert _rows(workspace) == rows
+    assert run(["results", "import", "--from", "timm", str(DATA / "timm")]) == 0
+    assert "nothing new" in capsys.readouterr().out
+
+
+def test_an_import_that_was_cut_short_is_completed(workspace, capsys) -> None:
+    first, _ = _import(capsys, "--from", "timm", str(DATA / "timm"))
+    sweep_id = str(first["sweep_id"])
+    store = ResultStore(workspace.results)
+    shutil.rmtree(store.parts_folder(sweep_id))
+    journal = store.open_journal(sweep_id).path
+    journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:4]))
+    store.update_record(sweep_id, {"state": "interrupted"})
+    assert _import(capsys, "--from", "timm", str(DATA / "timm"))[0]["is_new"]
+    assert sum(row["sweep_id"] == sweep_id for row in _rows(workspace)) == 11
+    assert run(["results", "verify"]) == 0
+
+
+def test_an_import_without_room_is_to_be_run_again(workspace, capsys) -> None:
+    with no_room_beyond(6000):
+        assert run(["results", "import", "--from", "timm", str(DATA / "timm")]) == 1
+    err = capsys.readouterr().err
+    assert "run the command again" in err
+    assert "sweep resume" not in err
+    assert len(_import(capsys, "--from", "timm", str(DATA / "timm"))) == 2
+
+
+def test_what_is_dropped_is_listed_with_its_reason(workspace, capsys) -> None:
+    assert run(["results", "import", "--from", "timm", str(DATA / "timm")]) == 0
+    assert "dropped: 1 x no throughput" in capsys.readouterr().out
+    assert run(["report", "show", "dropped", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert row["model"] == "timm:stuck@224"
+    assert row["detail"] == "no throughput: '0'"
+    assert row["error_stage"] == "import"
+
+
+def test_an_import_is_no_sweep_that_could_go_on(workspace, capsys) -> None:
+    imported = _import(capsys, "--from", "timm", str(DATA / "timm"))
+    assert run(["sweep", "status"]) == 4
+    assert run(["sweep", "resume", str(imported[0]["sweep_id"])]) == 2
+    assert "was imported" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("folder", ["missing", "."])
+def test_a_folder_without_tables_is_refused(workspace, capsys, folder) -> None:
+    assert run(["results", "import", "--from", "timm", folder]) == 2
+    assert "->" in capsys.readouterr().err
+
+
+MAPPING = """
+[source]
+name = "lab"
+licence = "ours"
+sample_kind = "tool_summary"
+[columns]
+model = "net"
+device = "phone"
+latency = "ms"
+[units]
+latency = "ms"
+[constants]
+tier = "edge"
+runtime = "tflite"
+precision = "fp32"
+batch = 1
+[models]
+r18 = "resnet18"
+"""
+
+
+def test_any_csv_is_imported_through_a_mapping(workspace, capsys) -> None:
+    Path("mapping.toml").write_text(MAPPING)
+    Path("lab.csv").write_text("net,phone,ms\nr18,Pixel 7,10\nr18,Pixel 7,12\nmine,Pixel 7,1\n")
+    (done,) = _import(capsys, "--from", "csv", "lab.csv", "--map", "mapping.toml")
+    assert str(done["sweep_id"]).startswith("import-lab-1-")
+    rows = {(row["model"], row["repeat"]): row["latency_p50_ns"] for row in _rows(workspace)}
+    assert rows == {("resnet18", 0): 10e6, ("resnet18", 1): 12e6, ("lab:mine", 0): 1e6}
+    assert run(["results", "import", "--from", "csv", "lab.csv"]) == 2
+    assert run(["results", "import", "--from", "timm", ".", "--map", "mapping.toml"]) == 2
+
+
+def test_a_mapping_to_a_card_that_does_not_exist_is_refused(workspace, capsys) -> None:
+    Path("mapping.toml").write_text(MAPPING.replace("resnet18", "resnet81"))
+    Path("lab.csv").write_text("net,phone,ms\nr18,Pixel 7,10\n")
+    assert run(["results", "import", "--from", "csv", "lab.csv", "--map", "mapping.toml"]) == 2
+    assert "did you mean 'resnet18'" in capsys.readouterr().err
+
+
+def test_an_audit_speaks_of_chosen_sweeps_or_all(workspace, capsys) -> None:
+    first, second = _import(capsys, "--from", "timm", str(DATA / "timm"))
+    assert run(["results", "audit", "--json"]) == 0
+    everything = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["what"] for row in everything] == ["tied latency"] + ["too few models"] * 3
+    assert run(["results", "audit", str(second["sweep_id"]), "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["rows"]) == 1
+    assert run(["results", "audit", str(first["sweep_id"])]) == 0
+    assert "too few models" in capsys.readouterr().out
+    assert run(["results", "audit", "nothing"]) == 2
+    assert run(["report", "show", "audit", "--format", "csv"]) == 0
+
+
+def test_names_from_a_hostile_file_neither_drive_the_terminal_nor_break_the_store(
+    workspace, capsys
+) -> None:
+    folder = workspace.root / "hub" / "v1.0" / "m"
+    folder.mkdir(parents=True)
+    job = {"job_id": "j", "job_status": "Passed", "inference_time_milliseconds": 1,
+           "primary_compute_unit": "NPU"}  # fmt: skip
+    metrics = {"\x1b[2J (Proxy)": {"tflite": job}, "a/b": {"tflite": job}}
+    parts = {"float": {"components": {"C": {"performance_metrics": metrics}}}}
+    # JSON is YAML.
+    (folder / "perf.yaml").write_text(json.dumps({"precisions": parts}))
+    assert run(["results", "import", "--from", "qai-hub", "hub"]) == 0
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert r"alias: \u001b[2J (Proxy) is a" in shown
+    (kept, mirror) = sorted(_rows(workspace), key=lambda row: str(row["status"]), reverse=True)
+    assert kept["platform_key"].startswith("qai-hub-a-b/tflite/npu/")
+    assert mirror["status"] == "failed"

@@ -1,0 +1,89 @@
+"""Measurements nobody waits for any more: stored once, or let go of."""
+
+from collections.abc import Callable
+
+import pytest
+from dispatch_bench import Bench, always_well, late
+
+from fleetrank.device_agents.contract.vocabulary import ErrorKind
+
+
+def test_what_a_dead_driver_left_finished_is_stored_and_not_measured_again(
+    new_work: Callable, new_executor: Callable
+) -> None:
+    work = new_work({"a": True})
+    executor = new_executor(["a"], always_well)
+    executor.offered = [late(f"{work.sweep.sweep_id}/a-0/0/0"), late("other-sweep/a-0/1/0")]
+    bench = Bench(work, executor)
+    bench.controller.run()
+    assert sorted(bench.stored()) == [("a-0", 0, 0), ("a-0", 1, 0), ("a-1", 0, 0), ("a-1", 1, 0)]
+    assert [row["latency_p50_ns"] for row in bench.sink.rows].count(5000.0) == 1
+    assert len(executor.submitted) == 3
+    # The stranger's is let go of too: whoever it belongs to asks for its own.
+    assert len(set(executor.acknowledged)) == 5
+
+
+def test_what_a_dead_driver_left_running_is_waited_for(
+    new_work: Callable, new_executor: Callable
+) -> None:
+    work = new_work({"a": True}, n_models=1)
+    task_id = f"{work.sweep.sweep_id}/a-0/1/4"
+    executor = new_executor(["a"], always_well)
+    executor.left_running = {task_id: "a"}
+    executor.on_poll = lambda: executor.offered.extend(
+        [late(task_id)] if executor.now_s > 1 and task_id not in executor.acknowledged else []
+    )
+    bench = Bench(work, executor)
+    bench.controller.run()
+    assert sorted(bench.stored()) == [("a-0", 0, 0), ("a-0", 1, 4)]
+    assert [task.task_id for _, task in executor.submitted] == [f"{work.sweep.sweep_id}/a-0/0/0"]
+
+
+def test_a_measurement_believed_lost_counts_when_it_comes_after_all(
+    new_work: Callable, new_executor: Callable, new_failure: Callable
+) -> None:
+    work = new_work({"a": False}, n_models=1, repeats=1)
+    executor = new_executor(["a"], lambda device, task: new_failure(ErrorKind.HOST_LOST))
+    executor.probes.extend([False] * 3)
+    first = f"{work.sweep.sweep_id}/a-0/0/0"
+
+    def comes_back() -> None:
+        if executor.now_s > 2 and first in executor.acknowledged and executor.answer:
+            executor.offered.append(late(first))
+            executor.answer = always_well
+
+    executor.on_poll = comes_back
+    bench = Bench(work, executor)
+    bench.controller.run()
+    outcomes = [(row["attempt"], row["status"], row["error_kind"]) for row in bench.sink.rows]
+    assert outcomes[0] == (0, "failed", "host_lost")
+    assert outcomes[-1] == (1, "ok", None)
+    assert bench.sink.rows[-1]["latency_p50_ns"] == 5000.0
+    assert bench.tally.n_ok == 1
+
+
+@pytest.mark.parametrize("is_second_good", [True, False])
+def test_a_late_measurement_counts_when_the_try_that_runs_meanwhile_fails(
+    is_second_good: bool, new_work: Callable, new_executor: Callable, new_failure: Callable
+) -> None:
+    work = new_work({"a": False}, n_models=1, repeats=1)
+    first = f"{work.sweep.sweep_id}/a-0/0/0"
+    executor = new_executor(["a"], lambda d, t: new_failure(ErrorKind.HOST_LOST))
+    known: list[int] = []
+
+    def comes_while_the_second_runs() -> None:
+        if len(executor.submitted) == 2 and not known:
+            known.append(executor.acknowledged.count(first))
+            executor.offered = [late(first)]
+            executor.answer = lambda d, t: (
+                None if is_second_good else new_failure(ErrorKind.CRASHED, is_transient=False)
+            )
+
+    executor.on_poll = comes_while_the_second_runs
+    bench = Bench(work, executor)
+    bench.controller.run()
+    assert bench.tally.n_ok == 1
+    good = [row["latency_p50_ns"] for row in bench.sink.rows if row["status"] == "ok"]
+    assert good == ([2000.0] if is_second_good else [5000.0])
+    # Its host may let go of it once it is decided on, not before.
+    assert executor.acknowledged.count(first) == known[0] + 1

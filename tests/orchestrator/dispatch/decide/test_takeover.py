@@ -1,0 +1,71 @@
+"""An equal device measures in place of one that was given up."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from dispatch_bench import Bench, always_well, late
+
+from fleetrank.device_agents.contract.measurement import Failure
+from fleetrank.device_agents.contract.task import MeasureTask
+from fleetrank.device_agents.contract.vocabulary import ErrorKind
+
+
+def gone_and(broken: str, new_failure: Callable) -> Callable[[str, MeasureTask], Failure | None]:
+    """Device a answers nothing, and one cell cannot be measured anywhere."""
+
+    def answer(device: str, task: MeasureTask) -> Failure | None:
+        if device == "a":
+            return new_failure(ErrorKind.DEVICE_LOST)
+        is_broken = task.task_id.split("/")[1] == broken
+        return new_failure(ErrorKind.BAD_ARTIFACT, is_transient=False) if is_broken else None
+
+    return answer
+
+
+def taken_over(
+    new_work: Callable, executor: object, *, allows_takeover: bool = True, seed: int = 0
+) -> Bench:
+    work = new_work({"a": False, "b": False}, n_models=3, repeats=2)
+    work = replace(work, plan=replace(work.plan, allows_takeover=allows_takeover, seed=seed))
+    executor.probes.extend([False] * 50)
+    bench = Bench(work, executor)
+    bench.controller.run()
+    return bench
+
+
+def test_an_equal_device_takes_over_what_a_given_up_one_leaves_if_the_sweep_allows_it(
+    new_work: Callable, new_executor: Callable, new_failure: Callable
+) -> None:
+    answer = gone_and("no cell", new_failure)
+    alone = taken_over(new_work, new_executor(["a", "b"], answer), allows_takeover=False)
+    assert (alone.tally.n_ok, {row["device"] for row in alone.sink.rows}) == (6, {"a", "b"})
+    shared = taken_over(new_work, new_executor(["a", "b"], answer))
+    good = [row for row in shared.sink.rows if row["status"] == "ok"]
+    assert shared.tally.n_ok == len(good) == 12
+    said = {(row["device"], row["platform_key"], row["taken_over_by"]) for row in good}
+    assert said == {("a", "a/onnx", "b"), ("b", "b/onnx", None)}
+    assert {tuple(row["flags"]) for row in good if row["device"] == "a"} == {("taken_over",)}
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("broken", ["a-0", "a-1", "a-2"])
+def test_a_taken_over_cell_that_fails_for_good_holds_up_nothing_behind_it(
+    broken: str, seed: int, new_work: Callable, new_executor: Callable, new_failure: Callable
+) -> None:
+    executor = new_executor(["a", "b"], gone_and(broken, new_failure))
+    bench = taken_over(new_work, executor, seed=seed)
+    assert (bench.tally.n_ok, bench.tally.n_finished) == (10, 12)
+
+
+def test_a_late_result_of_a_taker_is_stored_as_taken_over(
+    new_work: Callable, new_executor: Callable
+) -> None:
+    work = new_work({"a": False, "b": False}, n_models=1, repeats=1)
+    executor = new_executor(["a", "b"], always_well)
+    stem = f"{work.sweep.sweep_id}/a-0/0/3"
+    executor.offered = [late(f"{stem}/nobody"), late(f"{stem}/b/b"), late(f"{stem}/b")]
+    bench = Bench(work, executor)
+    bench.controller.run()
+    (row,) = [row for row in bench.sink.rows if row["cell_key"] == "a-0"]
+    assert (row["device"], row["taken_over_by"], row["latency_p50_ns"]) == ("a", "b", 5000.0)

@@ -1,0 +1,130 @@
+"""Artifacts arrive whole or not at all, and never outside their folder."""
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from fleetrank.device_agents.contract.task import CanaryTask, Execution, MeasureTask
+from fleetrank.device_agents.contract.vocabulary import Runtime
+from fleetrank.orchestrator.dispatch.host.host_files import FilePart, HostFiles, file_names
+from fleetrank.orchestrator.errors import OrchestratorError
+
+
+def name_of(content: bytes) -> str:
+    return f"{hashlib.sha256(content).hexdigest()}.onnx"
+
+
+def send(files: HostFiles, content: bytes, *, step: int = 4, **changes: object) -> None:
+    starts = range(0, max(len(content), 1), step)
+    for start in starts:
+        fields: dict[str, object] = {
+            "name": name_of(content),
+            "delivery": "0a",
+            "content": content[start : start + step],
+            "is_last": start == starts[-1],
+        }
+        files.receive(FilePart(**(fields | changes)))
+
+
+def test_a_file_is_there_when_its_last_part_has_come(tmp_path: Path) -> None:
+    files, content = HostFiles(tmp_path), b"0123456789"
+    name = name_of(content)
+    assert files.missing([name, name]) == [name]
+    files.receive(FilePart(name=name, delivery="0a", content=content[:5], is_last=False))
+    assert files.missing([name]) == [name]
+    files.receive(FilePart(name=name, delivery="0a", content=content[5:], is_last=True))
+    assert files.missing([name]) == []
+    assert (tmp_path / name).read_bytes() == content
+
+
+def test_what_arrives_damaged_is_thrown_away(tmp_path: Path) -> None:
+    files = HostFiles(tmp_path)
+    with pytest.raises(OrchestratorError, match="damaged"):
+        send(files, b"content", name=name_of(b"other"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_broken_delivery_left_goes_when_another_arrives_an_hour_later(
+    tmp_path: Path,
+) -> None:
+    files = HostFiles(tmp_path)
+    for delivery in ("aa", "bb"):
+        half = FilePart(name=name_of(b"x"), delivery=delivery, content=b"x", is_last=False)
+        files.receive(half)
+    (old,) = tmp_path.glob(".*.aa.tmp")
+    os.utime(old, (0, 0))
+    send(files, b"content")
+    assert {path.suffixes[-2] for path in tmp_path.glob(".*.tmp")} == {".bb"}
+
+
+@pytest.mark.parametrize(
+    "name", ["../evil.onnx", "a.onnx", f"{'0' * 64}/x.onnx", f"{'0' * 64}.onnx/..", ""]
+)
+def test_a_name_cannot_lead_out_of_the_folder(tmp_path: Path, name: str) -> None:
+    files = HostFiles(tmp_path / "files")
+    with pytest.raises(OrchestratorError, match="no artifact's name"):
+        send(files, b"content", name=name)
+    with pytest.raises(OrchestratorError, match="no delivery"):
+        send(files, b"content", delivery="../../x")
+    assert [path.name for path in tmp_path.rglob("*")] == ["files"]
+
+
+def test_half_a_file_of_a_dead_process_is_removed_by_the_next(tmp_path: Path) -> None:
+    files = HostFiles(tmp_path)
+    files.receive(FilePart(name=name_of(b"x"), delivery="0a", content=b"", is_last=False))
+    assert len(list(tmp_path.iterdir())) == 1
+    HostFiles(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_files_not_needed_for_longest_make_room(tmp_path: Path) -> None:
+    files = HostFiles(tmp_path, limit_bytes=20)
+    contents = [bytes([number]) * 10 for number in range(3)]
+    for age, content in enumerate(contents[:2]):
+        send(files, content)
+        os.utime(tmp_path / name_of(content), (1000 + age, 1000 + age))
+    send(files, contents[2])
+    assert files.missing(map(name_of, contents)) == [name_of(contents[0])]
+
+
+def test_a_file_in_use_is_never_removed(tmp_path: Path) -> None:
+    files = HostFiles(tmp_path, limit_bytes=10)
+    send(files, b"a" * 10)
+    kept = name_of(b"a" * 10)
+    part = FilePart(name=name_of(b"b" * 10), delivery="0a", content=b"b" * 10, is_last=True)
+    files.receive(part, in_use={kept})
+    assert files.missing([kept, part.name]) == []
+
+
+def test_a_task_gets_the_paths_of_this_host(tmp_path: Path) -> None:
+    files = HostFiles(tmp_path)
+    contents = [b"model", b"primer", b"canary"]
+    for content in contents:
+        send(files, content)
+    model, primer, canary = (f"/workspace/artifacts/files/{name_of(c)}" for c in contents)
+    task = MeasureTask(
+        task_id="t",
+        artifact_path=model,
+        artifact_sha256="0",
+        execution=Execution(runtime=Runtime.ONNX, backend="cpu"),
+        primer_path=primer,
+        canary=CanaryTask(
+            artifact_path=canary,
+            artifact_sha256="0",
+            affinity=None,
+            reference_ns=1,
+            spread=None,
+            runs_before=True,
+            runs_after=False,
+        ),
+    )
+    assert file_names(task) == tuple(map(name_of, contents))
+    here = files.here(task)
+    assert here.canary is not None
+    for path, content in zip(
+        (here.artifact_path, here.primer_path, here.canary.artifact_path), contents, strict=True
+    ):
+        assert path is not None
+        assert Path(path).read_bytes() == content

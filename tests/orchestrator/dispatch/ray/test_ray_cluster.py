@@ -1,0 +1,82 @@
+"""A cluster that cannot be joined is refused quickly and by name."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from fleetrank.orchestrator.cli.main import run
+from fleetrank.orchestrator.dispatch.ray.ray_cluster import cluster_ray
+from fleetrank.orchestrator.errors import NothingToDoError, UsageError
+
+
+@pytest.mark.parametrize("address", ["head", "1.2.3.4", "http://a:1/x", "a:b", ":6379", ""])
+def test_what_is_no_address_is_bad_usage(address: str) -> None:
+    with pytest.raises(UsageError, match="no address"), cluster_ray(address):
+        pass
+
+
+def test_nobody_listening_is_said_at_once() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with pytest.raises(NothingToDoError, match="nothing answers"), cluster_ray(f"127.0.0.1:{port}"):
+        pass
+
+
+def test_auto_without_a_cluster_says_how_to_join_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Tests beside this one may have a Ray of their own.
+    monkeypatch.setattr(psutil, "process_iter", lambda names: iter(()))
+    with pytest.raises(NothingToDoError) as caught, cluster_ray("auto"):
+        pass
+    assert "ray start" in caught.value.remedy
+
+
+def test_inline_and_cluster_exclude_each_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["init", str(tmp_path / "w")]) == 0
+    words = ["--workspace", str(tmp_path / "w"), "sweep", "run", "example", "--inline"]
+    assert run([*words, "--cluster", "auto"]) == 2
+    assert "exclude each other" in capsys.readouterr().err
+
+
+@pytest.mark.ray
+def test_a_missing_or_wrong_token_is_one_error_and_not_twenty_seconds_of_lines(
+    tmp_path: Path,
+) -> None:
+    # A process of its own: whoever has once started a Ray keeps its token.
+    code = (
+        "import os, sys\n"
+        "from fleetrank.orchestrator.dispatch.ray.local_ray import local_ray\n"
+        "from fleetrank.orchestrator.dispatch.ray import ray_cluster as cluster\n"
+        "import ray\n"
+        "with local_ray():\n"
+        "    address = ray.get_runtime_context().gcs_address\n"
+        "    for token in ('', 'f' * 32):\n"
+        "        os.environ['RAY_AUTH_TOKEN'] = token\n"
+        "        os.environ['HOME'] = sys.argv[1]\n"
+        "        try:\n"
+        "            cluster._check_token(address)\n"
+        "        except Exception as error:\n"
+        "            print(type(error).__name__, error.message)\n"
+    )
+    environment = {**os.environ, "HOME": str(tmp_path / "home"), "RAY_AUTH_MODE": "token"}
+    (tmp_path / "home").mkdir()
+    (tmp_path / "nobody").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "nobody")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    lines = done.stdout.splitlines()
+    assert len(lines) == 2, done.stderr
+    assert all(line.startswith("UsageError the cluster at") for line in lines), lines
+    assert all("wants a token" in line for line in lines)

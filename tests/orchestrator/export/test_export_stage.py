@@ -1,0 +1,169 @@
+"""Files are made once, verified, and one that cannot be made stops nothing."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fleetrank.device_agents.contract.measurement import Failure
+from fleetrank.device_agents.contract.task import InferTask
+from fleetrank.device_agents.contract.vocabulary import ErrorKind
+from fleetrank.models.cache import ArtifactCache
+from fleetrank.models.cards.card import (
+    Cost,
+    ExportRequest,
+    Family,
+    Format,
+    ModelCard,
+    Source,
+    StagedExport,
+    Weights,
+)
+from fleetrank.models.errors import ExportError
+from fleetrank.orchestrator.dispatch.drive.stop_switch import STOPPING, StopSwitch
+from fleetrank.orchestrator.export import export_stage
+from fleetrank.orchestrator.export.export_stage import ExportTools, build_artifacts, may_start
+from fleetrank.orchestrator.progress.events import Event, ExportFinished, Notice
+
+OUTPUTS = np.linspace(1, 2, 16 * 10).reshape(16, 10).astype(np.float32)
+GIB = 2**30
+
+
+def request(name: str, format_: Format = Format.ONNX) -> ExportRequest:
+    card = ModelCard(name=name, family=Family.HYBRID, source=Source.TORCHVISION, entry="resnet18")
+    return ExportRequest(card=card, weights=Weights(), format=format_)
+
+
+class Stage:
+    """The real cache and the real comparison around an exporter and a worker of the test's."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        self.events: list[Event] = []
+        self.n_exports = 0
+        self.at_once = self.most_at_once = 0
+        self.broken: set[str] = set()
+        self.factor = 1.0
+        self.infer_failure: Failure | None = None
+        self.on_export: Callable[[], None] = lambda: None
+        self.switch = StopSwitch()
+        self.cache = ArtifactCache(folder)
+        self._lock = threading.Lock()
+        monkeypatch.setattr(export_stage, "export_in_child", self.export)
+
+    def export(self, request: ExportRequest, out_dir: Path, **_limits: object) -> StagedExport:
+        with self._lock:
+            self.n_exports += 1
+            self.at_once += 1
+            self.most_at_once = max(self.most_at_once, self.at_once)
+        self.on_export()
+        try:
+            if request.card.name in self.broken:
+                raise ExportError("an operator is not supported", "leave it out")
+            path = out_dir / "model.onnx"
+            path.write_text(request.card.name)
+            np.savez(out_dir / "in.npz", input_0=OUTPUTS)
+            np.savez(out_dir / "ref.npz", output_0=OUTPUTS)
+            return StagedExport(
+                path=path,
+                format=request.format,
+                cost=Cost(macs=1, parameters=1, method=None),
+                versions=(),
+                inputs_path=out_dir / "in.npz",
+                reference_path=out_dir / "ref.npz",
+            )
+        finally:
+            with self._lock:
+                self.at_once -= 1
+
+    def infer(self, task: InferTask) -> Failure | None:
+        if self.infer_failure is None:
+            np.savez(task.outputs_path, output_0=OUTPUTS * np.float32(self.factor))
+        return self.infer_failure
+
+    def build(self, *requests: ExportRequest, primed: tuple[Format, ...] = ()):
+        tools = ExportTools(
+            cache=self.cache, infer=self.infer, emit=self.events.append, switch=self.switch
+        )
+        return build_artifacts(requests, primed, tools)
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    return Stage(tmp_path / "artifacts", monkeypatch)
+
+
+def test_equal_requests_are_one_export_and_a_second_sweep_makes_none(stage: Stage) -> None:
+    first = stage.build(request("a"), request("a"), request("b"))
+    assert (stage.n_exports, set(first.artifacts)) == (2, {request("a"), request("b")})
+    again = stage.build(request("a"), request("b"))
+    assert stage.n_exports == 2
+    assert again.artifacts == first.artifacts
+    finished = [event for event in stage.events if isinstance(event, ExportFinished)]
+    assert [event.is_cached for event in finished] == [False, False, True, True]
+    assert first.artifacts[request("a")].max_relative_error == 0.0
+
+
+def test_a_model_that_cannot_be_exported_leaves_the_others_alone(stage: Stage) -> None:
+    stage.broken = {"a"}
+    done = stage.build(request("a"), request("b"))
+    assert set(done.artifacts) == {request("b")}
+    failure = done.failures[request("a")]
+    assert (failure.kind, failure.is_transient) == (ErrorKind.EXPORT_FAILED, False)
+    assert "operator is not supported" in failure.message
+    assert done.is_complete
+
+
+def test_a_file_that_computes_something_else_is_refused_and_not_kept(stage: Stage) -> None:
+    stage.factor = 1.01
+    done = stage.build(request("a"))
+    assert done.failures[request("a")].kind is ErrorKind.VERIFICATION_FAILED
+    assert stage.cache.entries() == []
+    assert list((stage.folder / "staging").iterdir()) == []
+
+
+def test_a_worker_that_dies_over_a_file_fails_that_file_only(stage: Stage) -> None:
+    stage.infer_failure = Failure(
+        kind=ErrorKind.CRASHED, message="SIGSEGV", remedy="none", is_transient=True
+    )
+    failure = stage.build(request("a")).failures[request("a")]
+    assert (failure.kind, failure.stage, failure.is_transient) == (
+        ErrorKind.CRASHED, "verify", False,
+    )  # fmt: skip
+
+
+def test_primers_are_made_beside_the_models_and_may_fail(stage: Stage) -> None:
+    done = stage.build(request("a"), primed=(Format.ONNX,))
+    assert set(done.primers) == {Format.ONNX}
+    assert set(done.artifacts) == {request("a")}
+    stage.broken = {"primer"}
+    done = stage.build(request("a"), primed=(Format.TFLITE,))
+    assert (done.primers, done.failures) == ({}, {})
+
+
+def test_a_stop_lets_running_exports_finish_and_begins_no_other(stage: Stage) -> None:
+    stage.on_export = stage.switch.press
+    done = stage.build(*(request(str(number)) for number in range(9)))
+    assert not done.is_complete
+    assert 0 < len(done.artifacts) < 9
+    notices = [event.message for event in stage.events if isinstance(event, Notice)]
+    assert notices == [STOPPING]
+
+
+def test_a_defect_while_exporting_is_a_failure_and_not_a_hang(stage: Stage) -> None:
+    def explode() -> None:
+        raise ZeroDivisionError
+
+    stage.on_export = explode
+    done = stage.build(request("a"))
+    assert "ZeroDivisionError" in done.failures[request("a")].message
+
+
+def test_exports_run_side_by_side_only_as_far_as_memory_and_cores_go() -> None:
+    plenty = {"available_bytes": 8 * GIB, "cores": 2}
+    assert may_start(9 * GIB, [], **plenty), "the first one always may"
+    assert may_start(4 * GIB, [4 * GIB], **plenty)
+    assert not may_start(5 * GIB, [4 * GIB], **plenty)
+    assert not may_start(1, [1, 1], **plenty)

@@ -1,0 +1,232 @@
+from dataclasses import replace
+
+import pytest
+
+from fleetrank.models.cards.card import Family, Format, ModelCard, Source, WeightsKind
+from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.identity.cells import DevicePlace
+from fleetrank.orchestrator.plan.estimate import measuring_s
+from fleetrank.orchestrator.plan.pinning import DeviceCores
+from fleetrank.orchestrator.plan.plan import make_plan, narrow
+from fleetrank.orchestrator.workspace.device_registry import DeviceFile
+from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
+
+BOX = DeviceFile(name="box", kind="cpu")
+DEVICES = {"box": BOX, "local-cpu": BOX, "sim": DeviceFile(name="sim", kind="simulated")}
+
+
+PLACES = {
+    "box": DevicePlace(device="d", host="h", needs_quiet=True),
+    "sim": DevicePlace(device="d", host="h", needs_quiet=False),
+}
+
+
+def _card(name: str, family: Family = Family.HYBRID) -> ModelCard:
+    return ModelCard(name=name, family=family, source=Source.TIMM, entry=name, weights_tag="tag")
+
+
+CARDS = {
+    "one": _card("one"),
+    "two": _card("two", Family.MOBILE_CNN),
+    "three": _card("three", Family.MOBILE_CNN),
+}
+
+
+def _spec(**keys: object) -> SweepSpec:
+    return SweepSpec.model_validate({"name": "s", "models": "all"} | keys)
+
+
+def _plan(**keys: object):
+    return make_plan(_spec(**keys), CARDS, DEVICES)
+
+
+def test_a_plan_is_every_combination_once() -> None:
+    plan = _plan(threads=[1, 2, 2], batch=[1, 4], devices=["local-cpu", "sim", "box"])
+    assert len(plan.cells) == 3 * 3 * 2 * 2 * 2
+    assert len({cell.cell_key for cell in plan.cells}) == len(plan.cells)
+    assert {cell.device for cell in plan.cells} == {"box", "sim"}
+    assert plan.skipped == ()
+
+
+def test_a_gpu_gets_its_own_backends_unless_the_specification_names_some() -> None:
+    gpus = {"gpu": DeviceFile(name="gpu", kind="cuda")}
+    spec = {"runtimes": ["onnx", "torch"], "devices": "gpu"}
+    plan = make_plan(_spec(**spec), CARDS, gpus)
+    assert {cell.execution.backend for cell in plan.cells} == {"cuda"}
+    named = make_plan(_spec(**spec, backends={"onnx": ["tensorrt"]}), CARDS, gpus)
+    assert {cell.execution.backend for cell in named.cells} == {"cuda", "tensorrt"}
+
+
+def test_the_same_specification_gives_the_same_plan() -> None:
+    assert _plan(threads=[1, 2]) == _plan(threads=[1, 2])
+
+
+def test_devices_share_what_is_equal_between_their_cells() -> None:
+    cells = _plan(devices=["box", "sim"], runtimes="onnx").cells
+    assert {cell.device for cell in cells} == {"box", "sim"}
+    assert len({id(cell.export) for cell in cells}) == 3
+    assert len({id(cell.execution) for cell in cells}) == 1
+
+
+def test_the_order_of_a_list_does_not_change_a_key() -> None:
+    one = _plan(threads=[1, 2], models=["one", "two"])
+    other = _plan(threads=[2, 1], models=["two", "one"])
+    assert {cell.cell_key for cell in one.cells} == {cell.cell_key for cell in other.cells}
+
+
+def test_models_are_named_by_name_family_or_all() -> None:
+    names = lambda **keys: [c.export.card.name for c in _plan(runtimes="onnx", **keys).cells]  # noqa: E731
+    assert names(models="all") == ["one", "two", "three"]
+    assert names(models=["mobile_cnn", "two"]) == ["two", "three"]
+    assert names(models="one") == ["one"]
+
+
+def test_each_runtime_gets_its_own_format_backend_modes_and_options() -> None:
+    plan = _plan(
+        models="one",
+        modes={"torch": ["eager", "compile"]},
+        runtime_options={"onnx": {"spinning": False, "a": 1}},
+    )
+    seen = [
+        (cell.execution.runtime, cell.export.format, cell.execution.backend, cell.execution.mode)
+        for cell in plan.cells
+    ]
+    assert seen == [
+        ("onnx", "onnx", "cpu", "eager"),
+        ("torch", "pt2", "cpu", "eager"),
+        ("torch", "pt2", "cpu", "compile"),
+        ("tflite", "tflite", "xnnpack", "eager"),
+    ]
+    assert plan.cells[0].execution.options == (("a", 1), ("spinning", False))
+    assert plan.cells[1].execution.options == ()
+
+
+@pytest.mark.parametrize(
+    ("affinity", "expected"),
+    [
+        ("first_cores", [(0,), (0, 1, 2)]),
+        ("free", [None, None]),
+        ([4, 6, 5], [(4,), (4, 6, 5)]),
+    ],
+)
+def test_affinity_follows_the_threads(affinity, expected) -> None:
+    plan = _plan(models="one", runtimes="onnx", threads=[1, 3], affinity=affinity)
+    assert [cell.execution.affinity for cell in plan.cells] == expected
+
+
+@pytest.mark.parametrize(
+    ("cpus", "expected"),
+    [
+        ((0, 1), [(0,), (0, 1)]),
+        ((0, 2), [(0,), (0, 2)]),
+        ((3, 5), [(3,), (3, 5)]),
+        ((7,), [(7,), None]),
+    ],
+)
+def test_each_thread_gets_a_core_of_its_own_where_the_device_has_them(cpus, expected) -> None:
+    spec = _spec(models="one", runtimes="onnx", threads=[1, 2], devices=["box", "sim"])
+    plan = make_plan(spec, CARDS, DEVICES, cores={"box": DeviceCores(one_per_core=cpus)})
+    seen = [cell.execution.affinity for cell in plan.cells]
+    assert seen == [*expected, (0,), (0, 1)]
+
+
+@pytest.mark.parametrize(("affinity", "why"), [([4], "too few for 2"), ([4, 4], "twice")])
+def test_a_list_of_cpus_that_does_not_fit_the_threads_is_refused(affinity, why) -> None:
+    with pytest.raises(UsageError, match=f"key 'affinity'.*{why}"):
+        _plan(threads=[1, 2], affinity=affinity)
+
+
+def test_weights_are_seeded_unless_a_model_has_its_own() -> None:
+    plan = _plan(runtimes="onnx", weights_of={"two": "pretrained"})
+    kinds = {cell.export.card.name: cell.export.weights.kind for cell in plan.cells}
+    assert kinds == {
+        "one": WeightsKind.SEEDED,
+        "two": WeightsKind.PRETRAINED,
+        "three": WeightsKind.SEEDED,
+    }
+
+
+def test_another_sweep_seed_makes_no_other_cells() -> None:
+    assert _plan(seed=1).cells == _plan(seed=2).cells
+    assert list(_plan(seed=1).order()) != list(_plan(seed=2).order())
+
+
+def test_a_users_file_is_skipped_in_other_runtimes_with_the_reason(tmp_path) -> None:
+    path = tmp_path / "mine.onnx"
+    path.write_bytes(b"x")
+    mine = replace(_card("mine"), source=Source.FILE, entry=str(path))
+    plan = make_plan(_spec(models="mine"), {"mine": mine}, DEVICES)
+    assert [cell.export.format for cell in plan.cells] == [Format.ONNX]
+    assert plan.cells[0].export.weights.kind is WeightsKind.EMBEDDED
+    assert len(plan.skipped) == 2
+    assert all("runs in onnx only" in skipped.reason for skipped in plan.skipped)
+
+
+def test_a_model_without_pretrained_weights_is_skipped_where_they_are_asked_for() -> None:
+    bare = replace(_card("bare"), weights_tag=None)
+    plan = make_plan(_spec(runtimes="onnx", weights="pretrained"), CARDS | {"bare": bare}, DEVICES)
+    assert len(plan.cells) == 3
+    assert [skipped.reason for skipped in plan.skipped] == [
+        "bare has no pretrained weights: its card names no weights_tag"
+    ]
+
+
+def test_what_a_device_cannot_do_is_skipped_with_its_reason() -> None:
+    plan = make_plan(
+        _spec(models="one", runtimes="onnx", threads=[1, 8]),
+        CARDS,
+        DEVICES,
+        why_unsupported=lambda device, execution: (
+            f"{device} has 2 cores" if execution.threads > 2 else None
+        ),
+    )
+    assert [cell.execution.threads for cell in plan.cells] == [1]
+    assert [skipped.reason for skipped in plan.skipped] == ["box has 2 cores"]
+    assert plan.skipped[0].label.startswith("one on box/onnx/")
+
+
+@pytest.mark.parametrize(
+    ("keys", "message", "remedy"),
+    [
+        ({"models": ["onne"]}, "'models': there is no model 'onne'", "did you mean 'one'?"),
+        ({"models": ["onne", "two", "thre"]}, "no model 'onne', 'thre'", "'one', 'three'"),
+        ({"models": ["mobile_cn"]}, "'models'", "mobile_cnn"),
+        ({"models": ["qqqqqq"]}, "'models'", "models list"),
+        ({"weights_of": {"thre": "pretrained"}}, "'weights_of'", "three"),
+        ({"models": "one", "weights_of": {"two": "pretrained"}}, "'weights_of'", ""),
+        ({"devices": ["bx"]}, "no device 'bx'", "box"),
+    ],
+)
+def test_unknown_names_are_answered_with_the_nearest(keys, message, remedy) -> None:
+    with pytest.raises(UsageError) as caught:
+        _plan(**keys)
+    assert message in caught.value.message
+    assert remedy in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("pattern", "n_cells"), [("one", 6), ("t*", 12), ("*/onnx/*", 6), ("* on box/onnx/*/t2/*", 3)]
+)
+def test_a_pattern_narrows_a_plan(pattern, n_cells) -> None:
+    plan = _plan(threads=[1, 2])
+    assert len(narrow(plan, pattern).cells) == n_cells
+
+
+def test_a_pattern_that_matches_nothing_is_refused() -> None:
+    with pytest.raises(UsageError, match="no cell matches"):
+        narrow(_plan(), "four")
+
+
+def test_the_estimate_takes_history_before_the_rule_and_the_slowest_device() -> None:
+    plan = _plan(models=["one", "two"], runtimes="onnx", repeats=2, measure={"max_time_s": 6})
+    assert measuring_s(plan, {}, PLACES) == pytest.approx(2 * 2 * (3 + 1 + 6))
+    known = {plan.cells[0].cell_key: 4.0}
+    assert measuring_s(plan, known, PLACES) == pytest.approx(2 * (4 + 10))
+    both = _plan(models="one", runtimes="onnx", repeats=1, devices=["box", "sim"])
+    history = {both.cells[0].cell_key: 100.0}
+    assert measuring_s(both, history, PLACES) == pytest.approx(100 + 24), "they take turns"
+    apart = PLACES | {"sim": DevicePlace(device="d", host="other", needs_quiet=False)}
+    assert measuring_s(both, history, apart) == pytest.approx(100)
+    assert measuring_s(replace(plan, cells=()), {}, PLACES) is None
+    counting = {name: replace(place, counts_energy=True) for name, place in PLACES.items()}
+    assert measuring_s(plan, {}, counting) == pytest.approx(2 * 2 * (3 + 1 + 6 + 2 * 2))

@@ -1,0 +1,68 @@
+"""A sweep goes on with the devices it began with, or not at all."""
+
+from pathlib import Path
+
+import pytest
+
+from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.sweep.sweep_record import setup_of_record, setup_record
+from fleetrank.orchestrator.sweep.sweep_setup import Setup, plan_sweep
+from fleetrank.orchestrator.workspace.device_registry import (
+    DeviceFile,
+    Registration,
+    save_device,
+    update_device,
+)
+from fleetrank.orchestrator.workspace.sweep_spec import load_spec
+from fleetrank.orchestrator.workspace.workspace import Workspace
+
+REGISTRATION = Registration(
+    registered_utc="2026-01-01T00:00:00+00:00",
+    facts={"build": "1"},
+    clusters=((4, 5), (0, 1, 2, 3)),
+    canary_latency_ns=(1000, 1010),
+)
+PHONE = DeviceFile(
+    name="phone",
+    kind="android",
+    options={"serial": "1", "benchmark_model": "0" * 64},
+    registration=REGISTRATION,
+)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    workspace = Workspace.init(tmp_path / "w")
+    save_device(workspace, PHONE)
+    return workspace
+
+
+def resume_with(workspace: Workspace, phone: DeviceFile) -> Setup:
+    """Begins a sweep, changes the phone, and goes on."""
+    path = workspace.sweeps / "s.yaml"
+    path.write_text("{name: s, models: [resnet18], runtimes: [tflite], devices: [phone]}\n")
+    record = setup_record(plan_sweep(workspace, load_spec(path), None), path)
+    update_device(workspace, phone)
+    return setup_of_record(workspace, "s-1", record)
+
+
+def test_a_phone_registered_anew_that_is_the_same_goes_on(workspace: Workspace) -> None:
+    again = REGISTRATION.model_copy(update={"registered_utc": "2026-02-02T00:00:00+00:00"})
+    labelled = {"registration": again, "labels": {"rack": "2"}}
+    assert resume_with(workspace, PHONE.model_copy(update=labelled)).plan.cells
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"options": {**PHONE.options, "min_battery_percent": 20.0}},
+        {"options": {**PHONE.options, "benchmark_model": "1" * 64}},
+        {"registration": REGISTRATION.model_copy(update={"facts": {"build": "2"}})},
+        {"registration": REGISTRATION.model_copy(update={"canary_latency_ns": (2000, 2010)})},
+    ],
+)
+def test_a_phone_that_has_changed_ends_the_sweep(
+    workspace: Workspace, change: dict[str, object]
+) -> None:
+    with pytest.raises(UsageError, match=f"changed since it began: device {PHONE.name} "):
+        resume_with(workspace, PHONE.model_copy(update=change))

@@ -1,0 +1,36 @@
+from pathlib import Path
+
+import pytest
+
+from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.workspace.workspace import Workspace
+
+
+def test_a_workspace_is_found_from_a_folder_below_it(tmp_path: Path) -> None:
+    workspace = Workspace.init(tmp_path / "w")
+    below = workspace.sweeps / "deep"
+    below.mkdir()
+    assert Workspace.find(below) == workspace
+    assert Workspace.at(tmp_path / "w") == workspace
+
+
+def test_outside_a_workspace_the_remedy_is_init(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        Workspace.find(tmp_path)
+    assert "fleetrank init" in caught.value.remedy
+    with pytest.raises(UsageError) as caught:
+        Workspace.at(tmp_path / "none")
+    assert "fleetrank init" in caught.value.remedy
+
+
+def test_places_of_a_workspace_lie_in_it(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    places = (
+        workspace.sweeps,
+        workspace.devices,
+        workspace.cards,
+        workspace.artifacts,
+        workspace.results,
+    )
+    assert len(set(places)) == 5
+    assert all(place.parent == tmp_path for place in places)
