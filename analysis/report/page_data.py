@@ -4,16 +4,47 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from fleetrank.analysis.figures.flops_rank import flops_ranks
 from fleetrank.analysis.figures.frontier import frontier_pairs
 from fleetrank.analysis.figures.heat_map import heat_columns
 from fleetrank.analysis.figures.latency import QUANTILES
-from fleetrank.analysis.figures.memory import models_by_memory
 from fleetrank.analysis.figures.theme import FAMILY_COLOURS, FAMILY_SHAPES, NO_FAMILY
 from fleetrank.analysis.report.evidence import Evidence
 from fleetrank.analysis.report.page_tables import PageTables
 from fleetrank.analysis.report.shown import Shown
 from fleetrank.analysis.statistics.frontiers.regret_table import EXTRA, LOST
+
+
+def models_by_memory(cells: pl.DataFrame) -> list[str]:
+    """Models from the smallest to the largest median peak over the platforms that report one."""
+    ordered = (
+        cells.filter(pl.col("peak_memory_bytes") > 0)
+        .group_by("model")
+        .agg(pl.col("peak_memory_bytes").median())
+        .sort("peak_memory_bytes", "model")
+    )
+    return [str(name) for name in ordered["model"]]
+
+
+def flops_ranks(cells: pl.DataFrame) -> pl.DataFrame:
+    """Ranks from 1 (fewest FLOPs, fastest) among the platform's models that have both.
+
+    Takes rows of `cells_table.cell_values`; gives `model`, `platform_key`, `flops_rank`,
+    `latency_rank` and `n_ranked`, of platforms with at least two such models. Equal values share
+    the mean of their ranks.
+    """
+    return (
+        cells.filter((pl.col("flops") > 0) & (pl.col("latency_ns") > 0))
+        .select(
+            "model",
+            "platform_key",
+            pl.col("flops").rank().over("platform_key").alias("flops_rank"),
+            pl.col("latency_ns").rank().over("platform_key").alias("latency_rank"),
+            pl.len().over("platform_key").cast(pl.Int64).alias("n_ranked"),
+        )
+        .filter(pl.col("n_ranked") > 1)
+        .unique(["model", "platform_key"], keep="first", maintain_order=True)
+    )
+
 
 Json = dict[str, object]
 _PER_MS, _PER_MB = 1e6, 1e6

@@ -1,5 +1,6 @@
 """What a network, its weights and its exported file are called and consist of."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -191,3 +192,19 @@ class Artifact:
     def __hash__(self) -> int:
         # As for a card.
         return hash(self.sha256)
+
+
+FORMATS_OF_SUFFIX: Mapping[str, Format] = {
+    ".onnx": Format.ONNX,
+    ".pt2": Format.PT2,
+    ".tflite": Format.TFLITE,
+    ".pte": Format.PTE,
+    ".keras": Format.TFLITE,
+    ".h5": Format.TFLITE,
+}
+"""A user's file runs in its own runtime only; Keras goes through TensorFlow's converter."""
+
+
+def external_data_names(path: Path) -> tuple[str, str]:
+    """What PyTorch and onnx call the external data of a file; no other counts for its identity."""
+    return f"{path.name}.data", f"{path.name}_data"

@@ -11,8 +11,13 @@ from fleetrank.foundation.errors import BadFileError
 from fleetrank.foundation.plain_data import read_toml
 from fleetrank.foundation.small_file import check_regular, resolved
 from fleetrank.foundation.visible_text import shortened
-from fleetrank.models.cards.card import Family, ModelCard, Source
-from fleetrank.models.cards.file_formats import FORMATS_OF_SUFFIX, external_data_names
+from fleetrank.models.cards.card import (
+    FORMATS_OF_SUFFIX,
+    Family,
+    ModelCard,
+    Source,
+    external_data_names,
+)
 from fleetrank.models.errors import CardError
 from fleetrank.models.names import nearest
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fleetrank.foundation.small_file import file_sha256
 from fleetrank.models.cards.card import (
+    FORMATS_OF_SUFFIX,
     RUNTIME_OF_FORMAT,
     ExportRequest,
     Family,
@@ -18,8 +19,8 @@ from fleetrank.models.cards.card import (
     Source,
     Weights,
     WeightsKind,
+    external_data_names,
 )
-from fleetrank.models.cards.file_formats import FORMATS_OF_SUFFIX, external_data_names
 from fleetrank.models.errors import CardError
 from fleetrank.models.names import nearest
 

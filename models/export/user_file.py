@@ -14,12 +14,36 @@ from fleetrank.models.cards.card import Cost, ExportRequest, ModelCard, StagedEx
 from fleetrank.models.errors import ExportError, UntrustedError
 from fleetrank.models.export.exporter import library_versions
 from fleetrank.models.files.onnx_file import stage_onnx
-from fleetrank.models.files.tensorflow_file import convert_to_tflite
 from fleetrank.models.files.tflite_file import check_buffers
 from fleetrank.models.networks.cost import stated_cost
 
 if TYPE_CHECKING:
     pass
+
+
+def convert_to_tflite(source: Path, path: Path) -> None:
+    """Converts a trusted `.keras` or `.h5` file or SavedModel folder.
+
+    Raises:
+        ExportError: TensorFlow cannot read or convert it.
+    """
+    import tensorflow as tf
+
+    try:
+        if source.is_dir():
+            converter = tf.lite.TFLiteConverter.from_saved_model(str(source))
+        else:
+            # Trusted by now: a model with a Lambda layer is allowed to be one.
+            network = tf.keras.models.load_model(source, compile=False, safe_mode=False)
+            converter = tf.lite.TFLiteConverter.from_keras_model(network)
+        data = converter.convert()
+    except Exception as error:  # Keras and TensorFlow raise everything from KeyError to their own
+        raise ExportError(
+            f"TensorFlow cannot convert {source}: {type(error).__name__}: {error}",
+            "convert it to TFLite yourself and give that file",
+        ) from error
+    path.write_bytes(data)
+
 
 _LOG = logging.getLogger(__name__)
 _TFLITE_IDENTIFIER = b"TFL3"

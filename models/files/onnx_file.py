@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fleetrank.models.cards.card import Cost, FlopsMethod
-from fleetrank.models.cards.file_formats import external_data_names
+from fleetrank.models.cards.card import Cost, FlopsMethod, external_data_names
 from fleetrank.models.errors import ExportError
 from fleetrank.models.files.onnx_cost import count_onnx_macs
 

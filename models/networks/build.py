@@ -8,10 +8,41 @@ from fleetrank.models.cards.card import ModelCard, Source
 from fleetrank.models.errors import ExportError, UntrustedError
 from fleetrank.models.memory import is_out_of_memory
 from fleetrank.models.names import nearest
-from fleetrank.models.networks.torchvision_operators import import_torchvision
 
 if TYPE_CHECKING:
     import torch
+
+
+_SCHEMAS = {
+    "nms": "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    "qnms": "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+}
+_kept: list[object] = []
+"""A Library takes its operators with it when it is collected."""
+
+
+def import_torchvision() -> None:
+    """Imports torchvision, declaring its two detection operators only where they are missing.
+
+    Its wheel is built for CUDA; beside a CPU build of torch the operators do not load, and the
+    import fails at `register_fake("torchvision::nms")`. Classification needs neither.
+    """
+    import torch
+
+    try:
+        import torchvision
+    except RuntimeError as error:
+        if "torchvision::" not in str(error):
+            raise
+    else:
+        return
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    for name, schema in _SCHEMAS.items():
+        if not hasattr(torch.ops.torchvision, name):
+            library.define(schema)
+    _kept.append(library)
+    import torchvision  # noqa: F401
+
 
 OWN_PACKAGE = "fleetrank"
 OWN_ENTRY_PREFIX = "fleetrank.models.networks.primer:"

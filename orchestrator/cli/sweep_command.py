@@ -69,7 +69,7 @@ def plan(
 ) -> None:
     """Show cells, files to build and the time it would take; do nothing."""
     from fleetrank.orchestrator.cli.output.sweep_plan_text import print_plan
-    from fleetrank.orchestrator.progress.plain import PlainLines
+    from fleetrank.orchestrator.progress.line_output import PlainLines
     from fleetrank.orchestrator.sweep.carrier import open_carrier
     from fleetrank.orchestrator.sweep.sweep_setup import plan_sweep, read_spec
 
@@ -162,8 +162,7 @@ def _display(progress: Progress) -> Iterator[list[Subscriber]]:
     """The subscribers of a way of showing progress; the terminal is given back at the end."""
     from fleetrank.orchestrator.cli.output.visible_console import VisibleConsole
     from fleetrank.orchestrator.progress.console import LiveConsole
-    from fleetrank.orchestrator.progress.json_lines import JsonLines
-    from fleetrank.orchestrator.progress.plain import PlainLines
+    from fleetrank.orchestrator.progress.line_output import JsonLines, PlainLines
 
     if progress is Progress.NONE:
         yield []

@@ -49,7 +49,7 @@ LIBRARIES = (
         check="networks torchvision",
         extra="torch",
         distribution="torchvision",
-        target="fleetrank.models.networks.torchvision_operators:import_torchvision",
+        target="fleetrank.models.networks.build:import_torchvision",
     ),
     Library(check="networks timm", extra="torch", distribution="timm", target="timm"),
     Library(

@@ -6,11 +6,11 @@ from fleetrank.device_agents.host.host_lease import host_lease
 from fleetrank.device_agents.registry import create_agent
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import Artifact
-from fleetrank.models.networks.canary import canary_request
+from fleetrank.models.networks.primer import canary_request
 from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch
 from fleetrank.orchestrator.errors import NothingToDoError
 from fleetrank.orchestrator.export.export_stage import ExportTools, build_artifacts
-from fleetrank.orchestrator.progress.plain import PlainLines
+from fleetrank.orchestrator.progress.line_output import PlainLines
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
 

@@ -3,20 +3,51 @@
 import json
 import logging
 import re
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from time import monotonic
 
 from fleetrank.analysis.stored.columns import SCHEMA_VERSION
 from fleetrank.analysis.stored.part_files import is_pending
+from fleetrank.device_agents.host.file_lease import holder, open_lease, sign, wait_for_lock
 from fleetrank.foundation.checksum import read_checked_object, with_checksum
 from fleetrank.foundation.errors import BadFileError
 from fleetrank.models.names import nearest
 from fleetrank.orchestrator.durable import replace_file
 from fleetrank.orchestrator.errors import NewerSchemaError, NothingToDoError, StoreError, UsageError
 from fleetrank.orchestrator.store.journals.journal import Journal
-from fleetrank.orchestrator.store.lease import sweep_lease
 from fleetrank.orchestrator.store.raw_logs import raw_folder
+
+_PATIENCE_S = 1.0
+"""`sweep status` holds the lock for an instant; a driver holds it for the whole sweep."""
+
+
+@contextmanager
+def sweep_lease(path: Path) -> Iterator[None]:
+    """Holds the lease while the block runs; one left by a dead driver is taken over.
+
+    A lock and not a file that merely exists: the system frees it however its holder ends, so that
+    no stale one has to be told from a live one.
+
+    Raises:
+        UsageError: another live process holds it; names that process.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    deadline_s = monotonic() + _PATIENCE_S
+    with open_lease(path) as file:
+        if not wait_for_lock(file, lambda: monotonic() >= deadline_s):
+            raise UsageError(
+                f"{path.stem} is being run by another process: {holder(file)}",
+                "wait for it, or end that process and run `fleetrank sweep resume`",
+            )
+        if not path.exists():
+            raise UsageError(
+                f"{path.stem} was deleted meanwhile", "`fleetrank results list` lists the sweeps"
+            )
+        sign(file, f"sweep {path.stem}")
+        yield
+
 
 _log = logging.getLogger(__name__)
 

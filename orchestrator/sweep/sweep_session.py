@@ -11,7 +11,7 @@ from fleetrank.device_agents.contract.vocabulary import Origin
 from fleetrank.device_agents.host.host_lease import host_lease
 from fleetrank.device_agents.registry import create_agent
 from fleetrank.models.cache import ArtifactCache
-from fleetrank.models.networks.canary import canary_request
+from fleetrank.models.networks.primer import canary_request
 from fleetrank.orchestrator.dispatch.decide.tally import Tally
 from fleetrank.orchestrator.dispatch.decide.work import SweepWork
 from fleetrank.orchestrator.dispatch.drive.controller import Controller

@@ -22,9 +22,8 @@ from fleet_rows import (
 )
 
 from fleetrank.analysis.errors import NoDataError
-from fleetrank.analysis.report.embed import json_block, own_script
 from fleetrank.analysis.report.evidence import gather
-from fleetrank.analysis.report.page import build_report, render_page
+from fleetrank.analysis.report.page import build_report, json_block, own_script, render_page
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.scope import select_cells
 from fleetrank.analysis.stored.selection import Selection

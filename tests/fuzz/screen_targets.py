@@ -19,8 +19,8 @@ from rich.console import Console
 from target import Target
 
 from fleetrank.analysis.errors import AnalysisError, QueryError
-from fleetrank.analysis.report.embed import json_block
 from fleetrank.analysis.report.html_table import html_table
+from fleetrank.analysis.report.page import json_block
 from fleetrank.analysis.report.shown import Shown
 from fleetrank.analysis.sql.query import _lock, _only_select
 from fleetrank.analysis.stored.patterns import matches, regex_of

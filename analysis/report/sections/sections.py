@@ -9,7 +9,7 @@ from fleetrank.analysis.figures.latency import MAX_PROCESSES
 from fleetrank.analysis.report.evidence import Evidence
 from fleetrank.analysis.report.html_table import HtmlTable, html_table
 from fleetrank.analysis.report.page_tables import PageTables
-from fleetrank.analysis.statistics.ranks.flops_shift import MIN_SHIFT
+from fleetrank.analysis.statistics.ranks.disagreement import MIN_SHIFT
 from fleetrank.analysis.stored.cells_table import MIN_REPEATS
 from fleetrank.analysis.tables.table import Table
 

@@ -10,7 +10,7 @@ from fleetrank.analysis.report.html_table import HtmlTable, heading, html_table
 from fleetrank.analysis.report.page_tables import PageTables
 from fleetrank.analysis.report.sections.families import over_pairs
 from fleetrank.analysis.statistics.frontiers.regret_table import EXTRA, LOST
-from fleetrank.analysis.statistics.ranks.flops_shift import MIN_SHIFT
+from fleetrank.analysis.statistics.ranks.disagreement import MIN_SHIFT
 from fleetrank.analysis.tables.formats import render
 from fleetrank.analysis.tables.table import Table
 

@@ -5,8 +5,14 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from fleetrank.analysis.arrays.pareto import Mask, frontier, noisy_frontier, overlaps
-from fleetrank.analysis.arrays.pareto_indicators import additive_epsilon, hypervolume
+from fleetrank.analysis.arrays.pareto import (
+    Mask,
+    additive_epsilon,
+    frontier,
+    hypervolume,
+    noisy_frontier,
+    overlaps,
+)
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.panel.pairs import Block, Pair, blocks
 

@@ -1,15 +1,27 @@
-"""What FRM's rank correlation is made of: its components alone, without each, and their shares."""
+"""What stands behind FRM's correlation: FLOPs that every device shares, or latency?"""
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 import numpy as np
+import polars as pl
 
 from fleetrank.analysis.arrays.frm import EQUAL_WEIGHTS, Weights
 from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats, require_finite
+from fleetrank.analysis.arrays.sample_size import few_models_note
+from fleetrank.analysis.panel.pair_groups import Row, group_rows, pair_rows, tier_groups
 from fleetrank.analysis.panel.pair_means import cluster_weights
-from fleetrank.analysis.panel.pairs import Pair, blocks
-from fleetrank.analysis.panel.panel import Measure, Panel, components
+from fleetrank.analysis.panel.pairs import Pair, blocks, draws_for
+from fleetrank.analysis.panel.panel import Measure, Panel, components, incomplete_notes, make_panel
+from fleetrank.analysis.statistics.ranks.frm_table import frm_weights, weights_note
+from fleetrank.analysis.statistics.transfer.transfer_table import (
+    MAX_LISTED_PAIRS,
+    select_pairs,
+    unlisted,
+)
+from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.table import Table
 
 
 def variance_shares(logs: Floats) -> Floats:
@@ -113,3 +125,127 @@ def mean_shares(shares: Floats, clusters: Sequence[str]) -> Floats:
     weights, _, _ = cluster_weights(shares[0], clusters)
     means: Floats = (np.nan_to_num(shares) * weights).sum(axis=1)
     return means
+
+
+_SCHEMA = {
+    "level": pl.String,
+    "source": pl.String,
+    "target": pl.String,
+    "measure": pl.String,
+    "n_models": pl.Int64,
+    "n_pairs": pl.Int64,
+    "n_clusters": pl.Int64,
+    "rho": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "null_mean": pl.Float64,
+    "null_p95": pl.Float64,
+    "headroom": pl.Float64,
+    "p_value": pl.Float64,
+    "p_adjusted": pl.Float64,
+    "variance_share": pl.Float64,
+    "unlike": pl.String,
+    "reason": pl.String,
+}
+_MAY_BE_CHANCE = 0.05
+"""One-sided p from which FRM's rho is one that permuted latencies give too."""
+_WITHOUT_LATENCY = ("frm_without_latency", "flops", "memory")
+
+_MEANING = (
+    "An FRM correlation can be high while latency does not transfer at all: FLOPs are one third "
+    "of FRM and equal on every platform, and memory follows the model more than the device. Read "
+    "FRM's rho against its null, never alone.",
+    "Every measure is taken over the models that have FLOPs, latency and memory on both sides, so "
+    "latency's rho may differ from table `transfer`, which has more models.",
+    "null_mean, null_p95: rho with latencies permuted over the models, independently on every "
+    "platform, the rest kept. headroom = (rho - null_mean) / (1 - null_mean); at 0 or below, "
+    "latency adds no agreement to what the rest gives. Measures without latency have no null.",
+    "frm_without_latency is FLOPs x memory: what FRM would say had nobody measured a latency. "
+    "flops is 1 by construction. latency_given_flops is Spearman's partial rho.",
+    "variance_share: covariance of the component's logarithm with the logarithm of FLOPs x "
+    "latency x memory, over the variance of the latter, mean of both platforms; the three sum to "
+    "1. Below 0 a component runs against the product and narrows it; others then may exceed 1.",
+    "low to high: 95 % percentile bootstrap over models, jointly over all pairs of a tier row, "
+    "from 9 models on. p_value: latency between two platforms two-sided by permutation, otherwise "
+    "one-sided against the null; p_adjusted: Benjamini-Hochberg over the listed pairs of a "
+    "measure.",
+    "Tier rows: platforms of unlike devices at equal batch; mean inside a pair of device models "
+    "(a cluster) first, then over clusters; null_p95 and p_value are upper bounds where pairs "
+    "have unlike common models.",
+)
+
+
+def decomposition_table(frame: pl.LazyFrame, selection: Selection) -> Table:
+    """FRM beside its null, its parts, and what each part explains; tiers first, then pairs."""
+    panel = make_panel(frame, selection)
+    pairs = select_pairs(panel, selection)
+    is_listed = len(pairs) <= MAX_LISTED_PAIRS
+    weights = frm_weights(selection)
+    rows = _tier_rows(panel, pairs, weights, selection.seed)
+    if is_listed:
+        rows += _pair_rows(panel, pairs, weights, selection.seed)
+    draws = draws_for(pairs)
+    notes = (
+        *panel.notes,
+        *incomplete_notes(panel, weights.used),
+        *weights_note(weights),
+        *(() if is_listed else (unlisted(pairs),)),
+        *_finding(rows),
+        *_MEANING,
+        f"Seed {selection.seed}: {draws.bootstrap} resamples, {draws.permutation} permutations, "
+        f"{draws.null} draws of the null.",
+        *few_models_note(len(panel.models)),
+    )
+    return Table(title="FRM taken apart", frame=pl.DataFrame(rows, schema=_SCHEMA), notes=notes)
+
+
+def _tier_rows(panel: Panel, pairs: Sequence[Pair], weights: Weights, seed: int) -> list[Row]:
+    rows: list[Row] = []
+    found = component_measures(panel, weights)
+    for group in tier_groups(panel, pairs):
+        means = mean_shares(pair_shares(panel, group.pairs, weights), group.clusters)
+        share_of = dict(zip(weights.used, means.tolist(), strict=True))
+        rows += [_with_share(row, share_of) for row in group_rows(group, found, seed)]
+    return rows
+
+
+def _pair_rows(panel: Panel, pairs: Sequence[Pair], weights: Weights, seed: int) -> list[Row]:
+    """All measures of a pair stand together."""
+    shares = pair_shares(panel, pairs, weights).T.tolist()
+    by_measure = [pair_rows(panel, one, pairs, seed) for one in component_measures(panel, weights)]
+    return [
+        _with_share(row, dict(zip(weights.used, shares[number], strict=True)))
+        for number, rows in enumerate(zip(*by_measure, strict=True))
+        for row in rows
+    ]
+
+
+def _with_share(row: Row, shares: dict[str, float]) -> Row:
+    """The row's columns that are shown, its share of variance, and why a figure is missing."""
+    shown = {name: value for name, value in row.items() if name in _SCHEMA}
+    reasons = [str(row["reason"])] if row["reason"] is not None else []
+    if row["measure"] in _WITHOUT_LATENCY and row["rho"] is not None:
+        reasons.append("no null: there is no latency to permute")
+    if row["null_mean"] is not None and row["headroom"] is None:
+        reasons.append("no headroom: the null is 1")
+    if row["measure"] in shares:
+        share = shares[str(row["measure"])]
+        shown["variance_share"] = None if math.isnan(share) else share
+        if math.isnan(share) and row["rho"] is not None:
+            reasons.append("no share: FRM is equal for all models")
+    return shown | {"reason": "; ".join(reasons) or None}
+
+
+def _finding(rows: Sequence[Row]) -> tuple[str, ...]:
+    """How often FRM's rho is one that permuted latencies give as well, and the highest such."""
+    frm = [row for row in rows if row["measure"] == "frm" and row["p_value"] is not None]
+    doubtful = [row for row in frm if float(str(row["p_value"])) > _MAY_BE_CHANCE]
+    if not doubtful:
+        return ()
+    worst = max(doubtful, key=lambda row: float(str(row["rho"])))
+    return (
+        f"In {len(doubtful)} of {len(frm)} rows FRM's rho is one that permuted latencies give too "
+        f"(p > {_MAY_BE_CHANCE}): it shows no transfer of latency. The highest of them, "
+        f"{worst['source']} and {worst['target']}: rho {worst['rho']:.3f}, null "
+        f"{worst['null_mean']:.3f}, 95th percentile {worst['null_p95']:.3f}.",
+    )

@@ -1,13 +1,30 @@
-"""How much a model's rank and ratio vary over platforms, on arrays."""
+"""How steady are ranks and ratios over the platforms of one tier?"""
+
+import zlib
+from collections import defaultdict
+from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
+import polars as pl
 
 from fleetrank.analysis.arrays.bootstrap import (
     MIN_MODELS_FOR_INTERVAL,
     percentile_interval,
     resample_counts,
 )
-from fleetrank.analysis.arrays.ranking import Floats, average_ranks, require_finite
+from fleetrank.analysis.arrays.frm import frm, ratios
+from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats, average_ranks, require_finite
+from fleetrank.analysis.arrays.sample_size import few_models_note
+from fleetrank.analysis.counting import count_of
+from fleetrank.analysis.errors import NoDataError
+from fleetrank.analysis.panel.pair_groups import PairGroup, group_rows, tier_groups
+from fleetrank.analysis.panel.panel import Measure, Panel, incomplete_notes, make_panel, measures
+from fleetrank.analysis.statistics.transfer.decomposition import component_measures
+from fleetrank.analysis.statistics.transfer.transfer_table import chosen_platforms
+from fleetrank.analysis.stored.columns import TIERS
+from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.table import Table
 
 STATISTICS = ("rank_std", "rank_cv", "ratio_std", "ratio_cv")
 RESAMPLES = 1000
@@ -48,3 +65,154 @@ def mean_interval(values: Floats, rng: np.random.Generator) -> tuple[Floats, Flo
         return None
     counts = resample_counts(n_models, RESAMPLES, rng)
     return percentile_interval(counts @ values / n_models)
+
+
+Ints = npt.NDArray[np.int64]
+
+_SCHEMA = {
+    "tier": pl.String,
+    "batch": pl.Int64,
+    "statistic": pl.String,
+    "measure": pl.String,
+    "n_models": pl.Int64,
+    "n_platforms": pl.Int64,
+    "n_device_models": pl.Int64,
+    "value": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "null_mean": pl.Float64,
+    "null_p95": pl.Float64,
+    "reason": pl.String,
+}
+_CUBE_ROOT = "latency_cube_root"
+_ORDER = ("latency", _CUBE_ROOT, "frm")
+
+_MEANING = (
+    "rank_*, ratio_*: standard deviation (n - 1) and coefficient of variation over the platforms "
+    "of a tier at one batch, mean over the models measured on all of them. A ratio is the value "
+    "over the geometric mean over these models.",
+    "latency_cube_root: ratio_latency^(1/3), over FRM's models. FRM is a cube root too, and that "
+    "alone shrinks a spread about threefold: hold FRM's ratio_cv against this one, not against "
+    "latency's. FLOPs multiply a model's FRM by one number on every platform and cannot move its "
+    "CV; what still differs comes from memory.",
+    "rho: mean over pairs of unlike devices, as the tier's row of table `transfer`; FRM's is "
+    "worth what it exceeds its null by.",
+    "Platforms count alike: a device measured in three runtimes counts three times. Fast and slow "
+    "devices of one tier differ in speed, which a ratio takes out.",
+    f"low to high: 95 % percentile bootstrap over models, {RESAMPLES} resamples, from 9 models "
+    "on; for ranks and ratios it takes the platforms as given.",
+)
+
+
+def stability_table(frame: pl.LazyFrame, selection: Selection) -> Table:
+    """Spread of rank and ratio, and rho, over the platforms of each tier and batch."""
+    panel = make_panel(frame, selection)
+    chosen, _ = chosen_platforms(panel, selection)
+    groups = _groups(panel, chosen)
+    if not groups:
+        raise NoDataError(
+            "no tier has two platforms of equal batch to compare",
+            "measure a second device or runtime of a tier; " + " ".join(panel.notes),
+        )
+    rows = [
+        row
+        for columns in groups
+        for measure in _measures(panel)
+        for row in _rows(panel, measure, columns, selection.seed)
+    ]
+    rows.sort(key=_place)
+    notes = (
+        *panel.notes,
+        *incomplete_notes(panel),
+        *_MEANING,
+        f"Seed {selection.seed}.",
+        *few_models_note(len(panel.models)),
+    )
+    return Table(title="Stability inside a tier", frame=pl.DataFrame(rows, _SCHEMA), notes=notes)
+
+
+def _groups(panel: Panel, chosen: list[int]) -> list[list[int]]:
+    """Columns by tier and batch, where there are at least two."""
+    found: dict[tuple[object, object], list[int]] = defaultdict(list)
+    facts = panel.platforms.to_dicts()
+    for column in chosen:
+        found[facts[column]["tier"], facts[column]["batch"]].append(column)
+    return [columns for columns in found.values() if len(columns) > 1]
+
+
+def _measures(panel: Panel) -> tuple[Measure, Measure, Measure]:
+    """Latency over all its models; its cube root and FRM over those with every component."""
+    latency, compound = measures(panel)
+    alone = component_measures(panel)[0]
+    root = Measure(name=_CUBE_ROOT, rest=alone.rest, latency=alone.latency)
+    return latency, root, compound
+
+
+def _rows(
+    panel: Panel, measure: Measure, columns: list[int], seed: int
+) -> Iterator[dict[str, object]]:
+    facts = panel.platforms[columns]
+    models = np.flatnonzero(np.isfinite(measure.values[:, columns]).all(axis=1))
+    head: dict[str, object] = {
+        "tier": facts["tier"][0],
+        "batch": facts["batch"][0],
+        "measure": measure.name,
+        "n_models": models.size,
+        "n_platforms": len(columns),
+        "n_device_models": facts["device_model"].n_unique(),
+    }
+    for name, figures in _spread_figures(panel, measure, (models, columns), seed):
+        yield head | {"statistic": name} | figures
+    yield head | {"statistic": "rho"} | _rho(panel, measure, columns, seed)
+
+
+def _spread_figures(
+    panel: Panel, measure: Measure, grid: tuple[Ints, list[int]], seed: int
+) -> Iterator[tuple[str, dict[str, object]]]:
+    models, columns = grid
+    if models.size < MIN_MODELS:
+        there = count_of(models.size, "model")
+        few = f"{there} on all of these platforms, at least {MIN_MODELS} needed"
+        for name in STATISTICS:
+            yield name, {"reason": few}
+        return
+    values = spreads(_ratios(panel, measure.name, np.ix_(models, np.array(columns))))
+    # The same resamples for every measure, so that their intervals can be compared.
+    key = zlib.crc32(" ".join(panel.keys[column] for column in columns).encode())
+    interval = mean_interval(values, np.random.default_rng([seed, key]))
+    for number, name in enumerate(STATISTICS):
+        figures: dict[str, object] = {"value": float(values[:, number].mean())}
+        if interval is None:
+            figures["reason"] = f"no interval: {count_of(models.size, 'model')}, at least 9 needed"
+        else:
+            figures |= {"low": float(interval[0][number]), "high": float(interval[1][number])}
+        yield name, figures
+
+
+def _ratios(panel: Panel, name: str, grid: tuple[Ints, ...]) -> Floats:
+    latency = panel.latency[grid]
+    if name == "frm":
+        return frm(panel.flops[grid[0][:, 0]], latency, panel.memory[grid])
+    return np.cbrt(ratios(latency)) if name == _CUBE_ROOT else ratios(latency)
+
+
+def _rho(panel: Panel, measure: Measure, columns: list[int], seed: int) -> dict[str, object]:
+    pairs = [(i, j) for at, i in enumerate(columns) for j in columns[at + 1 :]]
+    groups: list[PairGroup] = tier_groups(panel, pairs)
+    if not groups:
+        return {"reason": "one device only: rho is between unlike devices"}
+    ((row,),) = (group_rows(group, [measure], seed) for group in groups)
+    shown = {name: row[name] for name in ("n_models", "low", "high", "null_mean", "null_p95")}
+    return shown | {"value": row["rho"], "reason": row["reason"]}
+
+
+def _place(row: dict[str, object]) -> tuple[int, str, int, int, int]:
+    """Measures of one statistic stand under one another."""
+    tier, statistic = str(row["tier"]), str(row["statistic"])
+    return (
+        TIERS.index(tier) if tier in TIERS else len(TIERS),
+        tier,
+        int(str(row["batch"])),
+        (*STATISTICS, "rho").index(statistic),
+        _ORDER.index(str(row["measure"])),
+    )

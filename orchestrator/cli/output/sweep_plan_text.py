@@ -7,8 +7,7 @@ from fleetrank.analysis.counting import count_of
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import ExportRequest
 from fleetrank.models.errors import ModelError
-from fleetrank.models.networks.canary import canary_request
-from fleetrank.models.networks.primer import primer_request
+from fleetrank.models.networks.primer import canary_request, primer_request
 from fleetrank.orchestrator.cli.output.listing import print_table
 from fleetrank.orchestrator.identity.cells import SkippedCell
 from fleetrank.orchestrator.plan.estimate import exporting_s, measuring_s

@@ -7,7 +7,7 @@ from importlib import resources
 import jinja2
 from starlette.responses import HTMLResponse
 
-from fleetrank.analysis.report.embed import shown
+from fleetrank.analysis.report.page import shown
 from fleetrank.orchestrator.progress.wording import duration
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fleetrank.analysis.arrays.pareto_indicators import additive_epsilon, hypervolume
+from fleetrank.analysis.arrays.pareto import additive_epsilon, hypervolume
 
 
 def small(rows: int, least: int = 0) -> st.SearchStrategy[np.ndarray]:

@@ -5,7 +5,7 @@ import polars as pl
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fleetrank.analysis.sql.sql_excluded import register_measurements
+from fleetrank.analysis.sql.sql_views import register_measurements
 from fleetrank.analysis.stored.exclusions import Exclusion, Exclusions, excluded_column
 
 _texts = st.text(alphabet="aA*.%_\\[]'-#\n", min_size=1, max_size=3)

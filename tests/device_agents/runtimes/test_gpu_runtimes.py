@@ -12,7 +12,7 @@ from fleetrank.device_agents.errors import UnsupportedError
 from fleetrank.device_agents.runtimes.onnx import onnx_cuda
 from fleetrank.device_agents.runtimes.onnx.onnx_cuda import OnnxGpu, load
 from fleetrank.device_agents.runtimes.torch.torch_cuda import TorchGpu
-from fleetrank.device_agents.runtimes.torch.torch_program import bare_module, moved
+from fleetrank.device_agents.runtimes.torch.torch_runner import bare_module, moved
 
 TOO_OLD = "The NVIDIA driver on your system is too old (found version 11040)."
 

@@ -11,9 +11,8 @@ from fleetrank.foundation.small_file import file_sha256
 from fleetrank.models.cards.card import Cost, FlopsMethod, ModelCard, Source, Weights, WeightsKind
 from fleetrank.models.cards.zoo import load_zoo
 from fleetrank.models.errors import ExportError, UntrustedError
-from fleetrank.models.networks.build import build_network
+from fleetrank.models.networks.build import build_network, import_torchvision
 from fleetrank.models.networks.cost import count_cost, stated_cost
-from fleetrank.models.networks.torchvision_operators import import_torchvision
 from fleetrank.models.networks.verification_inputs import seeded_images
 from fleetrank.models.networks.weights import calibrate, load_checkpoint, network_with_weights
 

@@ -19,8 +19,7 @@ from fleetrank.orchestrator.progress.events import (
     SweepFinished,
     SweepStarted,
 )
-from fleetrank.orchestrator.progress.json_lines import JsonLines
-from fleetrank.orchestrator.progress.plain import PlainLines
+from fleetrank.orchestrator.progress.line_output import JsonLines, PlainLines
 from fleetrank.orchestrator.progress.publisher import Publisher
 from fleetrank.orchestrator.progress.view import View, updated
 from fleetrank.orchestrator.progress.wording import duration, sentence

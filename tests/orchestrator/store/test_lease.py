@@ -7,12 +7,12 @@ from threading import Timer
 import pytest
 
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.store.lease import sweep_lease
+from fleetrank.orchestrator.store.results import sweep_lease
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from fleetrank.orchestrator.store.lease import sweep_lease
+from fleetrank.orchestrator.store.results import sweep_lease
 with sweep_lease(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)

@@ -12,7 +12,10 @@ from fleetrank.analysis.statistics.choices.next_models import (
     judge,
     predict,
 )
-from fleetrank.analysis.statistics.choices.savings import accepted_error, predicted_by_sources
+from fleetrank.analysis.statistics.choices.next_models_table import (
+    accepted_error,
+    predicted_by_sources,
+)
 
 
 def fleet(seed: int, n_models: int = 8, n_devices: int = 6) -> np.ndarray:

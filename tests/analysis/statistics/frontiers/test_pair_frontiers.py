@@ -6,8 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fleetrank.analysis.arrays.pareto import frontier, noisy_frontier, overlap
-from fleetrank.analysis.arrays.pareto_indicators import additive_epsilon, hypervolume
+from fleetrank.analysis.arrays.pareto import (
+    additive_epsilon,
+    frontier,
+    hypervolume,
+    noisy_frontier,
+    overlap,
+)
 from fleetrank.analysis.statistics.frontiers.pair_frontiers import (
     FIGURES,
     SHAPES,

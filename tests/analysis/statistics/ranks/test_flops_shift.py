@@ -3,7 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
-from fleetrank.analysis.statistics.ranks.flops_shift import chance_of_shift, rank_shifts
+from fleetrank.analysis.statistics.ranks.disagreement import chance_of_shift, rank_shifts
 
 
 def test_shift_is_positive_where_flops_flatter() -> None:

@@ -19,7 +19,7 @@ from fleetrank.device_agents.virtual_phone.daemon.farm import FarmedPhone, FarmS
 from fleetrank.device_agents.virtual_phone.handset.standin import standin_path
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import Cost, Format, StagedExport
-from fleetrank.models.networks.canary import canary_request
+from fleetrank.models.networks.primer import canary_request
 from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.phones.phone_check import changes_between
 from fleetrank.orchestrator.workspace.device_registry import DeviceFile, Registration
