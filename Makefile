@@ -48,16 +48,17 @@ test-gpu: link ## run the tests that need an NVIDIA GPU, with pytest, NumPy and 
 	PYTHONPATH=$(CURDIR)/build/import $(GPU_PYTHON) -m pytest tests/gpu -m gpu -rsP -W default
 
 # A crash is saved under tests/fuzz/found/, where `make test` tries it from then on.
-fuzz: export PYTHONPATH := $(CURDIR):$(CURDIR)/tests/makers
+fuzz: export PYTHONPATH := $(CURDIR)/tests/makers
 fuzz: setup ## give every parser and file reader 100,000 hostile inputs, FUZZ="--inputs N --only TARGET"
 	$(BIN)/python tests/fuzz/campaign.py $(FUZZ)
 	$(BIN)/python tests/fuzz/guided.py
 
-check: setup ## format, lint, types and the layers between packages
+check: setup ## format, lint, types, the layers between packages, plain words
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python docs/generate/plain_words.py
 
 bench: setup ## compare fleetrank with what a user would use instead, as ratios
 	$(BIN)/python benchmarks/report.py

@@ -211,7 +211,7 @@ _import = builtins.__import__
 
 def _with_clock(name, globals=None, *rest, **named):
     owner = str((globals or {}).get("__name__")).partition(".")[0]
-    if name == "datetime" and owner in ("orchestrator", "device_agents"):
+    if name == "datetime" and owner == "fleetrank":
         return _ahead
     return _import(name, globals, *rest, **named)
 

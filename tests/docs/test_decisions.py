@@ -16,7 +16,7 @@ def test_numbers_have_no_gap_and_stand_in_the_titles() -> None:
 
 def test_each_has_status_and_date_and_is_short() -> None:
     for path in FILES:
-        title, blank, status, *text = path.read_text().splitlines()
+        _title, blank, status, *text = path.read_text().splitlines()
         assert blank == ""
         form = r"Status: (accepted|replaced by \d+), 20\d\d-\d\d-\d\d\. Part: [a-z, ]+\."
         assert re.fullmatch(form, status), path.name

@@ -43,8 +43,8 @@ def test_a_killed_child_costs_one_answer(child: Child) -> None:
 
 def test_a_child_that_takes_too_long_is_ended(child: Child) -> None:
     child.ask(query("SELECT 1"), "f", timeout_s=60)
-    slow = query("SELECT count(*) FROM range(100000000000) a, range(100000) b", timeout_s=0.2)
-    with pytest.raises(RefusedError, match=r"longer than 0\.2 s and was ended") as raised:
+    slow = query("SELECT count(*) FROM range(100000000000) a, range(100000) b", timeout_s=30)
+    with pytest.raises(RefusedError, match="and was ended") as raised:
         child.ask(slow, "f", timeout_s=0.3)
     assert status_of(raised.value) == 400
     assert child.ask(query("SELECT 1 AS n"), "f", timeout_s=60).body
