@@ -67,7 +67,7 @@ def json_block(value: object) -> Markup:
     """
     text = _dumped(value)
     # What JSON escapes by itself has to be shown like everywhere else, too.
-    if "\\u" in text or visible(text) != text:
+    if "\\" in text or visible(text) != text:
         text = _dumped(_visible_parts(value))
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # noqa: S704
 

@@ -1,6 +1,7 @@
 """One fleet of three hosts for all cases, and the table of what became of each fault."""
 
 import itertools
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,12 +35,16 @@ def pytest_terminal_summary(
 
 
 @pytest.fixture(scope="session")
-def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostNetwork]:
+def network() -> Iterator[HostNetwork]:
     """Hosts to be; skipped with the reason where there can be none."""
     reason = why_impossible()
     if reason is not None:
         pytest.skip(reason)
-    with host_network(tmp_path_factory.mktemp("hosts")) as found:
+    # A short path: Ray's sockets lie below a host's home, and their paths have at most 107 bytes.
+    with (
+        tempfile.TemporaryDirectory(prefix="h-", ignore_cleanup_errors=True) as folder,
+        host_network(Path(folder)) as found,
+    ):
         yield found
 
 

@@ -14,7 +14,7 @@ from fleetrank.orchestrator.progress.wording import duration
 @cache
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("orchestrator", "server/templates"),
+        loader=jinja2.PackageLoader("fleetrank.orchestrator", "server/templates"),
         autoescape=True,
         finalize=shown,
         undefined=jinja2.StrictUndefined,
