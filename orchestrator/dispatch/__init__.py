@@ -1,5 +1,4 @@
-"""Runs repeats on devices: `decide` is pure, `drive` does the I/O, `host` runs on each host, `ray`
-connects them.
+"""Runs repeats on devices: `decide` is pure, `drive` acts, `host` runs on each host, `ray` links.
 
 Open `drive.controller` first.
 """

@@ -123,8 +123,7 @@ def stopping(state: DispatchState) -> DispatchState:
 
 
 def next_moment_s(lanes: Iterable[Lane], now_s: float) -> float | None:
-    """Returns when the next retry or probe is due; `None` if only a measurement can change the
-    state.
+    """Returns when the next retry or probe is due; `None` if no retry and no probe is due.
 
     A past moment is ignored: its retry or probe waits for a busy host, and asking again at once
     would be a busy loop during a measurement.
