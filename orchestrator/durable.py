@@ -1,4 +1,4 @@
-"""Writing files of the results folder; what cannot be written is a `StoreError`."""
+"""Writes files of the results folder; a file that cannot be written raises `StoreError`."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,17 +18,17 @@ __all__ = ["replace_file", "replace_file_with", "store_error", "sync_file", "syn
 
 
 def store_error(path: Path, error: OSError) -> StoreError:
-    """Says what could not be written and what to do about it."""
+    """Returns the error that names the file and the remedy."""
     return _of_store(storage_error(path, error))
 
 
 def replace_file(path: Path, content: bytes, *, is_synced: bool = True) -> None:
-    """Writes a file aside, syncs it and renames it into place; the old one stays until then.
+    """Writes a temporary file, syncs it and renames it over the old one.
 
     Args:
-        path: the file; its folder is made where it is missing.
-        content: all of it.
-        is_synced: false leaves syncing file and folder to the caller, for a quieter moment.
+        path: the file; its folder is made if it is missing.
+        content: the complete content.
+        is_synced: if false, the caller syncs file and folder later.
 
     Raises:
         StoreError: the disk is full or the folder cannot be written; nothing changed.
@@ -39,15 +39,15 @@ def replace_file(path: Path, content: bytes, *, is_synced: bool = True) -> None:
 def replace_file_with(
     path: Path, write: Callable[[BinaryIO], object], *, is_synced: bool = True
 ) -> None:
-    """As `replace_file`, for content that is not in memory as a whole.
+    """The same as `replace_file`, for content that is not completely in memory.
 
     Args:
-        path: the file; its folder is made where it is missing.
-        write: writes all of it into an open file, which it may read and seek.
-        is_synced: see `replace_file`.
+        path: the file; its folder is made if it is missing.
+        write: writes the complete content into an open file; it may read and seek.
+        is_synced: if false, the caller syncs file and folder later.
 
     Raises:
-        StoreError: as `replace_file`.
+        StoreError: the same errors as `replace_file`.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -4,15 +4,15 @@ from fleetrank.foundation.errors import FleetError
 
 
 class OrchestratorError(FleetError):
-    """Anything the orchestrator reports."""
+    """Base of all errors of the orchestrator."""
 
 
 class UsageError(OrchestratorError):
-    """A bad argument or a bad file: exit code 2."""
+    """An invalid argument or an invalid file: exit code 2."""
 
 
 class NothingToDoError(OrchestratorError):
-    """No device or no result to do it with: exit code 4."""
+    """A required device or result is missing: exit code 4."""
 
 
 class StoreError(OrchestratorError):
@@ -20,7 +20,7 @@ class StoreError(OrchestratorError):
 
 
 class FullDiskError(StoreError):
-    """There is no room for a file; what was written before is kept."""
+    """The disk is full; everything written before is kept."""
 
 
 class MovedFolderError(StoreError):
@@ -28,4 +28,4 @@ class MovedFolderError(StoreError):
 
 
 class NewerSchemaError(StoreError):
-    """The results come from a newer fleetrank; nothing of them is read or changed."""
+    """A newer fleetrank wrote the results; they are neither read nor changed."""

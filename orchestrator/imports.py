@@ -1,4 +1,4 @@
-"""Stores what others published: each release a sweep of its own, with where it came from."""
+"""Stores published measurements: each release is a separate sweep with its source."""
 
 import hashlib
 from collections import Counter
@@ -26,11 +26,11 @@ _BY_EQUIVALENCE = ("macs", "flops", "flops_method", "flops_source")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """What became of one release.
+    """The outcome of importing one release.
 
     Attributes:
-        is_new: whether anything was added; the same content is stored once.
-        dropped: reason to number of rows that no figure uses.
+        is_new: whether rows were added; the same content is stored only once.
+        dropped: number of rows that no figure uses, by reason.
     """
 
     sweep_id: str
@@ -43,13 +43,13 @@ class Imported:
 def import_release(
     store: ResultStore, release: Release, cards: Mapping[str, ModelCard], folder: Path
 ) -> Imported:
-    """Stores one release, unless its content is there already; ends what a crash left half done.
+    """Stores one release unless it is already stored; completes an import that a crash interrupted.
 
-    `folder` is the workspace, for the provenance.
+    `folder` is the workspace; it is needed for the provenance.
 
     Raises:
         StoreError: the disk is full; run the import again.
-        CardError: a mapping declares a model equal to a card that does not exist.
+        CardError: a mapping names a card that does not exist.
     """
     for name in {str(row["model"]) for row in release.rows}:
         if not name.startswith(f"{release.source}:"):
@@ -73,7 +73,7 @@ def import_release(
 
 
 def _stored(store: ResultStore, content: str) -> tuple[str | None, object]:
-    """The sweep that has this content, and how far it came."""
+    """Returns the sweep that has this content, and its state."""
     for sweep_id in store.sweep_ids():
         record = store.sweep_record(sweep_id)
         if record.get("content_sha256") == content:
@@ -119,7 +119,7 @@ def _write(store: ResultStore, sweep_id: str, rows: Iterable[Row], folder: Path)
 
 
 def _keyed(rows: Iterable[Row], facts: SweepFacts) -> Iterable[Row]:
-    """Adds keys and times; a second row of one model on one platform is a second repeat."""
+    """Adds keys and times; a second row of the same model and platform is a second repeat."""
     repeats: Counter[str] = Counter()
     now = datetime.now(UTC).isoformat()
     for row in rows:
@@ -140,7 +140,7 @@ def _keyed(rows: Iterable[Row], facts: SweepFacts) -> Iterable[Row]:
                 "git_commit": facts.git_commit,
                 "origin": "imported",
                 "flags": [],
-                # The source says nothing of when; newest is what was imported last.
+                # The source has no time stamps, so the time of the import decides which is newest.
                 "started_utc": now,
                 "finished_utc": now,
             }
@@ -149,13 +149,13 @@ def _keyed(rows: Iterable[Row], facts: SweepFacts) -> Iterable[Row]:
 
 
 def _with_card(row: Row, cards: Mapping[str, ModelCard]) -> Row:
-    """What our card says about a model declared equal to it; one model has one accuracy."""
+    """Adds facts of our card to a model declared equal to it; one model has one accuracy."""
     card = cards.get(str(row["model"]))
     if card is None:
         return row
     size = row.get("input_size")
     if size is not None and size != card.input_size:
-        # The declaration no longer fits what the source has under that name.
+        # The source's model has another input size, so it is not the declared model any more.
         apart: Row = {"model": f"{row['source']}:{row['model']}@{size}"}
         return row | apart | dict.fromkeys(_BY_EQUIVALENCE)
     facts: Row = {"family": card.family.value, "has_attention": card.has_attention}

@@ -30,13 +30,13 @@ _MEDIA_TYPES = {
     "latex": "application/x-latex; charset=utf-8",
 }
 _MAX_ANSWER_BYTES = 16 << 20
-"""Of a query's rows in memory: more is for a file, which the command line writes."""
+"""Maximum size of a query's answer in memory; the command line writes larger ones to a file."""
 _MAX_LISTED = 100_000
-"""Devices, models or sweeps that are listed."""
+"""Maximum number of listed devices, models or sweeps."""
 
 
 class Answering:
-    """Answers from one results folder; keeps the last scan, so that tables share their cells."""
+    """Answers from one results folder; keeps the last scan, so that tables reuse its cells."""
 
     def __init__(self, results: Path) -> None:
         self._results = results
@@ -53,25 +53,25 @@ class Answering:
         }
 
     def forget(self) -> None:
-        """The files have changed."""
+        """Drops the last scan, because the files have changed."""
         self._scan = None
 
     def answer(self, job: Job) -> Result:
         """Answers one job.
 
         Raises:
-            AnalysisError: it cannot be answered; class, message and remedy say why.
+            AnalysisError: the job cannot be answered; message and remedy explain why.
             UsageError: its selectors are wrong.
         """
         try:
             return self._ways[job.kind](job)
         except FileNotFoundError:
-            # Parts were merged between the look at the folder and the reading of its files.
+            # Parts were merged between listing the folder and reading its files.
             self.forget()
             return self._ways[job.kind](job)
 
     def _frame(self, sweep: str | None) -> pl.LazyFrame:
-        # The very same object: what was made of it is found again by it.
+        # The same object is kept, because cached values are found by its identity.
         if self._scan is None or self._scan[0] != sweep:
             self._scan = (sweep, load_measurements(self._results, sweep=sweep, origins=ORIGINS))
         return self._scan[1]
@@ -92,27 +92,27 @@ class Answering:
         return Result(media_type=_MEDIA_TYPES[job.form], body=render(table, job.form).encode())
 
     def _view(self, job: Job) -> Result:
-        # Its name comes from a list of ours, never from outside.
+        # The name comes from our own list, never from outside.
         frame = run_query(self._results, f"FROM {job.name}", max_rows=_MAX_LISTED)
         return _rows(frame, is_cut=False)
 
     def _query(self, job: Job) -> Result:
-        # One row more than is shown tells whether there are more.
+        # One more row than is shown, to find out whether more rows exist.
         frame = run_query(
             self._results, job.name, timeout_s=job.timeout_s, max_rows=job.max_rows + 1
         )
         if frame.estimated_size() > _MAX_ANSWER_BYTES:
             raise QueryError(
                 f"the answer takes more than {_MAX_ANSWER_BYTES >> 20} MiB",
-                "select fewer rows or columns, or ask `fleetrank query --format parquet`",
+                "select fewer rows or columns, or use `fleetrank query --format parquet`",
             )
         return _rows(frame.head(job.max_rows), is_cut=frame.height > job.max_rows)
 
     def _query_file(self, job: Job) -> Result:
-        """The rows lie in the job's file then; the answer says what became of them."""
+        """Writes the rows into the job's file; the answer reports how many there are."""
         from fleetrank.orchestrator.compute.row_files import write_rows
 
-        # One row more than is written shows whether there are more.
+        # One more row than is written, to find out whether more rows exist.
         frames = query_frames(
             self._results, job.name, timeout_s=job.timeout_s, max_rows=job.max_rows + 1
         )

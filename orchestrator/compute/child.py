@@ -1,7 +1,8 @@
-"""The asking side of a computing child: starts it, asks it, and ends it when it takes too long.
+"""The parent's side of a computing child: starts it, sends jobs, and kills it at a time limit.
 
-A child stays warm between jobs; importing the libraries of the analysis takes longer than most
-answers. Whatever a job does to it (crash, memory, no end), the next job gets a new one.
+A child keeps running between jobs, because importing the libraries of the analysis takes longer
+than most answers. If a job ends the child (crash, memory, time limit), the next job starts a new
+one.
 """
 
 import contextlib
@@ -20,28 +21,28 @@ from fleetrank.orchestrator.compute.errors import RefusedError
 from fleetrank.orchestrator.compute.jobs import FORGET, READY, Job, Reply, Result
 
 QUERY_MEMORY_BYTES = 2 << 30
-"""DuckDB keeps to 1 GB by itself, except for single huge values; the libraries take the rest."""
+"""DuckDB uses at most 1 GB, except for single huge values; the libraries use the rest."""
 QUERY_GRACE_S = 0.5
-"""DuckDB is interrupted at the limit; what does not listen is killed so much later."""
+"""DuckDB is interrupted at the limit; a child that does not react is killed after this."""
 _START_S = 60.0
 """Loading the libraries takes 1 s; on a busy host with a cold disk, many times that."""
 _THREADS = ("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "ARROW_IO_THREADS")
 """Arrow's own threads follow OMP_NUM_THREADS."""
 _ALLOCATOR = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
-"""Arrow's own (mimalloc in pyarrow 24) reserves 1 GiB at its start, which the limit would count."""
+"""Arrow's default (mimalloc in pyarrow 24) reserves 1 GiB at start, which the limit counts."""
 _CHUNK_BYTES = 1 << 20
 _MAX_BODY_BYTES = 256 << 20
-"""Fifty times the largest page; more is a child gone mad."""
+"""Fifty times the largest page; a longer reply is an error of the child."""
 
 Said = TypeVar("Said")
 
 
 class _NoAnswerError(Exception):
-    """The child ended, or did not answer in time: what it says is which."""
+    """The child ended, or did not answer in time; the message says which."""
 
 
 class Child:
-    """One computing child, asked by one thread at a time."""
+    """One computing child; one thread uses it at a time."""
 
     def __init__(
         self,
@@ -55,9 +56,9 @@ class Child:
 
         Args:
             results: the folder it reads.
-            memory_limit_bytes: what it may allocate, the stacks of its threads included.
-            threads: of each library; `None` leaves it to them, which take one per core.
-            is_quiet: what its libraries print is dropped.
+            memory_limit_bytes: what it may allocate, including the stacks of its threads.
+            threads: threads of each library; `None` uses their default, one per core.
+            is_quiet: whether the output of its libraries is dropped.
         """
         limit = str(memory_limit_bytes)
         # -P: a workspace folder cannot shadow a package.
@@ -72,15 +73,16 @@ class Child:
         self._lock = threading.Lock()
 
     def ask(self, job: Job, fingerprint: str, *, timeout_s: float) -> Result:
-        """Has a job answered from the results as they are now.
+        """Sends a job to the child, which answers it from the current results.
 
         Args:
             job: what to answer.
-            fingerprint: of the results' files; another than last time makes the child look anew.
-            timeout_s: the child is killed after it.
+            fingerprint: fingerprint of the results' files; if it has changed, the child scans
+                again.
+            timeout_s: time limit; the child is killed after it.
 
         Raises:
-            RefusedError: there is no answer; says why.
+            RefusedError: the job has no answer; the message gives the reason.
         """
         with self._lock:
             try:
@@ -103,7 +105,7 @@ class Child:
                 raise
 
     def close(self) -> None:
-        """Ends the child, whatever it does."""
+        """Ends the child, even while it computes."""
         self._kill()
 
     def _running(self) -> subprocess.Popen[bytes]:
@@ -117,12 +119,12 @@ class Child:
                 env=self._environment,
                 start_new_session=True,
             )
-            # A time limit is the question's: it does not pay for the start.
+            # The time limit is for the job and does not include the start of the child.
             _receive(self._process, _parse_ready, _START_S)
         return self._process
 
     def _kill(self) -> int | None:
-        """Its exit code, if there was one to end."""
+        """Ends the child and returns its exit code; `None` if no child was running."""
         process, self._process = self._process, None
         if process is None:
             return None
@@ -142,12 +144,12 @@ class Child:
         kind = "QueryError" if job.is_query else "Defect"
         if is_late:
             return RefusedError(
-                kind, f"{what} took longer than {limit_s:g} s and was ended", "narrow it"
+                kind, f"{what} took longer than {limit_s:g} s and was ended", "select less data"
             )
         return RefusedError(
             kind,
             f"{what} ended the process that computed it ({_named(code)})",
-            f"it may need more than the {self._limit_mib} MiB it is given: narrow it",
+            f"it may need more than its limit of {self._limit_mib} MiB: select less data",
         )
 
 
@@ -169,7 +171,7 @@ def _send(process: subprocess.Popen[bytes], lines: bytes) -> None:
 def _receive(
     process: subprocess.Popen[bytes], parse: Callable[[bytearray], Said | None], timeout_s: float
 ) -> Said:
-    """What the child says next, once `parse` finds all of it there."""
+    """Reads from the child until `parse` finds a complete message."""
     if process.stdout is None:
         raise _NoAnswerError("no pipe")
     received = bytearray()

@@ -1,4 +1,4 @@
-"""What a computing child refuses, and the error that it met."""
+"""The error for a job that a computing child cannot answer."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -20,7 +20,7 @@ from fleetrank.orchestrator.errors import (
 
 
 class RefusedError(OrchestratorError):
-    """A child's refusal; `kind` is the name of the class of the error it met."""
+    """A job was not answered; `kind` is the class name of the error in the child."""
 
     def __init__(self, kind: str, message: str, remedy: str) -> None:
         super().__init__(message, remedy)
@@ -45,5 +45,5 @@ _MET: Mapping[str, type[FleetError]] = MappingProxyType(
 
 
 def error_of_child(refused: RefusedError) -> FleetError:
-    """The error as it was in the child, so that it has the same exit code as here."""
+    """Returns the error of the child as its own class, so that the exit code is the same."""
     return _MET.get(refused.kind, OrchestratorError)(refused.message, refused.remedy)

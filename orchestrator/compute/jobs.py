@@ -1,4 +1,4 @@
-"""What a computing child can be asked, and what it answers; plain JSON both ways."""
+"""The jobs of a computing child and its answers; both are plain JSON."""
 
 import json
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ JSON_TYPE = "application/json"
 FORGET = b"forget\n"
 """In place of a job: the files of the results have changed."""
 READY = b"ready\n"
-"""The first line of a child: its libraries are loaded, and time limits begin to count."""
+"""The first line of a child: its libraries are loaded, and time limits start to count."""
 
 
 class JobKind(StrEnum):
-    """One way of answering from the results."""
+    """The kinds of jobs."""
 
     PAGE = "page"
     TABLE = "table"
@@ -27,7 +27,7 @@ class JobKind(StrEnum):
 
 
 class RowForm(StrEnum):
-    """How the rows of a query are written into a file."""
+    """The file formats for the rows of a query."""
 
     TABLE = "table"
     JSON = "json"
@@ -37,13 +37,13 @@ class RowForm(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One question.
+    """One job.
 
     Attributes:
-        kind: says which of the others matter.
-        name: of the table, view, device, model or sweep; the SQL of a query.
+        kind: decides which other fields are used.
+        name: name of the table, view, device, model or sweep; the SQL of a query.
         selectors: JSON text of `workspace.selectors.Selectors`, so that a job can be a key.
-        form: one of `analysis.tables.formats.FORMATS`, for a table; a `RowForm` for a query's file.
+        form: for a table one of `analysis.tables.formats.FORMATS`; for a query's file a `RowForm`.
         timeout_s, max_rows: limits of a query.
         out: the file that a query's rows are written to.
     """
@@ -58,7 +58,7 @@ class Job:
 
     @property
     def is_query(self) -> bool:
-        """Whether SQL from outside is run: it has limits."""
+        """Whether the job runs SQL from outside, which has limits."""
         return self.kind in (JobKind.QUERY, JobKind.QUERY_FILE)
 
     def line(self) -> bytes:
@@ -68,14 +68,14 @@ class Job:
 
     @classmethod
     def parse(cls, line: bytes) -> "Job":
-        """What `line` wrote."""
+        """Returns the job of a line that `line` wrote."""
         content = json.loads(line)
         return cls(**{**content, "kind": JobKind(content["kind"])})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """An answer of a job."""
+    """The answer to a job."""
 
     media_type: str
     body: bytes
@@ -83,11 +83,11 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What a child sends back: one line of JSON, and the bytes of an answer.
+    """The reply of a child: one line of JSON, and the bytes of an answer.
 
     Attributes:
         refusal: kind, message and remedy of an error; `None` for an answer.
-        is_last: the child ends itself after it.
+        is_last: whether the child ends after this reply.
     """
 
     answer: Result = Result(media_type="", body=b"")
@@ -95,7 +95,7 @@ class Reply:
     is_last: bool = False
 
     def encode(self) -> bytes:
-        """The reply as it is sent."""
+        """Returns the bytes of the reply."""
         head = {
             "media_type": self.answer.media_type,
             "size_bytes": len(self.answer.body),
@@ -106,7 +106,7 @@ class Reply:
 
     @classmethod
     def parse(cls, received: bytearray) -> "Reply | None":
-        """The reply, once all of it is there."""
+        """Returns the reply when all of it has arrived, otherwise `None`."""
         end = received.find(b"\n")
         if end < 0:
             return None
@@ -124,7 +124,7 @@ class Reply:
         """The answer.
 
         Raises:
-            RefusedError: there is none.
+            RefusedError: the reply is an error.
         """
         if self.refusal is not None:
             raise RefusedError(*self.refusal)

@@ -1,4 +1,4 @@
-"""Writes the rows of a query into a file as they come; a small part of them is in memory."""
+"""Streams the rows of a query into a file; only a small part of them is in memory."""
 
 import csv
 import io
@@ -22,18 +22,18 @@ Frames = Iterable[pl.DataFrame]
 Row = dict[str, object]
 
 _GROUP_BYTES = 64 << 20
-"""Of a row group of Parquet, in memory: what a reader takes at a time."""
+"""Size of a Parquet row group in memory; a reader loads one row group at a time."""
 _JSON_ROWS = 100
-"""Rows that become text together; with 10,000 samples a row they take 10 MB."""
+"""Number of rows converted to text together; with 10,000 samples a row they take 10 MB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What has become of a query's rows.
+    """The outcome of writing a query's rows.
 
     Attributes:
-        is_cut: whether there were more rows than are written.
-        n_not_finite: how many floats JSON has no form for; they are null.
+        is_cut: whether more rows existed than were written.
+        n_not_finite: number of NaN and infinite floats; JSON cannot hold them, so they are null.
     """
 
     is_cut: bool
@@ -41,10 +41,10 @@ class Written:
 
 
 def write_rows(frames: Frames, path: Path, form: RowForm, max_rows: int) -> Written:
-    """Writes at most so many rows; a row beyond them among the frames is not written.
+    """Writes at most `max_rows` rows; further rows of the frames are not written.
 
     Raises:
-        QueryError: a value or a column does not fit into the form.
+        QueryError: the format cannot hold a value or a column.
         OSError: the file cannot be written.
     """
     heights: list[int] = []
@@ -54,7 +54,7 @@ def write_rows(frames: Frames, path: Path, form: RowForm, max_rows: int) -> Writ
 
 
 def _first(frames: Frames, max_rows: int, heights: list[int]) -> Frames:
-    """The frames up to a row; notes how many rows each had."""
+    """Yields the frames up to a maximum row; counts the rows of each."""
     for frame in frames:
         yield frame.head(max_rows - sum(heights))
         heights.append(frame.height)
@@ -73,14 +73,14 @@ def _write_json(frames: Frames, file: BinaryIO) -> int:
 
 
 def _write_table(frames: Frames, file: BinaryIO) -> int:
-    """As JSON, for the process that prints it: text where JSON has no form."""
+    """Writes JSON for the process that prints it: text where JSON cannot hold a value."""
     rows = [_shown(row) for frame in frames for row in rows_of(frame)]
     file.write(json_text(rows).encode())
     return 0
 
 
 def _write_csv(frames: Frames, file: BinaryIO) -> int:
-    """A header and the rows; what is nested is JSON."""
+    """Writes a header and the rows; nested values are JSON."""
     n_not_finite = 0
     with io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True) as text:
         writer = csv.writer(text, lineterminator="\n")

@@ -1,7 +1,7 @@
-"""A computing child: a line of JSON in, a line and a body out, one job at a time.
+"""A computing child: reads a line of JSON, writes a line and a body, one job after another.
 
-Started by `child` as a module, with the results folder and the memory limit as arguments. It ends
-when its input ends, also in the middle of a job.
+`child` starts it as a module with the results folder and the memory limit as arguments. It ends
+when its input ends, even during a job.
 """
 
 import os
@@ -24,10 +24,10 @@ def main() -> None:
     """Answers until the input ends."""
     results = Path(sys.argv[1])
     limit_memory(int(sys.argv[2]) if len(sys.argv) > 2 else None)
-    # What a library prints must not run into an answer.
+    # The output of a library must not mix with an answer.
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    # Imported under the limit, which counts what the libraries take.
+    # Imported after the limit is set, because the limit includes the memory of the libraries.
     from fleetrank.orchestrator.compute.answering import Answering
 
     answering = Answering(results)
@@ -40,7 +40,7 @@ def main() -> None:
             continue
         job = Job.parse(line)
         reply = _reply(answering.answer, job, results)
-        # What SQL has taken may be kept by an allocator: the next query would have less.
+        # An allocator can keep the memory of a query, and the next query would have less.
         is_last = job.is_query and has_grown()
         output.write(replace(reply, is_last=is_last).encode())
         output.flush()
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def _growth_watch() -> Callable[[], bool]:
-    """Asked later, whether this process has taken a quarter of its limit since."""
+    """Returns a function: has this process taken a quarter of its limit since now?"""
     limit_bytes, before = resource.getrlimit(resource.RLIMIT_DATA)[0], _data_bytes()
     if limit_bytes == resource.RLIM_INFINITY:
         return lambda: False
@@ -57,7 +57,7 @@ def _growth_watch() -> Callable[[], bool]:
 
 
 def _data_bytes() -> int:
-    """What the limit counts; 0 where the system does not say."""
+    """Returns the memory that the limit counts; 0 if the system does not report it."""
     try:
         lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     except OSError:
@@ -66,7 +66,7 @@ def _data_bytes() -> int:
 
 
 def _lines() -> Iterator[bytes]:
-    """Jobs as they come; the end of the input ends the process even while a job is computed."""
+    """Yields jobs as they arrive; the end of the input ends the process, even during a job."""
     waiting: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
     def read() -> None:
@@ -80,15 +80,15 @@ def _lines() -> Iterator[bytes]:
 
 
 def _reply(answer: Callable[[Job], Result], job: Job, results: Path) -> Reply:
-    """Every error is a reply, too."""
+    """Answers one job; every error becomes a reply."""
     try:
         return Reply(answer=answer(job))
     except FleetError as error:
         return _refusal(error)
     except MemoryError:
         limit_mib = resource.getrlimit(resource.RLIMIT_DATA)[0] >> 20
-        message = f"it needs more memory than the {limit_mib} MiB it is given"
-        return Reply(refusal=("QueryError", message, "narrow it"))
+        message = f"it needs more memory than its limit of {limit_mib} MiB"
+        return Reply(refusal=("QueryError", message, "select less data"))
     except BaseException as error:
         if not (isinstance(error, Exception) or is_rust_panic(error)):
             raise

@@ -1,4 +1,4 @@
-"""Repeats to devices: `decide` is pure, `drive` acts, `host` runs on each host, `ray` connects.
+"""Runs repeats on devices: `decide` is pure, `drive` acts, `host` runs on each host, `ray` links.
 
 Open `drive.controller` first.
 """

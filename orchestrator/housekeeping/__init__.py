@@ -1,4 +1,4 @@
-"""Whole sweeps leave a workspace, or come from another: planned first, safe from a kill.
+"""Deletes whole sweeps, or copies them from another workspace: planned first, safe from a kill.
 
 Open `pending` first: one marker decides whether readers see a sweep; `delete` and `merge` write it.
 """

@@ -1,4 +1,4 @@
-"""What a sweep holds, whatever the form of its files."""
+"""The content of a sweep, independent of its file formats."""
 
 import hashlib
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ class Content:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
-    """What a sweep takes on the disk, and the exclusions that point at it."""
+    """The disk space of a sweep, and the exclusions that refer to it."""
 
     n_bytes: int
     n_raw_logs: int
@@ -33,7 +33,7 @@ class Extent:
 
 
 def content_of(store: ResultStore, sweep_id: str) -> Content:
-    """Reads every row of a sweep, those that only its parts still have as well.
+    """Reads every row of a sweep, including rows that only its parts have.
 
     Raises:
         StoreError: a part is damaged, or a newer fleetrank wrote the rows.
@@ -41,14 +41,14 @@ def content_of(store: ResultStore, sweep_id: str) -> Content:
     n_rows, total = 0, 0
     for row in _rows(store, sweep_id):
         n_rows += 1
-        # A sum does not depend on the order, and two equal rows do not cancel out.
+        # A sum does not depend on the order, and equal rows do not cancel each other.
         text = repr(sorted(row.items())).encode()
         total += int.from_bytes(hashlib.sha256(text).digest())
     return Content(n_rows=n_rows, digest=f"{total:x}")
 
 
 def extent_of(store: ResultStore, sweep_id: str) -> Extent:
-    """Looks at names and sizes only."""
+    """Reads only names and sizes of files."""
     files = [file for path in store.files_of(sweep_id) for file in _files(path)]
     entries = read_exclusions(store.root).entries
     return Extent(

@@ -1,4 +1,4 @@
-"""Deletes sweeps: their files, and the exclusions that point at them."""
+"""Deletes sweeps: their files, and the exclusions that refer to them."""
 
 import shutil
 from collections.abc import Sequence
@@ -21,12 +21,12 @@ from fleetrank.orchestrator.store.results import ResultStore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deletion:
-    """What goes with one sweep.
+    """What will be deleted with one sweep.
 
     Attributes:
-        n_rows: `None` where they cannot be read.
-        exclusions: numbers of those that point at it.
-        is_left_over: an earlier run was ended in the middle; the sweep is out of sight already.
+        n_rows: number of rows; `None` if they cannot be read.
+        exclusions: numbers of the exclusions that refer to it.
+        is_left_over: an earlier run was interrupted; readers do not see the sweep any more.
     """
 
     sweep_id: str
@@ -38,10 +38,10 @@ class Deletion:
 
 
 def plan_deletion(store: ResultStore, sweep_ids: Sequence[str]) -> list[Deletion]:
-    """What would go: the sweeps named, and what an earlier run has left.
+    """Returns what would be deleted: the named sweeps, and those of an interrupted earlier run.
 
     Raises:
-        UsageError: no such sweep; or one of them runs.
+        UsageError: a sweep does not exist or is running.
     """
     unfinished = list(left_over(store, Operation.DELETE))
     named = [sweep_id for sweep_id in dict.fromkeys(sweep_ids) if sweep_id not in unfinished]
@@ -53,25 +53,25 @@ def plan_deletion(store: ResultStore, sweep_ids: Sequence[str]) -> list[Deletion
 
 
 def delete_sweep(store: ResultStore, sweep_id: str) -> None:
-    """Deletes one sweep; run again, it goes on where it was ended.
+    """Deletes one sweep; a second run continues an interrupted one.
 
     Raises:
-        UsageError: the sweep runs.
-        StoreError: a file cannot be removed; the sweep is out of sight, and the rest goes with the
-            next run.
+        UsageError: the sweep is running.
+        StoreError: a file cannot be removed. Readers do not see the sweep any more; the next run
+            removes the rest.
     """
     with store.lease(sweep_id):
         mark(store, sweep_id, Operation.DELETE)
         forget_sweep(store.root, sweep_id)
         for path in store.files_of(sweep_id):
             remove(path)
-        # The lock is on the file, not on its name: a process that waits for it finds it gone.
+        # The lock is on the file, not on its name, so a waiting process notices the deletion.
         remove(store.lease_path(sweep_id))
         unmark(store, sweep_id)
 
 
 def remove(path: Path) -> None:
-    """Removes a file or a folder for good.
+    """Removes a file or a folder permanently.
 
     Raises:
         StoreError: it cannot be removed.

@@ -20,7 +20,7 @@ from fleetrank.orchestrator.store.results import ResultStore
 
 
 class Step(StrEnum):
-    """What becomes of one sweep of the other workspace."""
+    """The action for one sweep of the other workspace."""
 
     COPY = "copy"
     SKIP = "skip"
@@ -32,8 +32,8 @@ class Merging:
     """One sweep of the other workspace.
 
     Attributes:
-        exclusions: numbers in the other workspace of those that point at it.
-        reason: why it is not copied; `None` for one that is.
+        exclusions: numbers, in the other workspace, of the exclusions that refer to it.
+        reason: why it is not copied; `None` if it is copied.
     """
 
     sweep_id: str
@@ -46,7 +46,7 @@ class Merging:
 
 
 def plan_merge(store: ResultStore, other: ResultStore) -> list[Merging]:
-    """What would be copied, skipped and refused; changes nothing.
+    """Returns what would be copied, skipped and rejected; changes nothing.
 
     Raises:
         UsageError: both are the same folder.
@@ -58,17 +58,17 @@ def plan_merge(store: ResultStore, other: ResultStore) -> list[Merging]:
 
 
 def copy_sweep(store: ResultStore, other: ResultStore, sweep_id: str) -> None:
-    """Copies one sweep that is not here; run again, it begins again where it was ended.
+    """Copies one sweep that is not here; a second run repeats an interrupted one.
 
     Raises:
-        UsageError: the sweep runs on either side.
-        StoreError: a file cannot be read or written; readers see nothing of the sweep.
+        UsageError: the sweep is running on one side.
+        StoreError: a file cannot be read or written; readers do not see the sweep.
     """
     with _still(other, sweep_id), store.lease(sweep_id):
         store.write_schema()
         mark(store, sweep_id, Operation.MERGE)
         for path in store.files_of(sweep_id):
-            remove(path)  # what an earlier run has left is not known to be whole
+            remove(path)  # files of an interrupted earlier run may be incomplete
         for path in other.files_of(sweep_id):
             _copy(path, store.root / path.relative_to(other.root))
         entries = read_exclusions(other.root).entries
@@ -104,7 +104,7 @@ def _merging(store: ResultStore, other: ResultStore, sweep_id: str) -> Merging:
 
 @contextmanager
 def _still(other: ResultStore, sweep_id: str) -> Iterator[None]:
-    """Keeps the other side's sweep as it is; a folder that cannot be written cannot change it."""
+    """Holds the other side's lease; not needed if its folder cannot be written."""
     if not os.access(other.lease_path(sweep_id).parent, os.W_OK):
         yield
         return
@@ -115,7 +115,7 @@ def _still(other: ResultStore, sweep_id: str) -> Iterator[None]:
 def _copy(source: Path, target: Path) -> None:
     """Copies a file or a folder, synced; links are not followed, as they may lead anywhere."""
     if source.name.startswith("."):
-        return  # half a file of a writer that was killed
+        return  # an incomplete file of a writer that was killed
     try:
         if source.is_symlink():
             raise UsageError(f"{source} is a link", "put the file itself in its place")

@@ -1,7 +1,7 @@
-"""The marker of a sweep that is being removed or copied: while it is there, readers see no sweep.
+"""The marker of a sweep that is being removed or copied: it hides the sweep from readers.
 
-Making or removing this one file is the moment in which a sweep goes or comes, for every reader at
-once. A process that is killed leaves the marker, and the next run goes on.
+When this one file is made or removed, the sweep disappears or appears for all readers at once. A
+process that is killed leaves the marker, and the next run continues.
 """
 
 import json
@@ -22,7 +22,7 @@ class Operation(StrEnum):
 
 
 def mark(store: ResultStore, sweep_id: str, operation: Operation) -> None:
-    """Hides a sweep from every reader, from now on and after a crash.
+    """Hides a sweep from every reader, also after a crash.
 
     Raises:
         StoreError: it cannot be written; nothing changed.
@@ -32,7 +32,7 @@ def mark(store: ResultStore, sweep_id: str, operation: Operation) -> None:
 
 
 def unmark(store: ResultStore, sweep_id: str) -> None:
-    """Ends what `mark` began; what is on the disk then is what readers see."""
+    """Removes the marker; readers then see the files on the disk."""
     path = pending_path(store.root, sweep_id)
     try:
         path.unlink(missing_ok=True)
@@ -42,7 +42,7 @@ def unmark(store: ResultStore, sweep_id: str) -> None:
 
 
 def operation_of(store: ResultStore, sweep_id: str) -> Operation | None:
-    """What is being done to a sweep, or was when its process ended; `None` for most.
+    """Returns what is being done to a sweep or was interrupted; `None` for most sweeps.
 
     Raises:
         StoreError: the marker is damaged.
@@ -54,12 +54,12 @@ def operation_of(store: ResultStore, sweep_id: str) -> Operation | None:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StoreError(
-            f"{path} is damaged: {error}", f"delete it: sweep {sweep_id} is seen again as it is"
+            f"{path} is damaged: {error}", f"delete it; then sweep {sweep_id} is visible again"
         ) from error
 
 
 def left_over(store: ResultStore, operation: Operation) -> Iterator[str]:
-    """The sweeps to which it was being done."""
+    """Returns the sweeps with this marker."""
     for path in sorted((store.root / "sweeps").glob("*.pending")):
         if operation_of(store, path.stem) is operation:
             yield path.stem

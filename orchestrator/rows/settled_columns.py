@@ -1,7 +1,7 @@
-"""The columns of a row that are settled before anything is measured: model, platform, device.
+"""The columns of a row that are known before the measurement: model, platform, device.
 
-Each is made once and handed out many times, since a sweep has few of them and many rows: nobody
-may change what these functions return.
+Each value is made once and reused, because a sweep has many rows with few different values. Do not
+change what these functions return.
 """
 
 import functools
@@ -19,22 +19,22 @@ Columns = Mapping[str, object]
 
 _ALWAYS_STORABLE = (type(None), int, bool, list)
 _KEPT = 4096
-"""More devices, exports or ways of executing than a sweep has; a few kilobytes each."""
+"""Larger than the number of devices, exports or executions of a sweep; a few kB each."""
 
 
 @functools.lru_cache(maxsize=_KEPT)
 def _card_identity(card: ModelCard) -> str | None:
-    """Asked for once: a user's file is part of it, and may be gone before the last row."""
+    """Read once, because it includes a user's file that can be deleted before the last row."""
     try:
         return card_sha256(card)
     except ModelError:
-        # A measurement is not given up for a file that was needed before it.
+        # A measurement is kept even if the file it needed was deleted later.
         return None
 
 
 @functools.lru_cache(maxsize=_KEPT)
 def model_columns(export: ExportRequest, artifact: Artifact | None) -> Columns:
-    """Of a network and the file made of it; `None` when there is no file."""
+    """Columns of a network and its artifact; `None` values if it has no artifact."""
     card, weights = export.card, export.weights
     cost = (
         artifact.cost if artifact else Cost(macs=card.macs, parameters=card.parameters, method=None)
@@ -67,7 +67,7 @@ def model_columns(export: ExportRequest, artifact: Artifact | None) -> Columns:
 
 @functools.lru_cache(maxsize=_KEPT)
 def platform_columns(execution: Execution) -> Columns:
-    """Of the way of executing; the device is not in it."""
+    """Columns of the execution, without the device."""
     return {
         "runtime": execution.runtime.value,
         "backend": execution.backend,
@@ -82,7 +82,7 @@ def platform_columns(execution: Execution) -> Columns:
 
 @functools.lru_cache(maxsize=_KEPT)
 def device_columns(facts: DeviceFacts | None) -> Columns:
-    """Of the device; nothing of one that could not be probed."""
+    """Columns of the device; all null if it could not be probed."""
     if facts is None:
         return {}
     columns = {
@@ -112,7 +112,7 @@ def options_text(options: Options) -> str:
 
 
 def storable(columns: Columns) -> dict[str, object]:
-    """What JSON and Parquet can both hold: a figure that is no number is missing."""
+    """Returns a value that JSON and Parquet can both hold; NaN and infinity become missing."""
     return {
         name: value if type(value) in _ALWAYS_STORABLE else _storable(value)
         for name, value in columns.items()
@@ -123,6 +123,6 @@ def _storable(value: object) -> object:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, str) and not value.isascii():
-        # Half a surrogate pair, as in a device's damaged output, is no UTF-8.
+        # Half a surrogate pair, as in a device's damaged output, is not valid UTF-8.
         return value.encode("utf-8", "replace").decode()
     return value

@@ -1,4 +1,4 @@
-"""From what an agent saw to a row of the table; the summaries are filled here, once."""
+"""Turns a measurement into a row of the table; the summaries are calculated only here."""
 
 import math
 from collections.abc import Sequence
@@ -52,15 +52,15 @@ def make_row(
     facts: DeviceFacts | None,
     artifact: Artifact | None,
 ) -> Row:
-    """Makes the complete row of one attempt; what is not known is `None`.
+    """Makes the complete row of one attempt; unknown values are `None`.
 
     Args:
-        sweep: what all its rows share.
-        attempt: of the cell, whose key the row has.
-        measurement: what it gave.
-        place: of the device that measured it, which may have taken it over from the cell's own.
-        facts: `None` when the device could not be probed.
-        artifact: `None` when there was none.
+        sweep: the facts that all rows of the sweep share.
+        attempt: the attempt; the row has the key of its cell.
+        measurement: the result of the attempt.
+        place: the device that measured it; it may have taken the cell over from another device.
+        facts: facts of the device; `None` if it could not be probed.
+        artifact: the artifact; `None` if the export failed.
     """
     cell = attempt.repeat.cell
     measured: Row = {
@@ -102,7 +102,7 @@ def summarise(samples_ns: Sequence[int]) -> dict[str, float | int | None]:
         return dict.fromkeys(("sample_count", *names, "latency_mean_ns", "latency_std_ns"))
     samples = np.sort(np.asarray(samples_ns, dtype=np.float64))
     n = len(samples_ns)
-    # NumPy's own percentile, mean and std give the same and take 60 microseconds more.
+    # NumPy's percentile, mean and std give the same values and take 60 microseconds more.
     mean = float(np.add.reduce(samples)) / n
     squares = float(np.add.reduce(np.square(samples - mean)))
     return {
@@ -114,7 +114,7 @@ def summarise(samples_ns: Sequence[int]) -> dict[str, float | int | None]:
 
 
 def _percentile(ordered: FloatArray, share: float) -> float:
-    """Interpolated linearly between the two samples next to the place."""
+    """Interpolates linearly between the two nearest samples."""
     place = share * (len(ordered) - 1)
     below = int(place)
     low, high = float(ordered[below]), float(ordered[min(below + 1, len(ordered) - 1)])
@@ -122,7 +122,7 @@ def _percentile(ordered: FloatArray, share: float) -> float:
 
 
 def summary_columns(summary: ToolSummary) -> Row:
-    """The columns of `summarise`, filled with what a tool says of samples that it did not keep."""
+    """The columns of `summarise`, from a tool's summary if the tool kept no samples."""
     return {
         "sample_count": summary.count,
         "latency_p50_ns": float(summary.median_ns),

@@ -1,4 +1,4 @@
-"""Who may ask: names of this machine only, the token where one is wanted, and no foreign page."""
+"""Access rules: only this machine's names, the token if one is set, no page of another site."""
 
 import hmac
 import ipaddress
@@ -13,15 +13,15 @@ from fleetrank.orchestrator.errors import UsageError
 
 TOKEN_VARIABLE = "FLEETRANK_TOKEN"  # noqa: S105 - a name
 _MIN_TOKEN = 16
-"""Letters; a shorter one can be tried out over a network."""
+"""Letters; a shorter token could be guessed over a network."""
 
 
 class Verdict(Enum):
-    """What becomes of a request."""
+    """The decision about a request."""
 
     PASS = "pass"  # noqa: S105 - a word
     LET_IN = "let_in"
-    """The token came in the address: it goes into a cookie, and out of the address."""
+    """The token is in the address: it moves from the address into a cookie."""
     WRONG_HOST = "wrong_host"
     FOREIGN_PAGE = "foreign_page"
     NO_TOKEN = "no_token"  # noqa: S105 - a word
@@ -32,9 +32,9 @@ class Access:
     """The rules of one running server.
 
     Attributes:
-        token: what has to be shown; `None` where nobody but this machine can ask.
-        names: under which the server may be addressed, beside IP addresses and `localhost`.
-        cookie: its name holds the port, since cookies know no ports.
+        token: the required token; `None` if only this machine can send requests.
+        names: allowed names of the server, in addition to IP addresses and `localhost`.
+        cookie: name of the cookie; it contains the port, because cookies do not depend on ports.
     """
 
     token: str | None
@@ -58,12 +58,12 @@ class Access:
         return Verdict.PASS if self._fits(shown) else Verdict.NO_TOKEN
 
     def _fits(self, shown: str) -> bool:
-        # In time that does not depend on how many letters are right.
+        # The time of the comparison does not depend on how many letters are right.
         return self.token is not None and hmac.compare_digest(shown.encode(), self.token.encode())
 
 
 def access_for(host: str, port: int, names: frozenset[str] = frozenset()) -> Access:
-    """The rules for a server bound to `host`: beyond loopback nobody gets in without a token.
+    """Returns the rules for a server bound to `host`; beyond loopback a token is required.
 
     Raises:
         UsageError: the token in the environment is too short.
@@ -94,9 +94,9 @@ def is_loopback(host: str) -> bool:
 
 
 def _is_own_name(host: str, names: frozenset[str]) -> bool:
-    """Keeps out a page whose own name was made to point here (DNS rebinding).
+    """Rejects a page whose own name was made to point here (DNS rebinding).
 
-    An IP address is no name that could be pointed elsewhere, so all of them pass.
+    All IP addresses are allowed, because an IP address cannot be pointed elsewhere.
     """
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
     name = name.strip("[]").lower().rstrip(".")
@@ -110,6 +110,6 @@ def _is_own_name(host: str, names: frozenset[str]) -> bool:
 
 
 def _is_of_foreign_page(headers: Mapping[str, str]) -> bool:
-    """Whether another site's page loads this behind its reader's back; a link may lead here."""
+    """Whether a page of another site loads this without its user's action; links are allowed."""
     is_foreign = headers.get("sec-fetch-site") in {"cross-site", "same-site"}
     return is_foreign and headers.get("sec-fetch-mode") != "navigate"

@@ -1,4 +1,4 @@
-"""Answers to jobs: remembered while the results stay as they are, computed when they change."""
+"""Answers to jobs: cached until the results change, then computed again."""
 
 import hashlib
 import threading
@@ -15,23 +15,23 @@ from fleetrank.orchestrator.server.fingerprint import Fingerprint
 from fleetrank.orchestrator.server.turn import Turn
 
 _PATIENCE_S = 45.0
-"""How long a question waits for the end of the repeat that is being measured: by default a repeat
-times for 20 s, after a warm-up of at most 10 s. Then it is the server's turn."""
+"""How long a request waits for the end of the running repeat: by default a repeat is timed for
+20 s, after a warm-up of at most 10 s. Then the server gets the host's lease."""
 _COMPUTE_S = 180.0
 """All tables of 10^6 rows take 30 s on two cores."""
 _QUERY_THREADS = 2
-"""Of each library: on a host of 128 cores the stacks alone would take the memory."""
+"""Threads of each library: on a host of 128 cores the stacks alone would use the memory."""
 _REMEMBERED_BYTES = 128 << 20
-"""A few pages of 5 MB and thousands of tables."""
+"""Room for a few pages of 5 MB and thousands of tables."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What is sent.
+    """One answer as it is sent.
 
     Attributes:
         tag: differs when the body differs.
-        is_current: whether the results are still those it was made from.
+        is_current: whether the results have not changed since it was made.
     """
 
     media_type: str
@@ -43,13 +43,13 @@ class Answer:
 
 
 class Answers:
-    """Everything that is computed from one results folder; asked by many threads."""
+    """Computes and caches answers from one results folder; used by many threads."""
 
     def __init__(self, results: Path, *, turn: Turn | None = None) -> None:
         self._fingerprint = Fingerprint(results)
         self._turn = turn or Turn()
         self._figures = Child(results, memory_limit_bytes=default_limit_bytes())
-        # SQL comes from outside: it shares its process with nothing else.
+        # SQL comes from outside, so it runs in a separate process.
         self._queries = Child(
             results, memory_limit_bytes=QUERY_MEMORY_BYTES, threads=_QUERY_THREADS
         )
@@ -57,22 +57,22 @@ class Answers:
         self._lock = threading.Lock()
 
     def remembered(self, job: Job) -> Answer | None:
-        """The answer to an earlier question, if nothing has changed since."""
+        """Returns the cached answer, if the results have not changed since."""
         answer = self._last(job)
         is_fresh = answer is not None and answer.fingerprint == self._fingerprint.now()
         return answer if is_fresh else None
 
     def get(self, job: Job) -> Answer:
-        """The answer; an older one, marked so, while this host is not free to make a new one.
+        """Returns the answer; an older one, marked as such, while this host cannot compute.
 
         Raises:
-            RefusedError: there is none; says why.
-            BusyError: it cannot be computed now, and there is no older one.
+            RefusedError: the job has no answer; the message gives the reason.
+            BusyError: the answer cannot be computed now, and no older answer exists.
         """
         last = self._last(job)
         try:
             with self._turn.take(0.0 if last else _PATIENCE_S):
-                # Somebody may have asked the same meanwhile.
+                # Another thread may have computed the same answer meanwhile.
                 return self.remembered(job) or self._compute(job)
         except BusyError:
             if last is None:
@@ -80,7 +80,7 @@ class Answers:
             return replace(last, is_current=last.fingerprint == self._fingerprint.now())
 
     def fingerprint(self) -> str:
-        """Of the published results; differs when they do."""
+        """The fingerprint of the published results; differs when they differ."""
         return self._fingerprint.now()
 
     def close(self) -> None:
@@ -95,7 +95,7 @@ class Answers:
         timeout_s = job.timeout_s + QUERY_GRACE_S if is_query else _COMPUTE_S
         answer = _answer(child.ask(job, fingerprint, timeout_s=timeout_s), fingerprint)
         if not is_query:
-            # SQL may ask for the time of day: it is answered anew each time.
+            # SQL can depend on the time of day, so its answers are not cached.
             self._keep(job, answer)
         return answer
 

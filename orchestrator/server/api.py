@@ -43,39 +43,39 @@ async def frm(asked: Asked, context: Context, request: Request) -> Response:
     return await table_response("frm", asked, TableFormat.JSON, context, request)
 
 
-@router.get("/pareto", responses=_AS_TABLE, summary="Frontiers, source against target")
+@router.get("/pareto", responses=_AS_TABLE, summary="Frontiers of source and target")
 async def pareto(asked: Asked, context: Context, request: Request) -> Response:
     """Precision and recall of a source's Pareto frontier, judged on the target."""
     return await table_response("pareto", asked, TableFormat.JSON, context, request)
 
 
-@router.get("/tables", response_model=list[TableName], summary="Tables there are")
+@router.get("/tables", response_model=list[TableName], summary="List of tables")
 async def tables() -> list[TableName]:
-    """Every table by name, and what it alone can be told with `set`."""
+    """Every table by name, with its own settings for `set`."""
     return table_names()
 
 
 @router.get("/tables/{name}", responses=_AS_TABLE, summary="Any table, in five forms")
 async def table(
-    name: Annotated[str, Path(description="Of a table that /api/tables lists.")],
+    name: Annotated[str, Path(description="Name of a table that /api/tables lists.")],
     asked: Annotated[TableQuery, Query()],
     context: Context,
     request: Request,
 ) -> Response:
-    """What `fleetrank report show NAME` prints."""
+    """The table that `fleetrank report show NAME` prints."""
     selectors = Selectors.model_validate(asked.model_dump(by_alias=True, exclude={"format"}))
     return await table_response(name, selectors, asked.format, context, request)
 
 
 @router.get("/devices", responses=view_responses("devices"), summary="Devices measured")
 async def devices(context: Context, request: Request) -> Response:
-    """One row per device, with the newest of each fact."""
+    """One row per device, with the newest value of each fact."""
     return await view_response("devices", context, request)
 
 
 @router.get("/models", responses=view_responses("models"), summary="Models measured")
 async def models(context: Context, request: Request) -> Response:
-    """One row per model, with the newest of each fact."""
+    """One row per model, with the newest value of each fact."""
     return await view_response("models", context, request)
 
 
@@ -99,9 +99,9 @@ async def columns() -> list[dict[str, object]]:
 async def query(
     asked: Annotated[QueryQuery, Query()], context: Context, request: Request
 ) -> Response:
-    """A GET, since it changes nothing: nothing that this server answers can be written to.
+    """Runs one SELECT. The method is GET, because the server is read-only.
 
-    No file, setting or second statement is in reach, and time, memory and rows are limited.
+    Files, settings and a second statement are not allowed; time, memory and rows are limited.
     """
     return sent(await context.ask(query_job(asked)), request)
 
@@ -109,10 +109,10 @@ async def query(
 @router.get(
     "/progress",
     responses={200: {"model": ProgressAnswer}, **problems()},
-    summary="How far the sweeps are",
+    summary="Progress of the sweeps",
 )
 async def progress(context: Context) -> Response:
-    """Read from the journals as they grow: answered beside a measurement, too."""
+    """Read from the growing journals, so it is also answered during a measurement."""
     found = await run_in_threadpool(context.live.progress)
     content = {
         "fingerprint": context.answers.fingerprint(),
@@ -131,7 +131,7 @@ async def table_response(
     """One table.
 
     Raises:
-        NotFoundError: there is no such table.
+        NotFoundError: the table does not exist.
         UsageError: a selector is wrong.
     """
     return sent(await context.ask(table_job(name, selectors, form)), request)
@@ -143,21 +143,21 @@ async def view_response(view: str, context: ServerContext, request: Request) -> 
 
 
 def table_job(name: str, selectors: Selectors, form: TableFormat = TableFormat.JSON) -> Job:
-    """The job of a table; what can be refused without looking at a file is refused here.
+    """Returns the job of a table; rejects errors that can be found without reading a file.
 
     Raises:
-        NotFoundError: there is no such table.
+        NotFoundError: the table does not exist.
         UsageError: a selector is wrong.
     """
     if name not in TABLES:
-        raise NotFoundError(f"there is no table '{name}'", f"there are {', '.join(TABLES)}")
+        raise NotFoundError(f"unknown table '{name}'", f"use one of: {', '.join(TABLES)}")
     selectors.selection()
     text = selectors.model_dump_json(by_alias=True)
     return Job(kind=JobKind.TABLE, name=name, selectors=text, form=form.value)
 
 
 def query_job(asked: QueryQuery) -> Job:
-    """The job of one SELECT."""
+    """Returns the job of one SELECT."""
     return Job(
         kind=JobKind.QUERY, name=asked.sql, timeout_s=asked.timeout_s, max_rows=asked.max_rows
     )

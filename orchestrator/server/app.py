@@ -1,4 +1,4 @@
-"""Puts the application together."""
+"""Builds the application."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -29,7 +29,7 @@ _ASSETS: Mapping[str, str] = MappingProxyType(
 
 
 def create_app(results: Path, access: Access) -> FastAPI:
-    """The application over one results folder, which need not exist yet."""
+    """Builds the application for one results folder; the folder need not exist yet."""
     context = ServerContext(results=results, answers=Answers(results), live=Live(results))
 
     @asynccontextmanager
@@ -42,7 +42,7 @@ def create_app(results: Path, access: Access) -> FastAPI:
         version=package_versions(["fleetrank"]).get("fleetrank", "unknown"),
         description=DESCRIPTION,
         openapi_url="/api/openapi.json",
-        # Both would load their scripts from a foreign network; /api shows the same as a plain page.
+        # Both would load scripts from another site; /api shows the same as a plain page.
         docs_url=None,
         redoc_url=None,
         lifespan=lifespan,
@@ -70,7 +70,7 @@ async def _on_error(request: Request, error: Exception) -> Response:
     if not isinstance(error, OrchestratorError):
         raise error
     status = status_of(error)
-    response = _told(request, status, error.message, error.remedy)
+    response = _answer(request, status, error.message, error.remedy)
     if status == 503:
         response.headers["retry-after"] = str(RETRY_AFTER_S)
     return response
@@ -83,31 +83,33 @@ async def _on_wrong_parameter(request: Request, error: Exception) -> Response:
         f"{'.'.join(str(part) for part in one['loc'][1:]) or one['loc'][0]}: {one['msg']}"
         for one in error.errors()
     ]
-    remedy = "/api/openapi.json says what each parameter may be"
-    return _told(request, 422, "; ".join(problems), remedy)
+    remedy = "/api/openapi.json describes the valid values of each parameter"
+    return _answer(request, 422, "; ".join(problems), remedy)
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
-    message = "there is no such page" if error.status_code == 404 else str(error.detail)
-    return _told(request, error.status_code, message, "the pages are listed at /, the API at /api")
+    message = "page not found" if error.status_code == 404 else str(error.detail)
+    return _answer(
+        request, error.status_code, message, "the pages are listed at /, the API at /api"
+    )
 
 
 async def _on_defect(request: Request, _error: Exception) -> Response:
     """The traceback goes to the terminal of the server, never to a client."""
-    remedy = "this is a defect of fleetrank; the terminal of the server shows where"
-    return _told(request, 500, "something went wrong here", remedy)
+    remedy = "this is a defect of fleetrank; the server's terminal shows the traceback"
+    return _answer(request, 500, "unexpected error in the server", remedy)
 
 
-def _told(request: Request, status: int, message: str, remedy: str) -> Response:
-    """As JSON for programs, as a page for people."""
+def _answer(request: Request, status: int, message: str, remedy: str) -> Response:
+    """Returns the error as JSON for programs, as a page for browsers."""
     if request.url.path.startswith("/api/"):
         return JSONResponse({"message": message, "remedy": remedy}, status)
     return render(
         "error.html.j2",
         {
-            "title": "There is nothing here" if status == 404 else "That did not work",
+            "title": "Not found" if status == 404 else "Error",
             "here": "",
             "message": message,
             "remedy": remedy,

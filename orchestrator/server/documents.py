@@ -1,4 +1,4 @@
-"""What the API's own document says of its answers."""
+"""The answers of the API, as its OpenAPI document describes them."""
 
 from typing import Any
 
@@ -9,14 +9,14 @@ from fleetrank.analysis.tables.tables import SETTINGS, TABLES
 from fleetrank.orchestrator.workspace.selectors import Selectors, TableFormat
 
 DESCRIPTION = """\
-Measurements of one workspace, and what they say. Read-only: every path is a GET.
+Measurements of one workspace and the analysis of them. Read-only: every path is a GET.
 
-Units are the last part of a name: `_ns`, `_ms`, `_bytes`, `_mj`, `_percent`; `_utc` is a time. What
-is missing or undefined is null, never 0. Selectors are those of `fleetrank report show`.
+The unit is the last part of a name: `_ns`, `_ms`, `_bytes`, `_mj`, `_percent`; `_utc` is a time. A
+missing or undefined value is null, never 0. Selectors are those of `fleetrank report show`.
 
-`fleetrank-made` says when an answer was computed, and `fleetrank-current` whether the results are
-still those it was computed from: nothing is computed while a measurement runs on this host, and the
-last answer stands. Status 503 asks to come again after `Retry-After` seconds."""
+The header `fleetrank-made` gives the time when an answer was computed. `fleetrank-current` is false
+if the results have changed since: nothing is computed while a measurement runs on this host, and
+the last answer is returned. Status 503: try again after `Retry-After` seconds."""
 
 _TYPES = {
     "VARCHAR": ["string", "null"],
@@ -28,11 +28,11 @@ _TYPES = {
     "VARCHAR[]": ["array", "null"],
 }
 _RESPONSES = dict[int | str, dict[str, Any]]
-"""The type that FastAPI has for it."""
+"""The type that FastAPI uses for it."""
 
 
 class Problem(BaseModel):
-    """Every error."""
+    """The answer of every error."""
 
     message: str = Field(description="What happened.")
     remedy: str = Field(description="What to do about it.")
@@ -42,7 +42,7 @@ class TableAnswer(BaseModel):
     """A table."""
 
     title: str
-    notes: list[str] = Field(description="What a reader has to know; n, what was dropped and why.")
+    notes: list[str] = Field(description="Notes for the reader: n, what was dropped and why.")
     rows: list[dict[str, JsonValue]] = Field(description="Missing and undefined figures are null.")
 
 
@@ -54,10 +54,10 @@ class RowsAnswer(BaseModel):
 
 
 class TableName(BaseModel):
-    """A table that can be asked for."""
+    """A table that can be requested."""
 
     name: str
-    settings: list[str] = Field(description="What `set` can tell it.")
+    settings: list[str] = Field(description="Its settings, for `set`.")
 
 
 class ColumnAnswer(BaseModel):
@@ -75,7 +75,7 @@ class DeviceProgressAnswer(BaseModel):
 
     device: str
     running: str | None = Field(description="What it measures now.")
-    n_repeats: int | None = Field(description="Null where the sweep's record does not say.")
+    n_repeats: int | None = Field(description="Null if the sweep's record does not contain it.")
     n_ok: int
     n_failed: int
     last: dict[str, JsonValue] | None = Field(description="Its last attempt.")
@@ -93,19 +93,21 @@ class SweepProgressAnswer(BaseModel):
     n_failed: int
     n_left: int
     seconds_left: float | None
-    n_overcome: int = Field(description="Failed tries at repeats that another try measured.")
+    n_overcome: int = Field(description="Failed attempts at repeats that another attempt measured.")
     failures: list[dict[str, JsonValue]] = Field(
-        description="Of repeats without a valid measurement, the newest last."
+        description="Failures of repeats without a valid measurement, the newest last."
     )
     devices: list[DeviceProgressAnswer]
     latest: list[dict[str, JsonValue]] = Field(description="Its last attempts, newest first.")
 
 
 class ProgressAnswer(BaseModel):
-    """How far the sweeps are."""
+    """Progress of the sweeps."""
 
-    fingerprint: str = Field(description="Of the published results: another when they change.")
-    sweeps: list[SweepProgressAnswer] = Field(description="Those that run, and the newest.")
+    fingerprint: str = Field(
+        description="Fingerprint of the published results; changes when they change."
+    )
+    sweeps: list[SweepProgressAnswer] = Field(description="Running sweeps and the newest ones.")
 
 
 class TableQuery(Selectors):
@@ -120,28 +122,28 @@ class QueryQuery(BaseModel, extra="forbid"):
     sql: str = Field(
         min_length=1,
         max_length=20_000,
-        description="One SELECT; see /api/columns for what is there.",
+        description="One SELECT; /api/columns lists the columns.",
     )
-    max_rows: int = Field(default=1000, ge=1, le=10_000, description="At most so many rows.")
+    max_rows: int = Field(default=1000, ge=1, le=10_000, description="Maximum number of rows.")
     timeout_s: float = Field(
-        default=10.0, ge=0.1, le=30.0, description="Seconds until it is given up."
+        default=10.0, ge=0.1, le=30.0, description="Time limit of the query in seconds."
     )
 
 
 def problems(*statuses: int) -> _RESPONSES:
-    """The errors a path may answer with, beside those that all may."""
+    """Returns the errors of a path, in addition to those of all paths."""
     return {status: {"model": Problem} for status in (400, 401, 403, 404, 421, 422, 503, *statuses)}
 
 
 def table_responses() -> _RESPONSES:
-    """Of a table, in all its forms."""
+    """Returns the responses of a table, in all its formats."""
     text = {"schema": {"type": "string"}}
     forms = ("text/csv", "text/plain", "text/markdown", "application/x-latex")
     return {200: {"model": TableAnswer, "content": dict.fromkeys(forms, text)}, **problems(409)}
 
 
 def view_responses(view: str) -> _RESPONSES:
-    """Of a relation, column by column."""
+    """Returns the responses of a relation, column by column."""
     columns = {
         column.column: {
             "type": _TYPES[column.dtype],
@@ -161,5 +163,5 @@ def view_responses(view: str) -> _RESPONSES:
 
 
 def table_names() -> list[TableName]:
-    """All tables, with what each can be told."""
+    """Returns all tables with their settings."""
     return [TableName(name=name, settings=list(SETTINGS.get(name, ()))) for name in TABLES]

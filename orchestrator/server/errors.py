@@ -8,15 +8,15 @@ from fleetrank.orchestrator.errors import OrchestratorError
 
 
 class BusyError(OrchestratorError):
-    """More is asked than is answered at once, or this host measures: ask again, status 503."""
+    """The server is busy, or a measurement runs on this host: try again; status 503."""
 
 
 class NotFoundError(OrchestratorError):
-    """There is no such thing to look at: status 404."""
+    """The requested thing does not exist: status 404."""
 
 
 RETRY_AFTER_S = 5
-"""What a busy server asks for: longer than most of what it computes."""
+"""Value of `Retry-After` of a busy server: longer than most computations."""
 INTERNAL = 500
 _STATUSES: Mapping[str, int] = MappingProxyType(
     {
@@ -33,6 +33,6 @@ _STATUSES: Mapping[str, int] = MappingProxyType(
 
 
 def status_of(error: OrchestratorError) -> int:
-    """The status that an error is answered with; what nobody asked for wrongly is a 500."""
+    """Returns the HTTP status of an error; 500 if the request did not cause it."""
     kind = error.kind if isinstance(error, RefusedError) else type(error).__name__
     return _STATUSES.get(kind, INTERNAL)

@@ -1,4 +1,4 @@
-"""Whether the results have changed, told from names, sizes and times of their files."""
+"""Detects changed results from the names, sizes and times of their files."""
 
 import hashlib
 import threading
@@ -12,11 +12,11 @@ _LOOKED_AT = (
     f"measurements/*/{PARTS}", "sweeps/*.json", "sweeps/*.pending", "schema.json", EXCLUSIONS,
 )  # fmt: skip
 _FRESH_S = 0.5
-"""How long a look is good for: a hundred sweeps are 200 calls to the system."""
+"""How long a fingerprint is reused: a hundred sweeps need 200 system calls."""
 
 
 class Fingerprint:
-    """Of the Parquet parts, sweep records and exclusions of one folder; reads no file."""
+    """Fingerprint of one folder's Parquet parts, records and exclusions; reads no file."""
 
     def __init__(self, results: Path) -> None:
         self._results = results
@@ -24,7 +24,7 @@ class Fingerprint:
         self._lock = threading.Lock()
 
     def now(self) -> str:
-        """Another text than before when any file is new, gone or rewritten."""
+        """Returns a text that changes when any file is added, removed or rewritten."""
         with self._lock:
             if self._seen is None or monotonic() - self._seen[0] > _FRESH_S:
                 self._seen = (monotonic(), self._look())

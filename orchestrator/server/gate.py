@@ -1,4 +1,4 @@
-"""What every request passes, and what every response carries."""
+"""Checks every request and adds headers to every response."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -15,17 +15,17 @@ _REFUSED: Mapping[Verdict, tuple[int, str, str]] = MappingProxyType(
     {
         Verdict.WRONG_HOST: (
             421,
-            "this server does not go by the name in the address",
+            "the name in the address is not a name of this server",
             "use the address that `fleetrank report serve` printed, or start it with --name NAME",
         ),
         Verdict.FOREIGN_PAGE: (
             403,
-            "a page of another site asked for this",
-            "open the address itself",
+            "a page of another site sent this request",
+            "open the address directly",
         ),
         Verdict.NO_TOKEN: (
             401,
-            "this server asks for its token",
+            "this server requires its token",
             "open the address with ?token= that `fleetrank report serve` printed, or send "
             f"'Authorization: Bearer TOKEN'; {TOKEN_VARIABLE} sets the token",
         ),
@@ -51,7 +51,7 @@ _HEADERS: Mapping[str, str] = MappingProxyType(
 
 
 class Gate:
-    """Refuses what may not ask and everything that is not reading; adds headers to the rest."""
+    """Rejects requests without access and requests that are not GET; adds headers to the rest."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app
@@ -83,7 +83,7 @@ class Gate:
         if request.method not in _METHODS:
             return _said(
                 405,
-                f"{request.method} is not answered: this server only reads",
+                f"{request.method} is not allowed: this server is read-only",
                 "use GET; SQL goes into the parameter sql of /api/query",
                 {"allow": "GET"},
             )
@@ -91,7 +91,7 @@ class Gate:
 
     def _let_in(self, request: Request) -> Response:
         rest = [(k, v) for k, v in request.query_params.multi_items() if k != "token"]
-        # The path alone: an address from outside cannot send the reader elsewhere.
+        # Only the path, so that the redirect cannot lead to another site.
         path = "/" + request.scope["path"].lstrip("/\\")
         response = RedirectResponse(path + (f"?{urlencode(rest)}" if rest else ""), 303)
         if self._access.token is not None:

@@ -1,4 +1,4 @@
-"""What was added to a journal since the last look."""
+"""Reads the rows that were added to a journal since the last call."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -15,8 +15,8 @@ _BLOCK_BYTES = 8 << 20
 class JournalTail:
     """Reads each whole line of a growing file once; a half-written one is left for later.
 
-    When the journal is packed, its lines go away and may begin again in a new file: the packed rows
-    are read once, and a row that was seen is passed over wherever it lies.
+    When the journal is packed, its lines are removed, and new lines can start in a new file. The
+    packed rows are read once; a row that was already seen is skipped.
     """
 
     def __init__(self, path: Path) -> None:
@@ -26,9 +26,9 @@ class JournalTail:
         self._seen: set[int] = set()
 
     def new_rows(self) -> Iterator[Mapping[str, object]]:
-        """Rows since the last call, in order; what is no row is passed over.
+        """Returns the rows since the last call, in order; lines that are not rows are skipped.
 
-        `results verify` says which lines are no rows, and whether a packed journal is damaged.
+        `results verify` lists lines that are not rows, and reports a damaged packed journal.
         """
         for row in self._new_packed():
             yield from self._unseen(row)
@@ -51,7 +51,7 @@ class JournalTail:
             return
         from fleetrank.orchestrator.store.parquet.part_reader import read_packed
 
-        # The lines that were read are gone, or soon will be; a new file may have their inode.
+        # The lines that were read are removed now or soon; a new file can have their inode.
         self._packed, self._offset = state, 0
         with contextlib.suppress(StoreError):
             yield from read_packed(self._journal.packed_path)

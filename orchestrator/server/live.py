@@ -1,7 +1,7 @@
-"""How far the sweeps of a workspace are, from records, leases and the ends of their journals.
+"""Progress of a workspace's sweeps, from records, leases and the ends of their journals.
 
-Light enough to ask every second beside a measurement: each line of a journal is read once, and
-only while its sweep runs.
+Cheap enough to be called every second during a measurement: each line of a journal is read once,
+and only while its sweep runs.
 """
 
 import threading
@@ -19,20 +19,20 @@ from fleetrank.orchestrator.store.results import IMPORTED, Record, ResultStore
 from fleetrank.orchestrator.sweep.sweep_status import SweepCount, SweepStatus, is_running
 
 _FRESH_S = 0.5
-"""Several open pages share one look."""
+"""Several open pages share one reading."""
 _LATEST = 30
-"""Attempts that are shown as they come."""
+"""Number of newest attempts that are shown."""
 _LISTED = 1000
-"""Sweeps of a list, the newest."""
+"""Number of sweeps in a list, the newest first."""
 _NS_PER_MS = 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceProgress:
-    """One device in one sweep; `n_repeats` is `None` where the sweep's record does not say.
+    """One device in one sweep; `n_repeats` is `None` if the sweep's record does not contain it.
 
     Attributes:
-        running: what it measures now, for people; `None` when nothing or not known.
+        running: text of what it measures now; `None` if nothing or unknown.
         last: its last stored attempt.
     """
 
@@ -46,7 +46,7 @@ class DeviceProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepProgress:
-    """One sweep; devices are told of one that ran while this server did."""
+    """One sweep; `devices` is filled only if the sweep ran while this server was running."""
 
     status: SweepStatus
     devices: tuple[DeviceProgress, ...]
@@ -59,7 +59,7 @@ class SweepProgress:
 
 
 class _Watched:
-    """A sweep that ran when somebody looked."""
+    """A sweep that was running at an earlier request."""
 
     def __init__(self, path: Path) -> None:
         self._tail = JournalTail(path)
@@ -96,7 +96,7 @@ class _Watched:
 
 
 class Live:
-    """The sweeps of one workspace, as they run; asked by many threads."""
+    """The progress of one workspace's sweeps; used by many threads."""
 
     def __init__(self, results: Path) -> None:
         self._results = results
@@ -105,7 +105,7 @@ class Live:
         self._lock = threading.Lock()
 
     def progress(self) -> list[SweepProgress]:
-        """Every sweep that runs, and the newest; newest first.
+        """Returns all running sweeps and the newest ones; newest first.
 
         Raises:
             StoreError: the results come from a newer fleetrank.
@@ -116,14 +116,14 @@ class Live:
             return self._seen[1]
 
     def sweeps(self) -> list[SweepStatus]:
-        """All sweeps, newest first; one whose record is damaged is left out."""
+        """Returns all sweeps, newest first; a sweep with a damaged record is left out."""
         store = ResultStore(self._results)
         with self._lock:
             known = [(sweep_id, _record(store, sweep_id)) for sweep_id in _newest_first(store)]
             return [self._progress_of(store, *one).status for one in known if one[1]]
 
     def of_sweep(self, sweep_id: str) -> SweepProgress:
-        """One sweep; of one that ended before this server looked, without its devices.
+        """Returns one sweep; without its devices if it ended before this server read it.
 
         Raises:
             UsageError: no such sweep.
@@ -134,7 +134,7 @@ class Live:
             return self._progress_of(store, sweep_id, store.sweep_record(sweep_id))
 
     def record(self, sweep_id: str) -> Record:
-        """What was written about a sweep.
+        """Returns the record of a sweep.
 
         Raises:
             UsageError: no such sweep; the remedy names the nearest.
@@ -152,14 +152,14 @@ class Live:
 
     def _progress_of(self, store: ResultStore, sweep_id: str, record: Record) -> SweepProgress:
         runs = is_running(store, sweep_id)
-        # The record of a sweep that ended has its counts; no other journal is read.
+        # The record of an ended sweep has its counts, so its journal is not read.
         if runs or record.get("state") == "running" or not isinstance(record.get("n_ok"), int):
             path = store.open_journal(sweep_id).path
             self._watched.setdefault(sweep_id, _Watched(path))
         watched = self._watched.get(sweep_id)
         if watched is None:
             return SweepProgress(status=_at_its_end(sweep_id, record), devices=(), latest=())
-        # After record and lease were read: what is counted is no older than what they say.
+        # After record and lease were read, so that the counts are not older than they are.
         watched.look()
         status = watched.count.status(sweep_id, record, is_running=runs)
         if record.get("origin") == IMPORTED:
@@ -175,7 +175,7 @@ def _newest_first(store: ResultStore) -> list[str]:
 
 
 def _record(store: ResultStore, sweep_id: str) -> Record:
-    """A list without one sweep's record is worth more than no list."""
+    """Returns `None` for a damaged record, so that the list shows the other sweeps."""
     try:
         return store.sweep_record(sweep_id)
     except (StoreError, UsageError):
@@ -183,7 +183,7 @@ def _record(store: ResultStore, sweep_id: str) -> Record:
 
 
 def _at_its_end(sweep_id: str, record: Record) -> SweepStatus:
-    """Of a sweep that does not run, by the counts in its record."""
+    """The progress of a sweep that does not run, from the counts in its record."""
     bare = SweepCount().status(sweep_id, record, is_running=False)
     n_ok, n_failed, n_left = (int(str(record[name])) for name in ("n_ok", "n_failed", "n_left"))
     return replace(bare, n_ok=n_ok, n_failed=n_failed, n_left=n_left)

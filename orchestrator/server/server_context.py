@@ -1,4 +1,4 @@
-"""What the routes of one running server share."""
+"""The objects that the routes of one running server share."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,18 +15,18 @@ from fleetrank.orchestrator.server.live import Live
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerContext:
-    """One results folder, and all that answers about it."""
+    """One results folder and the objects that answer questions about it."""
 
     results: Path
     answers: Answers
     live: Live
 
     async def ask(self, job: Job) -> Answer:
-        """The answer to a job; what is remembered needs no thread.
+        """Returns the answer to a job; a cached answer needs no thread.
 
         Raises:
-            RefusedError: there is none.
-            BusyError: not now.
+            RefusedError: the job has no answer.
+            BusyError: the answer cannot be computed now.
         """
         remembered = self.answers.remembered(job)
         if remembered is not None:
@@ -43,7 +43,7 @@ Context = Annotated[ServerContext, Depends(_context)]
 
 
 def sent(answer: Answer, request: Request) -> Response:
-    """The answer as a response; nothing but its headers where the client has it already."""
+    """Returns the answer as a response; only headers if the client already has it."""
     headers = {
         "etag": f'"{answer.tag}"',
         "fleetrank-made": answer.made_utc.isoformat(timespec="seconds"),

@@ -1,7 +1,7 @@
-"""Whose turn it is to compute: one computation of the server at a time, none beside a measurement.
+"""The right to compute: at most one computation of the server, and none during a measurement.
 
-Looking at a file that grew is no computation; making a page or answering SQL is, and would be seen
-in the latency of what is measured on this host meanwhile.
+Making a page or answering SQL is a computation. It would change the latency of a measurement on
+this host. Reading a file that has grown is cheap and is not counted.
 """
 
 import threading
@@ -13,11 +13,11 @@ from fleetrank.device_agents.host.host_lease import host_lease
 from fleetrank.orchestrator.server.errors import BusyError
 
 _MAX_WAITING = 24
-"""Each holds one of the server's 40 threads; more than that should hear of it and come again."""
+"""Each holds one of the server's 40 threads; further requests get an error and try again."""
 
 
 class Turn:
-    """The right to compute; asked by many threads."""
+    """The right to compute; used by many threads."""
 
     def __init__(self, *, max_waiting: int = _MAX_WAITING) -> None:
         self._waiting = threading.BoundedSemaphore(max_waiting)
@@ -25,18 +25,20 @@ class Turn:
 
     @contextmanager
     def take(self, patience_s: float) -> Iterator[None]:
-        """Computes in the block, after waiting for at most `patience_s`.
+        """Holds the right to compute during the block; waits at most `patience_s` for it.
 
         Raises:
-            BusyError: too many wait, or it is not our turn in time.
+            BusyError: too many requests wait, or the right was not free in time.
         """
         if not self._waiting.acquire(blocking=False):
-            raise BusyError("too many questions wait to be computed", "ask again in a few seconds")
+            raise BusyError(
+                "too many requests wait for a computation", "try again in a few seconds"
+            )
         try:
             deadline_s = monotonic() + patience_s
             if not self._one.acquire(timeout=patience_s):
                 raise BusyError(
-                    f"other questions took longer than {patience_s:g} s", "ask again later"
+                    f"other requests took longer than {patience_s:g} s", "try again later"
                 )
             try:
                 waited_for: list[str] = []
@@ -47,9 +49,9 @@ class Turn:
                 ) as is_held:
                     if not is_held:
                         raise BusyError(
-                            "this host measures, and computing an answer would disturb it"
+                            "a measurement runs on this host, and an answer would disturb it"
                             + "".join(f": {what}" for what in waited_for),
-                            "ask again in a minute",
+                            "try again in a minute",
                         )
                     yield
             finally:

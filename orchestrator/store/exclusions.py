@@ -1,4 +1,4 @@
-"""Writes which rows a person leaves out; `analysis.stored.exclusions` reads it."""
+"""Writes the exclusions of a user; `analysis.stored.exclusions` reads them."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -24,23 +24,23 @@ from fleetrank.orchestrator.durable import replace_file, store_error
 from fleetrank.orchestrator.errors import StoreError, UsageError
 
 _PATIENCE_S = 10.0
-"""Another holds the lock for as long as it takes to write one small file."""
+"""Another process holds the lock only while it writes one small file."""
 
 
 def exclude(results: Path, sweep_id: str, pattern: str | None, reason: str) -> Exclusion:
-    """Leaves a sweep out from now on, or what the pattern says of it; nothing else is written.
+    """Excludes a sweep, or its rows that match the pattern; no other file is written.
 
     Args:
         results: the results folder of a workspace.
-        sweep_id: a sweep that is there; this is not checked.
+        sweep_id: an existing sweep; this is not checked.
         pattern: a model's name or a platform key, in which `*` stands for anything.
-        reason: one line; is trimmed.
+        reason: one line; leading and trailing spaces are removed.
 
     Raises:
-        UsageError: the reason is none, the pattern is no text, the same is excluded already, or
+        UsageError: the reason or the pattern is not valid, the same rows are already excluded, or
             there are too many exclusions.
-        AnalysisError: what is written there already is damaged.
-        StoreError: it cannot be written; nothing changed.
+        AnalysisError: the file of exclusions is damaged.
+        StoreError: the file cannot be written; nothing changed.
     """
     reason = _checked_reason(reason)
     if pattern is not None and not (0 < len(pattern) <= MAX_NAME and pattern.isprintable()):
@@ -62,30 +62,30 @@ def exclude(results: Path, sweep_id: str, pattern: str | None, reason: str) -> E
 
 
 def take_back(results: Path, number: int) -> Exclusion:
-    """Lets the rows of an exclusion count again; its number is not given to another.
+    """Removes an exclusion, so that its rows count again; its number is not reused.
 
     Raises:
-        UsageError: there is no such exclusion.
-        AnalysisError: what is written there is damaged.
-        StoreError: it cannot be written; nothing changed.
+        UsageError: the exclusion does not exist.
+        AnalysisError: the file of exclusions is damaged.
+        StoreError: the file cannot be written; nothing changed.
     """
     with _alone(results):
         known = read_exclusions(results)
         kept = tuple(one for one in known.entries if one.number != number)
         if len(kept) == len(known.entries):
             numbers = ", ".join(str(one.number) for one in kept) or "none"
-            raise UsageError(f"there is no exclusion {number}", f"there are: {numbers}")
+            raise UsageError(f"exclusion {number} does not exist", f"existing: {numbers}")
         _write(results, known.next_number, kept)
     (taken,) = set(known.entries) - set(kept)
     return taken
 
 
 def forget_sweep(results: Path, sweep_id: str) -> None:
-    """Takes back every exclusion of a sweep that is being deleted.
+    """Removes every exclusion of a sweep that is being deleted.
 
     Raises:
-        AnalysisError: what is written there is damaged.
-        StoreError: it cannot be written; nothing changed.
+        AnalysisError: the file of exclusions is damaged.
+        StoreError: the file cannot be written; nothing changed.
     """
     with _alone(results):
         known = read_exclusions(results)
@@ -95,12 +95,12 @@ def forget_sweep(results: Path, sweep_id: str) -> None:
 
 
 def adopt(results: Path, entries: Sequence[Exclusion]) -> None:
-    """Takes over the exclusions of a sweep that is being copied here, under new numbers.
+    """Adds the exclusions of a sweep that is being copied here, with new numbers.
 
     Raises:
-        UsageError: there are too many.
-        AnalysisError: what is written there is damaged.
-        StoreError: it cannot be written; nothing changed.
+        UsageError: there are too many exclusions.
+        AnalysisError: the file of exclusions is damaged.
+        StoreError: the file cannot be written; nothing changed.
     """
     with _alone(results):
         known = read_exclusions(results)
@@ -125,7 +125,7 @@ def _checked_reason(text: str) -> str:
     if not is_reason(reason):
         raise UsageError(
             f"the reason has {len(reason)} letters or is not one line",
-            f"say it in one line of at most {MAX_REASON} letters",
+            f"give one line of at most {MAX_REASON} letters",
         )
     return reason
 
@@ -134,8 +134,8 @@ def _refuse_again(known: Exclusions, sweep_id: str, pattern: str | None) -> None
     for one in known.entries:
         if (one.sweep_id, one.pattern) == (sweep_id, pattern):
             raise UsageError(
-                f"exclusion {one.number} leaves the same out already: {one.reason}",
-                f"`fleetrank results exclude --undo {one.number}` takes it back",
+                f"exclusion {one.number} already excludes the same rows: {one.reason}",
+                f"`fleetrank results exclude --undo {one.number}` removes it",
             )
     if len(known.entries) >= MAX_EXCLUSIONS:
         raise UsageError(
@@ -146,7 +146,7 @@ def _refuse_again(known: Exclusions, sweep_id: str, pattern: str | None) -> None
 
 @contextmanager
 def _alone(results: Path) -> Iterator[None]:
-    """Reading and writing in one step: of two at once, neither overwrites the other's."""
+    """Reads and writes under a lock, so that two processes do not overwrite each other."""
     path = results / f".{FILE}.lock"
     deadline_s = monotonic() + _PATIENCE_S
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Where the rows of a running sweep go: into its journal at once, into Parquet now and then."""
+"""Stores the rows of a running sweep: in its journal at once, in Parquet from time to time."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from fleetrank.orchestrator.store.results import ResultStore
 
 
 class JournalSink:
-    """Fulfils `dispatch.row_sink.RowSink`."""
+    """The `RowSink` of a results folder."""
 
     def __init__(self, store: ResultStore, journal: Journal, sweep_id: str) -> None:
         self._store = store
@@ -22,15 +22,16 @@ class JournalSink:
         self._published_bytes = 0
 
     def append(self, row: Row) -> None:
-        """See `RowSink`; what a tool printed goes into a file of its own."""
+        """Stores a row; the output of a tool goes into a separate file."""
         self._pending.append(row)
         self._write_pending()
 
     def flush(self) -> None:
-        """See `RowSink`.
+        """Makes every stored row safe from a power cut.
 
         Raises:
-            MovedFolderError: the workspace was moved; everything up to now is stored there.
+            MovedFolderError: the workspace was moved; all rows up to now are stored in the new
+                place.
         """
         self._write_pending()
         self._sync_logs()
@@ -38,15 +39,15 @@ class JournalSink:
         self._journal.check_place()
 
     def publish(self) -> None:
-        """See `RowSink`; beside another sweep's measurement it is left to the next time.
+        """Publishes the rows to readers; skipped while another sweep measures on this host.
 
-        Nobody else writes this sweep, so that after the first time only what came since is read.
+        No other process writes this sweep, so later calls read only the new rows.
         """
         with host_lease(f"sweep {self._sweep_id}", give_up=give_up_at_once) as is_held:
             if not is_held:
                 return
             self._journal.check_place()
-            # After an error nobody knows how far it came: then every row is looked for again.
+            # After an error the published rows are unknown, so every row is compared again.
             start, self._published_bytes = self._published_bytes, 0
             end = self._journal.size_bytes
             self._store.publish(self._sweep_id, start)
@@ -54,12 +55,12 @@ class JournalSink:
 
     def _write_pending(self) -> None:
         while self._pending:
-            # Beside the journal, also when the workspace has been moved.
+            # In the folder of the journal, also if the workspace has been moved.
             results = self._journal.place.parent.parent
             row = set_aside(results, self._pending[0])
             if isinstance(row["raw_log"], str):
                 self._unsynced.append(results / row["raw_log"])
-            # The journal keeps what it cannot write.
+            # The journal keeps the rows that it cannot write.
             del self._pending[0]
             self._journal.append(row)
 

@@ -1,4 +1,4 @@
-"""What external tools wrote, kept beside the rows so that a better parser can be run over it."""
+"""Stores the output of external tools, so that a better parser can read it again."""
 
 import gzip
 import zlib
@@ -11,18 +11,18 @@ from fleetrank.orchestrator.rows.translate import Row
 
 _FOLDER = "raw"
 MAX_LOG_BYTES = 16 * 1024 * 1024
-"""What reading one log back may unpack to; ten thousand iterations take 0.5 MB."""
+"""Maximum size of one unpacked log; ten thousand iterations take 0.5 MB."""
 
 
 def raw_folder(results: Path, sweep_id: str) -> Path:
-    """Where the logs of one sweep lie."""
+    """Returns the folder of the logs of one sweep."""
     return results / _FOLDER / sweep_id
 
 
 def set_aside(results: Path, row: Row) -> Row:
-    """Moves a row's tool output into a file of its own; the row keeps the file's name.
+    """Moves a row's tool output into a separate file; the row keeps the file's name.
 
-    The name is made of the row's key. A row without output comes back as it is. The file is not
+    The name is made from the row's key. A row without output is returned unchanged. The file is not
     synced yet.
 
     Raises:
@@ -40,10 +40,10 @@ def set_aside(results: Path, row: Row) -> Row:
 
 
 def read_log(results: Path, row: Mapping[str, object]) -> str | None:
-    """The tool output of a stored row; `None` where there never was any.
+    """Returns the tool output of a stored row; `None` if the row has no output.
 
     Raises:
-        StoreError: the file is gone or damaged.
+        StoreError: the file is missing or damaged.
         UsageError: the row names a file outside the results folder.
     """
     name = row["raw_log"]
@@ -58,5 +58,5 @@ def read_log(results: Path, row: Mapping[str, object]) -> str | None:
             return file.read(MAX_LOG_BYTES).decode("utf-8", "replace")
     except (OSError, EOFError, zlib.error) as error:
         raise StoreError(
-            f"{path} cannot be read: {error}", "restore it; the row is whole"
+            f"{path} cannot be read: {error}", "restore it; the row is not damaged"
         ) from error

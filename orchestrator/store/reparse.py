@@ -1,8 +1,8 @@
-"""Kept raw logs read again by today's parsers; what they say otherwise becomes a new attempt.
+"""Reads stored raw logs again with today's parsers; different results become new attempts.
 
-A stored row is never changed. The new attempt has the circumstances of the old one, and the setting
-`reparsed_attempt` names it; `fleetrank_version` is that of the parser. Only what a parser judged is
-judged again: an attempt that failed for the state of the phone stays failed.
+A stored row is never changed. The new attempt has the conditions of the old one, and the setting
+`reparsed_attempt` names the old one; `fleetrank_version` is that of the parser. Only results of a
+parser are decided again: an attempt that failed because of the phone's state stays failed.
 """
 
 from collections import defaultdict
@@ -27,7 +27,7 @@ from fleetrank.orchestrator.store.raw_logs import read_log
 from fleetrank.orchestrator.store.results import ResultStore
 
 NOTE = "reparsed_attempt"
-"""Setting of a row that no device measured anew: the attempt whose log was read again."""
+"""Setting of a row that comes from a stored log: the attempt whose log was read again."""
 
 _JUDGED_BY_PARSERS = frozenset(
     {
@@ -56,14 +56,14 @@ _SAMPLE_FLAGS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reparsed:
-    """What today's parser makes of one kept log.
+    """The result of today's parser for one stored log.
 
     Attributes:
         old: the row of the attempt that made the log.
-        new: the next attempt; `None` when nothing changed or the parser refuses the log.
-        changes: column to what it was and what it would be.
-        refusal: why the parser refuses a log whose row is good; nothing is stored for it, since
-            a failed attempt would not outweigh the good one.
+        new: the next attempt; `None` if nothing changed or the parser rejects the log.
+        changes: column to its old and its new value.
+        refusal: why the parser rejects a log whose row is valid. Nothing is stored for it, because
+            a failed attempt would not replace the valid one.
     """
 
     old: Row
@@ -73,7 +73,7 @@ class Reparsed:
 
 
 def reparse_sweep(store: ResultStore, sweep_id: str) -> list[Reparsed]:
-    """Reads every kept log of a sweep again; stores nothing."""
+    """Reads every stored log of a sweep again; stores nothing."""
     rows = store.open_journal(sweep_id).rows()
     return [_compare(old, next_attempt, store.root) for old, next_attempt in _newest_with_log(rows)]
 
@@ -82,7 +82,7 @@ def store_reparsed(store: ResultStore, sweep_id: str, reparsed: Iterable[Reparse
     """Appends the new attempts to the journal and publishes them; the caller holds the lease.
 
     Returns:
-        How many there were.
+        The number of new attempts.
 
     Raises:
         StoreError: the disk is full.
@@ -97,7 +97,7 @@ def store_reparsed(store: ResultStore, sweep_id: str, reparsed: Iterable[Reparse
 
 
 def _newest_with_log(rows: Iterable[Row]) -> Iterator[tuple[Row, int]]:
-    """Per repeat the newest attempt whose log can be judged, and the next attempt's number."""
+    """Yields per repeat the newest attempt with a usable log, and the next attempt's number."""
     repeats: dict[tuple[object, object], list[Row]] = defaultdict(list)
     for row in rows:
         repeats[row["cell_key"], row["repeat"]].append(row)
@@ -145,7 +145,7 @@ def _read(row: Row, root: Path) -> ToolReading:
 
 
 def _columns(old: Row, reading: ToolReading) -> Row:
-    """The columns a reading decides, as they would be stored today."""
+    """Returns the columns that the parser decides, as they would be stored today."""
     origin = Origin(str(old["origin"]))
     measurement = to_measurement(reading, task_id="", origin=origin)
     columns = {
@@ -165,7 +165,7 @@ def _columns(old: Row, reading: ToolReading) -> Row:
 
 
 def _settings(row: Row) -> dict[str, object]:
-    """The settings of a row, whatever they are; an unreadable text is none."""
+    """Returns the settings of a row; empty if the text cannot be read."""
     try:
         settings = parse_json(str(row.get("runtime_settings") or "{}"))
     except AgentError:
@@ -174,7 +174,7 @@ def _settings(row: Row) -> dict[str, object]:
 
 
 def _flags(old: Row, samples_ns: tuple[int, ...]) -> list[str]:
-    """The old flags, with those that samples alone decide judged again."""
+    """Returns the old flags, with the flags that depend only on samples decided again."""
     stored = old.get("flags")
     known = set(stored) if isinstance(stored, list) else set()
     for flag, is_doubtful in _SAMPLE_FLAGS.items():

@@ -20,18 +20,18 @@ from fleetrank.orchestrator.store.journals.journal import Journal
 from fleetrank.orchestrator.store.raw_logs import raw_folder
 
 _PATIENCE_S = 1.0
-"""`sweep status` holds the lock for an instant; a driver holds it for the whole sweep."""
+"""`sweep status` holds the lock very briefly; a driver holds it for the whole sweep."""
 
 
 @contextmanager
 def sweep_lease(path: Path) -> Iterator[None]:
-    """Holds the lease while the block runs; one left by a dead driver is taken over.
+    """Holds the lease while the block runs; the lease of a dead driver is free again.
 
-    A lock and not a file that merely exists: the system frees it however its holder ends, so that
-    no stale one has to be told from a live one.
+    The lease is a lock on a file: the system frees it when its holder ends for any reason, so no
+    stale lease exists.
 
     Raises:
-        UsageError: another live process holds it; names that process.
+        UsageError: another process holds the lease; the message names it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     deadline_s = monotonic() + _PATIENCE_S
@@ -53,20 +53,20 @@ _log = logging.getLogger(__name__)
 
 _SWEEP_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 IMPORTED = "imported"
-"""`origin` of the record of a sweep that nobody measured here."""
+"""`origin` of the record of an imported sweep."""
 RESTORE_RECORD = (
     "restore it from a copy; if you changed it by hand, delete its entry 'checksum'. The rows of "
     "the sweep are stored in other files"
 )
 Record = dict[str, object]
-"""What is known about a sweep as a whole; JSON values only."""
+"""The record of a sweep; JSON values only."""
 
 
 class ResultStore:
-    """Everything measured in one workspace. Opening it writes nothing."""
+    """All results of one workspace. Opening the store writes nothing."""
 
     def __init__(self, root: Path) -> None:
-        """Opens `<workspace>/results`, which need not exist yet.
+        """Opens `<workspace>/results`; the folder need not exist yet.
 
         Raises:
             NewerSchemaError: the folder was written by a newer fleetrank.
@@ -78,37 +78,37 @@ class ResultStore:
         """Makes the record of a new sweep, and the folder's schema mark.
 
         Raises:
-            StoreError: there is such a sweep already, or the disk is full.
+            StoreError: the sweep exists already, or the disk is full.
         """
         if self.record_path(sweep_id).exists():
-            raise StoreError(f"there is a sweep {sweep_id} already", "resume it, or start anew")
+            raise StoreError(f"sweep {sweep_id} exists already", "resume it, or start a new sweep")
         self.write_schema()
         _write_json(self.record_path(sweep_id), {"sweep_id": sweep_id, **record})
 
     def write_schema(self) -> None:
-        """Makes the folder's schema mark, unless it is there."""
+        """Makes the folder's schema mark, unless it exists."""
         schema = self.root / "schema.json"
         if not schema.exists():
             _write_json(schema, {"schema_version": SCHEMA_VERSION})
 
     def check_sweep(self, sweep_id: str) -> None:
-        """Refuses the id of a sweep that is not there; its record may be damaged.
+        """Raises if a sweep does not exist; the record of an existing sweep may be damaged.
 
         Raises:
-            UsageError: no such sweep; the remedy names the nearest.
+            UsageError: the sweep does not exist; the remedy names the nearest id.
         """
         if sweep_id not in (known := self.sweep_ids()):
             guess = nearest(sweep_id, known)
             raise UsageError(
-                f"there is no sweep '{sweep_id}'",
+                f"sweep '{sweep_id}' does not exist",
                 f"did you mean '{guess}'?" if guess else "`fleetrank results list` lists them",
             )
 
     def sweep_record(self, sweep_id: str) -> Record:
-        """What was written about a sweep.
+        """Returns the record of a sweep.
 
         Raises:
-            UsageError: no such sweep; the remedy names the nearest.
+            UsageError: the sweep does not exist; the remedy names the nearest id.
             StoreError: its record is damaged.
         """
         path = self.record_path(sweep_id)
@@ -122,11 +122,11 @@ class ResultStore:
             ) from error
 
     def update_record(self, sweep_id: str, changes: Mapping[str, object]) -> None:
-        """Changes single entries of a sweep's record; readers see the old or the new one."""
+        """Changes entries of a sweep's record; readers see the complete old or new record."""
         _write_json(self.record_path(sweep_id), {**self.sweep_record(sweep_id), **changes})
 
     def sweep_ids(self) -> list[str]:
-        """All sweeps, oldest first; none that is being removed or copied."""
+        """Returns all sweeps, oldest first, without those being removed or copied."""
         ids = [
             path.stem
             for path in (self.root / "sweeps").glob("*.json")
@@ -135,10 +135,10 @@ class ResultStore:
         return sorted(ids, key=_age)
 
     def newest_sweep(self) -> str:
-        """The sweep started last; what was imported is none that could go on.
+        """Returns the newest sweep; imported sweeps are left out, because they cannot be resumed.
 
         Raises:
-            NothingToDoError: there is none.
+            NothingToDoError: the workspace has no such sweep.
         """
         for sweep_id in reversed(self.sweep_ids()):
             if self.sweep_record(sweep_id).get("origin") != IMPORTED:
@@ -148,17 +148,17 @@ class ResultStore:
         )
 
     def open_journal(self, sweep_id: str) -> Journal:
-        """The journal of a sweep; the file is made with the first row."""
+        """Returns the journal of a sweep; the file is made with the first row."""
         return Journal(self.root / "journal" / f"{_checked(sweep_id)}.jsonl")
 
     def lease(self, sweep_id: str) -> AbstractContextManager[None]:
-        """Keeps a second driver from running the same sweep."""
+        """Holds the lease of a sweep, so that no second driver runs it."""
         return sweep_lease(self.lease_path(sweep_id))
 
     def files_of(self, sweep_id: str) -> tuple[Path, ...]:
-        """Every file and folder that one sweep has, without its lease; the record comes last.
+        """Returns the files and folders of one sweep, without its lease; the record is last.
 
-        Hidden ones are what a writer that was killed has left.
+        Hidden files are left over from a writer that was killed.
         """
         name = re.escape(_checked(sweep_id))
         journal = re.compile(rf"{name}\.(jsonl|parquet)(\..+)?")
@@ -174,20 +174,20 @@ class ResultStore:
         return tuple(path for path in found if path.exists())
 
     def publish(self, sweep_id: str, start: int = 0) -> int:
-        """Brings what the journal holds into Parquet; running it again changes nothing.
+        """Writes the rows of the journal to Parquet; a second run changes nothing.
 
         Args:
             sweep_id: the sweep.
-            start: the byte of the journal from which on nothing is published yet; what lies before
-                it is not looked at. 0 compares every row.
+            start: first byte of the journal that is not published yet; earlier rows are not read. 0
+                compares every row.
 
         Returns:
             How many parts were written.
 
         Raises:
-            StoreError: the disk is full (the journal still has everything), or a row is damaged.
+            StoreError: the disk is full (the journal still has all rows), or a row is damaged.
         """
-        # Polars takes 0.2 s to import, which status and help need not wait for.
+        # Importing Polars takes 0.2 s, and status and help do not need it.
         from fleetrank.orchestrator.store.parquet.parts import publish_parts
 
         rows = self.open_journal(sweep_id).rows(start)
@@ -197,38 +197,38 @@ class ResultStore:
         """Packs the journal of a sweep that is published; the caller holds its lease.
 
         Returns:
-            Whether it is packed now; `results verify` says why one that is worth it is not.
+            Whether it is packed now; `results verify` reports why a large journal is not packed.
 
         Raises:
-            StoreError: the disk is full; nothing is lost.
+            StoreError: the disk is full; no row is lost.
         """
         from fleetrank.orchestrator.store.journals.journal_pack import pack_journal
 
         return pack_journal(self.open_journal(sweep_id), self.parts_folder(sweep_id))
 
     def compact(self, sweep_id: str) -> int:
-        """Merges a sweep's parts into one and returns how many there were."""
+        """Merges a sweep's parts into one and returns how many parts it had."""
         from fleetrank.orchestrator.store.parquet.parts import compact_parts
 
         return compact_parts(self.parts_folder(sweep_id))
 
     def history(self) -> dict[str, float]:
-        """Seconds one good repeat took on average, by cell key, over all sweeps."""
+        """Returns by cell key the mean seconds of a valid repeat, over all sweeps."""
         from fleetrank.orchestrator.store.parquet.part_reader import repeat_seconds
 
         try:
             return repeat_seconds([self.parts_folder(sweep_id) for sweep_id in self.sweep_ids()])
         except StoreError as error:
-            # An estimate is not worth refusing a sweep for.
+            # A missing estimate must not prevent a sweep.
             _log.warning("no estimate from earlier sweeps: %s", error)
             return {}
 
     def parts_folder(self, sweep_id: str) -> Path:
-        """Where the Parquet parts of a sweep lie."""
+        """Returns the folder of a sweep's Parquet parts."""
         return self.root / "measurements" / f"sweep_id={_checked(sweep_id)}"
 
     def raw_folder(self, sweep_id: str) -> Path:
-        """Where what tools printed during a sweep lies."""
+        """Returns the folder with the output of tools during a sweep."""
         return raw_folder(self.root, _checked(sweep_id))
 
     def lease_path(self, sweep_id: str) -> Path:
@@ -245,7 +245,7 @@ class ResultStore:
 
 
 def _checked(sweep_id: str) -> str:
-    """An id typed by a person may not lead out of the folder."""
+    """Checks an id from a user, because a path must not lead out of the folder."""
     if not _SWEEP_ID.fullmatch(sweep_id):
         raise UsageError(
             f"'{sweep_id}' is not the id of a sweep", "`fleetrank results list` lists them"

@@ -28,7 +28,7 @@ def test_a_driver_without_the_token_is_told_so(cluster: RayCluster, token: str |
     words = ["sweep", "run", "example", "--cluster", cluster.address]
     done = host.run([*FLEETRANK, "--workspace", str(workspace), *words], env=env, timeout_s=60)
     assert done.returncode == 2, done.stderr
-    assert "wants a token" in done.stderr
+    assert "needs a token" in done.stderr
     assert len(done.stderr.splitlines()) < 5
     assert time.monotonic() - began_s < _LIMIT_S
 

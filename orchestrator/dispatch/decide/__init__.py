@@ -1,4 +1,4 @@
-"""Which repeat goes where, what is tried again, when all is done; no I/O.
+"""Decides which device runs a repeat, what is retried, and when the sweep is done; no I/O.
 
 Open `state` first.
 """

@@ -1,4 +1,4 @@
-"""Which attempt goes to which device next: pure."""
+"""Decides which attempt each device runs next; pure functions."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -9,18 +9,18 @@ from fleetrank.orchestrator.identity.cells import Attempt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """A device and what it shall do now."""
+    """A device and the attempt it runs next."""
 
     device: str
     attempt: Attempt
 
 
 def next_assignments(state: DispatchState, now_s: float) -> tuple[Assignment, ...]:
-    """Everything that may start now; one attempt per device at most.
+    """Returns the attempts that may start now; at most one per device.
 
-    A device that needs quiet runs with nothing else on its host. Devices of a host are served in
-    the order in which they were served last: when a quiet one is next, nothing new starts beside
-    it, the host drains, and so neither kind starves the other.
+    A device that needs quiet runs alone on its host. Among the devices of a host, the one that
+    waited longest is served first. If that device needs quiet, nothing new starts on the host until
+    its running tasks have ended. So neither kind of device starves the other.
     """
     if state.is_stopping:
         return ()

@@ -1,4 +1,4 @@
-"""Measurements that nobody waits for: made for a driver that is gone, or believed lost. Pure."""
+"""Late measurements: made for an earlier driver, or believed lost. Pure functions."""
 
 from collections.abc import Container, Mapping
 from dataclasses import replace
@@ -13,7 +13,7 @@ from fleetrank.orchestrator.identity.cells import Attempt, Cell, Repeat
 def attempt_of(
     task_id: str, sweep_id: str, cells: Mapping[str, Cell], devices: Container[str]
 ) -> Attempt | None:
-    """The attempt that a task id names; `None` when it is none of this sweep's."""
+    """Returns the attempt that a task id names; `None` if it belongs to another sweep."""
     match task_id.split("/"):
         case [sweep, cell_key, index, number, *takers] if sweep == sweep_id and cell_key in cells:
             if not (index.isdecimal() and number.isdecimal()):
@@ -28,10 +28,10 @@ def attempt_of(
 
 
 def adopted(attempt: Attempt, measurement: Measurement, tally: Tally) -> Attempt | None:
-    """Under which attempt a late measurement is stored; `None` when it adds nothing.
+    """Returns the attempt under which a late measurement is stored; `None` if it is discarded.
 
-    A good one counts while its repeat has none, even if a later try failed. A failed one counts
-    where nothing is stored of its attempt: a driver that died had begun it.
+    A valid measurement is stored if its repeat has none yet, even if a later attempt failed. A
+    failed measurement is stored if its attempt has no row: an earlier driver started it and died.
     """
     key = attempt.repeat.cell.cell_key, attempt.repeat.index
     next_number = tally.next_attempt(key)
@@ -42,7 +42,7 @@ def adopted(attempt: Attempt, measurement: Measurement, tally: Tally) -> Attempt
 
 
 def is_running(state: DispatchState, repeat: Repeat) -> bool:
-    """Whether an attempt at this repeat is under way."""
+    """Whether an attempt at this repeat is in flight."""
     return any(
         lane.running is not None and lane.running.repeat == repeat for lane in state.lanes.values()
     )

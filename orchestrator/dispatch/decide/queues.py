@@ -1,4 +1,4 @@
-"""What the plan has left for each device, drawn one attempt at a time as devices run dry."""
+"""The pending attempts of each device; the next one is generated when a device has none."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,14 +12,14 @@ from fleetrank.orchestrator.identity.cells import Attempt, Cell, Repeat
 
 
 def are_equal(one: DeviceFacts, other: DeviceFacts) -> bool:
-    """Whether two devices are of one make: what one measures stands for the other."""
+    """Whether two devices are equal, so that one can measure in place of the other."""
     return _make(one) == _make(other)
 
 
 def handed_over(state: DispatchState, giver: str, taker: str) -> DispatchState:
-    """The state after one attempt that waited for `giver` waits for `taker`, which had none.
+    """Moves one pending attempt from `giver` to `taker`, which has none, and returns the new state.
 
-    `giver` is given up, so that none of its attempts runs; nothing changes when none waits.
+    `giver` is given up and runs no attempts. The state is unchanged if `giver` has none pending.
     """
     source = state.lanes[giver]
     if source.fresh is not None:
@@ -28,7 +28,7 @@ def handed_over(state: DispatchState, giver: str, taker: str) -> DispatchState:
         attempt, source = source.retries[0].attempt, replace(source, retries=source.retries[1:])
     else:
         return state
-    # Its tries were made on another device.
+    # Its earlier attempts were made on another device.
     attempt = replace(attempt, n_tries=0, taker=taker)
     return with_lane(with_lane(state, source), replace(state.lanes[taker], fresh=attempt))
 
@@ -41,7 +41,7 @@ def _make(facts: DeviceFacts) -> tuple[object, ...]:
 
 
 class Queues:
-    """One lazy queue per device that has cells with an artifact."""
+    """Keeps one lazy queue for each device that has cells with an artifact."""
 
     def __init__(self, work: SweepWork, tally: Tally) -> None:
         cells_of: dict[str, list[Cell]] = defaultdict(list)
@@ -56,25 +56,25 @@ class Queues:
 
     @property
     def devices(self) -> Iterable[str]:
-        """Those with a queue, in the plan's order."""
+        """Devices that have a queue, in the plan's order."""
         return self._queues.keys()
 
     def leave_out(self, repeat: Repeat) -> None:
-        """Passes over a repeat that is under way already, for a driver before this one."""
+        """Skips a repeat that an earlier driver started and that is still in flight."""
         self._left_out.add(repeat)
 
     def refilled(
         self, state: DispatchState, device: str, facts: Mapping[str, DeviceFacts]
     ) -> DispatchState:
-        """The state with the next attempt in the lane of a device, if it had none.
+        """Puts the next attempt into the lane of a device that has none, and returns the new state.
 
-        A device with nothing left of its own inherits from an equal one that was given up, where
+        A device with an empty queue takes over attempts of an equal device that was given up, if
         the plan allows it.
 
         Args:
             state: of all lanes.
-            device: whose lane may be dry.
-            facts: of the devices that have answered, which say what is equal.
+            device: the device whose lane may be empty.
+            facts: facts of the devices that have answered; they decide which devices are equal.
         """
         if state.lanes[device].fresh is not None:
             return state

@@ -1,4 +1,4 @@
-"""What a result means for the repeat and for its device: pure."""
+"""Decides what a result means for its repeat and its device; pure functions."""
 
 from dataclasses import dataclass, replace
 
@@ -17,7 +17,7 @@ _NOT_THE_DEVICE = frozenset(
         ErrorKind.HOST_LOST,
     }
 )
-"""Failures that say nothing about the device's health."""
+"""Failures that do not count against the device's health."""
 
 _THE_CELL = frozenset(
     {
@@ -27,28 +27,28 @@ _THE_CELL = frozenset(
         ErrorKind.TIMED_OUT,
     }
 )
-"""Failures that another repeat of the cell would meet too.
+"""Failures that every repeat of the cell would have.
 
-A crash may be chance and costs little to try again; a missing library, a lost device, a full disk
-and a stop on request are not the cell's fault; a failed export never reaches a device.
+Not included: a crash can be random and is cheap to retry; a missing library, a lost device, a full
+disk and a requested stop are not caused by the cell; a failed export never reaches a device.
 """
 
 
 _HOST_PROBE_S = 1.0
-"""Asking for a host that is not there costs nothing: the list of hosts is kept anyway."""
+"""Probing an unavailable host costs nothing, because the list of hosts is kept anyway."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryRules:
-    """When to try again, and when to distrust a device.
+    """Limits for retries, and for setting a device aside.
 
     Attributes:
-        max_attempts: tries at one repeat, at least 1.
-        first_delay_s: before the second try; doubles with each further one.
-        max_delay_s: the longest back-off and the longest pause between two probes.
-        failures_to_set_aside: this many repeats failing in a row put a device aside.
-        max_probes: a device that answers none of so many probes is given up.
-        host_wait_s: a host that fell silent is waited for so long before its devices are given up.
+        max_attempts: attempts at one repeat, at least 1.
+        first_delay_s: delay before the second attempt; doubles with each further attempt.
+        max_delay_s: longest back-off and longest pause between two probes.
+        failures_to_set_aside: after this many failed repeats in a row a device is set aside.
+        max_probes: after this many unanswered probes a device is given up.
+        host_wait_s: how long an unavailable host is waited for before its devices are given up.
     """
 
     max_attempts: int
@@ -60,11 +60,12 @@ class RetryRules:
 
 
 def delay_s(rules: RetryRules, n_before: int, jitter: float) -> float:
-    """Back-off after `n_before` earlier tries, between half and one and a half of its nominal.
+    """Returns the back-off after `n_before` earlier attempts: 0.5 to 1.5 times the nominal delay.
 
-    `jitter` is uniform in [0, 1), so that a thousand devices do not come back in one moment.
+    `jitter` is uniform in [0, 1), so that a thousand devices do not retry at the same moment.
     """
-    # The exponent is bounded: 2.0**1100 overflows, and the ceiling is long reached.
+    # The exponent is bounded because 2.0**1100 overflows; the maximum delay is reached much
+    # earlier.
     nominal_s = min(rules.max_delay_s, rules.first_delay_s * 2.0 ** min(n_before, 30))
     return nominal_s * (0.5 + jitter)
 
@@ -78,14 +79,14 @@ def finished(
     now_s: float,
     jitter: float,
 ) -> tuple[DispatchState, bool]:
-    """The state after a result, and whether the repeat will be tried again."""
+    """Returns the state after a result, and whether the repeat will be retried."""
     lane = state.lanes[device]
     attempt = lane.running
     if attempt is None:
         return state, False
     lane = replace(lane, running=None)
     is_host_lost = failure is not None and failure.kind is ErrorKind.HOST_LOST
-    # A host that dies gives its work back: no try was made at the device.
+    # A lost host returns its work; this does not count as an attempt.
     n_tries = attempt.n_tries if is_host_lost else attempt.n_tries + 1
     will_retry = failure is not None and failure.is_transient and n_tries < rules.max_attempts
     if will_retry:
@@ -98,9 +99,9 @@ def finished(
 
 
 def host_lost(state: DispatchState, host: str, rules: RetryRules, now_s: float) -> DispatchState:
-    """The state after a host fell silent: all its devices are set aside and asked again.
+    """Returns the state after a host stopped answering: its devices are set aside and probed.
 
-    The first of them to answer may be long in coming; nothing is started on the others meanwhile.
+    It can take long until the first device answers. Until then nothing starts on the others.
     """
     for lane in state.lanes.values():
         if lane.host == host and lane.host_until_s is None and not lane.is_given_up:
@@ -111,9 +112,9 @@ def host_lost(state: DispatchState, host: str, rules: RetryRules, now_s: float) 
 
 
 def condemns_cell(kind: ErrorKind, *, is_transient: bool) -> bool:
-    """Whether this failure speaks for every repeat of its cell that has none measured yet.
+    """Whether this failure ends every repeat of its cell, if the cell has no measured repeat yet.
 
-    A model that never returns would else cost the time limit once for each repeat.
+    Otherwise a model that never returns would cost the time limit once for each repeat.
     """
     return kind in _THE_CELL and not is_transient
 
@@ -126,17 +127,17 @@ def probed(
     rules: RetryRules,
     now_s: float,
 ) -> DispatchState:
-    """The state after a device that was set aside was asked whether it is well.
+    """Returns the state after a probe of a device that was set aside.
 
-    A device that is well comes back, one failure away from being set aside again; one whose host
-    is not there is waited for as long as the host is.
+    A device that answers is used again; one more failure sets it aside again. A device whose host
+    is unavailable is waited for as long as the host.
     """
     lane = state.lanes[device]
     n_probes = lane.n_probes + 1
     if failure is not None and failure.kind is ErrorKind.HOST_LOST and lane.host_until_s is None:
         lane = replace(lane, host_until_s=now_s + rules.host_wait_s)
     if failure is None:
-        # It was the host that was silent, unless the device itself had failed before.
+        # The host was unavailable, not the device, unless the device itself had failed before.
         n_failures = rules.failures_to_set_aside - 1
         if lane.host_until_s is not None:
             n_failures = min(n_failures, lane.n_failures_in_a_row)

@@ -1,4 +1,4 @@
-"""What the dispatcher knows: frozen values, changed only by the pure functions beside them."""
+"""The state of the dispatcher: frozen values and the pure functions that change them."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ from fleetrank.orchestrator.identity.cells import Attempt, Repeat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """An attempt that has to wait: not before `ready_s` on the controller's clock."""
+    """An attempt that must not start before `ready_s` on the controller's clock."""
 
     attempt: Attempt
     ready_s: float
@@ -16,20 +16,20 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lane:
-    """One device and what waits for it. A lane is leased to one repeat at a time.
+    """One device and its pending attempts. A lane runs at most one repeat at a time.
 
     Attributes:
-        host: what it shares with the other devices on it.
-        needs_quiet: measuring on this device needs the whole host for itself.
-        fresh: the next attempt from the plan; the controller puts in the one after it.
-        retries: attempts whose back-off runs.
-        turn: when it was last served; the longest unserved lane of a host goes first.
-        n_started: attempts it was given in this run.
-        n_failures_in_a_row: failures that may be the device's own fault.
-        probe_at_s: the device is set aside, and asked then whether it is well; `None` in service.
+        host: the host it is attached to, with other devices.
+        needs_quiet: a measurement on this device needs the whole host.
+        fresh: the next attempt from the plan; the controller fills it again after use.
+        retries: attempts in back-off.
+        turn: when it was last served; the lane of a host that waited longest goes first.
+        n_started: attempts started on it in this run.
+        n_failures_in_a_row: failures that the device may have caused.
+        probe_at_s: when a device that is set aside is probed next; `None` while it is in use.
         n_probes: unanswered probes since it was set aside.
-        host_until_s: its host has fallen silent, and is waited for until then; `None` else.
-        is_given_up: no probe was ever answered; what waits for it is left to a resume.
+        host_until_s: its host is unavailable and is waited for until then; `None` otherwise.
+        is_given_up: no probe was answered; its pending attempts are left to a resume.
     """
 
     device: str
@@ -48,12 +48,12 @@ class Lane:
 
     @property
     def has_work(self) -> bool:
-        """Whether something runs on it or will."""
+        """Whether an attempt is in flight or pending on it."""
         waits = self.fresh is not None or bool(self.retries)
         return self.running is not None or (waits and not self.is_given_up)
 
     def next_ready(self, now_s: float) -> Attempt | None:
-        """What it would run now: a retry whose back-off is over, else the next of the plan."""
+        """Returns what it would run now: a retry whose back-off is over, else the plan's next."""
         if self.running is not None or self.probe_at_s is not None or self.is_given_up:
             return None
         due = [waiting for waiting in self.retries if waiting.ready_s <= now_s]
@@ -65,9 +65,9 @@ class DispatchState:
     """Every lane, and whether new work may start.
 
     Attributes:
-        lanes: by device.
-        turn: counts what was started so far.
-        is_stopping: what runs is finished and nothing else begun.
+        lanes: the lanes by device name.
+        turn: number of attempts started so far.
+        is_stopping: running attempts may finish; no new one starts.
     """
 
     lanes: Mapping[str, Lane]
@@ -76,7 +76,7 @@ class DispatchState:
 
     @property
     def is_over(self) -> bool:
-        """Nothing runs, and nothing is left that may be started."""
+        """Whether nothing is in flight and no further attempt may start."""
         lanes = self.lanes.values()
         if any(lane.running is not None for lane in lanes):
             return False
@@ -84,14 +84,14 @@ class DispatchState:
 
 
 def with_lane(state: DispatchState, changed: Lane) -> DispatchState:
-    """The state with one lane replaced."""
+    """Returns the state with one lane replaced."""
     lanes = {**state.lanes, changed.device: changed}
-    # Twice for every repeat: `replace` would take three times as long.
+    # Called twice for every repeat; `replace` would take three times as long.
     return DispatchState(lanes=lanes, turn=state.turn, is_stopping=state.is_stopping)
 
 
 def started(state: DispatchState, device: str, attempt: Attempt) -> DispatchState:
-    """The state after a device was given an attempt that waited for it."""
+    """Returns the state after a device started one of its pending attempts."""
     lane = state.lanes[device]
     turn = state.turn + 1
     changed = replace(
@@ -106,7 +106,7 @@ def started(state: DispatchState, device: str, attempt: Attempt) -> DispatchStat
 
 
 def without(state: DispatchState, device: str, is_done: Callable[[Repeat], bool]) -> DispatchState:
-    """The state when some of what waits for a device is not to be started any more."""
+    """Returns the state without the pending attempts of a device that must not start any more."""
     lane = state.lanes[device]
     fresh = lane.fresh
     changed = replace(
@@ -118,15 +118,15 @@ def without(state: DispatchState, device: str, is_done: Callable[[Repeat], bool]
 
 
 def stopping(state: DispatchState) -> DispatchState:
-    """The state after somebody asked to end the sweep."""
+    """Returns the state after a request to stop the sweep."""
     return replace(state, is_stopping=True)
 
 
 def next_moment_s(lanes: Iterable[Lane], now_s: float) -> float | None:
-    """When the next back-off or probe is due; `None` when only a measurement can change things.
+    """Returns when the next retry or probe is due; `None` if no retry and no probe is due.
 
-    A moment that is past is left out: what was due then waits for a busy host, and asking again
-    at once would spin beside a measurement.
+    A past moment is ignored: its retry or probe waits for a busy host, and asking again at once
+    would be a busy loop during a measurement.
     """
     moments = [
         moment

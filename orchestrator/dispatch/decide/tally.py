@@ -1,4 +1,4 @@
-"""How far a sweep is: what each (cell, repeat) has come to, read from its rows."""
+"""Progress of a sweep: the outcome of each (cell, repeat), read from its rows."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -18,17 +18,17 @@ _NOTHING_TRIED = frozenset(
 
 
 class Standing(Enum):
-    """What the attempts at one repeat have come to."""
+    """The outcome of the attempts at one repeat so far."""
 
     OK = "ok"
     FAILED = "failed"
-    """For good: another attempt would fail the same way."""
+    """Permanently: another attempt would fail the same way."""
     MAY_RETRY = "may_retry"
-    """So far only failures that may pass; a resumed sweep tries again."""
+    """Only transient failures so far; a resumed sweep tries again."""
 
 
 class Tally:
-    """Counts repeats by how they stand; one pass over the journal, then row by row."""
+    """Counts repeats by outcome: one pass over the journal, then row by row."""
 
     def __init__(self) -> None:
         self._standing: dict[RepeatKey, Standing] = {}
@@ -39,14 +39,14 @@ class Tally:
 
     @classmethod
     def of(cls, rows: Iterable[Mapping[str, object]]) -> Self:
-        """The tally of a journal."""
+        """Returns the tally of a journal."""
         tally = cls()
         for row in rows:
             tally.observe(row)
         return tally
 
     def observe(self, row: Mapping[str, object]) -> None:
-        """Takes one stored row into account."""
+        """Counts one stored row."""
         key = str(row["cell_key"]), int(str(row["repeat"]))
         attempt = int(str(row["attempt"]))
         self._next_attempt[key] = max(self._next_attempt.get(key, 0), attempt + 1)
@@ -60,22 +60,23 @@ class Tally:
             self._verdicts[key[0]] = verdict
 
     def verdict(self, cell_key: str) -> Failure | None:
-        """Why no further repeat of a cell is tried; `None` while it may be.
+        """Returns why no further repeat of a cell is tried; `None` if it may be tried.
 
-        A cell with one good repeat is never given up: a later failure speaks for itself alone.
+        A cell with one valid repeat is never given up: a later failure counts for its own repeat
+            only.
         """
         return None if cell_key in self._measured else self._verdicts.get(cell_key)
 
     def is_finished(self, key: RepeatKey) -> bool:
-        """Whether no further attempt is due, now or after a resume."""
+        """Whether the repeat needs no further attempt, now or after a resume."""
         return self._standing.get(key, Standing.MAY_RETRY) is not Standing.MAY_RETRY
 
     def is_measured(self, key: RepeatKey) -> bool:
-        """Whether there is a valid measurement of it."""
+        """Whether the repeat has a valid measurement."""
         return self._standing.get(key) is Standing.OK
 
     def next_attempt(self, key: RepeatKey) -> int:
-        """The number of the next attempt; attempts are never numbered twice."""
+        """Returns the number of the next attempt; a number is never used twice."""
         return self._next_attempt.get(key, 0)
 
     @property
@@ -95,13 +96,13 @@ class Tally:
 
     @property
     def flags(self) -> tuple[tuple[str, int], ...]:
-        """Repeats under each flag, the commonest first."""
+        """Number of repeats with each flag, the most frequent flag first."""
         counts = Counter(flag for flags in self._flagged.values() for flag in flags)
         return tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
     @property
     def n_finished(self) -> int:
-        """Repeats that a resume would pass over."""
+        """Repeats that a resume would skip."""
         return len(self._standing) - self._count(Standing.MAY_RETRY)
 
     def _count(self, wanted: Standing) -> int:
@@ -111,8 +112,8 @@ class Tally:
 def _standing(row: Mapping[str, object]) -> Standing:
     if row.get("status") == Status.OK:
         return Standing.OK
-    # Without file or device nothing was measured: by then the disk may have room, the file be
-    # trusted, the phone accept this computer.
+    # Without a file or a device nothing was measured. At a resume the disk may have room, the file
+    # may be trusted, or the phone may accept this computer.
     kind = row.get("error_kind")
     may_pass = row.get("error_is_transient") is not False or kind in _NOTHING_TRIED
     return Standing.MAY_RETRY if may_pass else Standing.FAILED

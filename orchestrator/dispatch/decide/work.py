@@ -1,4 +1,4 @@
-"""What a sweep gives its dispatcher: the plan, the files, and the tasks made of them."""
+"""The input of the dispatcher: the plan, the files, and the tasks made from them."""
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,14 +15,14 @@ from fleetrank.orchestrator.identity.provenance import SweepFacts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepWork:
-    """Everything a controller needs to know and nothing that changes.
+    """The constant input of a controller.
 
     Attributes:
-        artifacts: of every cell whose export succeeded.
-        failures: of every other cell.
-        primers: tiny files that warm a runtime up before memory is counted.
-        canaries: of the phones, by device.
-        is_trusted: the user vouches for the files brought from outside.
+        artifacts: the artifact of every cell whose export succeeded.
+        failures: the failure of every other cell.
+        primers: tiny files that warm up a runtime before memory is counted.
+        canaries: the canary of each phone, by device name.
+        is_trusted: the user declared that files from outside are trusted.
     """
 
     sweep: SweepFacts
@@ -36,7 +36,7 @@ class SweepWork:
 
 
 def task_of(work: SweepWork, attempt: Attempt, canary: CanaryTask | None = None) -> MeasureTask:
-    """The task of one attempt; only for cells that have an artifact."""
+    """Returns the task of one attempt; only for cells that have an artifact."""
     cell, plan = attempt.repeat.cell, work.plan
     artifact = work.artifacts[cell.export]
     primer = work.primers.get(cell.export.format)
@@ -59,10 +59,10 @@ def task_of(work: SweepWork, attempt: Attempt, canary: CanaryTask | None = None)
 
 
 def canary_of(work: SweepWork, lane: Lane) -> CanaryTask | None:
-    """The canary of the attempt a lane was just given; `None` when none is due.
+    """Returns the canary of the attempt that a lane just started; `None` if no canary is due.
 
-    It runs at the start of a device's share, every `canary_every` repeats, and at the end: after
-    the attempt behind which nothing waits. What fails there is tried again with one of its own.
+    It runs before a device's first attempt, every `canary_every` repeats, and after the last
+    attempt, when no other is pending. If the last attempt fails, its retry has a canary again.
     """
     canary = work.canaries.get(lane.device)
     if canary is None:
@@ -75,14 +75,14 @@ def canary_of(work: SweepWork, lane: Lane) -> CanaryTask | None:
 
 
 def task_id_of(work: SweepWork, attempt: Attempt) -> str:
-    """The row's key as text, and who measures it where that is not the cell's own device."""
+    """Returns the row's key as text, plus the device that took the attempt over, if any."""
     repeat = attempt.repeat
     key = f"{work.sweep.sweep_id}/{repeat.cell.cell_key}/{repeat.index}/{attempt.number}"
     return key if attempt.taker is None else f"{key}/{attempt.taker}"
 
 
 def device_attempts(plan: Plan, cells: Sequence[Cell], tally: Tally) -> Iterator[Attempt]:
-    """What is left of one device's cells, in the plan's order; lazy, one round at a time."""
+    """Yields the remaining attempts of one device's cells, in the plan's order; lazy."""
     for repeat in replace(plan, cells=tuple(cells)).order():
         key = (repeat.cell.cell_key, repeat.index)
         if not tally.is_finished(key):
@@ -92,9 +92,9 @@ def device_attempts(plan: Plan, cells: Sequence[Cell], tally: Tally) -> Iterator
 def failed_attempts(
     plan: Plan, failures: Mapping[ExportRequest, Failure], tally: Tally
 ) -> Iterator[tuple[Attempt, Failure]]:
-    """The attempts that end before they begin.
+    """Yields the attempts that fail without being started.
 
-    Nothing could be exported for their cell, or another repeat of it has failed for all.
+    The export of their cell failed, or another repeat failed in a way that ends the whole cell.
     """
     for cell in plan.cells:
         failure = failures.get(cell.export) or tally.verdict(cell.cell_key)
@@ -103,7 +103,7 @@ def failed_attempts(
 
 
 def attempts_left(plan: Plan, cell: Cell, tally: Tally) -> Iterator[Attempt]:
-    """The next attempt at each repeat of a cell that is not finished; lazy."""
+    """Yields the next attempt at each unfinished repeat of a cell; lazy."""
     for index in range(plan.repeats):
         key = (cell.cell_key, index)
         if not tally.is_finished(key):
@@ -112,6 +112,6 @@ def attempts_left(plan: Plan, cell: Cell, tally: Tally) -> Iterator[Attempt]:
 
 
 def _seed(sweep_seed: int, attempt: Attempt) -> int:
-    """Differs from attempt to attempt, is the same when the same attempt is made again."""
+    """Returns a seed that differs between attempts and is equal for the same attempt."""
     text = f"{sweep_seed}/{attempt.repeat.cell.cell_key}/{attempt.repeat.index}/{attempt.number}"
     return zlib.crc32(text.encode())

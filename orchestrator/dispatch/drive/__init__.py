@@ -1,4 +1,4 @@
-"""The loop that polls, stores, asks the decisions and acts.
+"""The control loop: polls, stores rows, asks the decision functions and acts.
 
 Open `controller` first.
 """

@@ -1,4 +1,4 @@
-"""The loop that obeys: polls, stores, asks the pure functions what is next, acts, tells."""
+"""The control loop: polls, stores rows, asks the pure functions what is next, acts, emits."""
 
 import logging
 from collections.abc import Callable
@@ -39,13 +39,13 @@ from fleetrank.orchestrator.progress.events import Notice, RepeatStarted
 _log = logging.getLogger(__name__)
 
 _POLL_S = 0.25
-"""Longest sleep between two looks at the stop switch; Ctrl-C feels immediate below it."""
+"""Longest sleep between two checks of the stop switch; a user does not notice this delay."""
 _GRACE_S = 15.0
-"""After 'stop now' workers get this long to come back before the sweep ends without them."""
+"""After 'stop now' the sweep waits this long for its workers and then ends without them."""
 
 
 class Controller:
-    """Runs one sweep to its end; every decision is made elsewhere."""
+    """Runs one sweep to its end; the decisions are in `dispatch.decide`."""
 
     def __init__(self, work: SweepWork, tally: Tally, ports: Ports) -> None:
         self._work = work
@@ -56,7 +56,7 @@ class Controller:
         self._rules = retry.RetryRules(
             max_attempts=work.plan.max_attempts, host_wait_s=work.plan.host_wait_s
         )
-        # Back-off needs no secrecy, and a seed makes a test repeatable.
+        # Jitter needs no cryptographic randomness, and a seed makes a test repeatable.
         self._random = Random(work.plan.seed)  # noqa: S311
         self._interrupted_s: float | None = None
         self._facts = dict(ports.executor.facts())
@@ -70,11 +70,11 @@ class Controller:
         self._held: dict[Repeat, Measurement] = {}
 
     def run(self) -> None:
-        """Measures until nothing is left or somebody asks to stop; rows go to the sink.
+        """Measures until no attempt is left or a stop is requested; rows go to the sink.
 
         Raises:
-            StoreError: the results cannot be written; everything stored before is kept, and what
-                was running when it happened has been waited for and tried once more.
+            StoreError: the results cannot be written. All rows stored before are kept. Running
+                attempts were waited for, and their rows were tried once more.
         """
         for attempt, failure in failed_attempts(self._work.plan, self._work.failures, self._tally):
             self._store_untried(attempt, failure)
@@ -94,9 +94,9 @@ class Controller:
             raise self._recorder.error
 
     def _take_over(self) -> None:
-        """Goes on where a driver before this one was cut off: with what it left, and left running.
+        """Continues after an earlier driver: adopts its stored and its running attempts.
 
-        What it had begun and not stored is stored as the attempt it was.
+        An attempt that it started and did not store is stored under the same attempt number.
         """
         for task_id, device in self._ports.executor.under_way().items():
             attempt = self._named(task_id)
@@ -114,7 +114,8 @@ class Controller:
             device=device,
             host=place.host,
             needs_quiet=place.needs_quiet,
-            # A device that did not answer at the start is asked again, as one set aside is.
+            # A device that did not answer at the start is probed again, like one that was set
+            # aside.
             probe_at_s=None if device in self._facts else self._ports.clock(),
         )
 
@@ -219,9 +220,9 @@ class Controller:
         self._tell_of_trouble(device, measurement.failure)
 
     def _hold_or_finish(self, measurement: Measurement) -> None:
-        """What nobody waits for may be of use when another try at its repeat has failed.
+        """Keeps a late result: it can still be used if another attempt at its repeat fails.
 
-        Its host keeps it as well until then: it is acknowledged when it is decided on.
+        Its host keeps it too, because it is acknowledged only when it is stored or discarded.
         """
         attempt = self._named(measurement.task_id)
         if attempt is not None and is_running(self._state, attempt.repeat):
@@ -230,12 +231,12 @@ class Controller:
             self._finish_late(measurement)
 
     def _finish_late(self, measurement: Measurement) -> None:
-        """Stores what nobody waits for, where it is still of use; nothing measured is lost."""
+        """Stores late results that can still be used, so that no valid measurement is lost."""
         self._recorder.take(measurement.task_id)
         attempt = self._named(measurement.task_id)
         use = None if attempt is None else adopted(attempt, measurement, self._tally)
         if use is None:
-            _log.info("a measurement nobody waits for: %s", measurement.task_id)
+            _log.info("a late measurement: %s", measurement.task_id)
             return
         self._strike(lambda repeat: repeat == use.repeat)
         self._store(use.device, use, measurement, will_retry=True)
@@ -255,7 +256,7 @@ class Controller:
             self._notice("warning", f"{device} failed repeatedly and is set aside until it answers")
 
     def _pass_over(self, cell: Cell) -> None:
-        """Ends what is left of a cell when one of its repeats has failed for all."""
+        """Ends the remaining repeats of a cell after a failure that every repeat would have."""
         failure = self._tally.verdict(cell.cell_key)
         if failure is None:
             return
@@ -279,7 +280,7 @@ class Controller:
         self._recorder.store(device, attempt, measurement, facts, will_retry=will_retry)
 
     def _keep_up_when_quiet(self) -> None:
-        """Syncing and rewriting would disturb a measurement on this host."""
+        """Waits with syncing and rewriting until no measurement runs on this host."""
         if not any(self._is_measuring_here(lane) for lane in self._state.lanes.values()):
             self._ports.executor.acknowledge(self._recorder.keep_up())
 

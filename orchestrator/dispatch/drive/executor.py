@@ -1,4 +1,4 @@
-"""The contract of what carries tasks to devices: in this process, or through Ray."""
+"""The contract of an executor, which carries tasks to devices: in this process, or through Ray."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol, Self
@@ -19,37 +19,37 @@ class Executor(Protocol):
     def __exit__(self, *exc_info: object) -> None: ...
 
     def facts(self) -> Mapping[str, DeviceFacts]:
-        """What each device of the sweep is, probed when entering, by device name."""
+        """Facts of each device of the sweep by device name, probed when entering."""
         ...
 
     def under_way(self) -> Mapping[str, str]:
-        """Tasks given to devices and not come back, to the device each is on.
+        """Tasks in flight, as a mapping from task id to device.
 
-        When entering, those that a driver before this one has left running.
+        Directly after entering: the tasks that an earlier driver left running.
         """
         ...
 
     def submit(self, device: str, task: MeasureTask) -> None:
-        """Starts a task on a device that has none running; returns at once."""
+        """Starts a task on a device that has no running task; returns at once."""
         ...
 
     def poll(self, timeout_s: float) -> Sequence[Measurement]:
         """Waits at most `timeout_s` for measurements and returns those that arrived.
 
-        A process that dies gives a failed measurement of kind `device_lost` for what it was
-        running, a host that falls silent one of kind `host_lost`. Measurements that nobody here
-        asked for come too: a driver before this one did, or they were believed lost.
+        If a process dies, its running task returns as a failed measurement of kind `device_lost`;
+        if a host does not answer, of kind `host_lost`. Late measurements are returned too: an
+        earlier driver started them, or they were believed lost.
         """
         ...
 
     def acknowledge(self, task_ids: Sequence[str]) -> None:
-        """Says that measurements are stored safely; until then they are kept where they arose."""
+        """Acknowledges stored measurements; until then the host that made them keeps them."""
         ...
 
     def probe(self, device: str) -> DeviceFacts | Failure:
-        """Asks a device that was set aside what it is, or learns why it cannot tell. Waits."""
+        """Probes a device that was set aside; returns its facts or the failure. Blocks."""
         ...
 
     def interrupt(self) -> None:
-        """Ends running tasks now; each comes back as a failure of kind `interrupted`."""
+        """Ends running tasks now; each returns as a failure of kind `interrupted`."""
         ...

@@ -1,4 +1,4 @@
-"""Says what a silent sweep is doing: a slow model, a cooling phone and a hang look alike."""
+"""Reports what runs when a sweep has no output: a slow model and a hang look the same."""
 
 from collections.abc import Callable, Iterable
 
@@ -13,13 +13,13 @@ from fleetrank.orchestrator.progress.events import (
 from fleetrank.orchestrator.progress.wording import duration
 
 SILENT_S = 60.0
-"""Without any event for so long a person begins to wonder."""
+"""Longer than this without output looks like a hang."""
 _NAMED = 3
-"""Devices a line names; the others are counted."""
+"""Number of devices that one line names; the others are counted."""
 
 
 class Heartbeat:
-    """Passes events on, and tells of what runs and waits when none has come for a while."""
+    """Forwards events; reports running and waiting devices after a minute without an event."""
 
     def __init__(self, emit: Subscriber, clock: Callable[[], float]) -> None:
         """`clock` gives seconds of a monotonic clock."""
@@ -29,22 +29,25 @@ class Heartbeat:
         self._running: dict[str, tuple[str, float]] = {}
 
     def __call__(self, event: Event) -> None:
-        """Takes an event on its way to the subscribers."""
+        """Forwards an event to the subscribers."""
         self._last_s = self._clock()
         if isinstance(event, RepeatStarted):
-            label = f"{event.label}, repeat {event.repeat + 1}"
+            label = f"{event.label}, repeat {event.repeat + 1},"
             self._running[event.device] = (label, self._last_s)
         elif isinstance(event, RepeatFinished):
             self._running.pop(event.device, None)
         self._emit(event)
 
     def beat(self, lanes: Iterable[Lane]) -> None:
-        """Called often; speaks once a silent minute."""
+        """Emits a notice after each minute without an event; call it often."""
         now_s = self._clock()
         if now_s - self._last_s < SILENT_S:
             return
-        told = [f"{label} runs since {duration(now_s - s)}" for label, s in self._running.values()]
-        told += [f"{lane.device} is waited for" for lane in lanes if lane.probe_at_s is not None]
-        more = [f"{len(told) - _NAMED} more"] if len(told) > _NAMED else []
-        said = "; ".join([*told[:_NAMED], *more]) or "nothing runs yet"
-        self(Notice(level="info", message=f"nothing new for {duration(SILENT_S)}: {said}"))
+        lines = [
+            f"{device} has been running {label} for {duration(now_s - since_s)}"
+            for device, (label, since_s) in self._running.items()
+        ]
+        lines += [f"waiting for {lane.device}" for lane in lanes if lane.probe_at_s is not None]
+        more = [f"{len(lines) - _NAMED} more"] if len(lines) > _NAMED else []
+        text = "; ".join([*lines[:_NAMED], *more]) or "no repeat has started yet"
+        self(Notice(level="info", message=f"no output for {duration(SILENT_S)}; {text}"))

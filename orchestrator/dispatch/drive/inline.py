@@ -13,7 +13,7 @@ from fleetrank.orchestrator.dispatch.host.device_bench import DeviceBench
 from fleetrank.orchestrator.workspace.device_spec import DeviceSpec
 
 _LEAVE_S = 10.0
-"""How long leaving waits for interrupted workers; the system ends those that stay."""
+"""How long leaving waits for interrupted workers; the system ends the others."""
 
 
 class InlineExecutor:
@@ -39,15 +39,15 @@ class InlineExecutor:
         self._bench = None
 
     def facts(self) -> Mapping[str, DeviceFacts]:
-        """What each device is, probed when entering; one that did not answer is missing."""
+        """Facts of each device, probed when entering; a device that did not answer is missing."""
         return self._facts
 
     def under_way(self) -> Mapping[str, str]:
-        """Nothing when entering: what runs here ends with its driver."""
+        """Tasks in flight; empty after entering, because tasks here end with their driver."""
         return {}
 
     def submit(self, device: str, task: MeasureTask) -> None:
-        """Starts a task in a thread, which outlives the worker process it starts."""
+        """Starts a task in a thread; the thread lives longer than its worker process."""
         self._threads = [thread for thread in self._threads if thread.is_alive()]
         thread = threading.Thread(
             target=self._measure, args=(self._entered(), self._specs[device], task), daemon=True
@@ -56,7 +56,7 @@ class InlineExecutor:
         thread.start()
 
     def poll(self, timeout_s: float) -> Sequence[Measurement]:
-        """Waits for the first measurement and takes along what else is there."""
+        """Waits for the first measurement and returns all that have arrived."""
         arrived: list[Measurement] = []
         try:
             arrived.append(self._done.get(timeout=timeout_s))
@@ -66,10 +66,10 @@ class InlineExecutor:
             return arrived
 
     def acknowledge(self, task_ids: Sequence[str]) -> None:
-        """Nothing to forget: nothing survives this process."""
+        """Does nothing, because this process keeps no measurements."""
 
     def probe(self, device: str) -> DeviceFacts | Failure:
-        """Asks a device what it is, in the calling thread."""
+        """Probes a device in the calling thread."""
         return self._entered().probe(self._specs[device])
 
     def interrupt(self) -> None:

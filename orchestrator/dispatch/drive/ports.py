@@ -1,4 +1,4 @@
-"""What a controller acts through."""
+"""The interfaces that a controller acts through."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from fleetrank.orchestrator.progress.events import Subscriber
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """The world outside one controller.
+    """The interfaces of one controller to the outside.
 
     Attributes:
         emit: takes progress events.

@@ -1,4 +1,4 @@
-"""Asks devices that were set aside whether they are well, beside the loop that runs the others."""
+"""Probes devices that were set aside, in threads beside the control loop."""
 
 import queue
 import threading
@@ -12,24 +12,24 @@ Answer = tuple[str, DeviceFacts | Failure]
 
 
 class Probes:
-    """One question per device at a time: a phone that hangs takes half a minute to be given up."""
+    """At most one probe per device is in flight: a phone that hangs takes half a minute to fail."""
 
     def __init__(self, ask: Callable[[str], DeviceFacts | Failure]) -> None:
-        """Takes what asks one device and waits, from any thread."""
+        """`ask` probes one device and blocks; it may be called from any thread."""
         self._ask = ask
         self._asked: set[str] = set()
         self._answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
 
     def start(self, device: str) -> None:
-        """Asks a device; nothing happens while it has not answered an earlier question."""
+        """Starts a probe of a device, unless an earlier probe is still in flight."""
         if device in self._asked:
             return
         self._asked.add(device)
-        # Daemons: a sweep that ends waits for no phone that hangs.
+        # Daemon threads: the end of a sweep does not wait for a phone that hangs.
         threading.Thread(target=self._work, args=(device,), daemon=True).start()
 
     def answers(self) -> Sequence[Answer]:
-        """What has come back since it was asked last; returns at once."""
+        """Returns the answers since the last call; does not block."""
         arrived: list[Answer] = []
         while not self._answers.empty():
             device, answer = self._answers.get()

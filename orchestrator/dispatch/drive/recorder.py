@@ -1,4 +1,4 @@
-"""Turns measurements into rows, stores and tells them, and says which are safe now."""
+"""Turns measurements into rows, stores them, emits events, and returns which rows are safe."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,9 +14,9 @@ from fleetrank.orchestrator.progress.events import Notice, RepeatFinished, Subsc
 from fleetrank.orchestrator.rows.translate import make_row
 
 _FLUSH_S = 0.2
-"""Rows of so long share one sync; a host keeps what it measured until then anyway."""
+"""Rows of this period share one sync; until then a host keeps its measurements anyway."""
 _PUBLISH_S = 60.0
-"""Readers of Parquet see rows at most this late; rewriting a part takes well under a second."""
+"""Parquet readers see a row after at most this time; writing a part takes under a second."""
 
 
 class Recorder:
@@ -39,10 +39,10 @@ class Recorder:
         self._flushed_s = self._published_s = clock()
         self._taken: list[str] = []
         self.error: StoreError | None = None
-        """Set when the disk could not be written; nothing new is to be started then."""
+        """The error if the disk could not be written; then no new attempt may start."""
 
     def take(self, task_id: str) -> None:
-        """Notes that a measurement has arrived: it is stored by the next `flush`, or of no use."""
+        """Notes an arrived measurement; after the next `flush` it is stored or discarded."""
         self._taken.append(task_id)
 
     def store(
@@ -54,9 +54,9 @@ class Recorder:
         *,
         will_retry: bool,
     ) -> None:
-        """Stores and tells one attempt; `facts` of a device that never answered are `None`."""
+        """Stores one attempt, emits its event; `facts` is `None` if no probe was answered."""
         if facts is None:
-            # Whoever failed on the way to it does not know either.
+            # A failure before the device was reached has no origin either.
             measurement = replace(measurement, origin=self._work.places[device].origin)
         cell = attempt.repeat.cell
         row = make_row(
@@ -87,7 +87,7 @@ class Recorder:
         )
 
     def flush(self) -> Sequence[str]:
-        """Syncs every row; gives the task ids that may be forgotten where they came from."""
+        """Syncs every row; returns the task ids that their hosts may now delete."""
         self._write(self._sink.flush)
         self._flushed_s = self._clock()
         if self.error is not None:
@@ -96,7 +96,7 @@ class Recorder:
         return taken
 
     def keep_up(self) -> Sequence[str]:
-        """What is due in a quiet moment: `flush`, and now and then showing rows to readers."""
+        """Runs what is due while nothing is measured: `flush`, and from time to time publishing."""
         if self._clock() - self._flushed_s < _FLUSH_S:
             return ()
         taken = self.flush()
@@ -106,11 +106,11 @@ class Recorder:
         return taken
 
     def _write(self, action: Callable[[], None]) -> None:
-        """A disk that cannot be written ends the sweep, but not before what runs has finished."""
+        """Writes; if the disk cannot be written, the sweep ends after the running attempts."""
         try:
             action()
         except StoreError as error:
             if self.error is None:
-                message = f"{error.message}; stopping when what runs has finished"
+                message = f"{error.message}; the sweep stops when the running repeats have finished"
                 self._emit(Notice(level="warning", message=message))
             self.error = error

@@ -1,4 +1,4 @@
-"""The contract of what keeps the rows of a sweep."""
+"""The contract of a row sink, which stores the rows of a sweep."""
 
 from typing import Protocol
 
@@ -9,17 +9,17 @@ class RowSink(Protocol):
     """Where rows become durable."""
 
     def append(self, row: Row) -> None:
-        """Stores a row; safe from a crash of this process.
+        """Stores a row; afterwards it is safe from a crash of this process.
 
         Raises:
-            StoreError: the disk is full; the row stays in memory for a later try.
+            StoreError: the disk is full; the row stays in memory and is written later.
         """
         ...
 
     def flush(self) -> None:
-        """Makes every stored row safe from a power cut; raises as `append`."""
+        """Makes every stored row safe from a power cut; raises the errors of `append`."""
         ...
 
     def publish(self) -> None:
-        """Shows the rows to readers; raises as `append`."""
+        """Publishes the rows to readers; raises the errors of `append`."""
         ...

@@ -1,40 +1,40 @@
-"""Ctrl-C once: finish what runs, then stop. Twice: stop now."""
+"""Ctrl-C once: finish the running repeats, then stop. Twice: stop now."""
 
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-STOPPING = "stopping when what runs is stored; once more stops now"
-"""What the user is told after the first Ctrl-C."""
+STOPPING = "stopping when the running work is stored; press Ctrl-C again to stop now"
+"""The message after the first Ctrl-C."""
 
 
 class StopSwitch:
-    """Counts how often somebody asked to stop; read by the controller between two steps."""
+    """Counts the requests to stop; the controller reads it between two steps."""
 
     def __init__(self) -> None:
         self._n_pressed = 0
 
     def press(self, *, is_urgent: bool = False) -> None:
-        """Asks to stop; the second time, or an urgent one, means now."""
+        """Requests a stop; the second request, or an urgent one, means stop now."""
         self._n_pressed += 2 if is_urgent else 1
 
     @property
     def is_stopping(self) -> bool:
-        """Finish what runs and begin nothing."""
+        """Whether running attempts may finish and no new one may start."""
         return self._n_pressed >= 1
 
     @property
     def is_now(self) -> bool:
-        """Do not wait for what runs."""
+        """Whether running attempts are ended now."""
         return self._n_pressed >= 2
 
 
 @contextmanager
 def listening(switch: StopSwitch) -> Iterator[None]:
-    """Lets Ctrl-C press the switch, and SIGTERM press it urgently, while the block runs.
+    """Inside the block, Ctrl-C presses the switch and SIGTERM presses it urgently.
 
-    Signals can be caught in the main thread only; the former handlers come back at the end.
+    Only the main thread can catch signals. The previous handlers are restored at the end.
     """
 
     def on_signal(number: int, _frame: FrameType | None) -> None:

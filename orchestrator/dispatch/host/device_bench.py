@@ -1,4 +1,4 @@
-"""The agents of one host and what they are busy with; the inline executor and hosts use it."""
+"""The agents of one host and their running tasks; the inline executor and hosts use it."""
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,21 +19,21 @@ from fleetrank.device_agents.registry import create_agent
 from fleetrank.orchestrator.workspace.device_spec import DeviceSpec, HostShare
 
 _MOST_PROBES = 32
-"""Side by side: a phone that hangs takes half a minute, and threads are cheap."""
+"""Probes in parallel: a phone that hangs takes half a minute, and threads are cheap."""
 _POLL_S = 0.1
-"""How often a task that waits for its device looks whether it shall give up."""
+"""How often a task that waits for its device checks whether it was cancelled."""
 
 
 @dataclass(slots=True)
 class _Running:
-    """A task under way; `deadline_s` is `None` while it waits for its turn."""
+    """A task in flight; `deadline_s` is `None` while it waits for its device."""
 
     stop: threading.Event
     deadline_s: float | None = None
 
 
 class DeviceBench:
-    """Drives the devices of one host. Every method blocks; call it from a thread of its own."""
+    """Drives the devices of one host. Every method blocks; call it from a separate thread."""
 
     def __init__(self) -> None:
         self._agents: dict[DeviceSpec, Agent] = {}
@@ -42,7 +42,7 @@ class DeviceBench:
         self._lock = threading.Lock()
 
     def facts(self, specs: Sequence[DeviceSpec]) -> Mapping[str, DeviceFacts]:
-        """Probes devices side by side; one that does not answer is left out."""
+        """Probes devices in parallel; a device that does not answer is left out."""
         with ThreadPoolExecutor(max_workers=max(1, min(len(specs), _MOST_PROBES))) as pool:
             answers = list(pool.map(self.probe, specs))
         return {
@@ -52,17 +52,17 @@ class DeviceBench:
         }
 
     def probe(self, spec: DeviceSpec) -> DeviceFacts | Failure:
-        """Asks a device what it is, or learns why it cannot tell."""
+        """Probes a device; returns its facts or the failure."""
         try:
             return self._agent(spec).probe()
         except Exception as error:
             return failure_of(error)
 
     def measure(self, spec: DeviceSpec, task: MeasureTask) -> Measurement:
-        """Measures one repeat; a defect of an agent becomes a failed measurement too.
+        """Measures one repeat; an unexpected error of an agent becomes a failed measurement too.
 
-        One at a time per device: a second sweep's task waits, and so does one whose host's lease
-        somebody else has. Waiting counts against no time limit.
+        A device runs one task at a time. A task of a second sweep waits, and a task waits while
+        another process has the lease of the host. Time limits do not include waiting.
         """
         running = _Running(stop=threading.Event())
         with self._lock:
@@ -81,7 +81,7 @@ class DeviceBench:
                 del self._running[task.task_id]
 
     def overdue(self, margin_s: float) -> Sequence[str]:
-        """Tasks that should have ended `margin_s` ago: their agent hangs."""
+        """Tasks whose deadline passed more than `margin_s` ago: their agent hangs."""
         late_s = perf_counter() - margin_s
         with self._lock:
             return [
@@ -91,7 +91,7 @@ class DeviceBench:
             ]
 
     def interrupt(self, task_ids_begin: str = "") -> None:
-        """Asks what is measured now to end, all or one sweep's; what begins later is left alone."""
+        """Asks running tasks, all or one sweep's, to end; later tasks are not affected."""
         with self._lock:
             for task_id, running in self._running.items():
                 if task_id.startswith(task_ids_begin):
@@ -99,7 +99,7 @@ class DeviceBench:
 
     @contextmanager
     def _turn(self, spec: DeviceSpec, task: MeasureTask, stop: threading.Event) -> Iterator[bool]:
-        """The device for one task, and its share of the host; false when told to stop before."""
+        """Holds the device and the host's lease for one task; false if stopped before that."""
         with self._lock:
             turn = self._turns.setdefault(spec.name, threading.Lock())
         while not turn.acquire(timeout=_POLL_S):
@@ -125,7 +125,7 @@ class DeviceBench:
 
 
 def failure_of(error: Exception) -> Failure:
-    """What an error of an agent, or a defect on the way to it, means for the attempt."""
+    """Turns an error of an agent, or an unexpected error, into the failure of the attempt."""
     if isinstance(error, AgentError):
         kind, message, remedy = ErrorKind.DEVICE_LOST, error.message, error.remedy
     else:

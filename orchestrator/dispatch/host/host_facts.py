@@ -1,4 +1,4 @@
-"""What a host is and what runs on it: told to a driver before it plans anything."""
+"""Facts of a host and its running tasks; a driver reads them before it plans a sweep."""
 
 import hashlib
 import os
@@ -21,20 +21,20 @@ _OWN_PACKAGES = ("analysis", "device_agents", "foundation", "models", "orchestra
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFacts:
-    """A host of the cluster, or this one.
+    """Facts of a host of the cluster, or of this host.
 
     Attributes:
-        host_hash: as rows carry it; names never enter a row.
-        one_per_core: a CPU of each physical core, for pinning; `None` where it does not tell.
-        versions: of fleetrank, Ray and the runtimes that are installed, as (package, version).
-        code_sha256: of fleetrank's own source files, since two checkouts may claim one version.
-        niceness: of the host's process, which every worker inherits.
-        phones: serials that an adb server of this host sees, in any state; `None` where none runs.
-        gpus: UUIDs of NVIDIA GPUs and MIG instances that can run something; `None` where no
-            driver answers.
-        counts_energy: its processors' energy can be read, which takes windows of its own.
-        n_running: tasks under way.
-        n_kept: measurements that wait for a driver to store them.
+        host_hash: the hash that rows contain; a row never contains the host's name.
+        one_per_core: one CPU of each physical core, for pinning; `None` if unknown.
+        versions: installed fleetrank, Ray and runtimes, as (package, version).
+        code_sha256: hash of fleetrank's source files, because two checkouts can have the same
+            version.
+        niceness: niceness of the host's process; every worker inherits it.
+        phones: serials that the host's adb server lists, in any state; `None` if no server runs.
+        gpus: UUIDs of usable NVIDIA GPUs and MIG instances; `None` if no driver answers.
+        counts_energy: its processors' energy can be read; this needs separate energy windows.
+        n_running: tasks in flight.
+        n_kept: measurements that no driver has acknowledged yet.
     """
 
     host_hash: str
@@ -57,7 +57,7 @@ def read_host_facts(
     n_running: int = 0,
     n_kept: int = 0,
 ) -> HostFacts:
-    """Reads what this host is; the rest is what its actor knows."""
+    """Reads the facts of this host; its actor supplies the arguments."""
     return HostFacts(
         host_hash=host_hash(),
         one_per_core=topology.cpus_one_per_core(),
@@ -74,7 +74,7 @@ def read_host_facts(
 
 
 def seen_phones() -> tuple[str, ...] | None:
-    """Serials that an adb server of this host sees; starts none, and `None` says there is none."""
+    """Serials that this host's adb server lists; starts no server, `None` if no server runs."""
     try:
         server = AdbServer()
         return tuple(seen.serial for seen in server.devices()) if server.answers() else None
@@ -83,7 +83,7 @@ def seen_phones() -> tuple[str, ...] | None:
 
 
 def seen_gpus() -> tuple[str, ...] | None:
-    """UUIDs of this host's GPUs and MIG instances; `None` where no NVIDIA driver answers."""
+    """UUIDs of this host's GPUs and MIG instances; `None` if no NVIDIA driver answers."""
     try:
         found = open_nvml().find()
     except AgentError:
@@ -93,7 +93,7 @@ def seen_gpus() -> tuple[str, ...] | None:
 
 @cache
 def code_sha256() -> str:
-    """Of fleetrank's source files as they were when this process first asked."""
+    """Hash of fleetrank's source files at the first call in this process."""
     digest = hashlib.sha256()
     for package in _OWN_PACKAGES:
         spec = find_spec(f"fleetrank.{package}")

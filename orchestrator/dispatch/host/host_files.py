@@ -1,4 +1,4 @@
-"""The artifacts of one host: each sent here once, verified by its sha256, bounded in size."""
+"""The artifact cache of one host: each file is sent once and verified; the size is bounded."""
 
 import contextlib
 import hashlib
@@ -14,21 +14,21 @@ from fleetrank.orchestrator.durable import sync_folder
 from fleetrank.orchestrator.errors import OrchestratorError
 
 LIMIT_BYTES = 20 * 1024**3
-"""All exports of the study's models take 4 GB; the oldest unused files go first."""
+"""All exports of the study's models take 4 GB; the least recently used files go first."""
 _STRAY_AFTER_S = 3600.0
-"""A host may run for weeks; a part of a delivery that is under way takes minutes at most."""
+"""A host can run for weeks; one part of an active delivery takes minutes at most."""
 _NAME = re.compile(r"[0-9a-f]{64}\.[a-z0-9]{1,8}")
 _DELIVERY = re.compile(r"[0-9a-f]{1,32}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilePart:
-    """A stretch of a file on its way to a host.
+    """A part of a file that is sent to a host.
 
     Attributes:
         name: `SHA256.FORMAT`.
-        delivery: hexadecimal, new for each try at sending the file.
-        is_last: nothing follows.
+        delivery: hexadecimal id, new for each attempt to send the file.
+        is_last: whether this is the last part.
     """
 
     name: str
@@ -38,12 +38,12 @@ class FilePart:
 
 
 def file_paths(task: MeasureTask) -> tuple[Path, ...]:
-    """The artifacts a task needs, on the host of whoever made the task."""
+    """Paths of the artifacts a task needs, on the host that made the task."""
     return tuple(Path(path) for path in _path_texts(task))
 
 
 def file_names(task: MeasureTask) -> tuple[str, ...]:
-    """The same as `SHA256.FORMAT`: how the cache of the workspace names them."""
+    """The same artifacts as `SHA256.FORMAT`, the names in the workspace's cache."""
     return tuple(_name_of(path) for path in _path_texts(task))
 
 
@@ -57,12 +57,12 @@ def _path_texts(task: MeasureTask) -> Sequence[str]:
 
 
 def _name_of(path: str) -> str:
-    """The last part; once per order, where a `Path` takes ten times as long."""
+    """The last part of a path; called for each order, and a `Path` takes ten times as long."""
     return path.rpartition("/")[2]
 
 
 class HostFiles:
-    """Files by `SHA256.FORMAT` in one folder; nothing else is ever written or read there."""
+    """Files named `SHA256.FORMAT` in one folder; it writes and reads no other files there."""
 
     def __init__(self, folder: Path, limit_bytes: int = LIMIT_BYTES) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -71,13 +71,13 @@ class HostFiles:
         self._remove_strays(older_than_s=0.0)
 
     def missing(self, names: Iterable[str]) -> Sequence[str]:
-        """Which of these have to be sent."""
+        """Returns which of these files must be sent."""
         return [name for name in dict.fromkeys(names) if not self._path(name).is_file()]
 
     def here(self, task: MeasureTask) -> MeasureTask:
-        """The task with the paths that its files have on this host."""
+        """Returns the task with the paths of its files on this host."""
         for path in _path_texts(task):
-            # Its time says when it was needed last.
+            # The file's time stamp records its last use.
             os.utime(self._here(path))
         canary = task.canary
         if canary is not None:
@@ -90,19 +90,19 @@ class HostFiles:
         )
 
     def receive(self, part: FilePart, in_use: Iterable[str] = ()) -> None:
-        """Takes the next part of a file; with the last one the file is verified and put in place.
+        """Stores the next part of a file; the last part verifies the file and puts it in place.
 
         Args:
-            part: in order; the last one completes the file.
+            part: the next part in order; the last one completes the file.
             in_use: names of files that may not be removed to make room.
 
         Raises:
-            OrchestratorError: what arrived is not the file; it is thrown away.
-            OSError: the disk is full; likewise.
+            OrchestratorError: the received content is not the file; it is deleted.
+            OSError: the disk is full; the received content is deleted.
         """
         path = self._path(part.name)
         if not _DELIVERY.fullmatch(part.delivery):
-            raise OrchestratorError(f"{part.delivery!r} is no delivery", "send it anew")
+            raise OrchestratorError(f"{part.delivery!r} is not a delivery id", "resend the file")
         aside = self._folder / f".{part.name}.{part.delivery}.tmp"
         try:
             with aside.open("ab") as file:
@@ -121,14 +121,14 @@ class HostFiles:
         with aside.open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
         if found != path.stem:
-            raise OrchestratorError(f"{path.name} arrived damaged: {found}", "it is sent anew")
+            raise OrchestratorError(f"{path.name} arrived damaged: {found}", "it will be resent")
         aside.replace(path)
         sync_folder(self._folder)
 
     def _prune(self, keep: set[str]) -> None:
-        """Removes the files that were not needed for longest until the rest fits.
+        """Deletes the least recently used files until the rest fits.
 
-        One that is needed again is sent again.
+        A deleted file that is needed again is sent again.
         """
         self._remove_strays(older_than_s=_STRAY_AFTER_S)
         files = [path for path in self._folder.iterdir() if _NAME.fullmatch(path.name)]
@@ -142,7 +142,7 @@ class HostFiles:
                 total -= stat.st_size
 
     def _remove_strays(self, older_than_s: float) -> None:
-        """What a delivery that broke off has left; one under way grows by the minute."""
+        """Deletes the files of interrupted deliveries; an active delivery grows every minute."""
         newest_s = datetime.now(UTC).timestamp() - older_than_s
         for path in self._folder.glob(".*.tmp"):
             with contextlib.suppress(FileNotFoundError):
@@ -158,5 +158,5 @@ class HostFiles:
 
 def _checked(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise OrchestratorError(f"{name!r} is no artifact's name", "send it as SHA256.FORMAT")
+        raise OrchestratorError(f"{name!r} is not an artifact name", "send it as SHA256.FORMAT")
     return name

@@ -1,6 +1,6 @@
-"""One host's part of a sweep: takes orders, measures, and keeps results until they are stored.
+"""The service of one host: takes orders, measures, keeps results until they are acknowledged.
 
-Plain Python without Ray: `host_actor` puts it on a host of a cluster.
+Plain Python without Ray; `host_actor` runs it on a host of a cluster.
 """
 
 import threading
@@ -18,16 +18,16 @@ from fleetrank.orchestrator.dispatch.host.spool import SPOOL, Spool
 from fleetrank.orchestrator.workspace.device_spec import DeviceSpec
 
 _MOST_TASKS = 4096
-"""Threads, one per task under way; each is made when it is needed first and kept."""
+"""Threads, one per running task; a thread is made at its first use and kept."""
 _MOST_TOLD = 100
-"""Measurements in one answer: Ray takes a reply above 100 kB the long way, through raylets."""
+"""Measurements in one answer: Ray sends replies above 100 kB more slowly, through raylets."""
 _MARGIN_S = 60.0
-"""A worker is killed at its time limit; an agent silent for so long after it hangs."""
+"""A worker is killed at its time limit; an agent that has not returned after this hangs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """A task and the device it is for."""
+    """A task and its device."""
 
     spec: DeviceSpec
     task: MeasureTask
@@ -35,13 +35,13 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What a driver asks a host again and again.
+    """The question that a driver asks a host repeatedly.
 
     Attributes:
-        session: new for each driver, and after each answer that may have been lost: with a new
-            session everything kept is offered again.
-        acknowledged: task ids that the driver has stored.
-        wait_s: how long to wait for something to tell.
+        session: new for each driver and after each answer that may have been lost. In a new session
+            the host offers all kept measurements again.
+        acknowledged: ids of the tasks whose measurements the driver has stored.
+        wait_s: how long the host waits for something to report.
     """
 
     sweep_id: str
@@ -52,13 +52,13 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a host has to tell a driver.
+    """The answer of a host to a driver.
 
     Attributes:
-        session: of the question it answers.
-        measurements: new since the session's last answer.
-        running: the sweep's tasks under way, to the device each is on.
-        has_hung: some agent does not come back; a new process of the host is wanted.
+        session: the session of the question.
+        measurements: measurements since the session's last answer.
+        running: the sweep's tasks in flight, as a mapping from task id to device.
+        has_hung: an agent does not return; the host's process must be restarted.
     """
 
     session: str
@@ -68,39 +68,39 @@ class Answer:
 
 
 class HostService:
-    """Runs tasks in threads of its own. Safe to use from any thread."""
+    """Runs tasks in separate threads. Safe to use from any thread."""
 
     def __init__(self, folder: Path) -> None:
-        """Takes up what an earlier process of this host left in its folder."""
+        """Reads the measurements that an earlier process of this host left in its folder."""
         self._bench = DeviceBench()
         self._spool = Spool(folder / SPOOL)
         self._files = HostFiles(folder / "files")
         self._running: dict[str, Order] = {}
         self._arrived = threading.Condition()
         self._sessions: dict[str, tuple[str, set[str]]] = {}
-        # A worker dies with the thread that started it; the pool keeps its threads to the end.
+        # A worker ends with the thread that started it; the pool keeps its threads to the end.
         self._pool = ThreadPoolExecutor(max_workers=_MOST_TASKS)
 
     @property
     def n_kept(self) -> int:
-        """Measurements that wait for a driver to store them."""
+        """Number of measurements that no driver has acknowledged yet."""
         return len(self._spool)
 
     @property
     def running(self) -> frozenset[str]:
-        """Tasks of all sweeps under way."""
+        """Number of tasks in flight, of all sweeps."""
         with self._arrived:
             return frozenset(self._running)
 
     def accept(self, orders: Sequence[Order], *, has_files: bool) -> Sequence[str]:
-        """Starts tasks; returns at once. One that is under way or measured already is no new one.
+        """Starts tasks; returns at once. A task that is in flight or already measured is skipped.
 
         Args:
             orders: at most one per device.
-            has_files: the paths in the tasks hold on this host.
+            has_files: whether the paths in the tasks are valid on this host.
 
         Returns:
-            The files that have to be sent first; orders that need one of them are not taken.
+            The files that must be sent first; orders that need one of them are not accepted.
         """
         needs = [() if has_files else file_names(order.task) for order in orders]
         missing = frozenset(self._files.missing(name for names in needs for name in names))
@@ -116,13 +116,13 @@ class HostService:
         return sorted(missing)
 
     def receive(self, part: FilePart) -> None:
-        """Takes a stretch of a file; see `HostFiles.receive`."""
+        """Stores one part of a file that the driver sends."""
         with self._arrived:
             orders = tuple(self._running.values())
         self._files.receive(part, {name for order in orders for name in file_names(order.task)})
 
     def ask(self, question: Question) -> Answer:
-        """Lets go of what the driver has stored, waits for something new, and makes it durable."""
+        """Deletes acknowledged measurements, waits for new ones, syncs them and returns them."""
         self._spool.forget(question.acknowledged)
         sweep_id = question.sweep_id
         with self._arrived:
@@ -135,7 +135,7 @@ class HostService:
             found = self._news(sweep_id, offered)
             if not found and self._arrived.wait(question.wait_s):
                 found = self._news(sweep_id, offered)
-            # The first answer tells all: what it does not name, the driver takes for lost.
+            # The first answer names all tasks: the driver assumes that any other task is lost.
             found = found if is_first else found[:_MOST_TOLD]
             offered |= {measurement.task_id for measurement in found}
             running = {
@@ -152,15 +152,15 @@ class HostService:
         )
 
     def facts(self, specs: Sequence[DeviceSpec]) -> Mapping[str, DeviceFacts]:
-        """Probes devices; see `DeviceBench.facts`."""
+        """Probes devices in parallel; a device that does not answer is left out."""
         return self._bench.facts(specs)
 
     def probe(self, spec: DeviceSpec) -> DeviceFacts | Failure:
-        """Asks a device what it is."""
+        """Probes a device; returns its facts or the failure."""
         return self._bench.probe(spec)
 
     def interrupt(self, sweep_id: str) -> None:
-        """Ends what a sweep measures now; each task comes back as `interrupted`."""
+        """Ends the running tasks of a sweep; each returns as `interrupted`."""
         self._bench.interrupt(f"{sweep_id}/")
 
     def _measure(self, order: Order, *, has_files: bool) -> None:
@@ -168,7 +168,7 @@ class HostService:
             task = order.task if has_files else self._files.here(order.task)
             self._keep(self._bench.measure(order.spec, task))
         except Exception as error:
-            # A figure that no spool can hold among them: a task that never ends is worse.
+            # Also for a value that the spool cannot store: a task that never ends would be worse.
             failure = failure_of(error)
             self._keep(failed(order.task.task_id, failure, order.spec.origin))
 

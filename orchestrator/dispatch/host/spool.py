@@ -1,4 +1,4 @@
-"""The spool of a host: measurements that no driver has yet said it has safely stored."""
+"""The spool of a host: measurements that no driver has acknowledged yet."""
 
 import contextlib
 import logging
@@ -18,22 +18,22 @@ from fleetrank.orchestrator.durable import replace_file, sync_folder
 _log = logging.getLogger(__name__)
 
 SPOOL = "spool.jsonl"
-"""Its name in the folder of a host."""
+"""Name of the spool file in the folder of a host."""
 
 _REWRITE_BYTES = 64 * 1024 * 1024
-"""A spool that is never empty is written anew beyond this; what is in it fits memory anyway."""
+"""A larger spool file is rewritten without acknowledged entries; its content fits in memory."""
 
 
 class Spool:
     """Keeps measurements in memory and in one file of JSON lines. Safe to use from any thread.
 
-    A measurement is safe from a crash of its process once `add` returns, from a power cut after
-    `sync`. One whose acknowledgement came just before a crash is offered again: whoever takes
-    measurements passes over those that it has.
+    A measurement is safe from a crash of its process when `add` has returned, and from a power cut
+    after `sync`. A measurement that was acknowledged just before a crash is offered again; the
+    driver skips measurements that it has stored.
     """
 
     def __init__(self, path: Path) -> None:
-        """Opens a spool and reads what an earlier process left in it."""
+        """Opens a spool and reads the entries of an earlier process."""
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._path = path
         self._lock = threading.Lock()
@@ -41,7 +41,7 @@ class Spool:
         self._kept = {found.task_id: found for found in _read(path)}
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         self._descriptor = os.open(path, flags, 0o600)
-        # What a crash cut off becomes a line of its own, which is no measurement.
+        # A line that a crash cut off becomes a separate line, which is not a measurement.
         self._size_bytes = os.lseek(self._descriptor, 0, os.SEEK_END)
         self._is_synced = True
         if self._size_bytes:
@@ -55,7 +55,7 @@ class Spool:
         return task_id in self._kept
 
     def add(self, measurement: Measurement) -> None:
-        """Keeps a measurement; on a full disk in memory alone, which is better than not at all."""
+        """Keeps a measurement; if the disk is full, only in memory."""
         line = orjson.dumps(measurement, option=orjson.OPT_APPEND_NEWLINE)
         with self._lock:
             self._kept[measurement.task_id] = measurement
@@ -65,7 +65,7 @@ class Spool:
                 _log.warning("%s: %s is kept in memory only", self._path, error)
 
     def of_sweep(self, sweep_id: str, without: Iterable[str] = ()) -> Sequence[Measurement]:
-        """What is kept of a sweep, in the order in which it came."""
+        """Returns the kept measurements of a sweep, in order of arrival."""
         passed = set(without)
         with self._lock:
             return [
@@ -75,7 +75,7 @@ class Spool:
             ]
 
     def forget(self, task_ids: Iterable[str]) -> None:
-        """Lets go of what a driver has stored."""
+        """Deletes the measurements that a driver has acknowledged."""
         with self._lock:
             for task_id in task_ids:
                 self._kept.pop(task_id, None)
@@ -86,15 +86,15 @@ class Spool:
                 self._rewrite()
 
     def sync(self) -> None:
-        """Makes everything kept survive a power cut; one sync for many measurements."""
+        """Makes all kept measurements safe from a power cut; one sync for many measurements."""
         with self._syncing:
             with self._lock:
                 if self._is_synced:
                     return
-                # Before the sync: what is added while it runs wants another one.
+                # Before the sync: measurements added during the sync need another one.
                 self._is_synced = True
                 descriptor = os.dup(self._descriptor)
-            # Without the lock: no measurement that ends meanwhile waits for the disk.
+            # Without the lock, so that a measurement that ends now does not wait for the disk.
             try:
                 os.fsync(descriptor)
             except OSError:
@@ -109,7 +109,7 @@ class Spool:
             while view:
                 view = view[os.write(self._descriptor, view) :]
         except OSError:
-            # Half a line would run into the next one.
+            # The next line would be appended to an incomplete line.
             os.ftruncate(self._descriptor, self._size_bytes)
             raise
         self._size_bytes += len(data)
@@ -128,7 +128,7 @@ class Spool:
 
 
 def remove_spent(folder: Path) -> None:
-    """Removes the folder of a host that has ended, unless a measurement is left in its spool."""
+    """Removes the folder of a host that has ended, unless its spool holds a measurement."""
     spool = folder / SPOOL
     with contextlib.suppress(OSError):
         if spool.stat().st_size == 0:
@@ -145,4 +145,4 @@ def _read(path: Path) -> Iterable[Measurement]:
             try:
                 yield from_json(Measurement, line.decode("utf-8", "replace"))
             except PermanentError as error:
-                _log.warning("%s, line %d is no measurement: %s", path, number, error.message)
+                _log.warning("%s, line %d is not a measurement: %s", path, number, error.message)

@@ -1,4 +1,4 @@
-"""The same service on other hosts, through Ray.
+"""Runs the host service on other hosts, through Ray.
 
 Open `ray_executor` first.
 """

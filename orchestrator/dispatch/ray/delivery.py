@@ -1,4 +1,4 @@
-"""Sends a host the artifacts it lacks, in a thread beside the loop that runs the devices."""
+"""Sends a host the artifacts it lacks, in a thread beside the control loop."""
 
 import logging
 import secrets
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _PART_BYTES = 16 * 1024 * 1024
-"""Small beside an object store of 100 MB, large beside the cost of a call."""
+"""Part size: small compared with an object store of 100 MB, large enough for few calls."""
 _PART_TIMEOUT_S = 120.0
-"""A part over a link of 1 Mbit/s takes as long."""
+"""One part takes this long over a link of 1 Mbit/s."""
 
 
 class Delivery:
-    """The files some orders wait for.
+    """A transfer of the files that some orders need.
 
     Attributes:
-        orders: those that could not be taken; to be sent again when the delivery is over.
-        error: why it ended early; `None` while it goes well.
+        orders: orders that were not accepted; they are sent again after the delivery.
+        error: why the delivery failed; `None` if it did not.
     """
 
     def __init__(
@@ -44,11 +44,11 @@ class Delivery:
 
     @property
     def is_over(self) -> bool:
-        """Nothing more is sent; the host says whether it now has everything."""
+        """Whether sending has ended; the host reports whether files are still missing."""
         return not self._thread.is_alive()
 
     def start(self) -> None:
-        """Begins to send; returns at once."""
+        """Starts sending; returns at once."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -60,7 +60,7 @@ class Delivery:
             for name in self._missing:
                 self._send(self._paths[name])
         except Exception as error:
-            # Ray appends the traceback of the other side.
+            # Ray appends the traceback of the remote process.
             self.error = str(error).strip().splitlines()[-1]
             _log.warning("an artifact did not reach its host: %s", self.error)
 
@@ -69,11 +69,11 @@ class Delivery:
 
         delivery = secrets.token_hex(8)
         for content, is_last in _parts(path):
-            # After the end of Ray, `ray.put` would start a whole new one.
+            # After Ray has ended, `ray.put` would start a new Ray.
             if self._is_stopped.is_set():
-                raise TransientError("stopped on request", "it is sent again when it is needed")
+                raise TransientError("stopped on request", "the file will be resent if needed")
             part = FilePart(name=path.name, delivery=delivery, content=content, is_last=is_last)
-            # One after another: Ray keeps the content in its object store meanwhile.
+            # Parts are sent one after another, because Ray keeps each part in its object store.
             ray.get(self._actor.receive.remote(ray.put(part)), timeout=_PART_TIMEOUT_S)
 
 

@@ -1,4 +1,4 @@
-"""What runs on each host under Ray: an async actor that answers at once, whatever is measured."""
+"""The Ray actor of each host: asynchronous, so that it answers while a measurement runs."""
 
 import asyncio
 import os
@@ -25,28 +25,28 @@ from fleetrank.orchestrator.workspace.device_spec import DeviceSpec
 
 T = TypeVar("T")
 _CALLS = 64
-"""Questions, probes and deliveries at once; each waiting driver takes one."""
+"""Concurrent questions, probes and deliveries; each waiting driver uses one."""
 
 
 class HostActor:
-    """A `HostService` behind Ray; its event loop never blocks.
+    """Makes a `HostService` available through Ray; its event loop never blocks.
 
-    Plain Python; `ray_cluster` makes it an actor. What is measured survives it in the spool; what
-    runs when it ends is lost, and the driver decides.
+    Plain Python; `ray_cluster` makes it an actor. When the actor ends, finished measurements remain
+    in the spool and running tasks are lost; the driver decides whether to retry them.
     """
 
     def __init__(self, host: str, folder: str | None = None) -> None:
-        """Takes the host's name, and where its spool lies: the user's cache folder by default."""
-        # Ray sets it to 1 for every worker of its own; ours shall find what a shell gives.
+        """Takes the host's name and the spool's folder (default: the user's cache folder)."""
+        # Ray sets it to 1 for its workers; our workers need the value of a normal shell.
         os.environ.pop("OMP_NUM_THREADS", None)
-        # Now, not when it is asked: the files may have changed by then, the loaded code has not.
+        # At the start: later the files can have changed, but the loaded code has not.
         code_sha256()
         own = cache_folder() / "hosts" / host if folder is None else Path(folder)
         self._service = HostService(own)
         self._calls = ThreadPoolExecutor(max_workers=_CALLS)
 
     async def describe(self) -> HostFacts:
-        """Says what this host is and has to do."""
+        """Returns the facts of this host and the number of its tasks."""
         n_running, n_kept = len(self._service.running), self._service.n_kept
         return await self._call(
             lambda: read_host_facts(
@@ -55,32 +55,32 @@ class HostActor:
         )
 
     async def accept(self, orders: Sequence[Order], *, has_files: bool) -> Sequence[str]:
-        """See `HostService.accept`."""
+        """Starts tasks and returns the files that must be sent first."""
         return await self._call(lambda: self._service.accept(orders, has_files=has_files))
 
     async def receive(self, part: FilePart) -> None:
-        """See `HostService.receive`."""
+        """Stores one part of a file that the driver sends."""
         await self._call(lambda: self._service.receive(part))
 
     async def ask(self, question: Question) -> Answer:
-        """See `HostService.ask`."""
+        """Deletes acknowledged measurements, waits for new ones and returns them."""
         return await self._call(lambda: self._service.ask(question))
 
     async def facts(self, specs: Sequence[DeviceSpec]) -> Mapping[str, DeviceFacts]:
-        """See `HostService.facts`."""
+        """Probes devices in parallel; a device that does not answer is left out."""
         return await self._call(lambda: self._service.facts(specs))
 
     async def probe(self, spec: DeviceSpec) -> DeviceFacts | Failure:
-        """See `HostService.probe`."""
+        """Probes one device; returns its facts or the failure."""
         return await self._call(lambda: self._service.probe(spec))
 
     async def why_unsupported(self, spec: DeviceSpec, execution: Execution) -> str | None:
-        """See `Agent.why_unsupported`."""
+        """Returns why a device cannot run an execution; `None` if it can."""
         agent = create_agent(spec.kind, dict(spec.options))
         return await self._call(lambda: agent.why_unsupported(execution))
 
     async def interrupt(self, sweep_id: str) -> None:
-        """See `HostService.interrupt`."""
+        """Ends the running tasks of a sweep; each returns as `interrupted`."""
         self._service.interrupt(sweep_id)
 
     async def _call(self, work: Callable[[], T]) -> T:

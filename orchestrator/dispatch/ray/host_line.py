@@ -1,4 +1,4 @@
-"""What lies between a driver and one host: orders on their way out, answers on their way back."""
+"""The connection from a driver to one host: sends orders, receives answers."""
 
 import secrets
 from collections.abc import Mapping, Sequence
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     import ray
 
 _WAIT_S = 1.0
-"""A host with nothing to tell answers after this long: its sign of life."""
+"""A host with nothing to report answers after this time, to show that it is alive."""
 _PAUSE_S = 0.3
-"""Between two tries at a host whose process is being started anew."""
+"""Pause between two calls to a host whose process is being restarted."""
 _ABSENCE_S = 2.0
-"""A driver that listens pumps a few times a second."""
-_SEE_LOGS = "it is tried again; if that keeps failing, look into Ray's logs on that host"
+"""An active driver calls `pump` a few times a second."""
+_SEE_LOGS = "the repeat will be retried; if it keeps failing, read Ray's logs on that host"
 
 
 class HostLine:
-    """The driver's end of the line. Used by one thread.
+    """The driver's side of the connection. Used by one thread.
 
     Attributes:
-        handle: the host at the other end.
-        under_way: tasks given to this host whose measurement has not come back, by task id.
-        acknowledged: tasks the driver has stored, told with the next question.
-        has_died: the actor will never answer again; a new line is wanted.
+        handle: the actor of the host.
+        under_way: tasks in flight on this host, by task id.
+        acknowledged: ids of stored tasks, to be sent with the next question.
+        has_died: the actor will never answer again; a new line is needed.
     """
 
     def __init__(self, handle: HostHandle, sweep_id: str, specs: Mapping[str, DeviceSpec]) -> None:
@@ -54,25 +54,25 @@ class HostLine:
 
     @property
     def silent_s(self) -> float:
-        """How long the host has not answered while somebody listened, as of the last `pump`."""
+        """How long the host has not answered an active driver, as of the last `pump`."""
         return max(0.0, self._listened_s - self._heard_s)
 
     @property
     def is_answered(self) -> bool:
-        """Whether the host has told what it runs and keeps, since the line last broke."""
+        """Whether the host has reported its tasks and measurements since the last failure."""
         return self._is_answered
 
     def order(self, order: Order) -> None:
-        """Puts a task into the next batch."""
+        """Adds a task to the next batch."""
         self.under_way[order.task.task_id] = order.spec
         self._outbox.append(order)
 
     def pump(self) -> Sequence["ray.ObjectRef"]:
-        """Sends what there is to send; gives what to wait for."""
+        """Sends pending orders and questions; returns the replies to wait for."""
         self._pass_over_absence()
         self._end_deliveries()
         if monotonic() >= self._pause_until_s:
-            # Not before the first answer: what it does not name was then given to it earlier.
+            # After the first answer only, because a task it does not name counts as lost.
             if self._outbox and self._is_answered:
                 self._send_orders()
             if self._asked is None:
@@ -80,13 +80,13 @@ class HostLine:
         return [*self._sent, *([] if self._asked is None else [self._asked])]
 
     def _pass_over_absence(self) -> None:
-        """A driver that exported models, or waited for a disk, is no silence of the host."""
+        """Excludes time in which the driver exported models or waited for a disk."""
         now_s = monotonic()
         self._heard_s += max(0.0, now_s - self._listened_s - _ABSENCE_S)
         self._listened_s = now_s
 
     def take(self, reference: "ray.ObjectRef") -> None:
-        """Reads one reply that has come."""
+        """Reads one reply that has arrived."""
         import ray
 
         orders = self._sent.pop(reference, None)
@@ -104,23 +104,23 @@ class HostLine:
             self._deliver(orders, reply)
 
     def drain(self) -> Sequence[Measurement]:
-        """What has arrived since it was asked last."""
+        """Returns the measurements since the last call."""
         arrived, self._arrived = self._arrived, []
         return arrived
 
     def lose(self, kind: ErrorKind, message: str) -> None:
-        """Ends everything under way as failed; nothing more is expected over this line."""
+        """Fails all tasks in flight; no more answers are expected on this line."""
         self._outbox.clear()
         self._stop_deliveries()
         self._fail(tuple(self.under_way), kind, message, _SEE_LOGS)
 
     def interrupt(self) -> None:
-        """Ends what runs, and what has not been sent yet."""
+        """Ends running tasks and tasks that have not been sent yet."""
         self.handle.actor.interrupt.remote(self._sweep_id)
         unsent = [*self._outbox, *(order for d in self._deliveries for order in d.orders)]
         self._outbox.clear()
         self._stop_deliveries()
-        message = "interrupted before it began"
+        message = "interrupted before it started"
         self._fail(_ids(unsent), ErrorKind.INTERRUPTED, message, "resume the sweep")
 
     def _send_orders(self) -> None:
@@ -138,8 +138,8 @@ class HostLine:
         self._asked = self.handle.actor.ask.remote(self._question)
 
     def _read(self, answer: Answer) -> None:
-        told = set(self._question.acknowledged)
-        self.acknowledged = [task_id for task_id in self.acknowledged if task_id not in told]
+        sent = set(self._question.acknowledged)
+        self.acknowledged = [task_id for task_id in self.acknowledged if task_id not in sent]
         for measurement in answer.measurements:
             self.under_way.pop(measurement.task_id, None)
         self._arrived += answer.measurements
@@ -150,16 +150,16 @@ class HostLine:
             self._restart()
 
     def _compare(self, answer: Answer) -> None:
-        """The first answer after trouble says what became of everything the host was given.
+        """Decides from the first answer after a failure which tasks are running or lost.
 
-        What it runs for a driver that is gone is under way for this one; what it knows nothing of
-        was lost with its process.
+        Tasks that the host runs for an earlier driver are in flight for this one. Tasks that the
+        host does not know were lost with its process.
         """
         unclear = {*_ids(self._outbox)}
         for orders in (*self._sent.values(), *(d.orders for d in self._deliveries)):
             unclear |= {*_ids(orders)}
         gone = self.under_way.keys() - answer.running.keys() - unclear
-        message = "the host's process died while it measured"
+        message = "the host's process died during the measurement"
         self._fail(sorted(gone), ErrorKind.DEVICE_LOST, message, _SEE_LOGS)
         for task_id, device in answer.running.items():
             if device in self._specs:
@@ -182,11 +182,11 @@ class HostLine:
                 self._outbox += [o for o in delivery.orders if o.task.task_id in self.under_way]
             else:
                 message = f"its artifact did not reach the host: {delivery.error}"
-                remedy = "look for room on its disk, and at the network"
+                remedy = "check the free space on its disk and the network"
                 self._fail(_ids(delivery.orders), ErrorKind.DEVICE_LOST, message, remedy)
 
     def _stumble(self, error: Exception) -> None:
-        """A reply is lost, and with it perhaps measurements: all are asked for again."""
+        """Starts a new session after a lost reply; the host then offers all measurements."""
         import ray
 
         self.has_died = isinstance(error, ray.exceptions.ActorDiedError)
@@ -195,7 +195,7 @@ class HostLine:
         self._pause_until_s = monotonic() + _PAUSE_S
 
     def _restart(self) -> None:
-        """An agent in there hangs for good; a new process has new threads."""
+        """Restarts the host's process, because one of its agents hangs permanently."""
         import ray
 
         ray.kill(self.handle.actor, no_restart=False)

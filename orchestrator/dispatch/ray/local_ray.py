@@ -1,4 +1,4 @@
-"""Starts the embedded Ray so that it neither disturbs nor distorts what is measured."""
+"""Starts the embedded Ray with settings that do not disturb or change measurements."""
 
 import contextlib
 import functools
@@ -17,33 +17,33 @@ from fleetrank.orchestrator.errors import OrchestratorError
 NAMESPACE = "fleetrank"
 _FOLDER_WITHOUT_MODULES = Path(__file__).parents[2] / "templates"
 LOCAL_HOST = "local"
-"""The name of this host in the Ray that is started for one sweep."""
+"""The name of this host in a Ray that is started for one sweep."""
 _OBJECT_STORE_BYTES = 100_000_000
-"""Ray takes 30 % of memory by default; what passes through here are small values."""
+"""Ray takes 30 % of memory by default; here only small values pass through its store."""
 _TOKEN_FILE = "RAY_AUTH_TOKEN_PATH"  # noqa: S105 - the name of a variable
 _ENVIRONMENT = {
-    # A worker hands its niceness down to the measuring process, which cannot lower it again.
+    # The measuring process inherits the worker's niceness and cannot lower it again.
     "RAY_worker_niceness": "0",
-    # The same for the kernel's choice of what to end first when memory is short (default 1000).
+    # The same for the kernel's out-of-memory score (Ray's default 1000: killed first).
     "RAY_worker_oom_score_adjustment": "0",
-    # Ray's memory monitor would end the actor for a model that a limit of our own catches.
+    # Ray's memory monitor would end the actor; our memory limit ends only the worker.
     "RAY_memory_monitor_refresh_ms": "0",
-    # Nothing is reported to anybody.
+    # Ray sends no usage statistics.
     "RAY_USAGE_STATS_ENABLED": "0",
-    # Ray 2.60 announces a change of GPU variables on every start; no GPU is asked for here.
+    # Ray 2.60 prints a warning about GPU variables at every start; no GPU is requested here.
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
 
 
 @contextlib.contextmanager
 def local_ray() -> Iterator[None]:
-    """A Ray of its own for the block: token authentication on, gone at the end.
+    """Runs a separate Ray for the block, with token authentication, and ends it afterwards.
 
-    Its processes die with this one, however this one ends.
+    Its processes end with this process, also if this process is killed.
 
     Raises:
         MissingLibraryError: Ray is not installed.
-        OrchestratorError: it does not start, or runs in this process already.
+        OrchestratorError: Ray does not start, or already runs in this process.
     """
     set_ray_environment()
     try:
@@ -61,7 +61,7 @@ def local_ray() -> Iterator[None]:
             with in_own_folder():
                 ray.init(
                     address="local",
-                    # One prestarted process; devices are counted by us, not by Ray.
+                    # One prestarted process; fleetrank counts the devices, not Ray.
                     num_cpus=1,
                     object_store_memory=_OBJECT_STORE_BYTES,
                     include_dashboard=False,
@@ -72,7 +72,7 @@ def local_ray() -> Iterator[None]:
                     _temp_dir=str(inside(folder)),
                 )
         except Exception as error:
-            # A raylet that does not come up in time is a bare `Exception` of Ray's.
+            # If a raylet does not start in time, Ray raises a bare `Exception`.
             raise OrchestratorError(
                 f"Ray did not start: {error}",
                 f"free memory and space in {folder.parent} (logs: "
@@ -87,9 +87,9 @@ def local_ray() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _own_token(folder: Path) -> Iterator[None]:
-    """A token of this process alone, in the folder that no other user can enter.
+    """Makes a token for this process only, in a folder that no other user can enter.
 
-    Ray would write one into the user's home, where its mode lets every user of the host read it.
+    Ray would write a token into the user's home that every user of the host can read.
     """
     path = folder / "token"
     path.touch(mode=0o600)
@@ -107,23 +107,23 @@ def _own_token(folder: Path) -> Iterator[None]:
 
 @functools.cache
 def _token() -> str:
-    """Ray reads the token once a process."""
+    """Returns one token per process, because Ray reads the token only once in a process."""
     return secrets.token_hex(32)
 
 
 def _refuse_size_limit() -> None:
-    """Ray's processes end without a word when they meet it, and its start then takes a minute."""
+    """Checks the file size limit: Ray's processes would end without a message after a minute."""
     limit_bytes, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
     if limit_bytes != resource.RLIM_INFINITY and limit_bytes < _OBJECT_STORE_BYTES:
         raise OrchestratorError(
-            f"a file of this process may have {limit_bytes} bytes, and Ray needs files of "
+            f"the file size limit of this process is {limit_bytes} bytes, and Ray needs files of "
             f"{_OBJECT_STORE_BYTES}",
             "raise the limit (`ulimit -f unlimited`), or use --inline",
         )
 
 
 def set_ray_environment() -> None:
-    """What every process of Ray is to find, the driver's own included."""
+    """The environment of every Ray process, including the driver."""
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
 
@@ -132,8 +132,8 @@ def set_ray_environment() -> None:
 def in_own_folder() -> Iterator[None]:
     """Starts Ray in a folder without modules.
 
-    Ray puts the folder it is started in first on its workers' import path, where a file of the
-    workspace, such as `numpy.py`, would shadow a library.
+    Ray puts its start folder first on its workers' import path. There, a file of the workspace such
+    as `numpy.py` would shadow a library.
     """
     former = Path.cwd()
     os.chdir(_FOLDER_WITHOUT_MODULES)

@@ -1,4 +1,4 @@
-"""Connects to a Ray cluster, and says quickly and plainly why it cannot be done."""
+"""Connects to a Ray cluster; on failure it reports the reason within seconds."""
 
 import contextlib
 import os
@@ -22,28 +22,28 @@ from fleetrank.orchestrator.errors import NothingToDoError, OrchestratorError, U
 _ADDRESS = re.compile(r"(?P<host>[^:\s]+|\[[0-9a-fA-F:]+\]):(?P<port>\d{1,5})")
 _REACH_S = 3.0
 _CHECK_S = 20.0
-"""Ray's own check takes a second; with a wrong token it would itself go on for twenty."""
+"""Ray's own check takes 1 s; with a wrong token it would take 20 s."""
 AUTO = "auto"
-"""The address that means the cluster this host belongs to."""
+"""The address that stands for the cluster this host belongs to."""
 
 
 @contextlib.contextmanager
 def cluster_ray(address: str) -> Iterator[str]:
-    """A connection to a cluster for the block; gives the address of Ray's dashboard, or nothing.
+    """Connects to a cluster for the block; gives the address of Ray's dashboard, if it has one.
 
-    The cluster goes on afterwards, and so do the actors on its hosts.
+    The cluster and the actors on its hosts keep running afterwards.
 
     Args:
         address: `IP:PORT` of the head, or `auto`.
 
     Raises:
         MissingLibraryError: Ray is not installed.
-        UsageError: the address is none, the token is missing or wrong.
-        NothingToDoError: nothing answers there, or this host does not belong to it.
-        OrchestratorError: Ray does not connect all the same.
+        UsageError: the address is not valid, or the token is missing or wrong.
+        NothingToDoError: nothing answers at the address, or this host is not in the cluster.
+        OrchestratorError: Ray does not connect for another reason.
     """
     set_ray_environment()
-    # Before anything is asked: a driver without a token is refused at once.
+    # Before any question, because Ray rejects a driver without a token at once.
     os.environ.setdefault("RAY_AUTH_MODE", "token")
     try:
         import ray
@@ -61,7 +61,7 @@ def cluster_ray(address: str) -> Iterator[str]:
         raise _no_token(address) from error
     except (ConnectionError, OSError, RuntimeError, ValueError) as error:
         raise OrchestratorError(
-            f"Ray at {address} cannot be joined: {error}", "`ray status` on its head says more"
+            f"cannot connect to Ray at {address}: {error}", "run `ray status` on its head"
         ) from error
     try:
         yield context.dashboard_url or ""
@@ -70,10 +70,10 @@ def cluster_ray(address: str) -> Iterator[str]:
 
 
 def _checked(address: str) -> str:
-    """The address, after making sure that Ray will not wait for minutes.
+    """Returns the address, after checks that keep Ray from waiting for minutes.
 
-    Given the address of a cluster that this host does not belong to, Ray 2.60 hangs for over
-    99 s; with a wrong token it writes a line a second for 20 s.
+    With the address of a cluster that this host does not belong to, Ray 2.60 hangs for over 99 s.
+    With a wrong token it writes one line per second for 20 s.
     """
     local = _local_clusters()
     if address == AUTO:
@@ -95,7 +95,7 @@ def _checked(address: str) -> str:
 
 
 def _local_clusters() -> set[str]:
-    """The clusters that a raylet of this host has joined."""
+    """Returns the clusters that this host's raylets have joined."""
     found = set()
     for process in psutil.process_iter(["cmdline"]):
         words = process.info["cmdline"] or []
@@ -105,18 +105,18 @@ def _local_clusters() -> set[str]:
 
 
 def _is_of_this_network(pid: int) -> bool:
-    """A container's raylet is listed on its host, too, and has other addresses."""
+    """Whether a raylet is in our network namespace; a container's raylet has other addresses."""
     try:
         return Path(f"/proc/{pid}/ns/net").readlink() == Path("/proc/self/ns/net").readlink()
     except OSError:
-        return True  # no Linux, or not ours to look at
+        return True  # not Linux, or no permission to read it
 
 
 def _check_reachable(address: str) -> None:
     match = _ADDRESS.fullmatch(address)
     if match is None:
         raise UsageError(
-            f"'{address}' is no address of a Ray cluster", "write IP:PORT of its head, or auto"
+            f"'{address}' is not an address of a Ray cluster", "give IP:PORT of its head, or auto"
         )
     host = match["host"].strip("[]")
     try:
@@ -124,12 +124,12 @@ def _check_reachable(address: str) -> None:
     except OSError as error:
         raise NothingToDoError(
             f"nothing answers at {address}: {error}",
-            "start the cluster (`ray up cluster.yaml`), or look at the network between",
+            "start the cluster (`ray up cluster.yaml`), or check the network",
         ) from error
 
 
 def _check_token(address: str) -> None:
-    """Asks in a process of its own, which can be ended when it begins to repeat itself."""
+    """Asks in a separate process, which can be ended when it starts to repeat its message."""
     if os.environ.get("RAY_AUTH_MODE") == "token" and not _has_token():
         raise _no_token(address)
     command = (sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address)
@@ -139,19 +139,19 @@ def _check_token(address: str) -> None:
         )
     except subprocess.TimeoutExpired as error:
         raise NothingToDoError(
-            f"Ray at {address} does not answer", "`ray status` on its head says more"
+            f"Ray at {address} does not answer", "run `ray status` on its head"
         ) from error
     if answer.returncode != 0:
         if "AuthenticationError" in answer.stderr or "InvalidAuthToken" in answer.stderr:
             raise _no_token(address)
         last = (answer.stderr.strip() or answer.stdout.strip()).rpartition("\n")[2]
         raise NothingToDoError(
-            f"Ray at {address} is not well: {last}", "`ray status` on its head says more"
+            f"Ray at {address} reports an error: {last}", "run `ray status` on its head"
         )
 
 
 def _has_token() -> bool:
-    """Whether Ray would find one; given an empty one, Ray 2.60 aborts.
+    """Whether Ray would find a token; Ray 2.60 aborts if the token is empty.
 
     Source: ray get-auth-token --help, and the message of its AuthenticationError.
     """
@@ -164,7 +164,7 @@ def _has_token() -> bool:
 
 def _no_token(address: str) -> UsageError:
     return UsageError(
-        f"the cluster at {address} wants a token that this host does not have",
+        f"the cluster at {address} needs a token that this host does not have",
         "copy ~/.ray/auth_token of its head here (mode 0600), or set RAY_AUTH_TOKEN_PATH; "
         "see docs/security.md",
     )

@@ -1,4 +1,4 @@
-"""An executor on Ray: carries tasks to the hosts of a cluster, however they come and go."""
+"""An executor on Ray: sends tasks to the hosts of a cluster; hosts can leave and join."""
 
 import logging
 import time
@@ -18,28 +18,28 @@ from fleetrank.orchestrator.workspace.device_spec import DeviceSpec
 _log = logging.getLogger(__name__)
 
 HOST_TIMEOUT_S = 30.0
-"""A host answers every second; a busy one that swaps may take some."""
+"""A host answers every second; a host that swaps can take several seconds."""
 _PROBE_TIMEOUT_S = 60.0
-"""A phone that hangs takes half a minute to be given up."""
+"""A probe of a phone that hangs takes half a minute to fail."""
 _FACTS_TIMEOUT_S = 120.0
 _FIRST_ANSWER_S = 10.0
 _LEAVE_S = 5.0
-"""For telling hosts what was stored; what they are not told they offer again."""
+"""Time for the last acknowledgements; hosts offer unacknowledged measurements again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedDevice:
-    """A device and the name of the host it hangs on."""
+    """A device and the name of the host it is attached to."""
 
     spec: DeviceSpec
     host: str
 
 
 class RayExecutor:
-    """One line per host. Calls are never repeated by Ray: the controller alone measures anew.
+    """Keeps one line per host. Ray never repeats a call: only the controller retries.
 
-    A host that falls silent ends what it was running as `host_lost`; when it is back, what it
-    finished meanwhile is offered, and its devices answer probes again.
+    The running tasks of a host that does not answer fail as `host_lost`. When the host returns, it
+    offers the measurements it has finished, and its devices answer probes again.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class RayExecutor:
         *,
         host_timeout_s: float = HOST_TIMEOUT_S,
     ) -> None:
-        """Takes the sweep whose tasks it carries, its devices, and the hosts, connected."""
+        """Takes the sweep's id, its devices, and the connected hosts."""
         self._sweep_id = sweep_id
         self._devices = {device.spec.name: device for device in devices}
         self._specs = {name: device.spec for name, device in self._devices.items()}
@@ -80,11 +80,11 @@ class RayExecutor:
         self._lines.clear()
 
     def facts(self) -> Mapping[str, DeviceFacts]:
-        """What each device is, probed when entering; one that did not answer is missing."""
+        """Facts of each device, probed when entering; a device that did not answer is missing."""
         return self._facts
 
     def under_way(self) -> Mapping[str, str]:
-        """Tasks that hosts are running for this sweep, to the device each is on."""
+        """The sweep's tasks in flight, as a mapping from task id to device."""
         return {
             task_id: spec.name
             for line in self._lines.values()
@@ -92,36 +92,36 @@ class RayExecutor:
         }
 
     def submit(self, device: str, task: MeasureTask) -> None:
-        """Gives a task to the line of the device's host; it leaves with the next poll."""
+        """Gives a task to the line of the device's host; the next poll sends it."""
         placed = self._devices[device]
         line = self._lines.get(placed.host)
         if line is None:
-            failure = _host_lost(f"host {placed.host} is not there")
+            failure = _host_lost(f"host {placed.host} is unavailable")
             self._arrived.append(failed(task.task_id, failure, placed.spec.origin))
         else:
             line.order(Order(spec=placed.spec, task=task))
 
     def poll(self, timeout_s: float) -> Sequence[Measurement]:
-        """Waits for the first measurement and takes along what else is there."""
+        """Waits for the first measurement and returns all that have arrived."""
         arrived, self._arrived = self._arrived, []
         self._look_after_lines()
         return [*arrived, *self._exchange(0.0 if arrived else timeout_s)]
 
     def acknowledge(self, task_ids: Sequence[str]) -> None:
-        """Lets hosts forget what is stored; they are told with the next question."""
+        """Acknowledges stored measurements with the next question to each host."""
         for task_id in task_ids:
             line = self._lines.get(self._origins.pop(task_id, ""))
             if line is not None:
                 line.acknowledged.append(task_id)
 
     def probe(self, device: str) -> DeviceFacts | Failure:
-        """Asks a device what it is; waits. Safe to call from any thread."""
+        """Probes a device; blocks. Safe to call from any thread."""
         import ray
 
         placed = self._devices[device]
         handle = self._hosts.handles().get(placed.host)
         if handle is None:
-            return _host_lost(f"host {placed.host} is not there")
+            return _host_lost(f"host {placed.host} is unavailable")
         try:
             answer: DeviceFacts | Failure = ray.get(
                 handle.actor.probe.remote(placed.spec), timeout=_PROBE_TIMEOUT_S
@@ -136,13 +136,13 @@ class RayExecutor:
             line.interrupt()
 
     def _exchange(self, timeout_s: float) -> list[Measurement]:
-        """One round over all lines: sends, waits for a first reply, reads all that have come."""
+        """One round over all lines: sends, waits for a first reply, reads all that have arrived."""
         import ray
 
         by_reference = {ref: line for line in self._lines.values() for ref in line.pump()}
         if by_reference:
             waiting = list(by_reference)
-            # Two calls: the first wakes with the first arrival, the second takes the whole batch.
+            # Two calls: the first returns at the first arrival, the second takes the whole batch.
             ready, _ = ray.wait(waiting, num_returns=1, timeout=timeout_s)
             if ready:
                 ready, _ = ray.wait(waiting, num_returns=len(waiting), timeout=0)
@@ -171,7 +171,7 @@ class RayExecutor:
                 self._lines[name] = HostLine(handle, self._sweep_id, self._specs)
 
     def _trouble(self, line: HostLine, handle: HostHandle | None) -> str | None:
-        """Why a line is of no use any more."""
+        """Returns why a line cannot be used any more; `None` if it can."""
         if handle is None or handle.node_id != line.handle.node_id:
             return "it has left the cluster"
         if line.has_died:
@@ -197,7 +197,7 @@ class RayExecutor:
             try:
                 found |= ray.get(reference, timeout=_FACTS_TIMEOUT_S)
             except ray.exceptions.RayError as error:
-                _log.warning("host %s does not say what its devices are: %s", name, error)
+                _log.warning("the probes of host %s failed: %s", name, error)
         return found
 
 
@@ -205,7 +205,7 @@ def _host_lost(message: str) -> Failure:
     return Failure(
         kind=ErrorKind.HOST_LOST,
         message=message,
-        remedy="`fleetrank cluster status` says which hosts are there",
+        remedy="`fleetrank cluster status` lists the available hosts",
         is_transient=True,
         stage="start",
     )

@@ -1,7 +1,7 @@
-"""The hosts of a Ray cluster: who is there, and the actor on each; looked after in the background.
+"""The available hosts of a Ray cluster and the actor on each; watched in the background.
 
 A host is a node with the label `fleetrank-host=NAME`. Its actor is made when the host is first
-seen, and found again by name later: it outlives drivers, and Ray starts it anew when it dies.
+seen, and is found by name later. The actor outlives drivers; Ray restarts it when it dies.
 """
 
 import logging
@@ -27,23 +27,22 @@ LABEL = "fleetrank-host"
 _LOOK_S = 1.0
 """How often the list of nodes is read; it costs 0.2 ms."""
 _CONNECT_S = 60.0
-"""Ray's first actor takes 0.4 s on an idle host; one that swaps takes long."""
+"""Ray's first actor takes 0.4 s on an idle host; a host that swaps takes longer."""
 _STEP_S = 0.5
 _LEAVE_S = 5.0
-"""Ray answers within milliseconds whether a node or an actor is there; leaving is not for ever."""
+"""Ray answers in milliseconds whether a node or actor exists; leaving must not wait longer."""
 _SETTLE_S = _CONNECT_S + 5.0
-"""A driver that has just connected waits so long for hosts that Ray lists: until each has had its
-chance."""
+"""How long a new driver waits for the hosts that Ray lists: each can answer in this time."""
 _CONCURRENCY = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostHandle:
-    """A host that answers.
+    """A host that has answered.
 
     Attributes:
-        node_id: changes when the host has left and come back.
-        shares_files: it is the host this process runs on, whose paths hold there.
+        node_id: Ray's id of the node; changes when the host has left and returned.
+        shares_files: whether this process runs on the same host, so that paths are the same.
     """
 
     name: str
@@ -55,17 +54,17 @@ class HostHandle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Why a host that Ray lists cannot be used."""
+    """The reason why a listed host cannot be used."""
 
     host: str
     message: str
 
 
 class RayHosts:
-    """Watches the cluster this process is connected to, in a thread of its own."""
+    """Watches the cluster this process is connected to, in a separate thread."""
 
     def __init__(self, folder: str | None = None) -> None:
-        """Takes the folder of the hosts' spools; `None` is each host's own."""
+        """Takes the folder of the hosts' spools; `None` uses each host's default."""
         self._folder = folder
         self._lock = threading.Lock()
         self._handles: dict[str, HostHandle] = {}
@@ -87,13 +86,13 @@ class RayHosts:
 
     def __exit__(self, *exc_info: object) -> None:
         self._stop.set()
-        # Ray ends the whole process, with code 1, when a thread asks it after it was shut down.
+        # Ray ends the process with code 1 if a thread calls it after its shutdown.
         for thread in self._threads:
             thread.join(_LEAVE_S)
 
     @property
     def here(self) -> str | None:
-        """The name of the host this process runs on; `None` when its node has no label."""
+        """The name of the host this process runs on; `None` if its node has no label."""
         with self._lock:
             found = [name for name, node_id in self._nodes.items() if node_id == self._here]
         return found[0] if found else None
@@ -105,12 +104,12 @@ class RayHosts:
             return [Problem(host=name, message=text) for name, text in self._problems.items()]
 
     def handles(self) -> Mapping[str, HostHandle]:
-        """The hosts that answer now."""
+        """Returns the hosts that answer now."""
         with self._lock:
             return dict(self._handles)
 
     def settle(self) -> Mapping[str, HostHandle]:
-        """Waits until every host that is listed answers, or does not."""
+        """Waits until every listed host has answered or failed."""
         deadline_s = monotonic() + _SETTLE_S
         while monotonic() < deadline_s and not self._stop.wait(0.05):
             with self._lock:
@@ -119,7 +118,7 @@ class RayHosts:
         return self.handles()
 
     def why_unsupported(self, host: str, device: DeviceSpec, execution: Execution) -> str | None:
-        """Why a device cannot execute so; `None` when it can, or its host is not there to ask."""
+        """Returns why a device cannot run this; `None` if it can, or if its host is unavailable."""
         import ray
 
         handle = self.handles().get(host)
@@ -131,7 +130,7 @@ class RayHosts:
         return answer
 
     def distrust(self, name: str) -> None:
-        """Has the host's process started anew: it has died for good or does not answer."""
+        """Restarts a host's process that has died permanently or does not answer."""
         import ray
 
         with self._lock:
@@ -167,7 +166,7 @@ class RayHosts:
             wanted = found.keys() - self._handles.keys() - self._connecting
             self._connecting |= wanted
         for name in wanted:
-            # A host that hangs must not keep the others waiting.
+            # In a thread, because other hosts must not wait for a host that hangs.
             self._start(
                 threading.Thread(
                     target=self._connect,
@@ -187,7 +186,7 @@ class RayHosts:
         except Exception as error:
             with self._lock:
                 self._problems[name] = str(error).strip().partition("\n")[0]
-            # The next look tries again; not at once, since what failed took its time.
+            # The next round tries again; not at once, because the failed call took time.
             self._stop.wait(_LOOK_S)
         else:
             with self._lock:
@@ -198,14 +197,14 @@ class RayHosts:
                 self._connecting.discard(name)
 
     def _reach(self, name: str, node_id: str) -> HostHandle:
-        """Finds or makes a host's actor; one that runs older code is replaced while it is idle."""
+        """Finds or makes a host's actor; an idle actor with older code is replaced."""
         import ray
 
         actor = self._actor(name)
         facts = self._describe(actor)
         is_other = facts.code_sha256 != code_sha256()
         if is_other and not facts.n_running and node_id not in self._renewed:
-            # Once: what comes back with other code has it installed.
+            # Only once: if the new actor has other code too, that code is installed there.
             self._renewed.add(node_id)
             ray.kill(actor)
             actor = self._actor(name)
@@ -218,7 +217,7 @@ class RayHosts:
         )
 
     def _describe(self, actor: "ray.actor.ActorHandle") -> HostFacts:
-        """Waits in short steps, so that nobody who leaves waits for a host that hangs."""
+        """Waits in short steps, so that leaving does not wait for a host that hangs."""
         import ray
 
         reference = actor.describe.remote()
@@ -240,11 +239,11 @@ class RayHosts:
             .options(
                 name=f"{LABEL}-{name}",
                 get_if_exists=True,
-                # It outlives its driver, and what it measures meanwhile waits for the next one.
+                # The actor outlives its driver and keeps its measurements for the next driver.
                 lifetime="detached",
                 label_selector={LABEL: name},
                 num_cpus=0,
-                # An actor started again is as good as new; no call is made twice behind our back.
+                # A restarted actor can be used at once; Ray must not repeat calls by itself.
                 max_restarts=-1,
                 max_task_retries=0,
                 max_concurrency=_CONCURRENCY,
@@ -256,6 +255,6 @@ class RayHosts:
 def _skew(facts: HostFacts) -> str:
     theirs = dict(facts.versions).get("fleetrank", "unknown")
     return (
-        f"it runs another fleetrank than this process: version {theirs}, Python "
+        f"its fleetrank differs from this process: version {theirs}, Python "
         f"{facts.python_version}, source {facts.code_sha256[:8]} against {code_sha256()[:8]}"
     )

@@ -1,7 +1,7 @@
 "use strict";
-// Fetches the moving part of a page every two seconds while somebody looks at it, and shows the
-// report anew when its rows have changed. Polling: no connection stays open, and a server that was
-// started again goes on being asked.
+// Fetches the changing part of a page every two seconds while the page is visible, and reloads the
+// report when its rows have changed. It polls: no connection stays open, and the page continues
+// after a restart of the server.
 (function () {
   const EVERY_MS = 2000;
   const live = document.getElementById("live");
@@ -21,7 +21,7 @@
       return one.dataset.keep;
     });
     const focused = live.contains(document.activeElement) ? document.activeElement : null;
-    // A link or a list in use is not taken away under the reader's hands.
+    // A link or a list that has the focus is not replaced.
     if (focused && focused.tagName !== "SUMMARY") return;
     live.innerHTML = html;
     for (const one of live.querySelectorAll("details")) {
@@ -30,7 +30,7 @@
     }
   }
 
-  function showAnew() {
+  function reloadReport() {
     const inside = frame.contentWindow;
     const top = inside.scrollY;
     frame.addEventListener("load", function () {
@@ -45,7 +45,7 @@
   function offer() {
     const button = document.createElement("button");
     button.textContent = "New rows: show them";
-    button.addEventListener("click", showAnew);
+    button.addEventListener("click", reloadReport);
     news.replaceChildren(button);
   }
 
@@ -64,14 +64,14 @@
       shown = made;
       isBehind = false;
       if (isNew && isTouched) offer();
-      else if (isNew) showAnew();
+      else if (isNew) reloadReport();
       return;
     }
     isBehind = true;
     if (made !== null) {
       const when = answer.headers.get("fleetrank-made").slice(11, 16);
-      news.textContent = "The report is of " + when + " UTC. Newer rows are stored: it is made " +
-        "anew when nothing is measured on this host.";
+      news.textContent = "This report was made at " + when + " UTC. Newer rows are stored. It will be " +
+        "updated when no measurement runs on this host.";
     }
   }
 
@@ -85,7 +85,7 @@
         }
       }
     } catch {
-      // The server is gone for now: what is shown stays, and the next look may find it again.
+      // The server is not reachable: the page stays as it is and tries again later.
       if (news) news.textContent = "The server does not answer.";
     }
     setTimeout(look, EVERY_MS);

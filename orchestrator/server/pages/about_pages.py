@@ -1,4 +1,4 @@
-"""Pages about one thing, and the lists that lead to them: devices, models, sweeps."""
+"""Pages about one device, model or sweep, and the lists of them."""
 
 import json
 from typing import Annotated
@@ -33,7 +33,7 @@ async def models(context: Context) -> Response:
 
 @router.get("/sweeps")
 async def sweeps(context: Context) -> Response:
-    """All sweeps, those without a published row included."""
+    """All sweeps, including those without a published row."""
     found = await run_in_threadpool(context.live.sweeps)
     rows: list[dict[str, object]] = [
         {
@@ -116,11 +116,11 @@ async def _about(context: ServerContext, job: Job, here: str, kind: str) -> HTML
 
 
 async def _dossier_or_note(context: ServerContext, job: Job) -> tuple[list[GridTable], str | None]:
-    """A sweep that has published nothing yet has progress all the same."""
+    """The tables of a sweep; a note if it has published nothing yet."""
     try:
         content = json.loads((await context.ask(job)).body)
     except OrchestratorError as error:
-        return [], f"Nothing of it is published yet: {error.message}."
+        return [], f"This sweep has published no rows yet: {error.message}."
     return [grid(one["title"], one["rows"], one["notes"]) for one in content["tables"]], None
 
 
@@ -132,4 +132,4 @@ def _chart(series: dict[str, object]) -> TimeChart:
 
 def _skipped(value: object) -> GridTable | None:
     rows = [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
-    return grid("Left out of the plan", rows) if rows else None
+    return grid("Not in the plan", rows) if rows else None

@@ -6,7 +6,7 @@ from datetime import datetime
 WIDTH, HEIGHT = 520, 150
 _LEFT, _RIGHT, _TOP, _BOTTOM = 8, 8, 10, 22
 _MAX_MARKS = 120
-"""More marks run into each other; the line has them all."""
+"""More marks would overlap; the line has all points."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeChart:
-    """What the template draws; every text in it is escaped there."""
+    """A chart for the template; the template escapes every text."""
 
     title: str
     unit: str
@@ -35,7 +35,7 @@ class TimeChart:
 
 
 def time_chart(title: str, unit: str, points: list[tuple[str, float]]) -> TimeChart:
-    """Lays points of (time in ISO form, value) out; at least one, oldest first."""
+    """Places points of (ISO time, value) on the chart; at least one point, oldest first."""
     times = [datetime.fromisoformat(time) for time, _ in points]
     values = [value for _, value in points]
     span_s = (times[-1] - times[0]).total_seconds() or 1.0
@@ -61,7 +61,7 @@ def time_chart(title: str, unit: str, points: list[tuple[str, float]]) -> TimeCh
 
 
 def _share(value: float, low: float, high: float) -> float:
-    """Of the height; what never changes lies in the middle."""
+    """Returns the y position of a value; a constant series is in the middle."""
     return 0.5 if high == low else (value - low) / (high - low)
 
 

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from fleetrank.analysis.tables.formats import format_value
 
 MAX_ROWS = 1000
-"""More is not read on a page; the API has all."""
+"""Maximum number of rows on a page; the API returns all rows."""
 _NUMBERS = (int, float)
 
 
@@ -23,7 +23,7 @@ class GridCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridTable:
-    """A table as the template writes it."""
+    """A table for the template."""
 
     title: str
     heads: tuple[str, ...]
@@ -46,20 +46,20 @@ def grid(
     *,
     links: Mapping[str, tuple[str, str]] = _PAGES,
 ) -> GridTable:
-    """Lays rows of equal keys out; columns in which nothing stands are left out.
+    """Makes a table from rows with equal keys; empty columns are left out.
 
     Args:
         title: the caption.
         rows: JSON values.
         notes: shown below.
-        links: column to the path of a page about its value, and the parameter that names it.
+        links: column to the path of the page about its value and the name of its parameter.
     """
     shown = rows[:MAX_ROWS]
-    names = [name for name in (rows[0] if rows else {}) if _is_told(name, rows)]
+    names = [name for name in (rows[0] if rows else {}) if _is_filled(name, rows)]
     numbers = {name for name in names if _is_number(name, rows)}
-    told = list(notes)
+    shown_notes = list(notes)
     if len(rows) > MAX_ROWS:
-        told.append(f"The first {MAX_ROWS} of {len(rows)} rows; the API has all.")
+        shown_notes.append(f"The first {MAX_ROWS} of {len(rows)} rows; the API returns all rows.")
     return GridTable(
         title=title,
         heads=tuple(name.replace("_", " ") for name in names),
@@ -67,18 +67,18 @@ def grid(
             tuple(_cell(name, row[name], links, is_number=name in numbers) for name in names)
             for row in shown
         ),
-        notes=tuple(told),
+        notes=tuple(shown_notes),
         n_rows=len(rows),
     )
 
 
 def facts_grid(title: str, facts: Mapping[str, object]) -> GridTable:
-    """Names and values, one pair per row; unknown ones are left out."""
+    """Makes a table of names and values, one pair per row; unknown values are left out."""
     rows = [{"fact": name, "value": value} for name, value in facts.items() if value is not None]
     return grid(title, rows)
 
 
-def _is_told(name: str, rows: Sequence[Mapping[str, object]]) -> bool:
+def _is_filled(name: str, rows: Sequence[Mapping[str, object]]) -> bool:
     return any(row.get(name) not in (None, []) for row in rows)
 
 

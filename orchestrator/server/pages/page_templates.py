@@ -26,19 +26,19 @@ def _environment() -> jinja2.Environment:
 
 
 def render(template: str, values: Mapping[str, object], status: int = 200) -> HTMLResponse:
-    """A page; the values are named as the template names them."""
+    """Returns a page; the values have the names that the template uses."""
     return HTMLResponse(_environment().get_template(template).render(values), status)
 
 
 @cache
 def asset(name: str) -> str:
-    """A style sheet or script of ours.
+    """Returns one of our style sheets or scripts.
 
     Raises:
-        FileNotFoundError: there is none of that name.
+        FileNotFoundError: no asset has this name.
     """
     if name == "page.css":
-        # The report's own: one look for both.
+        # The style sheet of the report, so that both look the same.
         folder = resources.files("fleetrank.analysis").joinpath("report/templates")
     else:
         folder = resources.files("fleetrank.orchestrator").joinpath("server/assets")

@@ -1,4 +1,4 @@
-"""The pages for people: the report as it grows, a page per device, model and sweep, tables, SQL."""
+"""The HTML pages: the growing report, one page per device, model and sweep, tables, SQL."""
 
 import json
 from typing import Annotated
@@ -23,7 +23,7 @@ router = APIRouter(include_in_schema=False)
 
 
 class PageQuery(BaseModel, extra="forbid"):
-    """What the report speaks of."""
+    """The selection that the report shows."""
 
     sweep: str | None = Field(default=None, max_length=500)
     include_simulated: bool = False
@@ -34,14 +34,14 @@ class PageQuery(BaseModel, extra="forbid"):
         return Job(kind=JobKind.PAGE, selectors=self.model_dump_json())
 
     def suffix(self) -> str:
-        """The same as the end of an address."""
+        """The selection as the query part of an address."""
         given = self.model_dump(exclude_defaults=True)
         return f"?{urlencode(given)}" if given else ""
 
 
 @router.get("/", name="home")
 async def home(asked: Annotated[PageQuery, Query()], context: Context) -> Response:
-    """The report, and above it what runs."""
+    """The report, and the running sweeps above it."""
     live = await _live(context)
     return render(
         "home.html.j2", {"title": "Report", "here": "/", "suffix": asked.suffix(), **live}
@@ -50,7 +50,7 @@ async def home(asked: Annotated[PageQuery, Query()], context: Context) -> Respon
 
 @router.get("/live")
 async def live_part(context: Context) -> Response:
-    """The moving part of the home page; asked for every two seconds while somebody looks."""
+    """The changing part of the home page; a visible page requests it every two seconds."""
     return render("live.html.j2", await _live(context))
 
 
@@ -107,13 +107,13 @@ async def table(
 
 @router.get("/query")
 async def query(context: Context, sql: Annotated[str, Query(max_length=20_000)] = "") -> Response:
-    """SQL by hand, its answer, and what can be asked for."""
+    """A form for SQL, the answer, and the available columns."""
     answer: GridTable | None = None
     error: OrchestratorError | None = None
     if sql.strip():
         try:
             found = json.loads((await context.ask(query_job(QueryQuery(sql=sql)))).body)
-            notes = ["The first 1,000 rows; /api/query?max_rows= gives more."]
+            notes = ["The first 1,000 rows; /api/query?max_rows= returns more."]
             answer = grid("Answer", found["rows"], notes if found["is_cut"] else ())
         except OrchestratorError as refused:
             error = refused
@@ -149,7 +149,7 @@ async def _live(context: ServerContext) -> dict[str, object]:
 
 
 def _fields(asked: Selectors) -> list[dict[str, object]]:
-    """One field of the form per selector that is a text."""
+    """Returns one form field for each text selector."""
     properties = Selectors.model_json_schema()["properties"]
     return [
         {

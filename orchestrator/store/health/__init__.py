@@ -1,1 +1,1 @@
-"""Are the stored results whole, and what can be made whole again? Open `verify` first."""
+"""Checks stored results for damage and repairs them. Open `verify` first."""

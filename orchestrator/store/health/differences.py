@@ -1,4 +1,4 @@
-"""Rows that journal and parts hold with unlike values: what differs, and which side is damaged."""
+"""Rows that differ between journal and parts: which values, and which side is damaged."""
 
 import contextlib
 from collections.abc import Iterable, Iterator
@@ -27,13 +27,13 @@ from fleetrank.orchestrator.store.parquet.part_reader import part_frames
 from fleetrank.orchestrator.store.parquet.parts import to_frame
 
 _COMPARED = 1000
-"""Differing rows that are read again: as many samples are in memory."""
+"""Maximum number of differing rows that are read again; their samples are in memory."""
 _SHOWN_COLUMNS = 3
 _SHOWN_LETTERS = 60
 
 
 class Side(Enum):
-    """Which of two unlike values is damaged."""
+    """Which of two different values is damaged."""
 
     JOURNAL = "journal"
     PARTS = "parts"
@@ -53,14 +53,14 @@ class Difference:
 def differences(journal: Journal, lines: JournalIndex, parts: PartsIndex) -> Iterator[Difference]:
     """The rows whose values differ, in the order of the parts."""
     both = parts.rows.join(lines.rows, on=KEY, maintain_order="left", suffix="_of_journal")
-    unlike = both.filter(pl.col(HASH) != pl.col(f"{HASH}_of_journal"))
-    if unlike.is_empty():
+    differing = both.filter(pl.col(HASH) != pl.col(f"{HASH}_of_journal"))
+    if differing.is_empty():
         return
-    read = unlike.head(_COMPARED)
+    read = differing.head(_COMPARED)
     keys = read.select(KEY)
     in_parts = _rows_of_parts({parts.paths[number] for number in read[PART]}, keys)
     in_journal = _rows_of_journal(journal, keys)
-    for row in unlike.iter_rows(named=True):
+    for row in differing.iter_rows(named=True):
         key = row_key(row)
         pair = in_journal.get(key), in_parts.get(key)
         yield Difference(
@@ -77,14 +77,14 @@ def differences(journal: Journal, lines: JournalIndex, parts: PartsIndex) -> Ite
 def _wrong_side(
     line: Row | None, stored: Row | None, *, is_line_checked: bool, is_sealed: bool
 ) -> Side:
-    """A checksum decides; then samples that contradict the summaries beside them."""
+    """Decides by checksum, then by samples that contradict the summaries of their row."""
     if is_line_checked and not is_sealed:
         return Side.PARTS
     is_line_wrong = line is not None and any(wrong_summaries(line))
     is_stored_wrong = stored is not None and any(wrong_summaries(stored))
     if is_line_wrong != is_stored_wrong:
         return Side.JOURNAL if is_line_wrong else Side.PARTS
-    # Both as they were written: parts are made from the journal.
+    # Both checksums match, so the part was made from the journal with other values.
     return Side.PARTS if is_line_checked else Side.UNKNOWN
 
 
@@ -98,7 +98,7 @@ def _columns(line: Row | None, stored: Row | None) -> str:
 
 
 def _is_same(first: object, second: object) -> bool:
-    # A number that is none equals itself here.
+    # NaN equals NaN here.
     return repr(first) == repr(second)
 
 
@@ -114,7 +114,7 @@ def _rows_of_parts(paths: Iterable[Path], keys: pl.DataFrame) -> dict[Key, Row]:
 
 def _rows_of_journal(journal: Journal, keys: pl.DataFrame) -> dict[Key, Row]:
     known, found = set(keys.rows()), dict[Key, Row]()
-    # A damaged packed file is a fault that is listed beside these.
+    # A damaged packed file is reported as a separate fault.
     with contextlib.suppress(StoreError):
         for row in journal.rows():
             if row_key(row) in known and row_key(row) not in found:

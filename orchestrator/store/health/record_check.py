@@ -1,4 +1,4 @@
-"""Does a sweep's record say what a record says? Finds damage in those without a checksum."""
+"""Checks the content of a sweep's record; finds damage in records without a checksum."""
 
 from datetime import datetime
 from typing import Annotated, Literal
@@ -12,7 +12,7 @@ _Count = Annotated[int, Field(ge=0)]
 
 
 class _Plan(BaseModel):
-    """What a resume compares its own plan with."""
+    """The plan in a record, which a resume compares with its own plan."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
@@ -22,7 +22,7 @@ class _Plan(BaseModel):
 
 
 class _SweepRecord(BaseModel):
-    """The entries whose damage misleads a reader; an imported sweep has no spec and no plan."""
+    """The entries that readers depend on; an imported sweep has no spec and no plan."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
@@ -40,7 +40,7 @@ class _SweepRecord(BaseModel):
 
 
 def record_problems(sweep_id: str, record: Record) -> list[str]:
-    """What is wrong with a record, an entry each; empty is good."""
+    """Returns the problems of a record, one text per entry; empty means no problem."""
     if record.get("sweep_id") != sweep_id:
         return [f"its entry 'sweep_id' is {record.get('sweep_id')!r}"]
     try:

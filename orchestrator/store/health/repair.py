@@ -1,7 +1,7 @@
-"""Makes a damaged part again from the journal, and a damaged journal from the parts.
+"""Rebuilds a damaged part from the journal, and a damaged journal from the parts.
 
-Nothing damaged is deleted: it gets another name, so that readers pass over it and a person can look
-at it. Where both sides are damaged, both stay as they are.
+A damaged file is not deleted: it is renamed, so that readers skip it and a person can examine it.
+If both sides are damaged, both stay unchanged.
 """
 
 import os
@@ -22,23 +22,23 @@ from fleetrank.orchestrator.store.results import ResultStore
 
 
 def repair_sweep(store: ResultStore, sweep_id: str) -> list[str]:
-    """Repairs what journal or parts have whole; the caller holds the sweep's lease.
+    """Repairs each damaged file that has an undamaged copy; the caller holds the sweep's lease.
 
     Returns:
-        What was done, a sentence each; empty when there was nothing to do, or no whole copy.
+        What was done, one sentence per file; empty if nothing could or had to be repaired.
 
     Raises:
-        StoreError: the disk is full, or a file cannot be renamed; nothing is lost.
+        StoreError: the disk is full, or a file cannot be renamed; no row is lost.
     """
     found = examine(store, sweep_id)
     return _repair_parts(store, sweep_id, found) or _repair_journal(store, sweep_id, found)
 
 
 def require_whole_parts(store: ResultStore, sweep_id: str) -> list[str]:
-    """As `repair_sweep`, of parts that cannot be read.
+    """Does the same as `repair_sweep`, only for parts that cannot be read.
 
     Raises:
-        StoreError: there is one, and the journal is damaged too; or as `repair_sweep`.
+        StoreError: a part and the journal are damaged; or the errors of `repair_sweep`.
     """
     folder = store.parts_folder(sweep_id)
     if damaged_part(sorted(folder.glob(PARTS))) is None:
@@ -50,7 +50,7 @@ def require_whole_parts(store: ResultStore, sweep_id: str) -> list[str]:
 
 
 def _repair_parts(store: ResultStore, sweep_id: str, found: Examined) -> list[str]:
-    """Only beside a whole journal: one that lost rows can have lost those of the part, too."""
+    """Needs an undamaged journal: a damaged one can lack the rows of the part, too."""
     wrong = {one.part for one in found.differing if one.wrong is Side.PARTS}
     bad = sorted({*found.parts.damaged, *wrong})
     if not bad or found.is_journal_damaged:
@@ -68,7 +68,7 @@ def _repair_parts(store: ResultStore, sweep_id: str, found: Examined) -> list[st
 
 
 def _repair_journal(store: ResultStore, sweep_id: str, found: Examined) -> list[str]:
-    """Only beside whole parts; lines that are damaged and not published are lost, and said so."""
+    """Needs undamaged parts; damaged lines that were not published are lost and are reported."""
     wrong = {one.key for one in found.differing if one.wrong is Side.JOURNAL}
     if found.parts.damaged or not (found.is_journal_damaged or wrong):
         return []
@@ -90,7 +90,7 @@ def _repair_journal(store: ResultStore, sweep_id: str, found: Examined) -> list[
 
 
 def _rows(journal: Journal, found: Examined, wrong: set[Key]) -> Iterator[Row]:
-    """What is whole in the journal, then what only the parts have."""
+    """Yields the undamaged rows of the journal, then the rows that only the parts have."""
     entries = journal.lines() if found.journal.damaged else journal.scan()
     known: set[Key] = set()
     for entry in entries:
@@ -106,7 +106,7 @@ def _rows(journal: Journal, found: Examined, wrong: set[Key]) -> Iterator[Row]:
 
 
 def _keep(path: Path) -> Path:
-    """A second name for a file that is about to be replaced."""
+    """Gives a second name to a file that will be replaced."""
     kept = _name_aside(path)
     try:
         os.link(path, kept)
@@ -125,7 +125,7 @@ def _remove(path: Path) -> None:
 
 
 def _name_aside(path: Path) -> Path:
-    """A free name that no reader looks for."""
+    """Returns a free name that readers ignore."""
     numbers = ("", *(f"-{number}" for number in range(2, 1000)))
     names = (path.with_name(f"{path.name}.damaged{number}") for number in numbers)
     return next(name for name in names if not name.exists())

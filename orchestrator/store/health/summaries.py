@@ -1,4 +1,4 @@
-"""Do the stored summaries of a row agree with its own samples?"""
+"""Checks that the stored summaries of a row agree with its samples."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -13,11 +13,11 @@ from fleetrank.orchestrator.store.parquet.part_reader import part_frames
 _COLUMNS = [*KEY, "samples_ns", *summarise([1])]
 
 _TOLERANCE = 1e-9
-"""Sums in another order differ by some 1e-16; an edited figure by far more."""
+"""Sums in another order differ by about 1e-16; an edited figure differs much more."""
 
 
 def wrong_summaries(row: Mapping[str, object]) -> Iterator[str]:
-    """The summaries of a row that its own samples contradict."""
+    """Yields the summaries of a row that its samples contradict."""
     samples = row["samples_ns"]
     if not isinstance(samples, list):
         return
@@ -28,7 +28,7 @@ def wrong_summaries(row: Mapping[str, object]) -> Iterator[str]:
 
 
 def contradictions(parts: PartsIndex) -> dict[Key, list[str]]:
-    """By key, what the samples of stored rows say against their summaries."""
+    """Returns by row key the summaries that the row's samples contradict."""
     found = {}
     for path in parts.paths:
         for row in () if path in parts.damaged else _sampled(path):

@@ -1,4 +1,4 @@
-"""Is a sweep whole? Its record is checked, its journal and its parts are compared by value."""
+"""Verifies a sweep: checks its record and compares its journal and its parts by value."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,36 +26,36 @@ from fleetrank.orchestrator.store.results import RESTORE_RECORD, ResultStore
 
 _REPAIR = "`fleetrank results verify --repair`"
 KEEP = (
-    "the journal is damaged, the Parquet parts are whole: keep them, delete nothing; "
-    f"{_REPAIR} takes the rows of the parts into the journal again"
+    "the journal is damaged, the Parquet parts are not: keep them, delete nothing; "
+    f"{_REPAIR} writes the rows of the parts into the journal again"
 )
 KEEP_BOTH = (
     "the journal lacks rows too: delete nothing, keep a copy of journal and parts, and use the "
     "parts that can be read"
 )
 _READ_PAST = (
-    "leave the line in the journal: it is read past, and `fleetrank sweep resume` measures again "
-    f"what it said; or {_REPAIR} takes it out"
+    "leave the line in the journal: readers skip it, and `fleetrank sweep resume` measures its "
+    f"repeat again; or {_REPAIR} removes it"
 )
 _COMPACT = "`fleetrank results compact` publishes what is in the journal only"
 _WRITTEN_SO = (
-    "a row that was written wrong stays so: `fleetrank results exclude` leaves it out of every "
-    "figure, and a new sweep measures its cell again"
+    "a row that was written wrong cannot be repaired: `fleetrank results exclude` leaves it out "
+    "of every figure, and a new sweep measures its cell again"
 )
 _REMEDY_OF_SIDE = {
     Side.PARTS: f"the journal is right: {_REPAIR} keeps the part under another name, and its rows "
     "are made again from the journal",
     Side.JOURNAL: f"the Parquet part is right: {_REPAIR} writes its rows into the journal again",
-    Side.UNKNOWN: "an older fleetrank wrote journal and part without checksums, so that nothing "
-    "says which is right: keep both, and `fleetrank results exclude` leaves the row out",
+    Side.UNKNOWN: "an older fleetrank wrote journal and part without checksums, so the right "
+    "side is unknown: keep both, and `fleetrank results exclude` leaves the row out",
 }
 _LISTED = 20
-"""Rows of one kind that are listed one by one; the rest are counted."""
+"""Maximum number of rows of one kind that are listed; the rest are counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """Something wrong with one sweep's stored rows, and what to do: it says which side to keep."""
+    """A fault in one sweep's stored rows; the remedy says which side to keep."""
 
     text: str
     remedy: str
@@ -63,11 +63,11 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examined:
-    """What was found in one sweep.
+    """The result of verifying one sweep.
 
     Attributes:
-        n_unchecked: rows and parts that an older fleetrank wrote without a checksum: what is
-            wrong with them shows only where journal and part differ.
+        n_unchecked: rows and parts that an older fleetrank wrote without a checksum; damage in them
+            is found only if journal and part differ.
     """
 
     faults: tuple[Fault, ...]
@@ -78,18 +78,18 @@ class Examined:
 
     @property
     def is_journal_damaged(self) -> bool:
-        """Whether it has a line without a row, or lacks a row that the parts have."""
+        """Whether the journal has a line without a row, or lacks a row that the parts have."""
         is_damaged = bool(self.journal.problems) or self.journal.damaged is not None
         return is_damaged or not _only_in(self.parts.rows, self.journal.rows).is_empty()
 
 
 def find_faults(store: ResultStore, sweep_id: str) -> list[Fault]:
-    """Everything that is wrong with one sweep; empty is good."""
+    """Returns all faults of one sweep; empty means no fault."""
     return list(examine(store, sweep_id).faults)
 
 
 def examine(store: ResultStore, sweep_id: str) -> Examined:
-    """Compares what is stored of one sweep; writes nothing."""
+    """Compares the stored files of one sweep; writes nothing."""
     journal_file = store.open_journal(sweep_id)
     journal, parts = index_journal(journal_file), index_parts(store.parts_folder(sweep_id))
     differing = tuple(differences(journal_file, journal, parts))
@@ -110,7 +110,7 @@ def examine(store: ResultStore, sweep_id: str) -> Examined:
 
 
 def _only_in(rows: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
-    """Rows whose key the others lack."""
+    """Returns the rows whose key the other table lacks."""
     return rows.join(others, on=KEY, how="anti", maintain_order="left")
 
 
@@ -137,7 +137,7 @@ def _faults_of_journal(journal: JournalIndex, parts: PartsIndex, n_lost: int) ->
     keep = KEEP_BOTH if parts.damaged else KEEP
     for problem in journal.problems[:_LISTED]:
         yield Fault(text=f"journal, {problem}", remedy=keep if n_lost else _READ_PAST)
-    yield from _more(journal.problems, "lines of the journal that are no row", _READ_PAST)
+    yield from _more(journal.problems, "lines of the journal that are not rows", _READ_PAST)
     if journal.damaged is not None:
         yield Fault(text=f"{journal.damaged} is damaged", remedy=keep)
     if n_lost:
@@ -148,7 +148,7 @@ def _faults_of_journal(journal: JournalIndex, parts: PartsIndex, n_lost: int) ->
 def _faults_of_parts(
     parts: PartsIndex, differing: Sequence[Difference], n_lost: int
 ) -> Iterator[Fault]:
-    """A part is only ever given up for a journal that has its rows."""
+    """Yields faults of parts; a part is replaced only if the journal has its rows."""
 
     def remedy(path: Path) -> str:
         return KEEP_BOTH if n_lost else damage_error(path).remedy

@@ -1,8 +1,7 @@
-"""The journal of a sweep: JSON lines, one per attempt, appended; the point of durability.
+"""The journal of a sweep: one JSON line per attempt; a row is durable when it is in it.
 
-The journal of a finished sweep is packed (`journal_pack`): the same rows in a Parquet file beside
-the place of the lines. Lines that are appended later lie in a new file of lines; reading goes
-through both.
+The journal of a finished sweep is packed (`journal_pack`): the same rows in a Parquet file in the
+same folder. Lines that are appended later are in a new file of lines; readers read both.
 """
 
 import logging
@@ -31,16 +30,16 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalProblem:
-    """A line that is no row; it stays in the file, and its number is 1-based."""
+    """A line that is not a row; it stays in the file, and its number is 1-based."""
 
     line: int
     reason: str
 
 
 class Journal:
-    """Appends rows, and reads them back whatever happened to the file in between.
+    """Appends rows, and reads them back even if the file was damaged in between.
 
-    One process writes at a time (`store.lease`), any number may read. A context manager.
+    Only one process writes (`store.lease`); any number of processes may read. A context manager.
     """
 
     def __init__(self, path: Path) -> None:
@@ -60,10 +59,10 @@ class Journal:
         self.close()
 
     def open(self) -> None:
-        """Makes and opens the file now: an open file is still written to when it is moved.
+        """Makes and opens the file now: an open file can be written even after it was moved.
 
         Raises:
-            StoreError: it cannot be made.
+            StoreError: the file cannot be made.
         """
         try:
             self._open_once()
@@ -71,7 +70,7 @@ class Journal:
             raise store_error(self.path, error) from error
 
     def check_place(self) -> None:
-        """Returns while the open file is under its path.
+        """Checks that the open file is still at its path.
 
         Raises:
             MovedFolderError: the workspace was moved or removed; `append` still writes to the file.
@@ -81,7 +80,7 @@ class Journal:
 
     @property
     def place(self) -> Path:
-        """Where the file is now; its path, if it is not open or has been removed."""
+        """Where the file is now; its original path if it is not open or was removed."""
         found = None if self._descriptor is None else place_of(self.path, self._descriptor)
         return found or self.path
 
@@ -109,7 +108,7 @@ class Journal:
                 raise store_error(self.path, error) from error
 
     def close(self) -> None:
-        """Flushes and lets go of the file."""
+        """Flushes and closes the file."""
         if self._descriptor is None and not self._pending:
             return
         try:
@@ -126,15 +125,15 @@ class Journal:
 
     @property
     def size_bytes(self) -> int:
-        """How much is written in lines; a row begins there unless a writer died in its middle."""
+        """Size of the file of lines; the next row starts there unless a writer died in a line."""
         return self.path.stat().st_size if self.path.exists() else 0
 
     def rows(self, start: int = 0) -> Iterator[Row]:
-        """The rows in order; a line without a valid row is logged and passed over.
+        """Yields the rows in order; a line without a valid row is logged and skipped.
 
         Args:
-            start: the byte of the file of lines from which on to read; 0 is everything, what is
-                packed included.
+            start: first byte to read in the file of lines; 0 reads everything, including packed
+                rows.
 
         Raises:
             NewerSchemaError: a row comes from a newer version of the table.
@@ -147,17 +146,17 @@ class Journal:
                 yield item.row
 
     def problems(self) -> list[JournalProblem]:
-        """Every line that is no row."""
+        """Returns every line that is not a row."""
         return [item for item in self.lines() if isinstance(item, JournalProblem)]
 
     def scan(self, start: int = 0) -> Iterator[Entry | JournalProblem]:
-        """Rows and damaged lines, as `rows`."""
+        """Yields rows and damaged lines; same arguments and errors as `rows`."""
         if start or not self.packed_path.exists():
             return self.lines(start)
         return self._packed_and_lines()
 
     def lines(self, start: int = 0) -> Iterator[Entry | JournalProblem]:
-        """The file of lines alone; lines are numbered from the byte to start at."""
+        """Yields only the file of lines; line numbers count from the start byte."""
         try:
             file = open_regular(self.path)
         except FileNotFoundError:
@@ -171,7 +170,7 @@ class Journal:
     def _packed_and_lines(self) -> Iterator[Entry | JournalProblem]:
         from fleetrank.orchestrator.store.parquet.part_reader import read_packed
 
-        # Of a process that was killed while it packed, the lines are there too.
+        # If a process was killed while it packed, the lines still exist too.
         known = set()
         for row in read_packed(self.packed_path):
             known.add(_key_hash(row))
@@ -206,7 +205,7 @@ class Journal:
             while written < len(line):
                 written += os.write(descriptor, line[written:])
         except OSError:
-            # Half a row would run into the next one.
+            # The next row would be appended to an incomplete row.
             os.ftruncate(descriptor, start)
             raise
 
@@ -221,7 +220,7 @@ class Journal:
         try:
             end = os.lseek(descriptor, 0, os.SEEK_END)
             if end and os.pread(descriptor, 1, end - 1) != b"\n":
-                # The last writer died in the middle of a line: its half gets a line of its own.
+                # The last writer died within a line; the incomplete row becomes a separate line.
                 os.write(descriptor, b"\n")
             sync_folder(self.path.parent)
         except OSError:
@@ -231,5 +230,5 @@ class Journal:
 
 
 def _key_hash(row: Row) -> int:
-    """Takes a fifth of the key's memory; two rows of a million share one with a chance of 1e-7."""
+    """Needs a fifth of the key's memory; a collision in a million rows has probability 1e-7."""
     return hash(tuple(row[name] for name in ROW_KEY))

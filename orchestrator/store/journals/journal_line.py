@@ -1,7 +1,7 @@
 """One line of a journal: a row as JSON, whose last entry is the checksum of all before it.
 
-An older fleetrank reads such a line, as it passes over unknown entries. It wrote lines without a
-checksum; they are read, and `is_checked` says that they may hold anything.
+An older fleetrank can read such a line, because it ignores unknown entries. It wrote lines without
+a checksum; they are read with `is_checked` false, because damage in them cannot be found.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _KEY_TYPES = {name: int if SCHEMA[name].is_integer() else str for name in ROW_KE
 _START, _END = f',"{KEY}":"'.encode(), b'"}'
 _N_END = len(_START) + len(MARK) + DIGITS + len(_END)
 _TRACES = (_START[1:], MARK.encode())
-"""Of a checksum that was damaged itself."""
+"""Matches a line whose checksum entry is itself damaged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,21 +30,21 @@ class Entry:
 
 
 class BadLineError(ValueError):
-    """A line without a valid row; says why."""
+    """A line has no valid row; the message gives the reason."""
 
 
 def make_line(row: Row) -> bytes:
-    """The line of a row, its end included."""
+    """Returns the line of a row, including its line end."""
     try:
         body = orjson.dumps(row)
     except TypeError:
-        # An integer beyond 64 bits: publishing names the row, and the sweep goes on.
+        # An integer beyond 64 bits: publishing reports the row, and the sweep continues.
         body = canonical_json(row).encode()
     return body[:-1] + _START + marked_checksum(body).encode() + _END + b"\n"
 
 
 def parse_line(line: bytes) -> Entry:
-    """The row of a line.
+    """Returns the row of a line.
 
     Raises:
         BadLineError: it is damaged, torn or foreign.

@@ -1,8 +1,8 @@
-"""Packs the journal of a finished sweep: its rows as a Parquet file, a tenth of the lines.
+"""Packs the journal of a finished sweep into a Parquet file, a tenth of the size.
 
-The rows stay there twice, in the parts and in the packed journal, each copy with its checksum, so
-that either is made again from the other. The lines are removed when the packed file was read back
-from the disk and every row of it equals its row in the parts.
+Each row is stored twice, in the parts and in the packed journal, each with a checksum, so that
+either copy can be rebuilt from the other. The lines are removed after the packed file was read back
+from the disk and every row was equal to its row in the parts.
 """
 
 import itertools
@@ -26,21 +26,21 @@ class _NotTheTableError(Exception):
 
 
 WORTH_PACKING_BYTES = 1 << 20
-"""Below it the lines of a journal are kept as they are: a Parquet footer alone has 25 kB."""
+"""A smaller journal stays as lines, because a Parquet footer alone has 25 kB."""
 
 
 def pack_journal(journal: Journal, parts: Path) -> bool:
-    """Packs the lines of a journal; killed at any point, it loses and doubles no row.
+    """Packs the lines of a journal; a kill at any point neither loses nor duplicates a row.
 
-    A journal with a damaged line, with rows of other columns, or with a row that the parts lack or
-    have otherwise stays as it is: `results verify` says what is wrong.
+    A journal stays unchanged if it has a damaged line, rows with other columns, or a row that the
+    parts lack or hold with other values. `results verify` reports the reason.
 
     Args:
         journal: of a sweep that no other process writes.
         parts: the folder of its published rows.
 
     Returns:
-        Whether it is packed now; a small one is not.
+        Whether the journal is packed now; a small one is not.
 
     Raises:
         StoreError: the disk is full; the lines are still there.

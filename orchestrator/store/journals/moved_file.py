@@ -1,6 +1,6 @@
-"""An open file follows when its folder is moved; the path it was opened by does not.
+"""Finds open files whose folder was moved: the open file moves with it, its path does not.
 
-A driver that wrote to the old path would make that folder again, and divide its results in two.
+A driver that wrote to the old path would make that folder again and split its results.
 """
 
 import os
@@ -12,10 +12,10 @@ _DESCRIPTORS = Path("/proc/self/fd")
 
 
 def place_of(path: Path, descriptor: int) -> Path | None:
-    """Where an open file is now; `None` when it has been removed.
+    """Returns where an open file is now; `None` if it was removed.
 
     Args:
-        path: by which it was opened.
+        path: the path by which it was opened.
         descriptor: of the open file.
     """
     if _is_at(path, descriptor):
@@ -25,7 +25,7 @@ def place_of(path: Path, descriptor: int) -> Path | None:
 
 
 def check_place(path: Path, descriptor: int) -> None:
-    """Returns while an open file is where it was.
+    """Checks that an open file is still at its path.
 
     Raises:
         MovedFolderError: it was moved or removed.

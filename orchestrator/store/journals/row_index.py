@@ -1,7 +1,7 @@
-"""Keys and hashes of many rows: what it takes to compare journal and parts by value.
+"""Keys and hashes of many rows, to compare journal and parts by value.
 
-A row takes some 60 bytes here, so that a million rows with all their samples are compared with few
-of them in memory.
+A row takes about 60 bytes here. So a million rows with all their samples can be compared with only
+a few of them in memory.
 """
 
 import itertools
@@ -38,9 +38,9 @@ class JournalIndex:
     """The rows of a journal.
 
     Attributes:
-        rows: one line each, in order; a key that is there twice counts once, as it is published.
-        problems: lines that are no row, for people.
-        damaged: the packed file, when it cannot be read; its rows are missing here.
+        rows: one entry per row, in order; a duplicate key counts once, as in the published rows.
+        problems: texts about lines that are not rows.
+        damaged: the packed file, if it cannot be read; its rows are missing here.
     """
 
     rows: pl.DataFrame
@@ -53,9 +53,9 @@ class PartsIndex:
     """The rows of the parts of a sweep.
 
     Attributes:
-        rows: one line each; `part` is the number of its file in `paths`.
+        rows: one entry per row; `part` is the index of its file in `paths`.
         paths: every file.
-        damaged: those of them that cannot be read.
+        damaged: the files that cannot be read.
     """
 
     rows: pl.DataFrame
@@ -112,7 +112,7 @@ def row_key(row: Mapping[str, object]) -> Key:
 
 
 def row_name(row: Mapping[str, object]) -> str:
-    """A row by its key, for people."""
+    """Returns the key of a row as text for messages."""
     return f"cell {row['cell_key']}, repeat {row['repeat']}, attempt {row['attempt']}"
 
 
@@ -125,7 +125,7 @@ def _batches(
 
 
 def _to_frame(rows: list[Row]) -> tuple[pl.DataFrame, list[Row]]:
-    """The rows that fit the table, and those that do not."""
+    """Returns the rows that fit the table, and the rows that do not."""
     try:
         return to_frame(rows), []
     except StoreError:

@@ -1,4 +1,4 @@
-"""Reads Parquet parts and packed journals, after comparing each with its checksum."""
+"""Reads Parquet parts and packed journals after checking their checksums."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
@@ -22,22 +22,22 @@ from fleetrank.orchestrator.errors import StoreError
 from fleetrank.orchestrator.rows.translate import Row
 
 ROWS_AT_ONCE = 2000
-"""In memory: 30 MB with 2,000 samples a row."""
+"""Rows in memory: 30 MB with 2,000 samples a row."""
 _UNREADABLE = (
     BrokenSealError,
     pa.ArrowException,
     pl.exceptions.PolarsError,
-    # Is no `Exception`: of a damaged file without a checksum.
+    # Not a subclass of `Exception`; raised for a damaged file without a checksum.
     pl.exceptions.PanicException,
     OSError,
     UnicodeDecodeError,
 )
-"""What libraries raise for a damaged file; a wrong type or text is one sign of it."""
+"""Errors that libraries raise for a damaged file, including wrong types and texts."""
 STAMPS = tuple(name for name, dtype in SCHEMA.items() if isinstance(dtype, pl.Datetime))
 
 
 def read_sweeps(folders: Sequence[Path]) -> pl.DataFrame:
-    """The rows of several sweeps, with exactly the declared columns; none is an empty table.
+    """Returns the rows of several sweeps, with exactly the declared columns; can be empty.
 
     Raises:
         StoreError: a part is damaged.
@@ -47,7 +47,7 @@ def read_sweeps(folders: Sequence[Path]) -> pl.DataFrame:
 
 
 def read_rows(folder: Path) -> Iterator[Row]:
-    """The published rows of one sweep, few in memory at a time.
+    """Yields the published rows of one sweep in small batches.
 
     Raises:
         StoreError: a part is damaged.
@@ -58,10 +58,10 @@ def read_rows(folder: Path) -> Iterator[Row]:
 
 
 def part_frames(path: Path, columns: Sequence[str] = tuple(SCHEMA)) -> Iterator[pl.DataFrame]:
-    """The rows of one part in order, with exactly these columns, few in memory at a time.
+    """Yields the rows of one part in order, with exactly these columns, in small batches.
 
     Raises:
-        StoreError: it is damaged.
+        StoreError: the file is damaged.
     """
     is_part_sealed(path)
     try:
@@ -71,10 +71,10 @@ def part_frames(path: Path, columns: Sequence[str] = tuple(SCHEMA)) -> Iterator[
 
 
 def is_part_sealed(path: Path) -> bool:
-    """Whether a part has a checksum, which is compared.
+    """Compares a part with its checksum; returns whether it has one.
 
     Raises:
-        StoreError: its content is another.
+        StoreError: the content does not match the checksum.
     """
     try:
         return require_whole(path)
@@ -83,10 +83,10 @@ def is_part_sealed(path: Path) -> bool:
 
 
 def packed_frames(path: Path) -> Iterator[pl.DataFrame]:
-    """The rows of a packed journal, as `part_frames`.
+    """Yields the rows of a packed journal in small batches.
 
     Raises:
-        StoreError: it is damaged.
+        StoreError: the file is damaged.
     """
     try:
         require_seal(path)
@@ -95,18 +95,18 @@ def packed_frames(path: Path) -> Iterator[pl.DataFrame]:
         raise StoreError(
             f"{path} is damaged",
             "`fleetrank results verify --repair` keeps the damaged file under another name, and "
-            "makes it again from the Parquet parts",
+            "rebuilds it from the Parquet parts",
         ) from error
 
 
 def read_packed(path: Path) -> Iterator[Row]:
-    """The rows of a packed journal as its lines have them; raises as `packed_frames`."""
+    """Yields the rows of a packed journal in the form of lines; raises like `packed_frames`."""
     for frame in packed_frames(path):
         yield from journal_rows(frame)
 
 
 def journal_rows(frame: pl.DataFrame) -> Iterator[Row]:
-    """The rows of a table as the lines of a journal have them: times are text."""
+    """Yields the rows of a table in the form of journal lines: times are text."""
     for row in frame.iter_rows(named=True):
         for name in STAMPS:
             if isinstance(stamp := row[name], datetime):
@@ -115,7 +115,7 @@ def journal_rows(frame: pl.DataFrame) -> Iterator[Row]:
 
 
 def repeat_seconds(folders: Sequence[Path]) -> dict[str, float]:
-    """How long one good repeat of each cell took on average, by cell key.
+    """Returns by cell key the mean duration of a valid repeat.
 
     Raises:
         StoreError: a part is damaged.
@@ -128,10 +128,10 @@ def repeat_seconds(folders: Sequence[Path]) -> dict[str, float]:
 
 
 def read_part(path: Path, columns: list[str] | None = None) -> pl.DataFrame:
-    """One part as it is stored.
+    """Returns one part as it is stored.
 
     Raises:
-        StoreError: it is damaged.
+        StoreError: the file is damaged.
     """
     is_part_sealed(path)
     try:
@@ -141,7 +141,7 @@ def read_part(path: Path, columns: list[str] | None = None) -> pl.DataFrame:
 
 
 def part_height(path: Path) -> int:
-    """How many rows a part has; raises as `read_part`."""
+    """Returns the number of rows of a part; raises like `read_part`."""
     is_part_sealed(path)
     try:
         scan = pl.scan_parquet(path, hive_partitioning=False)
@@ -151,7 +151,7 @@ def part_height(path: Path) -> int:
 
 
 def damaged(path: Path) -> StoreError:
-    """The error that names a damaged part."""
+    """Returns the error that names a damaged part."""
     damage = damage_error(path)
     return StoreError(damage.message, damage.remedy)
 
@@ -165,7 +165,7 @@ def _parts_of(folders: Sequence[Path]) -> list[Path]:
 
 def _scan(paths: Sequence[Path]) -> pl.LazyFrame:
     scans = [pl.scan_parquet(path, hive_partitioning=False) for path in paths]
-    # The empty table first: a column that an older part lacks becomes null.
+    # The empty table is first, so that a column that an older part lacks becomes null.
     empty = pl.LazyFrame(schema=SCHEMA)
     return pl.concat([empty, *scans], how="diagonal_relaxed").select(*SCHEMA)
 
@@ -178,7 +178,7 @@ def _collect(frame: pl.LazyFrame, paths: Iterable[Path]) -> pl.DataFrame:
         if found is not None:
             raise damaged(found) from error
         raise StoreError(
-            f"the Parquet parts cannot be read: {error}", "`fleetrank results verify` looks closer"
+            f"the Parquet parts cannot be read: {error}", "run `fleetrank results verify`"
         ) from error
 
 

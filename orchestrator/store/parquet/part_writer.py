@@ -1,4 +1,4 @@
-"""Writes tables as Parquet files that can be checked: each page, and the file as a whole."""
+"""Writes tables as Parquet files with checksums of each page and of the whole file."""
 
 import io
 from collections.abc import Iterable, Iterator
@@ -14,25 +14,25 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ROWS_PER_GROUP = 20_000
-"""16 MB with 100 samples a row: what is in memory while a large file is written or read."""
+"""16 MB with 100 samples a row; this is in memory while a large file is written or read."""
 FAST, SMALL = 1, 9
-"""Levels of zstd; the second takes three times as long for 5 % less."""
+"""Levels of zstd; the second takes three times as long for a 5 % smaller file."""
 
 
 def sealed_parquet(frame: pl.DataFrame) -> bytes:
-    """A table as a Parquet file with checksums, in memory."""
+    """Returns a table as the bytes of a Parquet file with checksums."""
     buffer = io.BytesIO()
     _write(buffer, [frame], FAST)
     return buffer.getvalue()
 
 
 def write_sealed(path: Path, frames: Iterable[pl.DataFrame], *, level: int = FAST) -> None:
-    """Writes tables of one schema as one such file; readers see the old file or the new one.
+    """Writes tables of one schema as one file with checksums, and replaces the old file.
 
     Args:
         path: the file.
-        frames: at least one; only as many as make a row group are in memory.
-        level: of zstd.
+        frames: at least one; only one row group is in memory.
+        level: level of zstd.
 
     Raises:
         StoreError: the disk is full or the folder cannot be written; nothing changed.
@@ -46,8 +46,8 @@ def _write(file: BinaryIO, frames: Iterable[pl.DataFrame], level: int) -> None:
     groups = _groups(frames)
     first = next(groups)
     table = _to_arrow(first)
-    # Samples and times hardly repeat: differences take less room than a dictionary.
-    unlike = {_leaf(name, dtype) for name, dtype in first.schema.items() if _is_unlike(dtype)}
+    # Samples and times rarely repeat: differences need less space than a dictionary.
+    distinct = {_leaf(name, dtype) for name, dtype in first.schema.items() if _is_unlike(dtype)}
     every = {_leaf(name, dtype) for name, dtype in first.schema.items()}
     with pq.ParquetWriter(
         file,
@@ -55,8 +55,8 @@ def _write(file: BinaryIO, frames: Iterable[pl.DataFrame], level: int) -> None:
         compression="zstd",
         compression_level=level,
         write_page_checksum=True,
-        use_dictionary=sorted(every - unlike),
-        column_encoding=dict.fromkeys(unlike, "DELTA_BINARY_PACKED"),
+        use_dictionary=sorted(every - distinct),
+        column_encoding=dict.fromkeys(distinct, "DELTA_BINARY_PACKED"),
     ) as writer:
         writer.add_key_value_metadata({SEAL_KEY: OPEN_SEAL})
         writer.write_table(table)
@@ -66,7 +66,7 @@ def _write(file: BinaryIO, frames: Iterable[pl.DataFrame], level: int) -> None:
 
 
 def _groups(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """The same rows in tables of the size of a row group."""
+    """Yields the same rows in tables of the size of a row group."""
     waiting: list[pl.DataFrame] = []
     for frame in frames:
         waiting.append(frame)
@@ -78,7 +78,7 @@ def _groups(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
 
 
 def _to_arrow(frame: pl.DataFrame) -> "pa.Table":
-    # The oldest types are those that every reader of Parquet knows.
+    # Every Parquet reader supports the oldest types.
     return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
 
 
@@ -87,5 +87,5 @@ def _is_unlike(dtype: pl.DataType) -> bool:
 
 
 def _leaf(name: str, dtype: pl.DataType) -> str:
-    """A column as Parquet names what is stored of it."""
+    """Returns the name that Parquet uses for a column's values."""
     return f"{name}.list.element" if isinstance(dtype, pl.List) else name

@@ -1,8 +1,8 @@
 """Parquet parts of one sweep, made from its journal.
 
-A part is named after the number of its first row. A part that begins before its predecessor ends
-is what a crash left of a compaction: it holds nothing new and is removed. Rows are only ever added,
-and told apart by their keys: what the journal has lost stays in the parts.
+A part is named after the number of its first row. A part that starts before its predecessor ends is
+left over from an interrupted compaction: it holds no new rows and is removed. Rows are only added
+and are identified by their keys: rows that the journal has lost stay in the parts.
 """
 
 import io
@@ -29,7 +29,7 @@ from fleetrank.orchestrator.store.parquet.part_reader import (
 from fleetrank.orchestrator.store.parquet.part_writer import sealed_parquet, write_sealed
 
 ROWS_PER_PART = 2000
-"""About 30 MB with 2,000 samples a row: quick to rewrite, few enough files for 10^5 rows."""
+"""About 30 MB with 2,000 samples a row: fast to rewrite, and few files for 10^5 rows."""
 
 _DOES_NOT_FIT = (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError)
 
@@ -44,7 +44,7 @@ class Part:
 
 
 def to_frame(rows: Iterable[Row]) -> pl.DataFrame:
-    """Rows as a table of exactly the declared columns; what a row lacks is null.
+    """Returns rows as a table of exactly the declared columns; missing values are null.
 
     Raises:
         StoreError: a value does not fit its column.
@@ -56,7 +56,7 @@ def to_frame(rows: Iterable[Row]) -> pl.DataFrame:
         keys = [{name: row.get(name) for name in ROW_KEY} for row in records if not fits(row)]
         raise StoreError(
             f"rows of the journal do not fit the table: {keys}: {error}",
-            "mend or delete their lines in the journal; the other rows are kept",
+            "fix or delete their lines in the journal; the other rows are kept",
         ) from error
 
 
@@ -70,23 +70,23 @@ def fits(row: Row) -> bool:
 
 
 def _typed(row: Row) -> Row:
-    """The declared columns of a row, its times parsed: in text they come in several lengths."""
+    """Returns the declared columns of a row with parsed times; their texts vary in length."""
     record = {name: row.get(name) for name in SCHEMA}
     for name in STAMPS:
         if (text := record[name]) is not None:
             stamp = datetime.fromisoformat(str(text))
-            # A time without a zone is UTC: nothing else is ever written.
+            # A time without a zone is UTC, because fleetrank writes only UTC.
             record[name] = stamp if stamp.tzinfo else stamp.replace(tzinfo=UTC)
     return record
 
 
 def publish_parts(folder: Path, rows: Iterable[Row], *, are_new: bool = False) -> int:
-    """Writes the rows that no part holds yet; running it again changes nothing.
+    """Writes the rows that are in no part yet; a second run changes nothing.
 
     Args:
-        folder: of the sweep's parts.
-        rows: of its journal.
-        are_new: no part holds any of them, so that none has to be looked for.
+        folder: the folder of the sweep's parts.
+        rows: the rows of its journal.
+        are_new: whether the rows are known to be in no part, so that no search is needed.
 
     Returns:
         How many parts were written.
@@ -99,7 +99,7 @@ def publish_parts(folder: Path, rows: Iterable[Row], *, are_new: bool = False) -
     n_written = 0
     at = 0
     for part in parts:
-        # Where a part was lost, its rows are the first that are missing.
+        # If a part was lost, its rows are the first missing ones.
         n_written += _write_batches(folder, at, _batches(new, part.start - at))
         at = part.end
     if parts and at - parts[-1].start < ROWS_PER_PART:
@@ -113,7 +113,7 @@ def publish_parts(folder: Path, rows: Iterable[Row], *, are_new: bool = False) -
 
 
 def _unpublished(rows: Iterable[Row], parts: Sequence[Part]) -> Iterator[Row]:
-    """The rows whose key no part holds, each once."""
+    """Yields the rows whose key is in no part, each once."""
     known = {key for part in parts for key in _keys(part.path)}
     for row in rows:
         key = tuple(row[name] for name in ROW_KEY)
@@ -127,14 +127,14 @@ def _keys(path: Path) -> Iterator[tuple[object, ...]]:
 
 
 def _batches(rows: Iterator[Row], most: int) -> Iterator[list[Row]]:
-    """At most so many rows, in parts' sizes."""
+    """Yields the rows in batches of at most the size of a part."""
     while batch := list(itertools.islice(rows, min(ROWS_PER_PART, most))):
         yield batch
         most -= len(batch)
 
 
 def _write_batches(folder: Path, start: int, batches: Iterable[list[Row]]) -> int:
-    """Writes each batch as a part, from a row's number on; returns how many."""
+    """Writes each batch as a part, starting at a row number; returns the number of parts."""
     n_written = 0
     for batch in batches:
         _write_part(folder, start, to_frame(batch))
@@ -144,21 +144,21 @@ def _write_batches(folder: Path, start: int, batches: Iterable[list[Row]]) -> in
 
 
 def compact_parts(folder: Path) -> int:
-    """Merges all parts into one; a crash at any point loses and doubles nothing.
+    """Merges all parts into one; a crash at any point neither loses nor duplicates a row.
 
     Returns:
         How many parts there were.
     """
     parts = _settle(folder)
     for left_over in folder.glob(".part-*.tmp"):
-        # Of a writer that was killed; only one writes at a time.
+        # Left by a writer that was killed; only one process writes.
         left_over.unlink()
     if len(parts) < 2:
         return len(parts)
     if any(part.end != after.start for part, after in itertools.pairwise(parts)):
         raise StoreError(
             f"the parts in {folder} do not follow each other",
-            "keep them: they hold rows that the journal has lost, and can be read as they are",
+            "keep them: they hold rows that the journal has lost, and they can be read",
         )
     frames = itertools.chain.from_iterable(part_frames(part.path) for part in parts)
     write_sealed(parts[0].path, frames)
@@ -167,7 +167,7 @@ def compact_parts(folder: Path) -> int:
 
 
 def _settle(folder: Path) -> list[Part]:
-    """The parts in order, after removing those that a merged one holds."""
+    """Returns the parts in order, after removing parts whose rows are in a merged part."""
     parts: list[Part] = []
     for path in sorted(folder.glob(PARTS)):
         start = first_row(path)
@@ -179,9 +179,9 @@ def _settle(folder: Path) -> list[Part]:
 
 
 def to_parquet(frame: pl.DataFrame) -> bytes:
-    """A table of any columns as a Parquet file, for people.
+    """Writes a table of any columns as a Parquet file for users.
 
-    In memory, since Polars answers a full disk with an error that does not say so.
+    The file is built in memory, because the error of Polars does not name a full disk.
     """
     buffer = io.BytesIO()
     frame.write_parquet(buffer, compression="zstd")

@@ -58,7 +58,7 @@ def test_beside_a_measurement_the_last_answer_stands(answers: Answers, results: 
 
 def test_without_a_last_answer_one_waits_and_then_hears_why(results: Path) -> None:
     turn = Turn()
-    with host_lease("a measurement"), pytest.raises(BusyError, match="measures"), turn.take(0.2):
+    with host_lease("a measurement"), pytest.raises(BusyError, match="runs on"), turn.take(0.2):
         pytest.fail("computed beside a measurement")
     with turn.take(0.2):
         pass

@@ -80,7 +80,7 @@ def test_sql_is_answered_and_cut(client: httpx.Client) -> None:
         ("/api/tables/coverage?set=threshold=x", 400, "threshold"),
         ("/api/tables/frm?set=weight_flops=1e308", 400, "no finite figures"),
         ("/api/tables/nope", 404, "nope"),
-        ("/api/nope", 404, "no such page"),
+        ("/api/nope", 404, "page not found"),
     ],
 )
 def test_an_error_has_its_status_a_message_and_a_remedy(
@@ -172,13 +172,13 @@ def test_beside_a_measurement_a_page_says_how_old_it_is(
 ) -> None:
     paths = ("/devices", "/device?name=pixel-7", "/tables/latency")
     for path in paths:
-        assert "this host measures" not in client.get(path).text
+        assert "a measurement runs on this host" not in client.get(path).text
     part = next((hostile_workspace / "results").glob("measurements/*/part-*.parquet"))
     os.utime(part)
     # The server looks at the folder twice a second.
     time.sleep(0.6)
     with host_lease("a measurement"):
         for path in paths:
-            assert "this host measures" in client.get(path).text
+            assert "a measurement runs on this host" in client.get(path).text
         assert client.get("/api/progress").status_code == 200
-    assert "this host measures" not in client.get("/devices").text
+    assert "a measurement runs on this host" not in client.get("/devices").text

@@ -129,7 +129,7 @@ def test_an_error_is_a_page_with_a_way_back(visit: Visit, served: Served) -> Non
     answer = visit.page.goto(served.base + "/no/such<script>alert(1)</script>")
     assert answer is not None
     assert answer.status == 404
-    assert "no such page" in visit.page.locator("main").inner_text()
+    assert "page not found" in visit.page.locator("main").inner_text()
     visit.page.get_by_role("link", name="fleetrank").click()
     assert visit.page.title().startswith("Report")
     assert not any("dialog" in message for message in visit.messages)

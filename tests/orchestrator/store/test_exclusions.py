@@ -89,10 +89,10 @@ def test_a_damaged_file_is_left_as_it_is(tmp_path: Path) -> None:
 
 
 def test_an_unknown_number_names_those_there_are(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there are: none"):
+    with pytest.raises(UsageError, match="existing: none"):
         take_back(tmp_path, 1)
     exclude(tmp_path, "s1", None, "x")
-    with pytest.raises(UsageError, match="there are: 1"):
+    with pytest.raises(UsageError, match="existing: 1"):
         take_back(tmp_path, 7)
 
 

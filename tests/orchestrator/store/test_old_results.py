@@ -51,5 +51,5 @@ def test_where_its_journal_and_part_differ_nothing_says_which_is_right(root, cap
     assert run(["--workspace", str(root), "results", "verify", "--repair"]) == 1
     said = capsys.readouterr().err
     assert "device 'sim-b' and 'sim-a'" in said
-    assert "nothing says which is right" in said
+    assert "side is unknown" in said
     assert len(list((root / "results" / "journal").iterdir())) == 1

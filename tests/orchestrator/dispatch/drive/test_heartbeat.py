@@ -37,10 +37,10 @@ def test_a_silent_minute_says_what_runs_and_what_is_waited_for() -> None:
     now[0] = SILENT_S + 15
     heart.beat([lane("pixel"), lane("old", probe_at_s=99.0)])
     heart.beat([lane("pixel")])
-    assert said(events) == [
-        "nothing new for 1 min 00 s: net on pixel, repeat 2 runs since 1 min 15 s; "
-        "old is waited for"
-    ]
+    (text,) = said(events)
+    assert "1 min 00 s" in text
+    assert "pixel has been running net on pixel, repeat 2, for 1 min 15 s" in text
+    assert text.endswith("waiting for old")
 
 
 def test_it_speaks_once_a_minute_and_any_event_counts_as_news() -> None:
@@ -50,7 +50,7 @@ def test_it_speaks_once_a_minute_and_any_event_counts_as_news() -> None:
     for second in range(0, 185, 5):
         now[0] = float(second)
         heart.beat([])
-    assert said(events) == ["nothing new for 1 min 00 s: nothing runs yet"] * 3
+    assert ["no repeat" in text for text in said(events)] == [True] * 3
     heart(begun("a"))
     now[0] += SILENT_S - 1
     heart.beat([])

@@ -64,9 +64,9 @@ def test_what_a_broken_delivery_left_goes_when_another_arrives_an_hour_later(
 )
 def test_a_name_cannot_lead_out_of_the_folder(tmp_path: Path, name: str) -> None:
     files = HostFiles(tmp_path / "files")
-    with pytest.raises(OrchestratorError, match="no artifact's name"):
+    with pytest.raises(OrchestratorError, match="not an artifact name"):
         send(files, b"content", name=name)
-    with pytest.raises(OrchestratorError, match="no delivery"):
+    with pytest.raises(OrchestratorError, match="not a delivery id"):
         send(files, b"content", delivery="../../x")
     assert [path.name for path in tmp_path.rglob("*")] == ["files"]
 

@@ -79,4 +79,4 @@ def test_a_missing_or_wrong_token_is_one_error_and_not_twenty_seconds_of_lines(
     lines = done.stdout.splitlines()
     assert len(lines) == 2, done.stderr
     assert all(line.startswith("UsageError the cluster at") for line in lines), lines
-    assert all("wants a token" in line for line in lines)
+    assert all("needs a token" in line for line in lines)
