@@ -115,9 +115,9 @@ class Folder:
 def folder(tmp_path: Path, onnx_file: Path) -> Folder:
     """Four models, two simulated devices, and packages that would shadow ours."""
     root = tmp_path / "ws"
-    for name in ("cards", "devices", "sweeps", "models", "device_agents"):
+    for name in ("cards", "devices", "sweeps", "models", "fleetrank"):
         (root / name).mkdir(parents=True)
-    for name in ("models", "device_agents"):
+    for name in ("models", "fleetrank"):
         (root / name / "__init__.py").write_text("raise RuntimeError('shadowed')\n")
     (root / "cluster.yaml").write_text("cluster_name: t\n")
     found = Folder(root, tmp_path)
