@@ -26,7 +26,7 @@ def load_measurements(
         drop them.
 
     Raises:
-        NoDataError: there is no measurement, or no such sweep; measure or import first.
+        NoDataError: no measurement exists, or no such sweep; measure or import first.
         AnalysisError: a newer fleetrank wrote the folder, or its exclusions are damaged.
     """
     frame = pl.scan_parquet(
@@ -45,7 +45,7 @@ def stored_parts(results: Path, *, sweep: str | None = None) -> list[Path]:
     """The Parquet files that hold each row once, of all sweeps or of one.
 
     Raises:
-        NoDataError: there is no measurement, or no such sweep; measure or import first.
+        NoDataError: no measurement exists, or no such sweep; measure or import first.
         AnalysisError: a newer fleetrank wrote the folder; upgrade.
     """
     _refuse_newer_schema(results / "schema.json")

@@ -29,7 +29,7 @@ def part_files(folder: Path) -> list[Path]:
     exist. The checksum of each file is computed once per process.
 
     Raises:
-        DamagedPartError: a file is not what was written.
+        DamagedPartError: a file does not match its checksum.
     """
     kept: list[Path] = []
     for path in sorted(folder.glob(PARTS)):

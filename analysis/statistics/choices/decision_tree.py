@@ -45,7 +45,7 @@ class Branch:
 
 
 ROUGH_RHO = 0.7
-"""rho^2 = 0.5: FLOPs then hold half of what there is to know about the ranks."""
+"""rho^2 = 0.5: FLOPs then explain half of the rank variance."""
 STRONG_RHO = 0.9
 """Source: Lu et al. 2021 (OneProxy), who call 0.9 to 1 strongly monotonic."""
 ERROR_LIMIT = 0.10
@@ -56,16 +56,16 @@ ATTENTION_FAMILIES = ("transformer", "hybrid")
 TREE = (
     Branch(
         goal=Goal.EXPLORATION, figure=Figure.FLOPS_RHO, limit=ROUGH_RHO,
-        if_met="FLOPs suffice for rough filtering", otherwise="measure latency already to filter",
+        if_met="FLOPs are enough for rough filtering", otherwise="measure latency even to filter",
     ),
     Branch(
         goal=Goal.PAPER, figure=Figure.WITHIN_TIER_RHO, limit=STRONG_RHO,
-        if_met="one stated reference device speaks for this class",
-        otherwise="name the device: one does not speak for its class",
+        if_met="one named reference device represents this class",
+        otherwise="name the device: one device does not represent its class",
     ),
     Branch(
         goal=Goal.PAPER, figure=Figure.BETWEEN_TIERS_RHO, limit=STRONG_RHO,
-        if_met="a claim across these classes holds; state the figure with it",
+        if_met="a claim across these classes is supported; state it with its figure",
         otherwise="measure several devices of both classes, or state the caveat",
     ),
     Branch(

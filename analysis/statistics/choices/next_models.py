@@ -13,12 +13,12 @@ import numpy.typing as npt
 from fleetrank.analysis.arrays.ranking import Floats, average_ranks, require_finite, unit_columns
 
 SHRINKAGE = 0.5
-"""Half of each covariance between two models is taken for chance: a fleet has fewer devices than
-models, and its sample covariance cannot be inverted. Set once, not fitted to any data."""
+"""Half of each covariance between two models is treated as chance: a fleet has fewer devices than
+models, so its sample covariance cannot be inverted. The value is not fitted to any data."""
 MIN_VARIANCE = 1e-4
-"""Of log latency: repeats of one process differ by a per cent on any device."""
+"""Variance of log latency: repeats of one process differ by one per cent on any device."""
 SPEED_VARIANCE = 100.0
-"""Of the new device's unknown speed, as log: e^10 times faster or slower is possible."""
+"""Variance of the log of the new device's unknown speed: a factor of e^10 is possible."""
 
 Indices = npt.NDArray[np.int64]
 

@@ -14,7 +14,7 @@ from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.panel.directions import known_median
 
 MAX_EXACT = 20
-"""2^20 subsets are searched in seconds."""
+"""A search of 2^20 subsets takes seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

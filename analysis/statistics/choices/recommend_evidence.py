@@ -93,8 +93,8 @@ def evidence_of(figure: Figure, data: Known) -> Iterator[Evidence]:
     elif figure is Figure.FRONTIER:
         yield _frontier(data)
     elif not (groups := list(_groups(figure, data))):
-        reason = "no two devices of such tiers were measured at equal batch"
-        yield Evidence(scope="-", text=f"Not known here, {reason}", reason=reason)
+        reason = "no two devices of these tiers were measured at equal batch"
+        yield Evidence(scope="-f", text=f"Unknown here, {reason}", reason=reason)
     elif figure is Figure.ATTENTION_ERROR:
         yield from (_errors(data, group) for group in groups)
     else:
@@ -199,7 +199,7 @@ def _errors(data: Known, group: Group) -> Evidence:
     mean = float(found.figures.mean[0])
     what = f"From {_arrow(group)}, the {n_models} transformer and hybrid models"
     if np.isnan(mean):
-        reason = "none of them could be left out of a fit over 5 models"
+        reason = "too few for a fit over 5 other models"
         return Evidence(scope=scope, text=f"{what} have no error", n_models=0, reason=reason)
     rho = float(found.figures.rho[0])
     agreement = " are too few for a rho;" if np.isnan(rho) else f" have rho {rho:.2f};"
@@ -232,7 +232,7 @@ def _tail(data: Known) -> Evidence:
         f"{worst['tail']:.2f} times for {worst['model']} on {worst['platform_key']}",
         value=middle,
         n_models=known["model"].n_unique(),
-        reason="no interval: a median over cells of unlike models",
+        reason="no interval: a median over cells of different models",
     )
 
 

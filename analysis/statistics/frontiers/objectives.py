@@ -26,7 +26,7 @@ DEFAULT_OBJECTIVES = "accuracy,latency"
 _PROCESSES = (Objective.LATENCY, Objective.MEMORY)
 """In the order of `Repeats.processes`."""
 _EXACT = (Objective.ACCURACY, Objective.FLOPS)
-"""They carry no noise of the platform: they are the model's own."""
+"""These have no noise on a platform: they are properties of the model."""
 
 
 def parse_objectives(text: str) -> tuple[Objective, ...]:
@@ -52,7 +52,7 @@ def parse_objectives(text: str) -> tuple[Objective, ...]:
 def points(panel: Panel, objectives: tuple[Objective, ...]) -> Floats:
     """Values where smaller is better, (n_models, n_platforms, n_objectives); NaN is missing.
 
-    Accuracy is negated. A cost of 0 or less is no measurement and missing.
+    Accuracy is negated. A cost of 0 or less is not a measurement and missing.
     """
     return np.stack([_values(panel, one) for one in objectives], axis=2)
 

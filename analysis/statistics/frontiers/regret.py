@@ -14,9 +14,9 @@ from fleetrank.analysis.arrays.ranking import Floats, require_finite
 from fleetrank.analysis.panel.pairs import Block, Pair, blocks
 
 QUARTILES = (0.25, 0.5, 0.75)
-"""Of the common models' latencies on the target, or of their accuracies: the default budgets."""
+"""Default budgets: quantiles of the common models' latencies on the target, or accuracies."""
 _MAX_VALUES = 2_000_000
-"""Models x pairs held at a time: 16 MB an array."""
+"""Models x pairs processed at once: 16 MB an array."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

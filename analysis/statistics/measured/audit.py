@@ -16,28 +16,28 @@ Source: OneProxy's eagle_i7 and eagle_gtx agree so over all models, a CPU and a 
 one device differ by 4 to 6 %.
 """
 MIN_COMMON = 5
-"""Fewer ratios than this agree by chance; a rank correlation needs as many models."""
+"""Fewer ratios can agree by chance; a rank correlation needs the same number of models."""
 MIN_PLATFORMS = 3
-"""The median of two platforms is neither."""
+"""A median needs three platforms: that of two is between them."""
 OUTLIER_SCALES = 3.5
 """Robust standard deviations beyond which a residual is an outlier.
 
 Source: Iglewicz and Hoaglin 1993, modified z-score.
 """
 OUTLIER_FACTOR = 2.0
-"""Within a factor of 2 models differ by architecture; slow states seen were 3.5 to 7 times."""
+"""Architecture explains a factor of up to 2; observed slow states were 3.5 to 7 times slower."""
 _MAD_TO_STD = 1.4826
 _SLIP = np.log(1e3)
 _SLIP_TOLERANCE = np.log(2.5)
-"""Around a factor of 10^3 or 10^6: beyond it the fit's own error would pass for a unit."""
+"""Tolerance around a factor of 10^3 or 10^6: with more, errors of the fit would look like units."""
 _POLISH_ROUNDS = 10
-"""Median polish settles in a handful."""
+"""Median polish converges in a few iterations."""
 _SIEVE = 32
-"""Models on which pairs of platforms are looked through first; few unlike pairs pass."""
+"""Pairs of platforms are first checked on this many models; few different pairs pass."""
 _MIN_SLOPE = 9
-"""Models from which on a slope is fitted."""
+"""A slope is fitted from this many models on."""
 _MAX_FITTED = 100
-"""Points a line is fitted through; the fit takes their square in time and gains nothing more."""
+"""Points used to fit a line; the time grows with their square, and more do not improve the fit."""
 
 
 def duplicate_pairs(logs: Floats) -> list[tuple[int, int, int, float, float]]:

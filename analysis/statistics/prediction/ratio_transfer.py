@@ -32,11 +32,11 @@ from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
 
 _EQUAL_SHARE = 1e-12
-"""Scored models whose squares are below this share of all models' differ by rounding only."""
+"""If the squares of the scored models are a smaller share of all, they differ by rounding only."""
 
 
 HALF = 0.5
-"""Below it the study calls the transfer failed. Source: the study's kernel ratio transfer."""
+"""The study calls a transfer with a lower r2 failed. Source: its kernel ratio transfer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +156,7 @@ def _centred(values: Floats, weight: Floats) -> Floats:
 MEDIAN = "median over references"
 _UNDEFINED = f"fewer than {MIN_MODELS} models in common, or all equal on the target"
 _MAX_RESAMPLED = 100_000
-"""Models x pairs up to which medians are resampled: a thousand draws take seconds."""
+"""Medians are resampled for up to this many models x pairs: 1,000 draws then take seconds."""
 
 _SCHEMA = {
     "level": pl.String,
@@ -177,12 +177,14 @@ _SCHEMA = {
 _MEANING = (
     "Predicted: latency(m, target) = latency(m, source) x latency(reference, target) / "
     "latency(reference, source).",
-    "r2: 1 - SS_res / SS_tot of log latency, the prediction taken as it stands; the reference "
-    "itself is not scored. 1 is perfect, below 0 is worse than foretelling the scored models' "
-    "mean, and there is no lower limit. A squared Pearson correlation would be the same for every "
-    "reference: a reference shifts all predictions alike, which it cannot see.",
-    "Tiers: r2 is the mean over clusters, which one bad pair can pull far down; median_r2 is over "
-    f"clusters; share_above_half: of clusters with r2 of {HALF:g} or more.",
+    "r2: 1 - SS_res / SS_tot of log latency, without a fit to the prediction. The reference "
+    "itself is not scored. 1 is perfect; below 0 is worse than predicting the mean of the "
+    "scored models for all; r2 has no lower limit. A squared Pearson correlation would be the "
+    "same for every reference: a reference shifts all predictions by one constant, which a "
+    "correlation ignores.",
+    "Tiers: r2 is the mean over clusters; one bad pair can make it very low. median_r2 is the "
+    f"median over clusters; share_above_half is the share of clusters with r2 of {HALF:g} or "
+    "more.",
     "low to high: 95 % percentile bootstrap over models of the median over references, from "
     f"{MIN_MODELS_FOR_INTERVAL} models on.",
 )
@@ -205,7 +207,10 @@ def ratio_transfer_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     else:
         rows += _pair_rows(panel, logs, pairs, selection.seed)
     if not hidden and not _lists_references(panel, pairs):
-        hidden = ("Pairs: single references are not listed; narrow with --source or --target.",)
+        hidden = (
+            "Pairs: single references are not listed; choose fewer pairs with --source or "
+            "--target.",
+        )
     drawn = f"Seed {selection.seed}: {draws_for(pairs).bootstrap} resamples."
     notes = (*panel.notes, *hidden, TIER_NOTE, *_MEANING, drawn)
     return Table(
@@ -269,7 +274,7 @@ def _interval(draws: Floats | None, at: int, n_models: int) -> tuple[float, floa
         few = count_of(n_models, "model")
         return f"no interval: {few}, at least {MIN_MODELS_FOR_INTERVAL} needed"
     if draws is None:
-        return "no interval: too many pairs to resample, narrow with --source or --target"
+        return "no interval: too many pairs to resample, choose fewer with --source or --target"
     low, high = percentile_interval(draws[:, at])
     return float(low), float(high)
 

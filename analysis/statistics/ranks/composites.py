@@ -92,7 +92,7 @@ def _require_positive(*parts: Floats) -> None:
     for values in parts:
         require_finite(values)
         if (values <= 0).any():
-            raise ValueError("a value is not above 0: take out models that have none")
+            raise ValueError("a value is not above 0: remove models without a value")
 
 
 _WEIGHT_BYTES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "int8": 1.0}
@@ -106,15 +106,15 @@ _BOUNDS = {
 }
 _MEANING = (
     "netscore = 20 log10(accuracy^2 / (parameters^0.5 x MACs^0.5)), accuracy in per cent, "
-    "parameters in millions, MACs in billions (Wong 2018); larger is better. It holds nothing that "
-    "was measured on the platform, so it is the same everywhere.",
-    "edp_mj_ms: energy of one inference times latency (Gonzalez and Horowitz 1996); null without "
-    "an energy reading.",
+    "parameters in millions, MACs in billions (Wong 2018); larger is better. It uses no "
+    "measurement, so it is the same on every platform.",
+    "edp_mj_ms: energy of one inference times latency (Gonzalez and Horowitz 1996); null "
+    "without energy.",
     "bound: compute or memory, by the roofline (Williams et al. 2009); roofline_share: FLOP/s "
-    "reached over what the roofline allows at the model's FLOPs per byte. An estimate: the peaks "
-    f"are the best FLOP/s and byte/s that any model of the platform reached (at least {MIN_MODELS} "
-    "models), so real ones are higher; bytes are those of the parameters, read once, without "
-    "activations, so true intensity is lower and 'memory' is called too seldom.",
+    "of the model divided by the roofline's limit at the model's FLOPs per byte. This is an "
+    "estimate: the peaks are the best FLOP/s and byte/s of any model on the platform (at least "
+    f"{MIN_MODELS} models), so true peaks are higher. Bytes are the parameters read once, "
+    "without activations, so true intensity is lower and 'memory' is reported too rarely.",
 )
 
 

@@ -14,9 +14,9 @@ from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
 
 MIN_SHIFT = 2.0
-"""Positions apart that count as a disagreement. Source: the study's Table 1."""
+"""Rank difference that counts as a disagreement. Source: the study's Table 1."""
 CHANCE_DRAWS = 1000
-"""Random rankings behind what chance gives."""
+"""Random rankings for the figures by chance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +47,9 @@ def chance_of_shift(flops: Floats, metric: Floats, rng: np.random.Generator) -> 
 
 
 _MEANING = (
-    f"A case: the ranks by FLOPs and by the measure lie {MIN_SHIFT:g} or more apart on a platform "
-    f"of at least {MIN_MODELS} models.",
-    "FRM contains FLOPs, so it disagrees with them less than latency does by construction.",
+    f"A case: the rank by FLOPs and the rank by the measure differ by {MIN_SHIFT:g} or more on a "
+    f"platform with at least {MIN_MODELS} models.",
+    "FRM contains FLOPs, so by construction it disagrees with them less than latency does.",
 )
 
 
@@ -73,7 +73,7 @@ def disagreement_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     ]
     chance = (
         f"chance_*: the same ranks in random order, {CHANCE_DRAWS} draws, seed {selection.seed}. "
-        "'Any case on a platform' is near certain by chance alone once there are some models."
+        "With several models, 'any case on a platform' is nearly certain by chance alone."
     )
     return _table("FLOPs disagreement", pl.DataFrame(rows), panel, chance)
 
@@ -104,7 +104,10 @@ def shifts_table(frame: pl.LazyFrame, selection: Selection) -> Table:
         )
         .sort("measure", "mean_shift", "model", descending=[True, True, False])
     )
-    sign = "A shift is rank by the measure minus rank by FLOPs: above 0, FLOPs flatter the model."
+    sign = (
+        "A shift is rank by the measure minus rank by FLOPs: above 0, FLOPs rank the model too "
+        "well."
+    )
     return _table("Shift from the rank by FLOPs", shown, panel, sign)
 
 

@@ -25,9 +25,9 @@ from fleetrank.analysis.panel.repeats import Repeats
 from fleetrank.analysis.stored.last_result import LastResult
 
 _FEW_REPEATS, _LEAST_SPLITS = 60, 10
-"""Of more repeats fewer splits say as much: at 310, ten differ from fifty by less than 0.01."""
+"""With more repeats fewer splits are enough: at 310, ten and fifty differ by less than 0.01."""
 _FEW_PLATFORMS = 50
-"""Up to here splits and resamples cost little, and there are many."""
+"""Up to this many platforms splits and resamples are cheap, so many are made."""
 
 SPLIT, RETEST = "split repeats", "pairs of sweeps"
 

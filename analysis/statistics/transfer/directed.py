@@ -13,8 +13,8 @@ from fleetrank.analysis.statistics.transfer.transfer_table import (
 from fleetrank.analysis.stored.selection import Selection
 
 TIER_NOTE = (
-    "Tier to tier: platforms of unlike devices at equal batch; mean inside a pair of device models "
-    "(a cluster) first, then over clusters."
+    "Tier to tier: platforms of different devices at equal batch; mean inside a pair of device "
+    "models (a cluster) first, then over clusters."
 )
 
 
