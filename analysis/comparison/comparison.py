@@ -89,7 +89,7 @@ def compare_sweeps(
 
     Raises:
         NoDataError: the folder has no such sweep, or nothing was measured in it.
-        AnalysisError: a sweep is compared with itself or was excluded by hand, or a limit is invalid.
+        AnalysisError: a sweep is compared with itself or was excluded by hand, or a limit is wrong.
     """
     if sweep_a == sweep_b:
         raise AnalysisError(f"{sweep_a} is compared with itself", "name two different sweeps")
