@@ -148,7 +148,7 @@ def _config(line: Line) -> Config | None:
 
 
 def _all_macs(benches: list[_Bench]) -> dict[Config, tuple[float, ...]]:
-    """The differing GMACs that files give for a model at one size, smallest first."""
+    """The different GMACs in the files for a model at one size, smallest first."""
     found: dict[Config, set[float]] = defaultdict(set)
     for bench in benches:
         for line in bench.lines:

@@ -11,7 +11,7 @@ from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.panel.pairs import Pair
 
 _MAX_VALUES = 2_000_000
-"""Models x pairs held at a time: 16 MB an array."""
+"""Models x pairs processed at once: 16 MB an array."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

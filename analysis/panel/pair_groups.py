@@ -36,7 +36,7 @@ def tier_groups(panel: Panel, pairs: Sequence[Pair]) -> list[PairGroup]:
 
 
 def between_devices(panel: Panel, pairs: Sequence[Pair]) -> list[Pair]:
-    """Pairs of unlike devices at equal batch: those that a mean over tiers is made of."""
+    """Pairs of different devices at equal batch: those that a mean over tiers is made of."""
     device, batch = panel.platforms["device"].to_list(), panel.platforms["batch"].to_list()
     return [(i, j) for i, j in pairs if device[i] != device[j] and batch[i] == batch[j]]
 

@@ -1,11 +1,11 @@
-"""The study's decision framework as data: what to do for which goal, and what decides it."""
+"""The study's decision framework as data: advice per goal, and the figure that decides."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Goal(StrEnum):
-    """What a person wants the measurements for. Source: the study's Figure 5."""
+    """The user's goal for the measurements. Source: the study's Figure 5."""
 
     EXPLORATION = "early exploration"
     PAPER = "paper comparison"
@@ -31,7 +31,7 @@ class Branch:
     """One leaf of the tree.
 
     Attributes:
-        limit: what the figure must reach (a rho) or stay below (an error); `None` decides nothing.
+        limit: the figure must reach it (a rho) or stay below it (an error); `None` is no limit.
         is_error: smaller is better.
         if_met, otherwise: the advice.
     """
@@ -88,7 +88,7 @@ TREE = (
 
 
 def advice(branch: Branch, value: float | None, low: float | None, high: float | None) -> str:
-    """What to do, given the figure and its interval; a limit inside the interval is said so."""
+    """The advice for a figure and its interval; it is undecided if the limit is inside."""
     if branch.limit is None or value is None:
         return branch.otherwise
     is_met = value <= branch.limit if branch.is_error else value >= branch.limit

@@ -1,4 +1,4 @@
-"""What to measure on a new device, and what need not be measured at all."""
+"""Which models to measure on a new device, and which runs are not needed."""
 
 import math
 from collections.abc import Sequence
@@ -57,7 +57,7 @@ def predicted_by_sources(logs: Floats, target: int, size: int, rng: np.random.Ge
 
 
 def accepted_error(predicted: Floats, truth: Floats, accuracy: Floats) -> Accepted:
-    """Judges (draws, n_models) by (n_models,); frontiers are of the models with an accuracy."""
+    """Errors of (draws, n_models) against (n_models,); frontiers use models with an accuracy."""
     rho = rank_agreement(predicted, truth)
     known = np.isfinite(accuracy)
     if not known.any():
@@ -105,7 +105,7 @@ _SAVINGS = {
 
 
 def next_models_table(frame: pl.LazyFrame, selection: Selection) -> Table:
-    """Models to measure on a device that nobody has measured, best first, with the error left.
+    """Models to measure on an unmeasured device, best first, with the remaining error.
 
     Settings: `k`, how many.
     """
@@ -242,7 +242,7 @@ def _over_devices(pairs: Sequence[tuple[Left, Left]]) -> dict[str, object]:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    """Over what is defined: all latencies of a device may be equal."""
+    """Mean of the defined values: undefined if all latencies of a device are equal."""
     known = [value for value in values if value is not None and not math.isnan(value)]
     return float(np.mean(known)) if known else None
 

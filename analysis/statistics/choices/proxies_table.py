@@ -1,4 +1,4 @@
-"""Which device to own, and the fewest that stand for the whole fleet."""
+"""The best reference device, and the fewest devices that represent the whole fleet."""
 
 import math
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ _MEANING = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Fleet:
-    """Agreement with the device models that may be owned, and those that are to be predicted."""
+    """Agreement between device models that may be owned and device models to predict."""
 
     found: Agreement
     sources: npt.NDArray[np.int64]
@@ -144,7 +144,7 @@ def _fitting(panel: Panel, pattern: str | None, tier: str | None) -> npt.NDArray
 
 
 def _between(fleet: _Fleet, rho: Floats) -> Floats:
-    """Sources by targets of (..., n_devices, n_devices); a device does not judge itself."""
+    """Sources by targets of (..., n_devices, n_devices); a device is not its own target."""
     others = np.where(np.eye(rho.shape[-1], dtype=np.bool_), np.nan, rho)
     chosen: Floats = others[..., fleet.sources[:, None], fleet.targets]
     return chosen
@@ -190,7 +190,7 @@ def _candidate(fleet: _Fleet, rho: Floats, number: int, folds: list[Fold]) -> di
 
 
 def _choice(fleet: _Fleet, folds: list[Fold]) -> str:
-    """What the choice is worth on a device that had no part in it."""
+    """A note on how well the choice works for a device that was left out of it."""
     judged = [fold.rho for fold in folds if fold.rho is not None]
     if not judged:
         return "Choice without one device: undefined, too few device models."
@@ -249,7 +249,7 @@ def _cover_note(fleet: _Fleet, cover: Cover | None, threshold: float) -> str:
 def _kept(
     fleet: _Fleet, owned: npt.NDArray[np.int64], cover: Cover | None, threshold: float
 ) -> tuple[str, ...]:
-    """How often the same devices still suffice when the models are drawn anew."""
+    """A note on how often the same devices are still enough in resamples of the models."""
     if cover is None:
         return ()
     if fleet.found.draws is None:

@@ -42,9 +42,9 @@ _MEANING = (
 
 
 def recommend_table(frame: pl.LazyFrame, selection: Selection) -> Table:
-    """One row per branch of the tree and per pair of tiers it speaks of.
+    """One row per branch of the tree and pair of tiers.
 
-    Settings: `goal`, one of the five, or its beginning.
+    Settings: `goal`, one of the five goals, or the beginning of its name.
     """
     branches = _branches(setting(selection, "goal", ""))
     data = make_known(frame, selection)

@@ -71,9 +71,9 @@ Row = dict[str, object]
 
 
 def pareto_table(frame: pl.LazyFrame, selection: Selection) -> Table:
-    """How well each source's frontier foretells each target's, and means from tier to tier.
+    """How well each source's frontier predicts each target's, and means from tier to tier.
 
-    Setting `objectives`: names separated by commas, accuracy,latency by default otherwise.
+    Setting `objectives`: names separated by commas, accuracy,latency by default.
     """
     names = parse_objectives(setting(selection, "objectives", DEFAULT_OBJECTIVES))
     panel, repeats = make_repeats(frame, selection)
@@ -148,7 +148,7 @@ def _known(values: Floats) -> Row:
 
 
 def _reasons(names: tuple[Objective, ...], *, is_listed: bool) -> dict[str, str]:
-    """Why a figure may be undefined, by the last of its kind."""
+    """Reasons for undefined figures, by the last figure of each kind."""
     few = f"no noisy_*: fewer than {MIN_REPEATS} repeats of a common model"
     unknown = "no noisy_*: the noise of energy is not known"
     volume = "no hypervolume_ratio: the target's frontier is not better than the worst values"
@@ -169,7 +169,7 @@ def _reason(row: Row, why_none: dict[str, str]) -> str | None:
 
 
 def _incomplete(panel: Panel, names: tuple[Objective, ...], values: Floats) -> tuple[str, ...]:
-    """Who is left out, and for lack of what."""
+    """Notes on models and values that are left out, and on what they lack."""
     measured = np.isfinite(panel.latency)
     notes = []
     for at, name in enumerate(names):

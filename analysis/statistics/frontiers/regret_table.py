@@ -1,4 +1,4 @@
-"""What it costs on the target to choose a model by what the source says."""
+"""The cost on the target of choosing a model by the source's figures."""
 
 import math
 from collections import defaultdict
@@ -76,7 +76,7 @@ def regret_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     """Median, 90th percentile and worst regret from tier to tier, by source, and by pair.
 
     Settings `budgets_ms` and `floors_percent`: numbers separated by commas; quartiles of the
-    target's latencies and of the accuracies by default otherwise.
+    target's latencies and of the accuracies by default.
     """
     latencies, floors = _numbers(selection, "budgets_ms"), _numbers(selection, "floors_percent")
     panel = make_panel(frame, selection)
@@ -115,7 +115,7 @@ def regret_table(frame: pl.LazyFrame, selection: Selection) -> Table:
 
 
 def _numbers(selection: Selection, name: str) -> tuple[float, ...]:
-    """None when the user named none."""
+    """`None` if the user gave no budgets."""
     text = setting(selection, name, "")
     try:
         numbers = tuple(float(part) for part in text.split(",")) if text else ()
@@ -131,7 +131,7 @@ def _numbers(selection: Selection, name: str) -> tuple[float, ...]:
 def _levels(
     panel: Panel, pairs: Sequence[Pair], *, is_listed: bool
 ) -> Iterator[tuple[Row, npt.NDArray[np.int64]]]:
-    """What each row stands for, and the positions of its pairs."""
+    """The meaning of each row, and the positions of its pairs."""
     position = {pair: at for at, pair in enumerate(pairs)}
     between, groups = tier_groups(panel, pairs)
     for group in groups:

@@ -1,4 +1,4 @@
-"""Is a data set what it seems? Array functions; logarithms of values, NaN where one is missing."""
+"""Array functions that check a data set; values are logarithms, NaN where one is missing."""
 
 import numpy as np
 import numpy.typing as npt
@@ -57,7 +57,7 @@ def duplicate_pairs(logs: Floats) -> list[tuple[int, int, int, float, float]]:
         common = np.isfinite(differences)
         highest = np.where(common, differences, -np.inf).max(axis=0)
         lowest = np.where(common, differences, np.inf).min(axis=0)
-        # Cheap and generous; what passes is checked on every model and against its median.
+        # A fast, tolerant check; pairs that pass are then checked on every model.
         for offset in np.flatnonzero(highest - lowest <= 2.1 * PROPORTIONAL_SHARE):
             second = first + 1 + int(offset)
             ratios = np.exp(logs[:, second] - logs[:, first])
@@ -72,10 +72,10 @@ def duplicate_pairs(logs: Floats) -> list[tuple[int, int, int, float, float]]:
 
 
 def median_platform(logs: Floats, groups: npt.NDArray[np.int64]) -> Floats:
-    """What each model costs on the median platform, up to a constant; (n_models,).
+    """Log value of each model on the median platform, up to a constant; (n_models,).
 
     Tukey's median polish: platforms may lack models. The median over platforms is taken inside
-    each group and then over groups, so that a hundred phones do not outvote six GPUs. NaN for a
+    each group and then over groups, so that a hundred phones do not outweigh six GPUs. NaN for a
     model on fewer than 3 platforms.
 
     Args:
@@ -114,7 +114,7 @@ def fit_residuals(values: Floats, reference: Floats) -> tuple[Floats, float | No
 
 
 def outliers(residuals: Floats, scale: float) -> Mask:
-    """Beyond 3.5 scales and a factor of 2 from the line."""
+    """Whether a value is more than 3.5 scales and a factor of 2 away from the line."""
     bound = max(OUTLIER_SCALES * scale, float(np.log(OUTLIER_FACTOR)))
     is_far: Mask = np.abs(residuals) > bound
     return is_far
@@ -129,7 +129,7 @@ def unit_slips(residuals: Floats) -> npt.NDArray[np.int64]:
 
 
 def sentinels(values: Floats, units: tuple[float, ...]) -> Mask:
-    """Values that stand for nothing: -1, 0 or the largest integers, in one of the units.
+    """Whether values are codes for 'missing': -1, 0 or the largest integers, in one of the units.
 
     Args:
         values: any shape, not logarithms.
@@ -142,7 +142,7 @@ def sentinels(values: Floats, units: tuple[float, ...]) -> Mask:
 
 
 def tied_share(values: Floats) -> float:
-    """Share of values that equal another one; NaN counts for nothing, 0 without values."""
+    """Share of values that equal another one; NaN is ignored, 0 without values."""
     known = values[np.isfinite(values)]
     if known.size == 0:
         return 0.0
@@ -157,13 +157,13 @@ def _line(x: Floats, y: Floats) -> tuple[float, float]:
     x, y = x[order], y[order]
     if x.size < _MIN_SLOPE or np.ptp(x) == 0:
         return 1.0, float(np.median(y - x))
-    # Equal x give no slope between them; SciPy leaves such pairs out.
+    # Two equal x have no slope; SciPy leaves such pairs out.
     fit = stats.siegelslopes(y, x)
     return float(fit.slope), float(np.median(y - fit.slope * x))
 
 
 def _median(values: Floats, axis: int) -> Floats:
-    """NaN-blind median; NaN where nothing is known, without NumPy's warning."""
+    """Median that ignores NaN; NaN if all are NaN, without NumPy's warning."""
     ordered = np.sort(values, axis=axis)
     n = np.isfinite(values).sum(axis=axis, keepdims=True)
     low = np.take_along_axis(ordered, np.maximum((n - 1) // 2, 0), axis=axis)

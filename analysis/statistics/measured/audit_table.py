@@ -1,4 +1,4 @@
-"""What a data set should be asked before its figures are believed; measured or imported."""
+"""Checks of a data set, measured or imported, before its figures are used."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -38,11 +38,11 @@ _MEMORY_UNITS_BYTES = (1.0, 2.0**10, 1e6, 2.0**20)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One doubt.
+    """One finding of the audit.
 
     Attributes:
-        model: `None` where it concerns the platform as a whole.
-        figure: what was seen; its meaning is in `detail`.
+        model: `None` if the finding is about the whole platform.
+        figure: the observed value; `detail` explains it.
     """
 
     what: str
@@ -214,7 +214,7 @@ def _off_the_line(panel: Panel, logs: Floats) -> Iterator[Finding]:
 
 
 def _references(panel: Panel, logs: Floats) -> list[Floats]:
-    """The median platform that each platform is held against: of its tier, or of all tiers."""
+    """The median platform that each platform is compared with: of its tier, or of all tiers."""
     tiers, member = np.unique(
         panel.platforms["tier"].fill_null("?").to_numpy().astype(str), return_inverse=True
     )

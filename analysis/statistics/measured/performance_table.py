@@ -1,4 +1,4 @@
-"""What a model costs on each platform: latency, memory, cold start."""
+"""Latency, memory and cold start of each model on each platform."""
 
 import polars as pl
 
@@ -34,7 +34,7 @@ def latency_table(frame: pl.LazyFrame, selection: Selection) -> Table:
 
 
 def memory_table(frame: pl.LazyFrame, selection: Selection) -> Table:
-    """Peaks over the baseline while running and while loading, with what they count."""
+    """Peaks above the baseline while running and while loading, with their metric."""
     scope = select_cells(frame, selection)
     columns = {
         "peak_memory_mib": "peak_memory_bytes",
@@ -55,7 +55,7 @@ def memory_table(frame: pl.LazyFrame, selection: Selection) -> Table:
 
 
 def coldstart_table(frame: pl.LazyFrame, selection: Selection) -> Table:
-    """Load and first inference, and how many steady inferences the first one costs."""
+    """Load and first inference, and the ratio of the first one to a steady inference."""
     scope = select_cells(frame, selection)
     columns = {
         "load_ms": "load_ns",

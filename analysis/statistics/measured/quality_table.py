@@ -1,4 +1,4 @@
-"""How far the rows can be trusted, and which were left out."""
+"""Quality flags of rows, and the rows that were left out."""
 
 import polars as pl
 
@@ -12,7 +12,7 @@ from fleetrank.analysis.tables.table import Table
 
 
 def quality_table(frame: pl.LazyFrame, selection: Selection) -> Table:
-    """Doubts about each model on each platform, the worst first."""
+    """Quality flags of each model on each platform, the worst first."""
     scope = select_cells(frame, selection)
     differing = differences(scope.cells)
     mixed = pl.col("platform_key").replace_strict(differing, default=None, return_dtype=pl.String)
@@ -39,10 +39,10 @@ def quality_table(frame: pl.LazyFrame, selection: Selection) -> Table:
 
 
 def dropped_table(frame: pl.LazyFrame, selection: Selection) -> Table:
-    """Every attempt that enters no figure, with its reason.
+    """All attempts that no figure uses, with the reason.
 
     Raises:
-        NoDataError: nothing at all was measured there.
+        NoDataError: the selection has no attempts at all.
     """
     attempts = select_stored(frame, selection)
     total = attempts.select(pl.len()).collect().item()

@@ -1,4 +1,4 @@
-"""Are two models really unlike on a platform, or does the difference lie within the noise?"""
+"""Do two models really differ on a platform, or is the difference within the noise?"""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -83,14 +83,14 @@ class _Sample:
 def significance_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     """Tests and effect sizes for pairs of models with near medians, platform by platform.
 
-    Settings: `model_a`, `model_b` name the models (`*` stands for anything), `within` the largest
+    Settings: `model_a`, `model_b` name the models (`*` matches any text), `within` the largest
     difference of medians listed when neither is named. `--source` and `--source-tier` choose
     platforms.
     """
     scope = select_cells(frame, selection)
     cells, notes = comparable_cells(scope.cells)
     found = _pairs(_samples(frame, selection, cells), selection)
-    # A million pairs are not even counted.
+    # Counting a million pairs would take too long.
     pairs = list(itertools.islice(found, MAX_LISTED_PAIRS + 1))
     hidden: tuple[str, ...] = ()
     if len(pairs) > MAX_LISTED_PAIRS:
@@ -115,7 +115,7 @@ def significance_table(frame: pl.LazyFrame, selection: Selection) -> Table:
 def _samples(
     frame: pl.LazyFrame, selection: Selection, cells: pl.DataFrame
 ) -> Iterator[list[_Sample]]:
-    """Those of one platform at a time, in order; a process without a latency is left out."""
+    """The processes, one platform at a time in order; one without a latency is left out."""
     names = cells.select("cell_key", "platform_key", "identity")
     processes = (
         valid_attempts(select_attempts(frame, selection))

@@ -1,4 +1,4 @@
-"""Prediction errors gathered by family: of one pair, or over many pairs by clusters."""
+"""Prediction errors by family: of one pair, or over many pairs by clusters."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How well latency on one platform foretells latency on another, by family of models."""
+"""How well latency on one platform predicts latency on another, by family of models."""
 
 import math
 import zlib

@@ -1,4 +1,4 @@
-"""Does the ratio to one reference model carry latency over to another platform?"""
+"""Predicts latency on another platform from the ratio to one reference model."""
 
 import math
 import zlib
@@ -63,10 +63,10 @@ class GroupR2:
 def reference_r2(
     source: Floats, target: Floats, counts: npt.NDArray[np.int64] | None = None
 ) -> Floats:
-    """r2 of log latency with each model as the reference, which itself is not scored.
+    """r2 of log latency with each model as the reference; the reference is not scored.
 
-    1 - SS_res / SS_tot with the prediction as it stands (the identity, no line fitted); 1 is
-    perfect, below 0 is worse than the scored models' mean, with no lower limit. From logarithms
+    1 - SS_res / SS_tot of the prediction itself (no line is fitted to it); 1 is
+    perfect, below 0 is worse than the scored models' mean; r2 has no lower limit. From logarithms
     (n_models, n_pairs) twice to (n_references, n_pairs). `counts` (n_models,) says how often a
     resample drew each model. NaN where the scored models are all equal on the target, or the
     reference was not drawn.
@@ -261,7 +261,7 @@ def _pair_rows(panel: Panel, logs: Floats, pairs: Sequence[Pair], seed: int) -> 
 
 
 def _resampled(logs: Floats, pairs: Sequence[Pair], seed: int) -> Floats | None:
-    """Draws (draws, n_pairs) from one stream, so that no figure depends on the pairs beside it."""
+    """Draws (draws, n_pairs) from one stream, so that a figure does not depend on other pairs."""
     if logs.shape[0] * len(pairs) > _MAX_RESAMPLED:
         return None
     rng = np.random.default_rng([seed, zlib.crc32(b"ratio-transfer")])
@@ -269,7 +269,7 @@ def _resampled(logs: Floats, pairs: Sequence[Pair], seed: int) -> Floats | None:
 
 
 def _interval(draws: Floats | None, at: int, n_models: int) -> tuple[float, float] | str:
-    """Both ends, or why there are none."""
+    """Both ends of the interval, or the reason if it is missing."""
     if n_models < MIN_MODELS_FOR_INTERVAL:
         few = count_of(n_models, "model")
         return f"no interval: {few}, at least {MIN_MODELS_FOR_INTERVAL} needed"

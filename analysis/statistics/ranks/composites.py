@@ -20,7 +20,7 @@ _MILLION, _BILLION = 1e6, 1e9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roofline:
-    """Where models stand under a platform's roofline; arrays are (n_models,).
+    """The position of models below a platform's roofline; arrays are (n_models,).
 
     Attributes:
         peak_flops_per_s, peak_bytes_per_s: the highest that any of the models reached.
@@ -40,10 +40,10 @@ def netscore(accuracy: Floats, parameters: Floats, macs: Floats) -> Floats:
     """20 log10(accuracy^2 / (parameters^0.5 x MACs^0.5)); larger is better.
 
     Accuracy in per cent. The formula takes parameters in millions and MACs in billions, which are
-    given here as plain counts; other units shift all scores alike and change no rank.
+    given here as plain counts; other units add the same constant to all scores and change no rank.
 
     Raises:
-        ValueError: a value is not above 0; take that model out.
+        ValueError: a value is not above 0; remove that model.
 
     Source: Wong 2018, "NetScore", equation 2.
     """
@@ -64,13 +64,13 @@ def energy_delay_mj_ms(energy_mj: Floats, latency_ns: Floats) -> Floats:
 
 
 def roofline(flops: Floats, weight_bytes: Floats, latency_ns: Floats) -> Roofline:
-    """The roofline that the models of one platform draw themselves, and where each stands.
+    """A roofline estimated from the models of one platform, and the position of each model.
 
-    An estimate: the real peaks are at or above what these models reach, and traffic other than
-    reading the parameters once (activations) is not counted.
+    It is an estimate: the real peaks are equal to or higher than these models' peaks, and only
+        reading the parameters once is counted as traffic, not activations.
 
     Raises:
-        ValueError: a value is not above 0; take that model out.
+        ValueError: a value is not above 0; remove that model.
 
     Source: Williams, Waterman and Patterson 2009.
     """

@@ -1,4 +1,4 @@
-"""Where FLOPs mislead: models whose measured rank departs from their rank by FLOPs."""
+"""Models whose measured rank differs from their rank by FLOPs."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ CHANCE_DRAWS = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chance:
-    """What a ranking without any relation to FLOPs gives on one platform.
+    """The figures of a ranking without any relation to FLOPs on one platform.
 
     Attributes:
         share: expected share of models that shift by `MIN_SHIFT` or more.
@@ -33,12 +33,12 @@ class Chance:
 
 
 def rank_shifts(flops: Floats, metric: Floats) -> Floats:
-    """Rank by the metric minus rank by FLOPs, both (n_models,); above 0 is worse than FLOPs say."""
+    """Rank by the metric minus rank by FLOPs, both (n_models,); above 0 is worse than by FLOPs."""
     return average_ranks(metric[:, None])[:, 0] - average_ranks(flops[:, None])[:, 0]
 
 
 def chance_of_shift(flops: Floats, metric: Floats, rng: np.random.Generator) -> Chance:
-    """Shifts of the metric's own ranks in random order; ties count as they are."""
+    """Shifts of the metric's own ranks in random order; ties are kept."""
     by_flops = average_ranks(flops[:, None])[:, 0]
     by_metric = average_ranks(metric[:, None])[:, 0]
     drawn = rng.permuted(np.broadcast_to(by_metric, (CHANCE_DRAWS, by_metric.size)), axis=1)
@@ -64,7 +64,7 @@ class _Platform:
 
 
 def disagreement_table(frame: pl.LazyFrame, selection: Selection) -> Table:
-    """Cases of disagreement by measure, beside what a ranking at random gives."""
+    """Cases of disagreement by measure, with the figures of a random ranking."""
     panel = make_panel(frame, selection)
     platforms = _platforms(panel, selection.seed)
     rows = [

@@ -1,4 +1,4 @@
-"""FRM of every model on every platform, with the ratios it is made of."""
+"""FRM of every model on every platform, with its ratios."""
 
 from dataclasses import asdict
 
@@ -60,7 +60,7 @@ def frm_weights(selection: Selection) -> Weights:
 
 
 def weights_note(weights: Weights) -> tuple[str, ...]:
-    """Says that FRM here is another than the usual one; empty at equal weights."""
+    """A note that FRM uses other weights than usual; empty at equal weights."""
     if weights == EQUAL_WEIGHTS:
         return ()
     listed = ", ".join(f"{name} {weight:g}" for name, weight in asdict(weights).items())

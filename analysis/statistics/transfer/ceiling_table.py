@@ -1,4 +1,4 @@
-"""How much agreement could there be at most, given how well each platform repeats itself?"""
+"""The highest agreement possible, given how repeatable each platform is."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -90,7 +90,7 @@ _MEANING = (
 def ceiling_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     """Reliability of each platform, and each transfer figure as a share of what it allows."""
     panel, repeats = make_repeats(frame, selection)
-    # One platform has no pair, yet a reliability.
+    # One platform has no pair, but it has a reliability.
     pairs = select_pairs(panel, selection) if len(panel.keys) > 1 else []
     columns = sorted({column for pair in pairs for column in pair}) or [0]
     is_listed = len(pairs) <= MAX_LISTED_PAIRS
@@ -167,7 +167,7 @@ def _figure(row: Row) -> Row:
 
 
 def _share(row: Row, ceiling: float, without: str) -> Row:
-    """The row's figure over its ceiling; `without` says why there is none."""
+    """The row's figure divided by its ceiling; `without` is the reason if it is missing."""
     rho = None if row["rho"] is None else float(str(row["rho"]))
     known, share = share_of_ceiling(rho, ceiling)
     reasons = [str(row["reason"])] if row["reason"] is not None else []

@@ -1,4 +1,4 @@
-"""What stands behind FRM's correlation: FLOPs that every device shares, or latency?"""
+"""Is FRM's correlation caused by FLOPs, which are equal on every device, or by latency?"""
 
 import math
 from collections.abc import Sequence
@@ -29,9 +29,9 @@ def variance_shares(logs: Floats) -> Floats:
 
     From (n_components, n_models, n_platforms), logarithms of the components, to (n_components,
     n_platforms): cov(component, sum) / var(sum). Shares sum to 1; one below 0 belongs to a
-    component that runs against the sum and narrows it, and then others exceed 1. NaN where the
-    sum is equal for all models. Source: covariance decomposition of a variance, as Fields 2003
-    applies it to logarithms.
+    component that decreases when the sum increases; others can then exceed 1. NaN where the sum is
+    equal for all models. Source: covariance decomposition of a variance, as Fields 2003 applies it
+    to logarithms.
     """
     require_finite(logs)
     total = logs.sum(axis=0)
@@ -51,7 +51,7 @@ def _dust(logs: Floats) -> Floats:
 def component_logs(panel: Panel, weights: Weights = EQUAL_WEIGHTS) -> Floats:
     """Weighted logarithms of the components used, (n_components, n_models, n_platforms).
 
-    NaN in all where one is missing or not above 0: the parts are then those of one whole.
+    NaN in all where one is missing or not above 0, so that all parts have the same models.
     """
     exponents = asdict(weights)
     values = _complete(panel, weights)
@@ -177,7 +177,7 @@ _MEANING = (
 
 
 def decomposition_table(frame: pl.LazyFrame, selection: Selection) -> Table:
-    """FRM beside its null, its parts, and what each part explains; tiers first, then pairs."""
+    """FRM with its null, its parts, and the variance of each part; tiers first, then pairs."""
     panel = make_panel(frame, selection)
     pairs = select_pairs(panel, selection)
     is_listed = len(pairs) <= MAX_LISTED_PAIRS
@@ -215,7 +215,7 @@ def _tier_rows(panel: Panel, pairs: Sequence[Pair], weights: Weights, seed: int)
 
 
 def _pair_rows(panel: Panel, pairs: Sequence[Pair], weights: Weights, seed: int) -> list[Row]:
-    """All measures of a pair stand together."""
+    """Sorts all measures of a pair next to each other."""
     shares = pair_shares(panel, pairs, weights).T.tolist()
     by_measure = [pair_rows(panel, one, pairs, seed) for one in component_measures(panel, weights)]
     return [
@@ -242,7 +242,7 @@ def _with_share(row: Row, shares: dict[str, float]) -> Row:
 
 
 def _finding(rows: Sequence[Row]) -> tuple[str, ...]:
-    """How often FRM's rho is one that permuted latencies give as well, and the highest such."""
+    """A note on how often permuted latencies can give FRM's rho too, and on the highest one."""
     frm = [row for row in rows if row["measure"] == "frm" and row["p_value"] is not None]
     doubtful = [row for row in frm if float(str(row["p_value"])) > _MAY_BE_CHANCE]
     if not doubtful:

@@ -48,7 +48,7 @@ def spreads(ratios: Floats) -> Floats:
     columns = []
     for values in (average_ranks(ratios), ratios):
         deviation = values.std(axis=1, ddof=1)
-        # Equal values leave rounding dust in their deviation from the mean.
+        # Rounding gives equal values a small deviation from their mean.
         deviation[np.ptp(values, axis=1) == 0] = 0.0
         columns += [deviation, deviation / values.mean(axis=1)]
     return np.column_stack(columns)
@@ -57,7 +57,7 @@ def spreads(ratios: Floats) -> Floats:
 def mean_interval(values: Floats, rng: np.random.Generator) -> tuple[Floats, Floats] | None:
     """95 % percentile bootstrap over models of column means of (n_models, n_columns).
 
-    `None` below 9 models. Ranks are those among all models, not taken anew in a resample.
+    `None` below 9 models. Ranks are among all models; a resample does not rank again.
     """
     require_finite(values)
     n_models = values.shape[0]
@@ -207,7 +207,7 @@ def _rho(panel: Panel, measure: Measure, columns: list[int], seed: int) -> dict[
 
 
 def _place(row: dict[str, object]) -> tuple[int, str, int, int, int]:
-    """Measures of one statistic stand under one another."""
+    """Sorts the measures of one statistic next to each other."""
     tier, statistic = str(row["tier"]), str(row["statistic"])
     return (
         TIERS.index(tier) if tier in TIERS else len(TIERS),

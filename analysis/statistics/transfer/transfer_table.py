@@ -94,7 +94,7 @@ def transfer_table(frame: pl.LazyFrame, selection: Selection) -> Table:
 
 
 def frameworks_table(frame: pl.LazyFrame, selection: Selection) -> Table:
-    """Framework invariance: the same device, threads, batch and precision, another runtime."""
+    """Framework invariance: equal device, threads, batch and precision, different runtime."""
     panel, repeats = make_repeats(frame, selection)
     facts = panel.platforms.to_dicts()
     same = ("device", "threads", "batch", "precision")
@@ -116,10 +116,10 @@ def frameworks_table(frame: pl.LazyFrame, selection: Selection) -> Table:
 
 
 def select_pairs(panel: Panel, selection: Selection) -> list[Pair]:
-    """Every pair the selection asks for, each once, source first.
+    """Every selected pair, each once, source first.
 
     Raises:
-        NoDataError: fewer than two platforms fit.
+        NoDataError: fewer than two platforms match.
     """
     sources, targets = chosen_platforms(panel, selection)
     if sources == targets:
@@ -143,7 +143,7 @@ def chosen_platforms(panel: Panel, selection: Selection) -> tuple[list[int], lis
 
 
 def nothing_to_compare(panel: Panel) -> NoDataError:
-    """What to raise where fewer than two platforms fit; the remedy names those there are."""
+    """The error if fewer than two platforms match; the remedy lists the measured ones."""
     known = ", ".join([*panel.keys[:_NAMED], *(["..."] if len(panel.keys) > _NAMED else [])])
     return NoDataError(
         "no two platforms in the selection can be compared",
@@ -197,7 +197,7 @@ def _share(row: Row, ceiling: float) -> Row:
 
 
 def unlisted(pairs: Sequence[Pair]) -> str:
-    """Says that there are too many pairs to list, and how to see some."""
+    """A note that too many pairs exist to list them, and how to see some."""
     return (
         f"{count_of(len(pairs), 'pair')} of platforms are not listed (over {MAX_LISTED_PAIRS}): "
         "choose fewer with --source or --target."
