@@ -62,7 +62,7 @@ def counted_ranks(values: Floats, counts: npt.NDArray[np.int64]) -> Floats:
 
 def _weighted_units(ranks: Floats, weights: Floats) -> Floats:
     """Unit columns over models (draws, n, p), each counted `weights` (draws, n) times."""
-    # A resample may hold none of the models of a pair; its ranks have no spread, so no unit column
+    # A resample may contain no models of a pair; its ranks have no spread, so no unit column
     # exists.
     total = np.maximum(weights.sum(axis=1), 1.0)[:, None, None]
     mean = (weights[:, :, None] * ranks).sum(axis=1, keepdims=True) / total

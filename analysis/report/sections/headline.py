@@ -20,7 +20,7 @@ _MAX_HEADLINES = 6
 _P_LEVEL = 0.05
 READING = (
     "Rho is Spearman's rank correlation over the models that two platforms share: 1 is the same "
-    "order, 0 is no relation. FRM's null is its rho with shuffled latencies. FLOPs are one of "
+    "order, 0 means unrelated. FRM's null is its rho with shuffled latencies. FLOPs are one of "
     "FRM's three parts and are the same on every platform, so only the part of rho above the "
     "null shows transfer."
 )

@@ -31,7 +31,8 @@ class Branch:
     """One leaf of the tree.
 
     Attributes:
-        limit: the figure must reach it (a rho) or stay below it (an error); `None` is no limit.
+        limit: the figure must reach it (a rho) or stay below it (an error); `None` is without a
+            limit.
         is_error: smaller is better.
         if_met, otherwise: the advice.
     """

@@ -89,8 +89,7 @@ def predict(known: Consensus, measured: Indices, logs: Floats) -> Floats:
 
 
 def judge(known: Consensus, measured: Indices, truth: Floats) -> Left:
-    """The remaining error after measuring `measured` (..., k) of a device with `truth`
-    (n_models,)."""
+    """The error left after measuring `measured` (..., k) of a device with `truth` (n_models,)."""
     predicted = predict(known, measured, truth[measured])
     np.put_along_axis(predicted, measured, truth[measured], axis=-1)
     error = np.abs(np.expm1(predicted - truth)).sum(axis=-1) / (truth.size - measured.shape[-1])

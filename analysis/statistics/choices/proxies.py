@@ -19,7 +19,7 @@ MAX_EXACT = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """One device left out: which device is chosen without it, and how well that one predicts it."""
+    """One device left out: the device chosen without it, and how well that one predicts it."""
 
     left_out: int
     chosen: int
