@@ -44,8 +44,7 @@ def typical_rho(rho: Floats) -> Floats:
 
 
 def best_source(rho: Floats) -> int | None:
-    """The source with the highest median agreement, the first if tied; `None` without
-    agreements."""
+    """The source with the highest median agreement (the first if tied), or `None`."""
     typical = typical_rho(rho)
     return None if np.isnan(typical).all() else int(np.nanargmax(typical))
 
