@@ -41,7 +41,7 @@ def _table(*rows: dict[str, object]) -> Table:
         # A claimed bound is not rounded in its own favour.
         (0.97, 0.9651, 0.99, Level.GOOD, "at least 0.96."),
         (0.30, 0.01, 0.551, Level.POOR, "at most 0.56."),
-        (0.95, None, None, Level.OPEN, "too few for an interval"),
+        (0.95, None, None, Level.OPEN, "too few models for an interval"),
         (None, None, None, Level.OPEN, "is unknown"),
     ],
 )

@@ -105,7 +105,7 @@ def flops_section(evidence: Evidence, tables: PageTables) -> Section:
     return Section(
         id="flops",
         short="FLOPs",
-        title="For which models is FLOPs the wrong guide?",
+        title="For which models are FLOPs misleading?",
         lead=(
             "Left: models ordered by FLOPs. Right: models ordered by measured latency. A rising "
             "line is a model that is faster than its FLOPs suggest; a falling line is a slower "

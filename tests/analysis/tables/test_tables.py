@@ -35,7 +35,7 @@ def test_notes_state_what_stands_behind_the_figures(make_grid) -> None:
     assert notes[0].startswith(
         "5 models, 2 platforms, 2 device models; seeds of the sweeps: 7; repeats per cell: 1."
     )
-    assert "10 of 10 rows have fewer than 5 repeats and carry no interval." in notes[0]
+    assert "10 of 10 rows have fewer than 5 repeats" in notes[0]
 
 
 def test_memory_by_hand_names_its_metric(make_attempts) -> None:
@@ -291,8 +291,8 @@ def test_dropped_lists_failures_with_their_reason(make_attempts) -> None:
     table = make_table("dropped", frame, Selection())
     (row,) = table.frame.to_dicts()
     assert (row["model"], row["reason"], row["detail"]) == ("b", "failed", "30 s")
-    assert table.notes[0] == "1 of 2 attempts enter no figure: failed 1."
-    assert table.notes[1] == "1 attempt of origin simulated were not asked for."
+    assert table.notes[0] == "1 of 2 attempts are not used in any figure: failed 1."
+    assert table.notes[1] == "1 attempt of origin simulated not selected."
 
 
 def test_only_failures_are_no_data_but_can_be_listed(make_attempts) -> None:
