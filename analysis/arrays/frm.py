@@ -14,7 +14,7 @@ from fleetrank.analysis.arrays.ranking import (
 )
 
 NULL_DRAWS = 1000
-"""Latency permutations behind a null; p-values then reach down to 0.001."""
+"""Latency permutations for a null; the smallest p-value is then 0.001."""
 MIN_NULL_DRAWS = 200
 """With fewer draws at most ten are above the 95th percentile of the null."""
 

@@ -18,7 +18,7 @@ Cells = Mapping[str, Mapping[str, object]]
 
 
 class Verdict(StrEnum):
-    """What can be said about one cell."""
+    """The result of the comparison for one cell."""
 
     SLOWER = "slower"
     FASTER = "faster"

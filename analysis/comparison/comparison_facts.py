@@ -22,7 +22,7 @@ _SHOWN = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One fact with other values in the second sweep; those of the first cell stand for all."""
+    """One fact that differs in the second sweep; its values are those of the first cell."""
 
     fact: str
     value_a: str | None

@@ -138,9 +138,7 @@ def _checked(row: Row, job: Job) -> Row:
     if row["runtime"] is None:
         return drop(row, "unknown runtime", job.path)
     if row["precision"] is None:
-        return drop(
-            row, "unknown precision", f"{job.precision} on {job.unit or 'what is not said'}"
-        )
+        return drop(row, "unknown precision", f"{job.precision} on {job.unit or 'an unknown unit'}")
     return row | {"status": "ok", "latency_p50_ns": job.latency * job.latency_unit_ns}
 
 

@@ -21,7 +21,7 @@ from fleetrank.analysis.panel.pairs import Block, blocks
 from fleetrank.analysis.panel.panel import Panel, measures
 
 DRAWS = 400
-"""Resamples of models behind an interval."""
+"""Resamples of models for an interval."""
 MAX_BLOCKS = 500
 """Each set of common models is resampled separately; more sets take tens of seconds."""
 MAX_PLATFORMS = 100
@@ -54,7 +54,7 @@ class Profiles:
 
     Attributes:
         logs: (n_models, n_devices), mean over the device model's platforms.
-        rows: where the models stand in the panel.
+        rows: positions of the models in the panel.
     """
 
     devices: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Pairs of platforms by what they stand for: two tiers, two runtimes; and rows of their figures."""
+"""Pairs of platforms grouped by two tiers or two runtimes, and rows of their figures."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ _Facts = dict[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairGroup:
-    """Pairs whose mean stands for source and target.
+    """Pairs whose mean is the figure of source and target.
 
     Attributes:
         clusters: for every pair, its two device models; a mean is taken inside each first.
@@ -36,7 +36,7 @@ def tier_groups(panel: Panel, pairs: Sequence[Pair]) -> list[PairGroup]:
 
 
 def between_devices(panel: Panel, pairs: Sequence[Pair]) -> list[Pair]:
-    """Pairs of different devices at equal batch: those that a mean over tiers is made of."""
+    """Pairs of different devices at equal batch: the pairs of a mean over tiers."""
     device, batch = panel.platforms["device"].to_list(), panel.platforms["batch"].to_list()
     return [(i, j) for i, j in pairs if device[i] != device[j] and batch[i] == batch[j]]
 

@@ -60,7 +60,7 @@ def mean_figures(
 ) -> MeanFigures:
     """Averages rho inside each cluster first, then over clusters.
 
-    `clusters` names the pair of device models behind each pair, so that a device model with many
+    `clusters` names the pair of device models of each pair, so that a device model with many
     units or settings counts once.
     """
     parts = list(blocks(np.isfinite(measure.values), pairs))

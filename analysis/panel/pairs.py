@@ -88,7 +88,7 @@ class Block:
 
 
 def draws_for(pairs: Sequence[Pair]) -> Draws:
-    """Many draws for few platforms; never fewer than 200 behind a null."""
+    """Many draws for few platforms; at least 200 for a null."""
     if len({column for pair in pairs for column in pair}) <= _FEW_PLATFORMS:
         return Draws(bootstrap=1000, permutation=9999, null=1000)
     return Draws(bootstrap=400, permutation=999, null=200)

@@ -21,7 +21,7 @@ PLATFORM_FACTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """Measured values as arrays; NaN stands for missing and is masked before any statistic.
+    """Measured values as arrays; NaN means missing and is masked before any statistic.
 
     Attributes:
         models: names, (n_models,).
@@ -55,8 +55,8 @@ class Measure:
     Attributes:
         rest: the part that is kept when latencies are permuted; ones for latency alone.
         latency: ones if the measure has no latency.
-        given: (n_models,) or `None`; what its ranks explain is taken out of this measure's ranks,
-            so that correlations are partial.
+        given: (n_models,) or `None`; the part that its ranks explain is removed from this measure's
+            ranks, so that correlations are partial.
         has_latency: without it nothing can be permuted, so the null is undefined.
     """
 

@@ -35,7 +35,7 @@ _last: LastResult[tuple[Panel, Repeats]] = LastResult()
 
 
 def make_repeats(frame: pl.LazyFrame, selection: Selection) -> tuple[Panel, Repeats]:
-    """The panel of `panel.make_panel` and the single measurements behind it; the last is kept.
+    """The panel of `panel.make_panel` and its single measurements; the last result is kept.
 
     Raises:
         NoDataError: no row matches the selection.

@@ -31,7 +31,7 @@ Record = dict[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Rows and values behind one page.
+    """Rows and values of one page.
 
     Attributes:
         attempts: every stored attempt of any origin, without its samples; in memory, because every

@@ -18,7 +18,7 @@ DEFAULT_TIMEOUT_S = 30.0
 DEFAULT_MAX_ROWS = 10_000
 """More rows than a person reads; a program sets its own limit."""
 _MEMORY_LIMIT = "1GB"
-"""Enough to sort 10^6 rows without their samples; small beside a laptop's memory."""
+"""Enough to sort 10^6 rows without their samples; small compared with a laptop's memory."""
 _NO_MEMORY = ("Out of Memory Error", "bad_alloc", "malloc of size", "Cannot allocate memory")
 """Texts in errors of DuckDB, the C++ library and Arrow, also at the process's own limit."""
 _BATCH_ROWS = 2048

@@ -38,7 +38,7 @@ def cell_values(frame: pl.LazyFrame) -> pl.DataFrame:
 
     Two rows share a model and a platform only when one sweep measured two cards or weights under
     one name there. Columns beyond the facts of `analysis.stored.columns`:
-        n_repeats: processes behind the row.
+        n_repeats: number of processes of the row.
         latency_ns, latency_p95_ns, latency_p99_ns: median over processes of each one's p50, p95
             and p99; the other figures are such medians too.
         latency_low_ns, latency_high_ns: order-statistic interval of the median over processes;

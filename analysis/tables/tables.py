@@ -141,7 +141,7 @@ def _refuse_unknown_settings(table: str, selection: Selection) -> None:
 
 
 def table_function(name: str) -> TableFunction:
-    """The function behind a name of `TABLES`.
+    """The function of a name in `TABLES`.
 
     Raises:
         AnalysisError: no such table exists; the remedy names the nearest.

@@ -1,4 +1,4 @@
-"""The one device to own and the fewest that cover, from rows."""
+"""The best reference device and the fewest devices that cover the fleet, from rows."""
 
 import polars as pl
 import pytest

@@ -19,7 +19,7 @@ _LEGEND = (
 
 
 def transfer_section(evidence: Evidence, tables: PageTables) -> Section:
-    """Matrices of latency and FRM over the chosen platforms, and the tables behind them."""
+    """Matrices of latency and FRM over the chosen platforms, and their tables."""
     has_pairs = not tables.pair_rows("transfer").is_empty()
     names = ("transfer", "frameworks")
     return Section(

@@ -1,4 +1,4 @@
-"""FRM taken apart, against slow and obvious versions."""
+"""The decomposition of FRM, compared with slow and obvious versions."""
 
 import os
 from dataclasses import replace
