@@ -92,7 +92,7 @@ def null_units(
     (some draws, n_models, n_platforms), `draws` in all; see `ranking.unit_columns`.
     """
     log_rest, log_latency = _logs(rest), _logs(latency)
-    # Where nothing else ranks the models, permuted latencies have permuted ranks: no sorting.
+    # If only latency ranks the models, permuted latencies have permuted ranks: no sorting.
     is_alone = bool((log_rest == log_rest[:1]).all())
     moved = unit_columns(average_ranks(log_latency)) if is_alone else log_latency
     step = block_size(*log_rest.shape)

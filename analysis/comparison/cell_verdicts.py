@@ -35,7 +35,7 @@ _ORDER = {verdict: number for number, verdict in enumerate(Verdict)}
 
 
 def compared_rows(a: Cells, b: Cells) -> list[Row]:
-    """Every cell of either sweep, tested where both measured it; verdicts are still missing."""
+    """All cells of both sweeps, tested if both measured them; verdicts are added later."""
     rows = [_compared(a[key], b[key]) for key in sorted(a.keys() & b.keys())]
     compared = {_place(row) for row in rows}
     places = [{_place(cell) for cell in side.values()} for side in (a, b)]
@@ -82,7 +82,7 @@ def _compared(a: Mapping[str, object], b: Mapping[str, object]) -> Row:
 
 
 def with_verdicts(rows: Sequence[Row], threshold: float, alpha: float) -> list[Row]:
-    """Adjusts p over all tested cells and judges each; what matters most comes first."""
+    """Adjusts p over all tested cells and sets each verdict; the most important come first."""
     known = [row.get("p_value") for row in rows]
     adjusted = adjust_p([float(str(p)) if p is not None else None for p in known])
     judged = [

@@ -1,4 +1,4 @@
-"""Two sweeps, cell by cell: what got slower or faster beyond the noise of their processes."""
+"""Compares two sweeps cell by cell: which cells are slower or faster beyond the noise."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ class Comparison:
     Attributes:
         table: a row per cell, the slower ones first; ratio is median of b over median of a.
         differences: facts that are not the same in both sweeps.
-        counts: cells per verdict, those of no cell included.
+        counts: cells per verdict, including verdicts with 0 cells.
     """
 
     sweep_a: str
@@ -65,7 +65,7 @@ class Comparison:
 
     @property
     def n_tested(self) -> int:
-        """Cells that a test was made on."""
+        """Number of tested cells."""
         untested = self.counts[Verdict.REFUSED] + self.counts[Verdict.ONE_SIDED]
         return sum(self.counts.values()) - untested
 
@@ -82,8 +82,8 @@ def compare_sweeps(
 
     Args:
         results: the results folder of a workspace.
-        sweep_a: the one to compare with.
-        sweep_b: the one that may have become slower.
+        sweep_a: the baseline sweep.
+        sweep_b: the sweep that may be slower.
         threshold: a smaller relative difference of medians is not a difference, above 0.
         alpha: false discovery rate over all tested cells.
 
@@ -131,7 +131,7 @@ def compare_sweeps(
 
 
 def _refuse_excluded(results: Path, sweep: str, scan: pl.LazyFrame) -> None:
-    """A sweep of which only a part was excluded is compared in the rest."""
+    """Raises an error for an excluded sweep; if only a part is excluded, the rest is compared."""
     ok = scan.filter(pl.col("status") == "ok")
     excluded = ok.filter(pl.col(EXCLUDED.name).is_not_null())
     n_ok, n_excluded = pl.collect_all([ok.select(pl.len()), excluded.select(pl.len())])
@@ -181,7 +181,7 @@ def _banner(sides: Sequence[Cells]) -> tuple[str, ...]:
 
 
 def _power(rows: Sequence[Row], alpha: float) -> tuple[str, ...]:
-    """Says so where a single slower cell could not have been seen."""
+    """A note if the test could not have found a single slower cell."""
     tested = [row for row in rows if row.get("p_value") is not None]
     if not tested:
         return ()

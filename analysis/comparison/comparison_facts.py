@@ -1,4 +1,4 @@
-"""Facts that may tell two sweeps apart although their cells are the same."""
+"""Facts that can differ between two sweeps although their cells are equal."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -31,13 +31,13 @@ class Difference:
 
     @property
     def sentence(self) -> str:
-        """For a note."""
+        """The difference as a sentence for a note."""
         a, b = (_shown(value) for value in (self.value_a, self.value_b))
         cells = count_of(self.n_cells, "cell")
         return f"Differs in {cells}: {self.fact} was {a}, is {b}."
 
     def as_json(self) -> dict[str, object]:
-        """The same as JSON values."""
+        """The difference as JSON values."""
         return asdict(self)
 
 

@@ -41,7 +41,7 @@ def platform_labels(cells: pl.DataFrame) -> dict[str, str]:
 
 
 def chosen_platforms(cells: pl.DataFrame, most: int) -> dict[str, str]:
-    """At most so many of `platform_labels`: an equal share of each tier, spread evenly in it."""
+    """At most `most` of `platform_labels`: an equal share of each tier, evenly spread in it."""
     labels = platform_labels(cells)
     if len(labels) <= most:
         return labels

@@ -30,7 +30,7 @@ FACTS = (
     "model", "device", "device_model", "tier", "runtime", "backend", "mode", "precision", "batch",
     "threads", "input_size", "family", "runtime_version", "os", "memory_metric", "accuracy_source",
 )  # fmt: skip
-"""Columns of the table that a mapping may fill as they are."""
+"""Columns of the table that a mapping can fill without conversion."""
 NEEDED = ("model", "device", "tier", "runtime", "precision", "batch", "latency")
 WORDS = {column.name: column.values for column in COLUMNS if column.values is not None}
 _SECTIONS = {

@@ -20,7 +20,7 @@ class Published:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Equivalences:
-    """What is declared about the names of one source.
+    """The declarations about the names of one source.
 
     Attributes:
         equal: name in the source to the name of our card.

@@ -85,7 +85,7 @@ def is_sentinel(value: float) -> bool:
 
 
 def whole(value: float | None, factor: float = 1) -> int | None:
-    """`value` x `factor` as a count; `None` where there is none or the table cannot hold it."""
+    """`value` x `factor` as a count; `None` without a value or if it is too large for the table."""
     if value is None or not abs(value * factor) <= _MAX_COUNT:
         return None
     return round(value * factor)

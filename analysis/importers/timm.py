@@ -75,7 +75,7 @@ class _Bench:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Context:
-    """What is known about models from all files together."""
+    """Facts about models, collected from all files."""
 
     equivalences: Equivalences
     macs: Mapping[Config, tuple[float, ...]]

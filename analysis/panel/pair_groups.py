@@ -20,7 +20,7 @@ class PairGroup:
     """Pairs whose mean is the figure of source and target.
 
     Attributes:
-        clusters: for every pair, its two device models; a mean is taken inside each first.
+        clusters: for every pair, its two device models; the mean inside each is computed first.
     """
 
     level: str
@@ -42,7 +42,7 @@ def between_devices(panel: Panel, pairs: Sequence[Pair]) -> list[Pair]:
 
 
 def runtime_groups(panel: Panel, pairs: Sequence[Pair]) -> list[PairGroup]:
-    """Pairs by their two runtimes, in the order of the alphabet."""
+    """Pairs by their two runtimes, in alphabetical order."""
     return _groups(panel, pairs, "runtime", str)
 
 
@@ -108,9 +108,9 @@ def pair_rows(panel: Panel, measure: Measure, pairs: Sequence[Pair], seed: int) 
 
 
 def unlike_facts(source: Mapping[str, object], target: Mapping[str, object]) -> str | None:
-    """Facts that may differ between platforms but change what the figure means.
+    """Facts that may differ between platforms but change the meaning of the figure.
 
-    Both are rows of `Panel.platforms`; `None` where nothing differs.
+    Both are rows of `Panel.platforms`; `None` without a difference.
     """
     texts = [
         f"{name}: {source[name]} / {target[name]}"

@@ -157,7 +157,7 @@ def build_report(
     """Writes the page about a results folder to `out`; an older page is replaced at the end.
 
     Raises:
-        NoDataError: there is nothing to report.
+        NoDataError: no data to report exists.
         AnalysisError: the folder is from a newer version, the drawing library is missing, or
             `out` cannot be written.
     """

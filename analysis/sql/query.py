@@ -45,7 +45,7 @@ def run_query(
     """Answers one SELECT over `measurements`, `devices`, `models` and `sweeps`.
 
     The connection is new and in memory; file access is off and its configuration is locked before
-    the statement is parsed, so that SQL from anywhere can read these relations and nothing else.
+    the statement is parsed, so that SQL from any source can read only these relations.
     One huge value can exceed both limits: a program with unknown users uses
         `orchestrator.compute.child`, which kills its process.
 

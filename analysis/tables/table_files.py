@@ -72,7 +72,7 @@ def export_tables(
     Raises:
         AnalysisError: the format does not exist, or a foreign file would be replaced.
         StorageError: the folder cannot be written.
-        NoDataError: nothing fits the selection.
+        NoDataError: no row matches the selection.
     """
     if form not in SUFFIXES:
         raise AnalysisError(f"no format '{form}'", f"there are {', '.join(SUFFIXES)}")

@@ -96,7 +96,7 @@ def pair_regrets(
     *,
     flops: Floats | None = None,
 ) -> Regrets:
-    """Regrets over the models each pair has in common, NaN where there is none.
+    """Regrets over the common models of each pair; NaN without any.
 
     `latency` is (n_models, n_platforms), NaN where missing. With `flops` (n_models,) these choose
     instead of the source, among the same models; a pair that lacks some is then undefined.
@@ -148,6 +148,6 @@ def _latency_budgets(latency: Floats, budgets: Budgets) -> Iterator[Floats]:
 
 
 def _best(accuracy: Floats, mask: npt.NDArray[np.bool_]) -> Floats:
-    """Highest accuracy of the models in (n_models, n_pairs); NaN where there are none."""
+    """Highest accuracy of the models in (n_models, n_pairs); NaN without any."""
     best = np.where(mask, accuracy[:, None], -np.inf).max(axis=0)
     return np.where(np.isfinite(best), best, np.nan)

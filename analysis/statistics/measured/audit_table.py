@@ -76,7 +76,7 @@ def audit_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     ).sort("what", "platform_key", "model", "detail")  # fmt: skip
     counts = shown["what"].value_counts().sort("what").iter_rows()
     listed = ", ".join(f"{what} {count}" for what, count in counts)
-    summary = f"{count_of(shown.height, 'finding')}: {listed or 'nothing'}."
+    summary = f"{count_of(shown.height, 'finding')}: {listed or 'none'}."
     dropped = "Rows left out at import are in table `dropped`."
     return Table(title="Audit", frame=shown, notes=(summary, dropped, *notes))
 

@@ -47,9 +47,9 @@ class GroupR2:
         r2, share_above_half: mean over clusters and share of them that reach `HALF`,
             (n_models + 1,); NaN where there is none.
         n_clusters: with an r2, (n_models + 1,).
-        median: over clusters, of the median over references; NaN where there is none.
+        median: over clusters, of the median over references; NaN without any.
         n_pairs: with an r2.
-        fewest: fewest common models of such a pair; 0 when there is none.
+        fewest: fewest common models of such a pair; 0 without any.
     """
 
     r2: Floats

@@ -198,4 +198,4 @@ def test_a_clean_data_set_has_no_finding(make_grid) -> None:
     )  # fmt: skip
     table = make_table("audit", frame, Selection())
     assert table.frame.is_empty()
-    assert table.notes[0] == "0 findings: nothing."
+    assert table.notes[0] == "0 findings: none."
