@@ -94,7 +94,7 @@ def evidence_of(figure: Figure, data: Known) -> Iterator[Evidence]:
         yield _frontier(data)
     elif not (groups := list(_groups(figure, data))):
         reason = "no two devices of these tiers were measured at equal batch"
-        yield Evidence(scope="-f", text=f"Unknown here, {reason}", reason=reason)
+        yield Evidence(scope="-", text=f"Unknown here, {reason}", reason=reason)
     elif figure is Figure.ATTENTION_ERROR:
         yield from (_errors(data, group) for group in groups)
     else:
