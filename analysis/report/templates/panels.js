@@ -1,7 +1,7 @@
 // Builds the panels of each kind and draws the visible ones first.
 const KINDS = {
   transfer: { step: MAX_SIDE, noun: "platform", of: comparedPlatforms, panels: matrixPanels,
-    pick: spread, none: "This page compares no pair of the selected platforms over five models: "
+    pick: spread, none: "This page compares no pair of the selected platforms over at least five models: "
       + "`fleetrank report show transfer` compares all pairs." },
   frontier: { step: 4, noun: "pair", of: frontierPairs, panels: frontierPanels, offer: offerEnds,
     none: "No selected pair is on this page: `fleetrank report show pareto` lists all." },
