@@ -1,4 +1,4 @@
-"""Tables and statistics over stored rows; runs without any runtime.
+"""Tables and statistics over stored rows; it needs no runtime.
 
 Open `stored.columns` first: the one definition of the table.
 """

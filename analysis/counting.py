@@ -1,4 +1,4 @@
-"""Numbers of things in sentences."""
+"""Counts with their noun in sentences."""
 
 
 def count_of(n: int, noun: str, plural: str | None = None) -> str:

@@ -1,18 +1,18 @@
-"""Errors of the analysis, sorted by what the caller does about them."""
+"""Errors of the analysis, one class for each reaction of the caller."""
 
 from fleetrank.foundation.errors import FleetError
 
 
 class AnalysisError(FleetError):
-    """Anything `analysis` reports."""
+    """Base of all errors of `analysis`."""
 
 
 class NoDataError(AnalysisError):
-    """There is no row to answer with; exit code 4."""
+    """No stored row matches the request; exit code 4."""
 
 
 class NotComparableError(AnalysisError):
-    """The rows differ in something that a comparison needs equal; the message lists it."""
+    """The rows differ in facts that a comparison needs equal; the message lists them."""
 
 
 class QueryError(AnalysisError):

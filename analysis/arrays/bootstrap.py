@@ -1,4 +1,4 @@
-"""How sure a rank correlation is: resampling of models, permutation, many pairs at once."""
+"""Uncertainty of rank correlations: resampling of models and permutation, for many pairs."""
 
 import functools
 import itertools
@@ -18,9 +18,9 @@ from fleetrank.analysis.arrays.ranking import (
 )
 
 MIN_MODELS_FOR_INTERVAL = 9
-"""Resamples of fewer models repeat so much that the interval's coverage is no longer known."""
+"""Resamples of fewer models have so many repeats that the interval's coverage is unknown."""
 MAX_MODELS_FOR_EXACT = 8
-"""8! = 40,320 orders are still enumerated; beyond, permutations are drawn."""
+"""Up to 8! = 40,320 orders are enumerated; for more models permutations are drawn."""
 
 
 def resample_counts(n_models: int, draws: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
@@ -31,8 +31,8 @@ def resample_counts(n_models: int, draws: int, rng: np.random.Generator) -> npt.
 def resampled_units(values: Floats, counts: npt.NDArray[np.int64]) -> Iterator[Floats]:
     """Unit columns of the ranks of (n_models, n_platforms) in every resample of `counts`.
 
-    Ranks are taken anew inside each resample, where a model drawn twice ties with itself. Yields
-    blocks (some draws, n_models, n_platforms) whose products are Spearman's rho, see
+    Ranks are computed again inside each resample, where a model drawn twice ties with itself.
+    Yields blocks (some draws, n_models, n_platforms) whose products are Spearman's rho, see
     `ranking.unit_columns`; NaN where a resample is constant.
     """
     step = block_size(*values.shape)
@@ -62,12 +62,13 @@ def counted_ranks(values: Floats, counts: npt.NDArray[np.int64]) -> Floats:
 
 def _weighted_units(ranks: Floats, weights: Floats) -> Floats:
     """Unit columns over models (draws, n, p), each counted `weights` (draws, n) times."""
-    # A resample may hold none of the models of a pair; its ranks have no spread, hence no unit.
+    # A resample may contain no models of a pair; its ranks have no spread, so no unit column
+    # exists.
     total = np.maximum(weights.sum(axis=1), 1.0)[:, None, None]
     mean = (weights[:, :, None] * ranks).sum(axis=1, keepdims=True) / total
     centred = np.sqrt(weights)[:, :, None] * (ranks - mean)
     squares = (centred**2).sum(axis=1)
-    # A resample of one value leaves rounding dust; any real spread of ranks is far above it.
+    # Rounding gives a resample of one value a small spread; a real spread is far larger.
     norm = np.where(squares > 1e-9, np.sqrt(squares), np.nan)
     units: Floats = centred / norm[:, None, :]
     return units
@@ -100,14 +101,14 @@ def permutation_p(values: Floats, draws: int, rng: np.random.Generator) -> Float
     ranks = average_ranks(values)
     units = unit_columns(ranks)
     observed = products(units)
-    # Equal rhos differ by rounding; two unequal rhos of n models by far more than this.
+    # Equal rhos differ by rounding; two different rhos of n models differ by far more.
     least = np.abs(observed) - 1e-9
     is_exact = n_models <= MAX_MODELS_FOR_EXACT
     orders = _all_orders(n_models) if is_exact else _some_orders(n_models, draws, rng)
     hits = np.zeros_like(observed)
     step = block_size(max(n_models, n_platforms), n_platforms)
     for start in range(0, len(orders), step):
-        # One product of two matrices: many small ones wait for BLAS's threads instead.
+        # One product of two large matrices is faster than many small ones in BLAS.
         permuted = np.moveaxis(units[orders[start : start + step]], 0, 1).reshape(n_models, -1)
         rhos = (units.T @ permuted).reshape(n_platforms, -1, n_platforms)
         hits += (np.abs(rhos) >= least[:, None, :]).sum(axis=1)
@@ -127,7 +128,7 @@ def _some_orders(n_models: int, draws: int, rng: np.random.Generator) -> npt.NDA
 
 
 def adjust_p(p_values: Sequence[float | None]) -> list[float | None]:
-    """Benjamini-Hochberg over all that are known; an unknown p stays `None`."""
+    """Benjamini-Hochberg over all known p-values; an unknown p stays `None`."""
     known = [p for p in p_values if p is not None]
     if not known:
         return [None] * len(p_values)

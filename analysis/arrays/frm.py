@@ -1,4 +1,4 @@
-"""The compound measure FRM, and what its rank correlation is worth without any latency signal."""
+"""The compound measure FRM, and its rank correlation without any latency signal (the null)."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -14,9 +14,9 @@ from fleetrank.analysis.arrays.ranking import (
 )
 
 NULL_DRAWS = 1000
-"""Latency permutations behind a null; p-values then reach down to 0.001."""
+"""Latency permutations for a null; the smallest p-value is then 0.001."""
 MIN_NULL_DRAWS = 200
-"""Fewer leave the 95th percentile of the null to ten draws or less."""
+"""With fewer draws at most ten are above the 95th percentile of the null."""
 
 
 def ratios(values: Floats, reference: int | None = None) -> Floats:
@@ -25,7 +25,7 @@ def ratios(values: Floats, reference: int | None = None) -> Floats:
     With `reference`, over that model's value instead.
 
     Raises:
-        ValueError: a value is not above 0; take that model out.
+        ValueError: a value is not above 0; remove that model.
     """
     logs = _logs(values)
     base = logs.mean(axis=0) if reference is None else logs[reference]
@@ -47,7 +47,7 @@ class Weights:
 
     def __post_init__(self) -> None:
         if min(self.flops, self.memory) < 0 or self.latency <= 0:
-            raise ValueError("weights are 0 or more, that of latency above 0")
+            raise ValueError("weights must be 0 or more, and latency's weight above 0")
 
     @property
     def used(self) -> tuple[str, ...]:
@@ -68,10 +68,10 @@ def frm(
     """(ratio_flops x ratio_latency x ratio_memory)^(1/3) of (n_models, n_platforms) each.
 
     `flops` is (n_models,). With `weights`, the weighted geometric mean of the ratios; a component
-    of weight 0 is not looked at. On one platform its ranks are those of the plain product.
+    of weight 0 is ignored. On one platform its ranks are those of the plain product.
 
     Raises:
-        ValueError: a component is not above 0; take that model out.
+        ValueError: a component is not above 0; remove that model.
     """
     parts = {"flops": flops[:, None], "latency": latency, "memory": memory}
     exponents = asdict(weights)
@@ -92,7 +92,7 @@ def null_units(
     (some draws, n_models, n_platforms), `draws` in all; see `ranking.unit_columns`.
     """
     log_rest, log_latency = _logs(rest), _logs(latency)
-    # Where nothing else ranks the models, permuted latencies have permuted ranks: no sorting.
+    # If only latency ranks the models, permuted latencies have permuted ranks: no sorting.
     is_alone = bool((log_rest == log_rest[:1]).all())
     moved = unit_columns(average_ranks(log_latency)) if is_alone else log_latency
     step = block_size(*log_rest.shape)
@@ -117,6 +117,6 @@ def null_p(rho: Floats | float, null: Floats) -> Floats:
 def _logs(values: Floats) -> Floats:
     require_finite(values)
     if (values <= 0).any():
-        raise ValueError("a ratio needs values above 0: take out models that have none")
+        raise ValueError("a ratio needs values above 0: remove models without them")
     logs: Floats = np.log(values)
     return logs

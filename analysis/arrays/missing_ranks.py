@@ -1,4 +1,4 @@
-"""Spearman's rho where models are missing: ranks are taken anew over what each pair has in common.
+"""Spearman's rho where models are missing: ranks use the common models of each pair.
 
 Ranking every platform once over all its models is faster and wrong: a model missing on the other
 side leaves a gap in the ranks. Here each platform is sorted once, and its ranks within a pair are
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from fleetrank.analysis.arrays.ranking import Floats
 
 _BLOCK_VALUES = 16_000_000
-"""Ranks held for one side of a block of pairs: 32 MB as 16-bit numbers."""
+"""Ranks in memory for one side of a block of pairs: 32 MB as 16-bit numbers."""
 _MAX_SHORT = 16_000
 """Doubled ranks of more models do not fit into 16 bits."""
 
@@ -41,13 +41,13 @@ def spearman_common(values: Floats) -> tuple[Floats, Counts]:
     """Rho between all columns of (n_models, n_platforms), NaN missing, and their common models.
 
     Both (n_platforms, n_platforms). NaN where a column is constant over the common models or
-    fewer than two are common. Sums are of whole numbers and hence exact.
+    fewer than two are common. Sums are of whole numbers and therefore exact.
 
     Raises:
         ValueError: a value is infinite.
     """
     if np.isinf(values).any():
-        raise ValueError("values hold infinity: take out such models first")
+        raise ValueError("values contain infinity: remove such models first")
     present = ~np.isnan(values)
     n_models, size = values.shape
     columns = [_column(values[:, number], present[:, number]) for number in range(size)]
@@ -62,7 +62,7 @@ def spearman_common(values: Floats) -> tuple[Floats, Counts]:
             theirs = mine
         else:
             theirs, squares[there, here] = _ranks(columns[there], marks[:, here])
-        # A model that is missing on either side has no rank there, hence a product of 0.
+        # A model that is missing on one side has no rank there, so its product is 0.
         found = np.einsum("ixy,iyx->xy", mine, theirs, dtype=np.float64)
         products[here, there], products[there, here] = found, found.T
     covariance = products - common * mean**2

@@ -63,7 +63,7 @@ Mask = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.int64]
 
 _SAMPLE = 300
-"""Points among which the one that spares most of the sort is looked for."""
+"""Points that are searched for the one that removes most other points before the sort."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +97,7 @@ class FrontierOverlaps:
 def frontier(points: Floats) -> Mask:
     """Which rows of (n_points, n_objectives) no other row dominates, (n_points,).
 
-    One dominates another when it is no worse in all and better in at least one objective.
+    One dominates another when it is not worse in any objective and better in at least one.
     """
     require_finite(points)
     if points.shape[0] == 0:
@@ -114,7 +114,7 @@ def noisy_frontier(low: Floats, high: Floats) -> Mask:
     """
     require_finite(low)
     require_finite(high)
-    # Whoever dominates another is itself matched by a row of the upper bounds' frontier.
+    # It is enough to compare with the frontier of upper bounds: it covers all dominating rows.
     rivals = np.unique(high[frontier(high)], axis=0)
     kept = np.ones(low.shape[0], dtype=np.bool_)
     for rival in rivals:
@@ -142,7 +142,7 @@ def overlap(source: Mask, target: Mask) -> FrontierOverlap | None:
 
 
 def overlaps(masks: Mask, source: Positions, target: Positions) -> FrontierOverlaps:
-    """Compares frontiers pair by pair: columns of (n_points, n_frontiers), none of them empty."""
+    """Compares frontiers pair by pair: columns of (n_points, n_frontiers), all non-empty."""
     sizes = masks.sum(axis=0)
     # Counts stay exact in float32 up to 2^24 points.
     ones = masks.astype(np.float32)
@@ -165,7 +165,7 @@ def _of_pairs(points: Floats) -> Mask:
     order = rows[np.argsort(x[rows])]
     x, y = x[order], y[order]
     starts = np.flatnonzero(np.append(True, x[1:] != x[:-1]))
-    # Points of equal x are alike but for y: the best of them must beat all before them.
+    # Of points with equal x only the best y matters: it must be better than all before.
     best = np.minimum.reduceat(y, starts)
     best_before = np.append(np.inf, np.minimum.accumulate(best)[:-1])
     bar = np.where(best < best_before, best, -np.inf)
@@ -175,7 +175,7 @@ def _of_pairs(points: Floats) -> Mask:
 
 
 def _not_beaten_by_one(x: Floats, y: Floats) -> Mask:
-    """Spares the sort most of many points: those worse in both than one well-placed point."""
+    """Removes points that are worse in both objectives than one good point, before the sort."""
     step = max(1, x.size // _SAMPLE)
     some_x, some_y = x[::step], y[::step]
     beaten = (some_x[:, None] < some_x) & (some_y[:, None] < some_y)

@@ -1,7 +1,7 @@
 """Agreement of rankings, on arrays: smaller is better, ranks average over ties.
 
-A matrix holds one column per platform over the same models; what is missing is taken out before,
-so NaN is refused. What is undefined is NaN in the result.
+A matrix holds one column per platform over the same models; missing values are removed before, so
+NaN is an error. An undefined result is NaN.
 """
 
 import numpy as np
@@ -67,7 +67,7 @@ def unit_columns(columns: Floats) -> Floats:
     """
     centred = columns - columns.mean(axis=-2, keepdims=True)
     norm = np.sqrt((centred**2).sum(axis=-2))
-    # A constant column leaves rounding dust instead of 0 when its mean is not exact.
+    # Rounding of the mean gives a constant column a small deviation instead of 0.
     norm[np.ptp(columns, axis=-2) == 0] = np.nan
     units: Floats = centred / norm[..., None, :]
     return units
@@ -100,10 +100,10 @@ def block_size(n_rows: int, n_columns: int) -> int:
 
 
 def require_finite(values: Floats) -> None:
-    """Refuses NaN and infinity.
+    """Checks that no value is NaN or infinite.
 
     Raises:
-        ValueError: take out missing models first.
+        ValueError: a value is NaN or infinite; remove missing models first.
     """
     if not np.isfinite(values).all():
-        raise ValueError("values hold NaN or infinity: take out missing models first")
+        raise ValueError("values hold NaN or infinity: remove missing models first")

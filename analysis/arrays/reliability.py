@@ -1,4 +1,4 @@
-"""How well a platform's ranking repeats itself, on arrays."""
+"""How repeatable a platform's ranking is, on arrays."""
 
 import numpy as np
 
@@ -18,14 +18,14 @@ from fleetrank.analysis.arrays.ranking import (
 )
 
 MIN_REPEATS_TO_SPLIT = 2
-"""One process cannot disagree with itself."""
+"""Splitting into halves needs at least two processes."""
 _RESAMPLES = 400
 _SPLITS_IN_INTERVAL = 5
 """Resampling models moves a reliability far more than the choice of splits does."""
 
 
 def split_halves(parts: Floats, draws: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Random halves of every model's repeats: what two shorter series would have measured.
+    """Random halves of every model's repeats, as two shorter series.
 
     From (n_parts, n_models, n_repeats) to (2, n_models, draws), the logarithm of the product over
     parts of the median over a half's repeats, and to (n_models,), how many times longer the whole

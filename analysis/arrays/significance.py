@@ -1,7 +1,7 @@
 """Tests and effect sizes between two samples of process medians, on arrays.
 
-Exact tests condition on the ties that are there: their null distribution is counted from the very
-ranks, not taken from a table for untied samples.
+Exact tests include the observed ties: their null distribution is counted from the actual ranks, not
+taken from a table for samples without ties.
 """
 
 import functools
@@ -14,10 +14,10 @@ from scipy import stats
 from fleetrank.analysis.arrays.ranking import Floats, require_finite
 
 MIN_PROCESSES = 5
-"""Of each side. Complete separation gives p = 0.1 at 3 a side, 0.029 at 4 and 0.008 at 5: below 5
-nothing outlives a correction over more than one pair."""
+"""Minimum of each side. Complete separation gives p = 0.1 at 3 a side, 0.029 at 4 and 0.008 at 5:
+below 5 no result stays significant after a correction over several pairs."""
 MIN_PAIRS = 6
-"""Of a signed-rank test: 5 differences of one sign give p = 2 / 2^5 = 0.0625."""
+"""Minimum of a signed-rank test: 5 differences of one sign give p = 2 / 2^5 = 0.0625."""
 MAX_EXACT = 60
 """Values in both samples together; beyond, the normal approximation errs in the third digit."""
 
@@ -69,7 +69,7 @@ def cohens_d(a: Floats, b: Floats) -> float | None:
 
     Source: Cohen 1988, 2.5.
     """
-    # Asked of the values: equal ones leave rounding dust in a variance.
+    # This checks the values, because rounding gives equal values a small variance.
     if np.ptp(a) == 0 and np.ptp(b) == 0:
         return None
     spread = _pooled(a[:, None], b[:, None])[0, 0]
@@ -122,7 +122,7 @@ def _doubled_ranks(values: Floats) -> list[int]:
 
 @functools.lru_cache(maxsize=256)
 def _subset_sums(ranks: tuple[int, ...], size: int) -> Floats:
-    """How probable each sum is when `size` of the ranks are drawn, (sum of ranks + 1,)."""
+    """Probability of each sum if `size` of the ranks are drawn, (sum of ranks + 1,)."""
     ways = np.zeros((size + 1, sum(ranks) + 1))
     ways[0, 0] = 1.0
     for rank in ranks:
@@ -133,7 +133,7 @@ def _subset_sums(ranks: tuple[int, ...], size: int) -> Floats:
 
 @functools.lru_cache(maxsize=256)
 def _signed_sums(ranks: tuple[int, ...]) -> Floats:
-    """How probable each sum of positive ranks is when every sign is a coin, (sum + 1,)."""
+    """Probability of each sum of positive ranks if signs are random, (sum + 1,)."""
     ways = np.zeros(sum(ranks) + 1)
     ways[0] = 1.0
     for rank in ranks:

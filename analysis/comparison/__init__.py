@@ -1,4 +1,4 @@
-"""Two sweeps compared: what got slower beyond noise.
+"""Comparison of two sweeps: which cells are slower beyond the noise.
 
 Open `comparison` first.
 """

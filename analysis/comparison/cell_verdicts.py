@@ -12,21 +12,21 @@ from fleetrank.analysis.counting import count_of
 from fleetrank.analysis.stored.columns import NS_PER_MS
 
 Row = dict[str, object]
-"""One cell of the comparison; what is not known is left out."""
+"""One cell of the comparison; unknown values are left out."""
 Cells = Mapping[str, Mapping[str, object]]
 """Cell key to model, platform, process medians and facts."""
 
 
 class Verdict(StrEnum):
-    """What can be said about one cell."""
+    """The result of the comparison for one cell."""
 
     SLOWER = "slower"
     FASTER = "faster"
     UNDECIDED = "undecided"
-    """Beyond the threshold and unlikely alone, yet one such cell among so many may be chance."""
+    """Above the threshold and unlikely alone, but one such cell among many may be chance."""
     SAME = "same"
     REFUSED = "refused"
-    """Measured in both and not comparable, or too few processes for a test."""
+    """Measured in both sweeps, but not comparable or with too few processes for a test."""
     ONE_SIDED = "one_sided"
     """Measured in one of the two sweeps only."""
 
@@ -35,7 +35,7 @@ _ORDER = {verdict: number for number, verdict in enumerate(Verdict)}
 
 
 def compared_rows(a: Cells, b: Cells) -> list[Row]:
-    """Every cell of either sweep, tested where both measured it; verdicts are still missing."""
+    """All cells of both sweeps, tested if both measured them; verdicts are added later."""
     rows = [_compared(a[key], b[key]) for key in sorted(a.keys() & b.keys())]
     compared = {_place(row) for row in rows}
     places = [{_place(cell) for cell in side.values()} for side in (a, b)]
@@ -70,9 +70,9 @@ def _compared(a: Mapping[str, object], b: Mapping[str, object]) -> Row:
         "median_b_ms": middle[1] / NS_PER_MS,
         "ratio": middle[1] / middle[0],
     }
-    unlike = [f"{name}: {a[name]} | {b[name]}" for name in MUST_BE_EQUAL if a[name] != b[name]]
-    if unlike:
-        return row | {"verdict": Verdict.REFUSED, "reason": "; ".join(unlike)}
+    differing = [f"{name}: {a[name]} | {b[name]}" for name in MUST_BE_EQUAL if a[name] != b[name]]
+    if differing:
+        return row | {"verdict": Verdict.REFUSED, "reason": "; ".join(differing)}
     if min(sizes) < MIN_PROCESSES:
         few = count_of(min(sizes), "process", "processes")
         reason = f"{few}, at least {MIN_PROCESSES} a side needed"
@@ -82,7 +82,7 @@ def _compared(a: Mapping[str, object], b: Mapping[str, object]) -> Row:
 
 
 def with_verdicts(rows: Sequence[Row], threshold: float, alpha: float) -> list[Row]:
-    """Adjusts p over all tested cells and judges each; what matters most comes first."""
+    """Adjusts p over all tested cells and sets each verdict; the most important come first."""
     known = [row.get("p_value") for row in rows]
     adjusted = adjust_p([float(str(p)) if p is not None else None for p in known])
     judged = [
@@ -98,7 +98,9 @@ def _judge(row: Row, p_adjusted: float, threshold: float, alpha: float) -> Row:
     if is_large and p_adjusted <= alpha:
         return {"verdict": Verdict.SLOWER if ratio > 1 else Verdict.FASTER}
     if is_large and p_value <= alpha:
-        reason = "unlikely by itself, not among so many cells: measure it with more repeats"
+        reason = (
+            "unlikely alone, but possible by chance among so many cells: measure with more repeats"
+        )
         return {"verdict": Verdict.UNDECIDED, "reason": reason}
     if p_adjusted <= alpha:
         return {"verdict": Verdict.SAME, "reason": "a difference below the threshold"}

@@ -1,4 +1,4 @@
-"""Two sweeps, cell by cell: what got slower or faster beyond the noise of their processes."""
+"""Compares two sweeps cell by cell: which cells are slower or faster beyond the noise."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,9 +25,9 @@ from fleetrank.analysis.stored.load import last_attempts, load_measurements
 from fleetrank.analysis.tables.table import Table
 
 DEFAULT_THRESHOLD = 0.02
-"""Below 2 % nobody acts: half of what the medians of two processes on a quiet machine differ by."""
+"""Smaller changes are not useful: medians of two processes on a quiet machine differ by 4 %."""
 DEFAULT_ALPHA = 0.05
-"""Share of false alarms among the cells called slower or faster that is put up with."""
+"""Accepted share of false alarms among the cells with the verdict slower or faster."""
 
 
 _SCHEMA = {
@@ -53,7 +53,7 @@ class Comparison:
     Attributes:
         table: a row per cell, the slower ones first; ratio is median of b over median of a.
         differences: facts that are not the same in both sweeps.
-        counts: cells per verdict, those of no cell included.
+        counts: cells per verdict, including verdicts with 0 cells.
     """
 
     sweep_a: str
@@ -65,7 +65,7 @@ class Comparison:
 
     @property
     def n_tested(self) -> int:
-        """Cells that a test was made on."""
+        """Number of tested cells."""
         untested = self.counts[Verdict.REFUSED] + self.counts[Verdict.ONE_SIDED]
         return sum(self.counts.values()) - untested
 
@@ -82,21 +82,21 @@ def compare_sweeps(
 
     Args:
         results: the results folder of a workspace.
-        sweep_a: the one to compare with.
-        sweep_b: the one that may have become slower.
-        threshold: a smaller relative difference of medians is no difference, above 0.
+        sweep_a: the baseline sweep.
+        sweep_b: the sweep that may be slower.
+        threshold: a smaller relative difference of medians is not a difference, above 0.
         alpha: false discovery rate over all tested cells.
 
     Raises:
-        NoDataError: there is no such sweep, or nothing was measured in it.
-        AnalysisError: a sweep is compared with itself or was excluded by hand, or a limit is none.
+        NoDataError: the folder has no such sweep, or nothing was measured in it.
+        AnalysisError: a sweep is compared with itself or was excluded by hand, or a limit is wrong.
     """
     if sweep_a == sweep_b:
-        raise AnalysisError(f"{sweep_a} is compared with itself", "name two sweeps")
+        raise AnalysisError(f"{sweep_a} is compared with itself", "name two different sweeps")
     if not (0 < threshold < 10 and 0 < alpha < 1):
         raise AnalysisError(
             f"threshold {threshold:g} or alpha {alpha:g} is out of range",
-            "use a share such as 0.02, and an alpha such as 0.05",
+            "use a fraction such as 0.02 and an alpha such as 0.05",
         )
     scans = {
         sweep: load_measurements(results, sweep=sweep, origins=ORIGINS)
@@ -131,7 +131,7 @@ def compare_sweeps(
 
 
 def _refuse_excluded(results: Path, sweep: str, scan: pl.LazyFrame) -> None:
-    """A sweep of which only a part was excluded is compared in the rest."""
+    """Raises an error for an excluded sweep; if only a part is excluded, the rest is compared."""
     ok = scan.filter(pl.col("status") == "ok")
     excluded = ok.filter(pl.col(EXCLUDED.name).is_not_null())
     n_ok, n_excluded = pl.collect_all([ok.select(pl.len()), excluded.select(pl.len())])
@@ -139,10 +139,11 @@ def _refuse_excluded(results: Path, sweep: str, scan: pl.LazyFrame) -> None:
         return
     entries = [one for one in read_exclusions(results).entries if one.sweep_id == sweep]
     hits = [one for one in entries if not ok.filter(covers(one)).head(1).collect().is_empty()]
-    told = "; ".join(f"number {one.number}: {one.reason}" for one in hits)
+    texts = "; ".join(f"number {one.number}: {one.reason}" for one in hits)
     undo = ", ".join(f"`fleetrank results exclude --undo {one.number}`" for one in hits)
     raise AnalysisError(
-        f"sweep {sweep} is excluded by hand ({told})", f"compare another, or take it back: {undo}"
+        f"sweep {sweep} is excluded by hand ({texts})",
+        f"compare another sweep, or undo the exclusion: {undo}",
     )
 
 
@@ -161,8 +162,8 @@ def _cells(sweep: str, frame: pl.LazyFrame) -> Cells:
     )
     if cells.is_empty():
         raise NoDataError(
-            f"sweep {sweep} holds no successful measurement",
-            "see `fleetrank report show dropped`, or compare another",
+            f"sweep {sweep} has no successful measurement",
+            "see `fleetrank report show dropped`, or compare another sweep",
         )
     return {str(row["cell_key"]): row for row in cells.iter_rows(named=True)}
 
@@ -176,11 +177,11 @@ def _banner(sides: Sequence[Cells]) -> tuple[str, ...]:
     unreal = sorted(origin for origin in origins if origin in {"virtual", "simulated"})
     if not unreal:
         return ()
-    return (f"NOT MEASURED ON REAL DEVICES: rows are {' and '.join(unreal)}.",)
+    return (f"NOT REAL DEVICES: rows are {' and '.join(unreal)}.",)
 
 
 def _power(rows: Sequence[Row], alpha: float) -> tuple[str, ...]:
-    """Says so where a single slower cell could not have been seen."""
+    """A note if the test could not have found a single slower cell."""
     tested = [row for row in rows if row.get("p_value") is not None]
     if not tested:
         return ()
@@ -190,9 +191,9 @@ def _power(rows: Sequence[Row], alpha: float) -> tuple[str, ...]:
     if needed <= 1:
         return ()
     return (
-        f"With these repeats p is {smallest:.2g} at best: fewer than {needed} changed cells among "
-        f"{len(tested)} cannot be told from chance. More repeats, or a sweep of fewer cells, tell "
-        "smaller groups.",
+        f"With these repeats p is {smallest:.2g} at best: fewer than {needed} changed cells "
+        f"among {len(tested)} cannot be texts from chance. More repeats, or a sweep of fewer "
+        "cells, tell smaller groups.",
     )
 
 
@@ -200,11 +201,13 @@ def _meaning(threshold: float, alpha: float) -> tuple[str, ...]:
     return (
         "Process medians of cells that both sweeps measured with the same card, weights and "
         "platform; ratio: median of b over median of a, above 1 when b is slower.",
-        "p_value: Mann-Whitney U, two-sided, exact; p_adjusted: Benjamini-Hochberg over the tested "
-        f"cells. slower, faster: p_adjusted at most {alpha:g} and a difference of at least "
-        f"{100 * threshold:g} %; refused below {MIN_PROCESSES} processes a side.",
-        "Two sweeps are two sessions: a host that was warmer or busier in one of them is part of "
-        "the difference. A third sweep of the unchanged code shows how much.",
+        "p_value: Mann-Whitney U, two-sided, exact; p_adjusted: Benjamini-Hochberg over the "
+        f"tested cells. slower, faster: p_adjusted at most {alpha:g} and a difference of at "
+        f"least {100 * threshold:g} %; cells with fewer than {MIN_PROCESSES} processes a side "
+        "are not tested.",
+        "Two sweeps are two sessions: part of a difference can come from a host that was warmer "
+        "or busier in one of them. A third sweep of the unchanged code shows how large that "
+        "part is.",
     )
 
 
@@ -224,5 +227,5 @@ def comparison_json(found: Comparison) -> dict[str, object]:
 def comparison_sentence(found: Comparison) -> str:
     """The answer in one line."""
     counts = found.counts
-    told = ", ".join(f"{n} {verdict}" for verdict, n in counts.items() if n)
-    return f"{count_of(sum(counts.values()), 'cell')}: {told.replace('_', '-')}"
+    texts = ", ".join(f"{n} {verdict}" for verdict, n in counts.items() if n)
+    return f"{count_of(sum(counts.values()), 'cell')}: {texts.replace('_', '-')}"

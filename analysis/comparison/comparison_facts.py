@@ -1,4 +1,4 @@
-"""Facts that may tell two sweeps apart although their cells are the same."""
+"""Facts that can differ between two sweeps although their cells are equal."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -8,21 +8,21 @@ import polars as pl
 from fleetrank.analysis.counting import count_of
 
 MUST_BE_EQUAL = ("sample_kind", "origin")
-"""Unlike ones are figures of unlike things: no test is made."""
+"""If one of these differs, the figures are not comparable: no test is made."""
 MAY_DIFFER = (
     "runtime_version", "runtime_settings", "artifact_sha256", "exporter_versions",
     "fleetrank_version", "git_commit", "host", "os", "cpu_model", "logical_cores", "governor",
     "clock_max_mhz", "python_version", "worker_affinity", "niceness", "omp_num_threads",
     "confinement",
 )  # fmt: skip
-"""What a reader looks at first when something got slower; threads and precision are in the key."""
+"""Facts that most often explain a slower cell; threads and precision are in the key."""
 _SHOWN = 60
-"""Letters of a value in a sentence; the rows have all of it."""
+"""Maximum letters of a value in a sentence; the rows have the full value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One fact with other values in the second sweep; those of the first cell stand for all."""
+    """One fact that differs in the second sweep; its values are those of the first cell."""
 
     fact: str
     value_a: str | None
@@ -31,18 +31,18 @@ class Difference:
 
     @property
     def sentence(self) -> str:
-        """For a note."""
+        """The difference as a sentence for a note."""
         a, b = (_shown(value) for value in (self.value_a, self.value_b))
         cells = count_of(self.n_cells, "cell")
         return f"Differs in {cells}: {self.fact} was {a}, is {b}."
 
     def as_json(self) -> dict[str, object]:
-        """The same as JSON values."""
+        """The difference as JSON values."""
         return asdict(self)
 
 
 def facts_of() -> list[pl.Expr]:
-    """Expressions that give each fact of a group of rows as text, unlike values joined."""
+    """Expressions that give each fact of a group of rows as text, different values joined."""
     return [
         pl.col(name).cast(pl.String).drop_nulls().unique().sort().str.join(" | ").alias(name)
         for name in (*MUST_BE_EQUAL, *MAY_DIFFER)

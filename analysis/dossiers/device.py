@@ -1,4 +1,4 @@
-"""One device: its facts, its conditions over time, and how well it repeats itself."""
+"""One device: its facts, its conditions over time, and its repeatability."""
 
 import polars as pl
 
@@ -33,10 +33,10 @@ _CANARY = "canary_ns_before"
 
 
 def device_dossier(frame: pl.LazyFrame, device: str) -> Dossier:
-    """What is known about a device, from every attempt on it of any origin.
+    """Facts and figures of a device, from all attempts of any origin.
 
     Raises:
-        NoDataError: nothing was measured on such a device.
+        NoDataError: no attempt has this device.
     """
     known = rows_about(frame, "device", device)
     rows, notes = counted(known)
@@ -87,8 +87,8 @@ def _repeatability(rows: pl.DataFrame) -> Table:
         title="Repeatability",
         frame=frame.head(MAX_ROWS),
         notes=(
-            "repeats_spread: range of the medians of fresh processes over their median; the cells "
-            "that repeat worst come first.",
+            "repeats_spread: range of the medians of fresh processes divided by their median; "
+            "the least repeatable cells come first.",
         ),
     )
 
@@ -108,5 +108,8 @@ def _canary_drift(rows: pl.DataFrame) -> tuple[Table, ...]:
         )
         .reverse()
     )
-    note = "drift: last run of the canary model in a sweep over its first; a changed device shows."
+    note = (
+        "drift: last run of the canary model in a sweep divided by the first; it shows whether "
+        "the device changed."
+    )
     return (Table(title="Canary drift", frame=frame, notes=(note,)),)

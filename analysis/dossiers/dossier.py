@@ -1,4 +1,4 @@
-"""What a page about one thing shows: tables, and figures over time."""
+"""The contents of a page about one device, model or sweep: tables and figures over time."""
 
 import difflib
 from collections.abc import Sequence
@@ -13,14 +13,14 @@ from fleetrank.analysis.stored.exclusions import exclusion_notes, not_excluded
 from fleetrank.analysis.tables.table import Table
 
 MAX_POINTS = 400
-"""A line of more cannot be told from one of these on a screen."""
+"""More points do not change a line on a screen."""
 MAX_ROWS = 500
-"""Of a table: more is asked for in SQL."""
+"""Maximum rows of a table; SQL can select more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """One figure over time; points that are missing are left out, and so is an empty series."""
+    """One figure over time; missing points and empty series are left out."""
 
     title: str
     unit: str
@@ -41,10 +41,10 @@ class Dossier:
 
 
 def rows_about(frame: pl.LazyFrame, column: str, name: str) -> pl.DataFrame:
-    """Every attempt about one thing, without its samples, oldest first; excluded ones, too.
+    """All attempts about one thing, without samples, oldest first; excluded ones are included.
 
     Raises:
-        NoDataError: nothing is known about it; the remedy names the nearest.
+        NoDataError: no row has this name; the remedy names the nearest.
     """
     found = frame.filter(pl.col(column) == name).drop("samples_ns", "device_samples_ns").collect()
     if found.is_empty():
@@ -60,19 +60,19 @@ def rows_about(frame: pl.LazyFrame, column: str, name: str) -> pl.DataFrame:
 
 
 def counted(rows: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    """The rows that were not excluded by hand, and what to say about the others."""
+    """The rows that are not excluded by hand, and notes on the others."""
     return not_excluded(rows.lazy()).collect(), exclusion_notes(rows.lazy())
 
 
 def newest_facts(rows: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
-    """`fact` and `value` as text: the last known of each, those never known left out."""
+    """`fact` and `value` as text: the last known value of each fact; unknown facts are left out."""
     pairs = []
     for name in names:
         known = rows[name].drop_nulls()
         if len(known):
             value = known[-1]
-            told = ("no", "yes")[value] if isinstance(value, bool) else str(value)
-            pairs.append({"fact": name, "value": told})
+            shown = ("no", "yes")[value] if isinstance(value, bool) else str(value)
+            pairs.append({"fact": name, "value": shown})
     return pl.DataFrame(pairs, schema={"fact": pl.String, "value": pl.String})
 
 

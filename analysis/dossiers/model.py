@@ -1,4 +1,4 @@
-"""One model: what it is, and its figures on every platform."""
+"""One model: its facts, and its figures on every platform."""
 
 import polars as pl
 
@@ -21,10 +21,10 @@ _FACTS = (
 
 
 def model_dossier(frame: pl.LazyFrame, model: str) -> Dossier:
-    """What is known about a model, from every attempt at it of any origin.
+    """Facts and figures of a model, from all attempts of any origin.
 
     Raises:
-        NoDataError: no such model was tried.
+        NoDataError: no attempt has this model.
     """
     known = rows_about(frame, "model", model)
     rows, notes = counted(known)
@@ -63,7 +63,7 @@ def _values(rows: pl.DataFrame) -> Table:
         frame=frame.head(MAX_ROWS),
         notes=(
             "latency: median over repeats of the process medians, with its order-statistic "
-            "interval from 5 repeats on; the newest sweep of each platform.",
+            "interval from 5 repeats on. Only the newest sweep of each platform is used.",
         ),
     )
 

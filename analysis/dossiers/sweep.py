@@ -1,4 +1,4 @@
-"""One sweep: what came of it per device, what failed, and which versions stand behind it."""
+"""One sweep: its results per device, its failures, and the versions that it used."""
 
 import polars as pl
 
@@ -10,10 +10,10 @@ _VERSIONS = ("fleetrank_version", "git_commit", "python_version", "exporter_vers
 
 
 def sweep_dossier(frame: pl.LazyFrame, sweep: str) -> Dossier:
-    """What the published rows of a sweep say, those excluded by hand as well.
+    """The facts from the published rows of a sweep, including rows excluded by hand.
 
     Raises:
-        NoDataError: nothing of it is published.
+        NoDataError: the sweep has no published rows.
     """
     rows = rows_about(frame, "sweep_id", sweep)
     return Dossier(

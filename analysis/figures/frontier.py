@@ -1,4 +1,4 @@
-"""Which models of a target's accuracy-latency frontier a source had foretold."""
+"""Which models of a target's accuracy-latency frontier a source predicted."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats
 
 
 class Fate(StrEnum):
-    """What became of a model on the way from the source's frontier to the target's."""
+    """Whether a model is on the source's frontier, the target's frontier, both or neither."""
 
     HIT = "h"
     MISS = "m"

@@ -1,4 +1,4 @@
-"""How far ranks carry from each platform to each other, as the columns of a matrix."""
+"""How far ranks carry over between platforms, as the columns of a matrix."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Short names of platforms and an order of models that a reader can follow."""
+"""Short names of platforms, and the order of models."""
 
 import json
 
@@ -10,11 +10,11 @@ _PARTS = (
     "device", "runtime", "backend", "mode", "precision", "batch", "threads", "affinity", "options",
 )  # fmt: skip
 _FOLLOWS = {"backend": "runtime", "affinity": "threads"}
-"""Left out where the second tells the first: the usual delegate, the first cores."""
+"""Facts left out if another fact implies them: the usual delegate, the first cores."""
 _USUAL = {"mode": "eager", "batch": 1, "options": "{}"}
-"""What goes without saying; where another stands, it is said."""
+"""Default values: a label names only other values."""
 _TIER_ORDER = {"gpu": 0, "cpu": 1, "edge": 2}
-"""From the devices a laboratory owns to those that are shipped to."""
+"""Order of tiers: from devices in a laboratory to users' devices."""
 
 
 def platform_labels(cells: pl.DataFrame) -> dict[str, str]:
@@ -41,7 +41,7 @@ def platform_labels(cells: pl.DataFrame) -> dict[str, str]:
 
 
 def chosen_platforms(cells: pl.DataFrame, most: int) -> dict[str, str]:
-    """At most so many of `platform_labels`: an equal share of each tier, spread evenly in it."""
+    """At most `most` of `platform_labels`: an equal share of each tier, evenly spread in it."""
     labels = platform_labels(cells)
     if len(labels) <= most:
         return labels
@@ -51,7 +51,7 @@ def chosen_platforms(cells: pl.DataFrame, most: int) -> dict[str, str]:
         by_tier.setdefault(tier_of[key], []).append(key)
     chosen: set[str] = set()
     n_left = most
-    # Small tiers first: what they do not fill goes to the larger ones.
+    # Small tiers first: their unused share goes to larger tiers.
     for number, keys in enumerate(sorted(by_tier.values(), key=len)):
         n = min(len(keys), n_left // (len(by_tier) - number))
         chosen.update(keys[index * len(keys) // n] for index in range(n))
@@ -62,7 +62,8 @@ def chosen_platforms(cells: pl.DataFrame, most: int) -> dict[str, str]:
 def models_by_latency(cells: pl.DataFrame) -> list[str]:
     """Models from the fastest to the slowest, by the mean over platforms of log latency.
 
-    Each platform is centred first, so that a model missing on a slow one gains nothing.
+    Each platform is centred first, so that a model does not look faster if it is missing on a slow
+    one.
     """
     log = pl.col("latency_ns").log()
     ordered = (

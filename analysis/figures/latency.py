@@ -7,15 +7,16 @@ import polars as pl
 from fleetrank.analysis.stored.columns import ROW_KEY
 
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
-"""Of the samples of a cell: what a strip of nested bars shows."""
+"""Quantiles of a cell's samples that a strip of nested bars shows."""
 MAX_PROCESSES = 12
-"""Processes behind a cell's marks and strip; medians of more are picked at evenly spaced ranks,
+"""Maximum processes for a cell's marks and strip; medians of more are picked at evenly spaced
+ranks,
 both ends included, samples are of the first repeats, which come in random order."""
 _MAX_SAMPLES = 30_000_000
 """Samples read for one page: about two seconds and a quarter of a gigabyte."""
 _GRID = 41
-"""Evenly spaced order statistics that stand for a process: each process counts alike, however
-many runs it made."""
+"""Evenly spaced order statistics that represent a process: each process has the same weight, for
+any number of runs."""
 
 
 def process_medians(attempts: pl.LazyFrame) -> pl.DataFrame:

@@ -1,9 +1,9 @@
-"""One look for all charts: colours and shapes that a colour-blind reader can tell."""
+"""One style for all charts: colours and shapes that a colour-blind reader can distinguish."""
 
 from collections.abc import Mapping
 
 NO_FAMILY = "not stated"
-"""Stands for the family of a model that has none, as published models do."""
+"""The family of a model without one, such as a published model."""
 FAMILY_COLOURS: Mapping[str, str] = {
     "standard_cnn": "#0072B2",
     "mobile_cnn": "#E69F00",
@@ -21,4 +21,4 @@ FAMILY_SHAPES: Mapping[str, str] = {
     "hybrid": "triangle-down",
     NO_FAMILY: "cross",
 }
-"""Colour is never the only mark of a family."""
+"""Each family also has a shape, because colour alone is not readable for everyone."""

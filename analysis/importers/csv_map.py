@@ -1,4 +1,4 @@
-"""Any table of measurements, read by a mapping that its owner writes."""
+"""Reads any CSV table of measurements with a mapping that its owner writes."""
 
 import csv
 import io
@@ -39,7 +39,9 @@ def parse_csv(name: str, content: bytes, mapping_content: bytes) -> tuple[Releas
         header = reader.fieldnames or ()
         lines = [{key: line[key] for key in header} for line in reader]
     except (UnicodeDecodeError, csv.Error, TypeError) as error:
-        raise AnalysisError(f"{name} is no CSV: {error}", "see delimiter in [source]") from error
+        raise AnalysisError(
+            f"{name} is not a CSV file: {error}", "check delimiter in [source]"
+        ) from error
     missing = [column for column in mapping.columns.values() if column not in header]
     if missing:
         raise AnalysisError(

@@ -1,4 +1,4 @@
-"""The mapping a person writes for a table of their own: whose column is which of ours."""
+"""The mapping from a user's CSV columns to our columns."""
 
 import difflib
 from collections.abc import Iterable, Mapping
@@ -30,7 +30,7 @@ FACTS = (
     "model", "device", "device_model", "tier", "runtime", "backend", "mode", "precision", "batch",
     "threads", "input_size", "family", "runtime_version", "os", "memory_metric", "accuracy_source",
 )  # fmt: skip
-"""Columns of the table that a mapping may fill as they are."""
+"""Columns of the table that a mapping can fill without conversion."""
 NEEDED = ("model", "device", "tier", "runtime", "precision", "batch", "latency")
 WORDS = {column.name: column.values for column in COLUMNS if column.values is not None}
 _SECTIONS = {
@@ -51,8 +51,8 @@ class Mapped:
         constants: facts the file does not have, the same for every row.
         factors: quantity to what one of its unit is in ours.
         units: quantity to its unit, as written.
-        missing: quantity to the figures that stand for nothing.
-        models: their name to our card, declared equal by whoever wrote the mapping.
+        missing: quantity to the figures that are codes for 'missing'.
+        models: their name to our card, declared equal by the author of the mapping.
     """
 
     name: str
@@ -72,7 +72,7 @@ def read_mapping(content: bytes) -> Mapped:
     """Reads a `mapping.toml`.
 
     Raises:
-        AnalysisError: it is no TOML, has an unknown key or word, or lacks something; the remedy
+        AnalysisError: it is not TOML, has an unknown key or word, or lacks something; the remedy
             names the nearest valid key.
     """
     try:
@@ -130,14 +130,14 @@ def _check_keys(given: Iterable[str], known: tuple[str, ...], where: str) -> Non
 def _check_word(name: str, value: object) -> None:
     if (words := WORDS.get(name)) is not None and value not in words:
         shown = shortened(str(value))
-        raise AnalysisError(f"{name} = '{shown}' is no such word", f"use {', '.join(words)}")
+        raise AnalysisError(f"{name} = '{shown}' is not an allowed word", f"use {', '.join(words)}")
 
 
 def _check_constant(name: str, value: object) -> None:
     kind = int if SCHEMA[name].is_integer() else str
     if type(value) is not kind:
         raise AnalysisError(
-            f"[constants] {name} = {shortened(repr(value))} is no {kind.__name__}",
+            f"[constants] {name} = {shortened(repr(value))} must be of type {kind.__name__}",
             f"write {name} = 1" if kind is int else f'write {name} = "..."',
         )
     _check_word(name, value)
@@ -150,7 +150,7 @@ def _factors(columns: Iterable[str], units: Mapping[str, object]) -> dict[str, f
         unit = str(units.get(quantity, ""))
         if unit not in known:
             raise AnalysisError(
-                f"[units] {quantity} = '{shortened(unit)}' is no unit of it",
+                f"[units] {quantity} = '{shortened(unit)}' is not a unit of {quantity}",
                 f"use {', '.join(repr(word) for word in known)}",
             )
         factors[quantity] = known[unit]
@@ -161,7 +161,9 @@ def _numbers(name: str, value: object) -> tuple[float, ...]:
     values = value if isinstance(value, list) else [value]
     numbers = [number for number in values if isinstance(number, int | float)]
     if len(numbers) < len(values):
-        raise AnalysisError(f"[missing] {name} holds no numbers", f"write {name} = [-1, 0]")
+        raise AnalysisError(
+            f"[missing] {name} must be a list of numbers", f"write {name} = [-1, 0]"
+        )
     return tuple(map(float, numbers))
 
 
@@ -172,8 +174,8 @@ def _check_complete(mapping: Mapped) -> None:
         lacking.append("memory_metric")
     if lacking:
         raise AnalysisError(
-            f"the mapping says nothing of {', '.join(lacking)}",
-            "name their column under [columns], or their one value under [constants]",
+            f"the mapping lacks {', '.join(lacking)}",
+            "give a column under [columns], or one value for all rows under [constants]",
         )
     if not all(char.isalnum() or char in "._-" for char in mapping.name + mapping.version):
         raise AnalysisError(

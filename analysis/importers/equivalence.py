@@ -12,7 +12,7 @@ TABLE = Path(__file__).with_name("equivalence.toml")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """A figure and where it stands."""
+    """A figure and its source."""
 
     value: int
     source: str
@@ -20,7 +20,7 @@ class Published:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Equivalences:
-    """What is declared about the names of one source.
+    """The declarations about the names of one source.
 
     Attributes:
         equal: name in the source to the name of our card.
@@ -35,7 +35,7 @@ class Equivalences:
 
 
 def load_equivalences(source: str) -> Equivalences:
-    """The declarations for one source; none for a source the table does not know."""
+    """The declarations for one source; empty for a source that is not in the table."""
     with TABLE.open("rb") as file:
         table = tomllib.load(file)
     mine = table.get(source, {"equal": {}, "unequal": {}})
@@ -66,7 +66,7 @@ def named(row: Row, name: str, table: Equivalences) -> Row:
 
 
 def flops_columns(macs: int | None, source: str) -> Row:
-    """MACs and FLOPs that somebody published; nothing where there are none."""
+    """Published MACs and FLOPs; empty without them."""
     if macs is None:
         return {}
     return {
@@ -78,7 +78,7 @@ def flops_columns(macs: int | None, source: str) -> Row:
 
 
 def unequal_notes(names: set[str], table: Equivalences) -> tuple[str, ...]:
-    """One sentence for each name of a source that only looks like one of our cards."""
+    """One sentence for each name of a source that is similar to a card but another network."""
     return tuple(
         f"{table.source}:{name} is kept apart: {why}."
         for name, why in sorted(table.unequal.items())

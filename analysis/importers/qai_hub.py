@@ -39,7 +39,7 @@ _RUNTIMES = {
     "qnn_dlc": ("qnn", "qairt", {"path": "dlc"}),
     "qnn_context_binary": ("qnn", "qairt", {"path": "context_binary"}),
 }
-"""The source's word to runtime, the tool whose version is the runtime's, and options."""
+"""The source's word to runtime, the tool with the runtime's version, and options."""
 _FLOAT_ON = {"npu": "fp16", "gpu": "fp16", "cpu": "fp32"}
 """`float` says how the model is stored; older releases say fp16 for the same jobs on an NPU."""
 _QUANTISED = re.compile(r"w8a\d+\w*")
@@ -56,7 +56,7 @@ def parse_qai_hub(files: Mapping[str, bytes]) -> tuple[Release, ...]:
     A release is a folder `v1.2.3`, or the checkout whose `_version.py` is among the files.
 
     Raises:
-        AnalysisError: no `perf.yaml`, or one that is no YAML.
+        AnalysisError: no `perf.yaml`, or one that is not YAML.
     """
     equivalences = load_equivalences(SOURCE)
     return tuple(
@@ -78,9 +78,9 @@ def _make_release(version: str, models: list[HubModel], equivalences: Equivalenc
 
 
 def _aliases(models: list[HubModel]) -> dict[str, str]:
-    """Device names under which jobs of another device stand again, to that device.
+    """Device names that repeat the jobs of another device, to that device.
 
-    Of two names the one that is no proxy is kept, else the first in the alphabet.
+    Of two names the one that is not a proxy is kept, or else the first in alphabetical order.
     """
     devices: dict[str, set[str]] = defaultdict(set)
     for model in models:
@@ -138,9 +138,7 @@ def _checked(row: Row, job: Job) -> Row:
     if row["runtime"] is None:
         return drop(row, "unknown runtime", job.path)
     if row["precision"] is None:
-        return drop(
-            row, "unknown precision", f"{job.precision} on {job.unit or 'what is not said'}"
-        )
+        return drop(row, "unknown precision", f"{job.precision} on {job.unit or 'an unknown unit'}")
     return row | {"status": "ok", "latency_p50_ns": job.latency * job.latency_unit_ns}
 
 
@@ -200,14 +198,14 @@ def _notes(
     notes = [
         "Latency is one figure of one job on the vendor's farm; memory is the upper end of an "
         "estimated range and is never compared with a resident size.",
-        "Float models are taken as fp16 on NPU and GPU, fp32 on CPU.",
+        "Float models count as fp16 on NPU and GPU, and as fp32 on CPU.",
     ]
     if proxies:
-        notes.append(f"Proxies run on related silicon, not on what they name: {_list(proxies)}.")
+        notes.append(f"Proxies run on related silicon, not on the named device: {_list(proxies)}.")
     if elsewhere:
         notes.append(
-            f"{elsewhere} of {len(jobs)} jobs ran on CPU or GPU (primary_compute_unit): platforms "
-            "of their own."
+            f"{elsewhere} of {len(jobs)} jobs ran on CPU or GPU (primary_compute_unit); these "
+            "are separate platforms."
         )
     if partly:
         notes.append(
@@ -216,7 +214,7 @@ def _notes(
     if no_memory:
         notes.append(f"{no_memory} of {len(jobs)} memory estimates are 0: unknown.")
     if several:
-        notes.append(f"Several components, each a row of its own: {_list(several)}.")
+        notes.append(f"Several components, each in a separate row: {_list(several)}.")
     return (*notes, *unequal_notes({model.name for model in models}, equivalences))
 
 

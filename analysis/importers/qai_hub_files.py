@@ -1,4 +1,4 @@
-"""The files of AI Hub's model folders: which release each belongs to, and what it says."""
+"""The files of AI Hub's model folders: the release of each, and its content."""
 
 import re
 from collections import defaultdict
@@ -37,7 +37,7 @@ def read_models(files: Mapping[str, bytes]) -> list[tuple[str, list[HubModel]]]:
     A release is a folder `v1.2.3`, or the checkout whose `_version.py` is among the files.
 
     Raises:
-        AnalysisError: no `perf.yaml`, or one that is no YAML.
+        AnalysisError: no `perf.yaml`, or one that is not YAML.
     """
     releases: dict[str, list[HubModel]] = defaultdict(list)
     for path in sorted(files):
@@ -83,7 +83,7 @@ def _read_model(path: str, files: Mapping[str, bytes]) -> HubModel:
 def _yaml(path: str, content: bytes) -> object:
     import yaml
 
-    # The loader in C is ten times as fast; not every wheel has it.
+    # The loader in C is ten times faster, but not every wheel has it.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         check_events(yaml.parse(content, Loader=loader), path, RECORD)

@@ -3,7 +3,7 @@
 Source: quic/ai-hub-models, `qai_hub_models/models/*/perf.yaml`. Up to about v0.20: `models` is a
 list, microseconds, bytes, missing is the word `null`. Later: `precisions` > `components` >
 `performance_metrics`, milliseconds, whole MiB under the name `_mb`. Devices under
-`supported_devices` were not measured; only what stands under `performance_metrics` was.
+`supported_devices` were not measured; only those under `performance_metrics` were.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ class Job:
         n_components: of the model; each is measured alone.
         path: runtime in the source's words, such as `torchscript_onnx_tflite`.
         precision: in the source's words: `float`, `w8a8`, `fp16`.
-        latency: as written, in `latency_unit_ns`; `None` where it is no number.
+        latency: as written, in `latency_unit_ns`; `None` if it is not a number.
         memory_max_bytes: upper end of the vendor's estimate.
         unit: what did most of the work: `NPU`, `GPU`, `CPU`.
     """
@@ -51,13 +51,13 @@ class Job:
 
 
 def read_jobs(document: object) -> list[Job]:
-    """Every measured job of a `perf.yaml`, either layout; none where it is something else."""
+    """Every measured job of a `perf.yaml` in either layout; nothing for other content."""
     root = node(document)
     return list(_old_jobs(root)) if "models" in root else list(_new_jobs(root))
 
 
 def node(value: object) -> Node:
-    """A mapping as it is, anything else as an empty one: files of others break every rule."""
+    """A mapping unchanged, or an empty one for other values: published files have many errors."""
     return {str(key): entry for key, entry in value.items()} if isinstance(value, Mapping) else {}
 
 
@@ -132,7 +132,7 @@ def _old_job(
 
 
 def _word(value: object) -> str | None:
-    """Text that says something; the word `null` does not."""
+    """A text with content; the word `null` counts as missing."""
     return None if value is None or str(value) == "null" else str(value)
 
 

@@ -1,4 +1,4 @@
-"""What an importer returns: the rows of one release of a source, and what happened to the rest."""
+"""The result of an importer: the rows of one release, and the reasons of dropped rows."""
 
 import hashlib
 import math
@@ -6,30 +6,30 @@ import re
 from dataclasses import dataclass
 
 Row = dict[str, object]
-"""Some columns of `analysis.stored.columns.SCHEMA`; who stores it adds the keys and the times."""
+"""Some columns of `analysis.stored.columns.SCHEMA`; keys and times are added when it is stored."""
 
 IMPORT_STAGE = "import"
-"""`error_stage` of a row that the source has and that no figure may use."""
+"""`error_stage` of a row of the source that no figure may use."""
 
 _GROUPED = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
 SENTINELS = (-1.0, 0.0, float(2**31 - 1), float(2**32 - 1), float(2**63 - 1), float(2**64 - 1))
-"""What stands for 'nothing' in published tables; seen: -1 in OneProxy, 0 and 2^64-1 in AI Hub."""
+"""Codes for 'missing' in published tables; seen: -1 in OneProxy, 0 and 2^64-1 in AI Hub."""
 _MAX_COUNT = 2**62
-"""Inside 64 bits however it is rounded."""
+"""Fits into 64 bits after any rounding."""
 _SENTINEL_TOLERANCE = 1e-9
 """Of 2^64-1 written as a float or rounded by a printer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """One release of one source; becomes a sweep of its own.
+    """One release of one source; it becomes a separate sweep.
 
     Attributes:
         version: of the release, letters, digits and dots.
         rows: every measurement of the source, those that no figure may use with status `failed`
             and the reason.
         aliases: names under which the source repeats a device, to the name it was imported as.
-        notes: what a reader of any figure made from it should know.
+        notes: facts for readers of any figure from this release.
     """
 
     source: str
@@ -50,7 +50,7 @@ def drop(row: Row, reason: str, detail: str) -> Row:
         "error_kind": "bad_output",
         "error_stage": IMPORT_STAGE,
         "error_message": f"{reason}: {detail}",
-        "error_remedy": "nothing to do here; the published file says no more",
+        "error_remedy": "no action is possible; the published file has no more information",
         "error_is_transient": False,
         "latency_p50_ns": None,
         "latency_mean_ns": None,
@@ -58,7 +58,7 @@ def drop(row: Row, reason: str, detail: str) -> Row:
 
 
 def drop_reason(row: Row) -> str | None:
-    """The words `drop` was given; `None` for a row that counts."""
+    """The reason given to `drop`; `None` for a row that counts."""
     if row.get("status") != "failed":
         return None
     return str(row["error_message"]).partition(":")[0]
@@ -67,7 +67,7 @@ def drop_reason(row: Row) -> str | None:
 def read_number(text: object) -> float | None:
     """A figure as tables print it; `1,014.45` has a thousands comma.
 
-    `None` for nothing, `null`, words, NaN and infinity: none of them is a measurement.
+    `None` for empty text, `null`, words, NaN and infinity: these are not measurements.
     """
     words = str(text).strip()
     if _GROUPED.fullmatch(words):
@@ -80,12 +80,12 @@ def read_number(text: object) -> float | None:
 
 
 def is_sentinel(value: float) -> bool:
-    """Whether a figure, in the unit the source wrote it in, stands for 'nothing'."""
+    """Whether a figure in the source's unit is a code for 'missing'."""
     return any(math.isclose(value, mark, rel_tol=_SENTINEL_TOLERANCE) for mark in SENTINELS)
 
 
 def whole(value: float | None, factor: float = 1) -> int | None:
-    """`value` x `factor` as a count; `None` where there is none or the table cannot hold it."""
+    """`value` x `factor` as a count; `None` without a value or if it is too large for the table."""
     if value is None or not abs(value * factor) <= _MAX_COUNT:
         return None
     return round(value * factor)

@@ -54,7 +54,7 @@ _DEVICES = {
 """File names write one card in two ways; another device keeps the name of its file."""
 _NEEDED = ("model", "infer_img_size", "infer_samples_per_sec", "infer_batch_size")
 _LOWEST_SPEED = 1e-6
-"""A sample in eleven days is no measurement, and its time in nanoseconds may be infinite."""
+"""One sample in eleven days is not a measurement; its time in nanoseconds may be infinite."""
 _GIGA = 1e9
 _NS_PER_S = 1e9
 
@@ -75,7 +75,7 @@ class _Bench:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Context:
-    """What is known about models from all files together."""
+    """Facts about models, collected from all files."""
 
     equivalences: Equivalences
     macs: Mapping[Config, tuple[float, ...]]
@@ -148,7 +148,7 @@ def _config(line: Line) -> Config | None:
 
 
 def _all_macs(benches: list[_Bench]) -> dict[Config, tuple[float, ...]]:
-    """The unlike GMACs that files give for a model at one size, smallest first."""
+    """The different GMACs in the files for a model at one size, smallest first."""
     found: dict[Config, set[float]] = defaultdict(set)
     for bench in benches:
         for line in bench.lines:
@@ -225,7 +225,7 @@ def _accuracy(config: Config, context: _Context) -> Row:
 
 
 def _platform_facts(bench: _Bench) -> Row:
-    """Batch is what was asked for, the file's largest; what a row really got is in its settings."""
+    """`batch` is the requested one, the file's largest; the actual one is in the row's settings."""
     match = bench.match
     batches = [read_number(line["infer_batch_size"]) or 0 for line in bench.lines]
     model = _DEVICES.get(match["device"], match["device"])
@@ -268,19 +268,19 @@ def _order(version: str) -> tuple[int, ...]:
 
 def _notes(group: list[_Bench], context: _Context, skipped: list[str]) -> tuple[str, ...]:
     configs = {config for bench in group for line in bench.lines if (config := _config(line))}
-    unlike = sum(len(context.macs.get(config, ())) > 1 for config in configs)
+    differing = sum(len(context.macs.get(config, ())) > 1 for config in configs)
     unknown = sum(config not in context.macs for config in configs)
     untested = sum(config not in context.accuracy for config in configs)
     notes = [
         "Latency is the mean time of one sample inside a batch (1 / infer_samples_per_sec), not "
         "the time a single request waits.",
-        f"MACs differ between files for {unlike} of {len(configs)} model sizes; the largest was "
-        f"taken. {unknown} have none.",
+        f"MACs differ between files for {differing} of {len(configs)} model sizes; the largest "
+        f"was taken. {unknown} have none.",
         f"Accuracy is the best pretrained tag at the same image size; {untested} of "
         f"{len(configs)} model sizes have none.",
     ]
     notes += [note for bench in group if (note := _batch_note(bench))]
-    notes += [f"Not read: {name}, no inference benchmark." for name in skipped]
+    notes += [f"Not read: {name}, which is not an inference benchmark." for name in skipped]
     names = {f"{model}@{size}" for model, size in configs}
     return (*notes, *unequal_notes(names, context.equivalences))
 

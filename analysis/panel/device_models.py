@@ -21,13 +21,13 @@ from fleetrank.analysis.panel.pairs import Block, blocks
 from fleetrank.analysis.panel.panel import Panel, measures
 
 DRAWS = 400
-"""Resamples of models behind an interval."""
+"""Resamples of models for an interval."""
 MAX_BLOCKS = 500
-"""Each set of common models is resampled by itself; more take tens of seconds."""
+"""Each set of common models is resampled separately; more sets take tens of seconds."""
 MAX_PLATFORMS = 100
-"""400 draws of the correlations of so many are 32 MB and take a second or two."""
+"""For this many, 400 draws of the correlations are 32 MB and take one or two seconds."""
 MIN_SHARE = 0.8
-"""Of the models; a platform that measured fewer is left out of a complete panel."""
+"""Share of the models; a platform that measured fewer is left out of a complete panel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class Agreement:
     Attributes:
         devices: names of the device models, (n_devices,), sorted.
         rho: (n_devices, n_devices), mean over pairs of their platforms at equal batch.
-        n_models: fewest models that such a pair has in common; 0 where there is no pair.
+        n_models: fewest models that such a pair has in common; 0 without such a pair.
         draws: rho in resamples of the models, (draws, n_devices, n_devices); `None` with `reason`.
     """
 
@@ -54,7 +54,7 @@ class Profiles:
 
     Attributes:
         logs: (n_models, n_devices), mean over the device model's platforms.
-        rows: where the models stand in the panel.
+        rows: positions of the models in the panel.
     """
 
     devices: tuple[str, ...]
@@ -67,7 +67,7 @@ def agreement(panel: Panel, seed: int) -> Agreement:
     """Rho of latency between all device models of a panel.
 
     Raises:
-        NoDataError: there are fewer than two device models.
+        NoDataError: fewer than two device models exist.
     """
     values = measures(panel)[0].values
     devices, member = device_members(panel)
@@ -88,13 +88,13 @@ def agreement(panel: Panel, seed: int) -> Agreement:
 
 
 def profiles(panel: Panel) -> Profiles:
-    """A complete table of models and device models, as large as can be had by two plain rules.
+    """A complete table of models and device models, made by two simple rules.
 
     Platforms that measured less than 80 % of the models are left out, then models that were not
     measured on all of the rest.
 
     Raises:
-        NoDataError: fewer than 5 models or 3 device models are left.
+        NoDataError: fewer than 5 models or 3 device models remain.
     """
     values = measures(panel)[0].values
     known = np.isfinite(values)
@@ -107,7 +107,7 @@ def profiles(panel: Panel) -> Profiles:
             f"{count_of(rows.size, 'model')} measured on all of "
             f"{count_of(kept.size, 'device model')}; "
             f"at least {MIN_MODELS} models on 3 are needed",
-            "narrow with --runtime or --precision, or measure what is missing",
+            "choose fewer platforms with --runtime or --precision, or measure the missing cells",
         )
     logs = values[np.ix_(rows, columns)]
     logs = logs - logs.mean(axis=0)
@@ -116,8 +116,8 @@ def profiles(panel: Panel) -> Profiles:
         f"Used: {rows.size} models on {kept.size} device models. Dropped: "
         f"{count_of(lost[0], 'platform')} with less than {100 * MIN_SHARE:g} % of the models, "
         f"{count_of(lost[1], 'model')} not measured on all of the rest.",
-        "A device model stands for the mean of its platforms' log latencies (units, runtimes, "
-        "threads, batches): narrow with --runtime and --precision to speak of one way of running.",
+        "A device model is represented by the mean of its platforms' log latencies (units, "
+        "runtimes, threads, batches): use --runtime and --precision to select one configuration.",
     )
     return Profiles(
         devices=tuple(names[number] for number in kept),
@@ -130,7 +130,7 @@ def profiles(panel: Panel) -> Profiles:
 def device_members(panel: Panel) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
     """Names of the device models, sorted, and which of them each platform is, (n_platforms,).
 
-    A platform without a device model is one of its own, under its device's name.
+    A platform without a device model counts as a separate one, under its device's name.
     """
     names = panel.platforms["device_model"].fill_null(panel.platforms["device"]).to_list()
     devices, member = np.unique(np.array(names), return_inverse=True)
@@ -140,7 +140,7 @@ def device_members(panel: Panel) -> tuple[tuple[str, ...], npt.NDArray[np.int64]
 def _drawn(
     values: Floats, is_known: npt.NDArray[np.bool_], seed: int
 ) -> tuple[Floats | None, str | None]:
-    """Rho of the known pairs in resamples of the models, each of which serves all; or why not."""
+    """Rho of the known pairs in shared resamples of the models, or the reason if not computed."""
     size = values.shape[1]
     if size > MAX_PLATFORMS:
         return None, f"no interval: {size} platforms, computed for up to {MAX_PLATFORMS}"

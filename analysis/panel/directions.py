@@ -1,4 +1,4 @@
-"""Statistics with a direction: which pairs they are asked for, and how tiers group them."""
+"""Directed pairs for statistics with a direction, and their groups by tiers."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.panel.pairs import Pair
 
 _MAX_VALUES = 2_000_000
-"""Models x pairs held at a time: 16 MB an array."""
+"""Models x pairs processed at once: 16 MB an array."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +46,8 @@ def chunks(
 ) -> Iterator[tuple[list[Pair], npt.NDArray[np.int64]]]:
     """A few whole clusters at a time, as their pairs and where each cluster begins in them.
 
-    Arrays of `n_rows` rows over such a chunk stay small, so that a fleet's pairs need not be
-    held at once.
+    Arrays of `n_rows` rows over such a chunk stay small, so that the pairs of a fleet need not be
+    in memory together.
     """
     limit = max(1, _MAX_VALUES // n_rows)
     bounds = np.append(group.starts, group.at.size)
@@ -60,9 +60,9 @@ def chunks(
 
 
 def cluster_means(values: Floats, starts: npt.NDArray[np.int64]) -> Floats:
-    """Means of what is known inside each cluster: from (..., n_pairs) to (..., n_clusters).
+    """Means of the known values inside each cluster: from (..., n_pairs) to (..., n_clusters).
 
-    NaN where a cluster knows nothing.
+    NaN for a cluster without known values.
     """
     known = np.isfinite(values)
     sums = np.add.reduceat(np.where(known, values, 0.0), starts, axis=-1)
@@ -70,13 +70,13 @@ def cluster_means(values: Floats, starts: npt.NDArray[np.int64]) -> Floats:
 
 
 def known_mean(values: Floats, axis: int) -> Floats:
-    """Mean of what is known along `axis`; NaN where nothing is."""
+    """Mean of the known values along `axis`; NaN without any."""
     known = np.isfinite(values)
     return _quotient(np.where(known, values, 0.0).sum(axis=axis), known.sum(axis=axis))
 
 
 def known_median(values: Floats, axis: int) -> Floats:
-    """Median of what is known along `axis`; NaN where nothing is."""
+    """Median of the known values along `axis`; NaN without any."""
     count = np.isfinite(values).sum(axis=axis, keepdims=True)
     # NaN sorts last, so the known ones come first.
     in_order = np.sort(values, axis=axis)

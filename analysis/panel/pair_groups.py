@@ -1,4 +1,4 @@
-"""Pairs of platforms by what they stand for: two tiers, two runtimes; and rows of their figures."""
+"""Pairs of platforms grouped by two tiers or two runtimes, and rows of their figures."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,10 +17,10 @@ _Facts = dict[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairGroup:
-    """Pairs whose mean stands for source and target.
+    """Pairs whose mean is the figure of source and target.
 
     Attributes:
-        clusters: for every pair, its two device models; a mean is taken inside each first.
+        clusters: for every pair, its two device models; the mean inside each is computed first.
     """
 
     level: str
@@ -36,13 +36,13 @@ def tier_groups(panel: Panel, pairs: Sequence[Pair]) -> list[PairGroup]:
 
 
 def between_devices(panel: Panel, pairs: Sequence[Pair]) -> list[Pair]:
-    """Pairs of unlike devices at equal batch: those that a mean over tiers is made of."""
+    """Pairs of different devices at equal batch: the pairs of a mean over tiers."""
     device, batch = panel.platforms["device"].to_list(), panel.platforms["batch"].to_list()
     return [(i, j) for i, j in pairs if device[i] != device[j] and batch[i] == batch[j]]
 
 
 def runtime_groups(panel: Panel, pairs: Sequence[Pair]) -> list[PairGroup]:
-    """Pairs by their two runtimes, in the order of the alphabet."""
+    """Pairs by their two runtimes, in alphabetical order."""
     return _groups(panel, pairs, "runtime", str)
 
 
@@ -108,9 +108,9 @@ def pair_rows(panel: Panel, measure: Measure, pairs: Sequence[Pair], seed: int) 
 
 
 def unlike_facts(source: Mapping[str, object], target: Mapping[str, object]) -> str | None:
-    """Facts that may differ between platforms but change what the figure means.
+    """Facts that may differ between platforms but change the meaning of the figure.
 
-    Both are rows of `Panel.platforms`; `None` where nothing differs.
+    Both are rows of `Panel.platforms`; `None` without a difference.
     """
     texts = [
         f"{name}: {source[name]} / {target[name]}"

@@ -37,8 +37,8 @@ class MeanFigures:
         low, high: 95 % percentile bootstrap; each resample of models serves all pairs.
         std_over_pairs: spread of the clusters' means; no uncertainty of `rho`.
         p_value: one-sided, against the null; it and `null_p95` are upper bounds where pairs have
-            unlike common models. They, `null_mean` and `headroom` are `None` for a measure without
-            latency.
+            different common models. They, `null_mean` and `headroom` are `None` for a measure
+            without latency.
     """
 
     n_models: int
@@ -60,7 +60,7 @@ def mean_figures(
 ) -> MeanFigures:
     """Averages rho inside each cluster first, then over clusters.
 
-    `clusters` names the pair of device models behind each pair, so that a device model with many
+    `clusters` names the pair of device models of each pair, so that a device model with many
     units or settings counts once.
     """
     parts = list(blocks(np.isfinite(measure.values), pairs))
@@ -139,9 +139,9 @@ def _null(
 ) -> Floats:
     """The mean over pairs with permuted latencies, (draws,).
 
-    Pairs with unlike common models are permuted apart, although they share platforms. Adding
-    their sorted draws supposes the strongest dependence: the mean stays, and the upper quantiles
-    and the p-value err towards no finding.
+    Pairs with different common models are permuted separately, although they share platforms.
+    Adding their sorted draws assumes the strongest dependence: the mean is right, and the upper
+        quantiles and the p-value are conservative.
     """
     total = np.zeros(draws.null)
     for part in parts:
@@ -153,7 +153,7 @@ def _null(
 def _mean_rho(units: Iterable[Floats], part: Block, weights: Floats) -> Floats:
     """Sum over the block's pairs of weight x rho in every draw, (draws,).
 
-    A platform without weight is left out: its column may be constant, hence undefined.
+    A platform without weight is left out: its column may be constant and therefore undefined.
     """
     size = part.columns.size
     share = np.zeros((size, size))
@@ -170,7 +170,7 @@ def _mean_rho(units: Iterable[Floats], part: Block, weights: Floats) -> Floats:
     factor = (member.reshape(-1, 1) == np.arange(first.size)) * scale[:, None]
     sums = []
     for some in units:
-        # One product of two matrices per block: many small ones wait for BLAS's threads instead.
+        # One product of two large matrices per block is faster than many small ones in BLAS.
         flat = some[:, :, used].reshape(-1, used.size) @ factor
         sums.append(((flat @ joint) * flat).reshape(some.shape[0], -1).sum(axis=1))
     return np.concatenate(sums)

@@ -1,4 +1,4 @@
-"""How far a ranking on one platform is that on another: figures of many pairs at once."""
+"""How far rankings on two platforms agree: figures of many pairs at once."""
 
 import math
 import zlib
@@ -33,12 +33,12 @@ Pair = tuple[int, int]
 """Column numbers of source and target."""
 
 _FEW_PLATFORMS = 50
-"""Up to here a pair costs little, and draws are many."""
+"""Up to this many platforms a pair is cheap, so many draws are made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draws:
-    """How many random draws stand behind the figures."""
+    """Number of random draws for the figures."""
 
     bootstrap: int
     permutation: int
@@ -88,7 +88,7 @@ class Block:
 
 
 def draws_for(pairs: Sequence[Pair]) -> Draws:
-    """Many draws for few platforms; never fewer than 200 behind a null."""
+    """Many draws for few platforms; at least 200 for a null."""
     if len({column for pair in pairs for column in pair}) <= _FEW_PLATFORMS:
         return Draws(bootstrap=1000, permutation=9999, null=1000)
     return Draws(bootstrap=400, permutation=999, null=200)
@@ -155,7 +155,7 @@ def _block_figures(measure: Measure, block: Block, draws: Draws, seed: int) -> l
     rows = np.column_stack([rho, _taus(measure, block), low, high, *null]).tolist()
     undefined = "all models are equal on one side"
     if measure.given is not None:
-        undefined += ", or what is given is equal for all or explains all"
+        undefined += ", or the given ranking is constant or explains all"
     return [_figures(n_models, row, undefined) for row in rows]
 
 
@@ -244,8 +244,8 @@ def null_draws(measure: Measure, block: Block, draws: Draws, seed: int) -> Itera
     if measure.given is None:
         return units
     given = _given_unit(measure.given, block)
-    # A permuted ranking that FLOPs explain whole (1 in 60 with five models) has nothing left to
-    # agree with: it counts as 0, where a measured one would be undefined.
+    # If FLOPs explain a permuted ranking completely (1 in 60 with five models), its rho counts as
+    # 0; for a measured ranking it is undefined.
     return (np.nan_to_num(partial_units(some, given)) for some in units)
 
 
@@ -262,7 +262,7 @@ def _picked(units: Iterable[Floats], block: Block) -> Floats:
 
 
 def block_rng(measure: Measure, block: Block, seed: int, purpose: str) -> np.random.Generator:
-    """A stream of its own for every purpose, so that no figure depends on how many came before."""
+    """A separate random stream per purpose: a figure does not depend on earlier draws."""
     models = zlib.crc32(block.models.tobytes())
     return np.random.default_rng([seed, models, zlib.crc32(f"{measure.name}/{purpose}".encode())])
 

@@ -1,4 +1,4 @@
-"""From rows to arrays: models down, platforms across, both sorted by name."""
+"""Converts rows to arrays: one row per model, one column per platform, sorted by name."""
 
 import functools
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ PLATFORM_FACTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """Measured values as arrays; NaN stands for missing and is masked before any statistic.
+    """Measured values as arrays; NaN means missing and is masked before any statistic.
 
     Attributes:
         models: names, (n_models,).
@@ -29,7 +29,7 @@ class Panel:
         latency, memory, energy: (n_models, n_platforms).
         flops, accuracy: (n_models,).
         families: family of each model, `None` where it is not stated, (n_models,).
-        notes: what the reader of any table made from it has to know.
+        notes: facts that the reader of any table from this panel must know.
     """
 
     models: tuple[str, ...]
@@ -50,14 +50,14 @@ class Panel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """Something to rank models by: rest x latency, (n_models, n_platforms) each, NaN missing.
+    """A measure that ranks models: rest x latency, (n_models, n_platforms) each, NaN missing.
 
     Attributes:
-        rest: what stays when latencies are permuted; ones for latency alone.
-        latency: ones where the measure has none.
-        given: (n_models,) or `None`; what its ranks explain is taken out of this measure's ranks,
-            so that correlations are partial.
-        has_latency: without it there is nothing to permute, hence no null.
+        rest: the part that is kept when latencies are permuted; ones for latency alone.
+        latency: ones if the measure has no latency.
+        given: (n_models,) or `None`; the part that its ranks explain is removed from this measure's
+            ranks, so that correlations are partial.
+        has_latency: without it nothing can be permuted, so the null is undefined.
     """
 
     name: str
@@ -77,17 +77,17 @@ def make_panel(frame: pl.LazyFrame, selection: Selection) -> Panel:
     """Selected, comparable cells as arrays.
 
     Raises:
-        NoDataError: nothing fits the selection.
+        NoDataError: no row matches the selection.
         NotComparableError: no platform holds comparable rows.
     """
     return panel_of(comparable_scope(frame, selection))
 
 
 def comparable_scope(frame: pl.LazyFrame, selection: Selection) -> Scope:
-    """Selected cells that may be ranked, with `identity`, and what every table says about them.
+    """Selected cells that can be ranked, with `identity`, and the notes of every table.
 
     Raises:
-        NoDataError: nothing fits the selection.
+        NoDataError: no row matches the selection.
         NotComparableError: no platform holds comparable rows.
     """
     scope = select_cells(frame, selection)
@@ -159,7 +159,7 @@ def _positive(values: Floats) -> Floats:
 
 
 def positions(names: Iterable[str], values: pl.Series) -> npt.NDArray[np.int64]:
-    """Where each value stands among the names."""
+    """The position of each value among the names."""
     lookup = {name: position for position, name in enumerate(names)}
     return np.array([lookup[value] for value in values], dtype=np.int64)
 

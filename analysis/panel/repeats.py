@@ -1,4 +1,4 @@
-"""Single processes and single sweeps behind a panel's values, as arrays."""
+"""The single processes and sweeps of a panel's values, as arrays."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ _VALUES = ("latency_p50_ns", "peak_memory_bytes")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repeats:
-    """What the medians of a panel are made of; NaN where there is nothing.
+    """The values from which a panel's medians are computed; NaN without a value.
 
     Attributes:
         processes: latency and run-peak memory of every process of the newest sweep,
@@ -35,10 +35,10 @@ _last: LastResult[tuple[Panel, Repeats]] = LastResult()
 
 
 def make_repeats(frame: pl.LazyFrame, selection: Selection) -> tuple[Panel, Repeats]:
-    """The panel of `panel.make_panel` and the single measurements behind it; the last is kept.
+    """The panel of `panel.make_panel` and its single measurements; the last result is kept.
 
     Raises:
-        NoDataError: nothing fits the selection.
+        NoDataError: no row matches the selection.
         NotComparableError: no platform holds comparable rows.
     """
     return _last.get(frame, selection, lambda: _make_repeats(frame, selection))
@@ -51,7 +51,7 @@ def _make_repeats(frame: pl.LazyFrame, selection: Selection) -> tuple[Panel, Rep
     key = ("model", "platform_key", "cell_key")
     cells = scope.cells.select(*key, "identity", "memory_metric", "sample_kind", *IDENTITY).lazy()
     newest = valid_attempts(attempts).join(cells.select(*key, "identity"), on=key)
-    # A later sweep may have another runtime; whatever changes the figure's meaning is held equal.
+    # A later sweep may have another runtime; facts that change a figure's meaning must be equal.
     same = ("model", "platform_key", "memory_metric", "sample_kind", *IDENTITY)
     every = (
         last_attempts(attempts)

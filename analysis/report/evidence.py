@@ -1,4 +1,4 @@
-"""Everything the page is made from, read once."""
+"""All data of the page, read once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,36 +17,35 @@ from fleetrank.foundation.errors import BadFileError
 from fleetrank.foundation.plain_data import read_json_object
 
 _SAMPLES = ("samples_ns", "device_samples_ns")
-"""Most of the bytes; tables are made from the stored summaries, strips from some of the samples."""
+"""Samples are most of the bytes. Tables need only the stored summaries, strips some samples."""
 _MAX_COMPARED = 60
-"""Platforms whose 1,770 pairs are compared: with intervals and nulls some two seconds, also over a
-thousand models. Not fewer than 51, from which on `pairs.draws_for` is content with fewer draws."""
+"""Their 1,770 pairs are compared. With intervals and nulls this takes about 2 s, also for a
+thousand models. At least 51, because from there on `pairs.draws_for` makes fewer draws."""
 _MAX_AVERAGED = 1000
-"""Platforms whose means from tier to tier are the answer on top, the same that the table gives:
-without intervals of single pairs 2 s for 318 platforms, 7 s for a thousand."""
+"""Their means from tier to tier are the answer at the top, equal to the table's. Without intervals
+of single pairs this takes 2 s for 318 platforms and 7 s for a thousand."""
 _MAX_PAIRED = 40
-"""Of those, platforms whose 1,560 directed pairs are listed and drawn, frontiers among them."""
+"""The 1,560 directed pairs of these platforms are listed and drawn, with their frontiers."""
 Record = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Rows and values behind one page.
+    """Rows and values of one page.
 
     Attributes:
-        attempts: every stored attempt of any origin, without its samples; in memory, since every
-            table scans it anew.
-        averaged, compared, paired: those of the platforms that means from tier to tier are over,
-            of those that are compared pair by pair, and of those whose pairs are listed; the same
-            object where that is all.
+        attempts: every stored attempt of any origin, without its samples; in memory, because every
+            table scans it again.
+        averaged, compared, paired: attempts of the platforms used for means from tier to tier,
+            compared pair by pair, and listed as pairs. The same object if these are all platforms.
         paired_keys: the platforms of `paired`.
-        selected: those of the attempts that the page speaks of.
+        selected: the attempts that the page covers.
         cells: as `cells_table.cell_values` gives them.
         processes: as `figures.latency.process_medians` gives them.
         quantiles: as `figures.latency.sample_quantiles` gives them, of the cells shown.
         shown: what is on the page.
-        limits: which platforms are not compared, and where to see them.
-        said: notes that hold for the whole page and need not be repeated under each table.
+        limits: notes on platforms that are not compared, and where to see them.
+        said: notes about the whole page, which are not repeated under each table.
         records: of the sweeps in `attempts`, newest first; `{}` where one cannot be read.
     """
 
@@ -67,10 +66,10 @@ class Evidence:
 
 
 def gather(results: Path, selection: Selection) -> Evidence:
-    """Reads what the page needs and nothing else.
+    """Reads only the data that the page needs.
 
     Raises:
-        NoDataError: nothing was measured, or nothing with success.
+        NoDataError: there are no measurements, or no successful ones.
     """
     scan = load_measurements(results, sweep=selection.sweep, origins=ORIGINS)
     blank = (pl.lit(None, dtype=pl.List(pl.Int64)).alias(name) for name in _SAMPLES)
@@ -110,7 +109,7 @@ def gather(results: Path, selection: Selection) -> Evidence:
 
 
 def _chosen(cells: pl.DataFrame) -> list[tuple[str, ...]]:
-    """Platforms to average over, to compare, to list in pairs: equal shares of each tier."""
+    """Platforms for averages, for comparison and for listed pairs: equal shares of each tier."""
     found = []
     for most in (_MAX_AVERAGED, _MAX_COMPARED, _MAX_PAIRED):
         keys = tuple(chosen_platforms(cells, most))
@@ -120,7 +119,7 @@ def _chosen(cells: pl.DataFrame) -> list[tuple[str, ...]]:
 
 
 def _only(attempts: pl.LazyFrame, keys: Sequence[str], n: int) -> pl.LazyFrame:
-    """The very frame where none of n is left out: tables of one object share what they read."""
+    """The same frame object if no platform is left out: tables of one object share its reading."""
     if len(keys) == n:
         return attempts
     return attempts.filter(pl.col("platform_key").is_in(list(keys)))
@@ -130,16 +129,16 @@ def _limits(n_averaged: int, n_compared: int, n_paired: int, n: int) -> list[str
     notes = []
     if n_averaged < n:
         notes.append(
-            f"Means from tier to tier are over {n_averaged:,} of {n:,} platforms, an equal share "
-            "of each tier; `fleetrank report show transfer` takes all."
+            f"Means from tier to tier use {n_averaged:,} of {n:,} platforms, an equal share of "
+            "each tier; `fleetrank report show transfer` uses all."
         )
     if n_compared < n_averaged:
         notes.append(
-            f"Compared one by one are {n_compared} of {n:,} platforms, an equal share of each "
-            "tier; means from tier to tier are over all."
+            f"Pairs are compared for {n_compared} of {n:,} platforms, an equal share of each "
+            "tier; means from tier to tier use all."
         )
     if n_paired < n_compared:
-        notes.append(f"Pairs are listed, and frontiers drawn, of {n_paired} of those platforms.")
+        notes.append(f"Pairs are listed and frontiers are drawn for {n_paired} of those platforms.")
     return notes
 
 
@@ -150,7 +149,7 @@ def _records(results: Path, cells: pl.DataFrame) -> Sequence[Record]:
 
 
 def _record(path: Path, sweep: str) -> Record:
-    """A page without a record is worth more than no page."""
+    """The sweeps' records; one that cannot be read is `{}`, so the page can still be built."""
     try:
         record = read_json_object(path)
     except BadFileError:

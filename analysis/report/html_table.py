@@ -1,4 +1,4 @@
-"""Tables of the analysis as HTML cells: humane figures, and short names of platforms."""
+"""Tables of the analysis as HTML cells: rounded figures and short names of platforms."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.tables import TABLES
 
 MAX_STATIC_ROWS = 40
-"""Rows written as HTML; the page's script writes the rest of a longer table, as the filter asks."""
+"""Rows written as HTML; in a longer table the page's script writes the others."""
 MAX_ROWS = 8000
-"""More is not read on a page; `report show` prints all."""
+"""The page shows no more rows; `report show` prints all."""
 _UNITS = {
     "ns": "ns", "us": "µs", "ms": "ms", "s": "s", "bytes": "bytes", "mib": "MiB", "mb": "MB",
     "mj": "mJ", "mhz": "MHz", "c": "°C", "percent": "%",
@@ -33,7 +33,7 @@ class HtmlHead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HtmlCell:
-    """A cell; `hint` says more on hover."""
+    """A cell; `hint` is shown on hover."""
 
     text: str
     is_number: bool = False
@@ -42,7 +42,7 @@ class HtmlCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HtmlRow:
-    """A row; `about` is what `Shown.tokens` gives for it."""
+    """A row; `about` is the result of `Shown.tokens`."""
 
     cells: tuple[HtmlCell, ...]
     about: str
@@ -50,13 +50,13 @@ class HtmlRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HtmlTable:
-    """What the template writes; text only, escaped there.
+    """The text of a table; the template escapes it.
 
     Attributes:
-        id: names the table's rows among the page's data.
+        id: key of the table's rows in the page's data.
         rows: the first of them, at most `MAX_STATIC_ROWS`.
-        packed: all of them for the page's script, where there are more; see `_packed`.
-        is_statistic: its figures are over models, platforms or both; a filter changes none.
+        packed: all rows for the page's script, if there are more; see `_packed`.
+        is_statistic: its figures use all models, platforms or both; a filter does not change them.
     """
 
     id: str
@@ -79,15 +79,15 @@ def html_table(
     is_statistic: bool = False,
     said: Iterable[str] = (),
 ) -> HtmlTable:
-    """Turns a table into cells; short names stand for platform keys, which are then the hint.
+    """Turns a table into cells; a platform has its short name, with its key as the hint.
 
     Args:
         name: its id on the page.
-        table: as `analysis.tables.tables.make_table` gives it.
-        shown: rows about models or platforms beyond it are left out, with a note.
-        is_open: shown at once, not on demand.
+        table: a result of `analysis.tables.tables.make_table`.
+        shown: rows about other models or platforms are left out, with a note.
+        is_open: whether the table is open at first.
         is_statistic: see `HtmlTable`.
-        said: notes that the page has said elsewhere.
+        said: notes that are already elsewhere on the page.
     """
     frame = _worth_showing(table.frame)
     already = set(said)
@@ -122,7 +122,7 @@ def html_table(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Column:
-    """A column as texts; `hints` says more about some of them."""
+    """A column as texts; `hints` has longer texts for some of them."""
 
     texts: list[str]
     hints: Mapping[str, str]
@@ -167,7 +167,7 @@ def _coded(texts: Sequence[str]) -> Json:
 
 
 def _worth_showing(frame: pl.DataFrame) -> pl.DataFrame:
-    """Without hashes and without columns that say nothing; `report show` has them all."""
+    """The frame without hashes and empty columns; `report show` prints all columns."""
     empty = [column.name for column in frame.iter_columns() if column.null_count() == len(column)]
     return frame.drop([*empty, "cell_key"], strict=False) if frame.height else frame
 
@@ -180,7 +180,7 @@ def heading(name: str) -> str:
 
 
 def number_text(value: float) -> str:
-    """Four significant digits, no exponent in the range that people read."""
+    """Four significant digits; an exponent only for very large or small values."""
     is_grouped = 10**_DIGITS <= abs(value) < 1e6
     text = f"{value:,.0f}" if is_grouped else f"{value:.{_DIGITS}g}"
     return text.replace("-", "\N{MINUS SIGN}", 1) if value < 0 else text

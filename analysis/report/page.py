@@ -1,4 +1,4 @@
-"""The page: one HTML file that opens without a network and carries its own evidence."""
+"""The page: one HTML file that opens without a network and contains all its data."""
 
 import base64
 import hashlib
@@ -63,19 +63,19 @@ def script_bundle() -> str:
 def json_block(value: object) -> Markup:
     """JSON for a `<script type="application/json">`: nothing in it can end the block.
 
-    Source: HTML standard, 4.12.1.3: `<` is all that a parser looks for inside a script.
+    Source: HTML standard, 4.12.1.3: inside a script a parser looks only for `<`.
     """
     text = _dumped(value)
-    # What JSON escapes by itself has to be shown like everywhere else, too.
+    # Characters that JSON escapes must be shown in the same way as in the rest of the page.
     if "\\" in text or visible(text) != text:
         text = _dumped(_visible_parts(value))
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # noqa: S704
 
 
 def shown(value: object) -> object:
-    """What a template writes for a value: text with what changes its direction escaped.
+    """The text that a template writes for a value; characters that change direction are escaped.
 
-    For `finalize` of a Jinja environment; markup stays as it is.
+    It is the `finalize` of a Jinja environment; markup is not changed.
     """
     return visible(value) if type(value) is str else value
 
@@ -85,7 +85,7 @@ def _dumped(value: object) -> str:
 
 
 def _visible_parts(value: object) -> object:
-    """The same for all text in a value: names are compared with those that templates wrote."""
+    """Escapes all text in a value like `shown`: the script compares it with text in templates."""
     if isinstance(value, dict):
         return {shown(key): _visible_parts(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -94,10 +94,10 @@ def _visible_parts(value: object) -> object:
 
 
 def own_script(text: str) -> Markup:
-    """A script of this project or its bundle, as it stands.
+    """A script of this project or its bundle, unchanged.
 
     Raises:
-        ValueError: it holds what would end its block.
+        ValueError: it contains text that would end its block.
     """
     if "</script" in text.lower() or "<!--" in text:
         raise ValueError("a script that ends its own block cannot be embedded")
@@ -105,7 +105,7 @@ def own_script(text: str) -> Markup:
 
 
 def script_hash(text: str) -> str:
-    """The source expression by which a content security policy knows an inline script."""
+    """The source expression that allows an inline script in a content security policy."""
     digest = hashlib.sha256(text.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
@@ -115,12 +115,12 @@ _SCRIPTS = (
     "state.js", "look.js", "latency.js", "memory.js", "ranks.js", "matrix.js", "frontiers.js",
     "panels.js", "tables.js", "copying.js", "filters.js", "start.js",
 )  # fmt: skip
-"""Joined to one script, in which a file may use what stands in those before it."""
+"""The files are joined to one script. A file may use names from the files before it."""
 _SECTIONS: tuple[Callable[[Evidence, PageTables], Section], ...] = (
     transfer_section, frontier_section, flops_section, latency_section, memory_section,
     quality_section, dropped_section,
 )  # fmt: skip
-"""In the order in which a reader asks; provenance is last."""
+"""The order follows a reader's questions; provenance is last."""
 _FAMILY_PATHS: Mapping[str, str] = {
     "standard_cnn": "M-4-4h8v8h-8z",
     "mobile_cnn": "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0z",
@@ -132,12 +132,12 @@ _FAMILY_PATHS: Mapping[str, str] = {
 """The shapes of `theme.FAMILY_SHAPES`, for the legend."""
 
 _NAMED_FLAGS = 4
-"""Of all kinds a sentence names."""
+"""A sentence names at most this many kinds of flags."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportFacts:
-    """What was written."""
+    """Facts about the page that was written."""
 
     path: Path
     size_bytes: int
@@ -154,10 +154,10 @@ def build_report(
     origins: Sequence[str] = DEFAULT_ORIGINS,
     seed: int = 0,
 ) -> ReportFacts:
-    """Writes the page about a results folder to `out`; an older page stays until then.
+    """Writes the page about a results folder to `out`; an older page is replaced at the end.
 
     Raises:
-        NoDataError: there is nothing to report.
+        NoDataError: no data to report exists.
         AnalysisError: the folder is from a newer version, the drawing library is missing, or
             `out` cannot be written.
     """
@@ -174,7 +174,7 @@ def build_report(
 
 
 def render_page(evidence: Evidence, now: datetime) -> str:
-    """The page as text; every value goes through the template's escaping."""
+    """The page as text; the template escapes every value."""
     tables = page_tables(evidence)
     sections = [*(make(evidence, tables) for make in _SECTIONS), provenance_section(evidence)]
     data = page_data(evidence, tables)
@@ -244,12 +244,12 @@ def _banner(cells: pl.DataFrame) -> str | None:
     kinds = " and ".join(sorted(set(" | ".join(unreal["origin"]).split(" | "))))
     return (
         f"{unreal.height} of {cells.height} values are {kinds}, those of {devices_of(unreal)}: "
-        "they show how this page works, and say nothing about hardware."
+        "they show how this page works. They are not evidence about hardware."
     )
 
 
 def _doubts(cells: pl.DataFrame) -> str | None:
-    """How many of the values behind every answer carry a flag, the commonest flags first."""
+    """How many of the values carry a quality flag; the most frequent flags come first."""
     flagged = cells.filter(pl.col("flags").list.len() > 0)
     if flagged.is_empty():
         return None

@@ -1,4 +1,4 @@
-"""The values behind the page's charts, as one JSON object: columns, not rows, to stay small."""
+"""The values of the page's charts as one JSON object; it has columns to stay small."""
 
 from collections.abc import Mapping, Sequence
 
@@ -49,7 +49,7 @@ def flops_ranks(cells: pl.DataFrame) -> pl.DataFrame:
 Json = dict[str, object]
 _PER_MS, _PER_MB = 1e6, 1e6
 _DIGITS = 4
-"""More than any process median is good for."""
+"""No process median is precise to more digits."""
 _SCALED = {
     "ms": ("latency_ns", _PER_MS), "low_ms": ("latency_low_ns", _PER_MS),
     "high_ms": ("latency_high_ns", _PER_MS), "p95_ms": ("latency_p95_ns", _PER_MS),
@@ -60,7 +60,7 @@ _MEASURES = ("latency", "frm")
 
 
 def page_data(evidence: Evidence, tables: PageTables) -> Json:
-    """What `templates/state.js` reads; missing is null."""
+    """The object that `templates/state.js` reads; a missing value is null."""
     transfer = tables.pair_rows("transfer")
     shown = evidence.shown
     return {

@@ -1,4 +1,4 @@
-"""Every table on the page, made once: headlines, charts and the study's tables share them."""
+"""All tables of the page. Each is computed once; headlines, charts and study tables use them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _OF_AVERAGED = ("transfer",)
 _OF_COMPARED = ("frameworks", "predictability", "stability")
 _OF_PAIRED = ("pareto", "regret")
 _SLOW = ("stability",)
-"""Its draws are many even for few platforms, and each costs as much as there are models."""
+"""This table makes many draws even for few platforms; the cost of one grows with the models."""
 _MANY_MODELS = 200
 _PAIR_SCHEMA = {
     "level": pl.String, "measure": pl.String, "form": pl.String, "source": pl.String,
@@ -32,8 +32,8 @@ class PageTables:
     """The tables by name.
 
     Attributes:
-        made: where a table has no answer, it has no rows and its reason as note.
-        reasons: why there is none, by name.
+        made: a table without an answer has no rows; its note is the reason.
+        reasons: why a table has no answer, by name.
     """
 
     made: Mapping[str, Table]
@@ -44,18 +44,18 @@ class PageTables:
         return self.made[name]
 
     def known(self, *names: str) -> tuple[Table, ...]:
-        """Those of these tables that could be made."""
+        """The tables with these names that could be computed."""
         return tuple(self.made[name] for name in names if name not in self.reasons)
 
     def pair_rows(self, name: str) -> pl.DataFrame:
-        """The rows of level `pair`; none where the table could not be made."""
+        """The rows of level `pair`; empty if the table could not be computed."""
         if name in self.reasons:
             return pl.DataFrame(schema=_PAIR_SCHEMA)
         return self.made[name].frame.filter(pl.col("level") == "pair")
 
 
 def page_tables(evidence: Evidence) -> PageTables:
-    """Makes them all; those of one frame one after the other, since they share what they read."""
+    """Computes all tables; tables of one frame follow each other because they share its reading."""
     made: dict[str, Table] = {}
     reasons: dict[str, str] = {}
     for frame, names in (
@@ -78,13 +78,13 @@ def _table(name: str, frame: pl.LazyFrame, evidence: Evidence) -> Table:
     n_models = evidence.cells["model"].n_unique()
     if name in _SLOW and n_models > _MANY_MODELS:
         raise AnalysisError(
-            f"not made for the page: it takes long over {n_models:,} models",
+            f"not computed for the page: it takes too long for {n_models:,} models",
             f"fleetrank report show {name}",
         )
     table = make_table(name, frame, evidence.selection)
     if name not in _OF_AVERAGED or evidence.compared is evidence.averaged:
         return table
-    # Of many platforms it lists no pairs: those that are drawn are made of a few.
+    # With many platforms this table lists no pairs, so the drawn pairs use few platforms.
     few = make_table(name, evidence.compared, evidence.selection).frame
     parts = table.frame.filter(pl.col("level") != "pair"), few.filter(pl.col("level") == "pair")
     return Table(title=table.title, frame=pl.concat(parts), notes=table.notes)

@@ -1,4 +1,4 @@
-"""Which models and platforms the page holds, where there are more than a page can."""
+"""Chooses the models and platforms on the page if there are too many for one page."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from fleetrank.analysis.figures.labels import chosen_platforms, models_by_latenc
 from fleetrank.analysis.stored.columns import FAMILIES, PRECISIONS, STORED_RUNTIMES, TIERS
 
 MAX_MODELS = 40
-"""Rows of a panel that can still be read."""
+"""A panel with more rows is not readable."""
 MAX_CELLS = 4500
-"""Values (model on platform) on the page: about 2 MB of it."""
+"""Values (model on platform) on the page; they take about 2 MB."""
 ELSEWHERE = "x"
-"""Stands with a row about what the page does not hold: hidden as soon as a filter is set."""
+"""Marks a row about something that is not on the page; any filter hides the row."""
 _WORDS = {
     "tier": ("t", TIERS), "runtime": ("r", STORED_RUNTIMES), "precision": ("c", PRECISIONS),
     "family": ("f", FAMILIES),
@@ -23,17 +23,17 @@ _WORDS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """What the page holds; every table and chart numbers platforms and models like this.
+    """The contents of the page; all tables and charts use these numbers of platforms and models.
 
-    Without slots, which what is worked out once would have no place in.
+    The class has no slots, because `cached_property` needs a `__dict__`.
 
     Attributes:
         platforms: key to short name, in the order to show.
-        names: likewise, of every platform of the results.
+        names: key to short name of every platform in the results.
         models: from the fastest to the slowest.
         devices: in the order of their platforms.
-        cells: rows of `cells_table.cell_values` about these.
-        notes: what was left out, and where to see it.
+        cells: rows of `cells_table.cell_values` of these models and platforms.
+        notes: which data is not shown, and where to see it.
     """
 
     platforms: Mapping[str, str]
@@ -59,10 +59,10 @@ class Shown:
         return {name: number for number, name in enumerate(self.devices)}
 
     def tokens(self, row: Mapping[str, object]) -> str:
-        """What a table's row is about, as words that the filter knows.
+        """The subjects of a table's row, as tokens for the filter.
 
-        `p3` is the fourth platform, `m` a model, `d` a device; `t`, `r`, `c`, `f` stand before a
-        tier, runtime, precision or family. A row is shown while nothing it is about is hidden.
+        `p3` is the fourth platform, `m` a model, `d` a device; `t`, `r`, `c`, `f` precede a tier,
+        runtime, precision or family. A row is hidden when one of its subjects is hidden.
         """
         found = [self._token(name, row.get(name)) for name in _ABOUT if row.get(name) is not None]
         return " ".join(dict.fromkeys(word for word in found if word))
@@ -100,7 +100,7 @@ def choose_shown(cells: pl.DataFrame) -> Shown:
     speed = {name: number for number, name in enumerate(models_by_latency(shown))}
     device_of = dict(shown.select("platform_key", "device").iter_rows())
     return Shown(
-        # The name stays the one that tells it from every platform of the results.
+        # The name still distinguishes it from every other platform in the results.
         platforms={key: names[key] for key in platforms},
         names=names,
         models=tuple(sorted(models, key=lambda name: (speed.get(name, len(models)), name))),
@@ -114,13 +114,13 @@ def _left_out(n_models: int, of_models: int, n_platforms: int, of_platforms: int
     notes = []
     if n_models < of_models:
         notes.append(
-            f"Drawn and listed are {n_models:,} of {of_models:,} models, those measured on most "
-            "platforms. Ranks, correlations and frontiers are over all; "
-            "`fleetrank report show latency --model NAME` prints any."
+            f"This page shows {n_models:,} of {of_models:,} models: those measured on the most "
+            "platforms. Ranks, correlations and frontiers use all; `fleetrank report show "
+            "latency --model NAME` prints the others."
         )
     if n_platforms < of_platforms:
         notes.append(
-            f"Drawn and listed are {n_platforms:,} of {of_platforms:,} platforms, an equal share "
-            "of each tier; `fleetrank report show latency` prints all."
+            f"This page shows {n_platforms:,} of {of_platforms:,} platforms, an equal share of "
+            "each tier; `fleetrank report show latency` prints all."
         )
     return notes

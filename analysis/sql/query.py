@@ -1,4 +1,4 @@
-"""One SELECT over the results, with nothing else in reach."""
+"""Runs one SELECT over the results, without access to anything else."""
 
 import os
 import threading
@@ -14,25 +14,25 @@ from fleetrank.analysis.sql.sql_views import register_views
 from fleetrank.analysis.stored.part_files import damage_error, damaged_part_of
 
 DEFAULT_TIMEOUT_S = 30.0
-"""Ten times what a full scan of 10^6 rows takes on a laptop."""
+"""Ten times the duration of a full scan of 10^6 rows on a laptop."""
 DEFAULT_MAX_ROWS = 10_000
-"""More than a person reads; a program asks for what it needs."""
+"""More rows than a person reads; a program sets its own limit."""
 _MEMORY_LIMIT = "1GB"
-"""Enough to sort 10^6 rows without their samples; small beside a laptop's memory."""
+"""Enough to sort 10^6 rows without their samples; small compared with a laptop's memory."""
 _NO_MEMORY = ("Out of Memory Error", "bad_alloc", "malloc of size", "Cannot allocate memory")
-"""In errors of DuckDB, the C++ library and Arrow; also where the process's own limit is met."""
+"""Texts in errors of DuckDB, the C++ library and Arrow, also at the process's own limit."""
 _BATCH_ROWS = 2048
 """One vector of DuckDB; with 10,000 samples a row it takes 160 MB."""
 _SETTINGS = {
     "memory_limit": _MEMORY_LIMIT,
-    # Nothing is spilled: a query that needs more than its memory is refused, not written to disk.
+    # A query that needs more than its memory fails; its data is never written to disk.
     "temp_directory": "",
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
-    # Otherwise a name in the SQL may reach a variable of this program.
+    # Otherwise a name in the SQL could read a variable of this program.
     "python_enable_replacements": "false",
 }
-_ONLY_SELECT = "ask with one SELECT; `fleetrank query --tables` lists the tables and columns"
+_ONLY_SELECT = "write one SELECT; `fleetrank query --tables` lists the tables and columns"
 
 
 def run_query(
@@ -45,9 +45,9 @@ def run_query(
     """Answers one SELECT over `measurements`, `devices`, `models` and `sweeps`.
 
     The connection is new and in memory; file access is off and its configuration is locked before
-    the statement is parsed, so that SQL from anywhere can read these relations and nothing else.
-    One huge value can outrun both limits: a program that answers strangers asks
-    `orchestrator.compute.child`, which kills its process.
+    the statement is parsed, so that SQL from any source can read only these relations.
+    One huge value can exceed both limits: a program with unknown users uses
+        `orchestrator.compute.child`, which kills its process.
 
     Args:
         results: the results folder of a workspace.
@@ -68,7 +68,7 @@ def run_query(
 def query_frames(
     results: Path, sql: str, *, timeout_s: float, max_rows: int
 ) -> Iterator[pl.DataFrame]:
-    """As `run_query`, in tables of some thousand rows while they are computed; at least one."""
+    """Like `run_query`, but yields tables of some thousand rows; at least one table."""
     check_text(sql)
     is_over = threading.Event()
     with duckdb.connect(":memory:", config=dict(_SETTINGS)) as connection:
@@ -88,14 +88,14 @@ def query_frames(
 
 
 def check_text(sql: str) -> None:
-    """Refuses what is a statement in no encoding.
+    """Checks that the statement can be encoded.
 
     Raises:
         QueryError: it holds a NUL, or half a surrogate pair, as bytes become that are not UTF-8.
     """
     if "\0" in sql or any("\ud800" <= letter <= "\udfff" for letter in sql):
         raise QueryError(
-            "the statement is not valid text: it holds a NUL or bytes that are not UTF-8",
+            "the statement is not valid text: it contains a NUL or bytes that are not UTF-8",
             "write it in UTF-8; SQL makes such values with chr(0) and '\\xFF'::BLOB",
         )
 
@@ -103,7 +103,7 @@ def check_text(sql: str) -> None:
 def too_late(timeout_s: float) -> QueryError:
     """The query ran into its time limit."""
     return QueryError(
-        f"the query took longer than {timeout_s:g} s", "narrow it, or raise --timeout-s"
+        f"the query took longer than {timeout_s:g} s", "select fewer rows, or increase --timeout-s"
     )
 
 
@@ -113,22 +113,22 @@ def _interrupt(connection: duckdb.DuckDBPyConnection, is_over: threading.Event) 
 
 
 def _explained(error: Exception, results: Path) -> AnalysisError:
-    """What an error means; while rows are fetched Arrow passes those of DuckDB on as text."""
+    """The error for a failed query; while rows are fetched, Arrow has DuckDB's errors as text."""
     text = str(error)
     if any(sign in text for sign in _NO_MEMORY):
         return QueryError(
             f"the query needs more than {_MEMORY_LIMIT} of memory",
-            "leave out samples_ns, or narrow it with WHERE",
+            "leave out samples_ns, or select fewer rows with WHERE",
         )
     if text.startswith("Permission Error"):
         return QueryError(
-            f"the query reaches outside the results: {text.partition(chr(10))[0]}",
-            "files, settings and extensions are out of reach; " + _ONLY_SELECT,
+            f"the query uses something outside the results: {text.partition(chr(10))[0]}",
+            "files, settings and extensions cannot be used; " + _ONLY_SELECT,
         )
     if (damaged := damaged_part_of(results)) is not None:
         return damage_error(damaged)
     return QueryError(
-        f"the query does not work: {_first_paragraph(text)}",
+        f"the query is invalid: {_first_paragraph(text)}",
         "`fleetrank query --tables` lists the tables and columns; an unusual type can be "
         "cast to VARCHAR",
     )
@@ -143,7 +143,7 @@ def _lock(connection: duckdb.DuckDBPyConnection) -> None:
 def _only_select(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
     statements = connection.extract_statements(sql)
     if len(statements) != 1:
-        raise QueryError(f"{len(statements)} statements where one is wanted", _ONLY_SELECT)
+        raise QueryError(f"{len(statements)} statements instead of one", _ONLY_SELECT)
     statement = statements[0]
     if statement.type != duckdb.StatementType.SELECT:
         raise QueryError(f"a {statement.type.name} statement is not a SELECT", _ONLY_SELECT)
@@ -154,7 +154,7 @@ def _only_select(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Stat
 
 def _frames(relation: duckdb.DuckDBPyRelation, max_rows: int) -> Iterator[pl.DataFrame]:
     refuse_foreign_types(relation)
-    # The limit is part of the plan: rows beyond it are never made.
+    # The limit is part of the plan: rows beyond it are not computed.
     reader = relation.limit(max_rows).to_arrow_reader(_BATCH_ROWS)
     is_empty = True
     for batch in reader:

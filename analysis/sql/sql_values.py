@@ -1,7 +1,7 @@
-"""What SQL computed, as values of Python: the one place where a value may have no form there.
+"""Converts results of SQL to Python values, and rejects values without a Python form.
 
-DuckDB hands types over that Arrow, Polars or Python know otherwise or not at all. Each is refused
-here with its column: nothing wrong is shown, and a panic of Polars is an error like any other.
+DuckDB has types that Arrow, Polars or Python do not have or convert differently. Each causes an
+error with its column name here, so no wrong value is shown and Polars does not panic.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,8 +22,8 @@ _KEPT = frozenset(
         "timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", "timestamp with time zone",
     }
 )  # fmt: skip
-"""Types whose values arrive as they are. Seen with DuckDB 2.0 and Polars 2.1: a UHUGEINT arrives
-as -1, a TIMETZ without its zone, a BIT and a BIGNUM as bytes of DuckDB's own."""
+"""Types whose values are converted correctly. Seen with DuckDB 2.0 and Polars 2.1: a UHUGEINT
+becomes -1, a TIMETZ loses its zone, a BIT and a BIGNUM become bytes in DuckDB's format."""
 _NESTED = frozenset({"list", "array", "map", "struct"})
 _CAST = "cast it to VARCHAR"
 
@@ -31,7 +31,7 @@ Made = TypeVar("Made")
 
 
 def refuse_foreign_types(relation: duckdb.DuckDBPyRelation) -> None:
-    """Refuses columns whose values would arrive as something else.
+    """Rejects columns whose values would be converted wrongly.
 
     Raises:
         QueryError: names the first such column.
@@ -59,7 +59,7 @@ def to_frame(batch: pa.RecordBatch | pa.Table) -> pl.DataFrame:
 
 
 def rows_of(frame: pl.DataFrame) -> Iterator[dict[str, object]]:
-    """The rows of a table, some hundred in memory at a time.
+    """The rows of a table, a few hundred in memory at a time.
 
     Raises:
         QueryError: a value has no form in Python, such as a date beyond the year 9999.
@@ -87,13 +87,13 @@ def _no_form(error: BaseException) -> QueryError:
     reason = str(error).partition("\n")[0]
     return QueryError(
         f"a value has no form outside of SQL: {reason}",
-        "dates end with the year 9999, times of day before 24:00, whole numbers at 38 digits; "
-        "cast the column to VARCHAR",
+        "dates go up to the year 9999, times of day are below 24:00, integers have up to 38 "
+        "digits; cast the column to VARCHAR",
     )
 
 
 def _foreign(dtype: duckdb.sqltypes.DuckDBPyType) -> str | None:
-    """The type that does not arrive as it is, of a column or of what is nested in it."""
+    """The type in a column, or nested in it, that is not converted correctly."""
     if dtype.id in _KEPT:
         return None
     if dtype.id not in _NESTED:

@@ -1,4 +1,4 @@
-"""What SQL may see: the Parquet files of a results folder as four named relations."""
+"""The relations for SQL: the Parquet files of a results folder as four named views."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,10 +28,10 @@ from fleetrank.analysis.stored.patterns import regex_of
 def register_measurements(
     connection: duckdb.DuckDBPyConnection, stored: str, exclusions: tuple[Exclusion, ...]
 ) -> None:
-    """Makes the view `measurements`: a relation of stored rows, and why each was left out.
+    """Creates the view `measurements`: stored rows, with the reason if a row is excluded.
 
-    An expression over each row, not a join: of two relations whose sizes it does not know DuckDB
-    may keep the large one in memory.
+    It uses an expression over each row, not a join: if DuckDB does not know the sizes of two
+        relations, it may keep the large one in memory.
     """
     excluded = ConstantExpression(None).cast("VARCHAR")
     if exclusions:
@@ -69,15 +69,15 @@ _MODEL_FACTS = (
     "parameters", "accuracy_top1", "accuracy_source",
 )  # fmt: skip
 _RECORDS: Mapping[str, str] = {
-    "state": "how far the sweep came",
-    "command_line": "what was typed to start it",
+    "state": "state of the sweep",
+    "command_line": "command that started it",
 }
-"""What the record of a sweep adds to its rows; text of either may be absent."""
+"""Facts from the record of a sweep; both can be missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewColumn:
-    """One column of one relation, for people; `unit` is `None` for what has none."""
+    """One column of one relation, for display; `unit` is `None` without a unit."""
 
     view: str
     column: str
@@ -87,13 +87,13 @@ class ViewColumn:
 
 
 def register_views(connection: "duckdb.DuckDBPyConnection", results: Path) -> None:
-    """Makes `measurements`, `devices`, `models` and `sweeps` known to a connection.
+    """Registers `measurements`, `devices`, `models` and `sweeps` with a connection.
 
-    The files are read by Arrow on behalf of the query, column by column and row group by row
-    group, so that DuckDB itself needs no access to the file system and can be denied it.
+    Arrow reads the files for the query, by column and row group, so DuckDB itself needs no access
+    to the file system.
 
     Raises:
-        NoDataError: there is no Parquet file.
+        NoDataError: no Parquet file exists.
         AnalysisError: a newer fleetrank wrote the folder, or its exclusions are damaged.
     """
     from fleetrank.analysis.sql.sql_views import register_measurements
@@ -161,8 +161,8 @@ _SPAN_COLUMNS = (
     ("last_utc", "TIMESTAMPTZ", "end of the last attempt"),
 )
 _TALLY_COLUMNS = (
-    ("n_attempts", "BIGINT", "rows, failures included"),
-    ("n_ok", "BIGINT", "rows that measured something"),
+    ("n_attempts", "BIGINT", "rows, including failures"),
+    ("n_ok", "BIGINT", "rows with a successful measurement"),
 )
 _SWEEP_COLUMNS = (
     ("sweep_id", "VARCHAR", "the sweep"),
@@ -173,7 +173,7 @@ _SWEEP_COLUMNS = (
     *_SPAN_COLUMNS,
     *((name, "VARCHAR", doc) for name, doc in _RECORDS.items()),
     ("fleetrank_version", "VARCHAR", "version that wrote the rows"),
-    ("git_commit", "VARCHAR", "of the workspace"),
+    ("git_commit", "VARCHAR", "commit of the workspace"),
     ("seed", "BIGINT", "seed of the sweep"),
 )
 _COUNTS: Mapping[str, list[ViewColumn]] = {
@@ -196,7 +196,7 @@ def _dataset(results: Path) -> ds.Dataset:
     files = [str(path) for path in stored_parts(results)]
     pages_are_checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
     parquet = ds.ParquetFileFormat(default_fragment_scan_options=pages_are_checked)
-    # Columns that an older file lacks come out as null.
+    # Columns that an older file lacks are null.
     return ds.dataset(files, format=parquet, schema=_arrow_schema())
 
 
@@ -206,7 +206,7 @@ def _arrow_schema() -> pa.Schema:
 
 
 def _sweep_records(folder: Path) -> pa.Table:
-    """The records of the sweeps; one that cannot be read leaves its sweep without them."""
+    """The records of the sweeps; if one cannot be read, its sweep has no facts from it."""
     rows = []
     for path in sorted(folder.glob("*.json")):
         try:

@@ -1,4 +1,4 @@
-"""One row per model and platform: medians over repeats of what single processes gave."""
+"""One row per model and platform: medians over repeats of the figures of single processes."""
 
 import functools
 
@@ -10,7 +10,7 @@ from fleetrank.analysis.stored.load import valid_attempts
 from fleetrank.analysis.stored.quality import with_repeats_disagree
 
 MIN_REPEATS = 5
-"""Below 5 processes the range of all covers the median with less than 93.75 %: no interval."""
+"""Below 5 processes even the range of all covers the median with less than 93.75 %."""
 MIN_COVERAGE = 0.9375
 """Coverage of the interval at the default 5 repeats; more repeats narrow the interval instead."""
 
@@ -38,15 +38,15 @@ def cell_values(frame: pl.LazyFrame) -> pl.DataFrame:
 
     Two rows share a model and a platform only when one sweep measured two cards or weights under
     one name there. Columns beyond the facts of `analysis.stored.columns`:
-        n_repeats: processes behind the row.
+        n_repeats: number of processes of the row.
         latency_ns, latency_p95_ns, latency_p99_ns: median over processes of each one's p50, p95
             and p99; the other figures are such medians too.
         latency_low_ns, latency_high_ns: order-statistic interval of the median over processes;
             null with `interval_reason` below 5 of them.
         interval_coverage: what share of such intervals holds the median, at least 0.9375.
         repeats_spread: range of the process medians over their median; null for one process.
-        flags: doubts raised by any repeat, `repeats_disagree` included.
-    A text column of facts that differ between repeats holds all of them, joined by ' | '.
+        flags: quality flags of any repeat, including `repeats_disagree`.
+    If a fact differs between repeats, its text column lists all values, joined by ' | '.
     """
     cells = (
         valid_attempts(frame)
@@ -90,7 +90,7 @@ def _with_interval(cells: pl.LazyFrame) -> pl.LazyFrame:
 
 @functools.lru_cache(maxsize=1024)
 def interval_depth(n: int) -> int:
-    """How many values may be cut from each end of `n` sorted ones at `MIN_COVERAGE` or more.
+    """How many of `n` sorted values can be cut from each end with coverage `MIN_COVERAGE` or more.
 
     Source: the sign test's interval; P(fewer than k of n lie below the median) is binomial.
     """

@@ -1,9 +1,9 @@
-"""The table of measurements: the one definition of its columns.
+"""The only definition of the columns of the measurements table.
 
 One row is one attempt at one repeat of one cell, failures included; the key is
 `(sweep_id, cell_key, repeat, attempt)`. Units are the last part of a name. `null` means not known
-or not applicable, never 0. String columns with a closed set of values list it here; the owners of
-those words are other packages, and a test holds both sides together.
+or not applicable, never 0. String columns with a closed set of values list it here. Other packages
+own those words; a test checks that both lists are equal.
 """
 
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import polars as pl
 
 NS_PER_MS = 1e6
-"""Columns hold nanoseconds, people read milliseconds."""
+"""Columns are in nanoseconds; tables show milliseconds."""
 
 SCHEMA_VERSION = 1
-"""Raised when a column changes meaning or goes; a reader refuses a newer one."""
+"""Increased when a column is removed or changes its meaning; a newer version is an error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ _INTS, _STRS = pl.List(pl.Int64), pl.List(pl.String)
 
 RUNTIMES = ("onnx", "torch", "tflite", "executorch")
 IMPORTED_RUNTIMES = ("qnn",)
-"""What only published measurements come from: nothing here runs it."""
+"""Runtimes of published measurements only; fleetrank does not run them."""
 STORED_RUNTIMES = (*RUNTIMES, *IMPORTED_RUNTIMES)
 PRECISIONS = ("fp32", "fp16", "bf16", "int8")
 MODES = ("eager", "compile", "graphs")
@@ -73,11 +73,13 @@ _IDENTITY = (
     _column("sweep_id", _STR, "the sweep; partition of the Parquet files"),
     _column("cell_key", _STR, "hash of model card, weights, exporter options and platform_key"),
     _column("repeat", _INT, "0-based; each repeat is a fresh process"),
-    _column("attempt", _INT, "0-based try at this repeat; analysis takes the last that is ok"),
+    _column("attempt", _INT, "0-based attempt at this repeat; analysis uses the last ok one"),
     _column("schema_version", _INT, "version of this table"),
     _column("fleetrank_version", _STR, "version that wrote the row"),
-    _column("git_commit", _STR, "of the workspace, '-dirty' appended; null outside git"),
-    _column("seed", _INT, "seed of the sweep: order of cells and inputs derive from it"),
+    _column(
+        "git_commit", _STR, "commit of the workspace, with '-dirty' if changed; null outside git"
+    ),
+    _column("seed", _INT, "seed of the sweep; the order of cells and the inputs derive from it"),
 )
 _MODEL = (
     _column("model", _STR, "name of the model card"),
@@ -89,11 +91,11 @@ _MODEL = (
     _column("input_size", _INT, "height = width of the input in pixels"),
     _column("macs", _INT, "multiply-accumulates of one inference at batch 1"),
     _column("flops", _INT, "2 x MACs"),
-    _column("flops_method", _STR, "how FLOPs were found", FLOPS_METHODS),
+    _column("flops_method", _STR, "how FLOPs were obtained", FLOPS_METHODS),
     _column("parameters", _INT, "number of parameters"),
     _column("accuracy_top1", _FLOAT, "ImageNet top-1 in per cent, as published"),
     _column("accuracy_source", _STR, "where that accuracy is published"),
-    _column("artifact_sha256", _STR, "the exported file"),
+    _column("artifact_sha256", _STR, "sha256 of the exported file"),
     _column("artifact_format", _STR, "its format", FORMATS),
     _column("artifact_bytes", _INT, "its size"),
     _column("artifact_max_relative_error", _FLOAT, "max|a-b|/max|a| against PyTorch's output"),
@@ -101,19 +103,23 @@ _MODEL = (
 )
 _DEVICE = (
     _column("device", _STR, "name of the registered device"),
-    _column("taken_over_by", _STR, "equal device that measured in its place; null: itself"),
-    _column("device_model", _STR, "its type: two phones of one model share it"),
+    _column(
+        "taken_over_by",
+        _STR,
+        "equal device that made the measurement instead; null: the device itself",
+    ),
+    _column("device_model", _STR, "type of the device; two phones of one model share it"),
     _column("tier", _STR, "class of device", TIERS),
-    _column("origin", _STR, "who made the row", ORIGINS),
+    _column("origin", _STR, "source of the row", ORIGINS),
     _column("host", _STR, "hash of the host's name"),
     _column("os", _STR, "operating system of the device"),
     _column("arch", _STR, "instruction set"),
-    _column("cpu_model", _STR, "as the system names it"),
+    _column("cpu_model", _STR, "name of the CPU in the system"),
     _column("logical_cores", _INT, "logical cores of the device"),
     _column("physical_cores", _INT, "physical cores of the device"),
     _column("memory_bytes", _INT, "memory of the device"),
     _column("is_virtual_machine", _BOOL, "whether the host is virtual"),
-    _column("device_facts", _STR, "JSON object of further facts, as driver and power limit"),
+    _column("device_facts", _STR, "JSON object of further facts, such as driver and power limit"),
 )
 _PLATFORM = (
     _column("platform_key", _STR, "device/runtime/backend/mode/precision/b/t/affinity/options"),
@@ -123,24 +129,24 @@ _PLATFORM = (
     _column("precision", _STR, "arithmetic of the artifact", PRECISIONS),
     _column("batch", _INT, "samples in one inference"),
     _column("threads", _INT, "threads inside one operator"),
-    _column("affinity", _STR, "CPU numbers asked for, '0,1'; null when left to the system"),
+    _column("affinity", _STR, "requested CPU numbers, '0,1'; null if the system chooses"),
     _column("options", _STR, "JSON object of runtime options that differ from the default"),
 )
 _OUTCOME = (
-    _column("status", _STR, "how the attempt ended", STATUSES),
-    _column("error_kind", _STR, "what went wrong", ERROR_KINDS),
-    _column("error_message", _STR, "what happened and where"),
-    _column("error_remedy", _STR, "what to do about it"),
+    _column("status", _STR, "result of the attempt", STATUSES),
+    _column("error_kind", _STR, "kind of the error", ERROR_KINDS),
+    _column("error_message", _STR, "text of the error"),
+    _column("error_remedy", _STR, "what the user can do about it"),
     _column("error_stage", _STR, "stage of the attempt that failed"),
-    _column("error_is_transient", _BOOL, "whether trying again made sense"),
-    _column("exit_code", _INT, "of the worker; negative is a signal"),
+    _column("error_is_transient", _BOOL, "whether a retry made sense"),
+    _column("exit_code", _INT, "exit code of the worker; a negative one is a signal"),
 )
 _LATENCY = (
-    _column("sample_kind", _STR, "what one sample stands for", SAMPLE_KINDS),
+    _column("sample_kind", _STR, "what one sample measures", SAMPLE_KINDS),
     _column("samples_ns", _INTS, "synchronised wall clock per inference, in order; null if none"),
-    _column("device_samples_ns", _INTS, "device clock beside it (CUDA events)"),
-    _column("host_overhead_ns", _FLOAT, "median of wall clock less device clock per inference"),
-    _column("input_copy_ns", _INT, "copying the inputs to the device; part of no sample"),
+    _column("device_samples_ns", _INTS, "the same from the device clock (CUDA events)"),
+    _column("host_overhead_ns", _FLOAT, "median of wall clock minus device clock per inference"),
+    _column("input_copy_ns", _INT, "time to copy the inputs to the device; not in the samples"),
     _column("sample_count", _INT, "number of timed inferences"),
     _column("latency_p50_ns", _FLOAT, "median of this process"),
     _column("latency_p90_ns", _FLOAT, "90th percentile of this process"),
@@ -148,26 +154,26 @@ _LATENCY = (
     _column("latency_p99_ns", _FLOAT, "99th percentile of this process"),
     _column("latency_mean_ns", _FLOAT, "mean of this process"),
     _column("latency_std_ns", _FLOAT, "standard deviation (n - 1) of this process"),
-    _column("load_ns", _INT, "reading the artifact and building the session"),
-    _column("first_inference_ns", _INT, "the first inference after loading"),
+    _column("load_ns", _INT, "time to read the artifact and create the session"),
+    _column("first_inference_ns", _INT, "time of the first inference after loading"),
     _column("warmup_ns", _INT, "length of the warm-up"),
     _column("warmup_runs", _INT, "inferences in the warm-up"),
     _column("stop_reason", _STR, "half_width, max_time or max_samples"),
 )
 _MEMORY = (
     _column("memory_metric", _STR, "what the memory figures count", MEMORY_METRICS),
-    _column("baseline_memory_bytes", _INT, "resident size before loading, primer included"),
-    _column("load_peak_memory_bytes", _INT, "peak over the baseline until the first output"),
-    _column("peak_memory_bytes", _INT, "peak over the baseline while running; FRM's component"),
-    _column("reserved_memory_bytes", _INT, "PyTorch's allocator took so much from the GPU"),
-    _column("process_memory_bytes", _INT, "of the GPU, held by the process, context included"),
-    _column("energy_mj", _FLOAT, "energy of one inference, with what the device takes when idle"),
-    _column("energy_above_idle_mj", _FLOAT, "energy of one inference over the idle power"),
+    _column("baseline_memory_bytes", _INT, "resident size before loading, with the primer"),
+    _column("load_peak_memory_bytes", _INT, "peak above the baseline until the first output"),
+    _column("peak_memory_bytes", _INT, "peak above the baseline while running; used by FRM"),
+    _column("reserved_memory_bytes", _INT, "GPU memory that PyTorch's allocator reserved"),
+    _column("process_memory_bytes", _INT, "GPU memory of the process, with its context"),
+    _column("energy_mj", _FLOAT, "energy of one inference, including idle power"),
+    _column("energy_above_idle_mj", _FLOAT, "energy of one inference above idle power"),
     _column("idle_power_mw", _FLOAT, "mean power before the model was loaded"),
     _column("energy_window_ns", _INT, "length of the runs repeated for energy"),
     _column("energy_runs", _INT, "inferences in that window"),
-    _column("energy_counter_steps", _INT, "changes of the counter in that window"),
-    _column("energy_method", _STR, "where energy comes from", ENERGY_METHODS),
+    _column("energy_counter_steps", _INT, "changes of the energy counter in that window"),
+    _column("energy_method", _STR, "source of the energy figure", ENERGY_METHODS),
 )
 _CONDITIONS = tuple(
     _column(f"{name}_{when}", dtype, f"{doc}, {when} the repeat")
@@ -187,36 +193,34 @@ _CONDITIONS = tuple(
         ("canary_ns", _INT, "median of the canary model, where it was run"),
         ("memory_clock_mhz", _FLOAT, "clock of a GPU's memory"),
         ("power_mw", _FLOAT, "power of a GPU"),
-        ("throttle_reasons", _STR, "what slows a GPU down; 'none' when nothing does"),
-        ("throttled_ns", _INT, "time a GPU was slowed down for since its driver was loaded"),
-        ("other_processes", _INT, "processes beside ours that use a GPU"),
+        ("throttle_reasons", _STR, "reasons why a GPU is throttled; 'none' if it is not"),
+        ("throttled_ns", _INT, "time that a GPU was throttled since its driver was loaded"),
+        ("other_processes", _INT, "other processes that use a GPU"),
     )
 )
 _WORKER = (
-    _column("clock_max_mhz", _FLOAT, "highest clock the device offers"),
+    _column("clock_max_mhz", _FLOAT, "highest clock of the device"),
     _column("governor", _STR, "frequency governor"),
     _column("runtime_version", _STR, "version of the runtime library"),
-    _column("python_version", _STR, "of the worker"),
-    _column("runtime_settings", _STR, "JSON object of what the runtime was really given"),
+    _column("python_version", _STR, "version of Python in the worker"),
+    _column("runtime_settings", _STR, "JSON object of the settings that the runtime really used"),
     _column("worker_affinity", _STR, "CPUs the worker could use while timing, '0,1'"),
-    _column("niceness", _INT, "of the worker"),
-    _column("oom_score_adj", _INT, "of the worker"),
-    _column("omp_num_threads", _STR, "OMP_NUM_THREADS the worker saw"),
-    _column("involuntary_switches", _INT, "context switches forced while timing"),
-    _column(
-        "confinement", _STR, "walls around a file from outside; null: trusted, older or failed"
-    ),
-    _column("flags", _STRS, "doubts about this row", FLAGS),
-    _column("raw_log", _STR, "kept tool output, relative to the results folder"),
-    _column("started_utc", _UTC, "start of the attempt; of an imported row, when it was imported"),
+    _column("niceness", _INT, "niceness of the worker"),
+    _column("oom_score_adj", _INT, "oom_score_adj of the worker"),
+    _column("omp_num_threads", _STR, "OMP_NUM_THREADS of the worker"),
+    _column("involuntary_switches", _INT, "involuntary context switches while timing"),
+    _column("confinement", _STR, "sandbox of an untrusted file; null: trusted, older or failed"),
+    _column("flags", _STRS, "quality flags of this row", FLAGS),
+    _column("raw_log", _STR, "path of the stored tool output in the results folder"),
+    _column("started_utc", _UTC, "start of the attempt, or time of the import"),
     _column("finished_utc", _UTC, "end of the attempt"),
 )
 _SOURCE = (
-    _column("source", _STR, "who published an imported row"),
+    _column("source", _STR, "publisher of an imported row"),
     _column("source_ref", _STR, "file and sha256 of its content, or commit"),
-    _column("licence", _STR, "terms the source is published under"),
-    _column("derived", _STRS, "quantities not read as they are, each with how it was made"),
-    _column("flops_source", _STR, "where FLOPs not counted here are published"),
+    _column("licence", _STR, "licence of the source"),
+    _column("derived", _STRS, "converted quantities, each with its conversion"),
+    _column("flops_source", _STR, "where FLOPs are published that fleetrank did not count"),
 )
 
 COLUMNS: tuple[Column, ...] = (
@@ -225,9 +229,9 @@ COLUMNS: tuple[Column, ...] = (
 )  # fmt: skip
 
 SCHEMA: dict[str, pl.DataType] = {column.name: column.dtype for column in COLUMNS}
-"""What is stored."""
-EXCLUDED = _column("excluded", _STR, "why the row was left out by hand; such rows enter no figure")
+"""The schema of stored rows."""
+EXCLUDED = _column("excluded", _STR, "reason of the exclusion by hand; no figure uses such rows")
 READ_COLUMNS: tuple[Column, ...] = (*COLUMNS, EXCLUDED)
 READ_SCHEMA: dict[str, pl.DataType] = {column.name: column.dtype for column in READ_COLUMNS}
-"""What readers get: the last column is not stored, but made from `results/exclusions.json`."""
+"""The schema for readers: the last column comes from `results/exclusions.json`."""
 ROW_KEY = ("sweep_id", "cell_key", "repeat", "attempt")

@@ -1,7 +1,7 @@
-"""Rows that a person leaves out: the file that says which, and what it makes of the rows.
+"""The file of rows that a person excludes, and how it is applied to the rows.
 
-The rows themselves stay as they are stored. Whoever reads them gets a column more, `excluded`,
-and what counts is what has none.
+The stored rows do not change. A reader gets one more column, `excluded`; a row counts if it is
+null.
 """
 
 import json
@@ -22,23 +22,23 @@ from fleetrank.foundation.small_file import read_small_text
 FILE = "exclusions.json"
 """In the results folder."""
 MAX_REASON = 200
-"""Letters: it stands in a note under every table."""
+"""Maximum letters of a reason: a note under every table shows it."""
 MAX_NAME = 500
-"""Letters of a sweep's id or a pattern; no platform key is longer."""
+"""Maximum letters of a sweep's id or a pattern; no platform key is longer."""
 MAX_EXCLUSIONS = 1000
-"""Each is a comparison per row; as many are a sweep that should go as a whole."""
+"""Each exclusion costs a comparison per row; with more, exclude the whole sweep instead."""
 _MAX_FILE_BYTES = 4 << 20
-"""Room for that many at their longest, in letters of four bytes."""
+"""Size of that many exclusions of maximum length, at four bytes a letter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exclusion:
-    """One decision to leave rows out.
+    """One decision to exclude rows.
 
     Attributes:
-        number: from 1; never given twice.
-        sweep_id: there need be no such sweep (any more).
-        pattern: a model's name or a platform key, in which `*` stands for anything; `None` is the
+        number: from 1; never reused.
+        sweep_id: the sweep does not have to exist (any more).
+        pattern: a model's name or a platform key, in which `*` matches any text; `None` is the
             whole sweep.
         reason: one line.
         excluded_utc: when it was decided, ISO 8601.
@@ -53,18 +53,18 @@ class Exclusion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exclusions:
-    """All that hold, by number, and the number that the next one gets."""
+    """All active exclusions by number, and the next free number."""
 
     next_number: int = 1
     entries: tuple[Exclusion, ...] = ()
 
 
 def read_exclusions(results: Path) -> Exclusions:
-    """What `<workspace>/results/exclusions.json` says; none where there is no such file.
+    """What `<workspace>/results/exclusions.json` contains; without the file no exclusion exists.
 
     Raises:
-        AnalysisError: it cannot be read or is no such record. Nothing is shown then: figures with
-            rows that somebody wanted out would look like figures without them.
+        AnalysisError: it cannot be read or is not a valid record. The caller must show no figures
+            then: excluded rows would count, and a reader could not see it.
     """
     path = results / FILE
     try:
@@ -73,25 +73,25 @@ def read_exclusions(results: Path) -> Exclusions:
         content = json.loads(text)
         return _parse(without_checksum(content) if isinstance(content, dict) else content)
     except (BadFileError, ValueError, RecursionError) as error:
-        # Only the first line: a hostile file may put anything into a parser's message.
+        # Only the first line: a hostile file can control the text of a parser's message.
         text = getattr(error, "message", str(error)).removeprefix(f"{path} ")
         said = text.partition("\n")[0][:MAX_REASON]
         raise AnalysisError(
             f"{path} is not a record of exclusions: {said}",
-            "restore it; if you changed it by hand, delete its entry 'checksum'; or delete the "
-            "file: all rows count again then",
+            "restore it; if you edited it, delete its entry 'checksum'; or delete the file, and "
+            "all rows count again",
         ) from error
 
 
 def excluded_column(exclusions: Exclusions) -> pl.Expr:
-    """The column `excluded` of stored rows: the reason of the first that covers them, or null."""
+    """The column `excluded`: the reason of the first exclusion that covers a row, or null."""
     reasons = [pl.when(covers(one)).then(pl.lit(one.reason)) for one in exclusions.entries]
     none = pl.lit(None, dtype=EXCLUDED.dtype)
     return pl.coalesce(*reasons, none).alias(EXCLUDED.name)
 
 
 def covers(exclusion: Exclusion) -> pl.Expr:
-    """Whether stored rows are those that are meant; never null."""
+    """Whether the exclusion covers a row; never null."""
     is_meant = pl.col("sweep_id") == exclusion.sweep_id
     if exclusion.pattern is not None:
         is_meant &= fits(exclusion.pattern)
@@ -99,17 +99,17 @@ def covers(exclusion: Exclusion) -> pl.Expr:
 
 
 def fits(pattern: str) -> pl.Expr:
-    """Whether the model or the platform of a row is what the pattern says."""
+    """Whether the model or the platform of a row matches the pattern."""
     return matches("model", pattern) | matches("platform_key", pattern)
 
 
 def not_excluded(frame: pl.LazyFrame) -> pl.LazyFrame:
-    """The rows that count."""
+    """The rows that are not excluded."""
     return frame.filter(pl.col(EXCLUDED.name).is_null())
 
 
 def exclusion_notes(frame: pl.LazyFrame) -> tuple[str, ...]:
-    """What a table owes its reader about the excluded among some rows, one note per reason."""
+    """The notes of a table about excluded rows, one note per reason."""
     left_out = (
         frame.filter(pl.col(EXCLUDED.name).is_not_null())
         .group_by(EXCLUDED.name)
@@ -125,7 +125,7 @@ def exclusion_notes(frame: pl.LazyFrame) -> tuple[str, ...]:
 
 
 def is_reason(text: str) -> bool:
-    """Whether a text can be a reason: trimmed, one line that can be printed, not too long."""
+    """Whether a text can be a reason: one trimmed, printable line that is not too long."""
     return 0 < len(text) <= MAX_REASON and text == text.strip() and text.isprintable()
 
 
@@ -139,14 +139,14 @@ def _content(path: Path) -> str | None:
 def _parse(content: object) -> Exclusions:
     raw = content.get("exclusions") if isinstance(content, dict) else None
     if not isinstance(raw, list) or not isinstance(content, dict):
-        raise ValueError("there is no list 'exclusions' in it")  # noqa: TRY004 - a damaged file
+        raise ValueError("it lacks the list 'exclusions'")  # noqa: TRY004 - a damaged file
     if len(raw) > MAX_EXCLUSIONS:
         raise ValueError(f"more than {MAX_EXCLUSIONS} exclusions")
     entries = sorted((_entry(one) for one in raw), key=lambda one: one.number)
     numbers = [one.number for one in entries]
     next_number = _number(content, "next_number")
     if len(set(numbers)) < len(numbers) or next_number <= max(numbers, default=0):
-        raise ValueError("a number stands for two exclusions")
+        raise ValueError("one number names two exclusions")
     return Exclusions(next_number=next_number, entries=tuple(entries))
 
 
@@ -169,7 +169,7 @@ def _entry(raw: object) -> Exclusion:
 
 def _text(raw: dict[object, object], name: str) -> str:
     text = raw.get(name)
-    # Half a surrogate pair is a text in JSON and none in any column.
+    # JSON allows half a surrogate pair; a text column does not.
     if not isinstance(text, str) or len(text) > MAX_NAME or not text.isprintable():
         raise ValueError(f"'{name}' is missing, too long or not one line")
     return text

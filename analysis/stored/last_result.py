@@ -1,4 +1,4 @@
-"""Keeps what was made last, for many tables of one scan made one after the other."""
+"""Keeps the last result, for several tables that are made from one scan in sequence."""
 
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
@@ -7,20 +7,20 @@ T = TypeVar("T")
 
 
 class LastResult(Generic[T]):
-    """One result, found again by the very object it was made from and by a key.
+    """One result, kept for the object it was made from and a key.
 
-    Not a cache of many: a scan of a million rows and what is made of it take hundreds of MB.
+    It keeps only one: a scan of a million rows and its result take hundreds of MB.
     """
 
     def __init__(self) -> None:
-        """Holds nothing yet."""
+        """Creates it without a result."""
         self._entry: tuple[object, Hashable, T] | None = None
 
     def get(self, source: object, key: Hashable, make: Callable[[], T]) -> T:
-        """The result kept for this object (itself, not its like) and key, else a new one."""
+        """The result kept for this object (by identity) and key, or else a new one."""
         if self._entry is not None and self._entry[0] is source and self._entry[1] == key:
             return self._entry[2]
-        self._entry = None  # the old one goes before the new one needs the room
+        self._entry = None  # free the old result before the new one needs memory
         result = make()
         self._entry = (source, key, result)
         return result

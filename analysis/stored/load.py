@@ -1,4 +1,4 @@
-"""Reads stored measurements; lazy, so that samples stay on disk unless a caller asks for them."""
+"""Reads stored measurements lazily: samples stay on disk until a caller uses them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from fleetrank.foundation.checksum import read_checked_object
 from fleetrank.foundation.errors import BadFileError
 
 DEFAULT_ORIGINS = ("measured", "imported")
-"""Rows that a real device made; virtual and simulated ones enter only when asked for."""
+"""Rows from real devices; virtual and simulated rows are used only on request."""
 
 
 def load_measurements(
@@ -21,12 +21,12 @@ def load_measurements(
 ) -> pl.LazyFrame:
     """Scans every attempt below `results`, failures included, as `columns.READ_SCHEMA`.
 
-    A column that an older file lacks is null. `sweep` limits the scan to one sweep. Rows that were
-    excluded by hand are here, with the reason in `excluded`: `last_attempts` and
-    `scope.select_attempts` leave them out.
+    A column that an older file lacks is null. `sweep` limits the scan to one sweep. Rows excluded
+    by hand are included, with the reason in `excluded`: `last_attempts` and `scope.select_attempts`
+        drop them.
 
     Raises:
-        NoDataError: there is no measurement, or no such sweep; measure or import first.
+        NoDataError: no measurement exists, or no such sweep; measure or import first.
         AnalysisError: a newer fleetrank wrote the folder, or its exclusions are damaged.
     """
     frame = pl.scan_parquet(
@@ -45,12 +45,12 @@ def stored_parts(results: Path, *, sweep: str | None = None) -> list[Path]:
     """The Parquet files that hold each row once, of all sweeps or of one.
 
     Raises:
-        NoDataError: there is no measurement, or no such sweep; measure or import first.
+        NoDataError: no measurement exists, or no such sweep; measure or import first.
         AnalysisError: a newer fleetrank wrote the folder; upgrade.
     """
     _refuse_newer_schema(results / "schema.json")
     measurements = results / "measurements"
-    # Compared as text: an id that a person types is neither a pattern nor a path.
+    # The id is compared as text: it is not a pattern or a path.
     chosen = (f for f in _sweep_folders(measurements) if sweep is None or _sweep_of(f) == sweep)
     if files := [path for folder in chosen for path in part_files(folder)]:
         return files
@@ -68,8 +68,8 @@ def valid_attempts(frame: pl.LazyFrame) -> pl.LazyFrame:
     """Keeps the last ok attempt of each (sweep, cell, repeat), from the newest sweep only.
 
     Newest is decided for each model on each platform, by the first attempt's start; a sweep in
-    which every attempt failed, or was excluded by hand, does not hide an older one that worked.
-    Applying it twice changes nothing.
+    which every attempt failed or was excluded by hand does not replace an older sweep. Applying it
+    twice changes nothing.
     """
     last = last_attempts(frame)
     newest = (
@@ -83,7 +83,7 @@ def valid_attempts(frame: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def _refuse_newer_schema(path: Path) -> None:
-    """An absent file says nothing against the folder; a newer version does."""
+    """Raises an error if the folder has a newer version; a missing file is accepted."""
     if not path.exists():
         return
     try:
@@ -110,7 +110,7 @@ def _no_data(measurements: Path, sweep: str | None) -> NoDataError:
 
 
 def _sweep_folders(measurements: Path) -> list[Path]:
-    """Without those of sweeps that are being removed or copied."""
+    """The files without those of sweeps that are being removed or copied."""
     folders = sorted(measurements.glob("sweep_id=*"))
     return [f for f in folders if not is_pending(measurements.parent, _sweep_of(f))]
 

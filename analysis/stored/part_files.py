@@ -1,4 +1,4 @@
-"""Which Parquet files of a sweep hold its rows; a part is named after its first row's number."""
+"""The Parquet files of a sweep; the name of a part is the number of its first row."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -23,13 +23,13 @@ def is_pending(results: Path, sweep_id: str) -> bool:
 
 
 def part_files(folder: Path) -> list[Path]:
-    """The parts of one sweep in order, without those whose rows an earlier part holds.
+    """The parts of one sweep in order, without parts whose rows are in an earlier part.
 
-    While parts are merged, and after a crash in the middle of it, the merged part lies beside
-    those it was made from. The checksum of each file is computed once per process.
+    During a merge of parts, and after a crash in it, the merged part and its source parts both
+    exist. The checksum of each file is computed once per process.
 
     Raises:
-        DamagedPartError: a file is not what was written.
+        DamagedPartError: a file does not match its checksum.
     """
     kept: list[Path] = []
     for path in sorted(folder.glob(PARTS)):
@@ -43,7 +43,7 @@ def require_whole(path: Path) -> bool:
     """Checks a part against its checksum before it is read.
 
     Returns:
-        Whether it has one; an older fleetrank wrote none.
+        Whether it has a checksum; older versions of fleetrank wrote none.
 
     Raises:
         DamagedPartError: the checksum does not match.
@@ -53,7 +53,7 @@ def require_whole(path: Path) -> bool:
     except BrokenSealError as error:
         raise damage_error(path) from error
     except OSError:
-        # A file that went away, or may not be read: its reader says so.
+        # The file was removed or is not readable: the code that reads it reports this.
         return False
 
 
@@ -63,7 +63,7 @@ def first_row(path: Path) -> int:
 
 
 def _height(path: Path) -> int:
-    """Rows of a part; a damaged one covers no other, and whoever reads it says what is wrong."""
+    """Rows of a part; 0 for a damaged part, whose error is reported when it is read."""
     try:
         return int(pq.read_metadata(path).num_rows)
     except (pa.ArrowException, OSError):
@@ -71,21 +71,21 @@ def _height(path: Path) -> int:
 
 
 def damage_error(path: Path) -> DamagedPartError:
-    """Names a damaged part, and the way to have its rows again."""
+    """The error about a damaged part, with the command that restores its rows."""
     return DamagedPartError(
         f"{path} is damaged",
-        "`fleetrank results compact` keeps the damaged file under another name, and its rows are "
-        "made again from the journal",
+        "run `fleetrank results compact`: it keeps the damaged file under another name and "
+        "writes its rows again from the journal",
     )
 
 
 def damaged_part(paths: Iterable[Path]) -> Path | None:
-    """The first part that cannot be read to its end; reads all of them, so ask after an error."""
+    """The first part that cannot be read completely; reads all parts, so call it after an error."""
     return next((path for path in paths if _is_damaged(path)), None)
 
 
 def damaged_part_of(results: Path) -> Path | None:
-    """As `damaged_part`, of all sweeps of a results folder that can be seen."""
+    """The first damaged part in all visible sweeps of a results folder."""
     paths = sorted((results / "measurements").glob(f"sweep_id=*/{PARTS}"))
     return damaged_part(
         path for path in paths if not is_pending(results, path.parent.name.partition("=")[2])
@@ -99,7 +99,7 @@ def _is_damaged(path: Path) -> bool:
             for _ in file.iter_batches():
                 pass
     except (FileNotFoundError, MemoryError):
-        # A reader without memory knows nothing of the file; Arrow's error of it is both.
+        # Too little memory does not mean a damaged file; Arrow's error has both types.
         return False
     except (BrokenSealError, pa.ArrowException, OSError):
         return True

@@ -1,8 +1,8 @@
-"""The checksum of a whole Parquet file, which stands in its footer.
+"""The checksum of a whole Parquet file; it is stored in the file's footer.
 
-Parquet's own checksums cover pages; a flipped bit in the footer (a statistic, an offset, a name)
-passes them. The footer has an entry whose value is as long as a SHA-256: it is filled in when the
-rest of the file is written, and counts as zeros in the sum. Every reader of Parquet passes over it.
+Parquet's own checksums cover pages only; they do not detect a flipped bit in the footer (a
+statistic, an offset, a name). The footer has an entry with the length of a SHA-256. It is filled in
+after the rest of the file is written, and counts as zeros in the sum. Parquet readers ignore it.
 """
 
 import hashlib
@@ -19,13 +19,13 @@ OPEN_SEAL = _MARK + _NO_SUM.decode()
 """The entry's value while the file is being written."""
 _SEAL = re.compile(_MARK.encode() + rb"([0-9a-f]{64})")
 _TAIL_BYTES = 8
-"""The length of the footer, and `PAR1`."""
+"""Bytes of the footer's length and of `PAR1`."""
 _BLOCK_BYTES = 1 << 20
 _KNOWN_FILES = 100_000
 
 
 class BrokenSealError(ValueError):
-    """The content of a file is not what was written."""
+    """The content of a file does not match its checksum."""
 
 
 def close_seal(file: BinaryIO) -> None:
@@ -43,7 +43,7 @@ def is_sealed(path: Path) -> bool:
     """Whether a file has a checksum; it is computed once per process and state of the file.
 
     Raises:
-        BrokenSealError: it has one that its content does not match.
+        BrokenSealError: the file does not match its checksum.
         OSError: it cannot be read.
     """
     found = path.stat()
@@ -51,7 +51,7 @@ def is_sealed(path: Path) -> bool:
 
 
 def require_seal(path: Path) -> None:
-    """As `is_sealed`, of a file that has to have a checksum."""
+    """Checks the checksum of a file that must have one."""
     if not is_sealed(path):
         raise BrokenSealError(f"{path} has no checksum")
 
@@ -65,15 +65,15 @@ def _is_sealed(path: Path, _size: int, _mtime_ns: int, _inode: int) -> bool:
         digest = _digest(file, at)
         file.seek(at)
         if file.read(len(digest)) != digest:
-            raise BrokenSealError(f"{path} is not what was written")
+            raise BrokenSealError(f"{path} does not match its checksum")
     return True
 
 
 def _seal_at(file: BinaryIO) -> int | None:
-    """Where the sum begins; `None` in a file that never had one.
+    """The offset of the checksum; `None` in a file that never had one.
 
     Raises:
-        BrokenSealError: its name or its value is damaged, as one is there without the other.
+        BrokenSealError: its name or its value is damaged: only one of them was found.
     """
     size = file.seek(0, 2)
     if size < _TAIL_BYTES:
@@ -95,7 +95,7 @@ def _seal_at(file: BinaryIO) -> int | None:
 
 
 def _digest(file: BinaryIO, at: int) -> bytes:
-    """Of the whole file, with zeros where the sum is."""
+    """The SHA-256 of the whole file, with zeros in place of the checksum."""
     file.seek(0)
     digest = hashlib.sha256()
     for block in _blocks(file, at):

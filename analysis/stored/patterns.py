@@ -1,17 +1,17 @@
-"""Names with `*` in them, as every selector takes them."""
+"""Names with `*`, as all selectors accept them."""
 
 import polars as pl
 
 
 def matches(column: str, pattern: str) -> pl.Expr:
-    """Whether a text equals the pattern, in which `*` stands for anything."""
+    """Whether a text matches the pattern, in which `*` matches any text."""
     if "*" not in pattern:
         return pl.col(column) == pattern
     return pl.col(column).str.contains(regex_of(pattern))
 
 
 def fits_platform(pattern: str | None, tier: str | None) -> pl.Expr:
-    """Whether a platform's key or device equals the pattern, and its tier the tier."""
+    """Whether a platform's key or device matches the pattern, and its tier equals the tier."""
     fits = pl.lit(value=True)
     if pattern is not None:
         fits = fits & (matches("platform_key", pattern) | matches("device", pattern))
@@ -21,6 +21,6 @@ def fits_platform(pattern: str | None, tier: str | None) -> pl.Expr:
 
 
 def regex_of(pattern: str) -> str:
-    """The same as a regular expression, which Polars and DuckDB both search in linear time."""
+    """The pattern as a regular expression; Polars and DuckDB both match it in linear time."""
     parts = (pl.escape_regex(part) for part in pattern.split("*"))
     return f"(?s)^{'.*'.join(parts)}$"

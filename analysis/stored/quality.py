@@ -1,7 +1,8 @@
-"""Which rows are left out and why, and which are kept but doubted.
+"""Which rows are dropped and why, and which rows are kept with a quality flag.
 
-A flag alone drops nothing: on a busy host most rows carry one, slow models more often than fast
-ones, so dropping them would choose the models. Flagged cells are counted and named instead.
+A flag alone does not drop a row. On a busy host most rows carry a flag, slow models more often than
+fast ones, so dropping them would bias the choice of models. Flagged cells are counted and named
+instead.
 """
 
 import polars as pl
@@ -20,7 +21,7 @@ _KEY = ("sweep_id", "cell_key", "repeat", "attempt")
 
 
 def with_repeats_disagree(cells: pl.LazyFrame) -> pl.LazyFrame:
-    """Adds `repeats_spread` and the flag that follows from it.
+    """Adds `repeats_spread` and its flag.
 
     Expects `medians`, the sorted process medians, `latency_ns`, their median, and `flags`. One
     process has no spread: null.
@@ -39,7 +40,7 @@ def with_repeats_disagree(cells: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def dropped_attempts(frame: pl.LazyFrame) -> pl.DataFrame:
-    """Every attempt that enters no figure, with `reason` and `detail`, sorted.
+    """All attempts that no figure uses, with `reason` and `detail`, sorted.
 
     Reasons: `excluded` (by hand; `detail` is the reason given), `failed` (no later attempt at this
     repeat worked), `retried` (one did), `superseded` (a newer sweep measured this model on this

@@ -1,4 +1,4 @@
-"""The cells a table speaks of, and the notes it owes its reader about them."""
+"""The cells of a table, and the notes that every table states about them."""
 
 from dataclasses import dataclass
 
@@ -12,28 +12,28 @@ from fleetrank.analysis.stored.last_result import LastResult
 from fleetrank.analysis.stored.patterns import matches
 from fleetrank.analysis.stored.selection import Selection
 
-_UNREAL = {"simulated": "no device made them", "virtual": "made on stand-in devices"}
+_UNREAL = {"simulated": "SIMULATED DATA", "virtual": "DATA FROM VIRTUAL DEVICES"}
 _NAMED = 6
-"""Devices a sentence names: more nobody reads."""
+"""A sentence names at most this many devices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Selected cells, one row each as `cells_table.cell_values` gives them, with their notes."""
+    """Selected cells, rows of `cells_table.cell_values`, with their notes."""
 
     cells: pl.DataFrame
     notes: tuple[str, ...]
 
 
 def select_attempts(frame: pl.LazyFrame, selection: Selection) -> pl.LazyFrame:
-    """Every attempt that counts and that the selection covers, failures included."""
+    """All selected attempts that are not excluded, including failures."""
     return not_excluded(select_stored(frame, selection))
 
 
 def select_stored(frame: pl.LazyFrame, selection: Selection) -> pl.LazyFrame:
-    """Every attempt the selection covers, those excluded by hand as well.
+    """All selected attempts, including those excluded by hand.
 
-    Source, target and tiers say what to compare with what; they do not narrow here.
+    Source, target and tiers choose what is compared; they do not filter rows here.
     """
     chosen = frame.filter(pl.col("origin").is_in(list(selection.origins)))
     for name, wanted in (
@@ -50,16 +50,16 @@ def select_stored(frame: pl.LazyFrame, selection: Selection) -> pl.LazyFrame:
 
 
 _last: LastResult[Scope] = LastResult()
-"""Making cells of a million rows takes longer than most tables."""
+"""Making cells of a million rows takes longer than making most tables."""
 
 
 def select_cells(frame: pl.LazyFrame, selection: Selection) -> Scope:
-    """Values of the selected cells and what every table says about them.
+    """Values of the selected cells, and the notes of every table.
 
-    Asked again of the same frame (the same object) it does not look at the files again.
+    A second call with the same frame object does not read the files again.
 
     Raises:
-        NoDataError: nothing was measured there, or every attempt failed.
+        NoDataError: the selection has no measurements, or every attempt failed.
     """
     key = (
         selection.sweep, selection.runtime, selection.precision, selection.family,
@@ -74,9 +74,9 @@ def _make_cells(frame: pl.LazyFrame, selection: Selection) -> Scope:
     excluded = exclusion_notes(select_stored(frame, selection))
     if cells.is_empty():
         raise NoDataError(
-            " ".join(("no successful measurement fits the selection.", *excluded)).rstrip("."),
-            "widen the selection (`--include-simulated` takes virtual and simulated devices in), "
-            "or see `fleetrank report show dropped`"
+            " ".join(("no successful measurement matches the selection.", *excluded)).rstrip("."),
+            "widen the selection (`--include-simulated` adds virtual and simulated devices), or "
+            "see `fleetrank report show dropped`"
             + (" and `fleetrank results exclude`" if excluded else ""),
         )
     lost = _lost(attempts, cells)
@@ -87,35 +87,43 @@ def _make_cells(frame: pl.LazyFrame, selection: Selection) -> Scope:
 def _banner(cells: pl.DataFrame) -> tuple[str, ...]:
     parts = {name: cells.filter(pl.col("origin") == name) for name in _UNREAL}
     return tuple(
-        f"NOT MEASURED ON REAL DEVICES: {part.height} of {cells.height} rows are {name}, "
-        f"{_UNREAL[name]}: {devices_of(part)}."
+        f"{_UNREAL[name]}: {_rows_of(part, cells)} ({devices_of(part)})."
         for name, part in parts.items()
         if part.height
     )
 
 
+def _rows_of(part: pl.DataFrame, cells: pl.DataFrame) -> str:
+    """How many of the rows of a table are of one origin."""
+    n = cells.height
+    return f"all {count_of(n, 'row')}" if part.height == n else f"{part.height} of {n} rows"
+
+
 def _memory(cells: pl.DataFrame) -> tuple[str, ...]:
-    """Ways of counting memory that a ratio cannot level out, wherever there is more than one."""
+    """A note if devices count memory in different ways, which a ratio cannot correct."""
     counted = cells.drop_nulls("memory_metric")
     kinds = sorted(counted["memory_metric"].unique())
     if len(kinds) < 2:
         return ()
     parts = (counted.filter(pl.col("memory_metric") == kind) for kind in kinds)
-    told = "; ".join(
+    counted_by = "; ".join(
         f"{kind} on {devices_of(part)}" for kind, part in zip(kinds, parts, strict=True)
     )
-    return (f"Peak memory is counted in unlike ways, which enter FRM as they are: {told}.",)
+    return (
+        "Devices count peak memory in different ways. FRM uses the figures without correction: "
+        f"{counted_by}.",
+    )
 
 
 def devices_of(cells: pl.DataFrame) -> str:
-    """The devices of some cells, the first of them by name."""
+    """The devices of some cells; only the first few have their names listed."""
     names = sorted(cells["device"].unique())
     more = len(names) - _NAMED
     return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _counts(cells: pl.DataFrame) -> str:
-    """What every figure states: how much stands behind it."""
+    """How many models, platforms, devices and repeats a table uses."""
     seeds = ", ".join(str(seed) for seed in sorted(cells["seed"].drop_nulls().unique()))
     repeats = sorted(cells["n_repeats"].unique())
     text = (
@@ -128,14 +136,13 @@ def _counts(cells: pl.DataFrame) -> str:
     few = int((cells["n_repeats"] < MIN_REPEATS).sum())
     if few:
         text += (
-            f" {few} of {cells.height} rows have fewer than {MIN_REPEATS} repeats "
-            "and carry no interval."
+            f" {few} of {cells.height} rows have fewer than {MIN_REPEATS} repeats and no interval."
         )
     return text
 
 
 def _lost(attempts: pl.LazyFrame, cells: pl.DataFrame) -> tuple[str, ...]:
-    """Cells without any valid attempt, and those kept under doubt."""
+    """Notes on cells without a valid attempt and on cells with a quality flag."""
     tried = attempts.select("model", "platform_key").unique().collect()
     missing = tried.height - cells.select("model", "platform_key").unique().height
     doubted = int((cells["flags"].list.len() > 0).sum())
@@ -144,5 +151,7 @@ def _lost(attempts: pl.LazyFrame, cells: pl.DataFrame) -> tuple[str, ...]:
         noun = count_of(missing, "model on a platform", "models on platforms")
         notes.append(f"Dropped: {noun} with failed attempts only (table `dropped`).")
     if doubted:
-        notes.append(f"{doubted} of {cells.height} rows carry a flag and are kept (`quality`).")
+        notes.append(
+            f"{doubted} of {cells.height} rows carry a quality flag and are kept (table `quality`)."
+        )
     return tuple(notes)

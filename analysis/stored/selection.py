@@ -1,4 +1,4 @@
-"""What a table is made of: the rows that a user selects, and the settings of one table."""
+"""The input of a table: the rows that a user selects, and the settings of the table."""
 
 import math
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ from fleetrank.analysis.stored.load import DEFAULT_ORIGINS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """What to look at; `None` selects all.
+    """The selected rows; `None` selects all.
 
     Attributes:
         sweep: id of one sweep; otherwise the newest of each model and platform.
-        source, target: a device, or a platform key in which `*` stands for anything. A table of
-            single platforms shows those that fit `source`, and refuses a target.
-        model: its name, in which `*` stands for anything.
+        source, target: a device, or a platform key in which `*` matches any text. A table of single
+            platforms shows those that match `source`; a target is an error there.
+        model: its name, in which `*` matches any text.
         seed: of every random step: bootstrap, permutation, null.
-        settings: what a single table can be told beyond that, see `SETTINGS`; read by `setting`.
+        settings: further settings of a single table, see `SETTINGS`; read by `setting`.
     """
 
     sweep: str | None = None
@@ -40,10 +40,10 @@ def setting(selection: Selection, name: str, default: float) -> float: ...
 @overload
 def setting(selection: Selection, name: str, default: str) -> str: ...
 def setting(selection: Selection, name: str, default: float | str) -> float | str:
-    """What the user set, of the default's kind, or the default; the last one counts.
+    """The user's value, with the type of the default, or else the default; the last value counts.
 
     Raises:
-        AnalysisError: a number is expected and something else is given.
+        AnalysisError: the value must be a number but is not.
     """
     given = dict(selection.settings).get(name, default)
     if isinstance(default, str):
@@ -53,5 +53,5 @@ def setting(selection: Selection, name: str, default: float | str) -> float | st
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise AnalysisError(f"{name}={given} is no number", f"such as --set {name}={default:g}")
+        raise AnalysisError(f"{name}={given} is not a number", f"such as --set {name}={default:g}")
     return value

@@ -1,4 +1,4 @@
-"""Writes a table for a person, a program, a page or a paper."""
+"""Writes a table as text, JSON, CSV, Markdown or LaTeX."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ from fleetrank.foundation.strict_json import json_text
 from fleetrank.foundation.visible_text import visible_line
 
 _DIGITS = 4
-"""Significant digits shown to people; json and csv keep all."""
+"""Significant digits in formats for people; json and csv have all digits."""
 _MISSING = "-"
 
 _LATEX = str.maketrans(
@@ -34,7 +34,7 @@ _LATEX = str.maketrans(
     }
 )
 _MARKDOWN = str.maketrans({c: f"\\{c}" for c in "\\`*_[]<>|#~"} | {"&": "&amp;"})
-"""Names are text: they may neither end a cell nor become markup or HTML."""
+"""Characters escaped in names: a name must not end a cell or become markup or HTML."""
 
 
 def render(table: Table, form: str) -> str:
@@ -122,7 +122,7 @@ def _texts(table: Table) -> list[list[str]]:
 
 
 def format_value(value: object) -> str:
-    """One cell for people: four significant digits, `-` for what is missing."""
+    """One cell for people: four significant digits, `-` for a missing value."""
     if value is None:
         return _MISSING
     if isinstance(value, float):
@@ -133,7 +133,7 @@ def format_value(value: object) -> str:
 
 
 def _format_number(value: float) -> str:
-    """Plain notation, so that columns can be read down; only extremes get an exponent."""
+    """Plain notation, so that figures in a column align; only extreme values have an exponent."""
     if value == 0 or not 1e-4 <= abs(value) < 1e9:
         return f"{value:.{_DIGITS}g}"
     decimals = max(0, _DIGITS - 1 - math.floor(math.log10(abs(value))))

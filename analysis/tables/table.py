@@ -1,4 +1,4 @@
-"""A titled frame with what its reader has to know."""
+"""A titled frame with notes for its reader."""
 
 import math
 from dataclasses import dataclass
@@ -8,10 +8,10 @@ import polars as pl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A titled frame with what a reader has to know; undefined is null, with its reason.
+    """A titled frame with notes for its reader; an undefined figure is null, with its reason.
 
     Raises:
-        ValueError: a figure is NaN or infinite; a table function forgot to say why.
+        ValueError: a figure is NaN or infinite; the table function must give null and a reason.
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""Every table as a file of one folder, with an index of what was written."""
+"""Writes every table as a file in one folder, with an index of the files."""
 
 import hashlib
 import os
@@ -20,20 +20,20 @@ from fleetrank.foundation.plain_data import read_json_object
 from fleetrank.foundation.strict_json import json_text
 
 SUFFIXES: Mapping[str, str] = MappingProxyType({"csv": "csv", "latex": "tex", "markdown": "md"})
-"""Format to the ending of its files."""
+"""Format to the suffix of its files."""
 
 
 def index_name(form: str) -> str:
-    """The file that says what was written: names, sha256, titles, notes, what is missing and why.
+    """The index of the written files: names, sha256, titles, notes, missing tables with reasons.
 
-    One per format, so that several formats may share a folder.
+    Each format has its own index, so several formats can share a folder.
     """
     return f"fleetrank-tables-{form}.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFile:
-    """One table of the index; without a file it says why there is none."""
+    """One table of the index; without a file it has the reason."""
 
     table: str
     file: str | None
@@ -57,26 +57,28 @@ def export_tables(
     form: str,
     may_overwrite: bool = False,
 ) -> list[TableFile]:
-    """Writes all tables of a scan into a folder; either all are written or, refused, none.
+    """Writes all tables of a scan into a folder; after an error about files none is written.
 
-    A file that is there is only replaced when an earlier export wrote it and nobody changed it
-    since. Files are written aside and renamed: a link is replaced, never followed.
+    An existing file is replaced only if an earlier export wrote it and it did not change since.
+    Files are written under a temporary name and renamed: a link is replaced, never followed.
 
     Args:
-        frame: as `load.load_measurements` scans it, of every origin.
+        frame: a scan of `load.load_measurements` with every origin.
         selection: what to look at.
-        folder: is made where it is missing.
+        folder: created if it is missing.
         form: one of `SUFFIXES`.
-        may_overwrite: replace files that others wrote, too.
+        may_overwrite: also replace files that no export wrote.
 
     Raises:
-        AnalysisError: no such format, or a file is in the way.
+        AnalysisError: the format does not exist, or a foreign file would be replaced.
         StorageError: the folder cannot be written.
-        NoDataError: nothing fits the selection.
+        NoDataError: no row matches the selection.
     """
     if form not in SUFFIXES:
         raise AnalysisError(f"no format '{form}'", f"there are {', '.join(SUFFIXES)}")
-    make_table("latency", frame, selection)  # nothing at all to say is an error, not a folder
+    make_table(
+        "latency", frame, selection
+    )  # a selection without data is an error: no folder is created
     contents = [_content(name, frame, selection, form) for name in TABLES]
     written = [content for content in contents if content.entry.file]
     if not may_overwrite:
@@ -92,7 +94,7 @@ def _content(name: str, frame: pl.LazyFrame, selection: Selection, form: str) ->
     try:
         table = make_table(name, frame, selection)
     except AnalysisError as error:
-        # One device carries no table of proxies: the others are wanted all the same.
+        # With one device the table of proxies is not possible; the other tables are still written.
         entry = TableFile(
             table=name, file=None, sha256=None, title=None, notes=(), missing_because=str(error)
         )
@@ -116,14 +118,14 @@ def _refuse_others(folder: Path, index: str, names: Sequence[str]) -> None:
         in_the_way.append(index)
     if in_the_way:
         raise AnalysisError(
-            f"{folder} holds files that no export wrote, or that changed since: "
+            f"{folder} contains files that no export wrote or that changed since: "
             f"{', '.join(in_the_way)}",
-            "name another folder, or replace them with --force",
+            "choose another folder, or replace the files with --force",
         )
 
 
 def _written_before(index: Path) -> dict[str, str]:
-    """File name to sha256; empty without an index of ours."""
+    """File name to sha256; empty without an index from fleetrank."""
     try:
         entries: Any = read_json_object(index)["tables"]
         return {str(entry["file"]): str(entry["sha256"]) for entry in entries if entry["file"]}

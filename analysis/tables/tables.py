@@ -1,9 +1,8 @@
 """The tables a user can ask for by name.
 
 To add one: write a function `(frame, selection) -> Table` in `analysis/statistics/` and add
-its name to `TABLES`; what it alone can be told (`--set`) is named in `SETTINGS`. Start from
-`scope.select_cells`, which applies the selection and brings the notes that every table owes its
-reader.
+its name to `TABLES`; its own settings (`--set`) are named in `SETTINGS`. Start from
+`scope.select_cells`, which applies the selection and returns the notes that every table shows.
 """
 
 import difflib
@@ -21,7 +20,7 @@ from fleetrank.analysis.tables.table import Table
 TableFunction = Callable[[pl.LazyFrame, Selection], Table]
 
 _STATISTICS = "fleetrank.analysis.statistics"
-"""Below it lie the modules that `TABLES` names."""
+"""The package of the modules in `TABLES`."""
 
 TABLES: Mapping[str, str] = MappingProxyType(
     {
@@ -57,7 +56,7 @@ OF_PLATFORMS = frozenset({
     "latency", "memory", "coldstart", "frm", "disagreement", "shifts", "next-models", "savings",
     "composites", "significance", "quality", "dropped", "audit",
 })  # fmt: skip
-"""Tables of single platforms: `source` narrows them, and a target they have none."""
+"""Tables of single platforms: `source` selects platforms; they have no target."""
 
 FRM_WEIGHTS = ("weight_flops", "weight_latency", "weight_memory")
 
@@ -73,17 +72,17 @@ SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "significance": ("model_a", "model_b", "within"),
     }
 )
-"""The names that `--set` takes for a table, which states its defaults where it reads them."""
+"""The settings of a table for `--set`; a table defines its defaults where it reads them."""
 
 
 def make_table(name: str, frame: pl.LazyFrame, selection: Selection) -> Table:
     """Makes one table from every stored attempt, as `load.load_measurements` scans them.
 
     Raises:
-        AnalysisError: there is no such table or setting; the remedy names the nearest. Or a
-            setting is out of all proportion.
-        NoDataError: no row is left to answer with.
-        NotComparableError: rows differ in what the comparison needs equal.
+        AnalysisError: no such table or setting exists; the remedy names the nearest. Or a setting
+            is far out of range.
+        NoDataError: no row remains.
+        NotComparableError: rows differ in a fact that must be equal for the comparison.
     """
     function = table_function(name)
     _refuse_unknown_settings(name, selection)
@@ -102,7 +101,7 @@ def make_table(name: str, frame: pl.LazyFrame, selection: Selection) -> Table:
 
 
 def _refuse_unmatched(frame: pl.LazyFrame, selection: Selection) -> None:
-    """A selector that fits nothing stored is a slip, not a wish for everything."""
+    """Raises an error for a selector that matches no stored row: it is probably misspelt."""
     for word, pattern, tier in (
         ("source", selection.source, selection.source_tier),
         ("target", selection.target, selection.target_tier),
@@ -121,7 +120,7 @@ def _refuse_unmatched(frame: pl.LazyFrame, selection: Selection) -> None:
 def _narrowed(table: str, frame: pl.LazyFrame, selection: Selection) -> pl.LazyFrame:
     if selection.target is not None or selection.target_tier is not None:
         raise AnalysisError(
-            f"table '{table}' looks at each platform by itself and has no target",
+            f"table '{table}' shows single platforms and has no target",
             "choose platforms with source or source_tier",
         )
     if selection.source is None and selection.source_tier is None:
@@ -142,10 +141,10 @@ def _refuse_unknown_settings(table: str, selection: Selection) -> None:
 
 
 def table_function(name: str) -> TableFunction:
-    """The function behind a name of `TABLES`.
+    """The function of a name in `TABLES`.
 
     Raises:
-        AnalysisError: there is no such table; the remedy names the nearest.
+        AnalysisError: no such table exists; the remedy names the nearest.
     """
     if name not in TABLES:
         near = difflib.get_close_matches(name, TABLES, n=1)

@@ -35,7 +35,7 @@ def test_the_odd_model_is_measured_and_the_rest_follows(fleet) -> None:
 def test_k_is_a_number_of_models(fleet, k: str) -> None:
     with pytest.raises(AnalysisError) as caught:
         make_table("next-models", fleet, Selection(settings=(("k", k),)))
-    assert caught.value.remedy == "a whole number from 1 to 8"
+    assert caught.value.remedy == "use a whole number from 1 to 8"
 
 
 def test_savings_by_hand(make_grid) -> None:

@@ -1,4 +1,4 @@
-"""The one device to own and the fewest that cover, from rows."""
+"""The best reference device and the fewest devices that cover the fleet, from rows."""
 
 import polars as pl
 import pytest
@@ -73,7 +73,7 @@ def test_coverage_by_hand(make_grid) -> None:
     assert (rows["b"]["predicted_by"], rows["b"]["n_models"]) == ("model of a", 5)
     assert rows["b"]["rho"] == pytest.approx(0.9)
     assert rows["a"]["rho"] is None
-    assert any("2 of 3 device models suffice at rho >= 0.9" in note for note in table.notes)
+    assert any("2 of 3 device models are enough at rho >= 0.9" in note for note in table.notes)
 
 
 def test_threshold_is_a_setting(make_grid) -> None:

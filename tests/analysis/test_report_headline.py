@@ -28,21 +28,21 @@ def _table(*rows: dict[str, object]) -> Table:
     [
         (0.97, 0.92, 0.99, Level.GOOD, "carry over between GPUs and edge devices: rho 0.97"),
         (0.30, 0.01, 0.55, Level.POOR, "do not carry over"),
-        (0.85, 0.70, 0.94, Level.FAIR, "in part"),
+        (0.85, 0.70, 0.94, Level.FAIR, "partly carry over"),
         (
             0.72,
             0.30,
             0.95,
             Level.FAIR,
-            "edge devices is open: rho 0.72, and with 13 models",
+            "edge devices is undecided: rho 0.72",
         ),
         (-0.43, -0.9, 0.31, Level.POOR, "rho \N{MINUS SIGN}0.43, at most 0.31"),
-        (-0.1, -0.9, 0.65, Level.FAIR, "\N{MINUS SIGN}0.90 to 0.65 fits"),
+        (-0.1, -0.9, 0.65, Level.FAIR, "\N{MINUS SIGN}0.90 to 0.65 over 13 models"),
         # A claimed bound is not rounded in its own favour.
         (0.97, 0.9651, 0.99, Level.GOOD, "at least 0.96."),
         (0.30, 0.01, 0.551, Level.POOR, "at most 0.56."),
-        (0.95, None, None, Level.OPEN, "too few for an interval"),
-        (None, None, None, Level.OPEN, "cannot be told"),
+        (0.95, None, None, Level.OPEN, "too few models for an interval"),
+        (None, None, None, Level.OPEN, "is unknown"),
     ],
 )
 def test_the_sentence_follows_the_interval_and_not_the_point(
@@ -59,7 +59,7 @@ def test_a_reason_stands_where_there_is_no_value() -> None:
     assert "4 models in common" in line.sentence
 
 
-@pytest.mark.parametrize(("p", "verdict"), [(0.004, "beaten, p = 0.004"), (0.3, "not beaten")])
+@pytest.mark.parametrize(("p", "verdict"), [(0.004, "exceeded, p = 0.004"), (0.3, "not exceeded")])
 def test_frm_stands_beside_latency_with_its_null(p: float, verdict: str) -> None:
     frm = {"measure": "frm", "rho": 0.95, "null_mean": 0.93, "p_value": p}
     (line,) = headlines([_table({}, frm)], "")

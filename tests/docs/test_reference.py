@@ -33,7 +33,7 @@ def test_every_column_is_listed_with_its_unit() -> None:
     page = columns_page()
     for column in COLUMNS:
         assert f"| `{column.name}` |" in page
-    assert "| `load_ns` | BIGINT | ns | reading the artifact" in page
+    assert "| `load_ns` | BIGINT | ns | time to read" in page
 
 
 def test_every_table_is_listed_and_explained() -> None:

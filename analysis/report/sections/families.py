@@ -1,4 +1,4 @@
-"""What can be said of each family: a rank correlation only where its models are enough for one."""
+"""One sentence for each family; a rank correlation only if the family has enough models."""
 
 from dataclasses import dataclass
 
@@ -26,9 +26,9 @@ class FamilyLines:
 
 
 def family_lines(predictability: pl.DataFrame) -> FamilyLines | None:
-    """Sentences from the table `predictability`: of the pair of tiers that leads the page.
+    """Sentences from the table `predictability` for the pair of tiers shown first on the page.
 
-    Without tiers to compare they are medians over the pairs of platforms; `None` without either.
+    Without a pair of tiers they are medians over pairs of platforms; `None` without any pair.
     """
     if predictability.is_empty():
         return None
@@ -52,7 +52,7 @@ def family_lines(predictability: pl.DataFrame) -> FamilyLines | None:
 
 
 def over_pairs(predictability: pl.DataFrame) -> pl.DataFrame:
-    """Medians over the rows of level `pair`, by family: what stands in for tiers on one device."""
+    """Medians over the rows of level `pair`, by family; used instead of tiers on one device."""
     figures = ("rho", "mean_abs_shift", "mean_error_percent")
     pairs = predictability.filter(pl.col("level") == "pair")
     return pairs.group_by("family", maintain_order=True).agg(
@@ -73,8 +73,8 @@ def _sentence(row: dict[str, object]) -> str:
         parts.append("no rank correlation")
     if row["mean_abs_shift"] is not None:
         places = float(str(row["mean_abs_shift"]))
-        parts.append(f"a model moves by {places:.1f} places on average")
+        parts.append(f"average rank change {places:.1f}")
     if row["mean_error_percent"] is not None:
         error = float(str(row["mean_error_percent"]))
-        parts.append(f"its latency is foretold with a mean error of {error:.0f} %")
+        parts.append(f"its latency is predicted with a mean error of {error:.0f} %")
     return ", ".join(parts)

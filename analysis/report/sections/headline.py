@@ -1,4 +1,4 @@
-"""The answer first: one sentence per question, with the numbers behind it."""
+"""The answers at the top of the page: one sentence each, with its figures."""
 
 import math
 from collections.abc import Sequence
@@ -12,20 +12,22 @@ from fleetrank.analysis.tables.table import Table
 
 TIER_NAMES = {"gpu": "GPUs", "cpu": "CPUs", "edge": "edge devices"}
 _CARRIES, _MISLEADS = 0.9, 0.6
-"""Rank correlations from which an order may be trusted, and below which it misleads: at 0.9 two of
-13 models change places by about two ranks, at 0.6 every second one does. The page's own choice."""
+"""An order can be trusted from the first rank correlation on and misleads below the second: at 0.9
+two of 13 models move by about two ranks, at 0.6 every second model does. The limits are our
+choice."""
 _MAX_HEADLINES = 6
-"""Three tiers make three pairs, and each has one with itself."""
+"""Three tiers make three pairs of two tiers and three pairs of a tier with itself."""
 _P_LEVEL = 0.05
 READING = (
-    "Rho is Spearman's rank correlation over the models two platforms share: 1 is the same order, "
-    "0 none. FRM's null is what its rho reaches with shuffled latencies; FLOPs are a third of FRM "
-    "and the same on every platform, so only what lies above the null is transfer."
+    "Rho is Spearman's rank correlation over the models that two platforms share: 1 is the same "
+    "order, 0 means unrelated. FRM's null is its rho with shuffled latencies. FLOPs are one of "
+    "FRM's three parts and are the same on every platform, so only the part of rho above the "
+    "null shows transfer."
 )
 
 
 class Level(StrEnum):
-    """How far to trust; the style sheet has a colour for each."""
+    """How far an answer can be trusted; the style sheet has a colour for each level."""
 
     GOOD = "good"
     FAIR = "fair"
@@ -35,7 +37,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyFigure:
-    """One number with its name and what belongs to it."""
+    """One number with its name and a detail."""
 
     name: str
     value: str
@@ -70,11 +72,11 @@ class Agreement:
 
 
 def headlines(tables: Sequence[Table], why_none: str) -> list[Headline]:
-    """At most six answers: from tier to tier, or else from runtime to runtime on one device.
+    """At most six answers: between tiers, or else between runtimes of one device.
 
     Args:
-        tables: those of `transfer` and `frameworks` that could be made, in this order.
-        why_none: the reason when there is none to tell of.
+        tables: `transfer` and `frameworks`, in this order, if they could be computed.
+        why_none: the reason if no answer exists.
     """
     for table, level in ((table, level) for table in tables for level in ("tier", "runtimes")):
         latency = _agreements(table, level, "latency")
@@ -88,7 +90,7 @@ def headlines(tables: Sequence[Table], why_none: str) -> list[Headline]:
         Headline(
             level=Level.OPEN,
             kicker="rank transfer",
-            sentence="Nothing here can say whether a ranking carries over.",
+            sentence="These results cannot show whether a ranking carries over.",
             note=why_none,
         )
     ]
@@ -114,7 +116,7 @@ def _agreements(table: Table, level: str, measure: str) -> list[Agreement]:
 
 
 def interest(source: str, target: str) -> tuple[bool, bool, bool]:
-    """Sort key of pairs of tiers: what is shipped to comes first, one's own tier last."""
+    """Sort key of pairs of tiers: pairs with edge devices come first, a tier with itself last."""
     return source == target, "edge" not in (source, target), target != "edge"
 
 
@@ -146,15 +148,15 @@ def _level(one: Agreement) -> Level:
 
 def _sentence(one: Agreement, between: str) -> str:
     if one.rho is None:
-        return f"Whether latency ranks agree {between} cannot be told: {one.reason or 'no value'}."
+        return f"Whether latency ranks agree {between} is unknown: {one.reason or 'no value'}."
     rho = f"rho {_rho(one.rho)}"
     if one.low is None or one.high is None:
         return (
-            f"{count_of(one.n_models, 'model')} {between} give {rho} for latency ranks: too few "
-            "for an interval, so a hint and no more."
+            f"{count_of(one.n_models, 'model')} {between} give {rho} for latency ranks. These "
+            "are too few models for an interval: the figure is only a hint."
         )
     interval = f"{_rho(one.low)} to {_rho(one.high)}"
-    # A bound that is claimed is rounded away from the claim.
+    # Rounding must not make the claim stronger than the bound.
     least, most = math.floor(100 * one.low) / 100, math.ceil(100 * one.high) / 100
     texts = {
         Level.GOOD: f"Latency ranks carry over {between}: {rho}, at least {_rho(least)}.",
@@ -163,10 +165,10 @@ def _sentence(one: Agreement, between: str) -> str:
     if (level := _level(one)) in texts:
         return texts[level]
     if one.low >= _MISLEADS:
-        return f"Latency ranks carry over {between} in part: {rho}, interval {interval}."
+        return f"Latency ranks partly carry over {between}: {rho}, interval {interval}."
     return (
-        f"Whether latency ranks carry over {between} is open: {rho}, and with "
-        f"{count_of(one.n_models, 'model')} anything from {interval} fits."
+        f"Whether latency ranks carry over {between} is undecided: {rho}, interval {interval} "
+        f"over {count_of(one.n_models, 'model')}."
     )
 
 
@@ -182,8 +184,8 @@ def _figures(latency: Agreement, frm: Agreement | None) -> tuple[KeyFigure, ...]
 
 def _against_null(frm: Agreement) -> str:
     if frm.p_value is None:
-        return "latencies shuffled"
-    verdict = "beaten" if frm.p_value < _P_LEVEL else "not beaten"
+        return "with shuffled latencies"
+    verdict = "exceeded" if frm.p_value < _P_LEVEL else "not exceeded"
     return f"{verdict}, p = {frm.p_value:.2g}"
 
 

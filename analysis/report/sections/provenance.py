@@ -1,4 +1,4 @@
-"""Where the page's figures come from: sweeps, devices, versions, commands."""
+"""The sources of the page's figures: sweeps, devices, versions, commands."""
 
 from collections.abc import Mapping
 
@@ -18,7 +18,7 @@ _PLATFORM_FACTS = (
     "runtime_version", "python_version",
 )  # fmt: skip
 _COMMIT = r"\b([0-9a-f]{12})[0-9a-f]{28}\b"
-"""Twelve digits name a commit in any repository that people use."""
+"""Twelve digits identify a commit in every repository in use."""
 
 
 def provenance_section(evidence: Evidence) -> Section:
@@ -36,8 +36,8 @@ def provenance_section(evidence: Evidence) -> Section:
     return Section(
         id="provenance",
         short="Provenance",
-        title="Where these figures come from",
-        lead=("Each figure can be traced to a sweep, a commit and a command.",),
+        title="Where the figures come from",
+        lead=("Each figure comes from a sweep, a commit and a command listed here.",),
         tables=tuple(
             html_table(name, table, evidence.shown, is_open=number < 2)
             for number, (name, table) in enumerate(facts)
@@ -47,7 +47,7 @@ def provenance_section(evidence: Evidence) -> Section:
 
 
 def _sweeps(evidence: Evidence) -> pl.DataFrame:
-    """The rows' own facts, and what the record adds where there is one."""
+    """Facts from the rows, and facts from the sweep's record if it exists."""
     used = pl.Series(list(dict.fromkeys(evidence.cells["sweep_id"])))
     spans = (
         evidence.selected.filter(pl.col("sweep_id").is_in(used.to_list()))
@@ -72,7 +72,7 @@ def _sweeps(evidence: Evidence) -> pl.DataFrame:
 
 
 def _facts(evidence: Evidence, key: str, names: tuple[str, ...]) -> pl.DataFrame:
-    """One row per key that has a cell; facts that changed hold every value."""
+    """One row per key that has a cell; a fact that changed lists all its values."""
     shown = evidence.cells[key].unique().to_list()
     facts = (
         evidence.selected.filter((pl.col("status") == "ok") & pl.col(key).is_in(shown))

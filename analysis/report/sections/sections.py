@@ -1,4 +1,4 @@
-"""The parts of the page below its answer: what each says, charts, and the tables behind them."""
+"""The sections of the page below the answer: their text, charts and tables."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ class Section:
 
     Attributes:
         short: its name in the contents.
-        charts: kind of its charts, as `templates/panels.js` knows them; empty for none.
-        overall: what a filter does not change here; shown while one is set.
-        is_by_family: a legend of the families stands above the charts.
+        charts: kind of its charts, a key in `templates/panels.js`; empty without charts.
+        overall: which figures a filter does not change; shown while a filter is set.
+        is_by_family: whether a legend of the families is above the charts.
     """
 
     id: str
@@ -44,10 +44,10 @@ def latency_section(evidence: Evidence, tables: PageTables) -> Section:
         short="Latency",
         title="Latency of every model on every platform",
         lead=(
-            "A strip shows every timed run: its thin part holds the middle 98 % of them, the thick "
-            "one the middle 90 %, the dark one the middle half; each process counts alike. The "
-            "symbol is the median of the process medians, each of which is a short line across. "
-            + _interval_text(evidence.cells),
+            "A strip shows all timed runs: the thin part is the middle 98 %, the thick part the "
+            "middle 90 %, the dark part the middle half. Each process has the same weight. A "
+            "short line marks the median of each process; the symbol is the median of these "
+            "medians. " + _interval_text(evidence.cells),
         ),
         charts="latency",
         notes=_samples_note(evidence),
@@ -61,11 +61,13 @@ def _samples_note(evidence: Evidence) -> tuple[str, ...]:
     notes = [*evidence.shown.notes]
     if n_strips < n:
         notes.append(
-            f"{n - n_strips:,} of {n:,} values come without raw samples (a tool's summary, a "
-            "published figure): they have a symbol and no strip."
+            f"{n - n_strips:,} of {n:,} values have no raw samples (a tool's summary or a "
+            "published figure), so they have a symbol but no strip."
         )
     if max(evidence.cells["n_repeats"]) > MAX_PROCESSES:
-        notes.append(f"Of more than {MAX_PROCESSES} processes {MAX_PROCESSES} are drawn.")
+        notes.append(
+            f"If a value has more than {MAX_PROCESSES} processes, {MAX_PROCESSES} are drawn."
+        )
     return tuple(notes)
 
 
@@ -76,20 +78,20 @@ def _interval_text(cells: pl.DataFrame) -> str:
         return "Its interval over processes is shown on hover and in the table."
     said = " or ".join(str(n) for n in few)
     noun = "repeat carries" if few == [1] else "repeats carry"
-    text = f"{said} {noun} no interval: below {MIN_REPEATS} processes the page shows none."
+    text = f"{said} {noun} no interval: the page shows one from {MIN_REPEATS} processes on."
     return text if few == counts else f"Its interval is shown on hover; {text}"
 
 
 def memory_section(evidence: Evidence, tables: PageTables) -> Section:
-    """Peaks while running and loading, with what they count."""
+    """Peak memory while running and loading, with the metric."""
     has_any = bool((evidence.shown.cells["peak_memory_bytes"] > 0).any())
     return Section(
         id="memory",
         short="Memory",
         title="Peak memory",
         lead=(
-            "The symbol is the peak while running, the ring the peak while loading, both over "
-            "the baseline of a warm process. Figures of different metrics do not compare.",
+            "The symbol is the peak while running; the ring is the peak while loading. Both are "
+            "above the baseline of a warm process. Do not compare figures of different metrics.",
         ),
         charts="memory" if has_any else "",
         tables=listed(evidence, tables, "memory"),
@@ -99,32 +101,34 @@ def memory_section(evidence: Evidence, tables: PageTables) -> Section:
 
 
 def flops_section(evidence: Evidence, tables: PageTables) -> Section:
-    """Where FLOPs misjudge the measured order."""
+    """The rank by FLOPs against the measured rank."""
     return Section(
         id="flops",
         short="FLOPs",
-        title="Which models do FLOPs misjudge?",
+        title="For which models are FLOPs misleading?",
         lead=(
-            "On the left the models stand in the order of their FLOPs, on the right in the order "
-            "measured. A line that rises is a model faster than its FLOPs say, one that falls is "
-            f"slower; from {MIN_SHIFT:g} places on it is coloured and named on both sides.",
+            "Left: models ordered by FLOPs. Right: models ordered by measured latency. A rising "
+            "line is a model that is faster than its FLOPs suggest; a falling line is a slower "
+            f"one. A change of {MIN_SHIFT:g} places or more is coloured and named on both sides.",
         ),
         charts="flops",
-        overall="Ranks are among all models of a platform: a filter hides lines, it ranks nothing "
-        "anew.",
+        overall=(
+            "Ranks use all models of a platform. Filtering only hides lines; ranks are not "
+            "recalculated."
+        ),
         tables=listed(evidence, tables, "disagreement", "shifts", is_statistic=True),
         is_by_family=True,
     )
 
 
 def frontier_section(evidence: Evidence, tables: PageTables) -> Section:
-    """Which of a target's best models a source had foretold, and what choosing there costs."""
+    """Which of a target's best models a source predicted, and the cost of following the source."""
     lead = (
-        "The line is the target's own frontier of accuracy against latency. Hits were on the "
-        "source's frontier too, misses were not, and false alarms only looked best on the source. "
-        "Regret is what choosing by the source costs on the target: accuracy points lost at a "
-        "latency budget, per cent of extra latency at an accuracy floor; budgets and floors are "
-        "the quartiles of the models in common."
+        "The line is the accuracy-latency frontier measured on the target. Hits are on the "
+        "source's frontier too. Misses are on the target's frontier only. False alarms are on "
+        "the source's frontier only. Regret is the cost on the target of choosing by the "
+        "source: accuracy points lost at a latency budget, or per cent of extra latency at an "
+        "accuracy floor. Budgets and floors are the quartiles of the common models."
     )
     has_any = bool(tables.pair_rows("pareto")["precision"].is_not_null().any())
     nothing = "No two platforms share five models with a known accuracy."
@@ -134,22 +138,24 @@ def frontier_section(evidence: Evidence, tables: PageTables) -> Section:
         title="Would I have chosen the same models?",
         lead=(lead if has_any else nothing,),
         charts="frontier" if has_any else "",
-        overall="Frontiers and regret are over all models a pair has in common: a filter hides "
-        "points, it computes no frontier anew.",
+        overall=(
+            "Frontiers and regret use all common models of a pair. Filtering only hides points; "
+            "frontiers are not recalculated."
+        ),
         tables=listed(evidence, tables, "pareto", "regret", is_statistic=True),
         layout="wide",
     )
 
 
 def quality_section(evidence: Evidence, tables: PageTables) -> Section:
-    """How steady ranks and values are, and doubts about rows."""
+    """How repeatable ranks and values are, and the flags of rows."""
     return Section(
         id="quality",
         short="Stability",
-        title="How steady is it, and what is in doubt?",
+        title="How repeatable are the results, and which carry a flag?",
         lead=(
-            "Spread is the range of the process medians over their median. Flags are kept with "
-            "their rows and shown; they drop nothing.",
+            "Spread is the range of the process medians divided by their median. A flag marks a "
+            "doubtful row; flagged rows are kept.",
         ),
         tables=(
             html_table(
@@ -162,13 +168,13 @@ def quality_section(evidence: Evidence, tables: PageTables) -> Section:
 
 
 def dropped_section(evidence: Evidence, tables: PageTables) -> Section:
-    """Rows that enter no figure, and cells that were never tried."""
+    """Rows that no figure uses, and cells that were never tried."""
     return Section(
         id="dropped",
         short="Dropped",
         title="What was dropped, and why",
         lead=(
-            "A failed attempt is kept as a row with its reason, and enters no figure on this page.",
+            "A failed attempt is stored as a row with its reason. No figure on this page uses it.",
         ),
         notes=(*evidence.shown.notes, *evidence.limits),
         tables=(
@@ -179,7 +185,7 @@ def dropped_section(evidence: Evidence, tables: PageTables) -> Section:
 
 
 def _doubts(evidence: Evidence) -> Table:
-    """By platform: spread over repeats, and how many models carry each flag that anybody has."""
+    """By platform: spread over repeats, and how many models carry each flag."""
     cells, names = evidence.cells, evidence.shown.names
     flags = sorted(cells["flags"].explode().drop_nulls().unique())
     frame = (

@@ -15,7 +15,7 @@ from fleetrank.analysis.tables.formats import render
 from fleetrank.analysis.tables.table import Table
 
 _MAX_ROWS = 40
-"""A table that fills a page of a paper."""
+"""A table with this many rows fills a page of a paper."""
 _GROUPS = ("tier", "runtimes")
 _TRANSFER = (
     "source", "target", "measure", "n_models", "n_pairs", "rho", "low", "high", "null_mean",
@@ -41,7 +41,7 @@ class StudyTable:
 
 
 def study_tables(evidence: Evidence, tables: PageTables) -> tuple[StudyTable, ...]:
-    """Set-up, disagreement, transfer, families and frontiers: those that have any row."""
+    """Set-up, disagreement, transfer, families and frontiers; tables without rows are left out."""
     of_ranks, of_families = tables.known("transfer", "frameworks"), tables.known("predictability")
     made = (
         ("study-setup", _setup(evidence)),
@@ -59,16 +59,17 @@ def study_tables(evidence: Evidence, tables: PageTables) -> tuple[StudyTable, ..
 
 
 _OF_RHO = (
-    "rho: Spearman's rank correlation over the models in common, with its 95 % bootstrap interval "
+    "rho: Spearman's rank correlation over the common models, with its 95 % bootstrap interval "
     "over models; null: its mean with shuffled latencies.",
 )
 _OF_FAMILIES = (
-    "Error: leave one model out, log-log fit from source to target; rho only from five models of "
-    "a family on; shift: places a model moves, on average.",
+    "Error: leave-one-model-out error of a log-log fit from source to target. rho needs at "
+    "least five models of a family. shift: average rank change of a model.",
 )
 _OF_FRONTIERS = (
-    "Frontiers of accuracy against latency. Lost: accuracy points at a latency budget; extra: per "
-    "cent of latency at an accuracy floor; medians over the quartiles as budgets and floors.",
+    "Frontiers of accuracy against latency. Lost: accuracy points lost at a latency budget. "
+    "Extra: per cent of extra latency at an accuracy floor. Both are medians; budgets and "
+    "floors are the quartiles.",
 )
 
 
@@ -101,7 +102,7 @@ def _study_table(name: str, table: Table, evidence: Evidence) -> StudyTable:
 
 
 def _setup(evidence: Evidence) -> Table:
-    """One row per device model: what ran there, and how much of it."""
+    """One row per device model: which runs were made on it, and how many."""
     shown = evidence.cells.with_columns(
         pl.concat_str("runtime", "runtime_version", separator=" ", ignore_nulls=True)
     )
@@ -126,8 +127,8 @@ def _listed(name: str) -> pl.Expr:
 
 def _disagreement(table: Table) -> Table:
     note = (
-        f"A case: ranks by FLOPs and by the measure {MIN_SHIFT:g} or more places apart; chance: "
-        "the same ranks in random order."
+        f"A case: the rank by FLOPs and the rank by the measure differ by {MIN_SHIFT:g} or more "
+        "places. chance: the same ranks in random order."
     )
     return Table(title="Disagreement with FLOPs", frame=table.frame, notes=(note,))
 
@@ -135,7 +136,7 @@ def _disagreement(table: Table) -> Table:
 def _short(
     title: str, tables: tuple[Table, ...], columns: tuple[str, ...], notes: tuple[str, ...]
 ) -> Table:
-    """Rows of tiers, else of runtimes, else of pairs; only columns that hold anything."""
+    """Rows of tiers, or else of runtimes, or else of pairs; columns without values are left out."""
     rows = next(_of_levels(tables), pl.DataFrame())
     if rows.is_empty():
         return Table(title=title, frame=rows)
@@ -154,7 +155,7 @@ def _of_levels(tables: tuple[Table, ...]) -> Iterator[pl.DataFrame]:
 
 
 def _families(tables: tuple[Table, ...]) -> Table:
-    """From tier to tier; without tiers, medians over pairs: single pairs fill pages."""
+    """Rows from tier to tier, or else medians over pairs: single pairs would fill pages."""
     short = _short("Predictability by family", tables, _FAMILIES, _OF_FAMILIES)
     if short.frame.is_empty() or (tables[0].frame["level"] == "tier").any():
         return short
@@ -164,7 +165,7 @@ def _families(tables: tuple[Table, ...]) -> Table:
 
 
 def _pareto(tables: PageTables) -> Table:
-    """Frontiers with what choosing by the source costs beside them."""
+    """Frontiers, and the cost of choosing by the source."""
     short = _short("Pareto transfer", tables.known("pareto"), _PARETO, _OF_FRONTIERS)
     if short.frame.is_empty() or tables["regret"].frame.is_empty():
         return short

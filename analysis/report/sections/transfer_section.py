@@ -1,4 +1,4 @@
-"""How far ranks carry from each platform to each other: two matrices and their tables."""
+"""How far ranks carry over between platforms: two matrices and their tables."""
 
 import polars as pl
 
@@ -9,27 +9,29 @@ from fleetrank.analysis.report.sections.sections import Section, listed
 from fleetrank.analysis.tables.table import Table
 
 _SMALL_MATRIX = 12
-"""Platforms up to which two matrices stand side by side."""
+"""Up to this many platforms two matrices are drawn side by side."""
 _LEGEND = (
-    "Blue is an order that carries over, pale sand one that is half lost, orange one that says "
-    "nothing; FRM is to be read against its null. Interval and null are shown on hover and in the "
-    "table. Rho has no direction, so both halves are equal. A platform that shares fewer than five "
-    "models with every other is not drawn."
+    "Blue: same order. Sand: partly different. Orange: unrelated. Compare FRM with its null. "
+    "Interval and null are shown on hover and in the table. Rho has no direction, so both "
+    "halves are equal. A platform is not drawn if it shares fewer than five models with each "
+    "other platform."
 )
 
 
 def transfer_section(evidence: Evidence, tables: PageTables) -> Section:
-    """Matrices of latency and FRM over the chosen platforms, and the tables behind them."""
+    """Matrices of latency and FRM over the chosen platforms, and their tables."""
     has_pairs = not tables.pair_rows("transfer").is_empty()
     names = ("transfer", "frameworks")
     return Section(
         id="transfer",
         short="Transfer",
-        title="How far do ranks carry from platform to platform?",
+        title="How far do ranks carry over from platform to platform?",
         lead=(_LEGEND if has_pairs else "No pair of platforms can be compared.",),
         charts="transfer" if has_pairs else "",
-        overall="Each figure is over all models two platforms share: a filter hides platforms, it "
-        "computes no correlation anew.",
+        overall=(
+            "Each figure uses all models that two platforms share. Filtering only hides "
+            "platforms; correlations are not recalculated."
+        ),
         tables=(
             *(
                 html_table(
@@ -53,7 +55,7 @@ def transfer_section(evidence: Evidence, tables: PageTables) -> Section:
 
 
 def _of_paired(table: Table, evidence: Evidence) -> Table:
-    """Groups, and the pairs whose platforms are both among those that are listed."""
+    """Groups, and the pairs of which both platforms are listed."""
     keys = list(evidence.paired_keys)
     both = pl.col("source").is_in(keys) & pl.col("target").is_in(keys)
     frame = table.frame.filter((pl.col("level") != "pair") | both)

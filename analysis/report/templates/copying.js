@@ -1,4 +1,4 @@
-// Copies a table's text; where the browser refuses, the text is opened and selected.
+// Copies a table's text. If the browser does not allow it, the text is opened and selected.
 async function copyText(button) {
   const area = document.getElementById(button.dataset.copy);
   const status = button.parentElement.querySelector("[role=status]");

@@ -1,4 +1,4 @@
-// The filter's controls, and its state in the address, so that a view can be sent.
+// The filter's controls. The filter's state is in the address, so that a view can be shared.
 const form = document.getElementById("filters");
 const LONG_LIST = 12;
 
@@ -114,7 +114,7 @@ function goTo(id) {
   place.focus({ preventScroll: true });
 }
 
-// With a filter set an anchor would wipe it from the address.
+// Following an anchor would remove the filter from the address.
 document.addEventListener("click", (event) => {
   const link = event.target.closest("a[href^='#']");
   if (!link || shown.isAll) return;

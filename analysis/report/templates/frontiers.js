@@ -1,10 +1,10 @@
-// Accuracy against latency on a target, and which of its frontier a source had foretold.
+// Accuracy against latency on a target, and which frontier models a source predicted.
 const FATES = {
   h: ["hit", "#009E73", "circle"], m: ["miss", "#D55E00", "diamond"],
   f: ["false alarm", "#CC79A7", "cross"], n: ["on neither", "#8a919c", "circle"],
 };
 
-// The source and target that the reader asked for; -1 is any.
+// The source and target that the reader selected; -1 is any.
 const ends = { s: -1, t: -1 };
 
 function offerEnds(place, redraw) {
@@ -21,7 +21,7 @@ function frontierPairs() {
   const on = new Set(shown.platforms);
   const pairs = data.frontiers.filter((pair) => on.has(pair.s) && on.has(pair.t)
     && ["s", "t"].every((side) => ends[side] < 0 || ends[side] === pair[side]));
-  // Other devices and tiers before other settings of one's own; of tiers, what is shipped to.
+  // Pairs of different devices and tiers come before settings of one device; edge tiers come first.
   const order = (pair) => {
     const source = data.platforms[pair.s], target = data.platforms[pair.t];
     return (source.device === target.device ? 4 : 0) + (source.tier === target.tier ? 2 : 0)
@@ -41,7 +41,7 @@ function frontierRows(pair) {
   })).sort((a, b) => a.ms - b.ms);
 }
 
-// Where a name may stand beside its point; one that finds no room is told on hover.
+// Possible places of a name beside its point; a name without room is shown on hover.
 const PLACES = [["left", 8, 9], ["left", 8, -9], ["right", -8, -9], ["right", -8, 9]];
 const PLOT = { width: 430, height: 210, letter: 5.6, line: 12 };
 
@@ -109,7 +109,7 @@ function regretText(pair) {
   if (pair.extra && pair.extra[0] !== null) {
     parts.push(`${worst(pair.extra[0])} % extra latency (worst ${worst(pair.extra[1])})`);
   }
-  return parts.length ? `regret: ${parts.join(", ")}` : "no regret can be told";
+  return parts.length ? `regret: ${parts.join(", ")}` : "regret unknown";
 }
 
 function frontierPanels(pairs) {
@@ -121,7 +121,7 @@ function frontierPanels(pairs) {
       + `recall ${pair.recall.toFixed(2)} over ${plural(pair.n, "model")}${cut}; ${regretText(pair)}`;
     return {
       title: `${source} \u2192 ${target}`, caption,
-      description: `Accuracy against latency on ${target}, foretold by ${source}: ${caption}.`,
+      description: `Accuracy against latency on ${target}, predicted by ${source}: ${caption}.`,
       spec: () => frontierChart(rows),
     };
   });

@@ -31,7 +31,7 @@ function latencyDomain(panels, isRelative) {
   ]).filter((value) => value > 0);
   const low = values.reduce((a, b) => Math.min(a, b), Infinity);
   const high = values.reduce((a, b) => Math.max(a, b), 0);
-  // A single stall must not press everything else flat: what lies beyond is drawn at the edge.
+  // One slow run must not compress the scale: values beyond it are drawn at the edge.
   return isRelative ? [Math.max(0.5, low - 0.03), Math.min(2, high + 0.03)] : [low * 0.9, high * 1.1];
 }
 
@@ -76,7 +76,7 @@ function latencyPanels(numbers, choice) {
   const isRelative = choice === "relative";
   const found = numbers.map((platform) => ({ platform, rows: latencyRows(platform, isRelative) }));
   const domain = latencyDomain(found, isRelative);
-  // The same rows on every panel, so that eyes can go across.
+  // All panels have the same rows, so that a reader can compare them.
   const all = new Set(found.flatMap(({ rows }) => rows.cells.map((row) => row.model)));
   const models = shown.models.map((number) => data.models[number].name).filter((name) => all.has(name));
   return found.map(({ platform, rows }) => ({

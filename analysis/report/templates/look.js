@@ -1,5 +1,5 @@
-// One look for all charts. `currentColor` hands lines and letters to the style sheet: dark mode and
-// print need no second drawing.
+// One style for all charts. `currentColor` takes colours from the style sheet: dark mode and
+// print do not redraw.
 const INK = "currentColor";
 const AXIS = {
   labelColor: INK, titleColor: INK, titleFontWeight: "normal", titleOpacity: 0.75,
@@ -25,7 +25,7 @@ const familyShape = {
   scale: { domain: FAMILIES, range: FAMILIES.map((name) => data.families[name].shape) },
 };
 
-// A specification with its data and the common look; width follows the page.
+// A specification with its data and the common style; width follows the page.
 function chart(height, datasets, layer, more = {}) {
   return {
     $schema: "https://vega.github.io/schema/vega-lite/v6.json",

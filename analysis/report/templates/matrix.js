@@ -1,24 +1,24 @@
-// How far ranks carry from each platform to each other.
+// How far ranks carry over between platforms.
 const MAX_SIDE = 24;
 const MEASURES = [
   ["latency", "Latency", "Spearman's rho of the models' ranks"],
-  ["frm", "FRM", "to be read against its null: hover, or the table below"],
+  ["frm", "FRM", "compare with its null: hover, or see the table below"],
 ];
 
-// At most so many of a list, evenly spread: tiers stand one after the other in it.
+// At most n items of a list, evenly spread; the list is sorted by tier.
 function spread(list, most) {
   if (list.length <= most) return list;
   return Array.from({ length: most }, (_, at) => list[Math.floor((at * list.length) / most)]);
 }
 
-// Those with a figure: a platform of too few models, or without FLOPs, has none with any other.
+// Platforms with a figure: with too few models, or without FLOPs, a platform has none.
 function comparedPlatforms(measure = "latency") {
   const { source, target, rho } = data.pairs[measure];
   const known = new Set(rho.flatMap((value, at) => (value === null ? [] : [source[at], target[at]])));
   return shown.platforms.filter((number) => known.has(number));
 }
 
-// The longest parts of a long name lose their middle, the device's last of all.
+// Shortens a long name in the middle of its longest parts; the device's part is last.
 function shortName(name, most) {
   const parts = name.split(" \u00b7 ").map((text, at) => ({ text, size: text.length, least: at ? 5 : 14 }));
   let left = name.length - most;
@@ -37,7 +37,7 @@ function withoutMiddle(text, size) {
   return `${text.slice(0, Math.floor(size / 2))}\u2026${text.slice(text.length - Math.ceil(size / 2) + 1)}`;
 }
 
-// Those that came out alike are numbered: a chart takes equal names for one platform.
+// Equal names are numbered: a chart would treat them as one platform.
 function shortNames(names, most) {
   const short = names.map((name) => shortName(name, most));
   return short.map((name, at) => (short.filter((other) => other === name).length > 1
@@ -76,7 +76,7 @@ function matrixChart(rows, labels) {
   const isDark = "isValid(datum.rho) && (datum.rho > 0.9 || datum.rho < 0.12)";
   const colour = { domain: [0, 0.5, 0.8, 1], range: ["#B5530D", "#F3DFC8", "#A9CDE6", "#0B5394"],
     clamp: true, interpolate: "rgb" };
-  // Figures that would stand on one another are told on hover and in the table.
+  // Figures that would overlap are shown on hover and in the table.
   const figures = isNarrow ? [] : [
     { data: { name: "rows" }, mark: { type: "text", fontSize: 11 },
       encoding: { x, y, tooltip: about, text: { field: "shown" },

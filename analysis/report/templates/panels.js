@@ -1,10 +1,10 @@
-// Builds the panels of each kind and draws what can be seen first.
+// Builds the panels of each kind and draws the visible ones first.
 const KINDS = {
   transfer: { step: MAX_SIDE, noun: "platform", of: comparedPlatforms, panels: matrixPanels,
-    pick: spread, none: "No two of the platforms that fit were compared on this page over five models or more: "
-      + "`fleetrank report show transfer` compares all." },
+    pick: spread, none: "This page compares no pair of the selected platforms over at least five models: "
+      + "`fleetrank report show transfer` compares all pairs." },
   frontier: { step: 4, noun: "pair", of: frontierPairs, panels: frontierPanels, offer: offerEnds,
-    none: "No pair that fits is on this page: `fleetrank report show pareto` has all." },
+    none: "No selected pair is on this page: `fleetrank report show pareto` lists all." },
   flops: { step: 6, noun: "platform", panels: ranksPanels,
     of: () => shown.platforms.filter((number) => rankRows(number).length > 0) },
   latency: { step: 6, noun: "platform", panels: latencyPanels,
@@ -77,7 +77,7 @@ function offerChoices(name) {
   }
 }
 
-// What is nearest to the reader's eyes comes first; between two charts the page may answer.
+// Charts nearest to the visible part come first; the page can handle input between two charts.
 async function draw() {
   turn += 1;
   queue = queue.filter(({ box }) => box.isConnected);
@@ -103,7 +103,7 @@ async function drawOne({ box, spec }) {
   try {
     // `ast` evaluates no text as code.
     await vegaEmbed(box, spec, { actions: false, ast: true, renderer: "svg", tooltip: { theme: "custom" } });
-    // The description of the whole stands for its hundreds of marks.
+    // One description replaces those of hundreds of marks.
     box.querySelector("svg").setAttribute("aria-hidden", "true");
     box.setAttribute("role", "img");
     box.removeAttribute("aria-roledescription");

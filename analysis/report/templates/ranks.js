@@ -1,4 +1,4 @@
-// Rank by FLOPs on the left, measured rank on the right: the slope is what FLOPs misjudge.
+// Rank by FLOPs on the left, measured rank on the right; the slope shows the error of FLOPs.
 const MIN_SHIFT = 2;
 const LINE = 11;
 
@@ -11,13 +11,13 @@ function rankRows(platform) {
       return {
         ...data.models[model], model: data.models[model].name, flops, measured, shift, places,
         off: places >= MIN_SHIFT,
-        verdict: shift === 0 ? "as FLOPs say"
+        verdict: shift === 0 ? "as FLOPs predict"
           : `${places} ${places === 1 ? "place" : "places"} ${shift > 0 ? "slower" : "faster"} than FLOPs say`,
       };
     });
 }
 
-// Where names would stand on one another, those furthest off keep theirs.
+// Where names would overlap, the models with the largest shift keep theirs.
 function namedEnds(ends, pixelsPerRank) {
   const named = [];
   for (const end of [...ends].sort((a, b) => b.places - a.places)) {

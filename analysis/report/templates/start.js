@@ -12,7 +12,7 @@ function chosenText() {
   return JSON.stringify([...chosen].map(([name, values]) => [name, [...values]]));
 }
 
-// A plain anchor changes the address too, and redraws nothing.
+// A plain anchor also changes the address, but needs no redraw.
 function followAddress() {
   const before = chosenText(), { unknown, at } = readAddress();
   if (chosenText() !== before) apply(unknown);

@@ -1,5 +1,5 @@
 "use strict";
-// What the page knows, and what of it the filter shows.
+// The page's data, and the part that the filter shows.
 const data = JSON.parse(document.getElementById("data").textContent);
 
 const DIMENSIONS = [
@@ -15,11 +15,11 @@ for (const dimension of DIMENSIONS) {
   dimension.value = (item) => item[key];
   const found = data[dimension.of].map(dimension.value).filter((value) => value !== null);
   dimension.options = Array.from(new Set(found));
-  // Platforms and models come in an order that means something; names are looked up.
+  // The data has a meaningful order; names are sorted, because a reader looks them up.
   if (["device", "model"].includes(dimension.name)) dimension.options.sort();
 }
 
-// An empty set chooses all.
+// An empty set selects all.
 const chosen = new Map(DIMENSIONS.map((dimension) => [dimension.name, new Set()]));
 const shown = { platforms: [], models: [], isAll: true, hidden: new Set() };
 

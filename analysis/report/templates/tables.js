@@ -1,4 +1,4 @@
-// Rows follow the filter; a long table is written a part at a time.
+// Rows follow the filter; a long table is written in parts.
 const PART = 200;
 const unpacked = new Map();
 
@@ -48,7 +48,7 @@ function isOpen(table) {
 
 function followFilter(table) {
   if (table.dataset.packed) {
-    // A closed table costs nothing; opening it writes it.
+    // A closed table is written only when it is opened.
     if (isOpen(table)) writeTable(table);
     return;
   }

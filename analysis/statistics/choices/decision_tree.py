@@ -1,11 +1,11 @@
-"""The study's decision framework as data: what to do for which goal, and what decides it."""
+"""The study's decision framework as data: advice per goal, and the figure that decides."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Goal(StrEnum):
-    """What a person wants the measurements for. Source: the study's Figure 5."""
+    """The user's goal for the measurements. Source: the study's Figure 5."""
 
     EXPLORATION = "early exploration"
     PAPER = "paper comparison"
@@ -31,7 +31,8 @@ class Branch:
     """One leaf of the tree.
 
     Attributes:
-        limit: what the figure must reach (a rho) or stay below (an error); `None` decides nothing.
+        limit: the figure must reach it (a rho) or stay below it (an error); `None` is without a
+            limit.
         is_error: smaller is better.
         if_met, otherwise: the advice.
     """
@@ -45,7 +46,7 @@ class Branch:
 
 
 ROUGH_RHO = 0.7
-"""rho^2 = 0.5: FLOPs then hold half of what there is to know about the ranks."""
+"""rho^2 = 0.5: FLOPs then explain half of the rank variance."""
 STRONG_RHO = 0.9
 """Source: Lu et al. 2021 (OneProxy), who call 0.9 to 1 strongly monotonic."""
 ERROR_LIMIT = 0.10
@@ -56,16 +57,16 @@ ATTENTION_FAMILIES = ("transformer", "hybrid")
 TREE = (
     Branch(
         goal=Goal.EXPLORATION, figure=Figure.FLOPS_RHO, limit=ROUGH_RHO,
-        if_met="FLOPs suffice for rough filtering", otherwise="measure latency already to filter",
+        if_met="FLOPs are enough for rough filtering", otherwise="measure latency even to filter",
     ),
     Branch(
         goal=Goal.PAPER, figure=Figure.WITHIN_TIER_RHO, limit=STRONG_RHO,
-        if_met="one stated reference device speaks for this class",
-        otherwise="name the device: one does not speak for its class",
+        if_met="one named reference device represents this class",
+        otherwise="name the device: one device does not represent its class",
     ),
     Branch(
         goal=Goal.PAPER, figure=Figure.BETWEEN_TIERS_RHO, limit=STRONG_RHO,
-        if_met="a claim across these classes holds; state the figure with it",
+        if_met="a claim across these classes is supported; state it with its figure",
         otherwise="measure several devices of both classes, or state the caveat",
     ),
     Branch(
@@ -88,7 +89,7 @@ TREE = (
 
 
 def advice(branch: Branch, value: float | None, low: float | None, high: float | None) -> str:
-    """What to do, given the figure and its interval; a limit inside the interval is said so."""
+    """The advice for a figure and its interval; it is undecided if the limit is inside."""
     if branch.limit is None or value is None:
         return branch.otherwise
     is_met = value <= branch.limit if branch.is_error else value >= branch.limit

@@ -1,8 +1,8 @@
-"""Which models to measure on a new device, so that the rest is known best; on arrays.
+"""Chooses models to measure on a new device, so that the others are predicted best; on arrays.
 
 Log latencies of the known devices are draws of one Gaussian over models: their mean is the
-consensus, their covariance says which models err together. A model whose rank is uncertain is one
-whose log latency, speed of the device apart, varies between devices.
+consensus, their covariance shows which models have related errors. A model whose rank is uncertain
+is one whose log latency, speed of the device apart, varies between devices.
 """
 
 from dataclasses import dataclass
@@ -13,19 +13,19 @@ import numpy.typing as npt
 from fleetrank.analysis.arrays.ranking import Floats, average_ranks, require_finite, unit_columns
 
 SHRINKAGE = 0.5
-"""Half of each covariance between two models is taken for chance: a fleet has fewer devices than
-models, and its sample covariance cannot be inverted. Set once, not fitted to any data."""
+"""Half of each covariance between two models is treated as chance: a fleet has fewer devices than
+models, so its sample covariance cannot be inverted. The value is not fitted to any data."""
 MIN_VARIANCE = 1e-4
-"""Of log latency: repeats of one process differ by a per cent on any device."""
+"""Variance of log latency: repeats of one process differ by one per cent on any device."""
 SPEED_VARIANCE = 100.0
-"""Of the new device's unknown speed, as log: e^10 times faster or slower is possible."""
+"""Variance of the log of the new device's unknown speed: a factor of e^10 is possible."""
 
 Indices = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consensus:
-    """What known devices say about a new one: mean (n_models,) and covariance, square."""
+    """The prior for a new device from known devices: mean (n_models,) and covariance, square."""
 
     mean: Floats
     covariance: Floats
@@ -33,7 +33,7 @@ class Consensus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
-    """How well the rest is known after measuring some models of a device.
+    """How well the other models are predicted after measuring some models of a device.
 
     Attributes:
         error: mean of |predicted / true - 1| over models not measured, (...,).
@@ -58,7 +58,7 @@ def consensus(logs: Floats) -> Consensus:
 def choose(known: Consensus, k: int) -> tuple[Indices, Floats]:
     """The `k` models to measure, in order, and the variance left after each, (k,).
 
-    Each is the one whose measurement takes most from the summed variance of all models.
+    Each is the model whose measurement reduces the summed variance of all models most.
     Source: greedy A-optimal design, Krause and Guestrin 2007.
     """
     covariance = known.covariance.copy()
@@ -69,7 +69,7 @@ def choose(known: Consensus, k: int) -> tuple[Indices, Floats]:
         variance[chosen] = np.inf
         best = int(np.argmax((covariance**2).sum(axis=0) / variance))
         covariance -= np.outer(covariance[best], covariance[best]) / covariance[best, best]
-        # What was measured is known; rounding leaves dust that a later step would divide by.
+        # A measured model has no variance; a later step would divide by its rounding error.
         covariance[best] = covariance[:, best] = 0.0
         chosen.append(best)
         left.append(float(np.trace(covariance)))
@@ -89,7 +89,7 @@ def predict(known: Consensus, measured: Indices, logs: Floats) -> Floats:
 
 
 def judge(known: Consensus, measured: Indices, truth: Floats) -> Left:
-    """What is left after measuring `measured` (..., k) of a device with `truth` (n_models,)."""
+    """The error left after measuring `measured` (..., k) of a device with `truth` (n_models,)."""
     predicted = predict(known, measured, truth[measured])
     np.put_along_axis(predicted, measured, truth[measured], axis=-1)
     error = np.abs(np.expm1(predicted - truth)).sum(axis=-1) / (truth.size - measured.shape[-1])

@@ -1,4 +1,4 @@
-"""What to measure on a new device, and what need not be measured at all."""
+"""Which models to measure on a new device, and which runs are not needed."""
 
 import math
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from fleetrank.analysis.stored.selection import Selection, setting
 from fleetrank.analysis.tables.table import Table
 
 DRAWS = 50
-"""Random sets of sources per target and size; their mean is then sure to about 1 %."""
+"""Random sets of sources per target and size; the error of their mean is then about 1 %."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ def predicted_by_sources(logs: Floats, target: int, size: int, rng: np.random.Ge
 
 
 def accepted_error(predicted: Floats, truth: Floats, accuracy: Floats) -> Accepted:
-    """Judges (draws, n_models) by (n_models,); frontiers are of the models with an accuracy."""
+    """Errors of (draws, n_models) against (n_models,); frontiers use models with an accuracy."""
     rho = rank_agreement(predicted, truth)
     known = np.isfinite(accuracy)
     if not known.any():
@@ -69,13 +69,13 @@ def accepted_error(predicted: Floats, truth: Floats, accuracy: Floats) -> Accept
 
 
 MODELS_TO_MEASURE = 3
-"""Of a new device, unless told: one gives its speed, two more correct the consensus."""
+"""Default number of models for a new device: one gives its speed, two correct the consensus."""
 RANDOM_DRAWS = 200
-"""Random choices that the active one is held against, per device."""
+"""Random choices per device that the active choice is compared with."""
 MAX_TARGETS = 50
-"""Devices that are predicted in turn; of more, so many are drawn."""
+"""Maximum devices that are predicted; with more devices, this many are drawn."""
 _ALL_SIZES = 10
-"""Up to so many device models every number of sources is shown."""
+"""Up to this many device models every number of sources is shown."""
 
 _STEPS = {
     "step": pl.Int64,
@@ -105,7 +105,7 @@ _SAVINGS = {
 
 
 def next_models_table(frame: pl.LazyFrame, selection: Selection) -> Table:
-    """Models to measure on a device that nobody has measured, best first, with the error left.
+    """Models to measure on an unmeasured device, best first, with the remaining error.
 
     Settings: `k`, how many.
     """
@@ -137,14 +137,17 @@ def next_models_table(frame: pl.LazyFrame, selection: Selection) -> Table:
         *panel.notes,
         *found.notes,
         _held_out(len(targets), len(found.devices), selection.seed),
-        "variance_left: of log latency, summed over models, as a share of what known devices leave "
-        "when the new one's speed is known; above 1 while a single model has to tell the speed.",
+        "variance_left: remaining variance of log latency, summed over models, as a share of "
+        "the variance if the new device's speed were known. It is above 1 while only one model "
+        "determines the speed.",
         "error_left: mean of |predicted / measured - 1| over models not measured, mean over "
-        "devices; error_left_worst: its mean on the worst device. rho: of measured and predicted "
-        f"latencies together with the true ones. *_random: {RANDOM_DRAWS} random choices instead.",
-        "model: for a device outside this fleet, by all of it; the errors are those of choosing "
-        "anew without each device. A device unlike all of these is predicted worse.",
-        "No intervals: devices of one fleet are too alike to be resampled.",
+        "devices; error_left_worst: its mean on the worst device. rho: rank correlation of "
+        "measured and predicted latencies together with the true latencies. *_random: the same "
+        f"for {RANDOM_DRAWS} random choices.",
+        "model: the choice for a device outside this fleet, from all devices in it. The errors "
+        "come from choices made again without each device. A device that differs from all of "
+        "these has a larger error.",
+        "No intervals: devices of one fleet are too similar to be resampled.",
     )
     frame_of_rows = pl.DataFrame([row | counts for row in rows], schema=_STEPS)
     return Table(title="Models to measure next", frame=frame_of_rows, notes=notes)
@@ -175,11 +178,12 @@ def savings_table(frame: pl.LazyFrame, selection: Selection) -> Table:
         *found.notes,
         _held_out(len(targets), n_devices, selection.seed),
         f"A device is predicted by the mean log latency of {DRAWS} random sets of n_sources "
-        "others, never of itself; n_sources 0 ranks by FLOPs alone. runs_saved: share of the "
-        f"{n_devices * found.rows.size} cells that need no run. rho_p10, rho_min: 10th percentile "
-        "and lowest over devices and sets; means are over both. No intervals over models.",
-        "precision, recall: of the accuracy-latency frontier; without accuracy and not in it: "
-        f"{count_of(without, 'model')}.",
+        "others, never its own; n_sources 0 ranks by FLOPs only. runs_saved: share of the "
+        f"{n_devices * found.rows.size} cells that need no run. rho_p10, rho_min: 10th "
+        "percentile and lowest over devices and sets; means are over both. No intervals over "
+        "models.",
+        "precision, recall: of the accuracy-latency frontier, which leaves out models without "
+        f"accuracy: {count_of(without, 'model')}.",
     )
     return Table(title="Runs saved against error", frame=shown, notes=notes)
 
@@ -187,7 +191,9 @@ def savings_table(frame: pl.LazyFrame, selection: Selection) -> Table:
 def _whole(selection: Selection, name: str, default: int, most: int) -> int:
     value = setting(selection, name, min(default, most))
     if value != int(value) or not 1 <= value <= most:
-        raise AnalysisError(f"{name}={value:g} cannot be", f"a whole number from 1 to {most}")
+        raise AnalysisError(
+            f"{name}={value:g} is out of range", f"use a whole number from 1 to {most}"
+        )
     return int(value)
 
 
@@ -236,7 +242,7 @@ def _over_devices(pairs: Sequence[tuple[Left, Left]]) -> dict[str, object]:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    """Over what is defined: all latencies of a device may be equal."""
+    """Mean of the defined values: undefined if all latencies of a device are equal."""
     known = [value for value in values if value is not None and not math.isnan(value)]
     return float(np.mean(known)) if known else None
 

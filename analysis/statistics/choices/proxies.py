@@ -1,6 +1,6 @@
-"""Which device stands for others, on arrays of rank agreement (n_devices, n_devices).
+"""Which device represents others, on arrays of rank agreement (n_devices, n_devices).
 
-NaN is an agreement that is not known; it predicts nothing and is left out of medians.
+NaN is an unknown agreement; it counts as no prediction and is left out of medians.
 """
 
 import itertools
@@ -14,12 +14,12 @@ from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.panel.directions import known_median
 
 MAX_EXACT = 20
-"""2^20 subsets are searched in seconds."""
+"""A search of 2^20 subsets takes seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """One device left out of the choice: who is chosen without it, and how it predicts it."""
+    """One device left out: the device chosen without it, and how well that one predicts it."""
 
     left_out: int
     chosen: int
@@ -28,7 +28,7 @@ class Fold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cover:
-    """Members that predict all targets; `bound`: at most so many times the fewest possible."""
+    """Members that predict all targets; their number is at most `bound` times the minimum."""
 
     members: tuple[int, ...]
     is_exact: bool
@@ -44,13 +44,13 @@ def typical_rho(rho: Floats) -> Floats:
 
 
 def best_source(rho: Floats) -> int | None:
-    """The source with the highest median agreement; of equals the first. `None` if none has one."""
+    """The source with the highest median agreement (the first if tied), or `None`."""
     typical = typical_rho(rho)
     return None if np.isnan(typical).all() else int(np.nanargmax(typical))
 
 
 def leave_one_out(rho: Floats, sources: npt.NDArray[np.int64]) -> list[Fold]:
-    """Chooses the best of `sources` without each device, which then judges the choice.
+    """Chooses the best of `sources` without each device, and tests the choice on that device.
 
     `rho` is square with NaN on the diagonal. A device that is left out is neither a source nor a
     target of the choice; a fold without any source is left out.
@@ -113,7 +113,7 @@ def _joined(masks: list[int], members: tuple[int, ...]) -> int:
 
 
 def _greedy(reaches: npt.NDArray[np.bool_]) -> tuple[int, ...]:
-    """Takes the row that reaches most of what is left; of equals the first."""
+    """Takes the row that reaches the most remaining targets, the first if tied."""
     left = np.ones(reaches.shape[1], dtype=np.bool_)
     members = []
     while left.any():

@@ -1,4 +1,4 @@
-"""Which device to own, and the fewest that stand for the whole fleet."""
+"""The best reference device, and the fewest devices that represent the whole fleet."""
 
 import math
 from dataclasses import dataclass
@@ -27,23 +27,23 @@ from fleetrank.analysis.stored.selection import Selection, setting
 from fleetrank.analysis.tables.table import Table
 
 THRESHOLD = 0.9
-"""Rho from which a device counts as predicted, unless told otherwise.
+"""Default rho from which a device counts as predicted.
 
 Source: Lu et al. 2021 (OneProxy), who call a Spearman's rho of 0.9 to 1 strongly monotonic.
 """
 
 _MEANING = (
-    "Agreement: Spearman's rho of latency over common models, mean over pairs of platforms of two "
-    "device models at equal batch. FRM is not used: FLOPs and memory agree between devices by "
-    "themselves (table `transfer` shows by how much).",
-    "With few models a rho is wide: ten cannot tell 0.85 from 0.97, and a threshold of 0.9 needs "
-    "about 100 to be settled near 0.92.",
+    "Agreement: Spearman's rho of latency over common models, mean over pairs of platforms of "
+    "two device models at equal batch. FRM is not used, because FLOPs and memory agree between "
+    "devices without any latency (table `transfer` shows how much).",
+    "With few models rho is uncertain: ten models cannot separate 0.85 from 0.97; to decide "
+    "whether a rho near 0.92 is above 0.9 takes about 100.",
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Fleet:
-    """Agreement with the device models that may be owned, and those that are to be predicted."""
+    """Agreement between device models that may be owned and device models to predict."""
 
     found: Agreement
     sources: npt.NDArray[np.int64]
@@ -70,10 +70,10 @@ def proxies_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     drawn = (
         f"low to high: 95 % percentile bootstrap over models of median_rho, {DRAWS} resamples, "
         f"seed {selection.seed}, from 9 models on. The best of several candidates looks better "
-        "than it is; held_out_* does not."
+        "than it is; held_out_* has no such bias."
     )
     notes = (*fleet.panel.notes, _choice(fleet, folds), drawn, *_MEANING)
-    return Table(title="The one device to own", frame=shown, notes=notes)
+    return Table(title="Best single reference device", frame=shown, notes=notes)
 
 
 def coverage_table(frame: pl.LazyFrame, selection: Selection) -> Table:
@@ -131,8 +131,8 @@ def _fleet(frame: pl.LazyFrame, selection: Selection) -> _Fleet:
     targets = _fitting(panel, selection.target, selection.target_tier)
     if not sources.size or not np.setdiff1d(targets, sources[:1]).size:
         raise NoDataError(
-            "no two device models to compare fit the selection",
-            f"measured are {', '.join(found.devices[:20])}",
+            "no two device models in the selection can be compared",
+            f"measured device models: {', '.join(found.devices[:20])}",
         )
     return _Fleet(found=found, sources=sources, targets=targets, panel=panel)
 
@@ -144,7 +144,7 @@ def _fitting(panel: Panel, pattern: str | None, tier: str | None) -> npt.NDArray
 
 
 def _between(fleet: _Fleet, rho: Floats) -> Floats:
-    """Sources by targets of (..., n_devices, n_devices); a device does not judge itself."""
+    """Sources by targets of (..., n_devices, n_devices); a device is not its own target."""
     others = np.where(np.eye(rho.shape[-1], dtype=np.bool_), np.nan, rho)
     chosen: Floats = others[..., fleet.sources[:, None], fleet.targets]
     return chosen
@@ -190,15 +190,15 @@ def _candidate(fleet: _Fleet, rho: Floats, number: int, folds: list[Fold]) -> di
 
 
 def _choice(fleet: _Fleet, folds: list[Fold]) -> str:
-    """What the choice is worth on a device that had no part in it."""
+    """A note on how well the choice works for a device that was left out of it."""
     judged = [fold.rho for fold in folds if fold.rho is not None]
     if not judged:
-        return "Leaving a device out of the choice: undefined, too few device models."
+        return "Choice without one device: undefined, too few device models."
     names = [fleet.found.devices[fold.chosen] for fold in folds]
     often = max(sorted(set(names)), key=names.count)
     return (
-        f"Chosen without the device that then judges it, {count_of(len(folds), 'time')}: "
-        f"median rho {np.median(judged):.3f}, lowest {min(judged):.3f}; the choice is {often} "
+        f"Chosen without the device that then tests it, {count_of(len(folds), 'time')}: median "
+        f"rho {np.median(judged):.3f}, lowest {min(judged):.3f}; the choice is {often} "
         f"{names.count(often)} times of {len(names)}."
     )
 
@@ -241,24 +241,25 @@ def _cover_note(fleet: _Fleet, cover: Cover | None, threshold: float) -> str:
     )
     names = ", ".join(fleet.found.devices[fleet.sources[member]] for member in cover.members)
     return (
-        f"{len(cover.members)} of {n_targets} suffice at rho >= {threshold:g}: {names} ({method})."
+        f"{len(cover.members)} of {n_targets} are enough at rho >= {threshold:g}: {names} "
+        f"({method})."
     )
 
 
 def _kept(
     fleet: _Fleet, owned: npt.NDArray[np.int64], cover: Cover | None, threshold: float
 ) -> tuple[str, ...]:
-    """How often the same devices still suffice when the models are drawn anew."""
+    """A note on how often the same devices are still enough in resamples of the models."""
     if cover is None:
         return ()
     if fleet.found.draws is None:
-        return (f"How sure this is: {fleet.found.reason}.",)
+        return (f"Uncertainty of this choice: {fleet.found.reason}.",)
     draws = fleet.found.draws[:, owned[:, None], fleet.targets]
     reached = is_reached(draws, threshold) | (owned[:, None] == fleet.targets)
     share = float(reached.any(axis=1).all(axis=1).mean())
     return (
         f"In {100 * share:.0f} % of {DRAWS} resamples of the models (seed of the selection) the "
-        "same devices still suffice: a set chosen at the threshold seldom does.",
+        "same devices are still enough: a set chosen at the threshold rarely is.",
     )
 
 

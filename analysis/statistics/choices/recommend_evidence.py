@@ -1,4 +1,4 @@
-"""The user's own figures behind each branch of the decision tree, as sentences."""
+"""The user's own figures for each branch of the decision tree, as sentences."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ from fleetrank.analysis.stored.selection import Selection
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """A figure with the sentence that says what stands behind it."""
+    """A figure with a sentence that explains it."""
 
     scope: str
     text: str
@@ -50,7 +50,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What all branches draw on.
+    """The data that all branches use.
 
     Attributes:
         groups: directed tiers over `pairs`.
@@ -69,13 +69,13 @@ def make_known(frame: pl.LazyFrame, selection: Selection) -> Known:
     """Arrays of the selection.
 
     Raises:
-        NoDataError: nothing fits the selection.
+        NoDataError: no row matches the selection.
     """
     panel, repeats = make_repeats(frame, selection)
     try:
         pairs, groups = tier_groups(panel, directed_pairs(panel, selection))
     except NoDataError:
-        # One platform answers what asks for no second one.
+        # With one platform, branches that need only one are still answered.
         pairs, groups = [], []
     is_small = len(pairs) <= MAX_LISTED_PAIRS
     noise = noises(panel, repeats, selection.seed)[0] if is_small else None
@@ -85,7 +85,7 @@ def make_known(frame: pl.LazyFrame, selection: Selection) -> Known:
 
 
 def evidence_of(figure: Figure, data: Known) -> Iterator[Evidence]:
-    """The figure for each pair of tiers that it speaks of; what is not known says why."""
+    """The figure for each pair of tiers; an unknown figure has its reason."""
     if figure is Figure.FLOPS_RHO:
         yield _flops(data)
     elif figure is Figure.TAIL:
@@ -93,8 +93,8 @@ def evidence_of(figure: Figure, data: Known) -> Iterator[Evidence]:
     elif figure is Figure.FRONTIER:
         yield _frontier(data)
     elif not (groups := list(_groups(figure, data))):
-        reason = "no two devices of such tiers were measured at equal batch"
-        yield Evidence(scope="-", text=f"Not known here, {reason}", reason=reason)
+        reason = "no two devices of these tiers were measured at equal batch"
+        yield Evidence(scope="-", text=f"Unknown here, {reason}", reason=reason)
     elif figure is Figure.ATTENTION_ERROR:
         yield from (_errors(data, group) for group in groups)
     else:
@@ -103,7 +103,7 @@ def evidence_of(figure: Figure, data: Known) -> Iterator[Evidence]:
 
 
 def _groups(figure: Figure, data: Known) -> Iterator[Group]:
-    """Tiers a figure speaks of; rho has no direction, so that one of two is enough."""
+    """The pairs of tiers of a figure; rho has no direction, so one of two is enough."""
     seen: set[tuple[str, str]] = set()
     for group in data.groups:
         is_inside = group.source == group.target
@@ -119,7 +119,7 @@ def _groups(figure: Figure, data: Known) -> Iterator[Group]:
 
 
 def _flops(data: Known) -> Evidence:
-    """FLOPs stand in as one more platform, which every platform is compared with."""
+    """FLOPs are added as one more platform, and every platform is compared with it."""
     latency = measures(data.panel)[0].latency
     flops = np.where(data.panel.flops > 0, data.panel.flops, np.nan)[:, None]
     both = np.hstack([flops, latency])
@@ -199,7 +199,7 @@ def _errors(data: Known, group: Group) -> Evidence:
     mean = float(found.figures.mean[0])
     what = f"From {_arrow(group)}, the {n_models} transformer and hybrid models"
     if np.isnan(mean):
-        reason = "none of them could be left out of a fit over 5 models"
+        reason = "too few for a fit over 5 other models"
         return Evidence(scope=scope, text=f"{what} have no error", n_models=0, reason=reason)
     rho = float(found.figures.rho[0])
     agreement = " are too few for a rho;" if np.isnan(rho) else f" have rho {rho:.2f};"
@@ -232,7 +232,7 @@ def _tail(data: Known) -> Evidence:
         f"{worst['tail']:.2f} times for {worst['model']} on {worst['platform_key']}",
         value=middle,
         n_models=known["model"].n_unique(),
-        reason="no interval: a median over cells of unlike models",
+        reason="no interval: a median over cells of different models",
     )
 
 

@@ -28,20 +28,23 @@ _SCHEMA = {
     "reason": pl.String,
 }
 _MEANING = (
-    "The tree is the study's (its Figure 5); the figures are those of this selection. Latency "
-    "decides, not FRM, which correlates where latency does not transfer (table `decomposition`).",
+    "The decision tree is the study's Figure 5; the figures come from this selection. Decisions "
+    "use latency, not FRM, because FRM can correlate even if latency does not transfer (table "
+    "`decomposition`).",
     "Intervals: 95 % percentile bootstrap over models, from 9 models on. 'Permuted' is the mean "
-    "rho of the same latencies in random order; the ceiling is what repeats of the same platforms "
-    "give, an upper bound where they are of one session (table `ceiling`). It needs two repeats of "
-    "5 models on every platform, and is not computed for more than 5,000 pairs.",
-    "Tiers: platforms of unlike devices at equal batch, mean inside a pair of device models first.",
+    "rho of the same latencies in random order; the ceiling is the rho that the noise of "
+    "repeats allows, an upper bound if all repeats come from one session (table `ceiling`). It "
+    "needs two repeats of 5 models on every platform, and is not computed for more than 5,000 "
+    "pairs.",
+    "Tiers: platforms of different devices at equal batch, mean inside a pair of device models "
+    "first.",
 )
 
 
 def recommend_table(frame: pl.LazyFrame, selection: Selection) -> Table:
-    """One row per branch of the tree and per pair of tiers it speaks of.
+    """One row per branch of the tree and pair of tiers.
 
-    Settings: `goal`, one of the five, or its beginning.
+    Settings: `goal`, one of the five goals, or the beginning of its name.
     """
     branches = _branches(setting(selection, "goal", ""))
     data = make_known(frame, selection)

@@ -1,4 +1,4 @@
-"""Pareto frontiers and what a wrong one costs.
+"""Pareto frontiers, and the cost of using another device's frontier.
 
 Open `pareto_table` first.
 """

@@ -1,4 +1,4 @@
-"""What a Pareto frontier weighs, chosen by name: accuracy up, costs down."""
+"""The objectives of a Pareto frontier, chosen by name: high accuracy, low costs."""
 
 import difflib
 from enum import StrEnum
@@ -26,7 +26,7 @@ DEFAULT_OBJECTIVES = "accuracy,latency"
 _PROCESSES = (Objective.LATENCY, Objective.MEMORY)
 """In the order of `Repeats.processes`."""
 _EXACT = (Objective.ACCURACY, Objective.FLOPS)
-"""They carry no noise of the platform: they are the model's own."""
+"""These have no noise on a platform: they are properties of the model."""
 
 
 def parse_objectives(text: str) -> tuple[Objective, ...]:
@@ -52,7 +52,7 @@ def parse_objectives(text: str) -> tuple[Objective, ...]:
 def points(panel: Panel, objectives: tuple[Objective, ...]) -> Floats:
     """Values where smaller is better, (n_models, n_platforms, n_objectives); NaN is missing.
 
-    Accuracy is negated. A cost of 0 or less is no measurement and missing.
+    Accuracy is negated. A cost of 0 or less is not a measurement and missing.
     """
     return np.stack([_values(panel, one) for one in objectives], axis=2)
 
@@ -62,7 +62,7 @@ def noise_bounds(
 ) -> tuple[Floats, Floats]:
     """Lower and upper bounds of `points` within their measured noise; NaN where it is not known.
 
-    Latency and memory lie in their intervals over processes, which need 5 repeats; accuracy and
+    Latency and memory have their intervals over processes, which need 5 repeats; accuracy and
     FLOPs are exact. The noise of energy is never known.
     """
     low, high = points(panel, objectives), points(panel, objectives)
@@ -92,7 +92,7 @@ def process_interval(values: Floats) -> tuple[Floats, Floats]:
 
 
 def by_flops(objectives: tuple[Objective, ...]) -> tuple[Objective, ...]:
-    """The objectives that need no device: whatever is measured is replaced by FLOPs."""
+    """The objectives that need no device: FLOPs replace all measured ones."""
     return tuple(dict.fromkeys(one if one in _EXACT else Objective.FLOPS for one in objectives))
 
 

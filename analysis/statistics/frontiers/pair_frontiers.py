@@ -27,7 +27,7 @@ Figures = Mapping[str, Floats]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objectives:
-    """What the frontiers weigh; smaller is better, NaN is missing.
+    """The objectives of the frontiers; smaller is better, NaN is missing.
 
     Attributes:
         values: (n_models, n_platforms, n_objectives).
@@ -45,7 +45,7 @@ def pair_frontiers(
 ) -> tuple[Floats, Figures]:
     """Common models (n_pairs,) and each of `FIGURES` (n_pairs,), source first; NaN is undefined.
 
-    Without `with_shapes` those figures that need every pair singly are left undefined.
+    Without `with_shapes`, figures that are computed pair by pair are undefined.
     """
     n_models = np.zeros(len(pairs))
     figures = {name: np.full(len(pairs), np.nan) for name in FIGURES}
@@ -92,7 +92,7 @@ def _within_noise(bounds: tuple[Floats, Floats], block: Block) -> dict[str, Floa
 
 
 def _shapes(values: Floats, masks: Mask, block: Block) -> dict[str, Floats]:
-    """What the source's frontier is worth where it is used: by the target's values."""
+    """The quality of the source's frontier, by the target's values."""
     found = np.full((len(SHAPES), block.source.size), np.nan)
     for target in np.unique(block.target):
         here = values[:, target]

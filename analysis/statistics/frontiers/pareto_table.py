@@ -45,24 +45,25 @@ _SCHEMA: dict[str, pl.DataType] = {
     "reason": pl.String(),
 }
 _MEANING = (
-    "Frontier: no other common model is as good in every objective and better in one; exact "
-    "duplicates are both kept. n_source, n_target: models on it.",
+    "Frontier: the models for which no other common model is as good in every objective and "
+    "better in one; exact duplicates are both kept. n_source, n_target: number of models on it.",
     "precision: share of the source's frontier that is on the target's; recall: share of the "
     "target's frontier that is on the source's.",
-    "chance_precision = size of the target's frontier / n; a frontier that holds most models, or "
-    "well-separated ones, is easy to predict. flops_*: the frontier with FLOPs in place of all "
-    "that is measured, which needs no device, against the target's.",
+    "chance_precision = size of the target's frontier / n; a frontier is easy to predict if "
+    "most models are on it or if models are well separated. flops_*: the frontier with FLOPs "
+    "instead of all measured objectives, which needs no device, compared with the target's.",
     "noisy_*: one model dominates another only when its interval of process medians ends before "
-    f"the other's begins (from {MIN_REPEATS} repeats on; accuracy and FLOPs count as exact). These "
-    "frontiers hold every model that the noise does not rule out; the others are of the medians.",
-    "hypervolume_ratio: what the source's frontier dominates on the target, over what the "
-    "target's own does, up to the worst value of any common model in each objective. "
-    "epsilon_share: the least improvement, as a share of each objective's range on the target, "
-    "with which the source's frontier reaches the target's; epsilon_factor: the least factor "
-    "(1 is: reached).",
-    "No interval: a frontier is made of extremes, and a resample of models, which lacks a third "
-    "of them, has another kind of frontier.",
-    "Accuracy is as published for the model's card; weights measured here may be others.",
+    f"the other's begins (from {MIN_REPEATS} repeats on; accuracy and FLOPs count as exact). "
+    "These frontiers contain every model that noise does not exclude; the other frontiers use "
+    "the medians.",
+    "hypervolume_ratio: volume dominated on the target by the source's frontier, divided by the "
+    "volume dominated by the target's own, up to the worst value of any common model in each "
+    "objective. epsilon_share: the smallest improvement with which the source's frontier "
+    "reaches the target's, as a share of each objective's range on the target; epsilon_factor: "
+    "the smallest such factor (1 means that it is reached).",
+    "No interval: a frontier consists of extremes, and a resample lacks a third of the models, "
+    "so its frontier is of another kind.",
+    "Accuracy is the published value of the model's card; the measured weights may be different.",
 )
 _NOTHING_COMMON = "no common model has all objectives"
 
@@ -70,9 +71,9 @@ Row = dict[str, object]
 
 
 def pareto_table(frame: pl.LazyFrame, selection: Selection) -> Table:
-    """How well each source's frontier foretells each target's, and means from tier to tier.
+    """How well each source's frontier predicts each target's, and means from tier to tier.
 
-    Setting `objectives`: names separated by commas, accuracy,latency unless told otherwise.
+    Setting `objectives`: names separated by commas, accuracy,latency by default.
     """
     names = parse_objectives(setting(selection, "objectives", DEFAULT_OBJECTIVES))
     panel, repeats = make_repeats(frame, selection)
@@ -147,11 +148,11 @@ def _known(values: Floats) -> Row:
 
 
 def _reasons(names: tuple[Objective, ...], *, is_listed: bool) -> dict[str, str]:
-    """Why a figure may be undefined, by the last of its kind."""
+    """Reasons for undefined figures, by the last figure of each kind."""
     few = f"no noisy_*: fewer than {MIN_REPEATS} repeats of a common model"
     unknown = "no noisy_*: the noise of energy is not known"
-    volume = "no hypervolume_ratio: the target's frontier is no better than the worst"
-    unlisted_shapes = "hypervolume_ratio, epsilon_*: made where the pairs are listed"
+    volume = "no hypervolume_ratio: the target's frontier is not better than the worst values"
+    unlisted_shapes = "hypervolume_ratio, epsilon_*: computed only if pairs are listed"
     return {
         "flops_f1": "no FLOPs baseline: a common model has no FLOPs",
         "noisy_f1": unknown if Objective.ENERGY in names else few,
@@ -168,7 +169,7 @@ def _reason(row: Row, why_none: dict[str, str]) -> str | None:
 
 
 def _incomplete(panel: Panel, names: tuple[Objective, ...], values: Floats) -> tuple[str, ...]:
-    """Who is left out, and for lack of what."""
+    """Notes on models and values that are left out, and on what they lack."""
     measured = np.isfinite(panel.latency)
     notes = []
     for at, name in enumerate(names):

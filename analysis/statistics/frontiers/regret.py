@@ -1,4 +1,4 @@
-"""What is lost on the target by choosing a model on the source, on arrays.
+"""The loss on the target from choosing a model on the source, on arrays.
 
 Latencies are (n_models, n_pairs), smaller is better; accuracy is (n_models,), larger is better.
 """
@@ -14,14 +14,14 @@ from fleetrank.analysis.arrays.ranking import Floats, require_finite
 from fleetrank.analysis.panel.pairs import Block, Pair, blocks
 
 QUARTILES = (0.25, 0.5, 0.75)
-"""Of the common models' latencies on the target, or of their accuracies: the default budgets."""
+"""Default budgets: quantiles of the common models' latencies on the target, or accuracies."""
 _MAX_VALUES = 2_000_000
-"""Models x pairs held at a time: 16 MB an array."""
+"""Models x pairs processed at once: 16 MB an array."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budgets:
-    """The user's own; `None` means quartiles.
+    """The user's budgets and floors; `None` means quartiles.
 
     Attributes:
         latency: at most this latency on the target, in the unit of the latencies.
@@ -38,7 +38,7 @@ class Regrets:
 
     Attributes:
         lost: accuracy lost at a latency budget.
-        is_over: 1 where the source's first choice breaks the target's budget, else 0.
+        is_over: 1 if the source's first choice exceeds the target's budget, else 0.
         extra: latency in excess at an accuracy floor, as a share.
     """
 
@@ -50,13 +50,13 @@ class Regrets:
 def accuracy_lost(
     accuracy: Floats, source_ranks: Floats, target: Floats, budget: Floats
 ) -> tuple[Floats, Floats]:
-    """Accuracy lost at a latency budget (n_pairs,) on the target, and whether it is broken.
+    """Accuracy lost at a latency budget (n_pairs,) on the target, and whether it is exceeded.
 
-    `source_ranks` count from 1, equal latencies share the lowest. If k models keep the budget on
-    the target, the k fastest on the source (and those level with the last of them) are let in.
-    Lost is the best accuracy within the budget, less the best of those let in that keep it; the
-    first choice is the most accurate let in, and is over the budget when nobody as accurate keeps
-    it. NaN where no model keeps the budget, or none that was let in does.
+    `source_ranks` count from 1, equal latencies share the lowest. If k models are within the budget
+    on the target, the k fastest on the source (and models tied with the last of them) are selected.
+    Lost is the best accuracy within the budget minus the best accuracy of the selected models
+    within it. The first choice is the most accurate selected model; it is over the budget if no
+    equally accurate one is within it. NaN if no model, or no selected model, is within the budget.
     """
     for values in (accuracy, source_ranks, target, budget):
         require_finite(values)
@@ -73,7 +73,7 @@ def accuracy_lost(
 def extra_latency(accuracy: Floats, source: Floats, target: Floats, floor: float) -> Floats:
     """Latency in excess at an accuracy of at least `floor`, as a share, (n_pairs,).
 
-    The choice is the fastest on the source that is accurate enough (of those level, the more
+    The choice is the fastest on the source that is accurate enough (of tied models the more
     accurate, then the earlier row); it is compared with the fastest on the target. NaN where no
     model is accurate enough.
     """
@@ -96,7 +96,7 @@ def pair_regrets(
     *,
     flops: Floats | None = None,
 ) -> Regrets:
-    """Regrets over the models each pair has in common, NaN where there is none.
+    """Regrets over the common models of each pair; NaN without any.
 
     `latency` is (n_models, n_platforms), NaN where missing. With `flops` (n_models,) these choose
     instead of the source, among the same models; a pair that lacks some is then undefined.
@@ -140,7 +140,7 @@ def _block_regrets(
 
 
 def _latency_budgets(latency: Floats, budgets: Budgets) -> Iterator[Floats]:
-    """One after the other, (n_platforms,) each."""
+    """Yields the columns one after the other, (n_platforms,) each."""
     if budgets.latency is None:
         yield from np.quantile(latency, QUARTILES, axis=0)
     else:
@@ -148,6 +148,6 @@ def _latency_budgets(latency: Floats, budgets: Budgets) -> Iterator[Floats]:
 
 
 def _best(accuracy: Floats, mask: npt.NDArray[np.bool_]) -> Floats:
-    """Highest accuracy of the models in (n_models, n_pairs); NaN where there are none."""
+    """Highest accuracy of the models in (n_models, n_pairs); NaN without any."""
     best = np.where(mask, accuracy[:, None], -np.inf).max(axis=0)
     return np.where(np.isfinite(best), best, np.nan)

@@ -1,4 +1,4 @@
-"""What it costs on the target to choose a model by what the source says."""
+"""The cost on the target of choosing a model by the source's figures."""
 
 import math
 from collections import defaultdict
@@ -45,18 +45,18 @@ _SCHEMA = {
     "reason": pl.String,
 }
 _MEANING = (
-    "Latency budget: if k models keep it on the target, the k fastest on the source are let in; "
-    "lost is the best accuracy within the budget less the best of those let in that keep it. "
-    "over_budget_share: of the budgets that some model keeps, those that the most accurate model "
-    "let in breaks, so that the loss is paid only after a second measurement. Undefined where no "
-    "model keeps the budget, or none that is let in does.",
-    "Accuracy floor: the fastest on the source of the models that are accurate enough, against "
-    "the fastest of them on the target.",
-    "A case is one budget (or floor) of one pair of platforms; median, 90th percentile and worst "
-    "are over cases, in which every platform counts alike. flops_*: the choice made by FLOPs, "
-    "which need no device.",
-    "Tiers: platforms of unlike devices at equal batch.",
-    "No interval: the cases of one pair share their models, and a worst case is an extreme.",
+    "Latency budget: if k models are within the budget on the target, the k fastest models on "
+    "the source are selected. lost: best accuracy within the budget on the target minus the "
+    "best accuracy of the selected models within it. over_budget_share: share of budgets at "
+    "which the most accurate selected model exceeds the budget, so that a second measurement is "
+    "needed. Undefined if no model, or no selected model, is within the budget.",
+    "Accuracy floor: of the models with enough accuracy, the fastest on the source is compared "
+    "with the fastest on the target.",
+    "A case is one budget (or floor) of one pair of platforms; median, 90th percentile and "
+    "worst are over cases; every platform has the same weight. flops_*: the choice by FLOPs, "
+    "which needs no device.",
+    "Tiers: platforms of different devices at equal batch.",
+    "No interval: the cases of one pair use the same models, and a worst case is an extreme.",
     "Accuracy is as published for the model's card; weights measured here may be others.",
 )
 
@@ -76,7 +76,7 @@ def regret_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     """Median, 90th percentile and worst regret from tier to tier, by source, and by pair.
 
     Settings `budgets_ms` and `floors_percent`: numbers separated by commas; quartiles of the
-    target's latencies and of the accuracies unless told otherwise.
+    target's latencies and of the accuracies by default.
     """
     latencies, floors = _numbers(selection, "budgets_ms"), _numbers(selection, "floors_percent")
     panel = make_panel(frame, selection)
@@ -108,12 +108,14 @@ def regret_table(frame: pl.LazyFrame, selection: Selection) -> Table:
         *_MEANING,
     )
     return Table(
-        title="Regret of choosing elsewhere", frame=pl.DataFrame(rows, schema=_SCHEMA), notes=notes
+        title="Regret of choosing on another device",
+        frame=pl.DataFrame(rows, schema=_SCHEMA),
+        notes=notes,
     )
 
 
 def _numbers(selection: Selection, name: str) -> tuple[float, ...]:
-    """None when the user named none."""
+    """`None` if the user gave no budgets."""
     text = setting(selection, name, "")
     try:
         numbers = tuple(float(part) for part in text.split(",")) if text else ()
@@ -122,14 +124,14 @@ def _numbers(selection: Selection, name: str) -> tuple[float, ...]:
     if all(math.isfinite(one) and one > 0 for one in numbers):
         return numbers
     raise AnalysisError(
-        f"{name}={text} are no numbers above 0", f"such as --set {name}=10 or --set {name}=10,50"
+        f"{name}={text} must be numbers above 0", f"such as --set {name}=10 or --set {name}=10,50"
     )
 
 
 def _levels(
     panel: Panel, pairs: Sequence[Pair], *, is_listed: bool
 ) -> Iterator[tuple[Row, npt.NDArray[np.int64]]]:
-    """What each row stands for, and the positions of its pairs."""
+    """The meaning of each row, and the positions of its pairs."""
     position = {pair: at for at, pair in enumerate(pairs)}
     between, groups = tier_groups(panel, pairs)
     for group in groups:
@@ -163,7 +165,7 @@ def _summary(cases: Floats, by_flops: Floats) -> Row:
     row: Row = {"n_cases": int(known.sum()), "n_undefined": int((~known).sum())}
     row |= _quantiles(cases[known], "") | _quantiles(by_flops[np.isfinite(by_flops)], "flops_")
     if not known.any():
-        row["reason"] = "no common model with an accuracy keeps the budget or reaches the floor"
+        row["reason"] = "no common model with an accuracy is within the budget or reaches the floor"
     elif row["flops_median"] is None:
         row["reason"] = "no FLOPs baseline: a common model has no FLOPs"
     return row
@@ -177,7 +179,7 @@ def _quantiles(cases: Floats, prefix: str) -> Row:
 
 def _stated(what: str, given: Sequence[float], unit: str, whose: str) -> str:
     if given:
-        return f"{what}: {', '.join(f'{one:g}' for one in given)} {unit}, as set."
+        return f"{what}: {', '.join(f'{one:g}' for one in given)} {unit}, as given."
     return f"{what}: the quartiles (25, 50, 75 %) of {whose}."
 
 

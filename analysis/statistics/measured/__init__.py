@@ -1,4 +1,4 @@
-"""What was measured: latency, memory, quality, doubts, differences between models.
+"""Tables of measurements: latency, memory, quality, audit, differences between models.
 
 Open `performance_table` first.
 """

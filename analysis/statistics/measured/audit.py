@@ -1,4 +1,4 @@
-"""Is a data set what it seems? Array functions; logarithms of values, NaN where one is missing."""
+"""Array functions that check a data set; values are logarithms, NaN where one is missing."""
 
 import numpy as np
 import numpy.typing as npt
@@ -16,28 +16,28 @@ Source: OneProxy's eagle_i7 and eagle_gtx agree so over all models, a CPU and a 
 one device differ by 4 to 6 %.
 """
 MIN_COMMON = 5
-"""Fewer ratios than this agree by chance; a rank correlation needs as many models."""
+"""Fewer ratios can agree by chance; a rank correlation needs the same number of models."""
 MIN_PLATFORMS = 3
-"""The median of two platforms is neither."""
+"""A median needs three platforms: that of two is between them."""
 OUTLIER_SCALES = 3.5
 """Robust standard deviations beyond which a residual is an outlier.
 
 Source: Iglewicz and Hoaglin 1993, modified z-score.
 """
 OUTLIER_FACTOR = 2.0
-"""Within a factor of 2 models differ by architecture; slow states seen were 3.5 to 7 times."""
+"""Architecture explains a factor of up to 2; observed slow states were 3.5 to 7 times slower."""
 _MAD_TO_STD = 1.4826
 _SLIP = np.log(1e3)
 _SLIP_TOLERANCE = np.log(2.5)
-"""Around a factor of 10^3 or 10^6: beyond it the fit's own error would pass for a unit."""
+"""Tolerance around a factor of 10^3 or 10^6: with more, errors of the fit would look like units."""
 _POLISH_ROUNDS = 10
-"""Median polish settles in a handful."""
+"""Median polish converges in a few iterations."""
 _SIEVE = 32
-"""Models on which pairs of platforms are looked through first; few unlike pairs pass."""
+"""Pairs of platforms are first checked on this many models; few different pairs pass."""
 _MIN_SLOPE = 9
-"""Models from which on a slope is fitted."""
+"""A slope is fitted from this many models on."""
 _MAX_FITTED = 100
-"""Points a line is fitted through; the fit takes their square in time and gains nothing more."""
+"""Points used to fit a line; the time grows with their square, and more do not improve the fit."""
 
 
 def duplicate_pairs(logs: Floats) -> list[tuple[int, int, int, float, float]]:
@@ -57,7 +57,7 @@ def duplicate_pairs(logs: Floats) -> list[tuple[int, int, int, float, float]]:
         common = np.isfinite(differences)
         highest = np.where(common, differences, -np.inf).max(axis=0)
         lowest = np.where(common, differences, np.inf).min(axis=0)
-        # Cheap and generous; what passes is checked on every model and against its median.
+        # A fast, tolerant check; pairs that pass are then checked on every model.
         for offset in np.flatnonzero(highest - lowest <= 2.1 * PROPORTIONAL_SHARE):
             second = first + 1 + int(offset)
             ratios = np.exp(logs[:, second] - logs[:, first])
@@ -72,10 +72,10 @@ def duplicate_pairs(logs: Floats) -> list[tuple[int, int, int, float, float]]:
 
 
 def median_platform(logs: Floats, groups: npt.NDArray[np.int64]) -> Floats:
-    """What each model costs on the median platform, up to a constant; (n_models,).
+    """Log value of each model on the median platform, up to a constant; (n_models,).
 
     Tukey's median polish: platforms may lack models. The median over platforms is taken inside
-    each group and then over groups, so that a hundred phones do not outvote six GPUs. NaN for a
+    each group and then over groups, so that a hundred phones do not outweigh six GPUs. NaN for a
     model on fewer than 3 platforms.
 
     Args:
@@ -114,7 +114,7 @@ def fit_residuals(values: Floats, reference: Floats) -> tuple[Floats, float | No
 
 
 def outliers(residuals: Floats, scale: float) -> Mask:
-    """Beyond 3.5 scales and a factor of 2 from the line."""
+    """Whether a value is more than 3.5 scales and a factor of 2 away from the line."""
     bound = max(OUTLIER_SCALES * scale, float(np.log(OUTLIER_FACTOR)))
     is_far: Mask = np.abs(residuals) > bound
     return is_far
@@ -129,7 +129,7 @@ def unit_slips(residuals: Floats) -> npt.NDArray[np.int64]:
 
 
 def sentinels(values: Floats, units: tuple[float, ...]) -> Mask:
-    """Values that stand for nothing: -1, 0 or the largest integers, in one of the units.
+    """Whether values are codes for 'missing': -1, 0 or the largest integers, in one of the units.
 
     Args:
         values: any shape, not logarithms.
@@ -142,7 +142,7 @@ def sentinels(values: Floats, units: tuple[float, ...]) -> Mask:
 
 
 def tied_share(values: Floats) -> float:
-    """Share of values that equal another one; NaN counts for nothing, 0 without values."""
+    """Share of values that equal another one; NaN is ignored, 0 without values."""
     known = values[np.isfinite(values)]
     if known.size == 0:
         return 0.0
@@ -157,13 +157,13 @@ def _line(x: Floats, y: Floats) -> tuple[float, float]:
     x, y = x[order], y[order]
     if x.size < _MIN_SLOPE or np.ptp(x) == 0:
         return 1.0, float(np.median(y - x))
-    # Equal x give no slope between them; SciPy leaves such pairs out.
+    # Two equal x have no slope; SciPy leaves such pairs out.
     fit = stats.siegelslopes(y, x)
     return float(fit.slope), float(np.median(y - fit.slope * x))
 
 
 def _median(values: Floats, axis: int) -> Floats:
-    """NaN-blind median; NaN where nothing is known, without NumPy's warning."""
+    """Median that ignores NaN; NaN if all are NaN, without NumPy's warning."""
     ordered = np.sort(values, axis=axis)
     n = np.isfinite(values).sum(axis=axis, keepdims=True)
     low = np.take_along_axis(ordered, np.maximum((n - 1) // 2, 0), axis=axis)

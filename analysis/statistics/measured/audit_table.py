@@ -1,4 +1,4 @@
-"""What a data set should be asked before its figures are believed; measured or imported."""
+"""Checks of a data set, measured or imported, before its figures are used."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -31,18 +31,18 @@ from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
 
 MAX_TIED_SHARE = 0.05
-"""Ties that move a rank correlation by more than its rounding."""
+"""More ties than this change a rank correlation by more than its rounding."""
 _TIME_UNITS_NS = (1.0, 1e3, 1e6, 1e9)
 _MEMORY_UNITS_BYTES = (1.0, 2.0**10, 1e6, 2.0**20)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One doubt.
+    """One finding of the audit.
 
     Attributes:
-        model: `None` where it concerns the platform as a whole.
-        figure: what was seen; its meaning is in `detail`.
+        model: `None` if the finding is about the whole platform.
+        figure: the observed value; `detail` explains it.
     """
 
     what: str
@@ -60,7 +60,10 @@ def audit_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     try:
         panel = make_panel(frame, selection)
     except NotComparableError:
-        notes = (*scope.notes, "Every platform mixes what must be equal: nothing else was asked.")
+        notes = (
+            *scope.notes,
+            "Every platform mixes facts that must be equal: no other check was made.",
+        )
     else:
         findings += _of_panel(panel)
         notes = (*panel.notes, *_METHOD)
@@ -73,8 +76,8 @@ def audit_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     ).sort("what", "platform_key", "model", "detail")  # fmt: skip
     counts = shown["what"].value_counts().sort("what").iter_rows()
     listed = ", ".join(f"{what} {count}" for what, count in counts)
-    summary = f"{count_of(shown.height, 'finding')}: {listed or 'nothing'}."
-    dropped = "What was left out at import is in table `dropped`."
+    summary = f"{count_of(shown.height, 'finding')}: {listed or 'none'}."
+    dropped = "Rows left out at import are in table `dropped`."
     return Table(title="Audit", frame=shown, notes=(summary, dropped, *notes))
 
 
@@ -84,7 +87,7 @@ _METHOD = (
     "outlier: distance from the platform's line on the median platform, both logarithmic "
     f"(Siegel's repeated medians), over {OUTLIER_SCALES:g} x 1.4826 x the median absolute residual "
     f"and over a factor of {OUTLIER_FACTOR:g}; unit slip: the same near 10^3 or 10^6.",
-    "A finding drops nothing.",
+    "Findings do not drop any rows.",
 )
 
 
@@ -99,12 +102,12 @@ def _of_panel(panel: Panel) -> Iterator[Finding]:
 def _mixed(cells: pl.DataFrame) -> Iterator[Finding]:
     for platform, text in differences(cells).items():
         yield Finding(
-            what="unlike memory metrics" if "memory_metric:" in text else "unlike facts",
+            what="different memory metrics" if "memory_metric:" in text else "different facts",
             platform_key=platform,
             model=None,
             figure=None,
             detail=text,
-            what_to_do="it is left out of rankings; choose one sweep, or measure it anew",
+            what_to_do="it is left out of rankings; choose one sweep, or measure it again",
         )
 
 
@@ -120,8 +123,8 @@ def _sentinels(cells: pl.DataFrame) -> Iterator[Finding]:
                 platform_key=row["platform_key"],
                 model=row["model"],
                 figure=float(row[column]),
-                detail=f"{column} stands for 'nothing' in some unit",
-                what_to_do="import it as missing: [missing] in the mapping",
+                detail=f"{column} is a code for 'missing' in some unit",
+                what_to_do="import it as missing: list it under [missing] in the mapping",
             )
 
 
@@ -156,7 +159,7 @@ def _against_itself(frame: pl.LazyFrame, selection: Selection) -> Iterator[Findi
                     f"{count_of(row['n_older'], 'older sweep')} {row['older'] / NS_PER_MS:.4g} ms"
                 ),
                 what_to_do=(
-                    "measure it again, or leave the wrong one out (`fleetrank results exclude`); "
+                    "measure it again, or exclude the wrong one (`fleetrank results exclude`); "
                     "do not average the two"
                 ),
             )
@@ -177,7 +180,7 @@ def _duplicates(panel: Panel, logs: Floats) -> Iterator[Finding]:
                 f"{form} {panel.keys[first]}: {same}{n_models} models, every ratio within "
                 f"{100 * deviation:.2g} % of {ratio:.4g}"
             ),
-            what_to_do="if it is one board under two names, count it once",
+            what_to_do="possibly the same device registered twice: if so, count it once",
         )
 
 
@@ -197,20 +200,21 @@ def _off_the_line(panel: Panel, logs: Floats) -> Iterator[Finding]:
                 model=panel.models[row],
                 figure=factor,
                 detail=(
-                    f"{panel.latency[row, column] / NS_PER_MS:.4g} ms is {factor:.3g} times what "
-                    f"the platform's other models say; scale {np.exp(scale):.3g}"
+                    f"{panel.latency[row, column] / NS_PER_MS:.4g} ms is {factor:.3g} times the "
+                    f"value predicted from the platform's other models; scale {np.exp(scale):.3g}"
                     + (f", near 10^{slip}" if slip else "")
                 ),
                 what_to_do=(
                     "check the unit of that row in the source"
                     if slip
-                    else "measure it again; a slow state, a fallback or another network"
+                    else "measure it again; possible causes: a slow state, a fallback or another "
+                    "network"
                 ),
             )
 
 
 def _references(panel: Panel, logs: Floats) -> list[Floats]:
-    """The median platform that each platform is held against: of its tier, or of all tiers."""
+    """The median platform that each platform is compared with: of its tier, or of all tiers."""
     tiers, member = np.unique(
         panel.platforms["tier"].fill_null("?").to_numpy().astype(str), return_inverse=True
     )
@@ -236,7 +240,7 @@ def _ties(panel: Panel) -> Iterator[Finding]:
                     model=None,
                     figure=share,
                     detail=f"share of {count_of(n, 'model')} that equals another's figure",
-                    what_to_do="the source rounds; ranks of these models say nothing",
+                    what_to_do="tied values (rounded at the source): their ranks are meaningless",
                 )
 
 
@@ -250,5 +254,5 @@ def _few(panel: Panel) -> Iterable[Finding]:
                 model=None,
                 figure=float(n),
                 detail=f"{count_of(n, 'model')}, {MIN_MODELS_FOR_INTERVAL} for an interval",
-                what_to_do="measure more models; 100 settle a rho near 0.9",
+                what_to_do="measure more models; 100 are enough to decide a rho near 0.9",
             )

@@ -1,4 +1,4 @@
-"""What a model costs on each platform: latency, memory, cold start."""
+"""Latency, memory and cold start of each model on each platform."""
 
 import polars as pl
 
@@ -8,7 +8,7 @@ from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
 
 _BYTES_PER_MIB = 2**20
-_MEDIANS = "Each figure is the median over repeats of what single processes gave."
+_MEDIANS = "Each figure is the median over repeats of the figures of single processes."
 
 
 def latency_table(frame: pl.LazyFrame, selection: Selection) -> Table:
@@ -34,7 +34,7 @@ def latency_table(frame: pl.LazyFrame, selection: Selection) -> Table:
 
 
 def memory_table(frame: pl.LazyFrame, selection: Selection) -> Table:
-    """Peaks over the baseline while running and while loading, with what they count."""
+    """Peaks above the baseline while running and while loading, with their metric."""
     scope = select_cells(frame, selection)
     columns = {
         "peak_memory_mib": "peak_memory_bytes",
@@ -49,14 +49,13 @@ def memory_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     )  # fmt: skip
     metrics = ", ".join(scope.cells["memory_metric"].drop_nulls().unique().sort())
     metric = (
-        f"Memory is counted as {metrics or 'nothing'}; compare figures of one metric only, "
-        "and inside one runtime."
+        f"Memory metric: {metrics or 'none'}. Compare only figures of one metric and one runtime."
     )
     return Table(title="Peak memory", frame=shown, notes=(*scope.notes, _MEDIANS, metric))
 
 
 def coldstart_table(frame: pl.LazyFrame, selection: Selection) -> Table:
-    """Load and first inference, and how many steady inferences the first one costs."""
+    """Load and first inference, and the ratio of the first one to a steady inference."""
     scope = select_cells(frame, selection)
     columns = {
         "load_ms": "load_ns",
@@ -72,7 +71,7 @@ def coldstart_table(frame: pl.LazyFrame, selection: Selection) -> Table:
         "model", "platform_key", *_scaled(columns, NS_PER_MS),
         ratio.alias("first_to_steady"), "n_repeats", reason.alias("reason"),
     )  # fmt: skip
-    cache = "The file may lie in the page cache: load_ms is no figure of a cold disk."
+    cache = "The file may be in the page cache: load_ms does not measure a cold disk."
     return Table(title="Cold start", frame=shown, notes=(*scope.notes, _MEDIANS, cache))
 
 

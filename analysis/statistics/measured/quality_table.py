@@ -1,4 +1,4 @@
-"""How far the rows can be trusted, and which were left out."""
+"""Quality flags of rows, and the rows that were left out."""
 
 import polars as pl
 
@@ -12,10 +12,10 @@ from fleetrank.analysis.tables.table import Table
 
 
 def quality_table(frame: pl.LazyFrame, selection: Selection) -> Table:
-    """Doubts about each model on each platform, the worst first."""
+    """Quality flags of each model on each platform, the worst first."""
     scope = select_cells(frame, selection)
-    unlike = differences(scope.cells)
-    mixed = pl.col("platform_key").replace_strict(unlike, default=None, return_dtype=pl.String)
+    differing = differences(scope.cells)
+    mixed = pl.col("platform_key").replace_strict(differing, default=None, return_dtype=pl.String)
     shown = (
         scope.cells.select(
             "model", "platform_key", "n_repeats", "sample_count", "repeats_spread", "flags",
@@ -30,42 +30,42 @@ def quality_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     listed = ", ".join(f"{flag} {count}" for flag, count in counts)
     notes = (
         *scope.notes,
-        f"Rows under each flag: {listed or 'none'}. A flag drops nothing: dropping flagged rows "
-        "would choose the models.",
-        f"repeats_disagree: range of the process medians over {100 * DISAGREE_SHARE:g} % of their "
-        "median. mixes: what keeps the platform out of rankings.",
+        f"Rows under each flag: {listed or 'none'}. Flagged rows are kept: dropping them would "
+        "bias the choice of models.",
+        f"repeats_disagree: range of the process medians above {100 * DISAGREE_SHARE:g} % of "
+        "their median. mixes: facts that differ inside the platform and keep it out of rankings.",
     )
     return Table(title="Quality", frame=shown, notes=notes)
 
 
 def dropped_table(frame: pl.LazyFrame, selection: Selection) -> Table:
-    """Every attempt that enters no figure, with its reason.
+    """All attempts that no figure uses, with the reason.
 
     Raises:
-        NoDataError: nothing at all was measured there.
+        NoDataError: the selection has no attempts at all.
     """
     attempts = select_stored(frame, selection)
     total = attempts.select(pl.len()).collect().item()
     if total == 0:
         raise NoDataError(
-            "no measurement fits the selection",
-            "widen the selection; `--include-simulated` takes virtual and simulated devices in",
+            "no measurement matches the selection",
+            "widen the selection; `--include-simulated` adds virtual and simulated devices",
         )
     dropped = dropped_attempts(attempts)
     origins = frame.filter(~pl.col("origin").is_in(list(selection.origins)))
     others = origins.group_by("origin").len().sort("origin").collect()
     counts = dropped["reason"].value_counts().sort("reason").iter_rows()
     notes = [
-        f"{dropped.height} of {count_of(total, 'attempt')} enter no figure: "
+        f"{dropped.height} of {count_of(total, 'attempt')} are not used in any figure: "
         + (", ".join(f"{reason} {count}" for reason, count in counts) or "none")
         + "."
     ]
     notes += [
-        f"{count_of(count, 'attempt')} of origin {origin} were not asked for."
+        f"{count_of(count, 'attempt')} of origin {origin} not selected."
         for origin, count in others.iter_rows()
     ]
     notes += [
-        f"{platform} is kept out of rankings; it mixes {text}."
+        f"{platform} is left out of rankings because it mixes {text}."
         for platform, text in _unlike(frame, selection, has_any=dropped.height < total).items()
     ]
     return Table(title="Dropped", frame=dropped, notes=tuple(notes))

@@ -1,4 +1,4 @@
-"""Are two models really unlike on a platform, or does the difference lie within the noise?"""
+"""Do two models really differ on a platform, or is the difference within the noise?"""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -29,8 +29,8 @@ from fleetrank.analysis.stored.selection import Selection, setting
 from fleetrank.analysis.tables.table import Table
 
 NEAR = 0.2
-"""Medians further apart than this are not compared unless two models are named: repeats of one
-model differ by 15 % at most before they are flagged, so nobody doubts such a difference."""
+"""Medians further apart than this are compared only if two models are named: repeats of one model
+are flagged from 15 % on, so a larger difference is clear without a test."""
 
 _SCHEMA = {
     "platform_key": pl.String,
@@ -52,20 +52,20 @@ _SCHEMA = {
     "reason": pl.String,
 }
 _MEANING = (
-    "A sample is the medians of single processes; samples inside one process are no replication. "
-    "ratio: median of b over median of a, above 1 when b is slower.",
-    f"Refused below {MIN_PROCESSES} processes a side: complete separation gives p = 0.1 at 3 a "
-    "side and 0.029 at 4, which no correction over several pairs leaves below 0.05.",
-    "p_value: Mann-Whitney U, two-sided, exact, with ties as they are (the normal approximation "
-    "beyond 60 values); u: pairs of processes in which b is slower. wilcoxon_p: signed-rank test "
-    "of repeats of equal number in one sweep, which ran near each other in time; from "
-    f"{MIN_PAIRS} pairs on, since 5 cannot go below 0.0625.",
+    "A sample is the set of medians of single processes; samples inside one process are not "
+    "independent repeats. ratio: median of b over median of a, above 1 when b is slower.",
+    f"No test below {MIN_PROCESSES} processes a side: complete separation gives p = 0.1 at 3 a "
+    "side and 0.029 at 4, and after a correction over several pairs p is above 0.05.",
+    "p_value: Mann-Whitney U, two-sided, exact, ties included (normal approximation beyond 60 "
+    "values); u: pairs of processes in which b is slower. wilcoxon_p: signed-rank test of "
+    "repeats with the same number in one sweep, which ran at nearly the same time. It needs "
+    f"{MIN_PAIRS} pairs, because 5 cannot give less than 0.0625.",
     "p_adjusted, wilcoxon_p_adjusted: Benjamini-Hochberg over the listed pairs of models.",
-    "cohens_d: (mean of b - mean of a) / pooled standard deviation (n - 1); cliffs_delta: "
-    "P(b slower) - P(b faster), -1 to 1. With process medians of one session d is large for "
-    "differences of a few per cent: read it beside ratio.",
-    "Hotelling's T2 (latency and accuracy together) needs an accuracy measured several times; a "
-    "published accuracy is one number without variance.",
+    "cohens_d: (mean of b - mean of a) / pooled standard deviation (n - 1); cliffs_delta: P(b "
+    "slower) - P(b faster), -1 to 1. With process medians of one session d is large even for "
+    "differences of a few per cent: read it together with ratio.",
+    "Hotelling's T2 (latency and accuracy together) needs an accuracy that was measured several "
+    "times; a published accuracy is one number without variance.",
 )
 
 
@@ -83,20 +83,20 @@ class _Sample:
 def significance_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     """Tests and effect sizes for pairs of models with near medians, platform by platform.
 
-    Settings: `model_a`, `model_b` name the models (`*` stands for anything), `within` the largest
+    Settings: `model_a`, `model_b` name the models (`*` matches any text), `within` the largest
     difference of medians listed when neither is named. `--source` and `--source-tier` choose
     platforms.
     """
     scope = select_cells(frame, selection)
     cells, notes = comparable_cells(scope.cells)
     found = _pairs(_samples(frame, selection, cells), selection)
-    # A million pairs are not even counted.
+    # Counting a million pairs would take too long.
     pairs = list(itertools.islice(found, MAX_LISTED_PAIRS + 1))
     hidden: tuple[str, ...] = ()
     if len(pairs) > MAX_LISTED_PAIRS:
         hidden = (
-            f"More than {MAX_LISTED_PAIRS} pairs of models fit and are not listed: narrow with "
-            "--source, --model or --set within=0.05.",
+            f"More than {MAX_LISTED_PAIRS} pairs of models match and are not listed: choose "
+            "fewer with --source, --model or --set within=0.05.",
         )
         pairs = []
     rows = pl.DataFrame([_row(a, b) for a, b in pairs], schema=_SCHEMA)
@@ -115,7 +115,7 @@ def significance_table(frame: pl.LazyFrame, selection: Selection) -> Table:
 def _samples(
     frame: pl.LazyFrame, selection: Selection, cells: pl.DataFrame
 ) -> Iterator[list[_Sample]]:
-    """Those of one platform at a time, in order; a process without a latency is left out."""
+    """The processes, one platform at a time in order; one without a latency is left out."""
     names = cells.select("cell_key", "platform_key", "identity")
     processes = (
         valid_attempts(select_attempts(frame, selection))

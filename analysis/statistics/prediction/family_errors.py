@@ -1,4 +1,4 @@
-"""Prediction errors gathered by family: of one pair, or over many pairs by clusters."""
+"""Prediction errors by family: of one pair, or over many pairs by clusters."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from fleetrank.analysis.panel.pairs import Pair
 from fleetrank.analysis.statistics.prediction.prediction import predictions
 
 ALL = "all"
-"""Each family counts once, whatever its number of models."""
+"""Each family counts once, for any number of models."""
 _UNSTATED = "not stated"
 
 Families = Mapping[str, npt.NDArray[np.bool_]]

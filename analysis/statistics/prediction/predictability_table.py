@@ -1,4 +1,4 @@
-"""How well latency on one platform foretells latency on another, by family of models."""
+"""How well latency on one platform predicts latency on another, by family of models."""
 
 import math
 import zlib
@@ -49,17 +49,17 @@ _SCHEMA = {
 }
 _MEANING = (
     "Error: |predicted / measured - 1| of a model's latency on the target, predicted from the "
-    "source by a straight line through the logarithms of the other common models (least squares, "
-    f"the model itself left out; at least {MIN_MODELS} in common, n_fitted the fewest of any "
-    "pair). The line is fitted over all families together.",
-    "Family 'all': mean and median over families, so that each counts once. A pair's figures are "
-    "over models; a tier's mean is over a family's models (each averaged over clusters), its "
-    "median over clusters.",
-    "low to high, of tiers only: 95 % percentile bootstrap over models of the mean, from "
-    f"{MIN_MODELS_FOR_INTERVAL} models on; the fits are not repeated.",
-    f"rho: Spearman's inside the family, from {MIN_MODELS} of its models on; mean_abs_shift: "
-    "how far a model's rank among all common models moves, on average. A family of few models "
-    "says little about others of its kind.",
+    "source by a straight line through the logarithms of the other common models (least "
+    f"squares, without the model itself). A pair needs at least {MIN_MODELS} common models; "
+    "n_fitted is the smallest number of any pair. One line is fitted to all families together.",
+    "Family 'all': mean and median over families, so each family counts once. A pair's figures "
+    "are over models. A tier's mean is over a family's models, each averaged over clusters; its "
+    "median is over clusters.",
+    "low to high (tiers only): 95 % percentile bootstrap of the mean over models, from "
+    f"{MIN_MODELS_FOR_INTERVAL} models on; fits are not repeated.",
+    f"rho: Spearman's rho inside the family, from {MIN_MODELS} of its models on. mean_abs_shift: "
+    "average rank change of a model among all common models. Results of a family with few "
+    "models may not hold for other models of the family.",
 )
 
 Row = dict[str, object]
@@ -143,7 +143,7 @@ def _reason(n_models: int, n_fitted: int, mean: float | None, rho: float | None)
     if n_fitted < MIN_MODELS:
         return f"{count_of(n_fitted, 'model')} in common, at least {MIN_MODELS} needed"
     if mean is None:
-        return "the other models are all equal on the source, or none of the family is common"
+        return "the other models are all equal on the source, or the family has no common model"
     if n_models < MIN_MODELS:
         return f"no rho: too few, {n_models} of the {MIN_MODELS} models needed"
     return None if rho is not None else "no rho: too few in any pair, or all equal on one side"

@@ -18,7 +18,7 @@ from fleetrank.analysis.panel.pairs import Block, Pair, blocks
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairPredictions:
-    """What pairs of platforms give for their common models; NaN is not common or undefined.
+    """Errors and ranks of the common models of pairs; NaN is not common or undefined.
 
     Attributes:
         n_common: models in common, (n_pairs,).
@@ -38,7 +38,7 @@ def left_out_errors(source: Floats, target: Floats) -> Floats:
 
     Least squares of log target on log source over the other models. From logarithms
     (n_models, n_pairs) twice to (n_models, n_pairs); NaN where the other models are equal, or
-    nearly so, on the source: they fix no line, or one that leads beyond any number.
+    nearly so, on the source: they define no line, or one with an overflowing value.
 
     Source: residual / (1 - leverage) is the left-out residual of a linear fit (Allen 1974).
     """
@@ -52,7 +52,7 @@ def left_out_errors(source: Floats, target: Floats) -> Floats:
     safe = np.where(has_spread, square, 1.0)
     residual = y - x * ((x * y).sum(axis=0) / safe)
     left = 1 - 1 / n - x**2 / safe
-    # A model that alone differs has leverage 1 up to rounding.
+    # If only one model differs, its leverage is 1 up to rounding.
     is_fixed = has_spread & (left > 1e-12)
     left_out = np.where(is_fixed, residual / np.where(is_fixed, left, 1.0), np.nan)
     with np.errstate(over="ignore"):

@@ -1,4 +1,4 @@
-"""Does the ratio to one reference model carry latency over to another platform?"""
+"""Predicts latency on another platform from the ratio to one reference model."""
 
 import math
 import zlib
@@ -32,11 +32,11 @@ from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
 
 _EQUAL_SHARE = 1e-12
-"""Scored models whose squares are below this share of all models' differ by rounding only."""
+"""If the squares of the scored models are a smaller share of all, they differ by rounding only."""
 
 
 HALF = 0.5
-"""Below it the study calls the transfer failed. Source: the study's kernel ratio transfer."""
+"""The study calls a transfer with a lower r2 failed. Source: its kernel ratio transfer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +47,9 @@ class GroupR2:
         r2, share_above_half: mean over clusters and share of them that reach `HALF`,
             (n_models + 1,); NaN where there is none.
         n_clusters: with an r2, (n_models + 1,).
-        median: over clusters, of the median over references; NaN where there is none.
+        median: over clusters, of the median over references; NaN without any.
         n_pairs: with an r2.
-        fewest: fewest common models of such a pair; 0 when there is none.
+        fewest: fewest common models of such a pair; 0 without any.
     """
 
     r2: Floats
@@ -63,10 +63,10 @@ class GroupR2:
 def reference_r2(
     source: Floats, target: Floats, counts: npt.NDArray[np.int64] | None = None
 ) -> Floats:
-    """r2 of log latency with each model as the reference, which itself is not scored.
+    """r2 of log latency with each model as the reference; the reference is not scored.
 
-    1 - SS_res / SS_tot with the prediction as it stands (the identity, no line fitted); 1 is
-    perfect, below 0 is worse than the scored models' mean, with no lower limit. From logarithms
+    1 - SS_res / SS_tot of the prediction itself (no line is fitted to it); 1 is
+    perfect, below 0 is worse than the scored models' mean; r2 has no lower limit. From logarithms
     (n_models, n_pairs) twice to (n_references, n_pairs). `counts` (n_models,) says how often a
     resample drew each model. NaN where the scored models are all equal on the target, or the
     reference was not drawn.
@@ -156,7 +156,7 @@ def _centred(values: Floats, weight: Floats) -> Floats:
 MEDIAN = "median over references"
 _UNDEFINED = f"fewer than {MIN_MODELS} models in common, or all equal on the target"
 _MAX_RESAMPLED = 100_000
-"""Models x pairs up to which medians are resampled: a thousand draws take seconds."""
+"""Medians are resampled for up to this many models x pairs: 1,000 draws then take seconds."""
 
 _SCHEMA = {
     "level": pl.String,
@@ -177,12 +177,14 @@ _SCHEMA = {
 _MEANING = (
     "Predicted: latency(m, target) = latency(m, source) x latency(reference, target) / "
     "latency(reference, source).",
-    "r2: 1 - SS_res / SS_tot of log latency, the prediction taken as it stands; the reference "
-    "itself is not scored. 1 is perfect, below 0 is worse than foretelling the scored models' "
-    "mean, and there is no lower limit. A squared Pearson correlation would be the same for every "
-    "reference: a reference shifts all predictions alike, which it cannot see.",
-    "Tiers: r2 is the mean over clusters, which one bad pair can pull far down; median_r2 is over "
-    f"clusters; share_above_half: of clusters with r2 of {HALF:g} or more.",
+    "r2: 1 - SS_res / SS_tot of log latency, without a fit to the prediction. The reference "
+    "itself is not scored. 1 is perfect; below 0 is worse than predicting the mean of the "
+    "scored models for all; r2 has no lower limit. A squared Pearson correlation would be the "
+    "same for every reference: a reference shifts all predictions by one constant, which a "
+    "correlation ignores.",
+    "Tiers: r2 is the mean over clusters; one bad pair can make it very low. median_r2 is the "
+    f"median over clusters; share_above_half is the share of clusters with r2 of {HALF:g} or "
+    "more.",
     "low to high: 95 % percentile bootstrap over models of the median over references, from "
     f"{MIN_MODELS_FOR_INTERVAL} models on.",
 )
@@ -205,7 +207,10 @@ def ratio_transfer_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     else:
         rows += _pair_rows(panel, logs, pairs, selection.seed)
     if not hidden and not _lists_references(panel, pairs):
-        hidden = ("Pairs: single references are not listed; narrow with --source or --target.",)
+        hidden = (
+            "Pairs: single references are not listed; choose fewer pairs with --source or "
+            "--target.",
+        )
     drawn = f"Seed {selection.seed}: {draws_for(pairs).bootstrap} resamples."
     notes = (*panel.notes, *hidden, TIER_NOTE, *_MEANING, drawn)
     return Table(
@@ -256,7 +261,7 @@ def _pair_rows(panel: Panel, logs: Floats, pairs: Sequence[Pair], seed: int) -> 
 
 
 def _resampled(logs: Floats, pairs: Sequence[Pair], seed: int) -> Floats | None:
-    """Draws (draws, n_pairs) from one stream, so that no figure depends on the pairs beside it."""
+    """Draws (draws, n_pairs) from one stream, so that a figure does not depend on other pairs."""
     if logs.shape[0] * len(pairs) > _MAX_RESAMPLED:
         return None
     rng = np.random.default_rng([seed, zlib.crc32(b"ratio-transfer")])
@@ -264,12 +269,12 @@ def _resampled(logs: Floats, pairs: Sequence[Pair], seed: int) -> Floats | None:
 
 
 def _interval(draws: Floats | None, at: int, n_models: int) -> tuple[float, float] | str:
-    """Both ends, or why there are none."""
+    """Both ends of the interval, or the reason if it is missing."""
     if n_models < MIN_MODELS_FOR_INTERVAL:
         few = count_of(n_models, "model")
         return f"no interval: {few}, at least {MIN_MODELS_FOR_INTERVAL} needed"
     if draws is None:
-        return "no interval: too many pairs to resample, narrow with --source or --target"
+        return "no interval: too many pairs to resample, choose fewer with --source or --target"
     low, high = percentile_interval(draws[:, at])
     return float(low), float(high)
 

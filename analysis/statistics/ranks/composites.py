@@ -20,7 +20,7 @@ _MILLION, _BILLION = 1e6, 1e9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roofline:
-    """Where models stand under a platform's roofline; arrays are (n_models,).
+    """The position of models below a platform's roofline; arrays are (n_models,).
 
     Attributes:
         peak_flops_per_s, peak_bytes_per_s: the highest that any of the models reached.
@@ -40,10 +40,10 @@ def netscore(accuracy: Floats, parameters: Floats, macs: Floats) -> Floats:
     """20 log10(accuracy^2 / (parameters^0.5 x MACs^0.5)); larger is better.
 
     Accuracy in per cent. The formula takes parameters in millions and MACs in billions, which are
-    given here as plain counts; other units shift all scores alike and change no rank.
+    given here as plain counts; other units add the same constant to all scores and change no rank.
 
     Raises:
-        ValueError: a value is not above 0; take that model out.
+        ValueError: a value is not above 0; remove that model.
 
     Source: Wong 2018, "NetScore", equation 2.
     """
@@ -64,13 +64,13 @@ def energy_delay_mj_ms(energy_mj: Floats, latency_ns: Floats) -> Floats:
 
 
 def roofline(flops: Floats, weight_bytes: Floats, latency_ns: Floats) -> Roofline:
-    """The roofline that the models of one platform draw themselves, and where each stands.
+    """A roofline estimated from the models of one platform, and the position of each model.
 
-    An estimate: the real peaks are at or above what these models reach, and traffic other than
-    reading the parameters once (activations) is not counted.
+    It is an estimate: the real peaks are equal to or higher than these models' peaks, and only
+        reading the parameters once is counted as traffic, not activations.
 
     Raises:
-        ValueError: a value is not above 0; take that model out.
+        ValueError: a value is not above 0; remove that model.
 
     Source: Williams, Waterman and Patterson 2009.
     """
@@ -92,7 +92,7 @@ def _require_positive(*parts: Floats) -> None:
     for values in parts:
         require_finite(values)
         if (values <= 0).any():
-            raise ValueError("a value is not above 0: take out models that have none")
+            raise ValueError("a value is not above 0: remove models without a value")
 
 
 _WEIGHT_BYTES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "int8": 1.0}
@@ -106,15 +106,15 @@ _BOUNDS = {
 }
 _MEANING = (
     "netscore = 20 log10(accuracy^2 / (parameters^0.5 x MACs^0.5)), accuracy in per cent, "
-    "parameters in millions, MACs in billions (Wong 2018); larger is better. It holds nothing that "
-    "was measured on the platform, so it is the same everywhere.",
-    "edp_mj_ms: energy of one inference times latency (Gonzalez and Horowitz 1996); null without "
-    "an energy reading.",
+    "parameters in millions, MACs in billions (Wong 2018); larger is better. It uses no "
+    "measurement, so it is the same on every platform.",
+    "edp_mj_ms: energy of one inference times latency (Gonzalez and Horowitz 1996); null "
+    "without energy.",
     "bound: compute or memory, by the roofline (Williams et al. 2009); roofline_share: FLOP/s "
-    "reached over what the roofline allows at the model's FLOPs per byte. An estimate: the peaks "
-    f"are the best FLOP/s and byte/s that any model of the platform reached (at least {MIN_MODELS} "
-    "models), so real ones are higher; bytes are those of the parameters, read once, without "
-    "activations, so true intensity is lower and 'memory' is called too seldom.",
+    "of the model divided by the roofline's limit at the model's FLOPs per byte. This is an "
+    "estimate: the peaks are the best FLOP/s and byte/s of any model on the platform (at least "
+    f"{MIN_MODELS} models), so true peaks are higher. Bytes are the parameters read once, "
+    "without activations, so true intensity is lower and 'memory' is reported too rarely.",
 )
 
 

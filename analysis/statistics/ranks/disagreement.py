@@ -1,4 +1,4 @@
-"""Where FLOPs mislead: models whose measured rank departs from their rank by FLOPs."""
+"""Models whose measured rank differs from their rank by FLOPs."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
 
 MIN_SHIFT = 2.0
-"""Positions apart that count as a disagreement. Source: the study's Table 1."""
+"""Rank difference that counts as a disagreement. Source: the study's Table 1."""
 CHANCE_DRAWS = 1000
-"""Random rankings behind what chance gives."""
+"""Random rankings for the figures by chance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chance:
-    """What a ranking without any relation to FLOPs gives on one platform.
+    """The figures of a ranking without any relation to FLOPs on one platform.
 
     Attributes:
         share: expected share of models that shift by `MIN_SHIFT` or more.
@@ -33,12 +33,12 @@ class Chance:
 
 
 def rank_shifts(flops: Floats, metric: Floats) -> Floats:
-    """Rank by the metric minus rank by FLOPs, both (n_models,); above 0 is worse than FLOPs say."""
+    """Rank by the metric minus rank by FLOPs, both (n_models,); above 0 is worse than by FLOPs."""
     return average_ranks(metric[:, None])[:, 0] - average_ranks(flops[:, None])[:, 0]
 
 
 def chance_of_shift(flops: Floats, metric: Floats, rng: np.random.Generator) -> Chance:
-    """Shifts of the metric's own ranks in random order; ties count as they are."""
+    """Shifts of the metric's own ranks in random order; ties are kept."""
     by_flops = average_ranks(flops[:, None])[:, 0]
     by_metric = average_ranks(metric[:, None])[:, 0]
     drawn = rng.permuted(np.broadcast_to(by_metric, (CHANCE_DRAWS, by_metric.size)), axis=1)
@@ -47,9 +47,9 @@ def chance_of_shift(flops: Floats, metric: Floats, rng: np.random.Generator) -> 
 
 
 _MEANING = (
-    f"A case: the ranks by FLOPs and by the measure lie {MIN_SHIFT:g} or more apart on a platform "
-    f"of at least {MIN_MODELS} models.",
-    "FRM contains FLOPs, so it disagrees with them less than latency does by construction.",
+    f"A case: the rank by FLOPs and the rank by the measure differ by {MIN_SHIFT:g} or more on a "
+    f"platform with at least {MIN_MODELS} models.",
+    "FRM contains FLOPs, so by construction it disagrees with them less than latency does.",
 )
 
 
@@ -64,7 +64,7 @@ class _Platform:
 
 
 def disagreement_table(frame: pl.LazyFrame, selection: Selection) -> Table:
-    """Cases of disagreement by measure, beside what a ranking at random gives."""
+    """Cases of disagreement by measure, with the figures of a random ranking."""
     panel = make_panel(frame, selection)
     platforms = _platforms(panel, selection.seed)
     rows = [
@@ -73,7 +73,7 @@ def disagreement_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     ]
     chance = (
         f"chance_*: the same ranks in random order, {CHANCE_DRAWS} draws, seed {selection.seed}. "
-        "'Any case on a platform' is near certain by chance alone once there are some models."
+        "With several models, 'any case on a platform' is nearly certain by chance alone."
     )
     return _table("FLOPs disagreement", pl.DataFrame(rows), panel, chance)
 
@@ -104,7 +104,10 @@ def shifts_table(frame: pl.LazyFrame, selection: Selection) -> Table:
         )
         .sort("measure", "mean_shift", "model", descending=[True, True, False])
     )
-    sign = "A shift is rank by the measure minus rank by FLOPs: above 0, FLOPs flatter the model."
+    sign = (
+        "A shift is rank by the measure minus rank by FLOPs: above 0, FLOPs rank the model too "
+        "well."
+    )
     return _table("Shift from the rank by FLOPs", shown, panel, sign)
 
 

@@ -1,4 +1,4 @@
-"""FRM of every model on every platform, with the ratios it is made of."""
+"""FRM of every model on every platform, with its ratios."""
 
 from dataclasses import asdict
 
@@ -21,8 +21,8 @@ _SCHEMA = {
 _MEANING = (
     "FRM = (ratio_flops x ratio_latency x ratio_memory)^(1/3); a ratio is the value over the "
     "geometric mean over the models of the platform; smaller is better.",
-    "FLOPs are the same on every platform: before concluding that FRM agrees across platforms, "
-    "see its null in table `transfer`.",
+    "FLOPs are the same on every platform. Compare FRM's agreement across platforms with its "
+    "null in table `transfer`.",
 )
 
 
@@ -38,7 +38,7 @@ def frm_table(frame: pl.LazyFrame, selection: Selection) -> Table:
         raise NoDataError(
             f"no model has {', '.join(weights.used)} above 0 on any platform: "
             + " ".join(incomplete_notes(panel, weights.used)),
-            "see `fleetrank report show memory` for what was measured",
+            "see `fleetrank report show memory` for the measured values",
         )
     shown = pl.concat(parts).sort("platform_key", "rank_frm", "model")
     lacking = incomplete_notes(panel, weights.used)
@@ -60,7 +60,7 @@ def frm_weights(selection: Selection) -> Weights:
 
 
 def weights_note(weights: Weights) -> tuple[str, ...]:
-    """Says that FRM here is another than the usual one; empty at equal weights."""
+    """A note that FRM uses other weights than usual; empty at equal weights."""
     if weights == EQUAL_WEIGHTS:
         return ()
     listed = ", ".join(f"{name} {weight:g}" for name, weight in asdict(weights).items())

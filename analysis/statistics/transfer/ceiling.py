@@ -25,9 +25,9 @@ from fleetrank.analysis.panel.repeats import Repeats
 from fleetrank.analysis.stored.last_result import LastResult
 
 _FEW_REPEATS, _LEAST_SPLITS = 60, 10
-"""Of more repeats fewer splits say as much: at 310, ten differ from fifty by less than 0.01."""
+"""With more repeats fewer splits are enough: at 310, ten and fifty differ by less than 0.01."""
 _FEW_PLATFORMS = 50
-"""Up to here splits and resamples cost little, and there are many."""
+"""Up to this many platforms splits and resamples are cheap, so many are made."""
 
 SPLIT, RETEST = "split repeats", "pairs of sweeps"
 
@@ -57,7 +57,7 @@ class PairCeilings:
     Attributes:
         source, target, ceiling: (n_pairs,).
         has_models: (n_pairs,), whether it has the 5 common models that a rho needs.
-        methods: how the two were found, `None` where there is no ceiling.
+        methods: how the two were found, `None` without a ceiling.
     """
 
     source: Floats
@@ -91,7 +91,7 @@ def _noise(
     made_of: tuple[slice, Floats],
     seed: int,
 ) -> Noise:
-    """From the parts that are measured anew in each repeat, and what stays the same."""
+    """The noise from the parts measured in each repeat, and the constant part."""
     measured, constant = made_of
     log_constant = np.log(constant)
     n_splits = splits_for(len(keys), repeats.processes.shape[-1])
@@ -107,13 +107,13 @@ def _noise(
 
 
 def splits_for(n_platforms: int, n_repeats: int) -> int:
-    """How often repeats are split: long halves differ less from split to split."""
+    """Number of splits: long halves differ less from split to split."""
     most = 200 if n_platforms <= _FEW_PLATFORMS else 50
     return max(_LEAST_SPLITS, min(most, most * _FEW_REPEATS // n_repeats))
 
 
 def platform_rng(seed: int, key: str, purpose: str) -> np.random.Generator:
-    """A stream of its own for every platform: a further platform changes no figure of this one."""
+    """A separate random stream per platform: another platform does not change its figures."""
     return np.random.default_rng([seed, zlib.crc32(f"{key} {purpose}".encode())])
 
 
@@ -142,7 +142,7 @@ def why_unreliable(noise: Noise, column: int) -> str:
 
 
 def platform_interval(noise: Noise, column: int, key: str, seed: int) -> tuple[float, float] | None:
-    """See `reliability.reliability_interval`."""
+    """95 % percentile bootstrap over models of the reliability; `None` below 9 models."""
     rng = platform_rng(seed, key, f"{noise.measure.name} interval")
     return reliability_interval(noise.halves[:, :, column], noise.lengthening[:, column], rng)
 
@@ -176,7 +176,7 @@ def pair_ceilings(noise: Noise, pairs: Sequence[Pair]) -> PairCeilings:
 def mean_ceiling(ceilings: PairCeilings, clusters: Sequence[str]) -> float:
     """The mean over pairs, weighted as their mean rho is; NaN where a pair with a rho has none.
 
-    A mean rho over other pairs than the mean ceiling would be no share of it.
+    A share is only valid if the mean rho and the mean ceiling use the same pairs.
     """
     ranked = ceilings.ceiling[ceilings.has_models]
     if ranked.size == 0 or np.isnan(ranked).any():

@@ -1,4 +1,4 @@
-"""How much agreement could there be at most, given how well each platform repeats itself?"""
+"""The highest agreement possible, given how repeatable each platform is."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -69,18 +69,20 @@ _NO_CEILING = "no ceiling: a side has no reliability over the common models (row
 _MEANING = (
     "figure: rho of a pair or of a tier (as in table `transfer`), precision and recall of "
     "frontiers (as in `pareto`); in rows `platform` the reliability of the platform's own ranking.",
-    "reliability: random halves of each model's repeats, rho of their rankings, mean over splits, "
-    "stepped up to all repeats by Spearman-Brown. Where repeats are too few, the mean rho of "
-    "pairs of sweeps of the platform, in which other versions and days count as noise.",
-    "ceiling = sqrt(reliability_source x reliability_target), over the models of the pair: what "
-    "rho would be, had both platforms the same true ranking. share_of_ceiling = figure / ceiling; "
-    "above 1 is sampling error, not more than all.",
+    "reliability: rho between the rankings of random halves of each model's repeats, mean over "
+    "splits, extended to all repeats by Spearman-Brown. With too few repeats it is the mean rho "
+    "of pairs of sweeps of the platform; differences between versions and days then count as "
+    "noise.",
+    "ceiling = sqrt(reliability_source x reliability_target), over the models of the pair: the "
+    "rho of two platforms with the same true ranking. share_of_ceiling = figure / ceiling; a "
+    "share above 1 is sampling error.",
     "Repeats of one session share its temperature, versions and memory layout, so they agree "
-    "better than another day would: their ceiling is an upper bound, and the share a lower one.",
+    "better than repeats from different days: their ceiling is an upper bound, and the share is "
+    "a lower bound.",
     "Frontiers: the process medians of every cell are resampled twice with replacement, and one "
-    "frontier is held against the other; a pair's ceiling is the geometric mean of both "
+    "frontier is compared with the other; a pair's ceiling is the geometric mean of both "
     "platforms' own, by analogy. With 2 or 3 repeats resampling understates the noise.",
-    "FRM repeats itself well because FLOPs do not vary at all: see its null beside it.",
+    "FRM is highly repeatable because FLOPs do not vary at all: compare it with its null.",
     "low to high: 95 % percentile bootstrap over models, from 9 on; none for frontiers.",
 )
 
@@ -88,7 +90,7 @@ _MEANING = (
 def ceiling_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     """Reliability of each platform, and each transfer figure as a share of what it allows."""
     panel, repeats = make_repeats(frame, selection)
-    # One platform has no pair, yet a reliability.
+    # One platform has no pair, but it has a reliability.
     pairs = select_pairs(panel, selection) if len(panel.keys) > 1 else []
     columns = sorted({column for pair in pairs for column in pair}) or [0]
     is_listed = len(pairs) <= MAX_LISTED_PAIRS
@@ -165,7 +167,7 @@ def _figure(row: Row) -> Row:
 
 
 def _share(row: Row, ceiling: float, without: str) -> Row:
-    """The row's figure over its ceiling; `without` says why there is none."""
+    """The row's figure divided by its ceiling; `without` is the reason if it is missing."""
     rho = None if row["rho"] is None else float(str(row["rho"]))
     known, share = share_of_ceiling(rho, ceiling)
     reasons = [str(row["reason"])] if row["reason"] is not None else []

@@ -1,4 +1,4 @@
-"""What stands behind FRM's correlation: FLOPs that every device shares, or latency?"""
+"""Is FRM's correlation caused by FLOPs, which are equal on every device, or by latency?"""
 
 import math
 from collections.abc import Sequence
@@ -29,9 +29,9 @@ def variance_shares(logs: Floats) -> Floats:
 
     From (n_components, n_models, n_platforms), logarithms of the components, to (n_components,
     n_platforms): cov(component, sum) / var(sum). Shares sum to 1; one below 0 belongs to a
-    component that runs against the sum and narrows it, and then others exceed 1. NaN where the
-    sum is equal for all models. Source: covariance decomposition of a variance, as Fields 2003
-    applies it to logarithms.
+    component that decreases when the sum increases; others can then exceed 1. NaN where the sum is
+    equal for all models. Source: covariance decomposition of a variance, as Fields 2003 applies it
+    to logarithms.
     """
     require_finite(logs)
     total = logs.sum(axis=0)
@@ -51,7 +51,7 @@ def _dust(logs: Floats) -> Floats:
 def component_logs(panel: Panel, weights: Weights = EQUAL_WEIGHTS) -> Floats:
     """Weighted logarithms of the components used, (n_components, n_models, n_platforms).
 
-    NaN in all where one is missing or not above 0: the parts are then those of one whole.
+    NaN in all where one is missing or not above 0, so that all parts have the same models.
     """
     exponents = asdict(weights)
     values = _complete(panel, weights)
@@ -148,35 +148,36 @@ _SCHEMA = {
     "reason": pl.String,
 }
 _MAY_BE_CHANCE = 0.05
-"""One-sided p from which FRM's rho is one that permuted latencies give too."""
+"""Above this one-sided p, permuted latencies can give FRM's rho too."""
 _WITHOUT_LATENCY = ("frm_without_latency", "flops", "memory")
 
 _MEANING = (
-    "An FRM correlation can be high while latency does not transfer at all: FLOPs are one third "
-    "of FRM and equal on every platform, and memory follows the model more than the device. Read "
-    "FRM's rho against its null, never alone.",
-    "Every measure is taken over the models that have FLOPs, latency and memory on both sides, so "
-    "latency's rho may differ from table `transfer`, which has more models.",
+    "An FRM correlation can be high even if latency does not transfer at all: FLOPs are one of "
+    "its three parts and equal on every platform, and memory depends more on the model than on "
+    "the device. Always compare FRM's rho with its null.",
+    "Every measure uses the models with FLOPs, latency and memory on both sides, so latency's "
+    "rho can differ from table `transfer`, which uses more models.",
     "null_mean, null_p95: rho with latencies permuted over the models, independently on every "
     "platform, the rest kept. headroom = (rho - null_mean) / (1 - null_mean); at 0 or below, "
-    "latency adds no agreement to what the rest gives. Measures without latency have no null.",
-    "frm_without_latency is FLOPs x memory: what FRM would say had nobody measured a latency. "
-    "flops is 1 by construction. latency_given_flops is Spearman's partial rho.",
+    "latency adds no agreement. Measures without latency have no null.",
+    "frm_without_latency is FLOPs x memory: FRM without any latency measurement. flops is 1 by "
+    "construction. latency_given_flops is Spearman's partial rho.",
     "variance_share: covariance of the component's logarithm with the logarithm of FLOPs x "
-    "latency x memory, over the variance of the latter, mean of both platforms; the three sum to "
-    "1. Below 0 a component runs against the product and narrows it; others then may exceed 1.",
+    "latency x memory, over the variance of the latter, mean of both platforms; the three sum "
+    "to 1. Below 0 a component decreases when the product increases and reduces its variance; "
+    "other shares can then exceed 1.",
     "low to high: 95 % percentile bootstrap over models, jointly over all pairs of a tier row, "
     "from 9 models on. p_value: latency between two platforms two-sided by permutation, otherwise "
     "one-sided against the null; p_adjusted: Benjamini-Hochberg over the listed pairs of a "
     "measure.",
-    "Tier rows: platforms of unlike devices at equal batch; mean inside a pair of device models "
-    "(a cluster) first, then over clusters; null_p95 and p_value are upper bounds where pairs "
-    "have unlike common models.",
+    "Tier rows: platforms of different devices at equal batch; mean inside a pair of device "
+    "models (a cluster) first, then over clusters; if pairs share different models, null_p95 "
+    "and p_value are upper bounds.",
 )
 
 
 def decomposition_table(frame: pl.LazyFrame, selection: Selection) -> Table:
-    """FRM beside its null, its parts, and what each part explains; tiers first, then pairs."""
+    """FRM with its null, its parts, and the variance of each part; tiers first, then pairs."""
     panel = make_panel(frame, selection)
     pairs = select_pairs(panel, selection)
     is_listed = len(pairs) <= MAX_LISTED_PAIRS
@@ -196,7 +197,11 @@ def decomposition_table(frame: pl.LazyFrame, selection: Selection) -> Table:
         f"{draws.null} draws of the null.",
         *few_models_note(len(panel.models)),
     )
-    return Table(title="FRM taken apart", frame=pl.DataFrame(rows, schema=_SCHEMA), notes=notes)
+    return Table(
+        title="Decomposition of FRM's correlation",
+        frame=pl.DataFrame(rows, schema=_SCHEMA),
+        notes=notes,
+    )
 
 
 def _tier_rows(panel: Panel, pairs: Sequence[Pair], weights: Weights, seed: int) -> list[Row]:
@@ -210,7 +215,7 @@ def _tier_rows(panel: Panel, pairs: Sequence[Pair], weights: Weights, seed: int)
 
 
 def _pair_rows(panel: Panel, pairs: Sequence[Pair], weights: Weights, seed: int) -> list[Row]:
-    """All measures of a pair stand together."""
+    """Sorts all measures of a pair next to each other."""
     shares = pair_shares(panel, pairs, weights).T.tolist()
     by_measure = [pair_rows(panel, one, pairs, seed) for one in component_measures(panel, weights)]
     return [
@@ -225,7 +230,7 @@ def _with_share(row: Row, shares: dict[str, float]) -> Row:
     shown = {name: value for name, value in row.items() if name in _SCHEMA}
     reasons = [str(row["reason"])] if row["reason"] is not None else []
     if row["measure"] in _WITHOUT_LATENCY and row["rho"] is not None:
-        reasons.append("no null: there is no latency to permute")
+        reasons.append("no null: the measure has no latency to permute")
     if row["null_mean"] is not None and row["headroom"] is None:
         reasons.append("no headroom: the null is 1")
     if row["measure"] in shares:
@@ -237,15 +242,15 @@ def _with_share(row: Row, shares: dict[str, float]) -> Row:
 
 
 def _finding(rows: Sequence[Row]) -> tuple[str, ...]:
-    """How often FRM's rho is one that permuted latencies give as well, and the highest such."""
+    """A note on how often permuted latencies can give FRM's rho too, and on the highest one."""
     frm = [row for row in rows if row["measure"] == "frm" and row["p_value"] is not None]
     doubtful = [row for row in frm if float(str(row["p_value"])) > _MAY_BE_CHANCE]
     if not doubtful:
         return ()
     worst = max(doubtful, key=lambda row: float(str(row["rho"])))
     return (
-        f"In {len(doubtful)} of {len(frm)} rows FRM's rho is one that permuted latencies give too "
-        f"(p > {_MAY_BE_CHANCE}): it shows no transfer of latency. The highest of them, "
+        f"In {len(doubtful)} of {len(frm)} rows permuted latencies can give FRM's rho too (p > "
+        f"{_MAY_BE_CHANCE}): it does not show transfer of latency. The highest of them: "
         f"{worst['source']} and {worst['target']}: rho {worst['rho']:.3f}, null "
         f"{worst['null_mean']:.3f}, 95th percentile {worst['null_p95']:.3f}.",
     )

@@ -1,4 +1,4 @@
-"""Pairs with a direction, as tables of predictions need them."""
+"""Pairs with a direction, for tables of predictions."""
 
 from collections.abc import Sequence
 
@@ -13,8 +13,8 @@ from fleetrank.analysis.statistics.transfer.transfer_table import (
 from fleetrank.analysis.stored.selection import Selection
 
 TIER_NOTE = (
-    "Tier to tier: platforms of unlike devices at equal batch; mean inside a pair of device models "
-    "(a cluster) first, then over clusters."
+    "Tier to tier: platforms of different devices at equal batch; mean inside a pair of device "
+    "models (a cluster) first, then over clusters."
 )
 
 
@@ -31,7 +31,7 @@ def directed_pairs(panel: Panel, selection: Selection) -> list[Pair]:
 
 
 def tier_groups(panel: Panel, pairs: Sequence[Pair]) -> tuple[list[Pair], list[Group]]:
-    """The pairs of unlike devices at equal batch, and their groups by tiers."""
+    """The pairs of different devices at equal batch, and their groups by tiers."""
     between = between_devices(panel, pairs)
     tier, kind = panel.platforms["tier"].to_list(), panel.platforms["device_model"].to_list()
     names = [(str(tier[i]), str(tier[j])) for i, j in between]

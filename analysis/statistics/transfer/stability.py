@@ -44,11 +44,11 @@ def spreads(ratios: Floats) -> Floats:
     if ratios.shape[1] < 2:
         raise ValueError("a spread needs 2 platforms")
     if (ratios <= 0).any():
-        raise ValueError("a ratio is above 0: take out models that have none")
+        raise ValueError("a ratio must be above 0: remove models without one")
     columns = []
     for values in (average_ranks(ratios), ratios):
         deviation = values.std(axis=1, ddof=1)
-        # Equal values leave rounding dust in their deviation from the mean.
+        # Rounding gives equal values a small deviation from their mean.
         deviation[np.ptp(values, axis=1) == 0] = 0.0
         columns += [deviation, deviation / values.mean(axis=1)]
     return np.column_stack(columns)
@@ -57,7 +57,7 @@ def spreads(ratios: Floats) -> Floats:
 def mean_interval(values: Floats, rng: np.random.Generator) -> tuple[Floats, Floats] | None:
     """95 % percentile bootstrap over models of column means of (n_models, n_columns).
 
-    `None` below 9 models. Ranks are those among all models, not taken anew in a resample.
+    `None` below 9 models. Ranks are among all models; a resample does not rank again.
     """
     require_finite(values)
     n_models = values.shape[0]
@@ -91,16 +91,16 @@ _MEANING = (
     "rank_*, ratio_*: standard deviation (n - 1) and coefficient of variation over the platforms "
     "of a tier at one batch, mean over the models measured on all of them. A ratio is the value "
     "over the geometric mean over these models.",
-    "latency_cube_root: ratio_latency^(1/3), over FRM's models. FRM is a cube root too, and that "
-    "alone shrinks a spread about threefold: hold FRM's ratio_cv against this one, not against "
-    "latency's. FLOPs multiply a model's FRM by one number on every platform and cannot move its "
-    "CV; what still differs comes from memory.",
-    "rho: mean over pairs of unlike devices, as the tier's row of table `transfer`; FRM's is "
-    "worth what it exceeds its null by.",
-    "Platforms count alike: a device measured in three runtimes counts three times. Fast and slow "
-    "devices of one tier differ in speed, which a ratio takes out.",
+    "latency_cube_root: ratio_latency^(1/3), over FRM's models. FRM is also a cube root, and a "
+    "cube root alone divides a spread by about three: compare FRM's ratio_cv with this one, not "
+    "with latency's. FLOPs multiply a model's FRM by the same number on every platform and "
+    "cannot change its CV; a remaining difference comes from memory.",
+    "rho: mean over pairs of different devices, equal to the tier's row of table `transfer`. "
+    "Only the part of FRM's rho above its null is evidence.",
+    "Each platform has the same weight: a device measured in three runtimes counts three times. "
+    "A ratio removes the difference in speed between devices of one tier.",
     f"low to high: 95 % percentile bootstrap over models, {RESAMPLES} resamples, from 9 models "
-    "on; for ranks and ratios it takes the platforms as given.",
+    "on; for ranks and ratios the platforms are fixed.",
 )
 
 
@@ -200,14 +200,14 @@ def _rho(panel: Panel, measure: Measure, columns: list[int], seed: int) -> dict[
     pairs = [(i, j) for at, i in enumerate(columns) for j in columns[at + 1 :]]
     groups: list[PairGroup] = tier_groups(panel, pairs)
     if not groups:
-        return {"reason": "one device only: rho is between unlike devices"}
+        return {"reason": "one device only: rho is between different devices"}
     ((row,),) = (group_rows(group, [measure], seed) for group in groups)
     shown = {name: row[name] for name in ("n_models", "low", "high", "null_mean", "null_p95")}
     return shown | {"value": row["rho"], "reason": row["reason"]}
 
 
 def _place(row: dict[str, object]) -> tuple[int, str, int, int, int]:
-    """Measures of one statistic stand under one another."""
+    """Sorts the measures of one statistic next to each other."""
     tier, statistic = str(row["tier"]), str(row["statistic"])
     return (
         TIERS.index(tier) if tier in TIERS else len(TIERS),

@@ -31,10 +31,10 @@ from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
 
 MAX_LISTED_PAIRS = 5000
-"""More pairs than this nobody reads; means over tiers are given all the same."""
+"""More pairs are not listed; means over tiers are still computed."""
 
 _NAMED = 20
-"""Platforms an error message lists."""
+"""Maximum platforms in an error message."""
 
 _SCHEMA = {
     "level": pl.String,
@@ -61,18 +61,18 @@ _SCHEMA = {
 }
 
 _MEANING = (
-    "rho: Spearman's, ranks taken inside the pair over common models; it is symmetric, so a pair "
+    "rho: Spearman's, with ranks over the common models of the pair. It is symmetric, so a pair "
     "is listed once.",
-    "FRM's null: its rho with latencies permuted on every platform. FLOPs are one third of FRM and "
-    "the same everywhere, so FRM correlates even where latency does not transfer at all; headroom "
-    "= (rho - null_mean) / (1 - null_mean).",
-    "ceiling: what rho would be had both sides the same true ranking, given how well each repeats "
-    "itself; an upper bound where repeats are of one session. Table `ceiling` has the parts, and "
-    "why there is none. share_of_ceiling = rho / ceiling.",
+    "FRM's null: its rho with latencies permuted on every platform. FLOPs are one of FRM's "
+    "three parts and equal on every platform, so FRM correlates even if latency does not "
+    "transfer at all; headroom = (rho - null_mean) / (1 - null_mean).",
+    "ceiling: the highest rho possible given measurement noise; too optimistic if all repeats "
+    "come from one session. Table `ceiling` has its parts, and the reason if it is missing. "
+    "share_of_ceiling = rho / ceiling.",
     "low to high: 95 % percentile bootstrap over models, from 9 models on.",
     "p_value: of a pair's latency two-sided by permutation (exact up to 8 models), otherwise "
     "one-sided against the null; p_adjusted: Benjamini-Hochberg over the listed pairs of a "
-    "measure. For means over pairs with unlike common models null_p95 and p_value are upper "
+    "measure. If pairs share different models, null_p95 and p_value of the mean are upper "
     "bounds.",
 )
 
@@ -83,9 +83,9 @@ def transfer_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     pairs = select_pairs(panel, selection)
     tiers = tier_groups(panel, pairs)
     note = (
-        "Tier to tier: platforms of unlike devices at equal batch; mean inside a pair of device "
-        "models (a cluster) first, then over clusters; std_over_pairs is their spread and no "
-        "uncertainty."
+        "Tier to tier: platforms of different devices at equal batch; mean inside a pair of "
+        "device models (a cluster) first, then over clusters; std_over_pairs is the spread of "
+        "pairs, not an uncertainty."
     )
     if not tiers:
         note = "Tier to tier: undefined, no two devices were measured at equal batch."
@@ -94,7 +94,7 @@ def transfer_table(frame: pl.LazyFrame, selection: Selection) -> Table:
 
 
 def frameworks_table(frame: pl.LazyFrame, selection: Selection) -> Table:
-    """Framework invariance: the same device, threads, batch and precision, another runtime."""
+    """Framework invariance: equal device, threads, batch and precision, different runtime."""
     panel, repeats = make_repeats(frame, selection)
     facts = panel.platforms.to_dicts()
     same = ("device", "threads", "batch", "precision")
@@ -116,10 +116,10 @@ def frameworks_table(frame: pl.LazyFrame, selection: Selection) -> Table:
 
 
 def select_pairs(panel: Panel, selection: Selection) -> list[Pair]:
-    """Every pair the selection asks for, each once, source first.
+    """Every selected pair, each once, source first.
 
     Raises:
-        NoDataError: fewer than two platforms fit.
+        NoDataError: fewer than two platforms match.
     """
     sources, targets = chosen_platforms(panel, selection)
     if sources == targets:
@@ -143,11 +143,11 @@ def chosen_platforms(panel: Panel, selection: Selection) -> tuple[list[int], lis
 
 
 def nothing_to_compare(panel: Panel) -> NoDataError:
-    """What to raise where fewer than two platforms fit; the remedy names those there are."""
+    """The error if fewer than two platforms match; the remedy lists the measured ones."""
     known = ", ".join([*panel.keys[:_NAMED], *(["..."] if len(panel.keys) > _NAMED else [])])
     return NoDataError(
-        "no two platforms to compare fit the selection",
-        f"measured are {known}; " + " ".join(panel.notes),
+        "no two platforms in the selection can be compared",
+        f"measured platforms: {known}; " + " ".join(panel.notes),
     )
 
 
@@ -197,8 +197,8 @@ def _share(row: Row, ceiling: float) -> Row:
 
 
 def unlisted(pairs: Sequence[Pair]) -> str:
-    """Says that there are too many pairs to list, and how to see some."""
+    """A note that too many pairs exist to list them, and how to see some."""
     return (
         f"{count_of(len(pairs), 'pair')} of platforms are not listed (over {MAX_LISTED_PAIRS}): "
-        "narrow with --source or --target."
+        "choose fewer with --source or --target."
     )

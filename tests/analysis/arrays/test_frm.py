@@ -123,5 +123,5 @@ def test_component_of_weight_zero_may_be_missing() -> None:
 
 @pytest.mark.parametrize("given", [{"latency": 0.0}, {"memory": -1.0}])
 def test_negative_weights_and_frm_without_latency_are_refused(given: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="latency above 0"):
+    with pytest.raises(ValueError, match="latency's weight above 0"):
         Weights(**given)

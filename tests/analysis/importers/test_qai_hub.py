@@ -132,7 +132,7 @@ def test_a_variant_keeps_its_own_name_and_accuracy(new) -> None:
 def test_each_component_is_a_row_of_its_own(new) -> None:
     assert _row(new, "je")["model"] == "qai-hub:speech/Encoder"
     assert _row(new, "jd")["model"] == "qai-hub:speech/Decoder"
-    assert any("Several components, each a row of its own: speech" in n for n in new.notes)
+    assert any("each in a separate row: speech" in n for n in new.notes)
 
 
 def test_proxies_that_are_no_alias_are_named() -> None:

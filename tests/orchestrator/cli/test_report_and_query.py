@@ -88,7 +88,7 @@ def test_simulated_rows_enter_when_asked(
     assert _run(workspace, "report", "show", "latency", "--include-simulated") == 0
     answer = capsys.readouterr().out
     assert "sim/" in answer
-    assert "NOT MEASURED ON REAL DEVICES" in answer
+    assert "SIMULATED DATA" in answer
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def test_the_users_budgets_by_hand(swapped) -> None:
 def test_the_settings_are_stated(swapped) -> None:
     selection = Selection(settings=(("budgets_ms", "2,3.5"),))
     notes = make_table("regret", swapped, selection).notes
-    assert "Latency budgets: 2, 3.5 ms, as set." in notes
+    assert "Latency budgets: 2, 3.5 ms, as given." in notes
     assert (
         "Accuracy floors: the quartiles (25, 50, 75 %) of the common models' accuracies." in notes
     )
@@ -137,14 +137,14 @@ def test_the_settings_are_stated(swapped) -> None:
 
 @pytest.mark.parametrize("text", ["fast", "0", "-1", "1,,2", "nan"])
 def test_budgets_that_are_no_numbers_are_refused(swapped, text: str) -> None:
-    with pytest.raises(AnalysisError, match="no numbers above 0"):
+    with pytest.raises(AnalysisError, match="must be numbers above 0"):
         rows_of(swapped, "pair", budgets_ms=text)
 
 
 def test_a_budget_nobody_keeps_is_undefined_with_its_reason(swapped) -> None:
     lost, _ = rows_of(swapped, "pair", budgets_ms="0.001")
     assert (lost["median"], lost["n_cases"]) == (None, 0)
-    assert "keeps the budget" in lost["reason"]
+    assert "within the budget" in lost["reason"]
 
 
 def test_a_source_is_summed_up_over_its_targets(make_grid) -> None:

@@ -182,12 +182,12 @@ def test_a_platform_with_unlike_memory_metrics_is_found_even_when_it_is_the_only
         {"model": "a", "latency_p50_ns": 1e6},
         {"model": "b", "latency_p50_ns": 2e6, "memory_metric": "cuda_allocated"},
     ]
-    (found,) = _findings(make_attempts(rows), "unlike")
-    assert found["what"] == "unlike memory metrics"
+    (found,) = _findings(make_attempts(rows), "different")
+    assert found["what"] == "different memory metrics"
     assert found["detail"] == "memory_metric: cuda_allocated | vmhwm_growth"
     rows[1] |= {"runtime_version": "9", "memory_metric": "vmhwm_growth"}
-    (found,) = _findings(make_attempts(rows), "unlike")
-    assert found["what"] == "unlike facts"
+    (found,) = _findings(make_attempts(rows), "different")
+    assert found["what"] == "different facts"
 
 
 def test_a_clean_data_set_has_no_finding(make_grid) -> None:
@@ -198,4 +198,4 @@ def test_a_clean_data_set_has_no_finding(make_grid) -> None:
     )  # fmt: skip
     table = make_table("audit", frame, Selection())
     assert table.frame.is_empty()
-    assert table.notes[0] == "0 findings: nothing."
+    assert table.notes[0] == "0 findings: none."
