@@ -21,12 +21,12 @@ Task = TypeVar("Task", MeasureTask, InferTask)
 class CpuAgent:
     """The `cpu` device kind, which has no options.
 
-    A task without an affinity runs where the system puts it.
+    The system chooses the CPUs of a task without an affinity.
     """
 
     def __init__(self, options: Mapping[str, OptionValue]) -> None:
         for name in options:
-            raise PermanentError(f"a cpu device has no option {name!r}", "leave it out")
+            raise PermanentError(f"a cpu device has no option {name!r}", "remove it")
 
     def probe(self) -> DeviceFacts:
         """See `Agent`."""
@@ -59,7 +59,7 @@ class CpuAgent:
 
 
 def _limited(task: Task) -> Task:
-    """A model that eats all memory is to fail by itself, not to take the host with it."""
+    """Limits memory: a model that uses all memory must fail alone and not stop the host."""
     if task.memory_limit_bytes is not None:
         return task
     return replace(task, memory_limit_bytes=default_limit_bytes())

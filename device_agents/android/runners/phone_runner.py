@@ -77,7 +77,7 @@ class ToolReading:
 
 
 class PhoneRunner(Protocol):
-    """One program. It knows the program's flags and text. It imports no heavy library at its top."""
+    """One program, its flags and its text. The module imports no heavy library at its top."""
 
     tool: str
     """File name of the program, as in `tools.toml`."""

@@ -104,11 +104,11 @@ def _says(text: str, signs: tuple[str, ...]) -> bool:
 def _ended_badly(tool: str, exit_code: int, words: str) -> AgentError:
     if exit_code == _FROM_SIGNAL + signal.SIGKILL:
         return KilledError(
-            f"{tool} was killed; its last words: {words}",
+            f"{tool} was killed; last output: {words}",
             "the phone may have run out of memory; close its apps and try again",
         )
     return CrashedError(
-        f"{tool} ended with {_exit_name(exit_code)}; its last words: {words}",
+        f"{tool} ended with {_exit_name(exit_code)}; last output: {words}",
         "the program or the file may be defective; try another version of either",
     )
 

@@ -57,7 +57,7 @@ class PhoneConditions:
 
     @property
     def battery_temp_c(self) -> float | None:
-        """Temperature of the battery, from the battery service, otherwise from the thermal service."""
+        """Temperature of the battery, from the battery service or else the thermal service."""
         if self.battery is not None and self.battery.temp_c is not None:
             return self.battery.temp_c
         return None if self.thermal is None else self.thermal.battery_c
