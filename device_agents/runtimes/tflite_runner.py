@@ -19,7 +19,7 @@ from fleetrank.device_agents.runtimes.runner import Array, LoadedModel, TensorSp
 _IDENTIFIER = b"TFL3"
 """Bytes 4 to 8 of every TFLite file. Source: schema.fbs, file_identifier."""
 _UNSUPPORTED_SIGNS = ("unresolved custom op", "unresolved-ops", "Didn't find op for builtin")
-"""How LiteRT 2 words an operator it does not have."""
+"""Texts with which LiteRT 2 reports a missing operator."""
 
 
 class _Detail(TypedDict):
@@ -41,7 +41,7 @@ class _Interpreter(Protocol):
 
 
 class TfliteModel:
-    """One interpreter with its tensors allocated; see `LoadedModel`."""
+    """One interpreter with its tensors allocated; it fulfils `LoadedModel`."""
 
     def __init__(self, interpreter: _Interpreter, settings: Options) -> None:
         self._interpreter = interpreter
@@ -66,7 +66,7 @@ class TfliteModel:
 
 
 class TfliteRunner:
-    """Backends: `xnnpack` (LiteRT's default) and `builtin` (its own kernels). No options."""
+    """Backends: `xnnpack` (LiteRT's default) and `builtin` (its own kernels). It has no options."""
 
     capability = Capability(backends=frozenset({"xnnpack", "builtin"}))
 
@@ -75,7 +75,7 @@ class TfliteRunner:
         return importlib.metadata.version("ai-edge-litert")
 
     def admit(self, path: str) -> str:
-        """See `Runner`; a TFLite file holds no code."""
+        """Accepts every file: a TFLite file contains no code."""
         return path
 
     def load(self, path: str, execution: Execution) -> LoadedModel:
@@ -92,7 +92,7 @@ class TfliteRunner:
         except (RuntimeError, ValueError) as error:
             raise _as_agent_error(error) from error
         settings: Options = (
-            # XNNPACK computes with denormals flushed to zero, and there is no switch for it.
+            # XNNPACK flushes denormals to zero, and this cannot be switched off.
             ("flush_denormals", execution.backend == "xnnpack"),
             ("threads", execution.threads),
             ("xnnpack", execution.backend == "xnnpack"),
@@ -142,5 +142,5 @@ def _as_agent_error(error: Exception) -> AgentError:
             "convert it with built-in operators only",
         )
     return BadArtifactError(
-        f"LiteRT refuses the file: {text}", "export it again, or check where it comes from"
+        f"LiteRT rejects the file: {text}", "export it again, or check where it comes from"
     )
