@@ -40,7 +40,7 @@ class AndroidAgent:
         self._options, self._rules = read_options(options)
 
     def probe(self) -> DeviceFacts:
-        """See `Agent`."""
+        """Describes the device."""
         phone = self.phone()
         phone.connect()
         identify(phone, self._options.serial_hash)
@@ -51,7 +51,7 @@ class AndroidAgent:
         return to_device_facts(facts, adb_version=phone.server.version())
 
     def why_unsupported(self, execution: Execution) -> str | None:
-        """See `Agent`."""
+        """Says why this device cannot execute this, or `None` when it can."""
         reason = why_unsupported(execution)
         if reason is not None:
             return reason
@@ -69,7 +69,7 @@ class AndroidAgent:
         return waits_s + task.timeout_s + 2 * CANARY_TIMEOUT_S + BESIDE_S
 
     def measure(self, task: MeasureTask, stop_requested: StopRequested = never_stop) -> Measurement:
-        """See `Agent`."""
+        """Measures one repeat."""
         started = utc_now()
         origin = Origin.MEASURED if self._options.virtual is None else Origin.VIRTUAL
         try:

@@ -78,7 +78,7 @@ class Status(StrEnum):
 
 
 class Flag(StrEnum):
-    """A quality flag of one measurement; `device_agents.timing.flags` has thresholds and sources."""
+    """A quality flag of one measurement; `device_agents.timing.flags` has the thresholds."""
 
     SPREAD = "spread"
     OUTLIERS = "outliers"

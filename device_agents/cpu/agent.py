@@ -29,11 +29,11 @@ class CpuAgent:
             raise PermanentError(f"a cpu device has no option {name!r}", "remove it")
 
     def probe(self) -> DeviceFacts:
-        """See `Agent`."""
+        """Describes the device."""
         return read_facts()
 
     def why_unsupported(self, execution: Execution) -> str | None:
-        """See `Agent`."""
+        """Says why this device cannot execute this, or `None` when it can."""
         usable = os.sched_getaffinity(0)
         if execution.affinity is not None and not set(execution.affinity) <= usable:
             missing = ",".join(str(cpu) for cpu in sorted(set(execution.affinity) - usable))
@@ -46,15 +46,15 @@ class CpuAgent:
         return why_unsupported(execution)
 
     def longest_s(self, task: MeasureTask) -> float:
-        """See `Agent`."""
+        """The longest time that `measure` may take, in seconds."""
         return task.timeout_s
 
     def measure(self, task: MeasureTask, stop_requested: StopRequested = never_stop) -> Measurement:
-        """See `Agent`."""
+        """Measures one repeat."""
         return measure_in_worker(_limited(task), stop_requested)
 
     def infer(self, task: InferTask) -> Failure | None:
-        """See `Agent`."""
+        """Runs the artifact over stored inputs and writes its outputs."""
         return infer_in_worker(_limited(task))
 
 

@@ -74,20 +74,20 @@ class CudaAgent:
         self._command = tuple(command)
 
     def probe(self) -> DeviceFacts:
-        """See `Agent`."""
+        """Describes the device."""
         library, gpu = self._find()
         return gpu_facts(read_facts(), gpu, library.hardware(gpu), library.driver())
 
     def why_unsupported(self, execution: Execution) -> str | None:
-        """See `Agent`."""
+        """Says why this device cannot execute this, or `None` when it can."""
         return why_unsupported_on_gpu(execution)
 
     def longest_s(self, task: MeasureTask) -> float:
-        """See `Agent`."""
+        """The longest time that `measure` may take, in seconds."""
         return task.timeout_s
 
     def measure(self, task: MeasureTask, stop_requested: StopRequested = never_stop) -> Measurement:
-        """See `Agent`."""
+        """Measures one repeat."""
         reason = self.why_unsupported(task.execution)
         if reason is not None:
             refusal = UnsupportedError(reason, "remove this combination from the sweep")
@@ -107,7 +107,7 @@ class CudaAgent:
         return self._blame(_with_lock(seen, lock), gpu)
 
     def infer(self, task: InferTask) -> Failure | None:
-        """See `Agent`."""
+        """Runs the artifact over stored inputs and writes its outputs."""
         asked = replace(task, gpu_uuid=self._options.uuid)
         return infer_in_worker(asked, command=self._command)
 

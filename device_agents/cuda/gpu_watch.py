@@ -147,7 +147,7 @@ class GpuWatch:
             self.before = self._processes()
 
     def conditions(self, used: Shares) -> Conditions:
-        """See `Watch`."""
+        """Reads the current conditions."""
         return self._seen(read_conditions(usable_cpus(), used))
 
     def warm(self, before: Conditions) -> Conditions:
@@ -176,7 +176,7 @@ class GpuWatch:
         return self.process_bytes()
 
     def reserved_bytes(self) -> int | None:
-        """See `Watch`."""
+        """Peak memory that an allocator reserved on the device."""
         if self._runtime is not Runtime.TORCH or self._torch is None:
             return None
         return growth_bytes(self._reserved_baseline, self._torch.reserved_peak_bytes())
@@ -187,7 +187,7 @@ class GpuWatch:
         return None if own is None else own.used_bytes
 
     def flush(self) -> None:
-        """See `Watch`."""
+        """Clears the caches before a run."""
         if self._flushes and self._torch is not None:
             self._torch.flush()
 
@@ -204,7 +204,7 @@ class GpuWatch:
         return None
 
     def settings(self) -> Options:
-        """See `Watch`."""
+        """Settings that the row must record."""
         return ((FLUSH_L2, self._flushes), ("has_nvml", self._library is not None))
 
     def _seen(self, host: Conditions) -> Conditions:

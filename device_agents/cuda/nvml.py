@@ -71,7 +71,7 @@ class Nvml:
             raise (no_driver_here(vendor) if vendor else self._error(error)) from error
 
     def driver(self) -> Driver:
-        """See `GpuLibrary`."""
+        """Versions of the driver and of CUDA."""
         cuda = self._number("nvmlSystemGetCudaDriverVersion_v2")
         return Driver(
             version=self._text("nvmlSystemGetDriverVersion"),
@@ -80,7 +80,7 @@ class Nvml:
         )
 
     def find(self) -> Found:
-        """See `GpuLibrary`."""
+        """Lists all GPUs and MIG instances."""
         gpus: list[Gpu] = []
         n_lost = 0
         for index in range(self._number("nvmlDeviceGetCount") or 0):
@@ -93,7 +93,7 @@ class Nvml:
         return Found(gpus=tuple(gpus), n_lost=n_lost)
 
     def hardware(self, gpu: Gpu) -> Hardware:
-        """See `GpuLibrary`."""
+        """Facts that do not change while the host is up."""
         own, whole = self._handle(gpu), self._physical(gpu)
         memory = self._ask("nvmlDeviceGetMemoryInfo", own)
         ecc = self._ask("nvmlDeviceGetEccMode", whole)
@@ -113,7 +113,7 @@ class Nvml:
         )
 
     def read(self, gpu: Gpu) -> Reading:
-        """See `GpuLibrary`."""
+        """Reads clocks, temperature and memory now."""
         handle = self._physical(gpu)
         reasons = self._number("nvmlDeviceGetCurrentClocksEventReasons", handle)
         if reasons is None:  # the name before driver 535
@@ -128,7 +128,7 @@ class Nvml:
         )
 
     def processes(self, gpu: Gpu) -> tuple[GpuProcess, ...] | None:
-        """See `GpuLibrary`."""
+        """Lists the processes that use the GPU."""
         handle = self._handle(gpu)
         lists = [
             self._ask(f"nvmlDeviceGet{kind}RunningProcesses", handle)
@@ -151,23 +151,23 @@ class Nvml:
         )
 
     def energy_mj(self, gpu: Gpu) -> int | None:
-        """See `GpuLibrary`."""
+        """Reads the energy counter."""
         if gpu.parent_uuid is not None:
             return None
         return self._number("nvmlDeviceGetTotalEnergyConsumption", self._handle(gpu))
 
     def power_mw(self, gpu: Gpu) -> int | None:
-        """See `GpuLibrary`."""
+        """Reads the power."""
         if gpu.parent_uuid is not None:
             return None
         return self._number("nvmlDeviceGetPowerUsage", self._handle(gpu))
 
     def lock_clocks(self, gpu: Gpu, mhz: int) -> bool:
-        """See `GpuLibrary`."""
+        """Locks the SM clock."""
         return self._do("nvmlDeviceSetGpuLockedClocks", self._physical(gpu), mhz, mhz)
 
     def unlock_clocks(self, gpu: Gpu) -> bool:
-        """See `GpuLibrary`."""
+        """Unlocks the SM clock."""
         return self._do("nvmlDeviceResetGpuLockedClocks", self._physical(gpu))
 
     def _gpus_at(self, index: int) -> list[Gpu]:

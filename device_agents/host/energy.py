@@ -89,7 +89,7 @@ class PolledSource:
         self._updates = 0
 
     def read(self) -> EnergyReading | None:
-        """See `EnergySource`."""
+        """Reads the accumulated energy."""
         power, now = self._read_mw(), self._clock()
         if power is None:
             return None

@@ -77,7 +77,7 @@ class ExecutorchModel:
         self._method.execute()
 
     def outputs(self) -> list[Array]:
-        """See `LoadedModel`."""
+        """Copies the outputs of the last run."""
         outputs = self._method.get_outputs(clone_outputs=True)
         return [cast(_Tensor, each).numpy() for each in outputs if hasattr(each, "numpy")]
 
@@ -88,7 +88,7 @@ class ExecutorchRunner:
     capability = Capability(backends=frozenset({"xnnpack"}))
 
     def version(self) -> str:
-        """See `Runner`."""
+        """The version of the runtime's library."""
         return importlib.metadata.version("executorch")
 
     def admit(self, path: str) -> str:
@@ -96,7 +96,7 @@ class ExecutorchRunner:
         return path
 
     def load(self, path: str, execution: Execution) -> LoadedModel:
-        """See `Runner`."""
+        """Loads an artifact."""
         _check_identifier(path)
         try:
             torch = importlib.import_module("torch")

@@ -57,11 +57,11 @@ class TfliteModel:
             self._interpreter.set_tensor(index, array)
 
     def run(self) -> None:
-        """See `LoadedModel`."""
+        """Runs one inference."""
         self._interpreter.invoke()
 
     def outputs(self) -> list[Array]:
-        """See `LoadedModel`."""
+        """Copies the outputs of the last run."""
         return [self._interpreter.get_tensor(index) for index in self._output_indices]
 
 
@@ -71,7 +71,7 @@ class TfliteRunner:
     capability = Capability(backends=frozenset({"xnnpack", "builtin"}))
 
     def version(self) -> str:
-        """See `Runner`."""
+        """The version of the runtime's library."""
         return importlib.metadata.version("ai-edge-litert")
 
     def admit(self, path: str) -> str:
@@ -79,7 +79,7 @@ class TfliteRunner:
         return path
 
     def load(self, path: str, execution: Execution) -> LoadedModel:
-        """See `Runner`."""
+        """Loads an artifact."""
         _check_identifier(path)
         try:
             library = importlib.import_module("ai_edge_litert.interpreter")

@@ -90,7 +90,7 @@ class SimulatedAgent:
         )
 
     def probe(self) -> DeviceFacts:
-        """See `Agent`."""
+        """Describes the device."""
         return DeviceFacts(
             device_model=self._options.device_model,
             tier=Tier(self._options.tier),
@@ -111,7 +111,7 @@ class SimulatedAgent:
         return None
 
     def longest_s(self, task: MeasureTask) -> float:
-        """See `Agent`."""
+        """The longest time that `measure` may take, in seconds."""
         return task.timeout_s
 
     def measure(self, task: MeasureTask, stop_requested: StopRequested = never_stop) -> Measurement:

@@ -74,10 +74,10 @@ class HalfWidthRule:
     policy: MeasurePolicy
 
     def check_points(self) -> Iterator[int]:
-        """See `timing.StopRule`."""
+        """Yields the numbers of runs at which the rule is checked."""
         return check_points(self.policy.min_runs, self.policy.max_samples)
 
     def is_enough(self, samples: Sequence[int]) -> bool:
-        """See `timing.StopRule`."""
+        """Whether the samples so far suffice."""
         width = median_half_width(samples)
         return width is not None and width < self.policy.half_width

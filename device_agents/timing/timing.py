@@ -37,10 +37,10 @@ class NothingUntimed:
     """The `Untimed` of a device without its own clock and cache."""
 
     def before(self) -> None:
-        """See `Untimed`."""
+        """Does nothing."""
 
     def after(self) -> None:
-        """See `Untimed`."""
+        """Does nothing."""
 
 
 NOTHING = NothingUntimed()

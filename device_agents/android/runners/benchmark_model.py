@@ -81,7 +81,7 @@ class BenchmarkModel:
     capability = Capability(backends=frozenset(_BACKEND_FLAGS), option_names=frozenset(_OPTIONS))
 
     def why_unsupported(self, execution: Execution) -> str | None:
-        """See `PhoneRunner`."""
+        """Says why the program cannot execute this, or `None` when it can."""
         if (unknown := self.capability.why_unsupported(execution, self.tool)) is not None:
             return unknown
         for option, value in execution.options:
@@ -96,7 +96,7 @@ class BenchmarkModel:
     def plan_run(
         self, *, tool_path: str, artifact_path: str, run_folder: str, task: MeasureTask
     ) -> ToolRun:
-        """See `PhoneRunner`."""
+        """Builds the command line of one repeat."""
         execution = task.execution
         if (refusal := self.why_unsupported(execution)) is not None:
             raise UnsupportedError(refusal, "change the sweep's options")
@@ -114,7 +114,7 @@ class BenchmarkModel:
         return ToolRun(argv=_last_of_each(argv), result_file=result_file)
 
     def read(self, output: ToolOutput) -> ToolReading:
-        """See `PhoneRunner`."""
+        """Reads the result from the program's output."""
         refuse_failed(output, _WORDING)
         text = all_text(readable(output))
         _refuse_unknown_flags(text)

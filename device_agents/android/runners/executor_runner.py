@@ -55,7 +55,7 @@ class ExecutorRunner:
     capability = Capability(backends=frozenset({"xnnpack", "portable"}))
 
     def why_unsupported(self, execution: Execution) -> str | None:
-        """See `PhoneRunner`."""
+        """Says why the program cannot execute this, or `None` when it can."""
         return self.capability.why_unsupported(execution, self.tool)
 
     def plan_run(
@@ -66,7 +66,7 @@ class ExecutorRunner:
         run_folder: str,  # noqa: ARG002 - the program writes no file
         task: MeasureTask,
     ) -> ToolRun:
-        """See `PhoneRunner`."""
+        """Builds the command line of one repeat."""
         if (refusal := self.why_unsupported(task.execution)) is not None:
             raise UnsupportedError(refusal, "change the sweep's options")
         policy = task.policy
@@ -80,7 +80,7 @@ class ExecutorRunner:
         return ToolRun(argv=argv, log_tag=LOG_TAG, warmup_runs=policy.min_warmup_runs)
 
     def read(self, output: ToolOutput) -> ToolReading:
-        """See `PhoneRunner`."""
+        """Reads the result from the program's output."""
         refuse_failed(output, _WORDING)
         text = _text_with_iterations(readable(output))
         first_ns, *rest_ns = _iterations_ns(text)

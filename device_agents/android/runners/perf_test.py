@@ -70,7 +70,7 @@ class PerfTest:
     )
 
     def why_unsupported(self, execution: Execution) -> str | None:
-        """See `PhoneRunner`."""
+        """Says why the program cannot execute this, or `None` when it can."""
         if (unknown := self.capability.why_unsupported(execution, self.tool)) is not None:
             return unknown
         spinning = dict(execution.options).get("spinning", True)
@@ -79,7 +79,7 @@ class PerfTest:
     def plan_run(
         self, *, tool_path: str, artifact_path: str, run_folder: str, task: MeasureTask
     ) -> ToolRun:
-        """See `PhoneRunner`."""
+        """Builds the command line of one repeat."""
         execution, policy = task.execution, task.policy
         if (refusal := self.why_unsupported(execution)) is not None:
             raise UnsupportedError(refusal, "change the sweep's options")
@@ -102,7 +102,7 @@ class PerfTest:
         return ToolRun(argv=argv, result_file=result_file, warmup_runs=policy.min_warmup_runs)
 
     def read(self, output: ToolOutput) -> ToolReading:
-        """See `PhoneRunner`."""
+        """Reads the result from the program's output."""
         refuse_failed(output, _WORDING)
         text = all_text(readable(output))
         load = _SESSION.search(text)

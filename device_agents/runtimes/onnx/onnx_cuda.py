@@ -134,7 +134,7 @@ class OnnxCudaModel:
             self._values.append(value)
 
     def copy_inputs(self) -> None:
-        """See `DeviceModel`."""
+        """Copies the inputs from the host to the device again."""
         for value, array in zip(self._values, self._host, strict=True):
             value.update_inplace(array)
         self._binding.synchronize_inputs()
@@ -148,11 +148,11 @@ class OnnxCudaModel:
             self._stream.finish()
 
     def device_ns(self) -> int | None:
-        """See `DeviceModel`."""
+        """Duration of the last run by the device's clock."""
         return None if self._stream is None else self._stream.ns()
 
     def outputs(self) -> list[Array]:
-        """See `LoadedModel`."""
+        """Copies the outputs of the last run."""
         return [output.copy() for output in self._binding.copy_outputs_to_cpu()]
 
     def _bind_output(self, name: str, spec: TensorSpec | None) -> None:

@@ -53,7 +53,7 @@ class OnnxModel:
         self._outputs = self._session.run(None, self._feed)
 
     def outputs(self) -> list[Array]:
-        """See `LoadedModel`."""
+        """Copies the outputs of the last run."""
         return [output.copy() for output in self._outputs]
 
 
@@ -68,7 +68,7 @@ class OnnxRunner:
     )
 
     def version(self) -> str:
-        """See `Runner`."""
+        """The version of the runtime's library."""
         try:
             return importlib.metadata.version("onnxruntime")
         except importlib.metadata.PackageNotFoundError:
@@ -79,7 +79,7 @@ class OnnxRunner:
         return path
 
     def load(self, path: str, execution: Execution) -> LoadedModel:
-        """See `Runner`."""
+        """Loads an artifact."""
         try:
             ort = importlib.import_module("onnxruntime")
         except ImportError as error:

@@ -82,7 +82,7 @@ def checked_table(text: bytes) -> bytes:
 
 
 def _notes(value: Json, key: str) -> Json:
-    """Notes on a node for display; PyTorch looks up names in other metadata or parses it as JSON."""
+    """Notes on a node for display; PyTorch looks up names in other metadata, or parses JSON."""
     if not isinstance(value, dict):
         raise UnfitError(key, value)
     return {name: note(text, name) for name, text in value.items() if name in _NOTES}

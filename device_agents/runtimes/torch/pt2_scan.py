@@ -98,7 +98,7 @@ def _copy(file: BinaryIO, copy: BinaryIO, root: str, checked: Checked) -> None:
         names = [member.filename for member in old.infolist()]
         if len({name.partition("/")[0] for name in names}) != 1:
             raise _refusal("the archive", "more or less than one folder at its top")
-        # PyTorch's reader ignores case, and of two equal names it takes a different one than Python's.
+        # PyTorch's reader ignores case, and of two equal names it takes another than Python's.
         if len({name.lower() for name in names}) != len(names):
             raise _refusal("the archive", "two members of one name")
         for member in old.infolist():

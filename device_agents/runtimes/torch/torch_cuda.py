@@ -168,7 +168,7 @@ class TorchCudaModel:
         return round(self._start.elapsed_time(self._end) * 1e6)
 
     def outputs(self) -> list[Array]:
-        """See `LoadedModel`."""
+        """Copies the outputs of the last run."""
         return as_arrays(self._torch, self._output)
 
     def _capture(self) -> tuple[Callable[[], None], object]:

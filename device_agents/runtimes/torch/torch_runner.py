@@ -88,7 +88,7 @@ class TorchModel:
         self._output: object = None
 
     def set_inputs(self, arrays: Sequence[Array]) -> None:
-        """See `LoadedModel`."""
+        """Copies the inputs into the runtime's memory."""
         pairs = zip(arrays, self._specs, strict=True)
         self._arguments = tuple(as_tensor(self._torch, array, spec) for array, spec in pairs)
 
@@ -102,7 +102,7 @@ class TorchModel:
             self._output = self._module(*self._arguments)
 
     def outputs(self) -> list[Array]:
-        """See `LoadedModel`."""
+        """Copies the outputs of the last run."""
         return as_arrays(self._torch, self._output)
 
 
@@ -122,7 +122,7 @@ class TorchRunner:
         self._is_distrustful = False
 
     def version(self) -> str:
-        """See `Runner`."""
+        """The version of the runtime's library."""
         return importlib.metadata.version("torch")
 
     def admit(self, path: str) -> str:
@@ -136,7 +136,7 @@ class TorchRunner:
         return str(copy)
 
     def load(self, path: str, execution: Execution) -> LoadedModel:
-        """See `Runner`."""
+        """Loads an artifact."""
         try:
             torch = importlib.import_module("torch")
             importlib.import_module("torch.export")
