@@ -21,7 +21,7 @@ _FULL = {
 _TOO_LARGE = "it would exceed the file size limit of this process"
 _FORBIDDEN = {errno.EROFS, errno.EACCES, errno.EPERM}
 _LOST = {errno.ESTALE, errno.EIO, errno.ENODEV, errno.ENXIO, errno.ENOTCONN}
-"""The medium, or the server of a mounted folder, is no longer available."""
+"""The medium, or the server of a mounted folder, has become unavailable."""
 
 
 class StorageError(FleetError):

@@ -74,7 +74,7 @@ def refuse_impossible(
     """Returns if the statistics are possible for real runs.
 
     summary: statistics of latencies, which are never negative.
-        summary: of latencies, none of them negative.
+        summary: statistics of latencies, which are never negative.
         min_ns: of the same runs.
         max_ns: of the same runs.
 

@@ -53,7 +53,7 @@ def host_lease(
         give_up: called about ten times a second while waiting.
 
     Raises:
-        PermanentError: there is no safe place for the lease.
+        PermanentError: no safe folder for the lease exists.
     """
     folder = runtime_folder()
     deadline_s = monotonic() + _NOTICE_S

@@ -69,7 +69,7 @@ def remove_tree(folder: Path) -> None:
     """Removes a folder whatever it contains: unlimited depth, modes of 000, links.
 
     Inner folders are moved up to the first level before they are emptied, so no path becomes long
-    and there is no recursion as in `shutil.rmtree`.
+    and the function does not recurse as `shutil.rmtree` does.
 
     Raises:
         OSError: something in it belongs to another user.

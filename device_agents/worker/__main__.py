@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from fleetrank.device_agents.confinement.walls import Walls
 
 BAD_REQUEST = 2
-"""Exit code if there is no valid task to answer."""
+"""Exit code if the input is not a valid task."""
 
 
 def main() -> int:

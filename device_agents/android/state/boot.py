@@ -27,7 +27,7 @@ def wait_until_booted(
 ) -> None:
     """Waits until the phone answers and has started; reconnects over the network.
 
-    If the phone started longer ago than its settling time, there is no wait.
+    If the phone started longer ago than its settling time, the call does not wait.
 
     Raises:
         TransientError: it does not return in time; the phone's own error if there was one.

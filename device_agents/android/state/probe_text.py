@@ -54,7 +54,7 @@ class PhoneFacts:
     """The facts that a phone reports; `None` or empty means unknown.
 
     Attributes:
-        serial_hash: SHA-256 of its own serial number, which is the same over USB and network. Rows
+        serial_hash: SHA-256 of the phone's serial number, the same over USB and network. Rows
                 store only the hash, never the number.
         build: the incremental version: changes with every update of the system.
         gpu: vendor, renderer and driver, as SurfaceFlinger reports them.

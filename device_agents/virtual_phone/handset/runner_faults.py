@@ -20,7 +20,7 @@ def remove_fault(root: Path, fault: Fault) -> None:
 
 
 def take_fault(root: Path) -> Fault | None:
-    """Returns the fault that the runner must show and removes it; `None` if there is no fault.
+    """Returns the fault that the runner must show and removes it; `None` without a fault.
 
     Removing the file decides between two runners, so each fault happens once.
     """

@@ -16,7 +16,7 @@ from fleetrank.device_agents.virtual_phone.handset.paths import PhonePaths
 from fleetrank.device_agents.virtual_phone.handset.profile import Profile
 
 UPTIME_AT_START_S = 50_000.0
-"""A phone that started long ago, so there is no wait for it to settle."""
+"""A phone that started long ago, so no caller waits for it to settle."""
 BOOT_S = 1.0
 """Time from the first answer after a restart until `sys.boot_completed`; minutes on real phones."""
 
