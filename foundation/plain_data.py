@@ -21,7 +21,7 @@ class DataLimits:
 
     Attributes:
         values: keys, values and lists in total. A YAML alias counts with its whole content: nine
-                lines of aliases can stand for 10^9 values.
+            lines of aliases can stand for 10^9 values.
         depth: how deep lists and tables are nested.
     """
 

@@ -62,7 +62,7 @@ def file_sha256(path: Path) -> str:
 
     Raises:
         IrregularFileError: also if the file has more bytes than the system reports; some files in
-                `/proc` never end.
+            `/proc` never end.
         OSError: the same as `open_regular`.
     """
     digest = hashlib.sha256()

@@ -53,7 +53,7 @@ def check_events(events: Iterable[Event], where: str, limits: DataLimits) -> Non
 
     Raises:
         BadFileError: too many values, nested too deep, a number of too many digits, or a value that
-                contains itself; names the file and the place.
+            contains itself; names the file and the place.
     """
     count = _Count(where, limits)
     for event in events:

@@ -17,7 +17,7 @@ class Walls:
 
     Attributes:
         names: as stored in the row: `landlock7+audit`, with the kernel's ABI; `audit` if the kernel
-                has no Landlock; `landlock7` if `torch.compile` starts a compiler, which the hook
+            has no Landlock; `landlock7` if `torch.compile` starts a compiler, which the hook
                 would block.
     """
 

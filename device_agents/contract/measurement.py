@@ -45,9 +45,9 @@ class Conditions:
             (or during) the repeat, 0 to 1.
         steal_share: share of time that the hypervisor gave to other guests, 0 to 1.
         clock_mhz: mean current clock of the cores used; for a GPU its SM clock. The GPU's value
-                before the repeat is read after the warm-up, because an idle GPU runs at its lowest.
+            before the repeat is read after the warm-up, because an idle GPU runs at its lowest.
         clock_cap_mhz: the highest clock the cores may use now; below `clock_max_mhz` if heat or a
-                battery saver lowers it.
+            battery saver lowers it.
         temp_c: hottest CPU, GPU or battery sensor; the agent's documentation says which.
         canary_ns: median of the canary at this moment; `None` if it did not run.
         throttle_reasons: reasons that slow a GPU down, joined by commas; `none` if none applies.
@@ -107,9 +107,9 @@ class ToolSummary:
 
     Attributes:
         median_ns: the latency of the repeat; if a tool prints no median, it is the mean (the
-                setting `summary_statistic` then says so).
+            setting `summary_statistic` then says so).
         std_ns: by the tool's own definition; `benchmark_model` divides by n, and its text has only
-                whole microseconds.
+            whole microseconds.
     """
 
     median_ns: int
@@ -127,7 +127,7 @@ class Energy:
 
     Attributes:
         per_inference_mj: includes the device's idle energy; `None` if the window is too short or
-                the counter changed too seldom in it.
+            the counter changed too seldom in it.
         above_idle_mj: the idle power over the window is subtracted; `None` if either is missing.
         idle_power_mw: mean before the model was loaded; the runtime was already open.
         window_ns: from one step of the counter to another.
@@ -156,14 +156,14 @@ class Measurement:
         stop_reason: `half_width max_time max_samples`.
         load_peak_memory_bytes: peak while loading and first inference, over the baseline.
         run_peak_memory_bytes: peak during warm-up and timing, over the same baseline; on a GPU the
-                peak of PyTorch's allocator since before loading.
+            peak of PyTorch's allocator since before loading.
         reserved_memory_bytes: peak that PyTorch's allocator reserved on the GPU, over its baseline.
         process_memory_bytes: GPU memory held by the process at the end, with its context.
         input_copy_ns: median time to copy the inputs from the host to the device; no sample
-                includes it.
+            includes it.
         energy: `None` if the device has no energy counter.
         raw_log: all output of an external tool, so that later parsers can read it again; `None`
-                if fleetrank's own worker measured.
+            if fleetrank's own worker measured.
         origin: `simulated` and `virtual` mark rows that no real device produced.
     """
 

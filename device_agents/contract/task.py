@@ -93,7 +93,7 @@ class MeasureTask:
         artifact_sha256: checked by the code that opens the file; the simulated agent opens none.
         is_trusted: created by this workspace, so a `.pt2` is not scanned for pickles.
         primer_path: a tiny artifact of the same runtime, loaded and run before the memory baseline
-                is read; `None` counts the runtime's lazy imports and pools as memory of the model.
+            is read; `None` counts the runtime's lazy imports and pools as memory of the model.
         seed: of the random inputs.
         timeout_s: after this time the worker and its process group are killed.
         memory_limit_bytes: RLIMIT_DATA of the worker; `None` lets the agent choose.
@@ -125,7 +125,7 @@ class InferTask:
 
     Attributes:
         inputs_path: `.npz` with one array per model input, `input_0`, `input_1`, ...; the first
-                axis counts the cases, and each case runs as a batch of one.
+            axis counts the cases, and each case runs as a batch of one.
         outputs_path: path of the `.npz` to write, with `output_0`, ... of shape (n_cases, ...).
         gpu_uuid: the same as in `MeasureTask`.
     """

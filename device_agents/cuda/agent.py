@@ -40,7 +40,7 @@ class CudaOptions:
 
     Attributes:
         uuid: UUID of the GPU or MIG instance, as `nvidia-smi -L` prints it; a prefix is enough.
-                `None` uses the only one that exists.
+            `None` uses the only one that exists.
         lock_clocks_mhz: lock the SM clock at this value during a repeat; needs root.
         others: if other processes use the GPU, `refuse` waits and `flag` measures beside them.
     """

@@ -48,7 +48,7 @@ def visible_gpus(gpus: Sequence[Gpu], visible: str | None) -> list[Gpu]:
     An index counts in PCI order, as CUDA counts if all GPUs are of the same model.
 
     Source: CUDA programming guide, environment variables: a list of indices, of beginnings of
-            `GPU-` or of `MIG-` UUIDs; GPUs after the first unknown entry are hidden.
+        `GPU-` or of `MIG-` UUIDs; GPUs after the first unknown entry are hidden.
     """
     usable = [gpu for gpu in gpus if not gpu.is_divided]
     if visible is None:

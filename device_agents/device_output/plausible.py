@@ -82,7 +82,7 @@ def refuse_impossible(
         BadOutputError: no runs have such statistics; the message holds them.
 
     Source: among non-negative values, at most a share s is above mean / s (Markov's inequality),
-            and the standard deviation of n values is at most sqrt(n - 1) times their mean.
+        and the standard deviation of n values is at most sqrt(n - 1) times their mean.
     """
     mean_ns = summary.mean_ns
     # Some builds print no median but the mean, which may be above a percentile.

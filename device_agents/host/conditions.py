@@ -38,7 +38,7 @@ def parse_stat(text: str) -> CpuTime | None:
     """Reads the first line of `/proc/stat`.
 
     Source: proc_stat(5): user nice system idle iowait irq softirq steal guest guest_nice; user
-            time includes guest time.
+        time includes guest time.
     """
     match = _STAT.search(text)
     numbers = [int(number) for number in match.group(1).split()] if match else []

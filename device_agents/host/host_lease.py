@@ -48,7 +48,7 @@ def host_lease(
     Args:
         purpose: who holds it and why, shown to waiting processes: 'sweep s-1, which measures here'.
         is_shared: several holders may share it, such as phones on one host; an exclusive holder
-                must wait.
+            must wait.
         on_wait: called once with what the wait is for, if the wait becomes long.
         give_up: called about ten times a second while waiting.
 

@@ -39,7 +39,7 @@ def open_rapl(root: Path = Path("/")) -> RaplSource | None:
     Since Linux 5.10 only root may read them: the counters once leaked secrets (CVE-2020-8694).
 
     Source: Linux, Documentation/power/powercap: `energy_uj` counts microjoules and wraps around at
-            `max_energy_range_uj`; `intel-rapl:N` is a package, also on AMD; its parts have a second
+        `max_energy_range_uj`; `intel-rapl:N` is a package, also on AMD; its parts have a second
             number and are included in it.
     """
     folders = sorted((root / _PACKAGES).glob("intel-rapl:[0-9]*"))

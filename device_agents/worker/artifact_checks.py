@@ -69,7 +69,7 @@ def check_batch(inputs: Sequence[TensorSpec], batch: int) -> None:
 
     Raises:
         UnsupportedError: no input has this batch as its first size. For a batch of one, inputs may
-                have no batch axis, so only images are checked.
+            have no batch axis, so only images are checked.
     """
     first_sizes = [spec.shape[0] for spec in inputs if len(spec.shape) >= (1 if batch > 1 else 4)]
     if (batch > 1 or first_sizes) and batch not in first_sizes:

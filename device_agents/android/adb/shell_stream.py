@@ -1,7 +1,7 @@
 """Reads the output of a script on a phone, and its exit code.
 
 Source: `shell_protocol.h` of packages/modules/adb: a packet is one byte for its kind, four
-        bytes for its length (little endian), and the data.
+    bytes for its length (little endian), and the data.
 """
 
 import re

@@ -4,7 +4,7 @@ adbutils is not used. Its client starts another server on the default port if no
 transfers wait without limit, its `send` may send half, and a dropped shell looks finished.
 
 Source: `docs/dev/services.md` and `docs/dev/protocol.md` of packages/modules/adb: a request is
-        its length in four hexadecimal digits and its text; the answer is OKAY, or FAIL and a block.
+    its length in four hexadecimal digits and its text; the answer is OKAY, or FAIL and a block.
 """
 
 import socket

@@ -3,7 +3,7 @@
 Every phone and every server supports version 1. The phone never names a path of this host.
 
 Source: `docs/dev/sync.md` of packages/modules/adb: four letters, a number of four bytes (little
-        endian), and that many bytes of data.
+    endian), and that many bytes of data.
 """
 
 import stat

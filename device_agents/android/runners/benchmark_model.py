@@ -199,7 +199,7 @@ def _delegate_settings(argv: tuple[str, ...], text: str) -> dict[str, OptionValu
 
     Raises:
         UnsupportedError: it accepted nothing, so the row would show a CPU's latency; or it did
-                not accept all nodes although that was required.
+            not accept all nodes although that was required.
     """
     backend = next((b for b, flags in _BACKEND_FLAGS.items() if flags[0] in argv), "builtin")
     if backend == "builtin":

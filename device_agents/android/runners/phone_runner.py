@@ -20,9 +20,9 @@ class ToolRun:
     Attributes:
         argv: `argv[0]` is the program's path on the phone; no item is interpreted as shell code.
         result_file: path on the phone that the program may write. A missing file is not an error:
-                the binary may not know the flag or may fail. `None` if no file is requested.
+            the binary may not know the flag or may fail. `None` if no file is requested.
         log_tag: logcat tag to clear before and to read after the run, for programs that write
-                there instead of to standard output; `None` if logcat is not used.
+            there instead of to standard output; `None` if logcat is not used.
         warmup_runs: timed runs to exclude, for programs that have no warm-up.
     """
 
@@ -107,7 +107,7 @@ class PhoneRunner(Protocol):
         Raises:
             BadArtifactError: the program rejects the file.
             UnsupportedError: the program lacks a flag, an operator or a delegate, or it has placed
-                    less on the delegate than was required.
+                less on the delegate than was required.
             OutOfMemoryError: an allocation failed.
             CrashedError: a signal ended it or it reported a failure, for an unknown reason.
             KilledError: another program killed it; the repeat can be retried.

@@ -32,7 +32,7 @@ def wait_until_booted(
     Raises:
         TransientError: it does not return in time; the phone's own error if there was one.
         PermanentError: it returned and no longer accepts this computer, or reports an
-                impossible value.
+            impossible value.
         StoppedError: the user asked to stop.
     """
     deadline_ns = clock.now_ns() + int(limit_s * 1e9)

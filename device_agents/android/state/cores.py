@@ -1,7 +1,7 @@
 """Cores of a phone, their clocks and clusters.
 
 Source: Documentation/admin-guide/pm/cpufreq.rst of the Linux kernel: clocks are in kHz,
-        `cpuinfo_max_freq` is the hardware's limit, `scaling_max_freq` the limit allowed now.
+    `cpuinfo_max_freq` is the hardware's limit, `scaling_max_freq` the limit allowed now.
 """
 
 import re

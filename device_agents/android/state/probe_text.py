@@ -55,7 +55,7 @@ class PhoneFacts:
 
     Attributes:
         serial_hash: SHA-256 of the phone's serial number, the same over USB and network. Rows
-                store only the hash, never the number.
+            store only the hash, never the number.
         build: the incremental version: changes with every update of the system.
         gpu: vendor, renderer and driver, as SurfaceFlinger reports them.
         free_bytes: free space on /data/local/tmp.

@@ -14,16 +14,16 @@ class PhoneRules:
         min_battery_percent: below it systems save power. Source: FAI-PEP's limit.
         max_battery_temp_c: Source: react-native-executorch issue 1363, its benchmark's limit.
         max_thermal_status: 0 none, 1 light, 2 moderate. Source: source.android.com/docs/core/power/
-                thermal-mitigation; from 1 on, the user interface must reduce its work.
+            thermal-mitigation; from 1 on, the user interface must reduce its work.
         min_cap_share: the allowed clock as a share of the highest. Source: cactus issue 494, where
-                a drop of 15 % counts as throttling.
+            a drop of 15 % counts as throttling.
         max_wait_s: for cooling down and charging. Source: twice the pause of the MLPerf mobile app
             (issue 390).
         poll_s: between two checks; each wakes the phone for some tenths of a second.
         max_drift: between first and last third of the samples; five times the flag's threshold,
-                because a row above it is measured again.
+            because a row above it is measured again.
         min_canary_tolerance: least accepted deviation of the canary; the tolerance is larger on a
-                phone whose runs at registration differed.
+            phone whose runs at registration differed.
     """
 
     min_battery_percent: float = 30.0

@@ -43,7 +43,7 @@ def check_layout(file: BinaryIO) -> None:
 
     Raises:
         BadZipFile: it has bytes that belong to no member, two directories, members that overlap,
-                are compressed or encrypted, or headers that contradict each other.
+            are compressed or encrypted, or headers that contradict each other.
     """
     start, size, count = _check_end(file)
     with zipfile.ZipFile(file) as archive:

@@ -202,7 +202,7 @@ def test_a_provider_that_cannot_be_made_is_unsupported_with_its_words() -> None:
     options = pytest.importorskip("onnxruntime").SessionOptions()
     with pytest.raises(UnsupportedError, match="driver version is insufficient") as raised:
         load(ort_that_raises(RuntimeError(OLD_DRIVER)), "any.onnx", options, onnx_on())
-    assert "driver too old" in raised.value.remedy
+    assert "driver is too old" in raised.value.remedy
 
 
 @pytest.mark.parametrize(
