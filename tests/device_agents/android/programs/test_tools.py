@@ -161,7 +161,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path) -> None:
         ("[[tool", "not TOML"),
         ('[[tool]]\nname = "a"', "name or abi"),
         ('[[tool]]\nname = "../a"\nabi = "x"', "name or abi"),
-        ('[[tool]]\nname = "a"\nabi = "x"\nsha = "1"', "no key 'sha'"),
+        ('[[tool]]\nname = "a"\nabi = "x"\nsha = "1"', "unknown key 'sha'"),
         ('[[tool]]\nname = "a"\nabi = "x"\nsha256 = "12"', "64 hex"),
         ('[[tool]]\nname = 1\nabi = "x"', "table of strings"),
     ],
