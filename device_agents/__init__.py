@@ -1,4 +1,4 @@
 """Devices and runtimes: measures one exported file on one device.
 
-Open `contract.task` first: what an agent is asked. `registry` lists the kinds of devices.
+Open `contract.task` first: the request to an agent. `registry` lists the kinds of devices.
 """

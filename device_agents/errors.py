@@ -1,34 +1,34 @@
-"""Errors of the agents, sorted by what the caller does about them."""
+"""Errors of the agents, grouped by what the caller does about them."""
 
 from fleetrank.foundation.errors import FleetError
 
 
 class AgentError(FleetError):
-    """Anything an agent reports."""
+    """Base class of all errors from an agent."""
 
 
 class TransientError(AgentError):
-    """May succeed when tried again: the device was busy, lost or out of a shared resource."""
+    """A retry may succeed: the device was busy, lost or out of a shared resource."""
 
 
 class TimedOutError(TransientError):
-    """No end within the time limit; what it was doing on the device was abandoned."""
+    """The time limit passed; the work on the device was abandoned."""
 
 
 class StoppedError(TransientError):
-    """Ended on request of the user, not by anything wrong."""
+    """The user stopped it; nothing failed."""
 
 
 class UnfitConditionsError(TransientError):
-    """The device is too hot, too empty or slowed down to be measured on now."""
+    """The device is now too hot, too low on battery or too slow to be measured."""
 
 
 class PermanentError(AgentError):
-    """Fails the same way every time: a damaged file, an unsupported operator, a wrong option."""
+    """Every retry fails the same way: a damaged file, an unsupported operator, a wrong option."""
 
 
 class UnusableDeviceError(PermanentError):
-    """The device refuses this host, or is another one: a person has to act, no task is at fault."""
+    """The device rejects this host, or is another device. A person has to act; the task is fine."""
 
 
 class MissingLibraryError(PermanentError):
@@ -36,7 +36,7 @@ class MissingLibraryError(PermanentError):
 
 
 class CrashedError(PermanentError):
-    """A program ended by a signal, or said that it failed and not why."""
+    """A signal ended a program, or it failed without a reason."""
 
 
 class OutOfMemoryError(PermanentError):
@@ -44,28 +44,28 @@ class OutOfMemoryError(PermanentError):
 
 
 class KilledError(TransientError):
-    """Something else killed the program, such as the system when memory ran low."""
+    """Another program killed it, such as the system when memory was low."""
 
 
 class TooSlowError(PermanentError):
-    """A program was still at work at its time limit; another try would be too."""
+    """A program was still running at its time limit; a retry would have the same result."""
 
 
 class BadArtifactError(PermanentError):
-    """The runtime refuses the file: damaged, hostile or of another format."""
+    """The runtime rejects the file: damaged, hostile or of another format."""
 
 
 class LostArtifactError(TransientError):
-    """The file is gone or not the one that was meant; a resumed sweep exports it again."""
+    """The file is missing or is another file; a resumed sweep exports it again."""
 
 
 class UnsupportedError(PermanentError):
-    """The device or runtime cannot do what the task asks."""
+    """The device or runtime does not support the task."""
 
 
 class BadOutputError(PermanentError):
-    """A tool or a device said something that is not an answer to what it was asked."""
+    """The output of a tool or a device is not a valid answer."""
 
 
 class StorageFullError(PermanentError):
-    """There is no room left on the device."""
+    """The device has not enough free space."""

@@ -1,4 +1,4 @@
-"""Device kinds by name; a member is imported only when asked for."""
+"""Device kinds by name; a kind is imported only on request."""
 
 import importlib
 from collections.abc import Mapping
@@ -16,17 +16,17 @@ AGENTS: Mapping[str, str] = {
 
 
 def create_agent(kind: str, options: Mapping[str, OptionValue]) -> Agent:
-    """Makes the agent of a device kind from the `options` of its device file.
+    """Creates the agent of a device kind from the `options` of its device file.
 
-    Every agent class takes its options as one mapping and refuses a name it does not know.
+    Every agent class takes its options as one mapping and rejects unknown names.
 
     Raises:
-        PermanentError: no such kind, or an option the kind does not have.
+        PermanentError: unknown kind, or an option that the kind does not have.
     """
     if kind not in AGENTS:
         raise PermanentError(
-            f"there is no agent for devices of kind {kind!r} yet",
-            f"use one of: {', '.join(sorted(AGENTS))}; docs/gpu.md says what a new one takes",
+            f"device kind {kind!r} is not supported yet",
+            f"use one of: {', '.join(sorted(AGENTS))}; docs/gpu.md explains how to add one",
         )
     module_name, class_name = AGENTS[kind].split(":")
     factory = getattr(importlib.import_module(module_name), class_name)

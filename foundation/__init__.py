@@ -1,4 +1,4 @@
-"""What all packages share; the standard library is all it imports.
+"""Code that all packages share; it imports only the standard library.
 
-Open `errors` first: the base of every error that a user is meant to read.
+Open `errors` first: the base of every error that a user reads.
 """

@@ -1,6 +1,6 @@
-"""Checksums of what is stored, so that a flipped bit is found and not read as another value.
+"""Checksums of stored content, so that a flipped bit is detected and not read as another value.
 
-They find damage, not forgery: a person who can write a file can write its checksum too.
+They detect damage, not forgery: a person who can write a file can also write its checksum.
 """
 
 import hashlib
@@ -12,14 +12,14 @@ from fleetrank.foundation.errors import BadFileError
 from fleetrank.foundation.plain_data import read_json_object
 
 DIGITS = 16
-"""64 bits: among 10^9 damaged lines not one is expected to pass."""
+"""64 bits: among 10^9 damaged lines the expected number of undetected ones is below one."""
 KEY = "checksum"
 MARK = "sha256:"
-"""Stands in front of a checksum, so that a damaged key does not make its file an unchecked one."""
+"""Prefix of a checksum, so that a damaged key does not turn its file into an unchecked one."""
 
 
 class ChecksumError(ValueError):
-    """Content and checksum do not belong together: one of the two was changed."""
+    """Content and checksum do not match: one of the two was changed."""
 
     def __init__(self) -> None:
         super().__init__("its checksum does not match its content")
@@ -31,21 +31,21 @@ def checksum(content: bytes) -> str:
 
 
 def marked_checksum(content: bytes) -> str:
-    """As `checksum`, recognisable as one: `sha256:` and the digits."""
+    """A `checksum` with the prefix `sha256:`, so that it is recognisable."""
     return MARK + checksum(content)
 
 
 def with_checksum(content: Mapping[str, object]) -> dict[str, object]:
-    """A JSON object with the checksum of its other entries as its last one."""
+    """A JSON object with the checksum of its other entries as its last entry."""
     rest = {name: value for name, value in content.items() if name != KEY}
     return {**rest, KEY: marked_checksum(_canonical(rest))}
 
 
 def without_checksum(content: Mapping[str, object]) -> dict[str, object]:
-    """A JSON object as it was before `with_checksum`; one without a checksum is returned as it is.
+    """A JSON object without its checksum; an object that has no checksum is returned unchanged.
 
     Raises:
-        ChecksumError: an entry was changed, or the checksum.
+        ChecksumError: an entry or the checksum was changed.
     """
     rest = {name: value for name, value in content.items() if name != KEY}
     if KEY in content:
@@ -57,11 +57,11 @@ def without_checksum(content: Mapping[str, object]) -> dict[str, object]:
 
 
 def read_checked_object(path: Path) -> dict[str, object]:
-    """A JSON file that fleetrank wrote, without its checksum.
+    """Reads a JSON file that fleetrank wrote; returns it without its checksum.
 
     Raises:
-        MissingFileError: there is none.
-        BadFileError: as `read_json_object`, or the checksum does not match.
+        MissingFileError: the file does not exist.
+        BadFileError: the same as `read_json_object`, or the checksum does not match.
     """
     try:
         return without_checksum(read_json_object(path))
@@ -72,5 +72,5 @@ def read_checked_object(path: Path) -> dict[str, object]:
 
 
 def _canonical(content: Mapping[str, object]) -> bytes:
-    """Equal for equal content, however the file is laid out."""
+    """Equal text for equal content, in any layout of the file."""
     return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()

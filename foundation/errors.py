@@ -1,4 +1,4 @@
-"""The base of every error that a user is meant to read."""
+"""The base of every error that a user reads."""
 
 
 class FleetError(Exception):
@@ -17,11 +17,11 @@ class FleetError(Exception):
 
 
 class BadFileError(FleetError):
-    """A file is not what it has to be: missing, no regular file, too large, not readable as text.
+    """A file is not valid: missing, not a regular file, too large, or not readable as text.
 
     The command line ends with exit code 2.
     """
 
 
 class MissingFileError(BadFileError):
-    """There is no file of that name."""
+    """No file of that name exists."""

@@ -1,6 +1,6 @@
-"""Writing files so that a reader, a crash or a full disk never leaves half of one.
+"""Writes files so that a reader, a crash or a full disk never leaves a partial file.
 
-One place says which errors of the system are about storage, in which words, and what to do.
+This module decides which system errors concern storage, with their messages and remedies.
 """
 
 import contextlib
@@ -13,58 +13,58 @@ from typing import BinaryIO
 from fleetrank.foundation.errors import FleetError
 
 FREE_SPACE = "free some space (`fleetrank models prune --max-size 2GB` bounds the artifact cache)"
-RUN_AGAIN = "then run the command again: what was stored is kept"
+RUN_AGAIN = "then run the command again: stored data is kept"
 _FULL = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the disk quota of its user is used up",
 }
-_TOO_LARGE = "it would be larger than a file of this process may be"
+_TOO_LARGE = "it would exceed the file size limit of this process"
 _FORBIDDEN = {errno.EROFS, errno.EACCES, errno.EPERM}
 _LOST = {errno.ESTALE, errno.EIO, errno.ENODEV, errno.ENXIO, errno.ENOTCONN}
-"""The medium or the server under a mounted folder went away."""
+"""The medium, or the server of a mounted folder, has become unavailable."""
 
 
 class StorageError(FleetError):
-    """A file cannot be written for a reason that a person can remove; the old one is whole."""
+    """A file cannot be written, for a reason that a person can remove; the old file is kept."""
 
 
 class NoRoomError(StorageError):
-    """There is no room: the disk is full, or a quota or a limit on the size of a file is met."""
+    """Not enough space: the disk is full, or a quota or a limit on the file size is reached."""
 
 
 def is_about_storage(error: BaseException) -> bool:
-    """Whether the disk, a limit, or rights to it are the reason, not a defect of the program."""
+    """Whether the disk, a limit, or permissions are the reason, not a defect of the program."""
     if not isinstance(error, OSError):
         return False
     return error.errno in {*_FULL, errno.EFBIG, *_FORBIDDEN, *_LOST}
 
 
 def is_no_room(error: BaseException) -> bool:
-    """Whether more room would have let it succeed."""
+    """Whether more space would have let it succeed."""
     return isinstance(error, OSError) and error.errno in {*_FULL, errno.EFBIG}
 
 
 def storage_error(path: Path, error: OSError) -> StorageError:
-    """Says what could not be written, and what to do about it."""
+    """The error that says what could not be written, and what to do about it."""
     if error.errno == errno.EFBIG:
         remedy = f"raise the limit (`ulimit -f`), {RUN_AGAIN}"
         return NoRoomError(f"{path} cannot be written: {_TOO_LARGE}", remedy)
     if error.errno in _FULL:
         remedy = f"{FREE_SPACE}, {RUN_AGAIN}"
         return NoRoomError(f"{path} cannot be written: {_FULL[error.errno]}", remedy)
-    remedy = "check that its folder is there and may be written to"
+    remedy = "check that its folder exists and is writable"
     if error.errno in _FORBIDDEN:
-        remedy = "get the right to it (owner, mode, read-only mount), or write to another folder"
+        remedy = "get the permission (owner, mode, read-only mount), or write to another folder"
     elif error.errno in _LOST:
         remedy = "check the disk, or the server that the folder is mounted from"
     return StorageError(f"{path} cannot be written: {error.strerror or error}", remedy)
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a folder and those above it, where they are missing.
+    """Creates a folder and its parents if they are missing.
 
     Raises:
-        StorageError: it cannot be made.
+        StorageError: it cannot be created.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -73,18 +73,18 @@ def make_folder(folder: Path) -> None:
 
 
 def replace_file(path: Path, content: bytes, *, is_synced: bool = False) -> None:
-    """Writes a file aside and renames it into place; the old one stays until then.
+    """Writes a temporary file and renames it into place; the old file stays until then.
 
-    A link at `path` is replaced and never followed. The folder has to exist: made here, it would
-    come back empty where somebody has moved it away.
+    A link at `path` is replaced and never followed. The folder must exist. If this function
+    created it, a folder that was moved away would come back empty.
 
     Args:
         path: the file.
-        content: all of it.
-        is_synced: makes content and name survive a power cut, too.
+        content: the whole content.
+        is_synced: content and name also survive a power cut.
 
     Raises:
-        StorageError: it cannot be written; nothing changed.
+        StorageError: it cannot be written; the old file is unchanged.
     """
     replace_file_with(path, lambda file: file.write(content), is_synced=is_synced)
 
@@ -92,15 +92,15 @@ def replace_file(path: Path, content: bytes, *, is_synced: bool = False) -> None
 def replace_file_with(
     path: Path, write: Callable[[BinaryIO], object], *, is_synced: bool = False
 ) -> None:
-    """As `replace_file`, for content that is not in memory as a whole.
+    """Like `replace_file`, for content that is not completely in memory.
 
     Args:
         path: the file.
-        write: writes all of it into an open file, which it may read and seek.
-        is_synced: as `replace_file`.
+        write: writes all content into an open file, which it may read and seek.
+        is_synced: the same as `replace_file`.
 
     Raises:
-        StorageError: as `replace_file`.
+        StorageError: the same as `replace_file`.
     """
     with written_aside(path, is_synced=is_synced) as aside, aside.open("x+b") as file:
         write(file)
@@ -108,9 +108,9 @@ def replace_file_with(
 
 @contextlib.contextmanager
 def written_aside(path: Path, *, is_synced: bool = False) -> Iterator[Path]:
-    """A name for the block to write a file of, which then takes the place of `path`.
+    """Yields a temporary name for the block to write; that file then replaces `path`.
 
-    Without the end of the block nothing changes. Raises as `replace_file`.
+    If the block does not finish, nothing changes. Raises the same errors as `replace_file`.
     """
     # The leading dot hides it from every glob that a reader uses. Threads share the process id.
     aside = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.tmp")

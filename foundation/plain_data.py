@@ -1,4 +1,4 @@
-"""Limits of data read from small files, and the readers of JSON and TOML that hold them."""
+"""Limits of data read from small files, and readers of JSON and TOML that apply them."""
 
 import json
 import re
@@ -17,12 +17,12 @@ ParsedT = TypeVar("ParsedT")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataLimits:
-    """What one file may hold.
+    """Limits of the content of one file.
 
     Attributes:
-        values: keys, values and lists in all, each alias of YAML counted with all that it stands
-            for: nine lines of aliases can stand for 10^9 values.
-        depth: lists and tables inside one another.
+        values: keys, values and lists in total. A YAML alias counts with its whole content: nine
+            lines of aliases can stand for 10^9 values.
+        depth: how deep lists and tables are nested.
     """
 
     max_bytes: int
@@ -31,25 +31,25 @@ class DataLimits:
 
 
 TYPED = DataLimits(max_bytes=MAX_TYPED_BYTES, values=50_000, depth=50)
-"""Of what a person writes: the longest file seen has some thousand values, nested 4 deep, and
+"""For files that a person writes: the longest file seen has some thousand values, nested 4 deep;
 50,000 are read and checked in a second."""
 RECORD = DataLimits(max_bytes=MAX_RECORD_BYTES, values=1_000_000, depth=50)
-"""Of what fleetrank writes, and of published tables: the record of a sweep of 39,000 cells, all of
-them skipped, has 160,000."""
+"""For files that fleetrank writes, and published tables: the record of a sweep of 39,000 cells, all
+of them skipped, has 160,000."""
 
 MAX_DIGITS = 400
-"""Of a whole number: more than a float has. Python refuses to convert over 4,300 digits to or from
-text, which would end a command wherever such a number is first shown."""
+"""Limit of an integer: more than a float has. Python cannot convert more than 4,300 digits to or
+from text, so a command would fail wherever such a number is first printed."""
 _MAX_BITS = 1330
-"""Of a whole number of 400 digits."""
+"""For an integer of 400 digits."""
 _TOML_STRING = re.compile(r"""\"(?:[^"\\\n]|\\.)*"|'[^'\n]*'""")
 _TOML_LONG_NUMBER = re.compile(rf"(?<![\w_])[-+]?[0-9_]{{{MAX_DIGITS + 1}}}")
 _TOML_ENDS = re.compile(r"[=\[\]{},#]")
-"""What ends a key."""
+"""Characters that end a key."""
 
 
 def read_toml(path: Path) -> dict[str, object]:
-    """A TOML file that a person wrote.
+    """Reads a TOML file that a person wrote.
 
     Raises:
         BadFileError: it cannot be read, is not TOML, or is over a limit; names file, place, remedy.
@@ -58,9 +58,9 @@ def read_toml(path: Path) -> dict[str, object]:
 
 
 def parse_toml(text: str, where: str) -> dict[str, object]:
-    """Text as TOML; `where` names its file in messages. Raises as `read_toml`."""
+    """Parses TOML; `where` names the file in messages. Raises the same errors as `read_toml`."""
     for line in _TOML_STRING.sub("", text).split("\n"):
-        # tomllib needs the square of a dotted key's parts in time.
+        # tomllib's time grows with the square of the number of parts in a dotted key.
         if any(part.count(".") > TYPED.depth for part in _TOML_ENDS.split(line)):
             raise too_deep(where, TYPED)
         if _TOML_LONG_NUMBER.search(line):
@@ -72,10 +72,10 @@ def parse_toml(text: str, where: str) -> dict[str, object]:
 
 
 def read_json_object(path: Path) -> dict[str, object]:
-    """A JSON file that fleetrank wrote, whose text is one object.
+    """Reads a JSON file that fleetrank wrote; its text must be one object.
 
     Raises:
-        MissingFileError: there is none.
+        MissingFileError: the file does not exist.
         BadFileError: it cannot be read, is not a JSON object, or is over a limit; names file, place
             and remedy.
     """
@@ -89,10 +89,10 @@ def read_json_object(path: Path) -> dict[str, object]:
 
 
 def check_limits(content: object, where: str, limits: DataLimits) -> None:
-    """Looks through data that has been read.
+    """Checks data that has been read against the limits.
 
     Raises:
-        BadFileError: it holds too many values, too deep ones, or a number of too many digits.
+        BadFileError: too many values, nested too deep, or a number of too many digits.
     """
     for n_before, (depth, name, value) in enumerate(_walk(content)):
         if n_before >= limits.values:
@@ -104,19 +104,19 @@ def check_limits(content: object, where: str, limits: DataLimits) -> None:
 
 
 def too_many_values(where: str, limits: DataLimits) -> BadFileError:
-    """The error of a file that holds too much."""
+    """The error for a file with too many values."""
     return BadFileError(
-        f"{where} holds more than {limits.values:,} values", "split it, or shorten its lists"
+        f"{where} contains more than {limits.values:,} values", "split it, or shorten its lists"
     )
 
 
 def too_deep(where: str, limits: DataLimits) -> BadFileError:
-    """The error of a file whose lists and tables lie too deep inside one another."""
-    return BadFileError(f"{where} is nested more than {limits.depth} deep", "write it flatter")
+    """The error for a file whose lists and tables are nested too deep."""
+    return BadFileError(f"{where} is nested more than {limits.depth} deep", "reduce the nesting")
 
 
 def too_many_digits(where: str) -> BadFileError:
-    """The error of a number that nothing can be measured by."""
+    """The error for a number that is too long to be a value."""
     return BadFileError(f"{where}: a number of more than {MAX_DIGITS} digits", "give a smaller one")
 
 
@@ -124,9 +124,9 @@ def _parsed(parse: Callable[[], ParsedT], where: str, language: str) -> ParsedT:
     try:
         return parse()
     except RecursionError as error:
-        raise BadFileError(f"{where} is nested too deep", "write it flatter") from error
+        raise BadFileError(f"{where} is nested too deep", "reduce the nesting") from error
     except ValueError as error:
-        # Of the parser, or of Python's own limit of digits.
+        # From the parser, or from Python's own limit of digits.
         raise BadFileError(
             f"{where} is not {language}: {shortened(str(error), 300)}",
             f"correct the {language} at that place",
@@ -134,7 +134,7 @@ def _parsed(parse: Callable[[], ParsedT], where: str, language: str) -> ParsedT:
 
 
 def _walk(content: object) -> Iterator[tuple[int, str, object]]:
-    """Every key and value with its depth and the key it belongs to; without recursion."""
+    """Every key and value with its depth and its key; without recursion."""
     waiting: list[tuple[int, str, object]] = [(0, "", content)]
     while waiting:
         depth, name, value = waiting.pop()
@@ -148,5 +148,5 @@ def _walk(content: object) -> Iterator[tuple[int, str, object]]:
 
 
 def _shown(key: object) -> str:
-    # In hexadecimal a number has no limit of digits.
+    # In hexadecimal, Python has no limit of digits.
     return hex(key) if isinstance(key, int) else str(key)

@@ -1,4 +1,4 @@
-"""Opening files that may be hostile: a name can stand for a device, a pipe or itself."""
+"""Opens files that may be hostile: a name can refer to a device, a pipe or itself."""
 
 import errno
 import hashlib
@@ -10,7 +10,7 @@ from pathlib import Path
 from fleetrank.foundation.errors import BadFileError, MissingFileError
 
 MAX_TYPED_BYTES = 1_000_000
-"""A file typed by a person is far smaller; a larger one is a mistake, or meant to fill memory."""
+"""A typed file is far smaller; a larger file is a mistake, or intended to fill the memory."""
 MAX_RECORD_BYTES = 64 << 20
 """The record of a sweep lists its platforms and skipped cells: megabytes for a large fleet."""
 
@@ -25,22 +25,22 @@ _KINDS = {
 
 
 class IrregularFileError(OSError):
-    """Something other than a regular file; `strerror` says what."""
+    """The file is not regular; `strerror` says what it is."""
 
 
 def open_regular(path: Path) -> BufferedReader:
-    """Opens a file for reading, if it is a regular one or a link to one; it never blocks.
+    """Opens a regular file, or a link to one, for reading; it never blocks.
 
     Raises:
-        IrregularFileError: it is a device, a pipe or something else; or no file can have that name.
-        OSError: as `open`.
+        IrregularFileError: it is a device, a pipe or something else; or the name is not valid.
+        OSError: the same as `open`.
     """
-    # Looked at before it is opened: opening some devices does something.
+    # The check is before opening, because opening some devices has side effects.
     check_regular(path)
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
     file = os.fdopen(os.open(path, flags), "rb")
     try:
-        # The name may stand for another file by now.
+        # The name may refer to another file by now.
         _refuse_irregular(path, os.fstat(file.fileno()).st_mode)
     except OSError:
         file.close()
@@ -49,7 +49,7 @@ def open_regular(path: Path) -> BufferedReader:
 
 
 def check_regular(path: Path) -> None:
-    """Looks at a file that a library will open. Raises as `open_regular`."""
+    """Checks a file that a library will open. Raises the same errors as `open_regular`."""
     try:
         mode = path.stat().st_mode
     except ValueError as error:
@@ -58,12 +58,12 @@ def check_regular(path: Path) -> None:
 
 
 def file_sha256(path: Path) -> str:
-    """SHA-256 of a regular file's bytes of any number, in hexadecimal.
+    """SHA-256 of a regular file of any size, in hexadecimal.
 
     Raises:
-        IrregularFileError: also for a file that has more bytes than the system says, as some of
-            `/proc` have without an end.
-        OSError: as `open_regular`.
+        IrregularFileError: also if the file has more bytes than the system reports; some files in
+            `/proc` never end.
+        OSError: the same as `open_regular`.
     """
     digest = hashlib.sha256()
     with open_regular(path) as file:
@@ -77,18 +77,18 @@ def file_sha256(path: Path) -> str:
 
 
 def read_small_bytes(path: Path, max_bytes: int) -> bytes:
-    """The content of a regular file of limited size.
+    """Reads a regular file of limited size.
 
     Raises:
-        MissingFileError: there is none.
+        MissingFileError: the file does not exist.
         BadFileError: it cannot be read, is not a regular file, or is larger.
     """
     try:
         with open_regular(path) as file:
-            # One byte more than may be: the file may grow while it is read.
+            # Read one byte more than the limit, because the file may grow meanwhile.
             content = file.read(max_bytes + 1)
     except FileNotFoundError as error:
-        raise MissingFileError(f"there is no file {path}", "check the path") from error
+        raise MissingFileError(f"the file {path} does not exist", "check the path") from error
     except OSError as error:
         raise BadFileError(
             f"{path} cannot be read: {error.strerror or error}", "give the path of a regular file"
@@ -99,11 +99,11 @@ def read_small_bytes(path: Path, max_bytes: int) -> bytes:
 
 
 def read_small_text(path: Path, max_bytes: int = MAX_TYPED_BYTES) -> str:
-    """The text of a small file in UTF-8, without a byte order mark.
+    """Reads the text of a small file in UTF-8, without a byte order mark.
 
     Raises:
-        MissingFileError: there is none.
-        BadFileError: as `read_small_bytes`, or it is not UTF-8.
+        MissingFileError: the file does not exist.
+        BadFileError: the same as `read_small_bytes`, or it is not UTF-8.
     """
     content = read_small_bytes(path, max_bytes)
     try:
@@ -117,10 +117,10 @@ def read_small_text(path: Path, max_bytes: int = MAX_TYPED_BYTES) -> str:
 
 
 def resolved(path: Path) -> Path:
-    """The absolute path without links, of a file that need not exist.
+    """The absolute path without links; the file need not exist.
 
     Raises:
-        OSError: no file can have that name, or a link points to itself.
+        OSError: the name is not valid, or a link points to itself.
     """
     try:
         return path.resolve()

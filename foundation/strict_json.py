@@ -1,4 +1,4 @@
-"""JSON as its standard has it: no NaN, no Infinity, names that are text, valid Unicode."""
+"""Standard JSON: no NaN, no Infinity, text names, valid Unicode."""
 
 import json
 import math
@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 def json_text(
     content: object, *, indent: int | None = None, as_text: Callable[[object], str] = str
 ) -> str:
-    """The content as JSON; a float that is not finite becomes null.
+    """Encodes the content as JSON; a float that is not finite becomes null.
 
     Args:
         content: any value.
         indent: blanks per level; `None` writes one line.
-        as_text: makes text of a value or a name that JSON has no type for.
+        as_text: converts a value or a name that JSON has no type for.
     """
     try:
         text = _dumps(content, indent, as_text)
@@ -24,7 +24,7 @@ def json_text(
 
 
 def count_not_finite(value: object) -> int:
-    """How many floats in a value `json_text` writes as null."""
+    """Number of floats in a value that `json_text` writes as null."""
     if isinstance(value, float):
         return int(not math.isfinite(value))
     if isinstance(value, Mapping):
@@ -49,5 +49,5 @@ def _strict(value: object, as_text: Callable[[object], str]) -> object:
 
 
 def _name(key: object, as_text: Callable[[object], str]) -> str | int | bool | None:
-    """JSON writes whole numbers, truth values and null as names by itself."""
+    """JSON itself writes integers, booleans and null as names."""
     return key if key is None or isinstance(key, str | int) else as_text(key)

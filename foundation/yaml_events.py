@@ -1,4 +1,4 @@
-"""How much a YAML text stands for, counted on its events before anything is built of them."""
+"""Counts the values of a YAML text from its events, before anything is built from them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,24 +17,24 @@ from fleetrank.foundation.visible_text import shortened
 _BEGINS = {"SequenceStartEvent", "MappingStartEvent"}
 _ENDS = {"SequenceEndEvent", "MappingEndEvent"}
 _IN_NUMBERS = frozenset("_:+-. \t\n")
-"""Beside digits: YAML 1.1 reads `1:30` as 90, in a time that grows with the square of its parts."""
+"""Besides digits: YAML 1.1 reads `1:30` as 90; its time grows with the square of the parts."""
 
 
 class Event(Protocol):
-    """What `yaml.parse` yields; most kinds have further attributes."""
+    """An event of `yaml.parse`; most kinds have further attributes."""
 
     @property
     def start_mark(self) -> object:
-        """Where it is in the text."""
+        """Its position in the text."""
 
 
 @dataclass(slots=True)
 class _Open:
-    """A list or mapping whose end has not come.
+    """A list or mapping whose end has not been read.
 
     Attributes:
         n_before: values counted before it.
-        height: how deep what it holds is nested, itself included.
+        height: how deep its content is nested, itself included.
         key: the last key in it; empty in a list.
     """
 
@@ -47,13 +47,13 @@ class _Open:
 
 
 def check_events(events: Iterable[Event], where: str, limits: DataLimits) -> None:
-    """Reads events until the text is over a limit, or ends.
+    """Reads events until a limit is exceeded or the text ends.
 
-    An alias counts with all that it stands for, which is never written out here.
+    An alias counts with its whole content, which is never expanded here.
 
     Raises:
-        BadFileError: too many values, too deep ones, a number of too many digits, or a value that
-            holds itself; names the file and the place.
+        BadFileError: too many values, nested too deep, a number of too many digits, or a value that
+            contains itself; names the file and the place.
     """
     count = _Count(where, limits)
     for event in events:
@@ -76,7 +76,7 @@ class _Count:
         self._n_values = 0
         self._open: list[_Open] = []
         self._named: dict[str, tuple[int, int]] = {}
-        """Anchor to the values and the depth of what it names."""
+        """Anchor to the number of values and the depth of its content."""
 
     def begin(self, anchor: str | None, *, is_mapping: bool) -> None:
         self._named.pop(anchor or "", None)
@@ -101,10 +101,10 @@ class _Count:
     def alias(self, anchor: str) -> None:
         if any(inside.anchor == anchor for inside in self._open) and anchor not in self._named:
             raise BadFileError(
-                f"{self._where}: the alias *{shortened(anchor)} stands inside what it names",
+                f"{self._where}: the alias *{shortened(anchor)} is inside the value that it names",
                 "write the value out",
             )
-        # One that names nothing is for the parser to refuse.
+        # The parser rejects an alias without an anchor.
         n_values, height = self._named.get(anchor, (1, 0))
         self._add("", n_values=n_values, height=height)
 

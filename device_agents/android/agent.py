@@ -29,18 +29,18 @@ from fleetrank.device_agents.errors import AgentError, PermanentError
 from fleetrank.device_agents.host.worker_client import infer_in_worker
 
 BESIDE_S = 600.0
-"""For the rest: pushing a gigabyte over a bad cable, asking for conditions, cleaning."""
+"""Time for the other steps: a push of a gigabyte over a bad cable, conditions, cleaning."""
 
 
 class AndroidAgent:
     """The `android` device kind; its options are those of `PhoneOptions` and `PhoneRules`."""
 
     def __init__(self, options: Mapping[str, OptionValue]) -> None:
-        """Reads the options; no phone is asked before the first call."""
+        """Reads the options; the phone is not contacted before the first call."""
         self._options, self._rules = read_options(options)
 
     def probe(self) -> DeviceFacts:
-        """See `Agent`."""
+        """Describes the device."""
         phone = self.phone()
         phone.connect()
         identify(phone, self._options.serial_hash)
@@ -51,7 +51,7 @@ class AndroidAgent:
         return to_device_facts(facts, adb_version=phone.server.version())
 
     def why_unsupported(self, execution: Execution) -> str | None:
-        """See `Agent`."""
+        """Says why this device cannot execute this, or `None` when it can."""
         reason = why_unsupported(execution)
         if reason is not None:
             return reason
@@ -59,17 +59,17 @@ class AndroidAgent:
         if tool in self._options.tools:
             return None
         return (
-            f"the phone was registered without {tool}: `fleetrank devices add --adb "
+            f"the phone was registered without {tool}; run `fleetrank devices add --adb "
             f"{shlex.quote(self._options.serial)} --tool {tool}=PATH`"
         )
 
     def longest_s(self, task: MeasureTask) -> float:
-        """See `Agent`: the phone may have to start, to settle and to cool down first."""
+        """The longest time of `measure`: the phone may have to start, settle and cool down."""
         waits_s = self._options.boot_limit_s + self._options.settle_s + self._rules.max_wait_s
         return waits_s + task.timeout_s + 2 * CANARY_TIMEOUT_S + BESIDE_S
 
     def measure(self, task: MeasureTask, stop_requested: StopRequested = never_stop) -> Measurement:
-        """See `Agent`."""
+        """Measures one repeat."""
         started = utc_now()
         origin = Origin.MEASURED if self._options.virtual is None else Origin.VIRTUAL
         try:
@@ -87,16 +87,16 @@ class AndroidAgent:
         return replace(measurement, started_utc=started, finished_utc=utc_now())
 
     def infer(self, task: InferTask) -> Failure | None:
-        """See `Agent`; the file is run by this host's CPU, which computes the same."""
+        """Runs the file on this host's CPU, which computes the same outputs."""
         return infer_in_worker(task)
 
     @contextmanager
     def held(self, phone: Phone) -> Iterator[None]:
-        """Holds the phone for the block, once it has shown to be the registered one.
+        """Locks the phone for the block, after checking that it is the registered one.
 
         Raises:
-            TransientError: it does not answer, or is in use.
-            PermanentError: it is another phone, or refuses this computer.
+            TransientError: the phone does not answer, or is in use.
+            PermanentError: another phone answers, or the phone rejects this computer.
         """
         phone.connect()
         identity = identify(phone, self._options.serial_hash)
@@ -104,10 +104,10 @@ class AndroidAgent:
             yield
 
     def phone(self) -> Phone:
-        """The phone, not asked yet.
+        """Returns the phone without contacting it.
 
         Raises:
-            PermanentError: there is no adb on this host.
+            PermanentError: this host has no adb.
         """
         options = self._options
         adb = None if options.adb is None else find_adb(options.adb)

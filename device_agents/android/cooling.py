@@ -1,4 +1,4 @@
-"""Waits until a phone is fit to be measured on, rather than measure it hot."""
+"""Waits until a phone is ready to be measured; a hot phone would give wrong latencies."""
 
 from collections.abc import Callable
 
@@ -21,17 +21,17 @@ def wait_until_ready(
     stop_requested: StopRequested = never_stop,
     clock: Clock = SYSTEM_CLOCK,
 ) -> PhoneConditions:
-    """Looks at a phone again and again until it is fit, and returns its state then.
+    """Checks a phone repeatedly until it is ready, and returns its conditions then.
 
     Args:
-        read: looks once; what it raises ends the wait.
-        rules: when it is fit, how long to wait and how often to look.
+        read: reads the conditions once; an error it raises ends the wait.
+        rules: when the phone is ready, how long to wait and how often to check.
         stop_requested: asked while waiting.
-        clock: another one in tests.
+        clock: tests pass another clock.
 
     Raises:
-        UnfitConditionsError: waiting does not help, or did not in time.
-        StoppedError: the user asked.
+        UnfitConditionsError: waiting does not help, or the time limit passed.
+        StoppedError: the user asked to stop.
     """
     deadline_ns = clock.now_ns() + int(rules.max_wait_s * 1e9)
     while True:
@@ -50,5 +50,5 @@ def wait_until_ready(
 
 def _waited(readiness: Readiness, rules: PhoneRules) -> UnfitConditionsError:
     return UnfitConditionsError(
-        f"the phone is not fit after {rules.max_wait_s:g} s: {readiness.reason}", readiness.remedy
+        f"the phone is not ready after {rules.max_wait_s:g} s: {readiness.reason}", readiness.remedy
     )

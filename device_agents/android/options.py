@@ -9,23 +9,24 @@ from fleetrank.device_agents.contract.agent_options import read_fields
 from fleetrank.device_agents.contract.task import OptionValue
 
 TOOLS = ("benchmark_model", "executor_runner", "onnxruntime_perf_test")
-"""The programs of `runners`; each is an option too."""
+"""The programs of `runners`; each one is also an option."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhoneOptions:
-    """How to reach a phone, who it is, and which programs it was given.
+    """How to reach a phone, its identity, and the programs it was registered with.
 
     Attributes:
         serial: as `adb devices` shows it: a serial number, or `host:port`.
-        serial_hash: of the phone's own serial number at registration; another phone that answers
-            under `serial` is refused.
-        virtual: the mode a virtual phone was registered with.
-        adb: path of the adb binary, else as `adb_server.find_adb`.
-        adb_port: of the adb server, else as `adb_server.find_port`.
-        settle_s: how long a phone rests after it started, before anything is measured.
-        boot_limit_s: how long one that is lost or restarts is waited for.
-        benchmark_model: SHA-256 of the program that runs TFLite files; likewise the two others.
+        serial_hash: hash of the phone's own serial number at registration; another phone that
+            answers under `serial` is rejected.
+        virtual: the mode in which a virtual phone was registered.
+        adb: path of the adb binary; if not given, `adb_server.find_adb` chooses it.
+        adb_port: port of the adb server; if not given, `adb_server.find_port` chooses it.
+        settle_s: how long a phone rests after its start, before a measurement.
+        boot_limit_s: how long to wait for a phone that is lost or restarts.
+        benchmark_model: SHA-256 of the program that runs TFLite files. The other two programs
+            have the same kind of option.
     """
 
     serial: str
@@ -41,12 +42,12 @@ class PhoneOptions:
 
     @property
     def tools(self) -> dict[str, str]:
-        """SHA-256 of each program, by its name."""
+        """SHA-256 of each program, by the program's name."""
         return {name: getattr(self, name) for name in TOOLS if getattr(self, name) is not None}
 
 
 def read_options(options: Mapping[str, OptionValue]) -> tuple[PhoneOptions, PhoneRules]:
-    """Splits the options of a device file into how to reach the phone and when it is fit.
+    """Splits the options of a device file into `PhoneOptions` and `PhoneRules`.
 
     Raises:
         PermanentError: an unknown or missing name, or a value of another type.

@@ -1,4 +1,4 @@
-"""One repeat on one phone, step by step; what was seen so far survives whatever goes wrong."""
+"""One repeat on one phone, step by step. Results so far are kept if a later step fails."""
 
 import logging
 from dataclasses import dataclass, field, replace
@@ -47,10 +47,11 @@ class Visit:
     """The state of one repeat.
 
     Attributes:
-        stage: where it is; see `Failure.stage`.
-        origin: what the phone says it is, or was when it was registered.
-        versions: what a row made through adb depends on, by name.
-        canary_before_ns: the canary's latency; likewise after.
+        stage: the current step; see `Failure.stage`.
+        origin: the origin that the phone reports, or reported at registration.
+        versions: versions that a row measured through adb depends on, by name.
+        canary_before_ns: the canary's latency before the repeat; `canary_after_ns` is its latency
+            after it.
     """
 
     programs: Programs
@@ -67,7 +68,7 @@ class Visit:
     raw_log: str | None = None
 
     def measure(self) -> Measurement:
-        """Measures; whatever goes wrong becomes a failed measurement with all that was seen."""
+        """Measures; any failure becomes a failed measurement with all results so far."""
         try:
             return self._with_circumstances(self._measure())
         except AgentError as error:
@@ -106,7 +107,7 @@ class Visit:
         self.stage = "timed"
         output = self.programs.run(self.task, placed)
         self.raw_log = encode_log(output)
-        # First: a better parser may read the output later, and nobody the phone's state of now.
+        # First: the output can be parsed again later; the phone's state must be read now.
         self.after = read_phone_conditions(phone, stop)
         reading = read(self.task, output)
         canary_after = None
@@ -115,9 +116,9 @@ class Visit:
         return self._judge(reading, self.before, self.after, canary_after)
 
     def _clean(self) -> None:
-        """Ends the program on a phone that was lost for a moment, too.
+        """Stops the program, also on a phone that was lost for a moment.
 
-        One that stays away is cleaned by whoever comes next.
+        If the phone stays unavailable, the next caller cleans it.
         """
         phone = self.programs.phone
         try:
@@ -127,16 +128,16 @@ class Visit:
             _logger.warning("phone %r is not cleaned yet: %s", phone.serial, error)
 
     def _run_canary_before(self, canary: CanaryTask) -> None:
-        """A phone that is not itself is not worth a measurement."""
+        """Fails if the canary deviates: the phone is not in its normal state."""
         self.canary_before_ns, seen = self._run_canary(canary)
         if is_canary_off(seen, self.rules):
             raise UnfitConditionsError(
                 f"the canary model took {seen.ratio:.2f} times its registered latency",
-                "let the phone rest; after an update of its system register it again",
+                "let the phone rest; after a system update register it again",
             )
 
     def _run_canary(self, canary: CanaryTask) -> tuple[int, CanaryReading]:
-        """Whatever becomes of the canary says something of the phone, and nothing of the cell."""
+        """Runs the canary. Its failure says something about the phone, not about the cell."""
         self.stage = "canary"
         try:
             return self.programs.run_canary(canary)
@@ -164,7 +165,7 @@ class Visit:
         failure = Failure(
             kind=ErrorKind.UNFIT_CONDITIONS,
             message="; ".join(validity.reasons),
-            remedy="it is measured again, up to max_attempts; let the phone rest between sweeps",
+            remedy="it will be retried, up to max_attempts; let the phone rest between sweeps",
             is_transient=True,
             stage="timed",
         )
@@ -190,7 +191,7 @@ class Visit:
 
 
 def _flags(reading: ToolReading, policy: MeasurePolicy, validity: Validity) -> tuple[Flag, ...]:
-    """Flags of the samples and of the phone; clocks are judged by their caps, not by the moment."""
+    """Flags of samples and phone; clocks are judged by their caps, not by the current clock."""
     summary = reading.summary
     if reading.samples_ns or summary is None:
         seen = Seen(

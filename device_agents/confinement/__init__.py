@@ -1,7 +1,7 @@
-"""Two walls around a worker that opens a file this workspace did not make.
+"""Two barriers around a worker that opens a file from outside this workspace.
 
-Neither depends on the checks of a file format. The wall of the kernel (Landlock) holds every thread
-and every child; the wall of Python (an audit hook) also names what was tried.
+Neither barrier depends on the checks of a file format. The kernel's barrier (Landlock) applies to
+every thread and child. The Python barrier (an audit hook) also reports what the file tried.
 
-Open `walls` first: it raises both. `grants` lists what stays allowed.
+Open `walls` first: it activates both. `grants` lists what stays allowed.
 """

@@ -1,7 +1,7 @@
-"""Python's wall: an audit hook that refuses what no network does when it is loaded or run.
+"""Python's barrier: an audit hook that blocks actions that a network never needs.
 
-Code that already runs inside the interpreter can get around a hook; where the kernel's wall stands
-too, it meets that one. What the hook adds is a row that says what the file tried.
+Code that already runs inside the interpreter can get around a hook; the kernel's barrier, where
+it exists, still blocks it. The hook's benefit is a row that says what the file tried.
 """
 
 import errno
@@ -31,16 +31,16 @@ _CHANGED_PATHS: Mapping[str, tuple[int, ...]] = {
     "os.rmdir": (0,), "os.truncate": (0,), "os.chmod": (0,), "os.chown": (0,), "os.utime": (0,),
     "os.setxattr": (0,),
 }  # fmt: skip
-"""Which arguments name what an event changes."""
+"""The arguments that name what an event changes."""
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _SHOWN = 200
-"""Letters of a path in a message: the file chose them."""
+"""Most characters of a path in a message; the file chose the path."""
 
 
 class AuditWall:
-    """Refuses with the error that the kernel would give, and keeps the first refusal in words.
+    """Blocks an action with the kernel's error, and describes the first blocked action.
 
-    Reading elsewhere is refused too and not kept: libraries look for settings that may be absent.
+    Reading elsewhere is blocked too, but not kept: libraries look for optional settings files.
     """
 
     def __init__(self, grants: Grants) -> None:
@@ -52,8 +52,8 @@ class AuditWall:
         self.refusal: str | None = None
 
     def arm(self) -> None:
-        """From now on to the end of this process: a hook cannot be removed."""
-        # A module without its compiled form would otherwise be one that cannot be imported.
+        """Active until this process ends: a hook cannot be removed."""
+        # Without this, a module that has no compiled form could not be imported.
         sys.dont_write_bytecode = True
         sys.addaudithook(self._judge)
 
@@ -74,7 +74,7 @@ class AuditWall:
     def _judge_open(self, arguments: tuple[object, ...]) -> None:
         path, _mode, flags = arguments
         if isinstance(path, int):
-            return  # open already: it was judged then
+            return  # a descriptor: it was checked when it was opened
         if isinstance(flags, int) and flags & _WRITING:
             if not self._may_change(path):
                 self._refuse(f"write {_shown(path)}")
@@ -94,9 +94,9 @@ class AuditWall:
         return real in self._writable or real.startswith(self._scratch)
 
     def _may_load(self, library: object) -> bool:
-        """A bare name is searched for by the system's loader, in folders that the file cannot set.
+        """Allows a bare name: the system's loader searches folders that the file cannot set.
 
-        Libraries in the scratch folder are refused.
+        Libraries in the scratch folder are blocked.
         """
         if library is None or (isinstance(library, str) and "/" not in library):
             return True
@@ -113,7 +113,7 @@ def _folders(paths: Sequence[str]) -> tuple[str, ...]:
 
 
 def _real(path: object) -> str:
-    """Empty, which is allowed nowhere, for what is not a path."""
+    """The real path; empty, which is never allowed, for an object that is not a path."""
     try:
         return os.path.realpath(os.fsdecode(path))  # type: ignore[arg-type]
     except (TypeError, ValueError, OSError):

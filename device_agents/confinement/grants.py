@@ -1,4 +1,4 @@
-"""What a confined worker may still open: one list, which both walls enforce."""
+"""What a confined worker may still open: one list, which both barriers enforce."""
 
 import os
 import sys
@@ -14,7 +14,7 @@ from fleetrank.device_agents.contract.vocabulary import Mode
 from fleetrank.device_agents.runtimes.gpu_backends import GPU_BACKENDS
 
 _SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/nix/store", "/gnu/store")
-"""Libraries, and the compiler of `torch.compile`; the last two where those systems keep them."""
+"""Libraries, and the compiler of `torch.compile`; some systems use the last two folders."""
 _FACTS = ("/proc", "/sys", "/etc/ld.so.cache", "/etc/localtime", "/dev/zero", "/dev/random",
           "/dev/urandom")  # fmt: skip
 """Runtimes count cores and caches in `/proc` and `/sys`; conditions and memory are read there."""
@@ -24,13 +24,13 @@ _GPU_NODES = ("nvidia*", "dxg")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grants:
-    """Real paths; a folder stands for all below it.
+    """Real paths; a folder includes everything below it.
 
     Attributes:
         installation: libraries and programs: read, loaded, and started if `starts_programs`.
-        readable: further files and folders to read.
-        writable: files and device nodes that exist, to read and write.
-        scratch: the one folder where files may be made, changed and removed.
+        readable: further files and folders that may be read.
+        writable: existing files and device nodes that may be read and written.
+        scratch: the only folder where files may be created, changed and removed.
         starts_programs: `torch.compile` runs a C++ compiler.
     """
 
@@ -42,7 +42,7 @@ class Grants:
 
 
 def grants_of(task: MeasureTask | InferTask, scratch: str) -> Grants:
-    """Grants of one task; paths that do not exist are left out."""
+    """Grants of one task; paths that do not exist are omitted."""
     return Grants(
         installation=_existing(*_SYSTEM, *_python(), *_library_path()),
         readable=_existing(*_FACTS, *_inputs(task)),
@@ -61,19 +61,19 @@ def _existing(*paths: str) -> tuple[str, ...]:
 
 
 def _python() -> Iterator[str]:
-    """The interpreter's folders and those it imports from; links lead to our code only."""
+    """The interpreter's folders and its import folders; links point only to our code."""
     yield from (sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix)
     yield from (*fleetrank.device_agents.__path__, *fleetrank.foundation.__path__)
     yield from _narrow(sys.path)
 
 
 def _library_path() -> Iterator[str]:
-    """Where this host keeps CUDA, if it is not among the system's libraries."""
+    """Where this host keeps CUDA, if CUDA is not among the system's libraries."""
     return _narrow(os.environ.get("LD_LIBRARY_PATH", "").split(":"))
 
 
 def _narrow(folders: Iterable[str]) -> Iterator[str]:
-    """Those of a search path that are absolute and do not contain the user's home."""
+    """The folders of a search path that are absolute and do not contain the user's home."""
     home = Path(os.environ.get("HOME") or "/")
     return (
         folder
@@ -91,7 +91,7 @@ def _inputs(task: MeasureTask | InferTask) -> Iterator[str]:
 
 
 def _outputs(task: MeasureTask | InferTask) -> Iterator[str]:
-    """Made here: a grant is for a file that exists, and its folder stays closed."""
+    """Creates the output files: a grant needs an existing file, and their folder stays closed."""
     if isinstance(task, InferTask):
         Path(task.outputs_path).touch()
         yield task.outputs_path

@@ -1,7 +1,7 @@
-"""The kernel's wall: Landlock through its three system calls.
+"""The kernel's barrier: Landlock through its three system calls.
 
-Source: linux/landlock.h and Documentation/userspace-api/landlock.rst of Linux 6.18. What the
-running kernel does not know yet is left out; `abi` says how much it knows.
+Source: linux/landlock.h and Documentation/userspace-api/landlock.rst of Linux 6.18. Features that
+the running kernel lacks are omitted; `abi` returns the kernel's version.
 """
 
 import ctypes
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from fleetrank.device_agents.confinement.grants import Grants
 
 NETWORK_ABI = 4
-"""From here on (Linux 6.7) TCP is refused too."""
+"""Since this version (Linux 6.7) TCP is blocked too."""
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 """Numbers of the system calls, the same on x86-64 and Arm. Source: asm-generic/unistd.h."""
@@ -28,9 +28,9 @@ _MAKE_DIR, _MAKE_REG, _REFER, _TRUNCATE, _IOCTL_DEV = (1 << bit for bit in (7, 8
 _FIRST_RIGHTS = (1 << 13) - 1
 _RIGHTS_BY_ABI = ((2, _REFER), (3, _TRUNCATE), (5, _IOCTL_DEV))
 _NETWORK_RIGHTS = 0b11
-"""Bind and connect of TCP; refused when handled and not granted."""
+"""Bind and connect of TCP; blocked if handled and not granted."""
 _SCOPES = 0b11
-"""Abstract Unix sockets and signals stay inside the confined processes, from ABI 6 on."""
+"""Abstract Unix sockets and signals stay inside the confined processes, since ABI 6."""
 _SCOPE_ABI = 6
 _RIGHTS_OF_A_FILE = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 
@@ -51,7 +51,7 @@ class _PathBeneath(ctypes.Structure):
 
 
 def abi() -> int | None:
-    """Version of the kernel's Landlock; `None` where there is none or it is switched off."""
+    """Version of the kernel's Landlock; `None` if it does not exist or is disabled."""
     if sys.platform != "linux":
         return None
     try:
@@ -61,10 +61,10 @@ def abi() -> int | None:
 
 
 def restrict(grants: Grants, version: int) -> None:
-    """Confines the calling thread, and all threads and processes it starts later, for good.
+    """Confines the calling thread, and all threads and processes it starts later, permanently.
 
     Raises:
-        OSError: the kernel refuses; nothing is confined then.
+        OSError: the kernel rejects the request; then nothing is confined.
     """
     handled = _FIRST_RIGHTS
     for since, right in _RIGHTS_BY_ABI:
@@ -81,7 +81,7 @@ def restrict(grants: Grants, version: int) -> None:
 
 
 def _create(handled: int, version: int) -> int:
-    """A ruleset; a kernel that knows fewer fields accepts zeros in those at the end."""
+    """Creates a ruleset; a kernel with fewer fields accepts zeros in the last fields."""
     ruleset = _Ruleset(
         fs=handled,
         net=_NETWORK_RIGHTS if version >= NETWORK_ABI else 0,
@@ -110,7 +110,7 @@ def _grant(ruleset_fd: int, path: str, rights: int) -> None:
 
 
 def _call(number: int, *arguments: object) -> int:
-    """A system call by its number; integers go as the longs that the kernel reads."""
+    """Makes a system call by number; integers are passed as the longs that the kernel reads."""
     library = ctypes.CDLL(None, use_errno=True)
     longs = (ctypes.c_long(item) if isinstance(item, int) else item for item in arguments)
     result = int(library.syscall(ctypes.c_long(number), *longs))

@@ -1,4 +1,4 @@
-"""Raises the walls around a task whose file this workspace did not make."""
+"""Activates the barriers around a task whose file is from outside this workspace."""
 
 from fleetrank.device_agents.confinement import landlock
 from fleetrank.device_agents.confinement.audit import AuditWall
@@ -13,12 +13,12 @@ AUDIT = "audit"
 
 
 class Walls:
-    """What stands around this process.
+    """The barriers around this process.
 
     Attributes:
-        names: as the row has it: `landlock7+audit`, with the kernel's ABI; `audit` where the kernel
-            has no Landlock; `landlock7` where `torch.compile` starts a compiler, which the hook
-            would refuse.
+        names: as stored in the row: `landlock7+audit`, with the kernel's ABI; `audit` if the kernel
+            has no Landlock; `landlock7` if `torch.compile` starts a compiler, which the hook
+                would block.
     """
 
     def __init__(self, version: int | None, audit: AuditWall | None) -> None:
@@ -27,15 +27,15 @@ class Walls:
         self.names = "+".join(part for part in parts if part)
 
     def arm(self) -> None:
-        """Puts up the hook: after the runtime is imported and before the file is opened."""
+        """Installs the hook: after the runtime is imported and before the file is opened."""
         if self._audit is not None:
             self._audit.arm()
 
     def check(self) -> None:
-        """Looks whether the file tried something and went on when it was refused.
+        """Checks whether the file tried a blocked action and continued after the error.
 
         Raises:
-            BadArtifactError: it did; the message says what came first.
+            BadArtifactError: it did; the message names the first blocked action.
         """
         if self._audit is not None and self._audit.refusal is not None:
             raise BadArtifactError(
@@ -43,7 +43,7 @@ class Walls:
             )
 
     def cause(self, error: Exception) -> Exception:
-        """What the file tried, where that is behind an error; else the error itself."""
+        """The blocked action, if it caused an error; otherwise the error itself."""
         try:
             self.check()
         except BadArtifactError as refusal:
@@ -52,11 +52,11 @@ class Walls:
 
 
 def confine(task: MeasureTask | InferTask) -> Walls:
-    """Confines this process for good; to be called while it has one thread, before any library.
+    """Confines this process permanently; call it while one thread runs, before any library loads.
 
     Raises:
-        UnsupportedError: the task starts a compiler, and the kernel cannot hold what that starts.
-        OSError: the kernel has Landlock and refuses to use it.
+        UnsupportedError: the task starts a compiler, which this kernel cannot confine.
+        OSError: the kernel has Landlock but rejects its use.
     """
     grants = grants_of(task, scratch_of_this_worker())
     version = landlock.abi()
@@ -66,7 +66,7 @@ def confine(task: MeasureTask | InferTask) -> Walls:
             "confine what it starts (Landlock of Linux 6.7 or later)",
             f"use mode eager; {TRUST_REMEDY}",
         )
-    reset_peak()  # opens what the kernel would refuse to open later
+    reset_peak()  # opens a file that the kernel would block later
     if version is not None:
         landlock.restrict(grants, version)
     return Walls(version, None if grants.starts_programs else AuditWall(grants))

@@ -1,4 +1,4 @@
-"""What an agent is asked and what it answers; every other folder imports it.
+"""Requests to an agent and its answers; every other folder imports them.
 
-Open `task` first, then `measurement`; `agent` is the contract of a kind of device.
+Open `task` first, then `measurement`; `agent` is the contract of a device kind.
 """

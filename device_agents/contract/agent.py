@@ -1,4 +1,4 @@
-"""The contract every kind of device fulfils; `registry.py` lists its members."""
+"""The contract that every device kind fulfils; `registry.py` lists the kinds."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -8,19 +8,19 @@ from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask
 
 StopRequested = Callable[[], bool]
-"""Asked between steps; `True` means end now, and the attempt becomes `interrupted`."""
+"""Checked between steps; `True` means stop now, and the attempt becomes `interrupted`."""
 
 
 def never_stop() -> bool:
-    """A `StopRequested` that lets every task run to its end."""
+    """A `StopRequested` that never stops a task."""
     return False
 
 
 class Agent(Protocol):
-    """Drives one device. Safe to build anew at any time: it keeps no state between calls."""
+    """Drives one device. It keeps no state between calls and can be created again at any time."""
 
     def probe(self) -> DeviceFacts:
-        """Says what the device is.
+        """Describes the device.
 
         Raises:
             TransientError: the device does not answer; try again later.
@@ -29,24 +29,24 @@ class Agent(Protocol):
         ...
 
     def why_unsupported(self, execution: Execution) -> str | None:
-        """Says why this device cannot execute so, or `None` when it can; no I/O on the device."""
+        """Says why this device cannot execute this, or `None` if it can; no I/O on the device."""
         ...
 
     def longest_s(self, task: MeasureTask) -> float:
-        """How long `measure` may take, the agent's own waiting included.
+        """The longest time that `measure` may take, in seconds, with the agent's own waiting.
 
-        Whoever hears nothing for longer takes the device for lost.
+        If no answer arrives within this time, the caller treats the device as lost.
         """
         ...
 
     def measure(self, task: MeasureTask, stop_requested: StopRequested = never_stop) -> Measurement:
-        """Measures one repeat, in a fresh process where anything is really executed.
+        """Measures one repeat; code that executes the model runs in a fresh process.
 
-        Every expected failure (crash, time-out, garbage, refusal) comes back as a measurement
-        with status `failed`; nothing is raised for it.
+        Every expected failure (crash, timeout, invalid output, rejection) is returned as a
+        measurement with status `failed`; no exception is raised for it.
         """
         ...
 
     def infer(self, task: InferTask) -> Failure | None:
-        """Runs the artifact over stored inputs and writes its outputs; `None` means done."""
+        """Runs the artifact over stored inputs and writes its outputs; `None` means success."""
         ...

@@ -1,4 +1,4 @@
-"""Options of a device file, checked by name and type against a dataclass."""
+"""Checks the options of a device file against a dataclass, by name and type."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -17,13 +17,13 @@ def read_fields(
     *,
     read_elsewhere: Sequence[str] = (),
 ) -> T:
-    """Makes a dataclass of the options of one device; a whole number will do for a float.
+    """Builds a dataclass from the options of one device; an integer is accepted for a float.
 
     Args:
         cls: the dataclass.
-        kind: of the device, for messages.
+        kind: kind of the device, for messages.
         options: by name.
-        read_elsewhere: names this kind knows beside those of `cls`, for messages.
+        read_elsewhere: option names of this kind that are not in `cls`, for messages.
 
     Raises:
         PermanentError: an unknown or missing name, or a value of another type.
@@ -41,7 +41,7 @@ def read_fields(
         return cls(**values)
     except TypeError as error:
         raise PermanentError(
-            f"a device of kind {kind} lacks an option: {error}", "add it"
+            f"a device of kind {kind} lacks an option: {error}", "add the option"
         ) from error
 
 
@@ -52,4 +52,4 @@ def _typed(name: str, value: OptionValue, wanted: object) -> OptionValue:
     if float in kinds and type(value) is int:
         return float(value)
     names = " or ".join(kind.__name__ for kind in kinds if isinstance(kind, type))
-    raise PermanentError(f"option {name} is {value!r}", f"give a {names}")
+    raise PermanentError(f"option {name} is {value!r}", f"the value must be of type {names}")

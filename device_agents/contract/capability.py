@@ -1,4 +1,4 @@
-"""What a runtime can do in one place: on a processor, on a GPU, in a program for phones."""
+"""What a runtime supports in one place: on a processor, on a GPU, or in a program for phones."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from fleetrank.device_agents.contract.vocabulary import Mode, Precision
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capability:
-    """The names it knows; any other is refused by name, before anything is loaded or sent.
+    """The supported names; any other name is rejected before anything is loaded or sent.
 
     Attributes:
         backends: execution providers or delegates.
-        modes: ways of executing a graph.
-        precisions: of artifacts; by default whatever the file has.
-        option_names: runtime options; their values are judged by who reads them.
+        modes: ways to execute a graph.
+        precisions: precisions of artifacts; by default every precision of a file is accepted.
+        option_names: runtime options; the code that reads an option checks its value.
     """
 
     backends: frozenset[str]
@@ -24,11 +24,11 @@ class Capability:
     option_names: frozenset[str] = frozenset()
 
     def why_unsupported(self, execution: Execution, who: str, where: str = "") -> str | None:
-        """Says what of this it does not know, or `None`.
+        """Says what is not supported, or `None`.
 
         Args:
-            execution: what is asked.
-            who: the runtime's or program's name, for the sentence.
+            execution: the requested execution.
+            who: name of the runtime or program, for the sentence.
             where: such as "on a GPU", for the sentence.
         """
         asked = (
@@ -42,10 +42,10 @@ class Capability:
                 place = f" {where}" if where else ""
                 return f"{who} has no {what} {name!r}{place}; it has {listed(known)}"
         if execution.threads < 1 or execution.batch < 1:
-            return "threads and batch are at least 1"
+            return "threads and batch must be at least 1"
         return None
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names in a sentence."""
+    """Joins names for a sentence."""
     return ", ".join(sorted(names)) or "none"

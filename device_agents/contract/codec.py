@@ -1,7 +1,7 @@
-"""The one JSON codec of tasks and measurements; strict, and standard library only.
+"""The only JSON codec of tasks and measurements; strict, and standard library only.
 
-Every field is written and every field is required when reading, so that two versions of a program
-that do not agree find out at once instead of filling in defaults.
+Every field is written, and every field is required when reading. So two program versions that
+disagree raise an error immediately and do not fill in defaults.
 """
 
 import json
@@ -26,25 +26,25 @@ def to_json(value: object) -> str:
     """Writes a frozen dataclass of the project's own types as one line of JSON.
 
     Raises:
-        PermanentError: a type the codec does not know, or a number JSON does not have (NaN).
+        PermanentError: a type that the codec does not support, or a number that JSON lacks (NaN).
     """
     return json.dumps(to_plain(value), separators=(",", ":"), ensure_ascii=False)
 
 
 def from_json(cls: type[T], text: str) -> T:
-    """Reads what `to_json` wrote.
+    """Reads the output of `to_json`.
 
     Raises:
-        PermanentError: not JSON, or an unknown, missing or ill-typed field, which is named.
+        PermanentError: not JSON, or a field is unknown, missing or of the wrong type; it is named.
     """
     return from_plain(cls, parse_json(text))
 
 
 def parse_json(text: str) -> Json:
-    """Parses JSON and refuses what only Python understands: NaN, and a key given twice.
+    """Parses JSON and rejects what only Python accepts: NaN, and a key given twice.
 
     Raises:
-        PermanentError: the text is not such JSON.
+        PermanentError: the text is not strict JSON.
     """
     try:
         plain: Json = json.loads(
@@ -59,7 +59,7 @@ def to_plain(value: object) -> Json:
     """Turns dataclasses into objects, enums into their values and tuples into arrays.
 
     Raises:
-        PermanentError: see `to_json`.
+        PermanentError: the same as `to_json`.
     """
     if isinstance(value, Enum):
         return to_plain(value.value)
@@ -74,7 +74,7 @@ def to_plain(value: object) -> Json:
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
     raise PermanentError(
-        f"the codec does not know the type {type(value).__name__}",
+        f"the codec does not support the type {type(value).__name__}",
         "use dataclasses, enums, tuples, strings, numbers and None",
     )
 
@@ -83,7 +83,7 @@ def from_plain(cls: type[T], plain: Json) -> T:
     """Builds a value of type `cls` from parsed JSON; the inverse of `to_plain`.
 
     Raises:
-        PermanentError: see `from_json`.
+        PermanentError: the same as `from_json`.
     """
     return cast(T, _decode(cls, plain, cls.__name__))
 
@@ -100,7 +100,7 @@ def _decode(hint: object, plain: Json, where: str) -> object:
         return _decode_tuple(get_args(hint), plain, where)
     if hint is float and type(plain) is int:
         return float(plain)
-    # `type is`, because True is an instance of int and must not pass for one.
+    # `type is`, because True is an instance of int but must not be accepted as one.
     if hint in (str, int, float, bool, NoneType) and type(plain) is hint:
         return plain
     raise _ill_typed(hint, plain, where)
@@ -141,7 +141,7 @@ def _decode_tuple(items: tuple[object, ...], plain: Json, where: str) -> tuple[o
     if not isinstance(plain, list):
         raise _ill_typed("array", plain, where)
     if len(items) == 2 and items[1] is Ellipsis:
-        # The samples: ten thousand integers, checked without a call for each.
+        # The samples: ten thousand integers, checked without a function call for each.
         if items[0] is int and all(type(item) is int for item in plain):
             return tuple(plain)
         return tuple(_decode(items[0], item, f"{where}[{i}]") for i, item in enumerate(plain))

@@ -1,4 +1,4 @@
-"""What a device is."""
+"""Facts about a device."""
 
 from dataclasses import dataclass
 
@@ -8,12 +8,12 @@ from fleetrank.device_agents.contract.vocabulary import Origin, Tier
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceFacts:
-    """What a device is; stored with every row it makes.
+    """Facts about a device; every row measured on it stores them.
 
     Attributes:
-        device_model: two phones of one model are two devices, one device model.
-        physical_cores: `None` where the system does not tell.
-        extra: further facts for a person to read, sorted by name.
+        device_model: two phones of one model are two devices with the same device model.
+        physical_cores: `None` if the system does not report it.
+        extra: further facts, only for display, sorted by name.
     """
 
     device_model: str

@@ -1,4 +1,4 @@
-"""Turns exceptions inside the worker, and ends of the worker, into typed failures."""
+"""Turns exceptions inside the worker, and the ways a worker can end, into typed failures."""
 
 import re
 import signal
@@ -29,7 +29,7 @@ from fleetrank.device_agents.errors import (
 from fleetrank.foundation.files import NoRoomError, is_no_room, storage_error
 
 TAIL_CHARACTERS = 2_000
-"""How much of the worker's standard error a stored message keeps."""
+"""Most characters of the worker's standard error that a stored message keeps."""
 
 _STAGE = re.compile(rf"^{STAGE_MARK} (\w+)\n?", re.MULTILINE | re.ASCII)
 _MEMORY_SIGNS = re.compile(
@@ -38,8 +38,8 @@ _MEMORY_SIGNS = re.compile(
     r"failed to map segment from shared object(?!: Operation not permitted)",
     re.IGNORECASE,
 )
-"""How C and C++ libraries, Python, PyTorch and ONNX Runtime report a failed allocation; the loader
-says it of a library it has no room for, or may not run."""
+"""How C and C++ libraries, Python, PyTorch and ONNX Runtime report a failed allocation. The loader
+reports it for a library for which memory is short, or which may not be executed."""
 
 _LOST_SIGNS = re.compile(
     r"GPU is lost|fallen off the bus|uncorrectable (NVLink|ECC) error|"
@@ -50,14 +50,14 @@ _LOST_SIGNS = re.compile(
     r"cudaErrorDevicesUnavailable|cudaErrorECCUncorrectable",
     re.IGNORECASE,
 )
-"""How the CUDA runtime words a GPU that is gone or broken. Source: its table of error strings."""
+"""How the CUDA runtime reports a lost or defective GPU. Source: its table of error strings."""
 
-LOST_REMEDY = "look for Xid messages in `dmesg`; a lost GPU comes back after a reset or a reboot"
-_MEMORY_REMEDY = "raise the memory limit of the sweep, or take the model out of it"
+LOST_REMEDY = "look for Xid messages in `dmesg`; a lost GPU returns after a reset or a reboot"
+_MEMORY_REMEDY = "raise the memory limit of the sweep, or remove the model from the sweep"
 
 
 class End(StrEnum):
-    """Who ended the worker."""
+    """What ended the worker."""
 
     ITSELF = "itself"
     TIME_LIMIT = "time_limit"
@@ -67,13 +67,14 @@ class End(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerEnd:
-    """All that is left of a worker.
+    """What is known about a worker after its end.
 
     Attributes:
         exit_code: negative for a signal.
-        stdout: everything it wrote there, the result line if all went well.
-        stderr: the end of what it wrote there.
-        oom_kills: processes the kernel killed for want of memory while it ran; `None` if unknown.
+        stdout: all standard output; it is the result line if the worker succeeded.
+        stderr: the end of its standard error.
+        oom_kills: processes that the kernel killed for lack of memory in that time; `None` if
+            unknown.
     """
 
     end: End
@@ -103,7 +104,7 @@ def failure_from_end(end: WorkerEnd) -> Failure:
     tail = _STAGE.sub("", end.stderr).strip()[-TAIL_CHARACTERS:]
     return Failure(
         kind=kind,
-        message=f"{message}; its last words: {tail}" if tail else message,
+        message=f"{message}; last output: {tail}" if tail else message,
         remedy=remedy,
         is_transient=is_transient,
         stage=stage,
@@ -112,10 +113,10 @@ def failure_from_end(end: WorkerEnd) -> Failure:
 
 
 def bad_output(end: WorkerEnd, why: str) -> Failure:
-    """Describes a worker that ended well and wrote something else than its result."""
+    """Describes a worker that ended normally but whose output is not its result."""
     return Failure(
         kind=ErrorKind.BAD_OUTPUT,
-        message=f"the worker's output is no result: {why}",
+        message=f"the worker's output is not a result: {why}",
         remedy="check that worker and agent are the same version of fleetrank",
         is_transient=False,
         stage=last_stage(end.stderr),
@@ -124,7 +125,7 @@ def bad_output(end: WorkerEnd, why: str) -> Failure:
 
 
 def interrupted(message: str = "the measurement was stopped on request") -> Failure:
-    """Describes a task that was ended by the user, not by anything wrong with it."""
+    """Describes a task that the user stopped; nothing failed."""
     return Failure(
         kind=ErrorKind.INTERRUPTED,
         message=message,
@@ -139,17 +140,17 @@ def is_memory_error(error: BaseException) -> bool:
 
 
 def says_out_of_memory(text: str) -> bool:
-    """Whether a program's words mean that an allocation failed."""
+    """Whether a program's output means that an allocation failed."""
     return _MEMORY_SIGNS.search(text) is not None
 
 
 def says_device_lost(text: str) -> bool:
-    """Whether a runtime's words mean that the device it ran on is gone."""
+    """Whether a runtime's text means that its device is lost."""
     return _LOST_SIGNS.search(text) is not None
 
 
 def device_lost(text: str, stage: str | None) -> Failure:
-    """Describes a device that went away in the middle of a repeat."""
+    """Describes a device that was lost in the middle of a repeat."""
     return Failure(
         kind=ErrorKind.DEVICE_LOST,
         message=f"the device was lost: {text}"[:TAIL_CHARACTERS],
@@ -160,7 +161,7 @@ def device_lost(text: str, stage: str | None) -> Failure:
 
 
 def last_stage(stderr: str) -> str | None:
-    """The stage the worker was in when it wrote no more."""
+    """The last stage that the worker reported before it ended."""
     found = _STAGE.findall(stderr)
     return found[-1] if found else None
 
@@ -182,7 +183,7 @@ _KINDS: tuple[tuple[type[AgentError], ErrorKind], ...] = (
     (UnusableDeviceError, ErrorKind.DEVICE_LOST),
     (AgentError, ErrorKind.UNSUPPORTED),
 )
-"""The first class that fits says the kind."""
+"""The first class that matches decides the kind."""
 
 
 def _kind_of(error: Exception) -> tuple[ErrorKind, str]:
@@ -201,14 +202,14 @@ def _kind_of(error: Exception) -> tuple[ErrorKind, str]:
 
 
 def _judge_end(end: WorkerEnd, where: str) -> tuple[ErrorKind, str, str, bool]:
-    """Kind, message, remedy, and whether trying again makes sense."""
+    """Returns kind, message, remedy, and whether a retry makes sense."""
     if end.end is End.STOP:
         return ErrorKind.INTERRUPTED, f"stopped on request{where}", "resume the sweep", True
     if end.end is End.TIME_LIMIT:
-        remedy = "raise timeout_s of the sweep, or take the model out of it"
+        remedy = "raise timeout_s of the sweep, or remove the model from the sweep"
         return ErrorKind.TIMED_OUT, f"no result after {end.timeout_s:g} s{where}", remedy, False
     if end.end is End.TOO_MUCH_OUTPUT:
-        remedy = "look for a library that prints without end"
+        remedy = "look for a library that prints without limit"
         return ErrorKind.BAD_OUTPUT, f"the worker wrote too much{where}", remedy, False
     if end.exit_code == 0:
         remedy = "check that worker and agent are the same version of fleetrank"
@@ -222,12 +223,12 @@ def _judge_crash(end: WorkerEnd, where: str) -> tuple[ErrorKind, str, str, bool]
     if says_out_of_memory(end.stderr):
         return ErrorKind.OUT_OF_MEMORY, f"an allocation failed{where}", _MEMORY_REMEDY, False
     if end.exit_code != -signal.SIGKILL:
-        remedy = "the runtime or the file is at fault; try another version of either"
+        remedy = "the runtime or the file may be defective; try another version of either"
         return ErrorKind.CRASHED, f"the worker ended with {_exit_name(end)}{where}", remedy, False
     if end.oom_kills:
         remedy = "free memory on this host, or set a memory limit for the sweep"
-        return ErrorKind.OUT_OF_MEMORY, f"killed for want of memory{where}", remedy, True
-    remedy = "find out what kills processes on this host; the repeat can be tried again"
+        return ErrorKind.OUT_OF_MEMORY, f"killed for lack of memory{where}", remedy, True
+    remedy = "find out which program kills processes on this host; the repeat can be retried"
     return ErrorKind.CRASHED, f"the worker was killed by SIGKILL{where}", remedy, True
 
 

@@ -1,7 +1,7 @@
-"""What an agent saw; what it was asked is a `MeasureTask`, a type of its own.
+"""The answer of an agent; the request is a `MeasureTask`, a separate type.
 
-All times are integer nanoseconds of a monotonic clock, all sizes bytes, all stamps UTC in
-ISO 8601. `None` means not known or not applicable; 0 is a reading.
+All times are integer nanoseconds of a monotonic clock, all sizes are bytes, all timestamps are UTC
+in ISO 8601. `None` means not known or not applicable; 0 is a reading.
 """
 
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ from fleetrank.device_agents.contract.vocabulary import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why an attempt gave no measurement.
+    """Why an attempt returned no measurement.
 
     Attributes:
         stage: `start prime idle load first_inference warmup timed energy canary verify export`.
-        exit_code: of the worker; negative for a signal; `None` when it ended by itself.
+        exit_code: of the worker; negative for a signal; `None` if it ended normally.
     """
 
     kind: ErrorKind
@@ -38,21 +38,21 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """The state of device and host at one moment; absent facts are `None`.
+    """The state of device and host at one moment; missing facts are `None`.
 
     Attributes:
-        busy_share: share of all cores' time spent by other processes over the window before
+        busy_share: share of all cores' time that other processes used in the window before
             (or during) the repeat, 0 to 1.
-        steal_share: share of time the hypervisor gave to others, 0 to 1.
-        clock_mhz: mean current clock of the cores used; of a GPU its SM clock, which before the
-            repeat means after the warm-up: an idle GPU rests at its lowest.
-        clock_cap_mhz: the highest clock the cores are allowed now, below `clock_max_mhz` where
-            heat or a battery saver lowers it.
-        temp_c: hottest CPU, GPU or battery sensor, whichever the agent names in its docs.
-        canary_ns: median of the canary at this moment; `None` when it was not run.
-        throttle_reasons: of a GPU, what slows it down, joined by commas; `none` if nothing does.
-        throttled_ns: of a GPU, time slowed down for power or heat since its driver was loaded.
-        other_processes: that use the GPU; `None` when the driver does not list them.
+        steal_share: share of time that the hypervisor gave to other guests, 0 to 1.
+        clock_mhz: mean current clock of the cores used; for a GPU its SM clock. The GPU's value
+            before the repeat is read after the warm-up, because an idle GPU runs at its lowest.
+        clock_cap_mhz: the highest clock the cores may use now; below `clock_max_mhz` if heat or a
+            battery saver lowers it.
+        temp_c: hottest CPU, GPU or battery sensor; the agent's documentation says which.
+        canary_ns: median of the canary at this moment; `None` if it did not run.
+        throttle_reasons: reasons that slow a GPU down, joined by commas; `none` if none applies.
+        throttled_ns: time a GPU was slowed for power or heat since its driver was loaded.
+        other_processes: other processes on the GPU; `None` if the driver does not list them.
     """
 
     load_1min: float | None = None
@@ -78,14 +78,14 @@ class Conditions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerFacts:
-    """What the measuring process found itself to be.
+    """Facts that the measuring process found about itself.
 
     Attributes:
-        settings: what the runtime was really given, defaults included (threads, spinning,
+        settings: the settings the runtime really used, defaults included (threads, spinning,
             denormals, graph optimisation), sorted by name.
-        affinity: CPUs the process was allowed to use while timing.
+        affinity: CPUs the process could use while timing.
         involuntary_switches: context switches forced on the process during the timed runs.
-        confinement: walls around it, as `landlock7+audit`; `None` for a trusted file.
+        confinement: barriers around it, as `landlock7+audit`; `None` for a trusted file.
     """
 
     runtime_version: str | None = None
@@ -101,15 +101,15 @@ class WorkerFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSummary:
-    """Statistics of one process that a tool made itself and keeps no samples of.
+    """Statistics of one process, computed by a tool that keeps no samples.
 
-    Percentiles are the tool's own, which need not interpolate; what it does not give is `None`.
+    Percentiles are the tool's own and may not be interpolated; a missing one is `None`.
 
     Attributes:
-        median_ns: the figure that stands for the repeat; the mean, where a tool prints no median
-            (the setting `summary_statistic` then says so).
-        std_ns: of the tool's own kind; `benchmark_model` divides by n, and its text knows whole
-            microseconds only.
+        median_ns: the latency of the repeat; if a tool prints no median, it is the mean (the
+            setting `summary_statistic` then says so).
+        std_ns: by the tool's own definition; `benchmark_model` divides by n, and its text has only
+            whole microseconds.
     """
 
     median_ns: int
@@ -123,13 +123,13 @@ class ToolSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Energy:
-    """What the runs repeated for energy took, and how well that is known.
+    """The energy of the repeated runs, and the quality of the reading.
 
     Attributes:
-        per_inference_mj: with what the device takes when idle; `None` when the window is too
-            short or the counter moved too seldom in it.
-        above_idle_mj: less the idle power over the window; `None` if either is missing.
-        idle_power_mw: mean before the model was loaded, the runtime already open.
+        per_inference_mj: includes the device's idle energy; `None` if the window is too short or
+            the counter changed too seldom in it.
+        above_idle_mj: the idle power over the window is subtracted; `None` if either is missing.
+        idle_power_mw: mean before the model was loaded; the runtime was already open.
         window_ns: from one step of the counter to another.
         runs: inferences in the window.
         counter_steps: changes of the counter in the window.
@@ -146,25 +146,25 @@ class Energy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """What one repeat gave: raw samples and the circumstances they were taken in.
+    """The result of one repeat: raw samples and the conditions during the repeat.
 
     Attributes:
-        samples_ns: synchronised wall clock, one number per inference in order; empty when the
+        samples_ns: synchronised wall clock, one number per inference in order; empty if the
             tool gives none (see `sample_kind`) or the repeat failed early.
-        device_samples_ns: device clock beside it (CUDA events); `None` without a stream.
+        device_samples_ns: device clock for the same runs (CUDA events); `None` without a stream.
         summary: the tool's own statistics, only with a `sample_kind` that has no samples.
         stop_reason: `half_width max_time max_samples`.
         load_peak_memory_bytes: peak while loading and first inference, over the baseline.
-        run_peak_memory_bytes: peak while warming up and timing, over the same baseline; of
-            PyTorch's allocator on a GPU, since before loading.
-        reserved_memory_bytes: peak that PyTorch's allocator took from the GPU, over its baseline.
-        process_memory_bytes: of the GPU, held by the process at the end, its context included.
-        input_copy_ns: median time to copy the inputs from the host to the device; not in any
-            sample.
-        energy: `None` where nothing counts it.
-        raw_log: all that an external tool wrote, for better parsers to come; `None` where
-            fleetrank's own worker measured.
-        origin: `simulated` and `virtual` mark rows that no real device made.
+        run_peak_memory_bytes: peak during warm-up and timing, over the same baseline; on a GPU the
+            peak of PyTorch's allocator since before loading.
+        reserved_memory_bytes: peak that PyTorch's allocator reserved on the GPU, over its baseline.
+        process_memory_bytes: GPU memory held by the process at the end, with its context.
+        input_copy_ns: median time to copy the inputs from the host to the device; no sample
+            includes it.
+        energy: `None` if the device has no energy counter.
+        raw_log: all output of an external tool, so that later parsers can read it again; `None`
+            if fleetrank's own worker measured.
+        origin: `simulated` and `virtual` mark rows that no real device produced.
     """
 
     task_id: str
@@ -198,14 +198,14 @@ class Measurement:
 
 
 def utc_now() -> str:
-    """The stamp rows carry."""
+    """The timestamp that rows store."""
     return datetime.now(UTC).isoformat()
 
 
 def failed(
     task_id: str, failure: Failure, origin: Origin, started_utc: str | None = None
 ) -> Measurement:
-    """The measurement of an attempt that gave none and ends now; it also began now, unless told."""
+    """A failed measurement of an attempt that ends now; without a start time it also starts now."""
     now = utc_now()
     return Measurement(
         task_id=task_id,

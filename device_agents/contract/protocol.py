@@ -1,4 +1,4 @@
-"""What goes between an agent and its worker: one tagged request in, one reply out, a line each."""
+"""Messages between an agent and its worker: one tagged request and one reply, each on one line."""
 
 import json
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ _TASKS: dict[str, type[MeasureTask] | type[InferTask]] = {
 }
 
 STAGE_MARK = "fleetrank-stage:"
-"""Starts a line on the worker's standard error that names the stage it enters.
+"""Starts a line on the worker's standard error with the name of the stage it enters.
 
-A worker that dies cannot say where; the last such line does.
+If the worker crashes, the last such line shows where.
 """
 
 
@@ -28,21 +28,21 @@ class InferReply:
 
 
 def encode_request(task: MeasureTask | InferTask) -> str:
-    """Writes a task with its kind as one line of JSON."""
+    """Encodes a task with its kind as one line of JSON."""
     kind = "measure" if isinstance(task, MeasureTask) else "infer"
     return json.dumps({"kind": kind, "task": to_plain(task)}, separators=(",", ":"))
 
 
 def decode_request(line: str) -> MeasureTask | InferTask:
-    """Reads what `encode_request` wrote.
+    """Decodes the output of `encode_request`.
 
     Raises:
-        PermanentError: not such a request; the message names the field.
+        PermanentError: the line is not a request; the message names the field.
     """
     plain = parse_json(line)
     if not isinstance(plain, dict) or set(plain) != {"kind", "task"}:
-        raise PermanentError("a request is an object with the keys kind and task", REMEDY)
+        raise PermanentError("a request must be an object with the keys kind and task", REMEDY)
     kind = plain["kind"]
     if not isinstance(kind, str) or kind not in _TASKS:
-        raise PermanentError(f"there is no request kind {kind!r}", REMEDY)
+        raise PermanentError(f"unknown request kind {kind!r}", REMEDY)
     return from_plain(_TASKS[kind], plain["task"])

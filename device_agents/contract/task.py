@@ -1,4 +1,4 @@
-"""What an agent is asked; what it saw is a `Measurement`, a type of its own.
+"""The request to an agent; the answer is a `Measurement`, a separate type.
 
 `None` means not known or not applicable.
 """
@@ -9,23 +9,23 @@ from fleetrank.device_agents.contract.vocabulary import Mode, Precision, Runtime
 
 OptionValue = str | int | float | bool
 Options = tuple[tuple[str, OptionValue], ...]
-"""Runtime options that differ from the default, sorted by name; hashable, unlike a dict."""
+"""Runtime options that differ from the default, sorted by name; hashable, which a dict is not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasurePolicy:
-    """When warming up and timing end; the defaults are the measuring protocol's.
+    """When warm-up and timing end; the defaults are those of the measuring protocol.
 
     Attributes:
-        min_warmup_runs: at least this many runs, and
+        min_warmup_runs: at least this many warm-up runs, and
         min_warmup_s: at least this long, then
         warmup_tolerance: until the means of both halves differ by no more than this share, or
         max_warmup_s: this long.
         min_runs: timed runs, unless `max_time_s` ends them first (flag `too_few`).
-        half_width: stop when the 95 % half-width of the median, as a share of it, is below this.
+        half_width: stop if the 95 % half-width of the median, as a share of it, is below this.
         max_time_s: at most this long for the timed runs.
         max_samples: at most this many timed runs.
-        energy_s: least length of the runs repeated for energy, where it can be read; 0 for none.
+        energy_s: least duration of the runs repeated for energy, if it can be read; 0 disables it.
     """
 
     min_warmup_runs: int = 10
@@ -41,13 +41,13 @@ class MeasurePolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
-    """How an artifact is to be executed: the device-independent part of a platform.
+    """How to execute an artifact: the device-independent part of a platform.
 
     Attributes:
         backend: execution provider or delegate: `cpu`, `cuda` or `tensorrt` for ONNX Runtime,
             `cpu` or `cuda` for PyTorch, `xnnpack` for LiteRT.
-        affinity: CPU numbers the worker is pinned to; `None` leaves the choice to the system.
-        options: non-defaults only; which names a runtime knows is its `Capability`.
+        affinity: CPU numbers the worker is pinned to; `None` lets the system choose.
+        options: only values that differ from the default; `Capability` lists a runtime's names.
     """
 
     runtime: Runtime
@@ -62,16 +62,16 @@ class Execution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryTask:
-    """A small model of known latency, run beside a repeat to see whether the device is itself.
+    """A small model of known latency. It shows whether the device is in its normal state.
 
-    It is a TFLite file: the one format whose program every phone can have.
+    It is a TFLite file: the only format whose program every phone can run.
 
     Attributes:
         affinity: CPUs it is pinned to, as when the device was registered.
-        reference_ns: what it took then.
-        spread: largest less smallest of its medians then, over their mean; `None` if unknown.
-        runs_before: run it before the repeat is measured.
-        runs_after: and after it, as the last repeat of a device's share does.
+        reference_ns: its latency at registration.
+        spread: largest minus smallest of its medians then, over their mean; `None` if unknown.
+        runs_before: run it before the repeat.
+        runs_after: run it after the repeat; true for the last repeat of a device's share.
     """
 
     artifact_path: str
@@ -85,22 +85,22 @@ class CanaryTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureTask:
-    """One repeat of one cell: what a worker needs, and nothing about networks or sweeps.
+    """One repeat of one cell: what a worker needs. It says nothing about networks or sweeps.
 
     Attributes:
-        task_id: opaque to the agent; comes back in the measurement.
+        task_id: opaque to the agent; the measurement returns it.
         artifact_path: absolute path of the exported file on the device's host.
-        artifact_sha256: checked by whoever opens the file; the simulated agent opens none.
-        is_trusted: made by this workspace, so that a `.pt2` need not be scanned for pickles.
-        primer_path: a tiny artifact of the same runtime, loaded and run before the baseline of
-            memory is taken; `None` charges the runtime's lazy imports and pools to the model.
+        artifact_sha256: checked by the code that opens the file; the simulated agent opens none.
+        is_trusted: created by this workspace, so a `.pt2` is not scanned for pickles.
+        primer_path: a tiny artifact of the same runtime, loaded and run before the memory baseline
+            is read; `None` counts the runtime's lazy imports and pools as memory of the model.
         seed: of the random inputs.
-        timeout_s: the worker and its process group are killed after this long.
-        memory_limit_bytes: RLIMIT_DATA of the worker; `None` leaves it to the agent.
-        macs_and_parameters: only the simulated agent reads it: (MACs, parameters) of the network.
-        canary: to be run beside the repeat; only phones have one.
-        gpu_uuid: GPU or MIG instance of a GPU backend; `None` takes the only one there is.
-        allows_shared_gpu: other processes on it flag the repeat instead of refusing it.
+        timeout_s: after this time the worker and its process group are killed.
+        memory_limit_bytes: RLIMIT_DATA of the worker; `None` lets the agent choose.
+        macs_and_parameters: read only by the simulated agent: (MACs, parameters) of the network.
+        canary: to run beside the repeat; only phones have one.
+        gpu_uuid: GPU or MIG instance of a GPU backend; `None` uses the only one that exists.
+        allows_shared_gpu: if other processes use it, flag the repeat instead of rejecting it.
     """
 
     task_id: str
@@ -121,13 +121,13 @@ class MeasureTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InferTask:
-    """Run an artifact once per given input and keep the outputs: what verification needs.
+    """Runs an artifact once per given input and keeps the outputs, for verification.
 
     Attributes:
         inputs_path: `.npz` with one array per model input, `input_0`, `input_1`, ...; the first
-            axis counts the cases, each case is run as a batch of one.
-        outputs_path: where the `.npz` with `output_0`, ... of shape (n_cases, ...) is written.
-        gpu_uuid: as in `MeasureTask`.
+            axis counts the cases, and each case runs as a batch of one.
+        outputs_path: path of the `.npz` to write, with `output_0`, ... of shape (n_cases, ...).
+        gpu_uuid: the same as in `MeasureTask`.
     """
 
     task_id: str

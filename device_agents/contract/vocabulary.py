@@ -1,4 +1,4 @@
-"""The words a measurement is described with; their one owner for the whole project."""
+"""The words that describe a measurement; this module owns them for the whole project."""
 
 from enum import StrEnum
 
@@ -13,7 +13,7 @@ class Runtime(StrEnum):
 
 
 class Precision(StrEnum):
-    """Arithmetic of the measured artifact."""
+    """Arithmetic precision of the measured artifact."""
 
     FP32 = "fp32"
     FP16 = "fp16"
@@ -22,7 +22,7 @@ class Precision(StrEnum):
 
 
 class Mode(StrEnum):
-    """How the runtime executes the graph; `eager` where the runtime knows no other."""
+    """How the runtime executes the graph; `eager` if the runtime has only one way."""
 
     EAGER = "eager"
     COMPILE = "compile"
@@ -38,7 +38,7 @@ class Tier(StrEnum):
 
 
 class Origin(StrEnum):
-    """Where a row comes from; only `measured` and `imported` enter the transfer tables."""
+    """Where a row comes from; only `measured` and `imported` rows enter the transfer tables."""
 
     MEASURED = "measured"
     VIRTUAL = "virtual"
@@ -47,7 +47,7 @@ class Origin(StrEnum):
 
 
 class SampleKind(StrEnum):
-    """What one number of `samples_ns` stands for."""
+    """What one number of `samples_ns` means."""
 
     PER_INFERENCE = "per_inference"
     TOOL_SUMMARY = "tool_summary"
@@ -56,7 +56,7 @@ class SampleKind(StrEnum):
 
 
 class MemoryMetric(StrEnum):
-    """What a memory figure counts; figures of unlike metrics are never compared unannounced."""
+    """What a memory figure counts; comparing different metrics always prints a notice."""
 
     VMHWM_GROWTH = "vmhwm_growth"
     """Growth of the process's peak resident set (VmHWM) over its resident set before loading."""
@@ -67,7 +67,7 @@ class MemoryMetric(StrEnum):
     NVML_PROCESS = "nvml_process"
     SIMULATED = "simulated"
     VENDOR_ESTIMATE = "vendor_estimate"
-    """Upper end of a range that a vendor's tool estimates; in imported rows only."""
+    """Upper end of a range that a vendor's tool estimates; only in imported rows."""
 
 
 class Status(StrEnum):
@@ -78,7 +78,7 @@ class Status(StrEnum):
 
 
 class Flag(StrEnum):
-    """A doubt about one measurement; thresholds and sources in `device_agents.timing.flags`."""
+    """A quality flag of one measurement; `device_agents.timing.flags` has the thresholds."""
 
     SPREAD = "spread"
     OUTLIERS = "outliers"
@@ -94,11 +94,11 @@ class Flag(StrEnum):
     HOST_OVERHEAD = "host_overhead"
     CLOCKS_DISAGREE = "clocks_disagree"
     TAKEN_OVER = "taken_over"
-    """An equal device measured in place of the cell's own; said by whoever dispatched it."""
+    """An equal device measured instead of the cell's own device; the dispatcher sets this flag."""
 
 
 class EnergyMethod(StrEnum):
-    """Where an energy figure comes from; all but a counter are estimates."""
+    """Where an energy figure comes from; all except counters are estimates."""
 
     NVML_COUNTER = "nvml_counter"
     NVML_POLLED = "nvml_polled"
@@ -107,29 +107,29 @@ class EnergyMethod(StrEnum):
 
 
 class ErrorKind(StrEnum):
-    """What went wrong with one attempt; whether to try again is `Failure.is_transient`."""
+    """Why one attempt failed; `Failure.is_transient` says whether to retry."""
 
     BAD_ARTIFACT = "bad_artifact"
-    """The runtime refuses the file: damaged, hostile or of another format."""
+    """The runtime rejects the file: damaged, hostile or of another format."""
     UNSUPPORTED = "unsupported"
-    """The device or runtime cannot do what the task asks."""
+    """The device or runtime does not support the task."""
     MISSING_LIBRARY = "missing_library"
     OUT_OF_MEMORY = "out_of_memory"
     CRASHED = "crashed"
-    """The worker ended by a signal or with an exit code, without a result."""
+    """A signal or an exit code ended the worker, without a result."""
     BAD_OUTPUT = "bad_output"
-    """The worker wrote something that is not a measurement."""
+    """The worker's output is not a measurement."""
     TIMED_OUT = "timed_out"
     DEVICE_LOST = "device_lost"
     HOST_LOST = "host_lost"
-    """The host the device hangs on fell silent; it says nothing about the device or the cell."""
+    """The host the device is attached to does not answer. The device or cell may be fine."""
     DISK_FULL = "disk_full"
     UNFIT_CONDITIONS = "unfit_conditions"
-    """The device was too hot, slowed down or not itself; what it measured does not count."""
+    """The device was too hot, slowed down or in an abnormal state; its measurement is not valid."""
     INTERRUPTED = "interrupted"
     EXPORT_FAILED = "export_failed"
-    """The model could not be exported: there was nothing to measure."""
+    """The model could not be exported, so it could not be measured."""
     VERIFICATION_FAILED = "verification_failed"
-    """The exported file computes something else than the model it came from."""
+    """The exported file computes something different from its source model."""
     INTERNAL = "internal"
     """A defect of fleetrank itself."""

@@ -21,19 +21,19 @@ Task = TypeVar("Task", MeasureTask, InferTask)
 class CpuAgent:
     """The `cpu` device kind, which has no options.
 
-    A task without an affinity runs where the system puts it.
+    The system chooses the CPUs of a task without an affinity.
     """
 
     def __init__(self, options: Mapping[str, OptionValue]) -> None:
         for name in options:
-            raise PermanentError(f"a cpu device has no option {name!r}", "leave it out")
+            raise PermanentError(f"a cpu device has no option {name!r}", "remove it")
 
     def probe(self) -> DeviceFacts:
-        """See `Agent`."""
+        """Describes the device."""
         return read_facts()
 
     def why_unsupported(self, execution: Execution) -> str | None:
-        """See `Agent`."""
+        """Says why this device cannot execute this, or `None` when it can."""
         usable = os.sched_getaffinity(0)
         if execution.affinity is not None and not set(execution.affinity) <= usable:
             missing = ",".join(str(cpu) for cpu in sorted(set(execution.affinity) - usable))
@@ -46,20 +46,20 @@ class CpuAgent:
         return why_unsupported(execution)
 
     def longest_s(self, task: MeasureTask) -> float:
-        """See `Agent`."""
+        """The longest time that `measure` may take, in seconds."""
         return task.timeout_s
 
     def measure(self, task: MeasureTask, stop_requested: StopRequested = never_stop) -> Measurement:
-        """See `Agent`."""
+        """Measures one repeat."""
         return measure_in_worker(_limited(task), stop_requested)
 
     def infer(self, task: InferTask) -> Failure | None:
-        """See `Agent`."""
+        """Runs the artifact over stored inputs and writes its outputs."""
         return infer_in_worker(_limited(task))
 
 
 def _limited(task: Task) -> Task:
-    """A model that eats all memory is to fail by itself, not to take the host with it."""
+    """Limits memory: a model that uses all memory must fail alone and not stop the host."""
     if task.memory_limit_bytes is not None:
         return task
     return replace(task, memory_limit_bytes=default_limit_bytes())

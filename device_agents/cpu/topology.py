@@ -15,11 +15,11 @@ _MODEL = re.compile(r"^(?:model name|Model|Hardware)[ \t]*+:(.*+)$", re.MULTILIN
 _FLAGS = re.compile(r"^flags[ \t]*+:(.*+)$", re.MULTILINE)
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
 _MAX_CPU = 65_536
-"""Beyond any kernel's limit; a larger number is not a list of CPUs."""
+"""Above any kernel's limit; a larger number is not part of a list of CPUs."""
 
 
 def parse_cpu_list(text: str) -> tuple[int, ...]:
-    """Reads the kernel's form `0-3,8` of a set of CPUs; what is not of that form is left out."""
+    """Parses a set of CPUs in the kernel's form `0-3,8`; invalid parts are skipped."""
     cpus: set[int] = set()
     for part in ",".join(lines_of(text.strip())[:1]).split(","):
         match = _RANGE.fullmatch(part.strip())
@@ -32,13 +32,13 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
 
 
 def parse_cpu_model(cpuinfo: str) -> str | None:
-    """The CPU's name in `/proc/cpuinfo`; many ARM systems have none."""
+    """The CPU's name in `/proc/cpuinfo`; many ARM systems do not have it."""
     names = (match[1].strip() for match in _MODEL.finditer(cpuinfo))
     return next((name for name in names if name), None)
 
 
 def parse_is_virtual(cpuinfo: str) -> bool | None:
-    """Whether the CPU says that a hypervisor runs it; `None` off x86, which does not say."""
+    """Whether the CPU reports a hypervisor; `None` on CPUs that never report it (not x86)."""
     match = _FLAGS.search(cpuinfo)
     return "hypervisor" in match.group(1).split() if match else None
 
@@ -49,7 +49,7 @@ def order_by_core(
     """The usable CPUs: the first of each physical core, ascending, then their SMT siblings.
 
     Args:
-        siblings: logical CPU to all logical CPUs of its core; one left out is its own core.
+        siblings: logical CPU to all logical CPUs of its core; a missing one counts as one core.
         usable: logical CPUs this process may use.
     """
     first: list[int] = []
@@ -62,15 +62,15 @@ def order_by_core(
 
 
 def cpus_one_per_core(root: Path = ROOT) -> tuple[int, ...]:
-    """The CPUs this process may use, so that the first n are on n cores where there are n.
+    """The CPUs this process may use, ordered so that the first n are on n different cores.
 
-    Ascending where the system does not tell which CPUs share a core.
+    If fewer cores exist, cores repeat. Ascending if the system does not report shared cores.
     """
     return order_by_core(read_siblings(root), os.sched_getaffinity(0))
 
 
 def read_siblings(root: Path = ROOT) -> dict[int, tuple[int, ...]]:
-    """Logical CPU to the logical CPUs of its core; empty where the system does not tell."""
+    """Logical CPU to the logical CPUs of its core; empty if the system does not report it."""
     folders = (root / "sys/devices/system/cpu").glob("cpu[0-9]*/topology")
     return {
         int(folder.parent.name[3:]): parse_cpu_list(_read(folder / "thread_siblings_list"))
@@ -79,7 +79,7 @@ def read_siblings(root: Path = ROOT) -> dict[int, tuple[int, ...]]:
 
 
 def read_facts(root: Path = ROOT) -> DeviceFacts:
-    """What this host's CPU is."""
+    """Facts about this host's CPU."""
     cpuinfo = _read(root / "proc/cpuinfo")
     model = parse_cpu_model(cpuinfo)
     siblings = {cpus for cpus in read_siblings(root).values() if cpus}

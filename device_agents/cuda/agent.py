@@ -31,7 +31,7 @@ _MAYBE_LOST = {
     ErrorKind.CRASHED, ErrorKind.TIMED_OUT, ErrorKind.INTERNAL, ErrorKind.BAD_ARTIFACT,
     ErrorKind.BAD_OUTPUT,
 }  # fmt: skip
-"""How a worker ends whose GPU went away under it, beside the ends that say so."""
+"""Exit forms of a worker whose GPU was lost, besides those that report it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +39,10 @@ class CudaOptions:
     """Options of a device file.
 
     Attributes:
-        uuid: of the GPU or MIG instance, as `nvidia-smi -L` prints it; its beginning will do.
-            `None` takes the only one there is.
-        lock_clocks_mhz: hold the SM clock there while a repeat is measured; needs root.
-        others: `refuse` waits while other processes use the GPU, `flag` measures beside them.
+        uuid: UUID of the GPU or MIG instance, as `nvidia-smi -L` prints it; a prefix is enough.
+            `None` uses the only one that exists.
+        lock_clocks_mhz: lock the SM clock at this value during a repeat; needs root.
+        others: if other processes use the GPU, `refuse` waits and `flag` measures beside them.
     """
 
     uuid: str | None = None
@@ -53,9 +53,9 @@ class CudaOptions:
 class CudaAgent:
     """The `cuda` device kind; options as in `CudaOptions`.
 
-    Its workers have no limit on the host's memory but one that the sweep sets. RLIMIT_DATA counts
-    whatever the driver maps for itself as well, which grows with GPU and driver and not with the
-    model: a share of the host's memory could refuse every cell of a large GPU in a small host.
+    Its workers have a limit on host memory only if the sweep sets one. RLIMIT_DATA also counts
+    what the driver maps for itself. That amount depends on GPU and driver, not on the model. So a
+    limit that is a share of host memory could make every cell of a large GPU in a small host fail.
     """
 
     def __init__(
@@ -74,23 +74,23 @@ class CudaAgent:
         self._command = tuple(command)
 
     def probe(self) -> DeviceFacts:
-        """See `Agent`."""
+        """Describes the device."""
         library, gpu = self._find()
         return gpu_facts(read_facts(), gpu, library.hardware(gpu), library.driver())
 
     def why_unsupported(self, execution: Execution) -> str | None:
-        """See `Agent`."""
+        """Says why this device cannot execute this, or `None` when it can."""
         return why_unsupported_on_gpu(execution)
 
     def longest_s(self, task: MeasureTask) -> float:
-        """See `Agent`."""
+        """The longest time that `measure` may take, in seconds."""
         return task.timeout_s
 
     def measure(self, task: MeasureTask, stop_requested: StopRequested = never_stop) -> Measurement:
-        """See `Agent`."""
+        """Measures one repeat."""
         reason = self.why_unsupported(task.execution)
         if reason is not None:
-            refusal = UnsupportedError(reason, "leave this combination out of the sweep")
+            refusal = UnsupportedError(reason, "remove this combination from the sweep")
             return _failed(task, failure_from_error(refusal, "start"))
         try:
             library, gpu = self._find()
@@ -107,22 +107,22 @@ class CudaAgent:
         return self._blame(_with_lock(seen, lock), gpu)
 
     def infer(self, task: InferTask) -> Failure | None:
-        """See `Agent`."""
+        """Runs the artifact over stored inputs and writes its outputs."""
         asked = replace(task, gpu_uuid=self._options.uuid)
         return infer_in_worker(asked, command=self._command)
 
     def _find(self) -> tuple[GpuLibrary, Gpu]:
-        """The GPU that is meant.
+        """Finds the chosen GPU.
 
         Raises:
-            AgentError: no driver, no such GPU, hidden, or off the bus.
+            AgentError: no driver, GPU not found, hidden, or fallen off the bus.
         """
         library = self._open_library()
         wanted, visible = self._options.uuid, os.environ.get(VISIBLE)
         return library, choose_gpu(library.find(), wanted=wanted, visible=visible)
 
     def _blame(self, seen: Measurement, gpu: Gpu) -> Measurement:
-        """Puts a failure down to the GPU where it does not answer any more."""
+        """Attributes a failure to the GPU if the GPU no longer answers."""
         failure = seen.failure
         if failure is None or failure.kind not in _MAYBE_LOST:
             return seen
@@ -138,7 +138,7 @@ class CudaAgent:
 
 
 def _with_lock(seen: Measurement, lock: str | None) -> Measurement:
-    """States with the row whether the clock was held."""
+    """Stores with the row whether the clock was locked."""
     if lock is None or seen.worker is None:
         return seen
     settings = tuple(sorted((*seen.worker.settings, ("clock_lock", lock))))

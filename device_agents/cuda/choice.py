@@ -1,4 +1,4 @@
-"""Which GPU is meant, and whether this process may use it: pure."""
+"""Chooses the GPU, and checks whether this process may use it: pure."""
 
 from collections.abc import Sequence
 
@@ -9,17 +9,17 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 def choose_gpu(found: Found, *, wanted: str | None, visible: str | None) -> Gpu:
-    """The GPU or MIG instance with this UUID, or the only one there is.
+    """Returns the GPU or MIG instance with this UUID, or the only one that exists.
 
     Args:
-        found: what the driver lists.
-        wanted: a UUID, or its beginning.
-        visible: the environment's CUDA_VISIBLE_DEVICES; `None` when it is not set.
+        found: the driver's list.
+        wanted: a UUID, or a prefix of it.
+        visible: the environment's CUDA_VISIBLE_DEVICES; `None` if it is not set.
 
     Raises:
         TransientError: it is not listed, and a GPU of this host has fallen off the bus.
-        UnusableDeviceError: it is not there, hidden, or divided into instances.
-        PermanentError: none is named, and there are several.
+        UnusableDeviceError: it does not exist, is hidden, or is divided into instances.
+        PermanentError: the option is not set, and several GPUs exist.
     """
     usable = [gpu for gpu in found.gpus if not gpu.is_divided]
     shown = visible_gpus(found.gpus, visible)
@@ -31,24 +31,24 @@ def choose_gpu(found: Found, *, wanted: str | None, visible: str | None) -> Gpu:
     if gpu.is_divided:
         instances = [other for other in usable if other.parent_uuid == gpu.uuid]
         raise UnusableDeviceError(
-            f"the GPU {gpu.uuid} is in MIG mode and runs nothing itself",
+            f"the GPU {gpu.uuid} is in MIG mode and cannot run programs itself",
             f"register one of its instances: {_listed(instances)}",
         )
     if gpu not in shown:
         raise UnusableDeviceError(
             f"{VISIBLE}={visible} hides the GPU {gpu.uuid}",
-            f"unset {VISIBLE}, or put {gpu.uuid} into it, where fleetrank or its Ray is started",
+            f"unset {VISIBLE}, or add {gpu.uuid} to it, where fleetrank or its Ray is started",
         )
     return gpu
 
 
 def visible_gpus(gpus: Sequence[Gpu], visible: str | None) -> list[Gpu]:
-    """Those that CUDA would show, in its order.
+    """The GPUs that CUDA would show, in CUDA's order.
 
-    An index is taken as the PCI order's, as CUDA does for GPUs that are all alike.
+    An index counts in PCI order, as CUDA counts if all GPUs are of the same model.
 
     Source: CUDA programming guide, environment variables: a list of indices, of beginnings of
-        `GPU-` or of `MIG-` UUIDs; what follows the first entry that names nothing is hidden.
+        `GPU-` or of `MIG-` UUIDs; GPUs after the first unknown entry are hidden.
     """
     usable = [gpu for gpu in gpus if not gpu.is_divided]
     if visible is None:
@@ -75,8 +75,8 @@ def _only(shown: Sequence[Gpu], usable: Sequence[Gpu], found: Found, visible: st
         return shown[0]
     if shown:
         raise PermanentError(
-            f"this host has {len(shown)} GPUs and none is named",
-            f"give the device the option uuid, one of: {_listed(shown)}",
+            f"this host has {len(shown)} GPUs, but the device does not name one",
+            f"set the option uuid of the device to one of: {_listed(shown)}",
         )
     if usable:
         raise UnusableDeviceError(
@@ -88,10 +88,10 @@ def _only(shown: Sequence[Gpu], usable: Sequence[Gpu], found: Found, visible: st
     if found.gpus:
         raise UnusableDeviceError(
             "this host's GPUs are in MIG mode and have no instances",
-            "make some with `nvidia-smi mig`, or switch MIG mode off",
+            "create instances with `nvidia-smi mig`, or disable MIG mode",
         )
     raise UnusableDeviceError(
-        "the NVIDIA driver lists no GPU", "check `nvidia-smi`, and the rights of a container"
+        "the NVIDIA driver lists no GPU", "check `nvidia-smi`, and the permissions of a container"
     )
 
 
@@ -99,14 +99,14 @@ def _missing(wanted: str, found: Found) -> TransientError | UnusableDeviceError:
     if found.n_lost:
         return _lost(f"the GPU {wanted}")
     return UnusableDeviceError(
-        f"this host has no GPU {wanted}", f"it has: {_listed(found.gpus)}; register one of them"
+        f"this host has no GPU {wanted}", f"register one of its GPUs: {_listed(found.gpus)}"
     )
 
 
 def _lost(what: str) -> TransientError:
     return TransientError(
         f"{what} does not answer: a GPU of this host has fallen off the bus",
-        "look for Xid messages in `dmesg`; it comes back after a reset or a reboot",
+        "look for Xid messages in `dmesg`; it returns after a reset or a reboot",
     )
 
 

@@ -1,7 +1,7 @@
-"""Holding the SM clock for one repeat, on request only, and letting it go whatever happens.
+"""Locks the SM clock for one repeat, only on request, and always unlocks it afterwards.
 
-NVML tells nobody whether clocks are locked, so letting go gives them back to the driver; a lock
-that somebody else had set is lost.
+NVML does not report whether clocks are locked, so unlocking returns them to the driver's control.
+A lock that another program set is lost.
 """
 
 from collections.abc import Iterator
@@ -16,10 +16,10 @@ from fleetrank.device_agents.host.host_lease import give_up_at_once, runtime_fol
 
 @contextmanager
 def held_clock(library: GpuLibrary, gpu: Gpu, mhz: int | None) -> Iterator[str | None]:
-    """Gives how it went: 'locked at 1410 MHz', 'not allowed', or `None` when nothing is asked.
+    """Yields the outcome: 'locked at 1410 MHz', 'not allowed', or `None` if no lock is requested.
 
-    A file beside the host's lease exists for as long as the clock is held, locked by its holder:
-    one without a live holder tells `free_forgotten` that a process died in between.
+    A file beside the host's lease exists while the clock is locked, and its holder locks the file.
+    If the file has no live holder, a process died in between: see `free_forgotten`.
     """
     if mhz is None:
         yield None
@@ -36,7 +36,7 @@ def held_clock(library: GpuLibrary, gpu: Gpu, mhz: int | None) -> Iterator[str |
 
 
 def free_forgotten(library: GpuLibrary, gpu: Gpu) -> bool:
-    """Lets go of a clock whose holder died; whether there was one."""
+    """Unlocks a clock whose holder died; returns whether there was one."""
     path = runtime_folder() / _file_name(gpu)
     if not path.exists() or is_locked(path):
         return False

@@ -1,4 +1,4 @@
-"""What an error code of NVML means to us: pure."""
+"""Translates error codes of NVML: pure."""
 
 from enum import IntEnum
 
@@ -9,11 +9,11 @@ from fleetrank.device_agents.errors import (
     UnusableDeviceError,
 )
 
-NO_AGENT = "other GPUs have no agent for this device yet: docs/gpu.md says what one takes"
+NO_AGENT = "other GPUs are not supported yet: docs/gpu.md explains how to add one"
 
 
 class Code(IntEnum):
-    """The codes that are told apart. Source: nvmlReturn_t of NVML 13."""
+    """The codes that we distinguish. Source: nvmlReturn_t of NVML 13."""
 
     INVALID_ARGUMENT = 2
     NOT_SUPPORTED = 3
@@ -34,49 +34,49 @@ ABSENT = {
     Code.NOT_SUPPORTED, Code.NO_PERMISSION, Code.NOT_FOUND, Code.FUNCTION_NOT_FOUND,
     Code.NO_DATA, Code.DEPRECATED,
 }  # fmt: skip
-"""A reading this driver, GPU or user does not get: missing, never an error."""
+"""A reading that this driver, GPU or user cannot get: it is missing, and this is not an error."""
 UNTOLD = ABSENT | {Code.INVALID_ARGUMENT, Code.UNKNOWN}
-"""Of a reading, also a part this GPU does not have, such as its 13th link, and the driver's word
-for a sensor that fails: `nvidia-smi` shows that field as unknown and all others as they are."""
+"""The same for readings. It adds parts that this GPU lacks, such as its 13th link, and the driver's
+code for a failed sensor: `nvidia-smi` shows that field as unknown and the others normally."""
 LOST = {Code.GPU_IS_LOST, Code.RESET_REQUIRED}
 
 
 def is_absent(code: int) -> bool:
-    """Whether a call that ended so cannot be carried out here."""
+    """Whether the code means that the call is not possible here."""
     return code in ABSENT
 
 
 def is_untold(code: int) -> bool:
-    """Whether a question that ended so has no answer here."""
+    """Whether the code means that the value is not available here."""
     return code in UNTOLD
 
 
 def as_error(code: int, text: str) -> AgentError:
-    """The error for a code that is not `is_absent`; `text` is the library's own wording."""
+    """The error for a code that is not `is_absent`; `text` is the library's own message."""
     if code in LOST:
         return TransientError(
             f"the GPU does not answer any more: {text}",
-            "look for Xid messages in `dmesg`; a lost GPU comes back after a reset or a reboot",
+            "look for Xid messages in `dmesg`; a lost GPU returns after a reset or a reboot",
         )
     if code in (Code.LIBRARY_NOT_FOUND, Code.DRIVER_NOT_LOADED):
         return UnusableDeviceError(
             f"this host has no working NVIDIA driver: {text}",
-            f"install or load it until `nvidia-smi` answers; {NO_AGENT}",
+            f"install or load it until `nvidia-smi` works; {NO_AGENT}",
         )
     if code == Code.LIB_RM_VERSION_MISMATCH:
         return UnusableDeviceError(
-            f"the NVIDIA driver and its library are of different versions: {text}",
+            f"the NVIDIA driver and its library have different versions: {text}",
             "reboot: the driver was updated while it was in use",
         )
     if code == Code.NO_PERMISSION:
         return UnusableDeviceError(
-            f"this user may not ask the NVIDIA driver: {text}", "check the rights of /dev/nvidia*"
+            f"this user may not use the NVIDIA driver: {text}", "check the rights of /dev/nvidia*"
         )
     return PermanentError(f"the NVIDIA driver answers: {text}", "check the GPU with `nvidia-smi`")
 
 
 def no_driver_here(vendor: str) -> UnusableDeviceError:
-    """The error for a host whose GPUs are another maker's."""
+    """The error for a host whose GPUs are from another vendor."""
     return UnusableDeviceError(
         f"this host has no NVIDIA driver; its GPU is made by {vendor}", NO_AGENT
     )

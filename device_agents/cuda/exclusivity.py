@@ -1,8 +1,8 @@
-"""Who else uses the GPU: pure.
+"""Finds other processes on the GPU: pure.
 
-In a container the driver may list processes by numbers of the host, or by none, so that the own
-one cannot be told by its number alone. It can by time: the list taken before it opened the GPU
-holds only others, even one that happens to have the same number.
+In a container the driver may list processes by the host's numbers, or without numbers. Then the
+number alone does not identify our process. Time does: a list read before our process opened the
+GPU contains only other processes, even if one of them has the same number.
 """
 
 from collections import Counter
@@ -13,36 +13,36 @@ from fleetrank.device_agents.cuda.library import GpuProcess
 from fleetrank.device_agents.errors import UnfitConditionsError
 
 _BROKERS = frozenset({"nvidia-cuda-mps-server"})
-"""Listed beside the processes they hand work on for, and do none of their own."""
+"""Listed beside the processes they pass work on for; they compute nothing themselves."""
 
 Processes = Sequence[GpuProcess] | None
 
 
 def users(processes: Processes) -> list[GpuProcess]:
-    """Those that may compute something."""
+    """The processes that may compute something."""
     return [it for it in processes or () if PurePosixPath(it.name or "").name not in _BROKERS]
 
 
 def refuse_company(before: Processes) -> None:
-    """Refuses a GPU that others use.
+    """Raises an error if other processes use the GPU.
 
     Args:
-        before: what was listed before this process opened the GPU; `None` when nothing is told.
+        before: the list before this process opened the GPU; `None` if the driver gives no list.
 
     Raises:
-        UnfitConditionsError: names them.
+        UnfitConditionsError: the message names the processes.
     """
     others = users(before)
     if others:
         names = ", ".join(f"{it.name or 'a process'} ({it.pid})" for it in others[:5])
         raise UnfitConditionsError(
             f"{len(others)} other processes use the GPU: {names}",
-            "end them, or give the device the option others: flag to measure beside them",
+            "end them, or set the device's option others to flag, to measure beside them",
         )
 
 
 def own_process(before: Processes, now: Processes, pid: int) -> GpuProcess | None:
-    """This process in a list; `None` where it cannot be told from others."""
+    """This process in a list; `None` if it cannot be identified."""
     new = _new(before, now)
     listed = next((it for it in new if it.pid == pid), None)
     if listed is not None or before is None:
@@ -51,15 +51,15 @@ def own_process(before: Processes, now: Processes, pid: int) -> GpuProcess | Non
 
 
 def count_others(before: Processes, now: Processes, pid: int, *, is_open: bool) -> int | None:
-    """Processes beside this one; `None` when the driver does not list them.
+    """Counts processes other than this one; `None` if the driver does not list them.
 
-    Where the own one cannot be told, one of those that are new is taken for it.
+    If our process cannot be identified, one of the new processes is assumed to be it.
 
     Args:
-        before: what was listed before this process opened the GPU.
-        now: what is listed now.
-        pid: the own number.
-        is_open: this process has opened the GPU. A list without it then hides others as well.
+        before: the list before this process opened the GPU.
+        now: the list now.
+        pid: number of our process.
+        is_open: this process has opened the GPU. If it is missing in the list, others may be too.
     """
     if now is None:
         return None
@@ -70,7 +70,7 @@ def count_others(before: Processes, now: Processes, pid: int, *, is_open: bool) 
 
 
 def _new(before: Processes, now: Processes) -> list[GpuProcess]:
-    """Counted by number: several may have none, and are then all listed as 0."""
+    """Counts by number: several processes may have no number, and all of these are listed as 0."""
     known = Counter(it.pid for it in users(before))
     new = []
     for process in users(now):

@@ -1,4 +1,4 @@
-"""What a GPU is, in the words of `DeviceFacts`: pure but for the host's own facts."""
+"""Describes a GPU as `DeviceFacts`: pure except for the host's own facts."""
 
 import hashlib
 from dataclasses import replace
@@ -16,10 +16,10 @@ _CORES_PER_SM = {
 
 
 def gpu_facts(host: DeviceFacts, gpu: Gpu, hardware: Hardware, driver: Driver) -> DeviceFacts:
-    """The host's facts with the GPU in place of its processor; tier `gpu`.
+    """The host's facts, with the GPU instead of the processor; tier `gpu`.
 
-    `arch` is the compute capability, `memory_bytes` and `clock_max_mhz` are the GPU's; cores and
-    processor stay the host's, which drives it.
+    `arch` is the compute capability; `memory_bytes` and `clock_max_mhz` are the GPU's. Cores and
+    processor are those of the host.
     """
     clock = hardware.sm_clock_max_mhz
     return replace(
@@ -35,12 +35,12 @@ def gpu_facts(host: DeviceFacts, gpu: Gpu, hardware: Hardware, driver: Driver) -
 
 
 def uuid_hash(uuid: str) -> str:
-    """How everything but a device file names a GPU: a UUID is a serial number."""
+    """The name of a GPU everywhere except in a device file: a UUID is a serial number."""
     return hashlib.sha256(uuid.encode()).hexdigest()[:12]
 
 
 def sm_count(hardware: Hardware) -> int | None:
-    """Streaming multiprocessors of the physical GPU; `None` for an architecture not listed."""
+    """Streaming multiprocessors of the physical GPU; `None` for an unknown architecture."""
     if hardware.capability is None or hardware.cuda_cores is None:
         return None
     per_sm = _CORES_PER_SM.get(hardware.capability)

@@ -1,4 +1,4 @@
-"""Looks at a GPU from inside the worker: who uses it, memory, energy, conditions."""
+"""Reads a GPU from inside the worker: other users, memory, energy, conditions."""
 
 import os
 import time
@@ -36,21 +36,21 @@ _SLOWING = {
     0x200: "board_limit",
     0x400: "reliability",
 }
-"""Bits that mean slower than the clocks asked for; idle, chosen clocks and sync boost do not.
+"""Bits that mean slower than the requested clocks; idle, chosen clocks and sync boost do not count.
 
 Source: NVML 13, nvmlClocksEventReasons.
 """
 
 
 def throttle_reasons(bits: int | None) -> str | None:
-    """Names of what slows the GPU down, joined by commas; `none` when nothing does."""
+    """Names of the reasons that slow the GPU down, joined by commas; `none` if none applies."""
     if bits is None:
         return None
     return ",".join(name for bit, name in _SLOWING.items() if bits & bit) or NOTHING_SLOWS
 
 
 def with_gpu(host: Conditions, reading: Reading, n_others: int | None) -> Conditions:
-    """The host's conditions with clock and temperature of the GPU instead of the processor's."""
+    """The host's conditions, with clock and temperature of the GPU instead of the processor's."""
     return replace(
         host,
         clock_mhz=_as_float(reading.sm_clock_mhz),
@@ -75,13 +75,12 @@ _PAUSE_S = 0.1
 
 
 def open_gpu_watch(task: MeasureTask) -> "GpuWatch":
-    """Chooses the task's GPU, hides all others from this process, and looks who else uses it.
+    """Chooses the task's GPU, hides all others from this process, and checks for other users.
 
-    Without `nvidia-ml-py` the process measures all the same, and knows nothing beside time and
-    PyTorch's memory.
+    Without `nvidia-ml-py` the process still measures, but only reads time and PyTorch's memory.
 
     Raises:
-        AgentError: no driver, no such GPU, or one that others use.
+        AgentError: no driver, GPU not found, or in use by other processes.
     """
     library = open_library_or_none()
     gpu = use_gpu(library, task.gpu_uuid, task.execution)
@@ -93,10 +92,10 @@ def open_gpu_watch(task: MeasureTask) -> "GpuWatch":
 
 
 def open_library_or_none() -> GpuLibrary | None:
-    """The driver's library; `None` where only its Python binding is missing.
+    """The driver's library; `None` if only its Python binding is missing.
 
     Raises:
-        UnusableDeviceError: there is no driver, or it does not work.
+        UnusableDeviceError: the driver does not exist or does not work.
     """
     try:
         return nvml.open_nvml()
@@ -105,10 +104,10 @@ def open_library_or_none() -> GpuLibrary | None:
 
 
 def use_gpu(library: GpuLibrary | None, wanted: str | None, execution: Execution) -> Gpu | None:
-    """Makes the GPU the only one that libraries loaded from now on will see.
+    """Makes the GPU the only one that libraries loaded later can see.
 
     Raises:
-        AgentError: there is no such GPU, or it may not be used.
+        AgentError: the GPU does not exist, or may not be used.
     """
     gpu = None
     if library is not None:
@@ -117,7 +116,7 @@ def use_gpu(library: GpuLibrary | None, wanted: str | None, execution: Execution
     if uuid is not None:
         os.environ[VISIBLE] = uuid
     if not boolean_option(execution, TF32, default=False):
-        # The one switch that cuBLAS, cuDNN and TensorRT all obey, whoever calls them.
+        # The only setting that cuBLAS, cuDNN and TensorRT all read, whichever library calls them.
         os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
     else:
         os.environ.pop("NVIDIA_TF32_OVERRIDE", None)
@@ -125,7 +124,7 @@ def use_gpu(library: GpuLibrary | None, wanted: str | None, execution: Execution
 
 
 class GpuWatch:
-    """The `Watch` of a GPU; with a library of `None` it knows what PyTorch knows."""
+    """The `Watch` of a GPU; if the library is `None`, it has only PyTorch's figures."""
 
     def __init__(self, library: GpuLibrary | None, gpu: Gpu | None, execution: Execution) -> None:
         self._library = library
@@ -134,30 +133,30 @@ class GpuWatch:
         self._runtime = execution.runtime
         is_torch = execution.runtime is Runtime.TORCH
         self.memory_metric = MemoryMetric.CUDA_ALLOCATED if is_torch else MemoryMetric.NVML_PROCESS
-        # What clears the cache is PyTorch too; ONNX Runtime alone does without it.
+        # PyTorch also clears the cache; only ONNX Runtime without this option needs no PyTorch.
         self._torch = TorchGpuMemory() if is_torch or self._flushes else None
         self._reserved_baseline: int | None = None
         self._is_open = False
         self.before = self._processes()
 
     def wait_until_alone(self, longest_s: float) -> None:
-        """Looks again for a while when other processes are listed."""
+        """Checks again for a limited time if other processes are listed."""
         deadline_s = time.monotonic() + longest_s
         while users(self.before) and time.monotonic() < deadline_s:
             time.sleep(_PAUSE_S)
             self.before = self._processes()
 
     def conditions(self, used: Shares) -> Conditions:
-        """See `Watch`."""
+        """Reads the current conditions."""
         return self._seen(read_conditions(usable_cpus(), used))
 
     def warm(self, before: Conditions) -> Conditions:
-        """See `Watch`: clocks, heat and power of an idle GPU say nothing."""
+        """Reads the GPU again under load: an idle GPU's clocks, heat and power mean nothing."""
         self._is_open = True
         return self._seen(before)
 
     def start_memory(self) -> int | None:
-        """See `Watch`; also opens the GPU, which is no part of loading a model."""
+        """Also opens the GPU, which is not part of loading a model."""
         if self._torch is not None:
             self._torch.open(flushes=self._flushes)
             self._reserved_baseline = self._torch.reserved_now_bytes()
@@ -165,35 +164,35 @@ class GpuWatch:
             return self._torch.start_peak()
         if self._processes() is None:
             return None
-        return self.process_bytes() or 0  # not in the list: it holds nothing yet
+        return self.process_bytes() or 0  # not in the list: it holds no memory yet
 
     def start_run_memory(self) -> None:
-        """See `Watch`; one peak from before loading: a CUDA graph's pool is filled only once."""
+        """Does nothing: one peak since before loading. A CUDA graph fills its pool only once."""
 
     def peak_bytes(self) -> int | None:
-        """See `Watch`; ONNX Runtime's arena gives nothing back, so what it holds is its peak."""
+        """ONNX Runtime's arena never shrinks, so the memory it holds is its peak."""
         if self._runtime is Runtime.TORCH and self._torch is not None:
             return self._torch.peak_bytes()
         return self.process_bytes()
 
     def reserved_bytes(self) -> int | None:
-        """See `Watch`."""
+        """Peak memory that an allocator reserved on the device."""
         if self._runtime is not Runtime.TORCH or self._torch is None:
             return None
         return growth_bytes(self._reserved_baseline, self._torch.reserved_peak_bytes())
 
     def process_bytes(self) -> int | None:
-        """See `Watch`; `None` where the driver does not tell, as of MIG instances."""
+        """GPU memory of this process; `None` if not reported, as for MIG instances."""
         own = own_process(self.before, self._processes(), os.getpid())
         return None if own is None else own.used_bytes
 
     def flush(self) -> None:
-        """See `Watch`."""
+        """Clears the caches before a run."""
         if self._flushes and self._torch is not None:
             self._torch.flush()
 
     def energy_source(self) -> EnergySource | None:
-        """See `Watch`; a MIG instance has no counter, and the GPU's would count its neighbours."""
+        """The energy counter; a MIG instance has none, and the GPU's includes its neighbours."""
         if self._library is None or self._gpu is None:
             return None
         if self._library.energy_mj(self._gpu) is not None:
@@ -205,7 +204,7 @@ class GpuWatch:
         return None
 
     def settings(self) -> Options:
-        """See `Watch`."""
+        """Settings that the row must record."""
         return ((FLUSH_L2, self._flushes), ("has_nvml", self._library is not None))
 
     def _seen(self, host: Conditions) -> Conditions:

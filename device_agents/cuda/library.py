@@ -1,6 +1,6 @@
-"""What the agent asks NVIDIA's management library, as values; `nvml.py` asks the real one.
+"""What the agent reads from NVIDIA's management library, as values; `nvml.py` calls the real one.
 
-`None` is a reading that the driver, the GPU or an older library does not have.
+`None` means that the driver, the GPU or an older library lacks the reading.
 """
 
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ class Gpu:
     Attributes:
         uuid: `GPU-...`, or `MIG-...` of an instance.
         index: of the physical GPU, in the order of the PCI bus.
-        parent_uuid: of the physical GPU an instance is part of; `None` for a whole GPU.
-        is_divided: a physical GPU in MIG mode, on which nothing can run but its instances.
+        parent_uuid: UUID of the physical GPU of an instance; `None` for a whole GPU.
+        is_divided: a physical GPU in MIG mode; only its instances can run programs.
     """
 
     uuid: str
@@ -27,7 +27,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """All GPUs that answer, and how many did not: a GPU that fell off the bus cannot be named."""
+    """All GPUs that answer, and the number of those that do not: a lost GPU has no name."""
 
     gpus: tuple[Gpu, ...]
     n_lost: int = 0
@@ -35,7 +35,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Driver:
-    """Versions; `cuda` is the newest CUDA the driver serves, as (major, minor)."""
+    """Versions; `cuda` is the newest CUDA that the driver supports, as (major, minor)."""
 
     version: str | None
     cuda: tuple[int, int] | None
@@ -43,13 +43,13 @@ class Driver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hardware:
-    """What does not change while the host is up.
+    """Facts that do not change while the host is up.
 
     Attributes:
         capability: compute capability as (major, minor).
         cuda_cores: of the physical GPU.
-        pcie: (generation, lanes) now in use.
-        nvlinks: links that are up; 0 on a GPU that has links and none up.
+        pcie: (generation, lanes) in use now.
+        nvlinks: links that are up; 0 if the GPU has links but none is up.
     """
 
     capability: tuple[int, int] | None = None
@@ -93,23 +93,23 @@ class GpuLibrary(Protocol):
     """Every method may raise `TransientError` when the GPU falls off the bus."""
 
     def driver(self) -> Driver:
-        """Versions of the driver."""
+        """Versions of the driver and of CUDA."""
         ...
 
     def find(self) -> Found:
-        """All GPUs and instances."""
+        """Lists all GPUs and MIG instances."""
         ...
 
     def hardware(self, gpu: Gpu) -> Hardware:
-        """What it is."""
+        """Facts that do not change while the host is up."""
         ...
 
     def read(self, gpu: Gpu) -> Reading:
-        """How it is now; of an instance, the physical GPU is read."""
+        """Reads the current state; for an instance, of the physical GPU."""
         ...
 
     def processes(self, gpu: Gpu) -> tuple[GpuProcess, ...] | None:
-        """All that use it, for computing or graphics; `None` where that is not told."""
+        """All processes that use it, for computing or graphics; `None` if unknown."""
         ...
 
     def energy_mj(self, gpu: Gpu) -> int | None:
@@ -124,9 +124,9 @@ class GpuLibrary(Protocol):
         ...
 
     def lock_clocks(self, gpu: Gpu, mhz: int) -> bool:
-        """Holds the SM clock at `mhz`; false where that is not allowed or not possible."""
+        """Locks the SM clock at `mhz`; false if that is not allowed or not possible."""
         ...
 
     def unlock_clocks(self, gpu: Gpu) -> bool:
-        """Lets the driver choose again; false where that is not allowed or not possible."""
+        """Unlocks the SM clock; false if that is not allowed or not possible."""
         ...

@@ -1,4 +1,4 @@
-"""NVML through `nvidia-ml-py`: asks and returns, decides nothing."""
+"""NVML through `nvidia-ml-py`: calls it and returns values; decides nothing."""
 
 import importlib
 from collections.abc import Callable
@@ -19,11 +19,11 @@ _NVIDIA = "0x10de"
 
 
 def other_vendor(root: Path = Path("/")) -> str | None:
-    """The maker of this host's GPUs; `None` where an NVIDIA GPU is among them, or none is known."""
+    """The vendor of this host's GPUs; `None` if one is an NVIDIA GPU, or if no GPU is known."""
     found = {_read(file) for file in (root / "sys/class/drm").glob("card*/device/vendor")}
     if _NVIDIA in found:
         return None
-    # A processor's own graphics beside an AMD card is not what anybody wants to measure.
+    # A processor's own graphics beside an AMD card is not what a user wants to measure.
     return next((name for number, name in _NAMES.items() if number in found), None)
 
 
@@ -40,17 +40,17 @@ _SM, _MEMORY = 1, 2
 _POLICIES = (0, 1)
 """nvmlPerfPolicyType_t: power and heat."""
 _NO_PIDS = (0, 0xFFFFFFFF)
-"""A process of another namespace, whose number this one may not see."""
+"""A process of another namespace, whose number this process may not see."""
 _MAX_LINKS = 18
-"""More than any GPU has. Source: NVML_NVLINK_MAX_LINKS."""
+"""More links than any GPU has. Source: NVML_NVLINK_MAX_LINKS."""
 
 
 def open_nvml() -> "Nvml":
-    """The driver's library of this host.
+    """Opens the driver's library of this host.
 
     Raises:
         MissingLibraryError: the Python binding is not installed.
-        UnusableDeviceError: there is no driver, or it does not work.
+        UnusableDeviceError: the driver does not exist or does not work.
     """
     try:
         binding = importlib.import_module("pynvml")
@@ -60,7 +60,7 @@ def open_nvml() -> "Nvml":
 
 
 class Nvml:
-    """`GpuLibrary` of the real driver; a function an older one lacks gives `None`."""
+    """`GpuLibrary` of the real driver; a function that an older driver lacks gives `None`."""
 
     def __init__(self, binding: ModuleType, root: Path = Path("/")) -> None:
         self._binding = binding
@@ -71,7 +71,7 @@ class Nvml:
             raise (no_driver_here(vendor) if vendor else self._error(error)) from error
 
     def driver(self) -> Driver:
-        """See `GpuLibrary`."""
+        """Versions of the driver and of CUDA."""
         cuda = self._number("nvmlSystemGetCudaDriverVersion_v2")
         return Driver(
             version=self._text("nvmlSystemGetDriverVersion"),
@@ -80,7 +80,7 @@ class Nvml:
         )
 
     def find(self) -> Found:
-        """See `GpuLibrary`."""
+        """Lists all GPUs and MIG instances."""
         gpus: list[Gpu] = []
         n_lost = 0
         for index in range(self._number("nvmlDeviceGetCount") or 0):
@@ -89,11 +89,11 @@ class Nvml:
             except TransientError:
                 n_lost += 1
             except AgentError:
-                continue  # not this user's or this container's
+                continue  # this user or container may not access it
         return Found(gpus=tuple(gpus), n_lost=n_lost)
 
     def hardware(self, gpu: Gpu) -> Hardware:
-        """See `GpuLibrary`."""
+        """Facts that do not change while the host is up."""
         own, whole = self._handle(gpu), self._physical(gpu)
         memory = self._ask("nvmlDeviceGetMemoryInfo", own)
         ecc = self._ask("nvmlDeviceGetEccMode", whole)
@@ -113,10 +113,10 @@ class Nvml:
         )
 
     def read(self, gpu: Gpu) -> Reading:
-        """See `GpuLibrary`."""
+        """Reads clocks, temperature and memory now."""
         handle = self._physical(gpu)
         reasons = self._number("nvmlDeviceGetCurrentClocksEventReasons", handle)
-        if reasons is None:  # the name it had before driver 535
+        if reasons is None:  # the name before driver 535
             reasons = self._number("nvmlDeviceGetCurrentClocksThrottleReasons", handle)
         return Reading(
             sm_clock_mhz=self._number("nvmlDeviceGetClockInfo", handle, _SM),
@@ -128,7 +128,7 @@ class Nvml:
         )
 
     def processes(self, gpu: Gpu) -> tuple[GpuProcess, ...] | None:
-        """See `GpuLibrary`."""
+        """Lists the processes that use the GPU."""
         handle = self._handle(gpu)
         lists = [
             self._ask(f"nvmlDeviceGet{kind}RunningProcesses", handle)
@@ -137,7 +137,7 @@ class Nvml:
         if all(found is None for found in lists):
             return None
         known = [it for found in lists if isinstance(found, list) for it in found]
-        # One that both computes and draws is in both lists; those without a number are not one.
+        # A process that computes and draws is in both lists. Those without a number differ.
         keys = [it.pid if it.pid not in _NO_PIDS else -place for place, it in enumerate(known, 1)]
         once = dict(zip(keys, known, strict=True))
         return tuple(self._process(once[key]) for key in sorted(once))
@@ -151,23 +151,23 @@ class Nvml:
         )
 
     def energy_mj(self, gpu: Gpu) -> int | None:
-        """See `GpuLibrary`."""
+        """Reads the energy counter."""
         if gpu.parent_uuid is not None:
             return None
         return self._number("nvmlDeviceGetTotalEnergyConsumption", self._handle(gpu))
 
     def power_mw(self, gpu: Gpu) -> int | None:
-        """See `GpuLibrary`."""
+        """Reads the power."""
         if gpu.parent_uuid is not None:
             return None
         return self._number("nvmlDeviceGetPowerUsage", self._handle(gpu))
 
     def lock_clocks(self, gpu: Gpu, mhz: int) -> bool:
-        """See `GpuLibrary`."""
+        """Locks the SM clock."""
         return self._do("nvmlDeviceSetGpuLockedClocks", self._physical(gpu), mhz, mhz)
 
     def unlock_clocks(self, gpu: Gpu) -> bool:
-        """See `GpuLibrary`."""
+        """Unlocks the SM clock."""
         return self._do("nvmlDeviceResetGpuLockedClocks", self._physical(gpu))
 
     def _gpus_at(self, index: int) -> list[Gpu]:
@@ -231,7 +231,7 @@ class Nvml:
         return None if text is None else bounded_name(text)
 
     def _do(self, function: str, *arguments: object) -> bool:
-        """Whether a call that changes something was carried out."""
+        """Makes a call that changes something; returns whether it succeeded."""
         call = getattr(self._binding, function, None)
         if call is None:
             return False
@@ -244,7 +244,7 @@ class Nvml:
         return True
 
     def _ask(self, function: str, *arguments: object) -> object:
-        """The answer, or `None` where binding, driver or GPU has none."""
+        """The answer, or `None` if binding, driver or GPU has none."""
         call = getattr(self._binding, function, None)
         if call is None:
             return None

@@ -1,4 +1,4 @@
-"""Text that devices and their tools write: bounded where it is read, held to plausible values.
+"""Text from devices and their tools: its length is limited and its values are range-checked.
 
 Open `device_text` first.
 """

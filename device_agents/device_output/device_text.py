@@ -1,7 +1,7 @@
-"""Text that a device, its driver or a program on it wrote: bounded, and parsed line by line.
+"""Text from a device, its driver or a program on it: limited in length, and parsed line by line.
 
-No time limit holds while a text is parsed, so the text itself bounds the work: at most so many
-bytes are read of one command, and a parser sees one line of at most 4096 characters at a time.
+No time limit applies to parsing, so the text itself limits the work. At most a fixed number of
+bytes is read from one command, and a parser gets lines of at most 4096 characters.
 """
 
 import re
@@ -9,47 +9,47 @@ import re
 from fleetrank.device_agents.errors import BadOutputError
 
 MAX_PROBE_BYTES = 64 * 1024
-"""Of one command that asks for facts or conditions: five times what the wordiest phone writes."""
+"""For one command that reads facts or conditions: five times the longest output seen on a phone."""
 MAX_TOOL_BYTES = 16 * 1024 * 1024
-"""Of one run of a program: ten thousand samples, each on a line of the log, take 1.2 MB."""
+"""For one run of a program: ten thousand samples, each on a line of the log, take 1.2 MB."""
 MAX_LINE_CHARACTERS = 4096
-"""The longest line that is parsed: fifty lines of a terminal; none that is needed has ten."""
+"""The longest line that is parsed: fifty terminal lines; no line that we need has ten."""
 CUT = " [line cut]"
-"""Ends a line of which only the first `MAX_LINE_CHARACTERS` were kept."""
+"""Marks a line of which only the first `MAX_LINE_CHARACTERS` were kept."""
 MAX_DIGITS = 18
-"""What fits 64 bits; nothing that a device counts needs more."""
+"""64 bits hold this; no device counter needs more."""
 _MAX_NAME_CHARACTERS = 256
-"""NVML's names have at most 96; the path of a program may be longer."""
+"""NVML's names have at most 96 characters; the path of a program may be longer."""
 _MAX_QUOTED = 200
-"""Of what was read, in a message."""
+"""Most characters of a read text that a message quotes."""
 
 _LONG_LINE = re.compile(rf"^([^\n]{{{MAX_LINE_CHARACTERS}}})[^\n]++", re.MULTILINE)
-_REMEDY = "look at what the device prints; its program may be broken, or of another version"
+_REMEDY = "check the device's output; its program may be defective, or of another version"
 
 
 def decode_output(data: bytes | bytearray) -> str:
-    """The text of a command's output; a line that is too long is cut and marked with `CUT`."""
+    """Decodes a command's output; a line that is too long is cut and marked with `CUT`."""
     return cut_lines(data.decode("utf-8", errors="replace"))
 
 
 def cut_lines(text: str) -> str:
-    """The text with its long lines cut; the mark keeps `lines_of` from reading half a figure."""
+    """Cuts long lines; the mark prevents `lines_of` from reading half a figure."""
     return _LONG_LINE.sub(rf"\1{CUT}", text)
 
 
 def without_long_lines(text: str) -> str:
-    """The text with `CUT` in place of each long line, so that no expression reads half a figure."""
+    """Replaces each long line with `CUT`, so that no regular expression reads half a figure."""
     return _LONG_LINE.sub(CUT, text)
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines a parser may look at, without their ends; lines too long or cut are left out."""
+    """The lines a parser may read, without line ends; too long or cut lines are skipped."""
     lines = text.replace("\r\n", "\n").split("\n")
     return [line for line in lines if len(line) <= MAX_LINE_CHARACTERS]
 
 
 def value_of(text: str, name: str, separator: str = ":") -> str | None:
-    """What stands behind `name:` in the first line that has it; `None` without such a line."""
+    """The text after `name:` in the first line that has it; `None` if no line has it."""
     for line in lines_of(text):
         if name in line:
             found, mark, value = line.partition(separator)
@@ -59,10 +59,10 @@ def value_of(text: str, name: str, separator: str = ":") -> str | None:
 
 
 def whole_number(text: str) -> int | None:
-    """The number a text consists of; `None` when it is another text.
+    """The number that the text consists of; `None` for any other text.
 
     Raises:
-        BadOutputError: it has more digits than anything a device counts.
+        BadOutputError: it has more digits than any device counter.
     """
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdigit()):
@@ -73,12 +73,12 @@ def whole_number(text: str) -> int | None:
 
 
 def bounded_name(text: str) -> str:
-    """A name as a driver gives it, cut to what a message and a column can show."""
+    """A name from a driver, cut to a length that fits a message and a column."""
     return text[:_MAX_NAME_CHARACTERS]
 
 
 def refused(why: str, read: str | bytes) -> BadOutputError:
-    """The error for what a device wrote and cannot mean; the message holds what was read."""
+    """The error for an impossible output of a device; the message quotes what was read."""
     shown = read[:_MAX_QUOTED]
     rest = "" if len(read) <= _MAX_QUOTED else f" and {len(read) - _MAX_QUOTED} more"
     return BadOutputError(f"{why}; what was read is {shown!r}{rest}", _REMEDY)

@@ -1,7 +1,7 @@
-"""What a device may say of itself, and no more: one place for the ranges of all readings.
+"""The ranges of all readings that a device may report, in one place.
 
-A value outside its range is refused as `bad_output` with what was read: it is an error of the
-device, the tool or the parser, and a table cannot show that.
+A value outside its range raises `bad_output` with what was read. It is an error of the device, the
+tool or the parser, and would not be visible in a table.
 """
 
 from collections.abc import Sequence
@@ -15,16 +15,16 @@ from fleetrank.device_agents.device_output.device_text import refused
 MAX_CLOCK_MHZ = 20_000.0
 """Twice the record of processors cooled with liquid helium."""
 MAX_MEAN_RATIO = 2.0
-"""Between two means of the same runs. Seen: 1.0004, where a tool profiles some of the runs."""
+"""For two means of the same runs. Seen: 1.0004, when a tool profiles some of the runs."""
 _SLACK = 0.01
-"""Tools print six digits, and 32-bit floats keep seven."""
+"""Tools print six digits, and 32-bit floats have seven."""
 _SLACK_NS = 1000
 """Tools count whole microseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """The values that a reading can have, both ends included."""
+    """The possible values of a reading, both ends included."""
 
     what: str
     low: float
@@ -32,14 +32,14 @@ class Range:
     unit: str = ""
 
     def holds(self, value: float) -> bool:
-        """Whether the value can be; NaN cannot."""
+        """Whether the value is possible; NaN is not."""
         return self.low <= value <= self.high
 
     def require(self, value: float, read: str) -> None:
-        """Returns for a value that can be.
+        """Returns if the value is possible.
 
         Raises:
-            BadOutputError: it cannot; the message holds what was read.
+            BadOutputError: it is not possible; the message quotes what was read.
         """
         if not self.holds(value):
             raise refused(
@@ -50,18 +50,18 @@ class Range:
 
 
 CLOCK_MHZ = Range(what="a clock", low=0.0, high=MAX_CLOCK_MHZ, unit=" MHz")
-"""0 is what the kernel says of a core that is offline."""
+"""The kernel reports 0 for an offline core."""
 BATTERY_PERCENT = Range(what="the battery's charge", low=0.0, high=100.0, unit=" %")
 BATTERY_SCALE = Range(what="the battery's scale", low=0.0, high=1e6)
 """100 on every phone seen; 0 says nothing."""
 TEMP_C = Range(what="a temperature", low=-40.0, high=150.0, unit=" C")
-"""Silicon is rated from -40 to 125 degrees and switches itself off below 150; batteries before."""
+"""Silicon is rated from -40 to 125 degrees and shuts down below 150; batteries earlier."""
 THERMAL_STATUS = Range(what="the thermal status", low=0, high=6)
 """Source: `Temperature.java` of frameworks/base: none to shutdown."""
 MEMORY_BYTES = Range(what="the memory", low=0, high=2**50, unit=" bytes")
 """A pebibyte: a thousand times the largest server."""
 STORAGE_BYTES = Range(what="the free space", low=0, high=2**60, unit=" bytes")
-"""A thousand pebibytes: a virtual phone shows the file system of its host."""
+"""A thousand pebibytes: a virtual phone reports the file system of its host."""
 LOAD = Range(what="the load", low=0.0, high=1e6)
 """Linux has at most four million processes."""
 UPTIME_S = Range(what="the time since the start", low=0.0, high=1e9, unit=" s")
@@ -71,21 +71,21 @@ UPTIME_S = Range(what="the time since the start", low=0.0, high=1e9, unit=" s")
 def refuse_impossible(
     summary: ToolSummary, *, min_ns: int | None = None, max_ns: int | None = None
 ) -> None:
-    """Returns for statistics that some runs can have.
+    """Returns if the statistics are possible for real runs.
 
-    Args:
-        summary: of latencies, none of them negative.
+    summary: statistics of latencies, which are never negative.
+        summary: statistics of latencies, which are never negative.
         min_ns: of the same runs.
         max_ns: of the same runs.
 
-    Raises:
+    BadOutputError: the statistics are impossible; the message quotes them.
         BadOutputError: no runs have such statistics; the message holds them.
 
-    Source: of values that are not negative, at most a share s lies above mean / s (Markov's
-        inequality), and the standard deviation of n is at most sqrt(n - 1) times their mean.
+    Source: among non-negative values, at most a share s is above mean / s (Markov's inequality),
+        and the standard deviation of n values is at most sqrt(n - 1) times their mean.
     """
     mean_ns = summary.mean_ns
-    # Some builds print no median, and the mean stands in its place: it may be above a percentile.
+    # Some builds print no median but the mean, which may be above a percentile.
     median_ns = None if summary.median_ns == mean_ns else summary.median_ns
     quantiles = (
         ("the median", median_ns, 0.50),
@@ -107,17 +107,17 @@ def refuse_impossible(
 
 
 def refuse_unlike_means(one_ns: int, other_ns: int) -> None:
-    """Returns for two means of the same runs that agree.
+    """Returns if two means of the same runs agree.
 
     Raises:
-        BadOutputError: one is in another unit, or of other runs.
+        BadOutputError: one has another unit, or is of other runs.
     """
     if max(one_ns, other_ns) > MAX_MEAN_RATIO * min(one_ns, other_ns) + _SLACK_NS:
         raise refused("the output has two means that disagree", f"{one_ns} ns and {other_ns} ns")
 
 
 def refuse_unlike_counts(*counts: int) -> None:
-    """Returns when all counts of the same runs are equal; raises `BadOutputError` otherwise."""
+    """Returns if all counts of the same runs are equal; raises `BadOutputError` otherwise."""
     if len(set(counts)) > 1:
         raise refused("the output has counts of runs that disagree", ", ".join(map(str, counts)))
 

@@ -1,4 +1,4 @@
-"""What a Linux host gives: processes, locks, conditions, memory and energy readings.
+"""Services of a Linux host: processes, locks, conditions, memory and energy readings.
 
-Open `worker_client` first: it runs one worker and turns each end of it into an answer.
+Open `worker_client` first: it runs one worker and turns every outcome into an answer.
 """

@@ -1,7 +1,7 @@
-"""Circumstances of a measurement on a Linux host: pure parsers, and thin readers above them.
+"""Conditions of a measurement on a Linux host: pure parsers, and short readers that use them.
 
-What the system does not tell is `None`. Readers take the root of the file system, so that tests
-give them a folder.
+Unknown values are `None`. Readers take the root of the file system as an argument, so that tests
+can pass a folder.
 """
 
 import re
@@ -22,12 +22,12 @@ _STAT = re.compile(r"^cpu[ \t]++((?:\d{1,20}+(?: ++|$))++)$", re.MULTILINE | re.
 _VMSTAT_OOM = re.compile(r"^oom_kill (\d{1,18}+)$", re.MULTILINE | re.ASCII)
 _LOAD = re.compile(r"(\d{1,18}+\.\d{1,18}+)(?= |$)", re.ASCII)
 _CPU_SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "x86_pkg_temp", "cpu-thermal")
-"""Kernel drivers and thermal zones that stand for the CPU."""
+"""Names of kernel drivers and thermal zones that mean the CPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuTime:
-    """Time of all cores since boot, in ticks: used by anyone, taken by the hypervisor, in all."""
+    """Time of all cores since boot, in ticks: used by processes, taken by the hypervisor, total."""
 
     busy: int
     steal: int
@@ -37,8 +37,8 @@ class CpuTime:
 def parse_stat(text: str) -> CpuTime | None:
     """Reads the first line of `/proc/stat`.
 
-    Source: proc_stat(5): user nice system idle iowait irq softirq steal guest guest_nice; guest
-        time is contained in user time.
+    Source: proc_stat(5): user nice system idle iowait irq softirq steal guest guest_nice; user
+        time includes guest time.
     """
     match = _STAT.search(text)
     numbers = [int(number) for number in match.group(1).split()] if match else []
@@ -76,30 +76,30 @@ def parse_available_memory(text: str) -> int | None:
 
 
 def parse_cpuinfo_mhz(text: str) -> tuple[float, ...]:
-    """Current clock per logical core in `/proc/cpuinfo`; empty on systems that list none."""
+    """Current clock per logical core in `/proc/cpuinfo`; empty if the system does not list it."""
     return tuple(float(mhz) for mhz in _CPUINFO_MHZ.findall(text))
 
 
 def parse_oom_kills(text: str) -> int | None:
-    """Processes killed for want of memory since boot, of `/proc/vmstat` (Linux 4.13 and later)."""
+    """Processes killed for lack of memory since boot, from `/proc/vmstat` (since Linux 4.13)."""
     match = _VMSTAT_OOM.search(text)
     return int(match.group(1)) if match else None
 
 
 def parse_number(text: str) -> float | None:
-    """A sysfs file that holds one integer."""
+    """Parses a sysfs file that contains one integer."""
     stripped = text.strip()
     return float(stripped) if re.fullmatch(r"-?\d{1,18}", stripped, re.ASCII) else None
 
 
 Shares = tuple[float, float] | None
-"""Core time used by others and taken by the hypervisor; see `shares`."""
+"""Core time used by other processes and taken by the hypervisor; see `shares`."""
 
 
 def shares(before: CpuTime | None, after: CpuTime | None, own_ticks: float) -> Shares:
     """Shares of all cores' time used by other processes and by the hypervisor, each 0 to 1.
 
-    `None` when a reading is missing or no tick went by.
+    `None` if a reading is missing or no tick passed.
     """
     if before is None or after is None or after.total <= before.total:
         return None
@@ -115,16 +115,16 @@ def read_cpu_time(root: Path = ROOT) -> CpuTime | None:
 
 
 def read_oom_kills(root: Path = ROOT) -> int | None:
-    """See `parse_oom_kills`."""
+    """Processes killed for lack of memory since boot."""
     return parse_oom_kills(_read(root / "proc/vmstat"))
 
 
 def read_conditions(cpus: Sequence[int] | None, used: Shares, root: Path = ROOT) -> Conditions:
-    """Reads everything the host tells now.
+    """Reads all conditions of the host now.
 
     Args:
-        cpus: the cores whose clock counts; `None` means all.
-        used: what `shares` gave for the window before this moment.
+        cpus: the cores whose clock is read; `None` means all.
+        used: the result of `shares` for the window before this moment.
         root: of the file system.
     """
     return Conditions(
@@ -140,13 +140,13 @@ def read_conditions(cpus: Sequence[int] | None, used: Shares, root: Path = ROOT)
 
 
 def read_governor(root: Path = ROOT) -> str | None:
-    """Frequency governors in use, joined by commas when the cores differ; `None` without one."""
+    """Frequency governors in use, joined by commas if the cores differ; `None` if unknown."""
     names = {_read(folder / "scaling_governor").strip() for folder in _cpufreq(None, root)}
     return ",".join(sorted(names - {""})) or None
 
 
 def read_clock_max_mhz(root: Path = ROOT) -> float | None:
-    """Highest clock any core offers."""
+    """Highest clock that any core supports."""
     found = (parse_number(_read(folder / "cpuinfo_max_freq")) for folder in _cpufreq(None, root))
     return max((khz / 1000 for khz in found if khz is not None), default=None)
 

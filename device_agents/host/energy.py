@@ -1,7 +1,7 @@
-"""Energy of repeated runs, from any counter: one loop, sources beneath it.
+"""Energy of repeated runs, from any counter: one loop that works with several sources.
 
-Not zeus: its windows give joules without the number of counter steps in them, which is what tells
-a reading from noise here, and it needs pandas, scikit-learn and amdsmi in the measuring process.
+zeus is not used. Its windows give joules without the number of counter steps, which we need to
+tell a reading from noise. It also needs pandas, scikit-learn and amdsmi in the measuring process.
 """
 
 from collections.abc import Callable
@@ -13,32 +13,32 @@ from fleetrank.device_agents.contract.vocabulary import EnergyMethod
 from fleetrank.device_agents.timing.timing import Clock, Step
 
 MIN_STEPS = 20
-"""Counter steps in a window; both of its ends lie on one, so that the error is that of a look."""
+"""Counter steps in a window. Both ends are at a step, so the error is that of one check."""
 MAX_LENGTHS = 4.0
-"""A window that has not enough steps after so many times its least length never will."""
+"""After this many times its least duration, a window with too few steps ends."""
 LOOK_NS = 10_000_000
-"""Time between two looks at a counter: a look takes up to 0.1 ms, in which nothing runs."""
+"""Time between two counter checks; a check takes up to 0.1 ms, in which no inference runs."""
 _NS_PER_S = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnergyReading:
-    """Energy since the source was opened, and how often the sensor behind it has moved."""
+    """Energy since the source was opened, and how often the sensor's value has changed."""
 
     mj: float
     updates: int
 
 
 class EnergySource(Protocol):
-    """Something that counts the energy of a device."""
+    """A source that counts the energy of a device."""
 
     @property
     def method(self) -> EnergyMethod:
-        """Where its figures come from."""
+        """The method of its figures."""
         ...
 
     def read(self) -> EnergyReading | None:
-        """The state now; `None` when it cannot be read any more."""
+        """The state now; `None` if it can no longer be read."""
         ...
 
 
@@ -60,7 +60,7 @@ class CounterSource:
         self._updates = 0
 
     def read(self) -> EnergyReading | None:
-        """See `EnergySource`; a counter that falls and has no range has been reset: `None`."""
+        """Reads the counter. If it falls and has no range, it was reset: `None`."""
         now = self._read_mj()
         if now is None:
             return None
@@ -76,7 +76,7 @@ class CounterSource:
 
 
 class PolledSource:
-    """Power integrated between looks by the trapezoidal rule, where no counter exists."""
+    """Power integrated between checks by the trapezoidal rule, for devices without a counter."""
 
     def __init__(
         self, method: EnergyMethod, read_mw: Callable[[], float | None], clock: Clock
@@ -89,7 +89,7 @@ class PolledSource:
         self._updates = 0
 
     def read(self) -> EnergyReading | None:
-        """See `EnergySource`."""
+        """Reads the accumulated energy."""
         power, now = self._read_mw(), self._clock()
         if power is None:
             return None
@@ -103,7 +103,7 @@ class PolledSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnergyWindow:
-    """What was counted from one step of the counter to another; see `measurement.Energy`."""
+    """The energy from one step of the counter to another; see `measurement.Energy`."""
 
     mj: float
     ns: int
@@ -113,16 +113,16 @@ class EnergyWindow:
 
     @property
     def power_mw(self) -> float | None:
-        """Mean over the window; `None` when it is too short."""
+        """Mean power over the window; `None` if it is too short."""
         return self.mj / self.ns * _NS_PER_S if self.is_enough else None
 
 
 def count_energy(
     source: EnergySource, step: Step, clock: Clock, *, least_s: float
 ) -> EnergyWindow | None:
-    """Repeats the step until the window is long enough and its counter has moved often enough.
+    """Repeats the step until the window is long enough and its counter has changed often enough.
 
-    `None` when the source cannot be read; a window that never has enough steps says so.
+    `None` if the source cannot be read. A window with too few steps reports this.
     """
     first = source.read()
     if first is None:
@@ -148,7 +148,7 @@ def count_energy(
 
 
 class _Looks:
-    """First and last look at which the counter had moved."""
+    """The first and the last check at which the counter had changed."""
 
     def __init__(self, begin_ns: int, reading: EnergyReading) -> None:
         self._updates = reading.updates
@@ -183,7 +183,7 @@ class _Looks:
 def judge_energy(
     method: EnergyMethod, idle: EnergyWindow | None, busy: EnergyWindow | None
 ) -> Energy | None:
-    """One repeat's energy per inference, with and without what the device takes when idle."""
+    """One repeat's energy per inference, with and without the device's idle energy."""
     if busy is None:
         return None
     idle_mw = None if idle is None else idle.power_mw

@@ -1,4 +1,4 @@
-"""Locks on files that the system lets go of when their holder dies, however it ends."""
+"""File locks that the system releases if their holder dies for any reason."""
 
 import contextlib
 import fcntl
@@ -12,22 +12,22 @@ from time import sleep
 from typing import IO
 
 _PAUSE_S = 0.1
-"""How often a waiting process wakes: rare enough not to disturb a measurement beside it."""
+"""Poll interval of a waiting process: long enough not to disturb a measurement on this host."""
 
 
 @contextmanager
 def open_lease(path: Path) -> Iterator[IO[str]]:
-    """The file to lock; what was locked is free again at the end of the block."""
-    # Not inherited by children, which may outlive us; no link that somebody else has laid.
+    """Opens the file to lock; its locks are released at the end of the block."""
+    # Children may outlive us, so they do not inherit it. Links of other users are not followed.
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     with os.fdopen(os.open(path, flags, 0o600), "r+", encoding="utf-8") as file:
         yield file
 
 
 def wait_for_lock(file: IO[str], give_up: Callable[[], bool], *, is_shared: bool = False) -> bool:
-    """Takes the lock; false when another has it and `give_up`, asked again and again, says so.
+    """Takes the lock; returns false if another process has it and `give_up`, polled, says to stop.
 
-    A shared lock is held by any number at once, and by nobody beside one that is not shared.
+    Any number of processes can hold a shared lock together, but not beside an exclusive lock.
     """
     kind = fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX
     while True:
@@ -42,10 +42,10 @@ def wait_for_lock(file: IO[str], give_up: Callable[[], bool], *, is_shared: bool
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a live process has the lock; takes nothing itself."""
+    """Whether a live process has the lock; does not take it."""
     try:
         with path.open("rb") as file:
-            # Shared, and let go at once: two that look do not see each other as a holder.
+            # Shared, and released at once: two checks do not see each other as holder.
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False
@@ -55,17 +55,17 @@ def is_locked(path: Path) -> bool:
 
 
 def sign(file: IO[str], purpose: str) -> None:
-    """Writes into the locked file who has it, since when and what for; for people."""
+    """Writes the holder, the time and the purpose into the locked file, for display."""
     started_utc = datetime.now(UTC).isoformat(timespec="seconds")
     text = json.dumps({"pid": os.getpid(), "started_utc": started_utc, "purpose": purpose})
-    # The lock holds without it, on a full disk too.
+    # If the disk is full, the lock still works without this text.
     with contextlib.suppress(OSError):
         os.ftruncate(file.fileno(), 0)
         os.pwrite(file.fileno(), text.encode(), 0)
 
 
 def holder(file: IO[str]) -> str:
-    """Who signed the file, as a phrase."""
+    """Describes the holder that signed the file, as a phrase."""
     file.seek(0)
     try:
         signature = json.loads(file.read())

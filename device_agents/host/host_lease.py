@@ -1,6 +1,6 @@
-"""The quiet of this host: one measurement, export or other heavy work at a time.
+"""Lock for this host: only one measurement, export or other heavy work runs at a time.
 
-Whatever measures on a host's processor disturbs, and is disturbed by, all that computes beside it.
+A measurement on a host's processor disturbs other computations on it, and they disturb it.
 Every fleetrank process of a user on a host takes this lease around such work.
 """
 
@@ -15,20 +15,20 @@ from fleetrank.device_agents.errors import PermanentError
 from fleetrank.device_agents.host.file_lease import holder, open_lease, sign, wait_for_lock
 
 _NOTICE_S = 1.5
-"""A wait that a person begins to wonder about; most are over by then."""
+"""A longer wait without output looks like a hang; most waits are shorter."""
 
 
 def say_nothing(_message: str) -> None:
-    """Takes the notice of a wait that nobody watches."""
+    """Ignores the notice of a wait."""
 
 
 def never_give_up() -> bool:
-    """Waits as long as it takes."""
+    """Waits without limit."""
     return False
 
 
 def give_up_at_once() -> bool:
-    """Takes the lease only when it is free."""
+    """Takes the lease only if it is free."""
     return True
 
 
@@ -40,20 +40,20 @@ def host_lease(
     on_wait: Callable[[str], None] = say_nothing,
     give_up: Callable[[], bool] = never_give_up,
 ) -> Iterator[bool]:
-    """Holds this host's lease while the block runs; gives whether it does, false after giving up.
+    """Holds this host's lease for the block; yields whether it is held (false after giving up).
 
-    Not to be nested: whoever holds it and asks again waits for itself. Those who wait are served
-    before one who lets go and asks again at once, so that two sweeps take turns.
+    Do not nest it: a holder that takes it again waits forever. Waiting processes are served
+    before a process that releases it and takes it again at once, so two sweeps take turns.
 
     Args:
-        purpose: who holds it what for, for those who wait: 'sweep s-1, which measures here'.
-        is_shared: beside others that share it, such as phones on one host, and beside nothing
-            else.
-        on_wait: is told once, when the wait grows long, what is waited for.
-        give_up: asked about ten times a second while waiting.
+        purpose: who holds it and why, shown to waiting processes: 'sweep s-1, which measures here'.
+        is_shared: several holders may share it, such as phones on one host; an exclusive holder
+            must wait.
+        on_wait: called once with what the wait is for, if the wait becomes long.
+        give_up: called about ten times a second while waiting.
 
     Raises:
-        PermanentError: there is no safe place for the lease.
+        PermanentError: no safe folder for the lease exists.
     """
     folder = runtime_folder()
     deadline_s = monotonic() + _NOTICE_S
@@ -67,7 +67,7 @@ def host_lease(
                 on_wait(f"waiting for {holder(lease)}")
             return give_up()
 
-        # One at a time waits for the lease itself. Who lets go has to queue here behind it.
+        # Only one process waits for the lease itself. A process that releases it queues behind.
         with open_lease(folder / "host.next") as turn:
             is_held = wait_for_lock(turn, is_over) and wait_for_lock(
                 lease, is_over, is_shared=is_shared
@@ -78,10 +78,10 @@ def host_lease(
 
 
 def runtime_folder() -> Path:
-    """A folder that every process of this user on this host finds, and nobody else may write.
+    """A folder that every process of this user on this host finds, and only this user may write.
 
     Raises:
-        PermanentError: another user has taken its name.
+        PermanentError: another user has created a folder of this name.
     """
     given = os.environ.get("XDG_RUNTIME_DIR")
     if given and Path(given).is_absolute() and os.access(given, os.W_OK | os.X_OK):
@@ -95,7 +95,7 @@ def runtime_folder() -> Path:
     except OSError as error:
         raise _unsafe(folder, str(error)) from error
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        raise _unsafe(folder, "it is a link, no folder, or another user's")
+        raise _unsafe(folder, "it is a link, not a folder, or belongs to another user")
     if stat.S_IMODE(found.st_mode) & 0o077:
         raise _unsafe(folder, "other users may open it")
     return folder
@@ -104,5 +104,5 @@ def runtime_folder() -> Path:
 def _unsafe(folder: Path, why: str) -> PermanentError:
     return PermanentError(
         f"the lease of this host cannot be kept in {folder}: {why}",
-        "remove it, or set XDG_RUNTIME_DIR to a folder of your own",
+        "remove it, or set XDG_RUNTIME_DIR to a folder that belongs to you",
     )

@@ -1,6 +1,6 @@
-"""What the worker does to its own process before any library starts threads.
+"""Prepares the worker's own process before any library starts threads.
 
-A Ray worker hands down nice 15, `OMP_NUM_THREADS=1` and oom_score_adj 1000; a measuring process
+A Ray worker passes on nice 15, `OMP_NUM_THREADS=1` and oom_score_adj 1000; a measuring process
 that keeps them is slower than the same process started by hand.
 """
 
@@ -22,7 +22,7 @@ _DROPPED_PREFIXES = ("OMP_", "KMP_", "GOMP_")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inherited:
-    """What this process was, or became where it could help it; recorded with every row."""
+    """Settings of this process, inherited or corrected where possible; every row stores them."""
 
     niceness: int | None
     oom_score_adj: int | None
@@ -38,8 +38,8 @@ def die_with_parent() -> None:
 def exit_when_input_ends(file_descriptor: int) -> None:
     """Ends this process when the other end of its standard input is closed.
 
-    The parent-death signal is lost when the parent dies before it is set; this is not. A file as
-    input, as in a person's shell, ends at once and says nothing of who asked.
+    The parent-death signal is lost if the parent dies before it is set; this check is not. A file
+    as input, as in a person's shell, ends at once, which says nothing about the caller.
     """
     if stat.S_ISREG(os.fstat(file_descriptor).st_mode):
         return
@@ -65,18 +65,18 @@ def pin(cpus: tuple[int, ...] | None) -> None:
     """Pins this process, and so every thread its libraries start later.
 
     Raises:
-        OSError: none of these CPUs may be used.
+        OSError: this process may not use any of these CPUs.
     """
     if cpus is not None and sys.platform == "linux":
         os.sched_setaffinity(0, cpus)
 
 
 def shed_inheritance() -> Inherited:
-    """Drops OpenMP's variables, asks for normal priority, and says what the process has."""
+    """Removes OpenMP's variables, requests normal priority, and returns the result."""
     omp_num_threads = os.environ.get("OMP_NUM_THREADS")
     for name in [name for name in os.environ if name.startswith(_DROPPED_PREFIXES)]:
         del os.environ[name]
-    # Both need a privilege to improve on what was handed down; the row says how it went.
+    # Improving the inherited values needs a privilege for both; the row stores the result.
     with contextlib.suppress(OSError):
         if os.getpriority(os.PRIO_PROCESS, 0) > 0:
             os.setpriority(os.PRIO_PROCESS, 0, 0)
@@ -91,7 +91,7 @@ def shed_inheritance() -> Inherited:
 
 
 def usable_cpus() -> tuple[int, ...] | None:
-    """CPUs this process may run on; `None` where the system does not tell."""
+    """CPUs this process may run on; `None` if the system does not report it."""
     if sys.platform != "linux":
         return None
     return tuple(sorted(os.sched_getaffinity(0)))

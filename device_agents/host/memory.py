@@ -1,7 +1,7 @@
-"""Resident memory of the own process: current size, peak, and the reset between.
+"""Resident memory of this process: current size, peak, and the reset of the peak.
 
-`ru_maxrss` is never used: it survives fork and exec, so that a small child of a large parent
-reports the parent's peak (seen: 511 MB against a VmHWM of 11 MB).
+`ru_maxrss` is not used: it survives fork and exec, so a small child of a large parent reports the
+parent's peak (seen: 511 MB, while VmHWM was 11 MB).
 """
 
 import os
@@ -17,7 +17,7 @@ _CLEAR_REFS = Path("/proc/self/clear_refs")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Resident set now and at its peak since the last reset; `None` where not told."""
+    """Resident set now and at its peak since the last reset; `None` if unknown."""
 
     resident_bytes: int | None
     peak_bytes: int | None
@@ -33,7 +33,7 @@ def parse_status(text: str) -> Memory:
 
 
 def read_memory() -> Memory:
-    """Memory of this process; both `None` on a system without procfs."""
+    """Memory of this process; both values are `None` on a system without procfs."""
     try:
         return parse_status(_STATUS.read_text(encoding="ascii", errors="replace"))
     except OSError:
@@ -41,7 +41,7 @@ def read_memory() -> Memory:
 
 
 def reset_peak() -> bool:
-    """Sets the peak back to the current size; false where the system does not let us.
+    """Resets the peak to the current size; false if the system does not allow it.
 
     Source: proc_pid_clear_refs(5), value 5.
     """
@@ -54,12 +54,12 @@ def reset_peak() -> bool:
 
 @cache
 def _clear_refs_fd() -> int:
-    """Stays open: a confined worker opens it before it is confined."""
+    """The file stays open: a confined worker opens it before it is confined."""
     return os.open(_CLEAR_REFS, os.O_WRONLY | os.O_CLOEXEC)
 
 
 def growth_bytes(baseline: int | None, peak: int | None) -> int | None:
-    """Peak over the baseline; 0 where freed memory makes it lower, `None` if one is missing."""
+    """Peak over the baseline; 0 if freed memory makes it lower, `None` if one is missing."""
     if baseline is None or peak is None:
         return None
     return max(peak - baseline, 0)

@@ -1,4 +1,4 @@
-"""What one worker may allocate when nobody sets a limit."""
+"""The default memory limit of one worker."""
 
 import os
 import sys
@@ -6,20 +6,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 LIMIT_SHARE = 0.8
-"""Of the host's memory: the rest is for the system, Ray and the driver (1 to 2 GB are usual)."""
+"""Share of the host's memory: the system, Ray and the driver need the rest (1 to 2 GB)."""
 
 
 def default_limit_bytes(root: Path = Path("/")) -> int:
-    """A share of what this host has, in bytes.
+    """A share of this host's memory, in bytes.
 
-    A control group's limit counts where it is lower: reaching that would kill instead of refuse.
+    If a control group's limit is lower, it counts: reaching it would kill the worker.
     """
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return int(LIMIT_SHARE * min(total, *_group_limits_bytes(root)))
 
 
 def _group_limits_bytes(root: Path) -> Iterator[int]:
-    """Limits of this process's control group (version 2) and of the groups around it."""
+    """Limits of this process's control group (version 2) and of its parent groups."""
     yield sys.maxsize
     try:
         text = (root / "proc/self/cgroup").read_text(encoding="ascii", errors="replace")

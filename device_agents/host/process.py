@@ -1,4 +1,4 @@
-"""Runs one worker process from start to end, whatever it does; knows nothing of measuring."""
+"""Runs one worker process from start to end in all cases; it has no code about measuring."""
 
 import os
 import selectors
@@ -14,16 +14,16 @@ from fleetrank.device_agents.contract.failures import End, WorkerEnd
 from fleetrank.device_agents.host.conditions import read_oom_kills
 
 WORKER = (sys.executable, "-P", "-m", "fleetrank.device_agents.worker")
-"""`-P` keeps the working directory off the path: a workspace folder cannot shadow a package."""
+"""`-P` removes the working directory from the path: a workspace folder cannot hide a package."""
 
 POLL_S = 0.1
-"""How often the parent wakes: rare enough not to disturb, soon enough for Ctrl-C."""
+"""Poll interval of the parent: long enough not to disturb, short enough for Ctrl-C."""
 MAX_STDOUT_BYTES = 16 * 1024 * 1024
-"""Ten thousand samples take 0.2 MB; more than this is no result."""
+"""Ten thousand samples take 0.2 MB; a larger output is not a result."""
 CHUNK_BYTES = 1024 * 1024
-"""The most a pipe holds, so that one read takes all that an ended worker has left."""
+"""The largest content of a pipe, so one read takes all remaining output of an ended worker."""
 MAX_STDERR_BYTES = 64 * 1024
-"""Only the end is kept."""
+"""Only the end of the text is kept."""
 
 
 @dataclass(slots=True)
@@ -47,12 +47,12 @@ def run_worker(
     command: Sequence[str] = WORKER,
     environment: Mapping[str, str] | None = None,
 ) -> WorkerEnd:
-    """Starts a worker, gives it one request, and waits until it and all its children are gone.
+    """Starts a worker, sends it one request, and waits until it and all its children have ended.
 
     Without an environment it gets that of this process.
 
-    Blocks. The calling thread must not end before this returns, which it cannot: the worker asks
-    the kernel to be killed when the thread that started it ends.
+    Blocks. The calling thread must not end before this returns: the worker asks the kernel to be
+    killed when the thread that started it ends. Since the call blocks, the thread cannot end.
     """
     oom_before = read_oom_kills()
     deadline_ns = time.perf_counter_ns() + int(timeout_s * 1e9)
@@ -85,14 +85,14 @@ def run_worker(
 
 
 def _send(process: subprocess.Popen[bytes], request: str) -> None:
-    """Writes the request and leaves the pipe open: its end would end the worker."""
+    """Writes the request and leaves the pipe open: closing it would end the worker."""
     if process.stdin is None:
         return
     try:
         process.stdin.write(f"{request}\n".encode())
         process.stdin.flush()
     except BrokenPipeError:
-        return  # it died already; its exit code says how
+        return  # it has already died; its exit code says why
 
 
 def _wait(
@@ -120,12 +120,12 @@ def _wait(
 
 
 def _drain(selector: selectors.BaseSelector, received: _Received, timeout_s: float) -> None:
-    """Takes what the pipes hold now, waiting for the first of it."""
+    """Takes the content of the pipes now, and waits for the first byte of it."""
     if not selector.get_map():
         time.sleep(min(timeout_s, 0.005))  # both closed: the process is about to be reaped
         return
     for key, _events in selector.select(timeout_s):
-        chunk = _read(key.fd)  # one: a writer that never pauses must not hold the parent here
+        chunk = _read(key.fd)  # one chunk: a writer that never pauses must not block the parent
         if chunk:
             received.take(key.data, chunk)
         elif chunk is not None:
@@ -133,7 +133,7 @@ def _drain(selector: selectors.BaseSelector, received: _Received, timeout_s: flo
 
 
 def _read(file_descriptor: int) -> bytes | None:
-    """A chunk, empty at the end of the pipe, `None` when there is nothing for now."""
+    """A chunk; empty at the end of the pipe, `None` if nothing is available now."""
     try:
         return os.read(file_descriptor, CHUNK_BYTES)
     except BlockingIOError:
@@ -141,7 +141,7 @@ def _read(file_descriptor: int) -> bytes | None:
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Looks without reaping: the number of the group stays taken until the group is killed."""
+    """Checks without reaping: the group's number stays reserved until the group is killed."""
     found = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     return found is not None
 
@@ -161,4 +161,4 @@ def _close(process: subprocess.Popen[bytes]) -> None:
         try:
             process.stdin.close()
         except BrokenPipeError:
-            return  # what it never read is of no use to anyone
+            return  # output that was never read has no use

@@ -1,4 +1,4 @@
-"""Energy of this host's processors by the kernel's RAPL counters."""
+"""Energy of this host's processors from the kernel's RAPL counters."""
 
 from collections.abc import Callable
 from functools import partial
@@ -13,7 +13,7 @@ _UJ_PER_MJ = 1000
 
 
 class RaplSource:
-    """All processor packages together: an `EnergySource`."""
+    """All processor packages together; it fulfils `EnergySource`."""
 
     method = EnergyMethod.RAPL_COUNTER
 
@@ -21,26 +21,26 @@ class RaplSource:
         self._packages = packages
 
     def read(self) -> EnergyReading | None:
-        """See `EnergySource`; a sum with a missing part is missing."""
+        """Reads all counters; if one part is missing, the sum is missing."""
         readings = [package.read() for package in self._packages]
         known = [reading for reading in readings if reading is not None]
         if not known or len(known) < len(readings):
             return None
         return EnergyReading(
             mj=sum(reading.mj for reading in known),
-            # The packages' counters move together; the slowest says how often.
+            # The packages' counters change together; the slowest gives the number of steps.
             updates=min(reading.updates for reading in known),
         )
 
 
 def open_rapl(root: Path = Path("/")) -> RaplSource | None:
-    """The counters of this host; `None` where there are none or this user may not read them.
+    """The counters of this host; `None` if they do not exist or this user may not read them.
 
-    Since Linux 5.10 only root may: the counters once gave away secrets (CVE-2020-8694).
+    Since Linux 5.10 only root may read them: the counters once leaked secrets (CVE-2020-8694).
 
     Source: Linux, Documentation/power/powercap: `energy_uj` counts microjoules and wraps around at
-        `max_energy_range_uj`; `intel-rapl:N` is a package, also on AMD; parts of one have a second
-        number and are inside it.
+        `max_energy_range_uj`; `intel-rapl:N` is a package, also on AMD; its parts have a second
+            number and are included in it.
     """
     folders = sorted((root / _PACKAGES).glob("intel-rapl:[0-9]*"))
     packages = [folder for folder in folders if folder.name.count(":") == 1]

@@ -1,7 +1,7 @@
-"""The folder a confined worker may write to: made and removed by its parent.
+"""The folder that a confined worker may write to; its parent creates and removes it.
 
-The worker imports this too, so it loads only what the worker has anyway: what a process holds
-before the model is loaded moves the figures of memory.
+The worker imports this module too, so it imports only what the worker needs anyway: objects in the
+process before the model is loaded change the memory figures.
 """
 
 import os
@@ -13,20 +13,20 @@ from pathlib import Path
 from fleetrank.device_agents.contract.task import InferTask, MeasureTask
 
 SCRATCH = "FLEETRANK_SCRATCH"
-"""Names the folder in the worker's environment."""
+"""Name of the worker's environment variable that contains the folder."""
 
 _VARIABLES = (
     SCRATCH, "TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUDA_CACHE_PATH",
 )  # fmt: skip
-"""Caches of compiled code too: a trusted file must not find there what a hostile one left."""
+"""Includes caches of compiled code: a trusted file must not load code that a hostile file left."""
 
 
 @contextmanager
 def worker_environment(task: MeasureTask | InferTask) -> Iterator[Mapping[str, str] | None]:
-    """Environment of the task's worker; `None`, the parent's own, for a trusted task.
+    """Environment of the task's worker; `None`, the parent's environment, for a trusted task.
 
     Raises:
-        OSError: no folder can be made.
+        OSError: the folder cannot be created.
     """
     if task.is_trusted:
         yield None
@@ -39,7 +39,7 @@ def worker_environment(task: MeasureTask | InferTask) -> Iterator[Mapping[str, s
 
 
 def scratch_of_this_worker() -> str:
-    """The folder its parent made; a worker that a person starts by hand makes one, which stays."""
+    """The folder its parent created; a manually started worker creates one, which stays."""
     scratch = os.environ.get(SCRATCH)
     if scratch is None:
         import tempfile
@@ -66,10 +66,10 @@ def _remove(folder: Path) -> None:
 
 
 def remove_tree(folder: Path) -> None:
-    """Removes a folder whatever was put into it: depth without end, modes of 000, links.
+    """Removes a folder whatever it contains: unlimited depth, modes of 000, links.
 
-    Folders below move up to the first level before they are emptied, so no path gets long and
-    nothing recurses, as `shutil.rmtree` does.
+    Inner folders are moved up to the first level before they are emptied, so no path becomes long
+    and the function does not recurse as `shutil.rmtree` does.
 
     Raises:
         OSError: something in it belongs to another user.
@@ -86,11 +86,11 @@ def remove_tree(folder: Path) -> None:
 
 
 def _emptied(folder: Path) -> list[Path]:
-    """Removes what is not a folder, and returns the folders in it, opened for their owner."""
+    """Removes everything except folders, and returns the folders in it, opened for their owner."""
     folders = []
     for entry in list(os.scandir(folder)):
         if entry.is_dir(follow_symlinks=False):
-            Path(entry.path).chmod(0o700)  # also to move it: its `..` changes
+            Path(entry.path).chmod(0o700)  # also needed to move it: its `..` changes
             folders.append(Path(entry.path))
         else:
             Path(entry.path).unlink()

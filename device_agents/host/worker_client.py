@@ -1,4 +1,4 @@
-"""Tasks carried out by a worker process on this host, every end of it turned into an answer."""
+"""Runs tasks in a worker process on this host and turns every outcome into an answer."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,7 +28,7 @@ def measure_in_worker(
     *,
     command: Sequence[str] = WORKER,
 ) -> Measurement:
-    """Measures one repeat in a fresh worker; never raises for what the worker does."""
+    """Measures one repeat in a fresh worker; never raises for a failure of the worker."""
     started = utc_now()
     if stop_requested():
         return _failed(task, interrupted(), started)
@@ -47,7 +47,7 @@ def measure_in_worker(
 
 
 def infer_in_worker(task: InferTask, *, command: Sequence[str] = WORKER) -> Failure | None:
-    """Runs the artifact over stored inputs in a fresh worker; `None` means done."""
+    """Runs the artifact over stored inputs in a fresh worker; `None` means success."""
     try:
         with worker_environment(task) as environment:
             end = run_worker(
@@ -88,7 +88,7 @@ def _failed(task: MeasureTask, failure: Failure, started: str) -> Measurement:
 
 
 def _not_started(error: OSError) -> Failure:
-    """No process can be had: the host lacks memory, processes or descriptors for now."""
+    """The process cannot start: the host lacks memory, processes or descriptors now."""
     failure = failure_from_error(error, "start")
     return replace(
         failure,

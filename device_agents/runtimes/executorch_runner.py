@@ -52,51 +52,51 @@ class _Method(Protocol):
 
 
 class ExecutorchModel:
-    """One loaded method; see `LoadedModel`."""
+    """One loaded method; it fulfils `LoadedModel`."""
 
     def __init__(
         self, torch: ModuleType, program: object, method: _Method, settings: Options
     ) -> None:
         self._torch = torch
-        self._program = program  # the method points into it
+        self._program = program  # the method points into it, so it must stay alive
         self._method = method
         self.settings = settings
         self.inputs = _specs(method.method_meta())
         self._arguments: tuple[object, ...] = ()
 
     def set_inputs(self, arrays: Sequence[Array]) -> None:
-        """Wraps copies of the arrays: PyTorch warns of read-only memory."""
+        """Wraps copies of the arrays, because PyTorch warns about read-only memory."""
         self._arguments = tuple(self._torch.from_numpy(array.copy()) for array in arrays)
 
     def run(self) -> None:
-        """See `LoadedModel`; all kernels are done when the call returns.
+        """Runs one inference; all kernels are done when the call returns.
 
-        The input is copied in each time, because the planned memory may have been used again.
+        The input is copied each time, because the planned memory may have been reused.
         """
         self._method.set_inputs(self._arguments)
         self._method.execute()
 
     def outputs(self) -> list[Array]:
-        """See `LoadedModel`."""
+        """Copies the outputs of the last run."""
         outputs = self._method.get_outputs(clone_outputs=True)
         return [cast(_Tensor, each).numpy() for each in outputs if hasattr(each, "numpy")]
 
 
 class ExecutorchRunner:
-    """Backend `xnnpack`; what it lacks runs on ExecuTorch's own kernels. No options."""
+    """Backend `xnnpack`; ExecuTorch's own kernels run unsupported operators. It has no options."""
 
     capability = Capability(backends=frozenset({"xnnpack"}))
 
     def version(self) -> str:
-        """See `Runner`."""
+        """The version of the runtime's library."""
         return importlib.metadata.version("executorch")
 
     def admit(self, path: str) -> str:
-        """See `Runner`; a program holds no code, and `load` verifies every file alike."""
+        """Accepts every file: a program contains no code, and `load` verifies every file."""
         return path
 
     def load(self, path: str, execution: Execution) -> LoadedModel:
-        """See `Runner`."""
+        """Loads an artifact."""
         _check_identifier(path)
         try:
             torch = importlib.import_module("torch")
@@ -104,11 +104,11 @@ class ExecutorchRunner:
         except ImportError as error:
             raise missing_library("executorch", "executorch", error) from error
         _check_delegates(path, library._get_registered_backend_names())
-        # Before loading: XNNPACK takes the pool it finds then. No other Python call sets it.
+        # Before loading: XNNPACK uses the pool that exists then. No other Python call sets it.
         library._unsafe_reset_threadpool(execution.threads)
         torch.set_num_threads(execution.threads)
         try:
-            # Checks every offset of the FlatBuffer; the binding's own default does not.
+            # Checks every offset of the FlatBuffer; the binding's default does not.
             strict = library.Verification.InternalConsistency
             program = library._load_program(path, program_verification=strict)
             method = cast(_Method, program.load_method(_METHOD))
@@ -128,7 +128,7 @@ def _specs(meta: _MethodMeta) -> tuple[TensorSpec, ...]:
             info = meta.input_tensor_meta(number)
         except RuntimeError as error:
             raise UnsupportedError(
-                f"input {number} is no tensor", "export the model with tensor inputs only"
+                f"input {number} is not a tensor", "export the model with tensor inputs only"
             ) from error
         dtype = _DTYPES.get(info.dtype())
         if dtype is None:
@@ -151,15 +151,15 @@ def _check_identifier(path: str) -> None:
 
 
 def _check_delegates(path: str, registered: Iterable[str]) -> None:
-    """Refuses other delegates of the wheel, which load drivers and are not what is recorded.
+    """Rejects other delegates of the wheel: they load drivers, and the row would not record them.
 
-    A program names a delegate by the very bytes the runtime compares, so none can hide.
+    A program names a delegate with the same bytes that the runtime compares, so none is missed.
     """
     data = Path(path).read_bytes()
     for name in registered:
         if name != _DELEGATE and name.encode() + b"\0" in data:
             raise UnsupportedError(
-                f"the program wants the delegate {name}", "lower the model to XNNPACK"
+                f"the program requires the delegate {name}", "lower the model to XNNPACK"
             )
 
 
@@ -175,5 +175,5 @@ def _as_agent_error(error: RuntimeError) -> AgentError | MemoryError:
             "lower the model to XNNPACK, with operators of ExecuTorch's own library only",
         )
     return BadArtifactError(
-        f"ExecuTorch refuses the program: {text}", "export it again, or check where it comes from"
+        f"ExecuTorch rejects the program: {text}", "export it again, or check where it comes from"
     )

@@ -1,4 +1,4 @@
-"""What runs on an NVIDIA GPU, by runtime: where runners, agent and worker all look."""
+"""Backends and options for NVIDIA GPUs, by runtime; runners, agent and worker use this list."""
 
 from collections.abc import Mapping
 
@@ -11,14 +11,14 @@ TENSORRT = "tensorrt"
 GPU_BACKENDS = frozenset({CUDA, TENSORRT})
 
 FLUSH_L2 = "flush_l2"
-"""Overwrite the L2 cache before each run, untimed; needs PyTorch, in every runtime."""
+"""Overwrite the L2 cache before each run, untimed; needs PyTorch, for every runtime."""
 TF32 = "tf32"
-"""Let products of fp32 numbers round their factors to 10 bits, as PyTorch and ONNX Runtime do by
-default in convolutions; off here, so that fp32 means fp32."""
+"""Allow products of fp32 numbers to round their factors to 10 bits (TF32). PyTorch and ONNX Runtime
+do this by default in convolutions; it is off here, so that fp32 is really fp32."""
 CUDNN_BENCHMARK = "cudnn_benchmark"
-"""PyTorch tries cuDNN's algorithms out in the first run; off, as PyTorch has it by default."""
+"""PyTorch tests cuDNN's algorithms in the first run; off, which is PyTorch's default."""
 TORCH_STREAM = "torch_stream"
-"""ONNX Runtime works in a stream of PyTorch's, whose events then time it on the device."""
+"""ONNX Runtime uses a stream of PyTorch, whose events then time the run on the device."""
 
 
 GPU_RUNTIMES: Mapping[Runtime, Capability] = {
@@ -31,7 +31,7 @@ GPU_RUNTIMES: Mapping[Runtime, Capability] = {
     Runtime.ONNX: Capability(
         backends=frozenset({CUDA, TENSORRT}),
         modes=frozenset({Mode.EAGER, Mode.GRAPHS}),
-        # Its CUDA provider lacks most operators in bfloat16, convolutions among them.
+        # Its CUDA provider lacks most operators in bfloat16, such as convolutions.
         precisions=frozenset({Precision.FP32, Precision.FP16}),
         option_names=frozenset({FLUSH_L2, TF32, TORCH_STREAM}),
     ),
@@ -39,7 +39,7 @@ GPU_RUNTIMES: Mapping[Runtime, Capability] = {
 
 
 def why_unsupported_on_gpu(execution: Execution) -> str | None:
-    """Says what of this no NVIDIA GPU can do here, or `None`; loads no library."""
+    """Says what is not supported on NVIDIA GPUs, or `None`; loads no library."""
     name = execution.runtime.value
     capability = GPU_RUNTIMES.get(execution.runtime)
     if capability is None:

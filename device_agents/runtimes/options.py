@@ -1,11 +1,11 @@
-"""Reading runtime options by name and type, and naming the extra of a missing library."""
+"""Reads runtime options by name and type, and names the extra of a missing library."""
 
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.device_agents.errors import MissingLibraryError, UnsupportedError
 
 
 def boolean_option(execution: Execution, name: str, *, default: bool) -> bool:
-    """The option's value, or `default` when it is not given.
+    """The option's value, or `default` if it is not given.
 
     Raises:
         UnsupportedError: the value is not a boolean.
@@ -17,7 +17,7 @@ def boolean_option(execution: Execution, name: str, *, default: bool) -> bool:
 
 
 def missing_library(library: str, extra: str, error: ImportError) -> MissingLibraryError:
-    """The error for a runtime that is not installed, or whose library does not load."""
+    """The error for a runtime that is not installed, or whose library cannot be loaded."""
     return MissingLibraryError(
         f"{library} cannot be imported: {error}", f"pip install 'fleetrank[{extra}]'"
     )

@@ -1,4 +1,4 @@
-"""The contract of a runtime inside the worker process; `registry.py` lists its members."""
+"""The contract of a runtime inside the worker process; `registry.py` lists the runtimes."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Array = NDArray[np.generic]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorSpec:
-    """One input of an artifact: `shape` with a free batch already set."""
+    """One input of an artifact; in `shape` a dynamic batch is already set."""
 
     name: str
     shape: tuple[int, ...]
@@ -24,23 +24,23 @@ class TensorSpec:
 
 
 def with_batch(name: str, sizes: Iterable[int | None], batch: int) -> tuple[int, ...]:
-    """The sizes of an input, its first set to the batch where it is free (`None`).
+    """The sizes of an input; its first size is set to the batch if it is dynamic (`None`).
 
     Raises:
-        UnsupportedError: another one is free: any figure would be of a size that nobody chose.
+        UnsupportedError: another size is dynamic: the user did not choose its value.
     """
     shape = [batch if size is None and axis == 0 else size for axis, size in enumerate(sizes)]
     known = tuple(size for size in shape if size is not None)
     if len(known) < len(shape):
         raise UnsupportedError(
-            f"input {name!r} leaves sizes free beside the batch: {shape}".replace("None", "?"),
+            f"input {name!r} has dynamic sizes besides the batch: {shape}".replace("None", "?"),
             "export the model with fixed sizes; for an ONNX image, give input_size in its card",
         )
     return known
 
 
 class LoadedModel(Protocol):
-    """An artifact made ready to run; both properties may be plain attributes."""
+    """An artifact that is ready to run; both properties may be plain attributes."""
 
     @property
     def inputs(self) -> Sequence[TensorSpec]:
@@ -49,7 +49,7 @@ class LoadedModel(Protocol):
 
     @property
     def settings(self) -> Options:
-        """What the runtime was really given, defaults included, sorted by name."""
+        """The settings that the runtime really uses, defaults included, sorted by name."""
         ...
 
     def set_inputs(self, arrays: Sequence[Array]) -> None:
@@ -57,24 +57,24 @@ class LoadedModel(Protocol):
         ...
 
     def run(self) -> None:
-        """One inference, synchronised: returns when the output is ready to read."""
+        """Runs one inference, synchronised: returns when the output is ready to read."""
         ...
 
     def outputs(self) -> list[Array]:
-        """Copies of the last run's outputs; not timed."""
+        """Copies the outputs of the last run; not timed."""
         ...
 
 
 @runtime_checkable
 class DeviceModel(LoadedModel, Protocol):
-    """A model on a device with memory and perhaps a clock of its own."""
+    """A model on a device that has its own memory and perhaps its own clock."""
 
     def copy_inputs(self) -> None:
-        """Copies the inputs from the host into the same places again, synchronised."""
+        """Copies the inputs from the host to the same places again, synchronised."""
         ...
 
     def device_ns(self) -> int | None:
-        """The last run by the device's clock; `None` where the runtime shows no stream."""
+        """Duration of the last run by the device's clock; `None` if the runtime shows no stream."""
         ...
 
 
@@ -82,20 +82,20 @@ class Runner(Protocol):
     """One runtime. Its module imports the library inside `load`, not at its top."""
 
     capability: Capability
-    """What it knows on a processor; a GPU's stands in `gpu_backends`."""
+    """What it supports on a processor; `gpu_backends` has the entry for a GPU."""
 
     def version(self) -> str:
-        """Version of the library, of the form the library itself prints."""
+        """Version of the library, as the library prints it."""
         ...
 
     def admit(self, path: str) -> str:
-        """Checks a file not made by this workspace; returns the path of what may be loaded.
+        """Checks a file that this workspace did not make; returns the path that may be loaded.
 
-        Where reading a file can run code, that is a copy of the bytes that were checked. A step
-        before loading, so that neither its time nor its memory is charged to the model.
+        If reading a file can run code, this is a copy of the checked bytes. The check is a separate
+        step before loading, so its time and memory are not counted for the model.
 
         Raises:
-            BadArtifactError: the file holds more than a network.
+            BadArtifactError: the file contains more than a network.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Runtimes by name; a member and its library are imported only when asked for."""
+"""Runtimes by name; a runtime and its library are imported only on request."""
 
 import importlib
 from collections.abc import Mapping
@@ -16,13 +16,13 @@ RUNNERS: Mapping[Runtime, str] = {
 
 
 def create_runner(runtime: Runtime) -> Runner:
-    """Makes the runner of a runtime; the library itself is imported when the runner loads."""
+    """Creates the runner of a runtime; the library is imported when the runner loads a file."""
     module_name, class_name = RUNNERS[runtime].split(":")
     runner: Runner = getattr(importlib.import_module(module_name), class_name)()
     return runner
 
 
 def why_unsupported(execution: Execution) -> str | None:
-    """Says what of this the runtime does not know by name, or `None`; loads no library."""
+    """Says which name the runtime does not support, or `None`; loads no library."""
     runner = create_runner(execution.runtime)
     return runner.capability.why_unsupported(execution, execution.runtime.value, "here")

@@ -19,7 +19,7 @@ from fleetrank.device_agents.runtimes.runner import Array, LoadedModel, TensorSp
 _IDENTIFIER = b"TFL3"
 """Bytes 4 to 8 of every TFLite file. Source: schema.fbs, file_identifier."""
 _UNSUPPORTED_SIGNS = ("unresolved custom op", "unresolved-ops", "Didn't find op for builtin")
-"""How LiteRT 2 words an operator it does not have."""
+"""Texts with which LiteRT 2 reports a missing operator."""
 
 
 class _Detail(TypedDict):
@@ -41,7 +41,7 @@ class _Interpreter(Protocol):
 
 
 class TfliteModel:
-    """One interpreter with its tensors allocated; see `LoadedModel`."""
+    """One interpreter with its tensors allocated; it fulfils `LoadedModel`."""
 
     def __init__(self, interpreter: _Interpreter, settings: Options) -> None:
         self._interpreter = interpreter
@@ -57,29 +57,29 @@ class TfliteModel:
             self._interpreter.set_tensor(index, array)
 
     def run(self) -> None:
-        """See `LoadedModel`."""
+        """Runs one inference."""
         self._interpreter.invoke()
 
     def outputs(self) -> list[Array]:
-        """See `LoadedModel`."""
+        """Copies the outputs of the last run."""
         return [self._interpreter.get_tensor(index) for index in self._output_indices]
 
 
 class TfliteRunner:
-    """Backends: `xnnpack` (LiteRT's default) and `builtin` (its own kernels). No options."""
+    """Backends: `xnnpack` (LiteRT's default) and `builtin` (its own kernels). It has no options."""
 
     capability = Capability(backends=frozenset({"xnnpack", "builtin"}))
 
     def version(self) -> str:
-        """See `Runner`."""
+        """The version of the runtime's library."""
         return importlib.metadata.version("ai-edge-litert")
 
     def admit(self, path: str) -> str:
-        """See `Runner`; a TFLite file holds no code."""
+        """Accepts every file: a TFLite file contains no code."""
         return path
 
     def load(self, path: str, execution: Execution) -> LoadedModel:
-        """See `Runner`."""
+        """Loads an artifact."""
         _check_identifier(path)
         try:
             library = importlib.import_module("ai_edge_litert.interpreter")
@@ -92,7 +92,7 @@ class TfliteRunner:
         except (RuntimeError, ValueError) as error:
             raise _as_agent_error(error) from error
         settings: Options = (
-            # XNNPACK computes with denormals flushed to zero, and there is no switch for it.
+            # XNNPACK flushes denormals to zero, and this cannot be switched off.
             ("flush_denormals", execution.backend == "xnnpack"),
             ("threads", execution.threads),
             ("xnnpack", execution.backend == "xnnpack"),
@@ -142,5 +142,5 @@ def _as_agent_error(error: Exception) -> AgentError:
             "convert it with built-in operators only",
         )
     return BadArtifactError(
-        f"LiteRT refuses the file: {text}", "export it again, or check where it comes from"
+        f"LiteRT rejects the file: {text}", "export it again, or check where it comes from"
     )

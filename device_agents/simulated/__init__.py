@@ -1,4 +1,4 @@
-"""Devices that are computed: a roofline with seeded noise and faults.
+"""Simulated devices: a roofline model with seeded noise and faults.
 
 Open `agent` first.
 """

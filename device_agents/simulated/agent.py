@@ -1,6 +1,6 @@
-"""A device that exists only as numbers, for tests and for trying an analysis out.
+"""A simulated device, for tests and for trying out an analysis.
 
-What it returns is a function of its options, the task and the seeds, and of nothing else.
+Its results depend only on its options, the task and the seeds.
 """
 
 import platform
@@ -38,7 +38,7 @@ BYTES_PER_VALUE = {Precision.FP32: 4, Precision.FP16: 2, Precision.BF16: 2, Prec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roofline:
-    """What bounds a device: arithmetic in 10^9 operations a second, memory in 10^9 bytes a second.
+    """Limits of a device: arithmetic in 10^9 operations a second, memory in 10^9 bytes a second.
 
     `overhead_us` is added to every inference, whatever its size.
     """
@@ -48,7 +48,7 @@ class Roofline:
     overhead_us: float
 
     def latency_ns(self, macs: int, parameters: int, execution: Execution) -> float:
-        """Time of one inference: the slower of computing and reading the weights, and overhead.
+        """Time of one inference: the larger of computing and reading the weights, plus overhead.
 
         Source: S. Williams, A. Waterman, D. Patterson, Roofline (CACM 52(4), 2009).
         """
@@ -60,16 +60,16 @@ class Roofline:
 def memory_bytes(macs: int, parameters: int, execution: Execution) -> int:
     """A plausible size: the weights, and activations that grow with the batch.
 
-    Networks of the study have one activation for about 100 MACs; nobody should read more into it.
+    Networks of the study have one activation for about 100 MACs; the figure has no other meaning.
     """
     size = BYTES_PER_VALUE[execution.precision]
     return size * parameters + size * execution.batch * macs // 100
 
 
 _WITHIN = 0.2
-"""Noise of samples of one process beside that of processes: see the unit of replication."""
+"""Noise within one process relative to noise between processes: see the unit of replication."""
 _COLD_FACTOR = 3
-"""First inference beside later ones."""
+"""First inference relative to later ones."""
 _POLL_S = 0.05
 _NS_PER_S = 1_000_000_000
 
@@ -77,8 +77,8 @@ _NS_PER_S = 1_000_000_000
 class SimulatedAgent:
     """The `simulated` device kind; its options are those of `SimulatedOptions`.
 
-    Faults are drawn from the seeds and the task's id, so that another attempt, whose id differs,
-    may go well.
+    Faults are drawn from the seeds and the task's id. Another attempt has another id, so it may
+    succeed.
     """
 
     def __init__(self, options: Mapping[str, OptionValue]) -> None:
@@ -90,7 +90,7 @@ class SimulatedAgent:
         )
 
     def probe(self) -> DeviceFacts:
-        """See `Agent`."""
+        """Describes the device."""
         return DeviceFacts(
             device_model=self._options.device_model,
             tier=Tier(self._options.tier),
@@ -105,17 +105,17 @@ class SimulatedAgent:
         )
 
     def why_unsupported(self, execution: Execution) -> str | None:
-        """See `Agent`; any runtime, backend and option will do, since none is run."""
+        """Accepts any runtime, backend and option, because no model is executed."""
         if execution.threads < 1 or execution.batch < 1:
-            return "threads and batch are at least 1"
+            return "threads and batch must be at least 1"
         return None
 
     def longest_s(self, task: MeasureTask) -> float:
-        """See `Agent`."""
+        """The longest time that `measure` may take, in seconds."""
         return task.timeout_s
 
     def measure(self, task: MeasureTask, stop_requested: StopRequested = never_stop) -> Measurement:
-        """See `Agent`; nothing is run, and the artifact is not opened."""
+        """Computes one repeat; no model is executed, and the artifact is not opened."""
         started = utc_now()
         rng = random.Random(f"{self._options!r}/{task.task_id}/{task.seed}")  # noqa: S311 - no secret
         failure = _wait(self._options.duration_s, stop_requested) or _draw_fault(self._options, rng)
@@ -126,13 +126,13 @@ class SimulatedAgent:
         if failure is None and hint is not None:
             return self._simulate(task, hint, rng, started)
         failure = failure or _unsupported(
-            "a simulated device knows a model by its MACs and parameters, and has neither",
-            "give the model's card macs and parameters",
+            "a simulated device needs MACs and parameters of a model, but they are unknown",
+            "add macs and parameters to the model's card",
         )
         return failed(task.task_id, failure, Origin.SIMULATED, started)
 
     def infer(self, task: InferTask) -> Failure | None:
-        """See `Agent`; the file itself is run by this host's CPU, which computes the same."""
+        """Runs the file on this host's CPU, which computes the same outputs."""
         return infer_in_worker(task)
 
     def _simulate(
@@ -177,7 +177,7 @@ class SimulatedAgent:
     def _samples(
         self, task: MeasureTask, process_ns: float, rng: random.Random
     ) -> tuple[tuple[int, ...], str]:
-        """Draws runs by the same stop rule as real ones, on the clock that they themselves make."""
+        """Draws runs with the same stop rule as real ones, on a clock of the drawn times."""
         rule = HalfWidthRule(policy=task.policy)
         sigma = self._options.noise * _WITHIN
         budget_ns = task.policy.max_time_s * _NS_PER_S

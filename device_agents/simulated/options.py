@@ -11,12 +11,13 @@ from fleetrank.device_agents.errors import PermanentError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedOptions:
-    """What a simulated device is like.
+    """The properties of a simulated device.
 
     Attributes:
         noise: relative sigma between processes; samples of one process have a fifth of it.
         drift: relative growth of the latency from the first to the last sample.
-        crash_rate: share of tasks that end as a crash; likewise time-outs and transient losses.
+        crash_rate: share of tasks that end with a crash. The rates of timeouts and of transient
+            losses have the same meaning.
         duration_s: real time a repeat takes.
     """
 
@@ -52,14 +53,14 @@ def read_options(options: Mapping[str, OptionValue]) -> SimulatedOptions:
 
 def _check_ranges(read: SimulatedOptions) -> None:
     if read.tier not in list(Tier):
-        raise PermanentError(f"there is no tier {read.tier!r}", f"use one of: {', '.join(Tier)}")
+        raise PermanentError(f"unknown tier {read.tier!r}", f"use one of: {', '.join(Tier)}")
     for name in _POSITIVE:
         if not getattr(read, name) > 0:
-            raise PermanentError(f"option {name} is {getattr(read, name)}", "give more than 0")
+            raise PermanentError(f"option {name} is {getattr(read, name)}", "it must be above 0")
     for name in _NOT_NEGATIVE:
         if not getattr(read, name) >= 0:
-            raise PermanentError(f"option {name} is {getattr(read, name)}", "give at least 0")
+            raise PermanentError(f"option {name} is {getattr(read, name)}", "it must be at least 0")
     if not read.drift > -1:
-        raise PermanentError(f"option drift is {read.drift}", "give more than -1")
+        raise PermanentError(f"option drift is {read.drift}", "it must be above -1")
     if sum(getattr(read, name) for name in _RATES) > 1:
-        raise PermanentError("the rates of faults sum to more than 1", "lower them")
+        raise PermanentError("fault rates must add up to at most 1", "lower the rates")

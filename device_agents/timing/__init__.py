@@ -1,4 +1,4 @@
-"""How long to warm up and to time, when to stop, and which flags the samples earn.
+"""How long to warm up and to measure, when to stop, and which flags the samples get.
 
 Open `timing` first.
 """

@@ -1,6 +1,6 @@
-"""Doubts about one row: thresholds with their sources, and the one function that applies them.
+"""Quality flags of one row: thresholds with their sources, and the function that applies them.
 
-A flag drops nothing; the analysis decides and says how many it dropped.
+A flag does not discard a row; the analysis decides, and reports how many rows it discarded.
 """
 
 from collections.abc import Sequence
@@ -20,30 +20,30 @@ MAX_SPREAD = 0.10
 """IQR / median. Source: torch.utils.benchmark warns of an IQR above 10 % of the median."""
 OUTLIER_MADS = 3.0
 MAD_SCALE = 1.4826
-"""Makes the median absolute deviation of normal samples their standard deviation."""
+"""Factor from the median absolute deviation of normal samples to their standard deviation."""
 MAX_OUTLIER_SHARE = 0.05
-"""A normal sample has 0.3 % beyond 3 sigma; 5 % beyond means another regime, not noise."""
+"""A normal sample has 0.3 % beyond 3 sigma; 5 % beyond means a second regime, not noise."""
 MAX_DRIFT = 0.02
-"""Between first and last third: the tolerance of the warm-up, kept to the end."""
+"""Between first and last third: the tolerance of the warm-up, applied until the end."""
 MAX_SWITCHES_PER_RUN = 0.1
 """One forced context switch in 10 runs puts preemption inside the 90th percentile."""
 MIN_CLOCK_RATIO = 0.85
-"""A clock 15 % below its start counts as throttled by the practice of phone benchmarks."""
+"""A clock 15 % below its start counts as throttled, as is usual in phone benchmarks."""
 MAX_TEMP_C = 90.0
-"""Server and desktop CPUs throttle at 95 to 105 degrees; this is just before."""
+"""Server and desktop CPUs throttle at 95 to 105 degrees; this limit is just below."""
 MAX_BUSY_SHARE = 0.10
 """Share of all cores' time. A busy core beside 2-thread runs made them 2 to 100 times slower."""
 NOTHING_SLOWS = "none"
-"""A GPU's throttle reasons when there is none."""
+"""The value of a GPU's throttle reasons if none applies."""
 MAX_STEAL_SHARE = 0.05
-"""The hypervisor's other guests are others on the host as well."""
+"""To a guest, other guests of the hypervisor are also other users of the host."""
 MIN_SAMPLES_TO_JUDGE = 6
-"""Fewer samples have no thirds and no quartiles worth a judgement; they are `too_few` anyway."""
+"""Fewer samples are too few for thirds and quartiles; their flag is `too_few` anyway."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What the flags of one row are judged from; `None` means not known and raises no flag."""
+    """The data that the flags of one row depend on; `None` means unknown and raises no flag."""
 
     samples_ns: Sequence[int]
     device_samples_ns: Sequence[int] | None = None
@@ -80,7 +80,7 @@ def judge(seen: Seen, policy: MeasurePolicy) -> tuple[Flag, ...]:
 
 
 def has_spread(samples: Sequence[int]) -> bool:
-    """Whether the interquartile range is large beside the median."""
+    """Whether the interquartile range is large relative to the median."""
     if len(samples) < MIN_SAMPLES_TO_JUDGE:
         return False
     low, middle, high = quantiles(samples, n=4, method="inclusive")
@@ -88,7 +88,7 @@ def has_spread(samples: Sequence[int]) -> bool:
 
 
 def has_outliers(samples: Sequence[int]) -> bool:
-    """Whether too many samples lie far from the median by the measure of their own MAD."""
+    """Whether too many samples are far from the median, measured in their own MAD."""
     if len(samples) < MIN_SAMPLES_TO_JUDGE:
         return False
     middle = median(samples)
@@ -104,9 +104,9 @@ def has_drift(samples: Sequence[int]) -> bool:
 
 
 def drift_share(samples: Sequence[int]) -> float | None:
-    """By how much first and last third differ, as a share of the smaller; `None` with too few.
+    """Difference of first and last third, as a share of the smaller; `None` with too few samples.
 
-    Each third goes without its lowest and highest quarter: the mean of all samples would follow
+    Each third is used without its lowest and highest quarter: the mean of all samples would follow
     one spike, and the median jumps between the two modes of a latency that has two.
     """
     if len(samples) < MIN_SAMPLES_TO_JUDGE:

@@ -1,13 +1,13 @@
-"""What the host adds to a device's own time: the gap between both clocks, and what it tells."""
+"""Time that the host adds to a device's own time: the gap between the two clocks."""
 
 from collections.abc import Sequence
 from statistics import median
 
 MAX_SHARE = 0.10
 MAX_GAP_NS = 100_000
-"""A gap within either is normal: launching, and the way back of 'done', take 10 to 50 us."""
+"""A gap below either limit is normal: launching, and reporting the end, take 10 to 50 us."""
 CLOCK_STEP_NS = 1_000
-"""CUDA events count in steps of half a microsecond; two of them make a difference."""
+"""CUDA events count in steps of half a microsecond; a difference has the error of two steps."""
 
 
 def host_overhead_ns(
@@ -28,5 +28,5 @@ def has_overhead(samples_ns: Sequence[int], overhead_ns: float | None) -> bool:
 
 
 def is_impossible(overhead_ns: float | None) -> bool:
-    """Whether the device claims more time than went by on the wall."""
+    """Whether the device reports more time than passed on the wall clock."""
     return overhead_ns is not None and overhead_ns < -CLOCK_STEP_NS

@@ -1,7 +1,7 @@
-"""When enough has been measured: pure functions of the times taken so far.
+"""Decides when there are enough samples: pure functions of the times so far.
 
-The interval here is of one process and only decides how long to go on. Processes differ by more
-than it; it is never shown as the uncertainty of a latency.
+The interval here is for one process and only decides how long to continue. Processes differ by
+more than this interval, so it is never shown as the uncertainty of a latency.
 """
 
 import math
@@ -13,10 +13,10 @@ from fleetrank.device_agents.contract.task import MeasurePolicy
 _Z_95 = 1.959963984540054
 
 MIN_SAMPLES = 6
-"""Fewer samples have no 95 % interval of the median at all: 2 x 0.5^5 > 0.05."""
+"""With fewer samples no 95 % interval of the median exists: 2 x 0.5^5 > 0.05."""
 
 GROWTH = 1.5
-"""Ratio of successive checks: the sort costs little in all, and at most half the runs are waste."""
+"""Ratio of successive checks: sorting costs little, and at most half the runs are wasted."""
 
 
 def median_half_width(samples: Sequence[int]) -> float | None:
@@ -43,7 +43,7 @@ def median_half_width(samples: Sequence[int]) -> float | None:
 
 
 def check_points(min_runs: int, max_samples: int) -> Iterator[int]:
-    """Counts of runs at which stopping is considered: `min_runs`, growing, to `max_samples`."""
+    """Numbers of runs at which stopping is considered: `min_runs`, growing, to `max_samples`."""
     point = max(min_runs, 1)
     while point < max_samples:
         yield point
@@ -69,15 +69,15 @@ def halves_agree(cumulative_ns: Sequence[int], tolerance: float) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HalfWidthRule:
-    """Stops the timed runs by the policy of the measuring protocol; see `timing.StopRule`."""
+    """Stops the timed runs by the measuring protocol's policy; it fulfils `timing.StopRule`."""
 
     policy: MeasurePolicy
 
     def check_points(self) -> Iterator[int]:
-        """See `timing.StopRule`."""
+        """Yields the numbers of runs at which the rule is checked."""
         return check_points(self.policy.min_runs, self.policy.max_samples)
 
     def is_enough(self, samples: Sequence[int]) -> bool:
-        """See `timing.StopRule`."""
+        """Whether the samples so far suffice."""
         width = median_half_width(samples)
         return width is not None and width < self.policy.half_width

@@ -1,4 +1,4 @@
-"""The timing loop. Clock and stop rule are given, so that tests run it on a clock of their own."""
+"""The timing loop. Clock and stop rule are arguments, so that tests pass their own clock."""
 
 import gc
 from array import array
@@ -18,36 +18,36 @@ Step = Callable[[], None]
 
 _NS_PER_S = 1_000_000_000
 _MAX_SUMS = 1024
-"""Sums kept of the warm-up; a million short runs must not show in the model's memory."""
+"""Limit of stored sums of the warm-up; a million short runs must not change the model's memory."""
 
 
 class Untimed(Protocol):
-    """What is done around each run, outside its time."""
+    """Work around each run that is not timed."""
 
     def before(self) -> None:
-        """Called before the first reading of the clock, as for flushing caches."""
+        """Called before the first clock reading, for example to flush caches."""
         ...
 
     def after(self) -> None:
-        """Called after the second reading of the clock, as for reading a device's clock."""
+        """Called after the second clock reading, for example to read a device's clock."""
         ...
 
 
 class NothingUntimed:
-    """The `Untimed` of what has no clock and no cache of its own."""
+    """The `Untimed` of a device without its own clock and cache."""
 
     def before(self) -> None:
-        """See `Untimed`."""
+        """Does nothing."""
 
     def after(self) -> None:
-        """See `Untimed`."""
+        """Does nothing."""
 
 
 NOTHING = NothingUntimed()
 
 
 class StopRule(Protocol):
-    """Decides when the timed runs are enough."""
+    """Decides when there are enough timed runs."""
 
     def check_points(self) -> Iterator[int]:
         """Increasing numbers of runs at which `is_enough` is asked; the last one ends the runs."""
@@ -60,7 +60,7 @@ class StopRule(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmUp:
-    """How the warm-up went; `is_stable` is false when it ended by its time limit."""
+    """The result of the warm-up; `is_stable` is false if it ended at its time limit."""
 
     ns: int
     runs: int
@@ -69,19 +69,19 @@ class WarmUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedRuns:
-    """The samples in order, and why there are no more: `half_width max_time max_samples`."""
+    """The samples in order, and why they ended: `half_width max_time max_samples`."""
 
     samples_ns: tuple[int, ...]
     stop_reason: str
 
 
 def warm_up(step: Step, clock: Clock, policy: MeasurePolicy, untimed: Untimed = NOTHING) -> WarmUp:
-    """Runs until the two halves of the latest window of runs agree, within the policy's bounds.
+    """Runs until the two halves of the latest window of runs agree, within the policy's limits.
 
-    A window is judged once it has the least number of runs and the least length; when it has
-    twice both and its halves still differ, a new one begins, so that one slow start or one spike
-    does not spoil the average for the next thousand runs. The limit `max_warmup_s` is looked at
-    after each run: one run longer than it is the last.
+    A window is judged when it has the minimum number of runs and the minimum duration. If it has
+    twice both and its halves still differ, a new window starts, so that one slow start or one spike
+    does not affect the average of the next thousand runs. The limit `max_warmup_s` is checked after
+    each run: one run that is longer than the limit is the last.
     """
     runs = 0
     begin = window_begin = clock()
@@ -104,7 +104,7 @@ def warm_up(step: Step, clock: Clock, policy: MeasurePolicy, untimed: Untimed = 
 
 
 class _Window:
-    """Sums of run times, thinned out so that a million short runs take no more memory."""
+    """Sums of run times, thinned so that a million short runs take no more memory."""
 
     def __init__(self) -> None:
         self.runs = 0
@@ -131,8 +131,8 @@ def time_runs(
 ) -> TimedRuns:
     """Times runs until the rule is satisfied, its last check point is reached, or time is over.
 
-    Storage for all samples is made beforehand and garbage collection is off; between the two
-    readings of the clock there is nothing but the step. At least one run is timed.
+    Storage for all samples is allocated before, and garbage collection is off. Between the two
+    clock readings only the step runs. At least one run is timed.
     """
     points = list(rule.check_points())
     samples = array("q", bytes(8 * points[-1]))
@@ -150,7 +150,7 @@ def time_runs(
 def _fill(
     samples: "array[int]", begin: int, end: int, how: tuple[Step, Clock, int], untimed: Untimed
 ) -> int:
-    """Times runs `begin` to `end`; returns how many samples there are when the deadline came."""
+    """Times runs `begin` to `end`; returns how many samples exist at the deadline."""
     step, clock, deadline = how
     before, after = untimed.before, untimed.after
     for index in range(begin, end):
@@ -167,9 +167,9 @@ def _fill(
 
 @contextmanager
 def collection_off() -> Iterator[None]:
-    """Collects once, then keeps the garbage collector off; does nothing where it is off already.
+    """Collects once, then disables the garbage collector; does nothing if it is already disabled.
 
-    Collecting cools the caches, so it belongs before the warm-up.
+    A collection cools the caches, so it runs before the warm-up.
     """
     if not gc.isenabled():
         yield

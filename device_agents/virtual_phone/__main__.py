@@ -34,7 +34,7 @@ def main() -> int:
 def _read_spec() -> FarmSpec:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=1)
-    parser.add_argument("--port", type=int, help="of the first phone; the others follow")
+    parser.add_argument("--port", type=int, help="port of the first phone; the others follow")
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument(
         "--mode", type=VirtualMode, choices=list(VirtualMode), default=VirtualMode.CANNED

@@ -1,8 +1,8 @@
 """One task in one fresh process: `python -P -m fleetrank.device_agents.worker`.
 
-One line of JSON comes in on standard input, one goes out on standard output. Standard input has
-to stay open, unless it is a file: its end means that whoever asked is gone, and the worker ends
-too. Needs NumPy and the one runtime it is asked for, nothing else.
+One line of JSON arrives on standard input, one is written to standard output. Standard input must
+stay open, unless it is a file: its end means that the caller is gone, and the worker ends too.
+The worker needs only NumPy and the requested runtime.
 """
 
 import os
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from fleetrank.device_agents.confinement.walls import Walls
 
 BAD_REQUEST = 2
-"""Exit code when there is no task to answer for."""
+"""Exit code if the input is not a valid task."""
 
 
 def main() -> int:
-    """Reads one request, does it, writes one reply; returns the exit code."""
+    """Reads one request, executes it, writes one reply; returns the exit code."""
     die_with_parent()
     result_fd = _keep_stdout_for_the_result()
     try:
@@ -44,22 +44,22 @@ def main() -> int:
     inherited = shed_inheritance()
     reply = _answer(task, inherited)
     _write_all(result_fd, f"{to_json(reply)}\n".encode())
-    # Runtimes crash now and then while unloading; the result is out, nothing is left to do.
+    # Runtimes sometimes crash while unloading; the result is already written, so skip unloading.
     sys.stderr.flush()
     os._exit(0)
 
 
 def _answer(task: MeasureTask | InferTask, inherited: Inherited) -> Measurement | InferReply:
     try:
-        # Before the first thread: the kernel confines the calling thread, and what it starts later.
+        # Before the first thread: the kernel confines the calling thread and its later threads.
         walls = None if task.is_trusted else _confine(task)
         exit_when_input_ends(0)
         pin(task.execution.affinity)
-        # Only now: NumPy and the runtimes size their thread pools when they are imported.
+        # Only now: NumPy and the runtimes choose the size of their thread pools at import.
         from fleetrank.device_agents.worker.infer import infer
         from fleetrank.device_agents.worker.measure import measure
 
-        # Not before: an interpreter that runs out of memory while importing fails as it likes.
+        # Not earlier: an interpreter that runs out of memory during imports fails unpredictably.
         limit_memory(task.memory_limit_bytes)
     except (AgentError, OSError, ValueError, ImportError, MemoryError) as error:
         failure = failure_from_error(error, "start")
@@ -78,12 +78,12 @@ def _confine(task: MeasureTask | InferTask) -> "Walls":
 
 
 def _enter(stage: str) -> None:
-    """Says where a crash happens; the parent reads it from what is left of standard error."""
+    """Writes the stage to standard error; after a crash the parent reads the last one."""
     os.write(2, f"{STAGE_MARK} {stage}\n".encode())
 
 
 def _keep_stdout_for_the_result() -> int:
-    """Points descriptor 1 at standard error, so that a library's chatter cannot mix in."""
+    """Redirects descriptor 1 to standard error, so that output of libraries cannot mix in."""
     result_fd = os.dup(1)
     os.dup2(2, 1)
     return result_fd

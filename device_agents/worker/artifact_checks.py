@@ -1,4 +1,4 @@
-"""Is the file the one that was meant, of the batch that was meant, and does it run at all?"""
+"""Checks that the file is the right one, has the right batch, and runs at all."""
 
 import hashlib
 import os
@@ -21,10 +21,10 @@ State = tuple[int, int, int, int, int]
 
 
 def check_artifact(path: str, sha256: str) -> State:
-    """Refuses a file that is not the one the task was made for; returns its state before that.
+    """Rejects a file that the task was not made for; returns the file's state before the check.
 
     Raises:
-        LostArtifactError: the file is missing or has changed; no fault of the model's.
+        LostArtifactError: the file is missing or has changed; the model is not at fault.
     """
     try:
         with open_regular(Path(path)) as file:
@@ -43,12 +43,12 @@ def check_artifact(path: str, sha256: str) -> State:
 
 
 def check_unchanged(path: str, state: State) -> None:
-    """Refuses a file that was changed or replaced while it was checked and loaded.
+    """Rejects a file that was changed or replaced while it was checked and loaded.
 
     Checks and runtimes open the file by its path, one after the other.
 
     Raises:
-        LostArtifactError: it was.
+        LostArtifactError: it was changed or replaced.
     """
     try:
         found = _state(Path(path).stat())
@@ -65,25 +65,25 @@ def _state(found: os.stat_result) -> State:
 
 
 def check_batch(inputs: Sequence[TensorSpec], batch: int) -> None:
-    """Refuses a file of fixed size whose batch is not the one the row would claim.
+    """Rejects a file of fixed size whose batch differs from the one in the row.
 
     Raises:
-        UnsupportedError: no input has this batch as its first size; for a batch of one, where
-            inputs without a batch axis are legal, only images tell.
+        UnsupportedError: no input has this batch as its first size. For a batch of one, inputs may
+            have no batch axis, so only images are checked.
     """
     first_sizes = [spec.shape[0] for spec in inputs if len(spec.shape) >= (1 if batch > 1 else 4)]
     if (batch > 1 or first_sizes) and batch not in first_sizes:
         raise UnsupportedError(
             f"the file is made for other batches than {batch}: its inputs begin with {first_sizes}",
-            "export it with this batch or with a free one",
+            "export it with this batch or with a dynamic one",
         )
 
 
 def run_once(model: LoadedModel) -> None:
-    """One inference whose failure is the artifact's.
+    """Runs one inference; its failure is the artifact's failure.
 
     Raises:
-        BadArtifactError: the runtime gave up on it.
+        BadArtifactError: the runtime failed on it.
         MemoryError: an allocation failed.
     """
     try:

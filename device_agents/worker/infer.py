@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def infer(task: InferTask, enter: Stage, walls: "Walls | None") -> Failure | None:
-    """Writes the outputs of every case; whatever goes wrong is returned."""
+    """Writes the outputs of every case; any failure is returned."""
     enter("verify")
     try:
         state = check_artifact(task.artifact_path, task.artifact_sha256)
@@ -71,7 +71,7 @@ def _run_cases(model: LoadedModel, inputs: Sequence[Array]) -> list[Array]:
         pairs = zip(model.inputs, inputs, strict=True)
         model.set_inputs([_as_batch(spec, array[case : case + 1]) for spec, array in pairs])
         run_once(model)
-        # A file made for a larger batch computes the same case in every place: keep the first.
+        # A file for a larger batch computes the same case in every place: keep the first.
         rows.append([output[:1] for output in model.outputs()])
     return [np.concatenate(column) for column in zip(*rows, strict=True)]
 

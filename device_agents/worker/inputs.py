@@ -1,4 +1,4 @@
-"""Seeded inputs of any type a network takes."""
+"""Seeded inputs of every type that a network takes."""
 
 from collections.abc import Sequence
 
@@ -9,13 +9,13 @@ from fleetrank.device_agents.runtimes.runner import Array, TensorSpec
 
 
 def make_inputs(specs: Sequence[TensorSpec], seed: int) -> list[Array]:
-    """Makes one array per input: standard normal floats, integers a network can take as index.
+    """Makes one array per input: standard normal floats, integers that a network can use as index.
 
-    Signed and unsigned bytes are quantised images and use their whole range; other integers are
-    0 or 1, which every table of embeddings has.
+    Signed and unsigned bytes are quantised images and use their whole range. Other integers are 0
+    or 1, which every embedding table has.
 
     Raises:
-        UnsupportedError: an input of a type that is no number, such as a string.
+        UnsupportedError: an input of a type that is not numeric, such as a string.
     """
     rng = np.random.default_rng(seed)
     return [_make(spec, rng) for spec in specs]
@@ -39,6 +39,6 @@ def _make(spec: TensorSpec, rng: np.random.Generator) -> Array:
 
 def _no_input(spec: TensorSpec) -> UnsupportedError:
     return UnsupportedError(
-        f"input {spec.name!r} has the type {spec.dtype!r}, for which no input can be made up",
+        f"no input can be generated for input {spec.name!r}: its type is {spec.dtype!r}",
         "use a model whose inputs are numbers or booleans",
     )

@@ -53,13 +53,13 @@ if TYPE_CHECKING:
     from fleetrank.device_agents.confinement.walls import Walls
 
 CONDITIONS_WINDOW_S = 0.25
-"""How long this process idles to see what others use: 25 ticks a core, so 2 to 4 % resolution."""
+"""Time this process idles to measure other processes: 25 ticks per core, so 2 to 4 % resolution."""
 
 _IDLE_PAUSE_S = 0.005
-"""One step of doing nothing, while idle power is counted."""
+"""One step of sleep, while idle power is counted."""
 
 Stage = Callable[[str], None]
-"""Told the name of each stage before it begins."""
+"""Called with the name of each stage before it begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,13 +88,13 @@ class _Ran:
 def measure(
     task: MeasureTask, inherited: Inherited, enter: Stage, walls: "Walls | None"
 ) -> Measurement:
-    """Measures one repeat in this process; whatever goes wrong becomes a failed measurement.
+    """Measures one repeat in this process; any failure becomes a failed measurement.
 
     Args:
         task: what to measure.
-        inherited: what this process was.
+        inherited: the settings that this process inherited.
         enter: called with each stage.
-        walls: around this process; `None` for a trusted file.
+        walls: barriers around this process; `None` for a trusted file.
     """
     started = utc_now()
     stage = "start"
@@ -108,7 +108,7 @@ def measure(
         measurement = _measure(task, inherited, note, walls)
         if walls is not None:
             walls.check()
-    except Exception as error:  # every end of a task has to become a stored row
+    except Exception as error:  # every task must become a stored row
         cause = error if walls is None else walls.cause(error)
         measurement = failed(task.task_id, failure_from_error(cause, stage), Origin.MEASURED)
     return replace(measurement, started_utc=started, finished_utc=utc_now())
@@ -146,7 +146,7 @@ def _measure(
 
 
 def _prime(runner: Runner, task: MeasureTask, enter: Stage) -> None:
-    """Charges lazy imports and pools to a tiny artifact instead of the model."""
+    """Counts lazy imports and pools for a tiny artifact instead of the model."""
     if task.primer_path is None:
         return
     enter("prime")
@@ -160,7 +160,7 @@ def _prime(runner: Runner, task: MeasureTask, enter: Stage) -> None:
 def _load(
     runner: Runner, task: MeasureTask, watch: Watch, source: EnergySource | None, enter: Stage
 ) -> _Loaded:
-    watch.start_memory()  # opens a GPU, which then takes more when idle: no part of the model
+    watch.start_memory()  # opens a GPU, whose idle power then rises: not part of the model
     idle = None
     if source is not None:
         enter("idle")
@@ -231,7 +231,7 @@ def _run(
 def _energy(
     loaded: _Loaded, task: MeasureTask, source: EnergySource | None, enter: Stage
 ) -> Energy | None:
-    """Counted in runs of its own: looking at a counter takes time that no sample should hold."""
+    """Counts energy in separate runs, because reading a counter takes time."""
     if source is None:
         return None
     enter("energy")

@@ -1,4 +1,4 @@
-"""What the worker does and reads beside timed runs, for devices with a memory of their own."""
+"""Work of the worker beside timed runs, for devices that have their own memory."""
 
 import time
 from statistics import median
@@ -7,11 +7,11 @@ from fleetrank.device_agents.runtimes.runner import DeviceModel, LoadedModel
 from fleetrank.device_agents.worker.watch import Watch
 
 _COPIES = 15
-"""Copies of the inputs to the device; the median of so few is steady, and 100 would cost time."""
+"""Number of copies of the inputs to the device; their median is stable, 100 would take long."""
 
 
 class Around:
-    """Empties caches before a run, and reads the device's clock after it."""
+    """Clears caches before a run, and reads the device's clock after it."""
 
     def __init__(self, watch: Watch, model: LoadedModel) -> None:
         self._device = model if isinstance(model, DeviceModel) else None
@@ -19,18 +19,18 @@ class Around:
         self.device_ns: list[int | None] = []
 
     def after(self) -> None:
-        """See `timing.Untimed`."""
+        """Reads the device's clock after a run."""
         if self._device is not None:
             self.device_ns.append(self._device.device_ns())
 
     def samples_ns(self) -> tuple[int, ...] | None:
-        """One per run; `None` when any is missing."""
+        """One sample per run; `None` if any is missing."""
         known = tuple(ns for ns in self.device_ns if ns is not None)
         return known if known and len(known) == len(self.device_ns) else None
 
 
 def copy_ns(model: LoadedModel) -> int | None:
-    """Median time of copying the inputs to the device; `None` where they need not be copied."""
+    """Median time to copy the inputs to the device; `None` if they need no copy."""
     if not isinstance(model, DeviceModel):
         return None
     times = []

@@ -1,4 +1,4 @@
-"""What is read beside the runs of one repeat, apart from time: the contract, and the host's own."""
+"""Readings beside the runs of one repeat, except time: the contract, and the host's version."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -15,48 +15,48 @@ from fleetrank.device_agents.runtimes.gpu_backends import GPU_BACKENDS
 
 
 class Watch(Protocol):
-    """Looks at whatever executes one task; made before any runtime is imported."""
+    """Observes the device that executes one task; created before any runtime is imported."""
 
     memory_metric: MemoryMetric
 
     def conditions(self, used: Shares) -> Conditions:
-        """The state now."""
+        """Reads the current conditions."""
         ...
 
     def warm(self, before: Conditions) -> Conditions:
-        """What was seen at the start, with what only shows under load as it is now."""
+        """The conditions at the start, with new values for those that matter only under load."""
         ...
 
     def start_memory(self) -> int | None:
-        """Before loading: begins a new peak and gives the baseline, in bytes."""
+        """Before loading: starts a new memory peak and returns the baseline, in bytes."""
         ...
 
     def start_run_memory(self) -> None:
-        """Between first inference and warm-up: begins a new peak, where the metric allows that."""
+        """Between first inference and warm-up: starts a new peak, if the metric allows that."""
         ...
 
     def peak_bytes(self) -> int | None:
-        """The peak since the last beginning."""
+        """The peak since its last start."""
         ...
 
     def reserved_bytes(self) -> int | None:
-        """See `Measurement.reserved_memory_bytes`."""
+        """Peak memory that an allocator reserved on the device, as in `Measurement`."""
         ...
 
     def process_bytes(self) -> int | None:
-        """See `Measurement.process_memory_bytes`."""
+        """Device memory that the process holds, as in `Measurement`."""
         ...
 
     def flush(self) -> None:
-        """Before each run, untimed: empties the caches the task wants empty."""
+        """Before each run, untimed: clears the caches that the task wants cleared."""
         ...
 
     def energy_source(self) -> EnergySource | None:
-        """What counts the energy of the device; `None` where nothing does."""
+        """The energy counter of the device; `None` if it has none."""
         ...
 
     def settings(self) -> Options:
-        """What of this a row must state."""
+        """The settings of the watch that a row must record."""
         ...
 
 
@@ -70,43 +70,43 @@ class HostWatch:
         self._has_peak = False
 
     def conditions(self, used: Shares) -> Conditions:
-        """See `Watch`."""
+        """Reads the current conditions."""
         return read_conditions(self._cpus, used)
 
     def warm(self, before: Conditions) -> Conditions:
-        """See `Watch`; a processor shows itself at any time."""
+        """Returns the conditions unchanged: a processor reports them at any time."""
         return before
 
     def start_memory(self) -> int | None:
-        """See `Watch`."""
+        """Starts a new memory peak and returns the baseline."""
         self._has_peak = reset_peak()
         return read_memory().resident_bytes
 
     def start_run_memory(self) -> None:
-        """See `Watch`."""
+        """Starts a new memory peak before the warm-up."""
         self._has_peak = reset_peak()
 
     def peak_bytes(self) -> int | None:
-        """See `Watch`; `None` where the peak cannot be reset."""
+        """The peak since its last start; `None` if the peak cannot be reset."""
         return read_memory().peak_bytes if self._has_peak else None
 
     def reserved_bytes(self) -> int | None:
-        """See `Watch`."""
+        """Peak memory that an allocator reserved on the device."""
         return None
 
     def process_bytes(self) -> int | None:
-        """See `Watch`."""
+        """Device memory that the process holds."""
         return None
 
     def flush(self) -> None:
-        """See `Watch`; nothing is asked of a processor."""
+        """Does nothing: a processor's caches are not cleared."""
 
     def energy_source(self) -> EnergySource | None:
-        """See `Watch`."""
+        """The energy counter of the device."""
         return open_rapl()
 
     def settings(self) -> Options:
-        """See `Watch`."""
+        """Settings that the row must record."""
         return ()
 
 
@@ -114,7 +114,7 @@ def open_watch(task: MeasureTask) -> Watch:
     """The watch for a task's backend.
 
     Raises:
-        AgentError: of a GPU backend, why the GPU cannot be used now or at all.
+        AgentError: for a GPU backend, why the GPU cannot be used now or at all.
     """
     if task.execution.backend not in GPU_BACKENDS:
         return HostWatch(usable_cpus())

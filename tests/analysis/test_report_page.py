@@ -304,7 +304,7 @@ def test_a_page_that_cannot_be_written_says_so(fleet: Path, tmp_path: Path) -> N
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="cannot be written") as raised:
         build_report(fleet, tmp_path / "file" / "report.html")
-    assert "its folder is there" in raised.value.remedy
+    assert "its folder exists" in raised.value.remedy
 
 
 def test_a_fleet_of_hundreds_is_drawn_and_compared_in_part(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def phone_of_this_host(tmp_path_factory: pytest.TempPathFactory) -> PhoneOptions
     try:
         adb = find_adb()
     except MissingLibraryError:
-        pytest.skip("there is no adb")
+        pytest.skip("no adb was found")
     home = tmp_path_factory.mktemp("home")
     with private_server(adb, home) as server, pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(home / "cache"))

@@ -18,7 +18,7 @@ from fleetrank.foundation.files import (
 )
 
 NO_ROOM = {errno.ENOSPC: "free some space", errno.EDQUOT: "free some", errno.EFBIG: "ulimit -f"}
-NO_RIGHT = dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "get the right to it")
+NO_RIGHT = dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "get the permission")
 LOST = dict.fromkeys((errno.ESTALE, errno.EIO, errno.ENODEV), "mounted from")
 
 
@@ -50,7 +50,7 @@ def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
 def test_what_cannot_be_finished_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_text("old")
-    with no_room_beyond(10), pytest.raises(NoRoomError, match="larger than a file"):
+    with no_room_beyond(10), pytest.raises(NoRoomError, match="file size limit"):
         replace_file(path, b"x" * 100)
     with pytest.raises(ZeroDivisionError):
         replace_file_with(path, lambda _file: 1 // 0)
@@ -67,7 +67,7 @@ def test_a_folder_below_a_file_is_an_error_with_a_remedy(tmp_path: Path) -> None
     (tmp_path / "f").touch()
     with pytest.raises(StorageError) as caught:
         make_folder(tmp_path / "f" / "deep")
-    assert "its folder is there" in caught.value.remedy
+    assert "its folder exists" in caught.value.remedy
 
 
 def test_content_is_synced_before_it_has_its_name(

@@ -1,7 +1,7 @@
-"""Which adb is used, its server, and what the server is asked about all phones.
+"""Finds the adb binary, starts its server, and asks the server about all phones.
 
-The server is started by the binary chosen here and no other: clients whose protocol number differs
-from the server's (adb 29 and 36 both say 1.0.41) end it, in the middle of measurements.
+Only the binary chosen here starts the server. A client whose protocol number differs from the
+server's kills the server in the middle of measurements (adb 29 and 36 both use 1.0.41).
 """
 
 import importlib.util
@@ -29,12 +29,12 @@ from fleetrank.device_agents.host.host_lease import never_give_up, runtime_folde
 ADB_VARIABLE = "FLEETRANK_ADB"
 PORT_VARIABLE = "ANDROID_ADB_SERVER_PORT"
 DEFAULT_PORT = 5037
-"""adb's own default and variable, so that a server that runs already is shared."""
+"""The default of adb, which its variable overrides. A running server is then shared."""
 START_TIMEOUT_S = 30.0
 """adb 36 looks for USB devices for 3 s before it answers; a loaded host takes longer."""
 ASK_TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 15.0
-"""adb itself gives a phone that takes the connection and says nothing 10 s."""
+"""adb itself waits 10 s for a phone that accepts the connection and sends nothing."""
 _VERSION = re.compile(r"^Version (\S+)", re.MULTILINE)
 
 
@@ -42,15 +42,15 @@ def find_adb(given: str | None = None) -> Path:
     """Chooses the adb binary: the given one, `FLEETRANK_ADB`, adbutils' wheel, then PATH.
 
     Raises:
-        PermanentError: the given file is not there.
-        MissingLibraryError: there is no adb anywhere.
+        PermanentError: the given file does not exist.
+        MissingLibraryError: no adb was found.
     """
     chosen = given or os.environ.get(ADB_VARIABLE)
     if chosen:
         path = Path(chosen).expanduser().absolute()
         if not path.is_file():
             raise PermanentError(
-                f"there is no adb at {path}", f"correct the path, or unset {ADB_VARIABLE}"
+                f"the file {path} does not exist", f"correct the path, or unset {ADB_VARIABLE}"
             )
         return path
     spec = importlib.util.find_spec("adbutils")
@@ -61,57 +61,57 @@ def find_adb(given: str | None = None) -> Path:
     found = shutil.which("adb")
     if found is None:
         raise MissingLibraryError(
-            "there is no adb on this host",
-            f"install the extra `android` (it brings one), or set {ADB_VARIABLE} to yours",
+            "no adb was found on this host",
+            f"install the extra `android`, which contains adb, or set {ADB_VARIABLE} to your adb",
         )
     return Path(found)
 
 
 def find_port() -> int:
-    """The port of the server, from adb's own variable.
+    """Returns the port of the server, from adb's own variable.
 
     Raises:
-        PermanentError: the variable holds no port.
+        PermanentError: the variable is not a port number.
     """
     text = os.environ.get(PORT_VARIABLE, str(DEFAULT_PORT))
     if not re.fullmatch(r"\d{1,5}", text, re.ASCII) or not 0 < int(text) < 65536:
         raise PermanentError(
-            f"{PORT_VARIABLE} is {text!r}, which is no port", f"unset it or set {DEFAULT_PORT}"
+            f"{PORT_VARIABLE} is {text!r}, which is not a port", f"unset it or set {DEFAULT_PORT}"
         )
     return int(text)
 
 
 class AdbServer:
-    """The adb server at a port of this host; started when it does not run. Keeps no connection."""
+    """The adb server at a port of this host. It is started if needed; no connection is kept."""
 
     def __init__(self, adb: Path | None = None, port: int | None = None) -> None:
-        """Chooses binary and port by `find_adb` and `find_port` where none is given."""
+        """Chooses binary and port by `find_adb` and `find_port` if none is given."""
         self.adb = find_adb() if adb is None else adb
         self.port = find_port() if port is None else port
 
     def version(self) -> str:
-        """The binary's version, as `36.0.0-13206524`: a fact of every row made through it."""
+        """The binary's version, as `36.0.0-13206524`. Every row measured through it stores it."""
         match = _VERSION.search(self._run("version"))
         if match is None:
             raise PermanentError(
-                f"{self.adb} does not tell its version", "give the path of a real adb"
+                f"{self.adb} does not print its version", "give the path of a working adb"
             )
         return match.group(1)
 
     def start(self) -> None:
-        """Starts the server unless it runs.
+        """Starts the server if it does not run.
 
         Raises:
             TransientError: it did not start in time.
-            PermanentError: the binary cannot run, or refuses.
+            PermanentError: the binary cannot run, or reports an error.
         """
         self._run("-P", str(self.port), "start-server")
 
     def open(self, timeout_s: float, stop_requested: StopRequested = never_stop) -> SmartSocket:
-        """Opens a connection to the server, starting it when none answers.
+        """Opens a connection to the server. It starts the server if no server answers.
 
         Raises:
-            TransientError: the server does not answer, and cannot be started now.
+            TransientError: the server does not answer and cannot be started now.
         """
         try:
             return SmartSocket(self.port, timeout_s=timeout_s, stop_requested=stop_requested)
@@ -122,13 +122,13 @@ class AdbServer:
         except OSError as error:
             raise TransientError(
                 f"no adb server answers at port {self.port}: {error}",
-                f"run `{self.adb} -P {self.port} start-server` and look at what it says",
+                f"run `{self.adb} -P {self.port} start-server` and read its output",
             ) from error
 
     def _start_once(self) -> None:
-        """Starts the server when nobody else does: two that start at once fail both.
+        """Starts the server unless another thread or process does: two starts at once both fail.
 
-        A server that was killed is missed by every phone in the same moment.
+        All phones notice at the same moment that a server was killed.
         """
         with open_lease(runtime_folder() / f"adb-{self.port}.lease") as lease:
             wait_for_lock(lease, never_give_up)
@@ -138,11 +138,11 @@ class AdbServer:
                 self.start()
             except PermanentError as error:
                 if not self.answers():
-                    # No task is at fault: what failed is tried again.
+                    # The task did not cause this failure, so it is retried.
                     raise TransientError(error.message, error.remedy) from error
 
     def answers(self) -> bool:
-        """Whether a server runs on the port; starts none."""
+        """Whether a server runs on the port; does not start one."""
         try:
             SmartSocket(self.port, timeout_s=ASK_TIMEOUT_S).close()
         except OSError:
@@ -150,25 +150,25 @@ class AdbServer:
         return True
 
     def devices(self) -> tuple[SeenDevice, ...]:
-        """All devices the server sees now, in any state."""
+        """Lists all devices that the server sees now, in any state."""
         try:
             return parse_devices(self._ask("host:devices-l"))
         except RefusedRequestError as error:
             raise error_of_refusal("", str(error)) from error
 
     def mdns_services(self) -> tuple[MdnsService, ...]:
-        """Phones that announce themselves; empty where this adb cannot look (before 30)."""
+        """Lists phones that announce themselves; empty if this adb cannot search (before 30)."""
         try:
             return parse_mdns_services(self._ask("host:mdns:services"))
         except RefusedRequestError:
             return ()
 
     def connect(self, address: str) -> None:
-        """Connects to a phone over the network; done already is fine.
+        """Connects to a phone over the network. An existing connection is not an error.
 
         Raises:
             PermanentError: the phone does not accept this computer's key.
-            TransientError: it cannot be reached; the remedy says what to look at.
+            TransientError: the phone cannot be reached; the remedy says what to check.
         """
         try:
             text = self._ask(f"host:connect:{address}", CONNECT_TIMEOUT_S)
@@ -178,7 +178,7 @@ class AdbServer:
             raise error_of_refusal(address, text)
 
     def disconnect(self, address: str) -> None:
-        """Forgets a phone on the network; one that is not known is fine."""
+        """Disconnects a phone on the network. An unknown phone is not an error."""
         try:
             self._ask(f"host:disconnect:{address}")
         except RefusedRequestError:
@@ -202,16 +202,16 @@ class AdbServer:
         except subprocess.TimeoutExpired as error:
             raise TransientError(
                 f"`{self.adb} {' '.join(arguments)}` did not end in {START_TIMEOUT_S:g} s",
-                "end adb servers that hang, and try again",
+                "stop adb servers that do not respond, and try again",
             ) from error
         except OSError as error:
             raise PermanentError(
-                f"{self.adb} cannot be run: {error}", f"set {ADB_VARIABLE} to one that can"
+                f"{self.adb} cannot be run: {error}", f"set {ADB_VARIABLE} to an adb that runs"
             ) from error
         text = ended.stdout.decode("utf-8", errors="replace")
         if ended.returncode != 0:
             raise PermanentError(
                 f"`{self.adb} {' '.join(arguments)}` failed: {shown(text)}",
-                f"check that port {self.port} is free, or set {PORT_VARIABLE} to another",
+                f"check that port {self.port} is free, or set {PORT_VARIABLE} to another port",
             )
         return text

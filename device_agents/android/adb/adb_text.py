@@ -1,7 +1,7 @@
-"""Turns adb's texts into values: devices, network services, answers to `connect`, refusals.
+"""Parses adb's texts: devices, network services, answers to `connect`, rejections.
 
 Source: formats of adb 29.0.6 and 36.0.0 (`client/commandline.cpp`, `transport.cpp` and
-    `adb_mdns.cpp` of packages/modules/adb), seen running.
+    `adb_mdns.cpp` of packages/modules/adb), checked on running versions.
 """
 
 import re
@@ -13,7 +13,7 @@ from fleetrank.device_agents.errors import AgentError, TransientError, UnusableD
 
 
 class DeviceState(StrEnum):
-    """What adb says of a device."""
+    """The state that adb reports for a device."""
 
     DEVICE = "device"
     OFFLINE = "offline"
@@ -31,7 +31,7 @@ class DeviceState(StrEnum):
 
 
 class Transport(StrEnum):
-    """The way adb reaches a device."""
+    """How adb reaches a device."""
 
     USB = "usb"
     TCP = "tcp"
@@ -41,10 +41,10 @@ class Transport(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenDevice:
-    """One line of `adb devices -l`; nothing of it was checked, the phone itself says it.
+    """One line of `adb devices -l`. Its values come from the phone and are not verified.
 
     Attributes:
-        model: as adb prints it, with `_` for everything that is neither letter nor digit.
+        model: as adb prints it, with `_` for every character that is not a letter or digit.
         transport_id: adb's number of the connection; `None` from servers before 1.0.41.
     """
 
@@ -73,7 +73,7 @@ class MdnsService:
 REMEDIES: dict[DeviceState, str] = {
     DeviceState.DEVICE: "nothing; `fleetrank devices add --adb SERIAL` registers it",
     DeviceState.OFFLINE: "unplug it and plug it in again, or `adb reconnect`; restart the phone "
-    "when that does not help",
+    "if that does not help",
     DeviceState.UNAUTHORIZED: "unlock the phone and accept this computer's key, best with 'Always "
     "allow'; if it does not ask, revoke USB debugging authorisations in its developer options",
     DeviceState.AUTHORIZING: "unlock the phone and accept this computer's key, then try again",
@@ -84,17 +84,17 @@ REMEDIES: dict[DeviceState, str] = {
     DeviceState.RECOVERY: "restart the phone into Android",
     DeviceState.SIDELOAD: "restart the phone into Android",
     DeviceState.RESCUE: "restart the phone into Android",
-    DeviceState.HOST: "this is a computer, not a phone; leave it out",
-    DeviceState.ABSENT: "plug the phone in, or check its address, switch on USB debugging in its "
-    "developer options, and look with `fleetrank devices discover`",
-    DeviceState.UNKNOWN: "restart the phone and look with `fleetrank devices discover`",
+    DeviceState.HOST: "this is a computer, not a phone; remove it from the list",
+    DeviceState.ABSENT: "plug the phone in, or check its address; enable USB debugging in its "
+    "developer options; list phones with `fleetrank devices discover`",
+    DeviceState.UNKNOWN: "restart the phone and list phones with `fleetrank devices discover`",
 }
-"""What a person does about each state."""
+"""What a person can do about each state."""
 
 MIN_LINE_CHARACTERS = len("a host")
-"""Of a line that names a device: no time is spent on thousands of shorter ones."""
+"""Least length of a line that names a device. Thousands of shorter lines are skipped cheaply."""
 MAX_FACTS = 16
-"""Behind the state of a device; adb 36 prints six."""
+"""Most facts after the state of a device; adb 36 prints six."""
 _USB_PORT = re.compile(r"(?:usb:)?+\d++-[\d.]++")
 _FACT = re.compile(r"[\w-]++:\S*+|\d++-[\d.]++")
 _KIND = re.compile(r"(_adb[\w-]*+\._tcp)\.?+")
@@ -102,7 +102,7 @@ _PORT = re.compile(r"\d{1,5}")
 _CONNECTED = ("connected to ", "already connected to ")
 
 _STATES = set(DeviceState) - {DeviceState.ABSENT, DeviceState.NO_PERMISSIONS}
-"""States of one word that adb prints."""
+"""States that adb prints as one word."""
 
 _REFUSALS: tuple[tuple[str, DeviceState], ...] = (
     ("device unauthorized", DeviceState.UNAUTHORIZED),
@@ -117,15 +117,15 @@ _REFUSALS: tuple[tuple[str, DeviceState], ...] = (
     ("failed to connect", DeviceState.ABSENT),
     ("unable to connect", DeviceState.ABSENT),
 )
-"""The first part that adb's refusal contains says the state; a serial may contain any of them,
-so it is cut out of the text before."""
+"""The first part that adb's message contains decides the state. A serial may contain any of
+these parts, so it is removed from the text first."""
 _PERMANENT = (DeviceState.UNAUTHORIZED, DeviceState.NO_PERMISSIONS)
 MAX_TEXT = 500
-"""Characters of a foreign text that a message repeats."""
+"""Most characters of a foreign text that a message repeats."""
 
 
 def parse_devices(text: str) -> tuple[SeenDevice, ...]:
-    """Reads `adb devices -l`, with or without its heading; other lines are passed over."""
+    """Reads `adb devices -l`, with or without its heading; other lines are skipped."""
     seen = (_seen(line) for line in lines_of(text) if len(line) >= MIN_LINE_CHARACTERS)
     return tuple(device for device in seen if device is not None)
 
@@ -137,33 +137,33 @@ def parse_mdns_services(text: str) -> tuple[MdnsService, ...]:
 
 
 def is_connected(text: str) -> bool:
-    """Whether adb's answer to `connect` means that it is; the exit code is 0 either way."""
+    """Whether adb's answer to `connect` means success; the exit code is 0 in both cases."""
     return text.lstrip().startswith(_CONNECTED)
 
 
 def is_network_serial(serial: str) -> bool:
-    """Whether a serial is an address that `adb connect` takes."""
+    """Whether a serial is an address that `adb connect` accepts."""
     host, _, port = serial.rpartition(":")
     return bool(host) and _PORT.fullmatch(port) is not None
 
 
 def error_of_refusal(serial: str, text: str) -> AgentError:
-    """The error that adb's refusal of a request stands for, its remedy included."""
+    """Returns the error, with its remedy, for a request that adb rejected."""
     told = text.replace(serial, "") if serial else text
     state = next((state for part, state in _REFUSALS if part in told), DeviceState.UNKNOWN)
-    message = f"adb refuses phone {serial!r}: {shown(text)}"
+    message = f"adb rejects phone {serial!r}: {shown(text)}"
     error = UnusableDeviceError if state in _PERMANENT else TransientError
     return error(message, REMEDIES[state])
 
 
 def shown(text: str) -> str:
-    """A foreign text for a message: one line, no control characters, not too long."""
+    """Prepares a foreign text for a message: one line, no control characters, shortened."""
     line = " ".join(text.split())[:MAX_TEXT]
     return "".join(letter if letter.isprintable() else "?" for letter in line)
 
 
 def _seen(line: str) -> SeenDevice | None:
-    """Serial, state, facts: serials may hold blanks, and so does one state."""
+    """Splits serial, state and facts. Serials may contain blanks, and so does one state."""
     serial, state, facts = _parts(line)
     if state is None or not serial.strip():
         return None
@@ -192,7 +192,7 @@ def _parts(line: str) -> tuple[str, DeviceState | None, list[str]]:
 
 
 def _facts(words: list[str]) -> list[str]:
-    """The last words that are all facts."""
+    """Returns the words at the end that are all facts."""
     n_facts = 0
     while n_facts < len(words) and _FACT.fullmatch(words[-1 - n_facts]):
         n_facts += 1

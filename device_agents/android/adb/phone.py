@@ -1,7 +1,7 @@
-"""One phone: run a script, push a file, pull a file; every way to fail is a typed error.
+"""One phone: run a script, push a file, pull a file. Every failure is a typed error.
 
-Nothing of a serial, a model name, a path or a property is ever read by a shell as code: scripts
-are literals of ours, data are arguments.
+No shell interprets a serial, a model name, a path or a property as code. Scripts are our own
+literals; data are arguments.
 """
 
 import hashlib
@@ -21,40 +21,40 @@ from fleetrank.device_agents.device_output.device_text import MAX_PROBE_BYTES
 from fleetrank.device_agents.errors import BadOutputError, StorageFullError, TransientError
 
 MARK_BYTES = 16
-"""Of the random mark, which no output can hold by chance or on purpose."""
+"""Length of the random mark. No output can contain it by chance or on purpose."""
 _SETTLE = """
 sum=$(sha256sum < "$1") || { rm -f -- "$1"; exit 3; }
 [ "${sum%% *}" = "$2" ] || { rm -f -- "$1"; exit 4; }
 mv -f -- "$1" "$3" || exit
 rm -f -- "$3".*.part
 """
-"""Also removes what pushes of the same file left that lost the phone before they came to this."""
+"""It also removes partial files of earlier pushes that lost the connection."""
 _NO_ROOM = "No space left on device"
 
 
 class Phone:
-    """A phone behind an adb server, named by its serial; keeps no connection between calls."""
+    """A phone behind an adb server, named by its serial. It keeps no connection between calls."""
 
     def __init__(self, server: AdbServer, serial: str) -> None:
-        """Touches nothing; the first call finds out whether the phone is there."""
+        """Does no I/O; the first call finds out whether the phone is attached."""
         self.server = server
         self.serial = serial
 
     def connect(self) -> None:
-        """Connects to a phone on the network; one on a cable, or connected already, is fine.
+        """Connects to a phone on the network. A USB phone or an open connection is fine.
 
-        Raises what `AdbServer.connect` raises.
+        Raises the same errors as `AdbServer.connect`.
         """
         if is_network_serial(self.serial):
             self.server.connect(self.serial)
 
     def disconnect(self) -> None:
-        """Lets a phone on the network go, so that the next `connect` begins anew."""
+        """Disconnects a phone on the network, so that the next `connect` opens a new connection."""
         if is_network_serial(self.serial):
             self.server.disconnect(self.serial)
 
     def has_exit_codes(self) -> bool:
-        """Whether the phone's shell tells exit codes (shell v2); the others get a marker line."""
+        """Whether the phone's shell reports exit codes (shell v2); others get a marker line."""
         with self._errors(), self.server.open(ASK_TIMEOUT_S) as connection:
             connection.request(f"host-serial:{self.serial}:features")
             return "shell_v2" in connection.read_block().split(",")
@@ -67,26 +67,26 @@ class Phone:
         stop_requested: StopRequested = never_stop,
         max_bytes: int = MAX_PROBE_BYTES,
     ) -> ShellResult:
-        """Runs a script of ours on the phone and waits for its end.
+        """Runs one of our scripts on the phone and waits for its end.
 
         Args:
-            script: a literal; it finds the data as "$1", "$2", ...
-            arguments: data; no shell reads them as code.
-            timeout_s: then the stream is closed and `TimedOutError` raised.
+            script: a literal; it reads the data as "$1", "$2", ...
+            arguments: data; no shell interprets them as code.
+            timeout_s: after this time the stream is closed and `TimedOutError` is raised.
             stop_requested: asked while waiting; `True` raises `StoppedError`.
-            max_bytes: that it may write; nothing beyond is read.
+            max_bytes: the most output that is read; more raises an error.
 
         Returns:
-            Its exit code, whatever it is, and all it wrote, with long lines cut. A phone without
-            shell v2 gives standard error among the standard output.
+            The exit code, whatever its value, and all output, with long lines cut. On a phone
+            without shell v2, standard error is mixed into standard output.
 
         Raises:
-            TransientError: lost, offline or silent; partial output is never returned.
+            TransientError: lost, offline or no answer; partial output is never returned.
             PermanentError: unauthorized.
             BadOutputError: it wrote more than `max_bytes`.
         """
         if any("\0" in text for text in arguments):
-            raise BadOutputError("an argument holds a NUL character", "correct the name")
+            raise BadOutputError("an argument contains a NUL character", "correct the name")
         words = " ".join(
             shlex.quote(text) for text in ("sh", "-c", script, "fleetrank", *arguments)
         )
@@ -101,17 +101,17 @@ class Phone:
             return read_marked(connection, mark, max_bytes)
 
     def push(self, local: Path, remote: str, timeout_s: float, *, mode: int = 0o644) -> None:
-        """Copies a file to the phone: written aside, checked by SHA-256, renamed.
+        """Copies a file to the phone: writes a temporary file, checks its SHA-256, renames it.
 
         Args:
             local: the file.
-            remote: absolute path on the phone; its folder is there.
+            remote: absolute path on the phone; its folder must exist.
             timeout_s: for the transfer, and again for the check.
             mode: of the file on the phone; 0o755 for a program.
 
         Raises:
-            StorageFullError: the phone has no room for it.
-            TransientError: lost on the way, or arrived changed.
+            StorageFullError: the phone does not have enough space.
+            TransientError: the connection was lost, or the content changed on the way.
         """
         aside = f"{remote}.{secrets.token_hex(4)}.part"
         digest = hashlib.sha256()
@@ -125,18 +125,18 @@ class Phone:
         result = self.shell(_SETTLE, aside, digest.hexdigest(), remote, timeout_s=timeout_s)
         if result.exit_code == 4:
             raise TransientError(
-                f"{remote!r} arrived on phone {self.serial!r} with another content",
-                "check cable and hub; the transfer is tried again",
+                f"{remote!r} arrived on phone {self.serial!r} with different content",
+                "check cable and hub; the transfer will be retried",
             )
         if result.exit_code != 0:
             raise self._push_error(remote, result.stderr or result.stdout)
 
     def pull(self, remote: str, local: Path, *, max_bytes: int, timeout_s: float) -> None:
-        """Copies one file from the phone to `local` and to nowhere else, written aside first.
+        """Copies one file from the phone to exactly `local`, through a temporary file.
 
         Raises:
-            BadOutputError: there is no such regular file, or it is larger than `max_bytes`.
-            TransientError: lost on the way.
+            BadOutputError: the file does not exist, is not regular, or is larger than `max_bytes`.
+            TransientError: the connection was lost.
         """
         aside = local.with_name(f"{local.name}.part")
         try:
@@ -152,12 +152,12 @@ class Phone:
             fetch_file(connection, remote, aside, max_bytes=max_bytes)
         except RefusedRequestError as error:
             raise BadOutputError(
-                f"phone {self.serial!r} does not give {remote!r}: {shown(str(error))}",
-                "look at the kept output of the tool that should have written it",
+                f"phone {self.serial!r} does not send {remote!r}: {shown(str(error))}",
+                "read the stored output of the tool that should have written it",
             ) from error
 
     def _reach(self, timeout_s: float, stop_requested: StopRequested = never_stop) -> SmartSocket:
-        """A connection whose next request goes to the phone."""
+        """Opens a connection whose next request goes to the phone."""
         connection = self.server.open(timeout_s, stop_requested)
         try:
             connection.request(f"host:transport:{self.serial}")
@@ -177,12 +177,12 @@ class Phone:
         try:
             self.shell('rm -f -- "$1"', remote, timeout_s=ASK_TIMEOUT_S)
         except TransientError:
-            return  # the error that is about to be raised says more
+            return  # the error that the caller raises next is more precise
 
     def _push_error(self, remote: str, text: str) -> StorageFullError | TransientError:
-        message = f"phone {self.serial!r} does not take {remote!r}: {shown(text)}"
+        message = f"phone {self.serial!r} does not accept {remote!r}: {shown(text)}"
         if _NO_ROOM in text:
             return StorageFullError(
                 message, "free space on the phone; `fleetrank devices remove` cleans our folder"
             )
-        return TransientError(message, "check that /data/local/tmp can be written on the phone")
+        return TransientError(message, "check that /data/local/tmp on the phone is writable")

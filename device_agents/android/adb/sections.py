@@ -1,4 +1,4 @@
-"""One script, one call, many answers: their texts kept apart by a mark that none of them holds."""
+"""Asks several questions in one script. A random mark separates the answers."""
 
 import secrets
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ PROLOGUE = """
 section() { printf '\\n%s %s\\n' "$mark" "$1"; }
 mark=$1
 """
-"""What a script with sections starts with; `section NAME` begins the next."""
+"""The start of a script with sections; `section NAME` begins the next section."""
 
 
 def read_sections(
@@ -20,10 +20,10 @@ def read_sections(
     timeout_s: float,
     stop_requested: StopRequested = never_stop,
 ) -> Mapping[str, str]:
-    """Runs a script of ours and returns what it wrote in each of its sections, by name.
+    """Runs one of our scripts and returns the text of each section, by name.
 
-    A command on the phone that fails leaves its section empty: what a phone does not tell is not
-    known, and no error. Raises what `Phone.shell` raises.
+    If a command fails on the phone, its section is empty: the value is unknown, and this is not
+    an error. Raises the same errors as `Phone.shell`.
     """
     mark = secrets.token_hex(8)
     result = phone.shell(
@@ -33,7 +33,7 @@ def read_sections(
 
 
 def split_sections(text: str, mark: str) -> dict[str, str]:
-    """Splits what a script wrote; text before the first section is dropped."""
+    """Splits a script's output into sections; text before the first section is dropped."""
     sections: dict[str, str] = {}
     for part in text.split(f"\n{mark} ")[1:]:
         name, _, content = part.partition("\n")

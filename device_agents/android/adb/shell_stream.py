@@ -1,7 +1,7 @@
-"""Reads what a script on a phone wrote, and how it ended.
+"""Reads the output of a script on a phone, and its exit code.
 
-Source: `shell_protocol.h` of packages/modules/adb: a packet is one byte of kind, four of length,
-    little endian, and the data.
+Source: `shell_protocol.h` of packages/modules/adb: a packet is one byte for its kind, four
+    bytes for its length (little endian), and the data.
 """
 
 import re
@@ -13,16 +13,16 @@ from fleetrank.device_agents.errors import BadOutputError, TransientError
 
 _STDOUT, _STDERR, _EXIT = 1, 2, 3
 _LINE_END = re.compile(r"(?<!\r)\r++\n")
-"""The terminal's end of a line; a run of carriage returns is looked at once."""
+"""The terminal's line end; the pattern scans a run of carriage returns only once."""
 _EXIT_CODE = re.compile(r"\d{1,3}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellResult:
-    """How a script ended and what it wrote.
+    """The exit code and the output of a script.
 
     Attributes:
-        exit_code: 128 and more for a program that a signal ended.
+        exit_code: 128 and more if a signal ended the program.
         stderr: empty on a phone without shell v2, which mixes it into `stdout`.
     """
 
@@ -32,10 +32,10 @@ class ShellResult:
 
 
 def read_packets(connection: SmartSocket, max_bytes: int) -> ShellResult:
-    """Reads a shell v2 stream up to its exit packet; a stream without one raises.
+    """Reads a shell v2 stream up to its exit packet; raises if that packet is missing.
 
     Raises:
-        BadOutputError: more than `max_bytes`; a packet that is too long is not received at all.
+        BadOutputError: more than `max_bytes`; a longer packet is not received.
     """
     streams = {_STDOUT: bytearray(), _STDERR: bytearray()}
     n_received = 0
@@ -71,17 +71,17 @@ def read_marked(connection: SmartSocket, mark: str, max_bytes: int) -> ShellResu
 
 
 def split_marked(text: str, mark: str) -> ShellResult:
-    """Splits the output of a script from the mark and exit code behind it.
+    """Splits a script's output from the mark and the exit code after it.
 
-    The terminal of a phone without shell v2 ends lines with a carriage return too.
+    The terminal of a phone without shell v2 adds a carriage return to line ends.
 
     Raises:
-        TransientError: there is no mark, so the stream ended before the script did.
+        TransientError: the mark is missing, so the stream ended before the script.
     """
     plain = _LINE_END.sub("\n", text)
     output, found, code = plain.removesuffix("\n").rpartition(f"\n{mark} ")
     if not found or _EXIT_CODE.fullmatch(code) is None:
-        raise TransientError("the connection to the phone ended in the middle", LOST_REMEDY)
+        raise TransientError("the connection to the phone was interrupted", LOST_REMEDY)
     return ShellResult(exit_code=int(code), stdout=cut_lines(output), stderr="")
 
 

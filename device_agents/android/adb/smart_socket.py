@@ -1,10 +1,10 @@
-"""One connection to the adb server, every wait of which ends at a deadline.
+"""One connection to the adb server. Every wait on it ends at a deadline.
 
-Not adbutils: its client starts a server of its own choice on the default port when none answers,
-its transfers wait without limit, its `send` may send half, and a dropped shell looks finished.
+adbutils is not used. Its client starts another server on the default port if none answers, its
+transfers wait without limit, its `send` may send half, and a dropped shell looks finished.
 
 Source: `docs/dev/services.md` and `docs/dev/protocol.md` of packages/modules/adb: a request is
-    its length in four hexadecimal digits and itself; the answer is OKAY, or FAIL and a block.
+    its length in four hexadecimal digits and its text; the answer is OKAY, or FAIL and a block.
 """
 
 import socket
@@ -20,13 +20,13 @@ from fleetrank.device_agents.errors import (
     TransientError,
 )
 
-LOST_REMEDY = "check the cable, the hub and the phone; the repeat is tried again"
+LOST_REMEDY = "check the cable, the hub and the phone; the repeat will be retried"
 HOST = "127.0.0.1"
-"""adb servers listen on the loopback alone unless told otherwise."""
+"""adb servers listen only on the loopback address by default."""
 POLL_S = 0.1
-"""How often a wait looks at the stop request: soon enough for Ctrl-C."""
+"""How often a wait checks the stop request: fast enough for Ctrl-C."""
 MAX_REQUEST_BYTES = 0xFFFF
-"""Four hexadecimal digits."""
+"""The length has four hexadecimal digits."""
 CHUNK_BYTES = 64 * 1024
 
 
@@ -44,18 +44,18 @@ class SmartSocket:
 
         Args:
             port: of the server.
-            timeout_s: for everything that is ever done over this connection.
+            timeout_s: for all operations on this connection together.
             stop_requested: asked while waiting.
 
         Raises:
-            OSError: no server answers there.
+            OSError: no server answers at the port.
         """
         self._timeout_s = timeout_s
         self._deadline_ns = time.perf_counter_ns() + int(timeout_s * 1e9)
         self._stop_requested = stop_requested
         self._socket = socket.create_connection((HOST, port), timeout=max(timeout_s, POLL_S))
         self._socket.settimeout(POLL_S)
-        # Requests are small and each waits for its answer: none is held back for a fuller packet.
+        # Requests are small and each waits for its answer, so none may wait for a fuller packet.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def __enter__(self) -> "SmartSocket":
@@ -70,14 +70,14 @@ class SmartSocket:
         self.close()
 
     def close(self) -> None:
-        """Ends the connection; the server then ends the service on the phone."""
+        """Closes the connection; the server then ends the service on the phone."""
         self._socket.close()
 
     def request(self, service: str) -> None:
         """Asks for a service and waits until it is granted.
 
         Raises:
-            RefusedRequestError: it is not.
+            RefusedRequestError: the service was rejected.
             TransientError: the connection ended.
             TimedOutError: no answer by the deadline.
         """
@@ -85,13 +85,13 @@ class SmartSocket:
         if len(payload) > MAX_REQUEST_BYTES:
             raise PermanentError(
                 f"a request of {len(payload)} bytes is too long for adb",
-                f"use shorter names; at most {MAX_REQUEST_BYTES} bytes",
+                f"use shorter names; the limit is {MAX_REQUEST_BYTES} bytes",
             )
         self.send(f"{len(payload):04x}".encode() + payload)
         self.expect_okay()
 
     def expect_okay(self) -> None:
-        """Reads OKAY, or raises what the server says instead; see `request`."""
+        """Reads OKAY, or raises an error with the server's message; see `request`."""
         answer = self.receive_exactly(4)
         if answer == b"FAIL":
             raise RefusedRequestError(self.read_block())
@@ -102,7 +102,7 @@ class SmartSocket:
             )
 
     def read_block(self) -> str:
-        """Reads a text with its length in front."""
+        """Reads a text that follows its length."""
         digits = self.receive_exactly(4)
         try:
             length = int(digits, 16)
@@ -114,11 +114,11 @@ class SmartSocket:
         return self.receive_exactly(length).decode("utf-8", errors="replace")
 
     def send(self, data: bytes) -> None:
-        """Sends all of it.
+        """Sends all data.
 
         Raises:
-            TransientError: the other side closed.
-            TimedOutError: it takes nothing more by the deadline.
+            TransientError: the other side closed the connection.
+            TimedOutError: the other side accepts no more data before the deadline.
         """
         rest = memoryview(data)
         while rest:
@@ -131,11 +131,11 @@ class SmartSocket:
                 raise _dropped() from error
 
     def receive(self, limit: int = CHUNK_BYTES) -> bytes:
-        """What there is, at most `limit` bytes, waiting for the first; empty at the end.
+        """Returns available data, at most `limit` bytes, and waits for the first; empty at the end.
 
         Raises:
             TransientError: the connection broke.
-            TimedOutError: nothing by the deadline.
+            TimedOutError: no data before the deadline.
         """
         while True:
             self._check_time()
@@ -147,7 +147,7 @@ class SmartSocket:
                 raise _dropped() from error
 
     def receive_exactly(self, size: int) -> bytes:
-        """Exactly so many bytes; an earlier end raises `TransientError`."""
+        """Receives exactly `size` bytes; an earlier end raises `TransientError`."""
         received = bytearray()
         while len(received) < size:
             chunk = self.receive(min(size - len(received), CHUNK_BYTES))
@@ -162,9 +162,9 @@ class SmartSocket:
         if time.perf_counter_ns() >= self._deadline_ns:
             raise TimedOutError(
                 f"no end after {self._timeout_s:g} s",
-                "check that the phone is awake and reacts; raise timeout_s for slow models",
+                "check that the phone is awake and responds; raise timeout_s for slow models",
             )
 
 
 def _dropped() -> TransientError:
-    return TransientError("the connection to the phone ended in the middle", LOST_REMEDY)
+    return TransientError("the connection to the phone was interrupted", LOST_REMEDY)

@@ -1,9 +1,9 @@
-"""Sends one file to a phone and fetches one, in adb's sync protocol, version 1.
+"""Sends one file to a phone or fetches one file, in adb's sync protocol, version 1.
 
-Version 1, because every phone and every server has it. The phone names no path of this host.
+Every phone and every server supports version 1. The phone never names a path of this host.
 
-Source: `docs/dev/sync.md` of packages/modules/adb: four letters, a number of four bytes, little
-    endian, and as many bytes of data.
+Source: `docs/dev/sync.md` of packages/modules/adb: four letters, a number of four bytes (little
+    endian), and that many bytes of data.
 """
 
 import stat
@@ -20,24 +20,24 @@ from fleetrank.device_agents.device_output.device_text import MAX_PROBE_BYTES
 from fleetrank.device_agents.errors import BadOutputError, TransientError
 
 MAX_DATA_BYTES = 1024 * 1024
-"""The protocol says 64 KiB; the bound is against a phone that announces gigabytes."""
+"""The protocol's limit is 64 KiB; the check protects against a phone that announces gigabytes."""
 
 
 class Digest(Protocol):
-    """Takes the bytes as they go by; hashlib's objects do."""
+    """Receives the bytes during a transfer; hashlib's objects fulfil it."""
 
     def update(self, data: bytes, /) -> None:
-        """Takes the next bytes."""
+        """Adds the next bytes."""
         ...
 
 
 def send_file(
     connection: SmartSocket, local: Path, remote: str, *, mode: int, digest: Digest
 ) -> None:
-    """Sends a file over a connection that speaks sync.
+    """Sends a file over a connection in sync mode.
 
     Raises:
-        RefusedRequestError: the phone refuses; the argument is its text.
+        RefusedRequestError: the phone rejects the file; the argument is its text.
         TransientError: the connection ended.
     """
     with local.open("rb") as file:
@@ -49,24 +49,24 @@ def send_file(
             now_s = int(datetime.now(UTC).timestamp())
             connection.send(b"DONE" + now_s.to_bytes(4, "little"))
         except TransientError:
-            _read_status(connection)  # a phone that refuses closes while we still send
+            _read_status(connection)  # a rejecting phone closes while data is still sent
             raise
     _read_status(connection)
 
 
 def fetch_file(connection: SmartSocket, remote: str, local: Path, *, max_bytes: int) -> None:
-    """Writes a file of the phone to `local`, over a connection that speaks sync.
+    """Writes a file of the phone to `local`, over a connection in sync mode.
 
     Raises:
-        RefusedRequestError: the phone refuses; the argument is its text.
-        BadOutputError: no regular file, larger than `max_bytes`, or not of the size it told.
+        RefusedRequestError: the phone rejects the request; the argument is its text.
+        BadOutputError: not a regular file, larger than `max_bytes`, or not of the announced size.
         TransientError: the connection ended.
     """
     size = _stat_size(connection, remote)
     if size > max_bytes:
         raise BadOutputError(
             f"{remote!r} on the phone has {size} bytes, more than {max_bytes}",
-            "look at the kept output of the tool that wrote it",
+            "read the stored output of the tool that wrote it",
         )
     _send(connection, b"RECV", remote.encode())
     received = 0
@@ -78,8 +78,8 @@ def fetch_file(connection: SmartSocket, remote: str, local: Path, *, max_bytes: 
             file.write(chunk)
     if received != size:
         raise BadOutputError(
-            f"{remote!r} on the phone has {received} bytes, not the {size} it told",
-            "check that nothing else writes the file",
+            f"{remote!r} on the phone has {received} bytes, but {size} were announced",
+            "check that no other program writes the file",
         )
 
 
@@ -128,5 +128,5 @@ def _send(connection: SmartSocket, kind: bytes, data: bytes) -> None:
 
 def _not_sync(kind: bytes) -> BadOutputError:
     return BadOutputError(
-        f"the phone answers {kind!r}, which is not adb's sync protocol", "update its adbd"
+        f"the phone answers {kind!r}, which is not part of adb's sync protocol", "update its adbd"
     )

@@ -1,4 +1,4 @@
-"""Fetches a program: https only, limited in size, verified before it gets its name."""
+"""Downloads a program: https only, limited in size, verified before it gets its final name."""
 
 import hashlib
 import http.client
@@ -15,9 +15,9 @@ from fleetrank.device_agents.errors import PermanentError, TransientError, Unsup
 from fleetrank.foundation.files import is_no_room, make_folder, storage_error
 
 MAX_BYTES = 200 * 1024 * 1024
-"""Twenty times the largest `benchmark_model`: more is not the program."""
+"""Twenty times the largest `benchmark_model`; a larger file cannot be the program."""
 TIMEOUT_S = 60.0
-"""Of one read; a server that says nothing for so long is gone."""
+"""Timeout of one read; a server that sends nothing for this long is unavailable."""
 _CHUNK_BYTES = 1024 * 1024
 HTTPS = frozenset({"https"})
 
@@ -29,24 +29,24 @@ def fetch(
     schemes: frozenset[str] = HTTPS,
     max_bytes: int = MAX_BYTES,
 ) -> Path:
-    """The verified file of an entry, downloaded unless the cache has it.
+    """Returns the verified file of an entry; downloads it if the cache does not have it.
 
     Args:
-        entry: what to fetch.
-        cache: folder; the file's place in it is its sha256. What lies there is verified again.
-        schemes: what address and redirections may use.
-        max_bytes: a longer answer is refused.
+        entry: what to download.
+        cache: folder; each file is named by its sha256. A cached file is verified again.
+        schemes: schemes that the address and its redirections may use.
+        max_bytes: a longer answer is rejected.
 
     Raises:
         UnsupportedError: the entry has no address or no sha256.
         TransientError: the server does not answer, or the connection broke.
-        PermanentError: it answered with an error, another content, or too much; nothing is kept.
+        PermanentError: it answered with an error, wrong content, or too much; nothing is kept.
         StorageError: the cache cannot be written.
     """
     if entry.url is None or entry.sha256 is None:
         raise UnsupportedError(
             f"{entry.name} for {entry.abi} has no address or no sha256",
-            f"give it: --tool {entry.name}=PATH",
+            f"give the file: --tool {entry.name}=PATH",
         )
     target = cache / entry.sha256 / entry.name
     if target.is_file() and file_sha256(target) == entry.sha256:
@@ -56,11 +56,11 @@ def fetch(
         found = _download(entry.url, temporary, schemes=schemes, max_bytes=max_bytes)
         if found != entry.sha256:
             raise PermanentError(
-                f"{entry.url} gave a file of sha256 {found}, not {entry.sha256}: deleted",
+                f"{entry.url} returned sha256 {found}, not {entry.sha256}; the file was deleted",
                 "the vendor may have published another build; check it before you trust it",
             )
         temporary.flush()
-        # Only a verified file ever has the name; the temporary one is gone in any case.
+        # Only a verified file gets the final name; the temporary file is always deleted.
         target.unlink(missing_ok=True)
         target.hardlink_to(temporary.name)
     target.chmod(0o755)
@@ -68,7 +68,7 @@ def fetch(
 
 
 class _OnlyTheseSchemes(urllib.request.HTTPRedirectHandler):
-    """Follows a redirection only to a scheme that the address itself might have."""
+    """Follows a redirection only to an allowed scheme."""
 
     def __init__(self, schemes: frozenset[str]) -> None:
         self._schemes = schemes
@@ -98,20 +98,20 @@ def _download(url: str, file: IO[bytes], *, schemes: frozenset[str], max_bytes: 
                 n_bytes += len(chunk)
                 if n_bytes > max_bytes:
                     raise PermanentError(
-                        f"{url} gives more than {max_bytes} bytes", "check the address"
+                        f"{url} returns more than {max_bytes} bytes", "check the address"
                     )
                 digest.update(chunk)
                 file.write(chunk)
-            # The library ends a connection that broke as if it were the end of the file.
+            # The library reports a broken connection as the end of the file.
             length = answer.headers.get("Content-Length")
     except urllib.error.HTTPError as error:
         raise PermanentError(f"{url} answers {error.code}", "check the address") from error
     except (OSError, http.client.HTTPException) as error:
         if is_no_room(error):
             raise storage_error(Path(file.name), OSError(*error.args)) from error
-        raise TransientError(f"{url} cannot be fetched: {error}", "try again later") from error
+        raise TransientError(f"{url} cannot be downloaded: {error}", "try again later") from error
     if length is not None and length.strip() != str(n_bytes):
-        raise TransientError(f"{url} broke off after {n_bytes} bytes", "try again")
+        raise TransientError(f"the download of {url} stopped after {n_bytes} bytes", "try again")
     return digest.hexdigest()
 
 
@@ -124,6 +124,6 @@ def _check_scheme(url: str, schemes: frozenset[str]) -> None:
     scheme = urllib.parse.urlsplit(url).scheme
     if scheme not in schemes:
         raise PermanentError(
-            f"{url} is not fetched: {scheme or 'no scheme'} is not {' or '.join(sorted(schemes))}",
+            f"{url} is not allowed: {scheme or 'no scheme'} is not {' or '.join(sorted(schemes))}",
             "use an https address",
         )

@@ -1,4 +1,4 @@
-"""One task on a phone, from what has to lie there to what the program's output says."""
+"""One task on a phone: places the files, runs the program and reads its output."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,10 +20,10 @@ from fleetrank.device_agents.errors import AgentError, BadOutputError, TimedOutE
 CANARY_POLICY = MeasurePolicy(
     min_warmup_runs=5, min_warmup_s=0.2, max_warmup_s=1.0, min_runs=20, max_time_s=1.0
 )
-"""A second: enough for a median within some per cent, which is all a ratio of 10 % asks for."""
+"""One second: enough for a median within a few per cent, and the ratio's limit is 10 %."""
 CANARY_TIMEOUT_S = 60.0
 ANSWER_S = 1.0
-"""A phone that answers so soon is not why its program did not end."""
+"""If a phone answers this fast, the phone is not the reason why its program did not end."""
 CANARY_RUNTIME = Runtime.TFLITE
 CANARY_BACKEND = "xnnpack"
 
@@ -34,7 +34,7 @@ class Programs:
 
     Attributes:
         tools: SHA-256 of each program the phone was registered with, by name.
-        stop_requested: asked while anything runs.
+        stop_requested: asked while a program runs.
     """
 
     phone: Phone
@@ -43,7 +43,7 @@ class Programs:
     stop_requested: StopRequested
 
     def place(self, task: MeasureTask) -> ToolRun:
-        """Makes sure that program and artifact lie on the phone, and plans the call."""
+        """Places program and artifact on the phone, and plans the call."""
         runner = create_phone_runner(task.execution.runtime)
         sha256 = self.tools[runner.tool]
         cache = ToolCache(self.phone)
@@ -61,7 +61,7 @@ class Programs:
         )
 
     def version_of(self, task: MeasureTask) -> dict[str, str]:
-        """The program of a task, as a row names it."""
+        """The program of a task, as stored in a row."""
         tool = create_phone_runner(task.execution.runtime).tool
         return {f"{tool}_sha256": self.tools[tool]}
 
@@ -69,8 +69,8 @@ class Programs:
         """Runs a task's program to its end.
 
         Raises:
-            TooSlowError: it did not end in time, on a phone that answers.
-            AgentError: as `run_tool`.
+            TooSlowError: it did not end in time, although the phone answers.
+            AgentError: the same errors as `run_tool`.
         """
         try:
             return run_tool(
@@ -85,7 +85,7 @@ class Programs:
                 raise
             raise TooSlowError(
                 f"{placed.argv[0]} did not end within {task.timeout_s:g} s",
-                "raise timeout_s of the sweep, or take the model out of it",
+                "raise timeout_s of the sweep, or remove the model from the sweep",
             ) from error
 
     def _answers(self) -> bool:
@@ -96,7 +96,7 @@ class Programs:
         return True
 
     def run_canary(self, canary: CanaryTask) -> tuple[int, CanaryReading]:
-        """Runs the canary: its latency in nanoseconds, and how it compares with registration."""
+        """Runs the canary; returns its latency in ns and the comparison with registration."""
         task = canary_task(canary.artifact_path, canary.artifact_sha256, canary.affinity, "canary")
         latency_ns = latency_of(read(task, self.run(task, self.place(task))))
         ratio = latency_ns / canary.reference_ns
@@ -106,7 +106,7 @@ class Programs:
 def canary_task(
     artifact_path: str, artifact_sha256: str, affinity: tuple[int, ...] | None, task_id: str
 ) -> MeasureTask:
-    """The canary as any other task, one thread wide."""
+    """Returns the canary as a task with one thread."""
     return MeasureTask(
         task_id=task_id,
         artifact_path=artifact_path,
@@ -119,18 +119,18 @@ def canary_task(
 
 
 def read(task: MeasureTask, output: ToolOutput) -> ToolReading:
-    """What an output says; raises as `PhoneRunner.read`."""
+    """Parses an output; raises the same errors as `PhoneRunner.read`."""
     return create_phone_runner(task.execution.runtime).read(output)
 
 
 def latency_of(reading: ToolReading) -> int:
-    """The latency of one process: the median of its samples, or the program's own.
+    """The latency of one process: the median of its samples, or the program's own figure.
 
     Raises:
-        BadOutputError: the output holds none.
+        BadOutputError: the output contains no latency.
     """
     if reading.samples_ns:
         return round(median(reading.samples_ns))
     if reading.summary is None:
-        raise BadOutputError("the program printed no latency", "look at its kept output")
+        raise BadOutputError("the program printed no latency", "read its stored output")
     return reading.summary.median_ns

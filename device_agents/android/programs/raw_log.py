@@ -1,7 +1,7 @@
-"""The kept output of one call of a program on a phone: written once, read by every later parser.
+"""The stored output of one program call on a phone. Later parsers can read it again.
 
-A text for people, of sections whose length stands in their heading, so that no output can pass for
-a heading; the program's result file is a section of base64.
+The log is text in sections. Each heading contains the section's length, so that no output can be
+mistaken for a heading. The program's result file is a section of base64.
 """
 
 import base64
@@ -17,7 +17,7 @@ _HEADING = re.compile(r"== ([a-z_]{1,20}), ([0-9]{1,12}) characters\n", re.ASCII
 
 
 def encode_log(output: ToolOutput) -> str:
-    """The log of an output."""
+    """Encodes an output as a log."""
     run = output.run
     sections = {
         "argv": shlex.join(run.argv),
@@ -39,10 +39,10 @@ def encode_log(output: ToolOutput) -> str:
 
 
 def decode_log(text: str) -> ToolOutput:
-    """The inverse of `encode_log`.
+    """Decodes a log; the inverse of `encode_log`.
 
     Raises:
-        BadOutputError: it is not such a log, or not all of it.
+        BadOutputError: the text is not a complete log.
     """
     if not (text.startswith(_FIRST_LINE) and text.endswith(_LAST_LINE)):
         raise _damaged("the first or the last line is not that of a raw log")
@@ -81,4 +81,4 @@ def _sections(text: str, at: int, last: int) -> dict[str, str]:
 
 
 def _damaged(why: str) -> BadOutputError:
-    return BadOutputError(f"a raw log is damaged: {why}", "restore it; its row stays as it is")
+    return BadOutputError(f"a raw log is damaged: {why}", "restore it; its row does not change")

@@ -1,4 +1,4 @@
-"""What a phone keeps between tasks: programs and artifacts, pushed once, named by their sha256."""
+"""Programs and artifacts that stay on a phone between tasks: pushed once, named by sha256."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +12,12 @@ from fleetrank.device_agents.android.state.settings import FOLDER
 from fleetrank.device_agents.errors import PermanentError, StorageFullError, TransientError
 
 SPARE_BYTES = 100 * 1024 * 1024
-"""Left free beside a file: Android begins to delete caches, and to slow down, on a full disk."""
+"""Space to leave free: on a full disk Android deletes caches and slows down."""
 
 _ASK_TIMEOUT_S = 120.0
-"""Of one script: summing a gigabyte on a slow phone takes some ten seconds."""
+"""Timeout of one script; the checksum of a gigabyte on a slow phone takes about ten seconds."""
 _PUSH_BYTES_PER_S = 1_000_000
-"""A fifth of what a bad USB 2 cable carries."""
+"""A fifth of the rate of a bad USB 2 cable."""
 
 _MAKE_FOLDER = 'mkdir -p -- "$1" && df -k "$1"'
 _SUM = 'if [ -f "$1" ]; then sum=$(sha256sum < "$1") && echo "${sum%% *}"; fi'
@@ -25,63 +25,63 @@ _REMOVE = 'rm -rf -- "$1"'
 
 
 class Storage(Protocol):
-    """The part of `phone.Phone` that is needed here."""
+    """The part of `phone.Phone` that this module needs."""
 
     def shell(self, script: str, *arguments: str, timeout_s: float) -> ShellResult:
-        """Runs a literal script over arguments that no shell interprets."""
+        """Runs a literal script with arguments that no shell interprets."""
         ...
 
     def push(self, local: Path, remote: str, timeout_s: float, *, mode: int = 0o644) -> None:
-        """Copies a file, checked and renamed on the phone."""
+        """Copies a file, checks it on the phone and renames it."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCache:
-    """The kept files of one phone. Asks the phone anew on every call: it may have been wiped.
+    """The cached files of one phone. Every call checks the phone, which may have been wiped.
 
     Attributes:
-        folder: on the phone; `devices remove` deletes all of it.
+        folder: folder on the phone; `devices remove` deletes it.
     """
 
     phone: Storage
     folder: str = FOLDER
 
     def place_tool(self, tool: Tool) -> str:
-        """The path of an executable program on the phone, pushed unless it is there.
+        """Returns the path of an executable program on the phone; pushes it if it is missing.
 
         Raises:
-            StorageFullError: no room.
-            TransientError: the phone is lost, or its folder cannot be written just now.
+            StorageFullError: not enough space.
+            TransientError: the phone is lost, or its folder is not writable now.
         """
         remote = f"{self.folder}/tools/{tool.sha256}/{tool.name}"
         self._place(tool.path, tool.sha256, remote, mode=0o755)
         return remote
 
     def place_artifact(self, path: Path, sha256: str, suffix: str) -> str:
-        """The path of an artifact on the phone, pushed unless it is there; `suffix` has its dot.
+        """Returns the path of an artifact on the phone; pushes it if missing; `suffix` has its dot.
 
         Raises:
-            StorageFullError: no room.
-            TransientError: as `place_tool`.
+            StorageFullError: not enough space.
+            TransientError: the same as `place_tool`.
         """
         remote = f"{self.folder}/artifacts/{sha256}{suffix}"
         self._place(path, sha256, remote, mode=0o644)
         return remote
 
     def clear(self) -> None:
-        """Deletes everything of ours.
+        """Deletes all files of fleetrank on the phone.
 
         Raises:
-            TransientError: the phone is lost, or did not obey.
+            TransientError: the phone is lost, or the deletion failed.
         """
         answer = self.phone.shell(_REMOVE, self.folder, timeout_s=_ASK_TIMEOUT_S)
         if answer.exit_code != 0:
             raise _not_obeyed(f"delete {self.folder}", answer)
 
     def _place(self, local: Path, sha256: str, remote: str, *, mode: int) -> None:
-        # By content each time: nothing that changed on the phone is ever executed, and the file is
-        # in the phone's memory before its load is timed, for the first repeat as for the last.
+        # The content is checked each time, so a file that changed on the phone is never executed.
+        # Also, every repeat then finds the file in the phone's memory before its load is timed.
         if self._sum(remote) == sha256:
             return
         n_bytes = _size(local)
@@ -89,8 +89,8 @@ class ToolCache:
         self.phone.push(local, remote, _ASK_TIMEOUT_S + n_bytes / _PUSH_BYTES_PER_S, mode=mode)
         if (found := self._sum(remote)) != sha256:
             raise PermanentError(
-                f"{local} has become {shown(found) or 'nothing'} on the phone, not {sha256}",
-                "the file was changed on this host after it was registered: export it again",
+                f"{local} has the sha256 {shown(found) or 'nothing'} on the phone, not {sha256}",
+                "the file was changed on this host after registration: export it again",
             )
 
     def _sum(self, remote: str) -> str:
@@ -104,7 +104,7 @@ class ToolCache:
                 raise _no_room(0, n_bytes)
             raise _not_obeyed(f"make {folder}", answer)
         free = free_bytes(answer.stdout)
-        # An unknown answer is no reason to refuse: a full disk shows itself while pushing.
+        # An unknown answer does not stop the push: a full disk makes the push fail.
         if free is not None and free < n_bytes + SPARE_BYTES:
             raise _no_room(free, n_bytes)
 
@@ -114,19 +114,19 @@ def _size(local: Path) -> int:
         return local.stat().st_size
     except OSError as error:
         raise PermanentError(
-            f"{local} cannot be read: {error.strerror}", "export it again, or name another file"
+            f"{local} cannot be read: {error.strerror}", "export it again, or give another file"
         ) from error
 
 
 def _no_room(free: int, n_bytes: int) -> StorageFullError:
     return StorageFullError(
-        f"the phone has {free} bytes free; {n_bytes} and {SPARE_BYTES} to spare are needed",
-        f"free space on the phone, or delete {FOLDER} there: it is filled again as needed",
+        f"the phone has {free} bytes free; {n_bytes} plus a reserve of {SPARE_BYTES} are needed",
+        f"free space on the phone, or delete {FOLDER} there: fleetrank fills it again when needed",
     )
 
 
 def _not_obeyed(what: str, answer: ShellResult) -> TransientError:
     return TransientError(
         f"the phone did not {what}: {shown(answer.stderr or answer.stdout)}",
-        "check that /data/local/tmp can be written on the phone",
+        "check that /data/local/tmp on the phone is writable",
     )

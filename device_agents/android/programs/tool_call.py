@@ -1,4 +1,4 @@
-"""Runs one program on a phone in a folder of its own, and cleans up after those before."""
+"""Runs one program on a phone in a separate folder, and cleans up after earlier runs."""
 
 import tempfile
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ from fleetrank.device_agents.errors import BadOutputError, PermanentError
 
 RUN_FOLDER = f"{FOLDER}/run"
 TASK_FOLDER = f"{RUN_FOLDER}/0"
-"""One at a time: whoever runs a program holds the phone's lease."""
+"""Only one program runs at a time, because its caller holds the phone's lease."""
 MAX_RESULT_BYTES = 16 * 1024 * 1024
 """A structured result has a few hundred bytes, a list of ten thousand samples 0.5 MB."""
 _ASK_TIMEOUT_S = 30.0
 _START = 'mkdir -p "$1" && cd "$1" && echo $$ > pid || exit 126; shift; exec "$@"'
-"""The shell becomes the program: the number it wrote down is the program's."""
+"""The shell process becomes the program, so the number it wrote is the program's number."""
 _CLEAN = """
 [ -d "$1" ] || exit 0
 for run in "$1"/*; do
@@ -31,11 +31,11 @@ for run in "$1"/*; do
 done
 rm -rf -- "$1"
 """
-"""A closed connection does not end the program at its other end.
+"""A closed connection does not end the program on the phone.
 
-The number may be another's by now, after a restart of the phone above all: only a program that
-works in the folder is ours. Two slashes, since the /proc of a virtual phone lacks its programs;
-they are in the host's, and the rewriting of paths leaves `//` alone.
+The process number may belong to another program by now, mostly after a restart. Only a program
+that works in the folder is ours. Two slashes: /proc of a virtual phone does not list its programs,
+but /proc of the host does, and the rewriting of paths skips `//`.
 """
 
 
@@ -47,20 +47,20 @@ def run_tool(
     timeout_s: float,
     stop_requested: StopRequested = never_stop,
 ) -> ToolOutput:
-    """Runs a program to its end and collects all it wrote; the caller holds the phone's lease.
+    """Runs a program to its end and collects its output; the caller holds the phone's lease.
 
-    Its files stay until `clean_runs`, since a phone that was lost has to come back first.
+    Its files stay until `clean_runs`, because a lost phone has to return first.
 
     Args:
-        phone: where.
-        run: what.
-        affinity: CPUs to pin it to; `None` leaves the choice to the system.
+        phone: the phone that runs it.
+        run: the call.
+        affinity: CPUs to pin it to; `None` lets the system choose.
         timeout_s: for the program itself.
-        stop_requested: asked while it runs.
+        stop_requested: asked while the program runs.
 
     Raises:
         TransientError: the phone was lost, or the program did not end in time.
-        PermanentError: the phone cannot start programs there.
+        PermanentError: the phone cannot start programs in this folder.
     """
     clean_runs(phone)
     if run.log_tag is not None:
@@ -72,8 +72,8 @@ def run_tool(
     )  # fmt: skip
     if ended.exit_code == 126:
         raise PermanentError(
-            f"phone {phone.serial!r} does not run {run.argv[0]}: {ended.stderr.strip()[:200]}",
-            "check that /data/local/tmp may be written and executed from",
+            f"phone {phone.serial!r} cannot run {run.argv[0]}: {ended.stderr.strip()[:200]}",
+            "check that /data/local/tmp is writable and that programs in it may run",
         )
     return ToolOutput(
         run=run,
@@ -86,17 +86,17 @@ def run_tool(
 
 
 def clean_runs(phone: Phone) -> None:
-    """Ends what a run left behind, whoever began it and however it ended; deletes its files."""
+    """Stops programs that earlier runs left running, and deletes the files of these runs."""
     phone.shell(_CLEAN, RUN_FOLDER, timeout_s=_ASK_TIMEOUT_S)
 
 
 def mask_of(affinity: Sequence[int]) -> str:
-    """CPU numbers as `taskset` of Android takes them: a hexadecimal mask without prefix."""
+    """Formats CPU numbers for Android's `taskset`: a hexadecimal mask without prefix."""
     return f"{sum(1 << cpu for cpu in set(affinity)):x}"
 
 
 def _pull(phone: Phone, remote: str) -> bytes | None:
-    """The result file; a binary that does not know the flag writes none."""
+    """Reads the result file; a binary that does not know the flag writes none."""
     with tempfile.TemporaryDirectory(prefix="fleetrank-") as folder:
         local = Path(folder) / "result"
         try:

@@ -1,4 +1,4 @@
-"""Programs for phones on this host, under their sha256: what was registered is what is pushed."""
+"""Programs for phones on this host, named by sha256. Exactly the registered file is pushed."""
 
 import shutil
 from pathlib import Path
@@ -15,11 +15,11 @@ class ToolStore:
     """One folder, shared by all workspaces of a user."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        """`None` is the user's own folder."""
+        """`None` uses the user's own folder."""
         self.folder = folder or cache_folder() / "tools"
 
     def add(self, tool: Tool) -> None:
-        """Keeps a copy, so that a file that the user moves or builds again changes no registration.
+        """Keeps a copy, so that moving or rebuilding the original file changes no registration.
 
         Raises:
             PermanentError: the file has changed since it was identified.
@@ -40,10 +40,10 @@ class ToolStore:
         replace_file_with(target, copy)
 
     def find(self, name: str, sha256: str) -> Path:
-        """The file of a registered program, verified.
+        """Returns the verified file of a registered program.
 
         Raises:
-            PermanentError: it is gone or has changed.
+            PermanentError: the file is missing or has changed.
         """
         path = self._path(name, sha256)
         if not path.is_file() or file_sha256(path) != sha256:

@@ -1,4 +1,4 @@
-"""Which file is the program for a phone: the user's own, or a verified download."""
+"""Chooses the program file for a phone: the user's file, or a verified download."""
 
 import re
 import tomllib
@@ -12,7 +12,7 @@ from fleetrank.foundation import small_file
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-"""It becomes a file's name on host and phone."""
+"""The name becomes a file name on the host and on the phone."""
 _KEYS = {"name", "abi", "url", "sha256"}
 
 
@@ -22,8 +22,8 @@ class CatalogueEntry:
 
     Attributes:
         abi: as in `ro.product.cpu.abilist`.
-        url: where its vendor serves it; `None` where nobody does.
-        sha256: of the file, lower-case hex; `None` is not fetched.
+        url: the vendor's download address; `None` if no vendor distributes it.
+        sha256: of the file, lower-case hex; an entry with `None` is not downloaded.
     """
 
     name: str
@@ -34,7 +34,7 @@ class CatalogueEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """A program on this host, ready to be pushed."""
+    """A program file on this host, ready to be pushed."""
 
     name: str
     path: Path
@@ -42,14 +42,14 @@ class Tool:
 
 
 Fetch = Callable[[CatalogueEntry], Path]
-"""Gives the verified file of an entry that has address and sha256: see `download.fetch`."""
+"""Returns the verified file of an entry that has address and sha256: see `download.fetch`."""
 
 
 def load_catalogue(text: str | None = None) -> tuple[CatalogueEntry, ...]:
-    """Reads a catalogue; `None` is the one shipped.
+    """Reads a catalogue; `None` reads the one that ships with fleetrank.
 
     Raises:
-        PermanentError: not such a file; the message names entry and key.
+        PermanentError: the text is not a valid catalogue; the message names entry and key.
     """
     if text is None:
         text = (
@@ -74,18 +74,18 @@ def choose_tool(
     catalogue: Sequence[CatalogueEntry],
     fetch: Fetch,
 ) -> Tool:
-    """The file to push for a program.
+    """Returns the file to push for a program.
 
     Args:
         name: of the program.
-        abis: the phone's, best first.
-        own_paths: what the user gave with `--tool NAME=PATH`; goes before the catalogue.
-        catalogue: what is known otherwise.
-        fetch: called for a download only.
+        abis: instruction sets of the phone, best first.
+        own_paths: files from `--tool NAME=PATH`; they have priority over the catalogue.
+        catalogue: entries to search.
+        fetch: called only for a download.
 
     Raises:
-        UnsupportedError: no build fits, or none that can be verified; the remedy says what to give.
-        PermanentError: the user's file is not there, or the download is refused.
+        UnsupportedError: no build fits, or no build can be verified; the remedy says what to give.
+        PermanentError: the user's file does not exist, or the download is rejected.
     """
     if name in own_paths:
         return Tool(name=name, path=own_paths[name], sha256=file_sha256(own_paths[name]))
@@ -97,7 +97,7 @@ def choose_tool(
 
 
 def file_sha256(path: Path) -> str:
-    """The sha256 of a file of this host.
+    """The sha256 of a file on this host.
 
     Raises:
         PermanentError: it cannot be read.
@@ -106,11 +106,11 @@ def file_sha256(path: Path) -> str:
         return small_file.file_sha256(path)
     except OSError as error:
         raise PermanentError(
-            f"{path} cannot be read: {error.strerror}", "name a file: --tool NAME=PATH"
+            f"{path} cannot be read: {error.strerror}", "give a file: --tool NAME=PATH"
         ) from error
 
 
-_REMEDY = "see device_agents/android/tools.toml for the form"
+_REMEDY = "see device_agents/android/tools.toml for the format"
 
 
 def _entry(number: int, entry: object) -> CatalogueEntry:
@@ -118,9 +118,9 @@ def _entry(number: int, entry: object) -> CatalogueEntry:
     if not isinstance(entry, dict) or not all(isinstance(v, str) for v in entry.values()):
         raise PermanentError(f"{where} is not a table of strings", _REMEDY)
     if unknown := set(entry) - _KEYS:
-        raise PermanentError(f"{where} has no key {min(unknown)!r}", _REMEDY)
+        raise PermanentError(f"{where} has the unknown key {min(unknown)!r}", _REMEDY)
     if not (_NAME.fullmatch(entry.get("name", "")) and _NAME.fullmatch(entry.get("abi", ""))):
-        raise PermanentError(f"{where} lacks a plain name or abi", _REMEDY)
+        raise PermanentError(f"{where} lacks a valid name or abi", _REMEDY)
     sha256 = entry.get("sha256")
     if sha256 is not None and not _SHA256.fullmatch(sha256):
         raise PermanentError(f"{where}: sha256 is not 64 hex digits in lower case", _REMEDY)
@@ -131,10 +131,10 @@ def _nothing_to_run(
     name: str, abis: Sequence[str], fitting: Sequence[CatalogueEntry]
 ) -> UnsupportedError:
     address = next((entry.url for entry in fitting if entry.url), None)
-    remedy = f"give one: --tool {name}=PATH"
+    remedy = f"give a file: --tool {name}=PATH"
     if address is None:
         return UnsupportedError(f"no build of {name} is known for {', '.join(abis)}", remedy)
     return UnsupportedError(
-        f"{name} for {', '.join(abis)} has no sha256 in the catalogue, so it is not fetched",
+        f"{name} for {', '.join(abis)} has no sha256 in the catalogue, so it is not downloaded",
         f"download {address} yourself and {remedy}",
     )

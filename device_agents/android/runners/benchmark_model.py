@@ -1,7 +1,7 @@
 """LiteRT's `benchmark_model`: TFLite files on CPU, GPU and NNAPI; a summary, no samples.
 
-Memory is the growth of ru_maxrss that the tool prints in any case. Its peak monitor is never asked
-for: it is a thread that wakes every 50 ms beside the measurement.
+Memory is the growth of ru_maxrss that the tool always prints. Its peak monitor is not used: the
+monitor is a thread that wakes every 50 ms during the measurement.
 """
 
 import re
@@ -27,7 +27,7 @@ from fleetrank.device_agents.errors import BadOutputError, MissingLibraryError, 
 RESULT_FILE = "result.pb"
 
 MIN_TIMED_S = 1.0
-"""At least this long, since a hundred runs of a small network take 20 ms. Source: its default."""
+"""Least duration, since a hundred runs of a small network take 20 ms. Source: its default."""
 
 _OPTIONS: dict[str, tuple[type, frozenset[str]]] = {
     "require_full_delegation": (bool, frozenset({"xnnpack", "gpu", "nnapi"})),
@@ -41,18 +41,18 @@ _OPTIONS: dict[str, tuple[type, frozenset[str]]] = {
     "disable_nnapi_cpu": (bool, frozenset({"nnapi"})),
     "nnapi_allow_fp16": (bool, frozenset({"nnapi"})),
 }
-"""Option to its type and the backends it has a meaning for; the flag has the option's name."""
+"""Option to its type and the backends that accept it; the flag has the option's name."""
 
 _BACKEND_FLAGS = {
     "builtin": ("--use_xnnpack=false",),
     "xnnpack": ("--use_xnnpack=true",),
-    # Half precision is the delegate's own default: it is asked for, never slipped in.
+    # Half precision is the delegate's own default. We set it only on request, so it is visible.
     "gpu": ("--use_gpu=true", "--gpu_precision_loss_allowed=false"),
     "nnapi": ("--use_nnapi=true",),
 }
 
 _OPTIONAL_FLAGS = frozenset({"--result_file_path"})
-"""What an older build may lack: the text says the same."""
+"""Flags that an older build may lack; its text contains the same figures."""
 
 _UNKNOWN_FLAGS = re.compile(r"Unconsumed cmdline flags:(.*)")
 
@@ -73,7 +73,7 @@ _WORDING = Wording(
 class BenchmarkModel:
     """Backends: `builtin` (LiteRT's own kernels on the CPU), `xnnpack`, `gpu`, `nnapi`.
 
-    See `PhoneRunner`.
+    It fulfils `PhoneRunner`.
     """
 
     tool = "benchmark_model"
@@ -81,22 +81,22 @@ class BenchmarkModel:
     capability = Capability(backends=frozenset(_BACKEND_FLAGS), option_names=frozenset(_OPTIONS))
 
     def why_unsupported(self, execution: Execution) -> str | None:
-        """See `PhoneRunner`."""
+        """Says why the program cannot execute this, or `None` when it can."""
         if (unknown := self.capability.why_unsupported(execution, self.tool)) is not None:
             return unknown
         for option, value in execution.options:
             kind, backends = _OPTIONS[option]
             if execution.backend not in backends:
                 known = ", ".join(sorted(backends))
-                return f"option {option} has no meaning for {execution.backend}; it is for {known}"
+                return f"option {option} is not supported by {execution.backend}; it is for {known}"
             if type(value) is not kind:
-                return f"option {option} is {value!r}; it takes a {kind.__name__}"
+                return f"option {option} is {value!r}; it must be of type {kind.__name__}"
         return None
 
     def plan_run(
         self, *, tool_path: str, artifact_path: str, run_folder: str, task: MeasureTask
     ) -> ToolRun:
-        """See `PhoneRunner`."""
+        """Builds the command line of one repeat."""
         execution = task.execution
         if (refusal := self.why_unsupported(execution)) is not None:
             raise UnsupportedError(refusal, "change the sweep's options")
@@ -106,7 +106,7 @@ class BenchmarkModel:
             f"--graph={artifact_path}",
             f"--num_threads={execution.threads}",
             *_policy_flags(task.policy),
-            # Given twice, the last one counts: the user's options come after the defaults.
+            # The last of two equal flags counts, so the user's options follow the defaults.
             *_BACKEND_FLAGS[execution.backend],
             *(f"--{name}={_flag_value(value)}" for name, value in execution.options),
             f"--result_file_path={result_file}",
@@ -114,7 +114,7 @@ class BenchmarkModel:
         return ToolRun(argv=_last_of_each(argv), result_file=result_file)
 
     def read(self, output: ToolOutput) -> ToolReading:
-        """See `PhoneRunner`."""
+        """Reads the result from the program's output."""
         refuse_failed(output, _WORDING)
         text = all_text(readable(output))
         _refuse_unknown_flags(text)
@@ -141,10 +141,10 @@ class BenchmarkModel:
 
 
 def _policy_flags(policy: MeasurePolicy) -> tuple[str, ...]:
-    """The tool has one limit for warming up and timing alike, and no stop rule of its own.
+    """The tool has one time limit for warm-up and timing together, and has no stop rule.
 
-    Runs go on until `num_runs` and `min_secs` are both reached; `max_secs` cuts them, so that the
-    count may lie on either side of `num_runs`.
+    Runs continue until `num_runs` and `min_secs` are both reached; `max_secs` stops them, so the
+    count may be above or below `num_runs`.
     """
     return (
         f"--warmup_runs={policy.min_warmup_runs}",
@@ -160,34 +160,34 @@ def _flag_value(value: OptionValue) -> str:
 
 
 def _last_of_each(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """One flag of each name: which of two a build takes is nowhere promised."""
+    """Keeps one flag of each name: it is not documented which of two a build uses."""
     return tuple({item.partition("=")[0]: item for item in argv}.values())
 
 
 def _refuse_unknown_flags(text: str) -> None:
-    """A flag that the build does not know is only warned about, and silently not applied."""
+    """Rejects flags that the build does not know: it only warns and does not apply them."""
     for found in _UNKNOWN_FLAGS.findall(text):
         unknown = [flag for flag in found.split() if flag.startswith("--")]
         refused = [flag for flag in unknown if flag.partition("=")[0] not in _OPTIONAL_FLAGS]
         if refused:
             raise UnsupportedError(
                 f"this build of benchmark_model does not know {' '.join(refused)[:300]}",
-                "give a newer build with --tool benchmark_model=PATH, or leave the option out",
+                "give a newer build with --tool benchmark_model=PATH, or remove the option",
             )
 
 
 def _figures(output: ToolOutput, text: str) -> tuple[BenchmarkFigures, str]:
-    """The result file where there is a good one, the text otherwise.
+    """Reads the result file if it is valid, otherwise the text.
 
     Raises:
-        BadOutputError: neither is good, or both are and speak of another number of runs.
+        BadOutputError: neither is valid, or the two disagree about the number of runs.
     """
     if not output.result:
         return read_text(text), "text"
     try:
         figures = read_result(output.result)
     except (BadOutputError, MissingLibraryError):
-        # The text of the same run may be whole.
+        # The text of the same run may be complete.
         return read_text(text), "text"
     if (printed := printed_count(text)) is not None and figures.summary.count is not None:
         refuse_unlike_counts(figures.summary.count, printed)
@@ -195,11 +195,11 @@ def _figures(output: ToolOutput, text: str) -> tuple[BenchmarkFigures, str]:
 
 
 def _delegate_settings(argv: tuple[str, ...], text: str) -> dict[str, OptionValue]:
-    """What the delegate took.
+    """Reads what the delegate accepted.
 
     Raises:
-        UnsupportedError: it took nothing, which would pass a CPU's latency off as another's; or
-            not everything, where that was required.
+        UnsupportedError: it accepted nothing, so the row would show a CPU's latency; or it did
+            not accept all nodes although that was required.
     """
     backend = next((b for b, flags in _BACKEND_FLAGS.items() if flags[0] in argv), "builtin")
     if backend == "builtin":
@@ -208,13 +208,13 @@ def _delegate_settings(argv: tuple[str, ...], text: str) -> dict[str, OptionValu
     if found.placement is Placement.NONE:
         raise UnsupportedError(
             f"the {backend} delegate took no node of the model: {last_words(text)}",
-            "take another backend for this model: other kernels would run it",
+            "choose another backend for this model: other kernels would run it",
         )
     if "--require_full_delegation=true" in argv and found.placement is not Placement.COMPLETE:
         raise UnsupportedError(
-            f"all of the model was required on the {backend} delegate; what it took: "
+            f"all of the model was required on the {backend} delegate; placement: "
             f"{found.placement.value}, share of nodes {found.node_share}",
-            "leave out require_full_delegation, or take another backend for this model",
+            "remove require_full_delegation, or choose another backend for this model",
         )
     settings: dict[str, OptionValue] = {"delegate_placement": found.placement.value}
     if found.node_share is not None:

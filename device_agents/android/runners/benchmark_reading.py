@@ -1,4 +1,4 @@
-"""What one run of `benchmark_model` says, whichever way it said it: as text or as a file."""
+"""The figures of one run of `benchmark_model`, from its text or its result file."""
 
 from dataclasses import dataclass
 
@@ -10,16 +10,16 @@ from fleetrank.device_agents.device_output.plausible import MEMORY_BYTES
 class BenchmarkFigures:
     """The figures of one run, in the project's units.
 
-    Percentiles are the sample at index floor(n * p / 100) of the sorted ones, never interpolated
+    Percentiles are the sample at index floor(n * p / 100) of the sorted ones, not interpolated
     (so the median of two is the larger). Source: `StatWithPercentiles` of TensorFlow's
     stats_calculator.h.
 
     Attributes:
         min_ns: of the timed runs; the same for `max_ns`.
-        has_median: when false, `summary.median_ns` is the mean: old builds print nothing else.
-        warmup_runs: after the first inference, which the tool counts as one of them.
+        has_median: if false, `summary.median_ns` is the mean: old builds print only the mean.
+        warmup_runs: runs after the first inference, which the tool counts as a warm-up run.
         init_memory_bytes: growth of ru_maxrss from the tool's start until the model was ready.
-        overall_memory_bytes: the same until the last run.
+        overall_memory_bytes: the same growth until the last run.
     """
 
     summary: ToolSummary
@@ -35,13 +35,13 @@ class BenchmarkFigures:
 
 
 def grown_bytes(n_bytes: float) -> int | None:
-    """A growth of ru_maxrss; zero and less are no reading.
+    """A growth of ru_maxrss; zero or less is not a reading.
 
-    The high-water mark of the process that started the tool is inherited: below it nothing is
-    seen to grow. A model that runs in no memory does not exist.
+    The tool's process inherits the high-water mark of its parent: growth below this mark is not
+    visible. No model runs without memory.
 
     Raises:
-        BadOutputError: more than any computer has.
+        BadOutputError: more memory than any computer has.
     """
     if n_bytes <= 0:
         return None

@@ -1,7 +1,7 @@
-"""The file that newer builds of `benchmark_model` write: a proto2 message, described in code.
+"""The result file of newer builds of `benchmark_model`: a proto2 message, described in code.
 
 Source: field numbers of tflite/tools/benchmark/proto/benchmark_result.proto as of TensorFlow 2.20
-and LiteRT; times in milliseconds, sizes in kilobytes, all of them 32-bit floats.
+and LiteRT; times in milliseconds, sizes in kilobytes, all stored as 32-bit floats.
 """
 
 import importlib
@@ -54,8 +54,8 @@ def read_result(content: bytes) -> BenchmarkFigures:
     """Reads the result file of one run.
 
     Raises:
-        BadOutputError: it is damaged, or lacks the latency.
-        MissingLibraryError: protobuf is not installed; the text says the same.
+        BadOutputError: the file is damaged, or lacks the latency.
+        MissingLibraryError: protobuf is not installed; the text has the same figures.
     """
     result = _parse(content)
     latency, memory, misc = (_fields(result, part) for part in _PARTS)
@@ -87,7 +87,7 @@ def _parse(content: bytes) -> _Message:
 
 
 def _fields(result: _Message, part: str) -> dict[str, float]:
-    """The fields that are set: in proto2 a missing one is not zero."""
+    """Returns the fields that are set: in proto2 a missing field is not zero."""
     message = getattr(result, part)
     names = _MESSAGES[message.DESCRIPTOR.name]
     return {name: float(getattr(message, name)) for name in names if message.HasField(name)}
@@ -110,12 +110,12 @@ def _summary(latency: Mapping[str, float], count: int) -> ToolSummary:
 
 def _extreme(latency: Mapping[str, float], name: str) -> int | None:
     value = latency.get(name)
-    # Rounded as the median and the percentile are: what was in order stays so.
+    # Rounded in the same way as the median and the percentile, so their order is kept.
     return None if value is None else round(to_ns(value, NS_PER_MS, name) / NS_PER_US) * NS_PER_US
 
 
 def _whole_us(value_ms: float, what: str) -> int:
-    """The tool's clock counts microseconds; what is beyond them is the float's."""
+    """The tool's clock counts microseconds; further digits are rounding errors of the float."""
     ns = to_latency_ns(value_ms, NS_PER_MS, what)
     return round(ns / NS_PER_US) * NS_PER_US or ns
 
@@ -142,7 +142,7 @@ def _memory_bytes(memory: Mapping[str, float], name: str) -> int | None:
 
 @cache
 def _result_class():  # type: ignore[no-untyped-def]  # the library has no types
-    """The class of the message, from a description made here: no generated code."""
+    """The class of the message, from a description in this code; no generated code is needed."""
     try:
         descriptor_pb2 = importlib.import_module("google.protobuf.descriptor_pb2")
         pool = importlib.import_module("google.protobuf.descriptor_pool").DescriptorPool()

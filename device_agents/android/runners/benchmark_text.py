@@ -1,8 +1,8 @@
-"""The text of `benchmark_model`, from TensorFlow 1.12 to LiteRT 2.
+"""Parses the text of `benchmark_model`, from TensorFlow 1.12 to LiteRT 2.
 
-Known variants: `INFO: ` before lines or not; everything on standard error or not; with and without
-percentiles; `count=0`; `count=5 curr=7(all same)`; scientific numbers; the closing line of
-TensorFlow 1.
+Known variants: with or without `INFO: ` before lines; everything on standard error or not; with
+and without percentiles; `count=0`; `count=5 curr=7(all same)`; scientific numbers; the last line
+of TensorFlow 1.
 """
 
 import re
@@ -23,12 +23,12 @@ from fleetrank.device_agents.device_output.plausible import refuse_unlike_means
 from fleetrank.device_agents.errors import BadOutputError
 
 _PHASE = "Running benchmark for "
-"""Begins warming up, then timing."""
+"""Starts the warm-up section, then the timing section."""
 _PHASE_OR_COUNT = re.compile(rf"^[^\n]*?(?:{_PHASE}|count=)[^\n]*+", re.MULTILINE)
 _COUNT = re.compile(r"(?:^|\s)count=([0-9]{1,12})\b(.*)")
 _OTHER_COUNTS = ("(microseconds): ", "(bytes): ")
 """Operator profiling prints `Timings (microseconds): count=...` and `Memory (bytes): count=...`."""
-# With the end of the line: half a number is a number too.
+# The pattern includes the line end, because half a number also looks like a number.
 _CLOSING = re.compile(
     rf"Inference timings in us: Init: ({NUMBER}), First inference: ({NUMBER}), "
     rf"Warmup \(avg\): {NUMBER}, Inference \(avg\): ({NUMBER})\r?\n"
@@ -55,7 +55,7 @@ def read_text(text: str) -> BenchmarkFigures:
     """Reads the text of one run.
 
     Raises:
-        BadOutputError: half of it is missing, or a figure cannot be believed.
+        BadOutputError: part of the text is missing, or a figure is not plausible.
     """
     closing = _closing(text)
     if closing is None:
@@ -82,7 +82,7 @@ def read_text(text: str) -> BenchmarkFigures:
 
 
 def printed_count(text: str) -> int | None:
-    """How many runs the text says were timed; `None` when its statistics are not there."""
+    """The number of timed runs in the text; `None` if the text has no statistics."""
     try:
         _, timed = _phases(text)
     except BadOutputError:
@@ -110,7 +110,7 @@ def _closing(text: str) -> _Closing | None:
 
 
 def _phases(text: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """The fields of the statistics of warming up and of timing."""
+    """The fields of the warm-up statistics and of the timing statistics."""
     phases: list[Mapping[str, str] | None] = []
     for found in _PHASE_OR_COUNT.finditer(text):
         line = found[0]
@@ -120,7 +120,7 @@ def _phases(text: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
             phases[-1] = fields
     complete = [fields for fields in phases if fields is not None]
     if len(phases) != 2 or len(complete) != 2:
-        raise not_a_result(f"{len(complete)} of the two lines of statistics are there")
+        raise not_a_result(f"only {len(complete)} of the two lines of statistics exist")
     return complete[0], complete[1]
 
 
@@ -136,7 +136,7 @@ def _summary(fields: Mapping[str, str], mean_ns: int) -> ToolSummary:
     if count == 0:
         raise not_a_result("no run was timed (count=0)")
     if "avg" not in fields:
-        # All runs alike, or one run: the only figure is the newest.
+        # All runs are equal, or one run was made: the only figure is the newest.
         return _all_same(fields, count)
     refuse_unlike_means(mean_ns, to_latency_ns(fields["avg"], NS_PER_US, "the mean"))
     median = fields.get("median")
@@ -145,7 +145,7 @@ def _summary(fields: Mapping[str, str], mean_ns: int) -> ToolSummary:
         count=count,
         median_ns=mean_ns if median is None else to_latency_ns(median, NS_PER_US, "the median"),
         mean_ns=mean_ns,
-        # A whole number of microseconds: the tool keeps it so.
+        # A whole number of microseconds: the tool stores it so.
         std_ns=None if std is None else to_ns(std, NS_PER_US, "the standard deviation"),
         p95_ns=None if p95 is None else to_latency_ns(p95, NS_PER_US, "the 95th percentile"),
     )
@@ -172,12 +172,12 @@ def _first(warmup: Mapping[str, str]) -> int | None:
 
 
 def _warmup(warmup: Mapping[str, str], first_ns: int | None) -> tuple[int | None, int | None]:
-    """Runs and time after the first inference, which has a column of its own."""
+    """Runs and time after the first inference, which a separate column stores."""
     count = int(warmup["count"])
     mean = warmup.get("avg", warmup.get("curr"))
     if count == 0 or mean is None or first_ns is None:
         return None, None
-    # The mean is printed with six digits: of two runs it may fall short of the first.
+    # The mean is printed with six digits: for two runs the sum may be below the first run.
     total_ns = to_ns(float(mean) * count, NS_PER_US, "the warm-up time")
     return count - 1, max(0, total_ns - first_ns)
 

@@ -1,4 +1,4 @@
-"""How much of a graph a LiteRT delegate really took, from what `benchmark_model` prints."""
+"""Reads from `benchmark_model`'s output how much of a graph a LiteRT delegate executes."""
 
 import re
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ _KERNELS = {
     "gpu": "TfLiteGpuDelegateV2",
     "nnapi": "TfLiteNnapiDelegate",
 }
-"""Backend to the name its delegate has in 'Replacing N out of M node(s)'."""
+"""Backend to the name of its delegate in 'Replacing N out of M node(s)'."""
 _NAMES = {"xnnpack": "XNNPACK", "gpu": "GPU", "nnapi": "NNAPI"}
-"""Backend to the name its delegate has in 'Explicitly applied ...'."""
+"""Backend to the name of its delegate in 'Explicitly applied ...'."""
 
 _REPLACED = re.compile(
     r"Replacing ([0-9]{1,9}) out of ([0-9]{1,9}) node\(s\) with delegate \(([^)\n]{0,64}+)\)"
@@ -28,18 +28,18 @@ _NOT_APPLIED = re.compile(
 
 
 class Placement(StrEnum):
-    """What of the graph runs on the delegate."""
+    """How much of the graph runs on the delegate."""
 
     COMPLETE = "complete"
     PARTIAL = "partial"
     NONE = "none"
     UNKNOWN = "unknown"
-    """The text does not say: builds before 2020 do not."""
+    """The text does not contain it; builds before 2020 do not print it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delegation:
-    """What the text says of one delegate.
+    """The text's statements about one delegate.
 
     Attributes:
         node_share: nodes replaced by the delegate's kernels, as a share of all, 0 to 1.
@@ -50,15 +50,15 @@ class Delegation:
 
 
 def read_delegation(text: str, backend: str) -> Delegation:
-    """Reads the placement of the backend's own delegate; others in the text are passed over.
+    """Reads the placement of the backend's own delegate; other delegates are ignored.
 
-    The sentence 'Though ... will not be executed' outweighs the count of nodes: NNAPI replaces
-    all nodes first and gives them back when its driver refuses the model.
+    The sentence 'Though ... will not be executed' has priority over the count of nodes: NNAPI
+    replaces all nodes first and gives them back if its driver rejects the model.
 
     Source: benchmark_tflite_model.cc of TensorFlow 1.15 to 2.20 and LiteRT.
 
     Raises:
-        BadOutputError: more nodes are replaced than there are.
+        BadOutputError: more nodes are replaced than the graph has.
     """
     share = _node_share(text, _KERNELS[backend])
     if _NAMES[backend] in _NOT_APPLIED.findall(text):

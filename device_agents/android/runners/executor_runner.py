@@ -1,9 +1,9 @@
 """ExecuTorch's `executor_runner`: `.pte` files; it logs every execution, on Android to logcat.
 
-Where the graph runs was decided by the exporter, so the backend is a fact of the file. Inputs are
-ones. It reports no memory, and has no limit in time but the task's own.
+The exporter decides where the graph runs, so the backend is a property of the file. Inputs are
+ones. The program reports no memory; its only time limit is the task's limit.
 Source: examples/portable/executor_runner/executor_runner.cpp of ExecuTorch 1.0 to 1.5; builds
-before per-iteration logging give one total and are refused.
+before per-iteration logging print only one total and are rejected.
 """
 
 import re
@@ -31,7 +31,7 @@ _THREADS = re.compile(r"Resetting threadpool with num threads = ([0-9]{1,4})\b")
 
 _WORDING = Wording(
     tool="executor_runner",
-    # Statuses of runtime/core/error.h: what is missing, and what a file may lack.
+    # Statuses of runtime/core/error.h: missing features, and defects of a file.
     unsupported=(
         "unknown command line flag", "status 0x10", "status 0x11", "status 0x14", "status 0x20",
         "status 0x30", "Missing operator",
@@ -44,10 +44,10 @@ _WORDING = Wording(
 
 
 class ExecutorRunner:
-    """Backends: `xnnpack` and `portable`, as the file was exported. No options.
+    """Backends: `xnnpack` and `portable`, as the file was exported. It has no options.
 
-    The first execution is the first inference; the policy's warm-up runs follow and are set aside.
-    See `PhoneRunner`.
+    The first execution is the first inference. The policy's warm-up runs follow and are not
+    counted. It fulfils `PhoneRunner`.
     """
 
     tool = "executor_runner"
@@ -55,7 +55,7 @@ class ExecutorRunner:
     capability = Capability(backends=frozenset({"xnnpack", "portable"}))
 
     def why_unsupported(self, execution: Execution) -> str | None:
-        """See `PhoneRunner`."""
+        """Says why the program cannot execute this, or `None` when it can."""
         return self.capability.why_unsupported(execution, self.tool)
 
     def plan_run(
@@ -63,10 +63,10 @@ class ExecutorRunner:
         *,
         tool_path: str,
         artifact_path: str,
-        run_folder: str,  # noqa: ARG002 - it writes no file
+        run_folder: str,  # noqa: ARG002 - the program writes no file
         task: MeasureTask,
     ) -> ToolRun:
-        """See `PhoneRunner`."""
+        """Builds the command line of one repeat."""
         if (refusal := self.why_unsupported(task.execution)) is not None:
             raise UnsupportedError(refusal, "change the sweep's options")
         policy = task.policy
@@ -80,7 +80,7 @@ class ExecutorRunner:
         return ToolRun(argv=argv, log_tag=LOG_TAG, warmup_runs=policy.min_warmup_runs)
 
     def read(self, output: ToolOutput) -> ToolReading:
-        """See `PhoneRunner`."""
+        """Reads the result from the program's output."""
         refuse_failed(output, _WORDING)
         text = _text_with_iterations(readable(output))
         first_ns, *rest_ns = _iterations_ns(text)
@@ -103,14 +103,14 @@ class ExecutorRunner:
 
 
 def _text_with_iterations(output: ToolOutput) -> str:
-    """One of the streams, never two: a build may log to both."""
+    """Returns one of the streams, never both: a build may log to both."""
     streams = [text for text in (output.stdout, output.stderr, output.logcat) if text]
     for text in streams:
         if _ITERATION.search(text):
             return text
     if any(_TOTAL in text for text in streams):
         raise BadOutputError(
-            "this build of executor_runner logs no single executions",
+            "this build of executor_runner does not log single executions",
             "build it from ExecuTorch 1.0 or newer, with logging enabled",
         )
     raise not_a_result("no execution is logged")
@@ -119,11 +119,11 @@ def _text_with_iterations(output: ToolOutput) -> str:
 def _iterations_ns(text: str) -> list[int]:
     """All executions in order.
 
-    A buffer of logcat that overflows loses its oldest lines: a gap is refused, not measured.
+    If logcat's buffer overflows, its oldest lines are lost: a gap is an error.
     """
     found = _ITERATION.findall(text)
     numbers = [int(number) for number, _of, _ms in found]
     asked = {int(of) for _number, of, _ms in found}
     if asked != {len(found)} or numbers != list(range(1, len(found) + 1)):
-        raise not_a_result(f"{len(found)} executions are logged, of {sorted(asked)[:3]} asked for")
+        raise not_a_result(f"{len(found)} executions are logged, {sorted(asked)[:3]} requested")
     return [to_latency_ns(ms, NS_PER_MS, "an execution") for _number, _of, ms in found]

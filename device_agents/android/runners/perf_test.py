@@ -1,7 +1,7 @@
-"""ONNX Runtime's `onnxruntime_perf_test`: ONNX files; every inference is in its result file.
+"""ONNX Runtime's `onnxruntime_perf_test`: ONNX files; its result file has every inference.
 
-Nobody distributes it for Android: a user builds it and gives it by path. It has not been run on a
-phone by this project. Its peak working set is a total, not a growth, so no memory is taken from it.
+No vendor distributes it for Android: a user builds it and gives its path. This project has not run
+it on a phone. Its peak working set is a total, not a growth, so memory is not read from it.
 """
 
 import re
@@ -39,7 +39,7 @@ _LOWEST = re.compile(rf"\bMin Latency: ({NUMBER}) s\b")
 _HIGHEST = re.compile(rf"\bMax Latency: ({NUMBER}) s\b")
 _PERCENTILE = re.compile(rf"\bP(50|90|95|99) Latency: ({NUMBER}) s\b")
 _ROW = re.compile(rf"({NUMBER}),{NUMBER},{NUMBER},([0-9]{{1,9}})")
-"""The end of a row: seconds, working set, CPU use, index; a model's name may hold commas."""
+"""The end of a row: seconds, working set, CPU use, index. A model's name may contain commas."""
 
 _WORDING = Wording(
     tool="onnxruntime_perf_test",
@@ -58,9 +58,9 @@ _WORDING = Wording(
 class PerfTest:
     """Backends: `cpu`, `xnnpack`, `nnapi`; option `spinning` (default true).
 
-    One untimed inference comes first, which the tool reports in whole milliseconds. The policy's
-    warm-up runs are the first of the timed ones and set aside. There is no limit in time but the
-    task's own. See `PhoneRunner`.
+    One untimed inference comes first; the tool reports it in whole milliseconds. The policy's
+    warm-up runs are the first timed runs and are not counted. The only time limit is the task's
+    limit. It fulfils `PhoneRunner`.
     """
 
     tool = "onnxruntime_perf_test"
@@ -70,7 +70,7 @@ class PerfTest:
     )
 
     def why_unsupported(self, execution: Execution) -> str | None:
-        """See `PhoneRunner`."""
+        """Says why the program cannot execute this, or `None` when it can."""
         if (unknown := self.capability.why_unsupported(execution, self.tool)) is not None:
             return unknown
         spinning = dict(execution.options).get("spinning", True)
@@ -79,7 +79,7 @@ class PerfTest:
     def plan_run(
         self, *, tool_path: str, artifact_path: str, run_folder: str, task: MeasureTask
     ) -> ToolRun:
-        """See `PhoneRunner`."""
+        """Builds the command line of one repeat."""
         execution, policy = task.execution, task.policy
         if (refusal := self.why_unsupported(execution)) is not None:
             raise UnsupportedError(refusal, "change the sweep's options")
@@ -92,9 +92,9 @@ class PerfTest:
             *("-y", "1"),
             *("-m", "times"),
             *("-r", str(policy.min_warmup_runs + policy.min_runs)),
-            # Random inputs: otherwise it looks for a folder of test data beside the model.
+            # Random inputs: otherwise the tool looks for a folder of test data beside the model.
             "-I",
-            # Between the runs: the threads' own spinning is what a user of the library gets.
+            # Between the runs: users of the library get the threads' own spinning.
             *(() if is_spinning else ("-D",)),
             artifact_path,
             result_file,
@@ -102,13 +102,13 @@ class PerfTest:
         return ToolRun(argv=argv, result_file=result_file, warmup_runs=policy.min_warmup_runs)
 
     def read(self, output: ToolOutput) -> ToolReading:
-        """See `PhoneRunner`."""
+        """Reads the result from the program's output."""
         refuse_failed(output, _WORDING)
         text = all_text(readable(output))
         load = _SESSION.search(text)
         first = _FIRST.search(text)
         load_ns = to_ns(load[1], NS_PER_S, "the session's creation") if load else None
-        # Whole milliseconds, cut off: 0 is less than one of them, not nothing.
+        # Whole milliseconds, rounded down: 0 means less than 1 ms.
         first_ns = to_ns(first[1], NS_PER_MS, "the first inference") or None if first else None
         if output.result:
             times_ns = _times(output.result.decode("utf-8", "replace"))
@@ -145,7 +145,7 @@ def _settings(source: str) -> tuple[tuple[str, OptionValue], ...]:
 
 
 def _times(text: str) -> tuple[int, ...]:
-    """The samples of the last run: the tool appends to the file, each run counting from 0."""
+    """The samples of the last run: the tool appends to the file, and each run counts from 0."""
     times_ns: list[int] = []
     for line in lines_of(text):
         if not line.strip():
@@ -162,14 +162,14 @@ def _times(text: str) -> tuple[int, ...]:
 
 
 def _row_start(line: str) -> int:
-    """Where the last four fields begin."""
+    """The position where the last four fields begin."""
     return len(line) - len(",".join(line.rsplit(",", 4)[1:]))
 
 
 def _summary(text: str) -> ToolSummary:
-    """The printed statistics, of a build that wrote no result file; warm-up is among them.
+    """Reads the printed statistics of a build that wrote no result file; they include warm-up.
 
-    Seconds for percentiles, milliseconds for the mean; percentiles are the sample at index
+    Percentiles are in seconds, the mean in milliseconds. A percentile is the sample at index
     floor(n * p / 100), not interpolated.
     """
     mean, count = _MEAN.search(text), _COUNT.search(text)

@@ -1,7 +1,7 @@
 """The contract of a measuring program on a phone; `registry.py` lists its members.
 
-A member plans a command line and reads what the command wrote. It never talks to a phone, so that
-kept raw logs can be read again by a better parser.
+A member plans a command line and reads the command's output. It never contacts a phone, so a
+better parser can read stored raw logs again.
 """
 
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ class ToolRun:
     """One call of a program.
 
     Attributes:
-        argv: `argv[0]` is the program's path on the phone; every item is data, never shell text.
-        result_file: path on the phone that the program may write; it is absent when the binary
-            does not know the flag or fails, which is no error. `None` when none is asked for.
-        log_tag: tag of logcat to clear before and to read afterwards, for programs whose lines go
-            there instead of to standard output; `None` for none.
-        warmup_runs: how many of the timed runs to set aside, for programs that know no warm-up.
+        argv: `argv[0]` is the program's path on the phone; no item is interpreted as shell code.
+        result_file: path on the phone that the program may write. A missing file is not an error:
+            the binary may not know the flag or may fail. `None` if no file is requested.
+        log_tag: logcat tag to clear before and to read after the run, for programs that write
+            there instead of to standard output; `None` if logcat is not used.
+        warmup_runs: timed runs to exclude, for programs that have no warm-up.
     """
 
     argv: tuple[str, ...]
@@ -34,12 +34,12 @@ class ToolRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOutput:
-    """What one call left.
+    """The results of one call.
 
     Attributes:
-        run: what was asked for decides how the answer is judged.
-        exit_code: as the phone's shell gives it: 128 + n for signal n.
-        result: bytes of the result file; `None` when there was none.
+        run: the call; the parser needs it to judge the output.
+        exit_code: as the phone's shell reports it: 128 + n for signal n.
+        result: bytes of the result file; `None` if no file was written.
         logcat: lines of the tag, as `logcat -d -s TAG` prints them.
     """
 
@@ -53,12 +53,12 @@ class ToolOutput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolReading:
-    """What the output says; the fields have the meanings of `Measurement`.
+    """The parsed output; the fields have the same meanings as in `Measurement`.
 
     Attributes:
-        samples_ns: empty for a program that gives a summary only.
+        samples_ns: empty for a program that prints only a summary.
         summary: the program's own statistics, only without samples.
-        settings: what the program says it used, sorted by name.
+        settings: what the program reports about its settings, sorted by name.
         runtime_version: as the program prints it; most print none.
     """
 
@@ -77,40 +77,40 @@ class ToolReading:
 
 
 class PhoneRunner(Protocol):
-    """One program. Knows its flags and its text, and imports nothing heavy at its top."""
+    """One program, its flags and its text. The module imports no heavy library at its top."""
 
     tool: str
     """File name of the program, as in `tools.toml`."""
     artifact_suffix: str
-    """With its dot. Programs and people tell formats by it."""
+    """With its dot. Programs and people recognise formats by it."""
     capability: Capability
 
     def why_unsupported(self, execution: Execution) -> str | None:
-        """Says what of this the program cannot do, or `None`; no phone is asked."""
+        """Says why the program cannot execute this, or `None`; does not contact a phone."""
         ...
 
     def plan_run(
         self, *, tool_path: str, artifact_path: str, run_folder: str, task: MeasureTask
     ) -> ToolRun:
-        """Makes the command line of one repeat; all paths are on the phone.
+        """Builds the command line of one repeat; all paths are on the phone.
 
-        Affinity is not part of it: the agent puts `taskset MASK` before `argv`.
+        Affinity is not included: the agent puts `taskset MASK` before `argv`.
 
         Raises:
-            UnsupportedError: an option has a value the program cannot be given.
+            UnsupportedError: an option has a value that the program does not accept.
         """
         ...
 
     def read(self, output: ToolOutput) -> ToolReading:
-        """Reads the output of one call, whatever it holds.
+        """Reads the output of one call, whatever its content.
 
         Raises:
-            BadArtifactError: the program refuses the file.
-            UnsupportedError: the program does not know a flag, an operator or a delegate, or has
-                placed less on the delegate than was required.
+            BadArtifactError: the program rejects the file.
+            UnsupportedError: the program lacks a flag, an operator or a delegate, or it has placed
+                less on the delegate than was required.
             OutOfMemoryError: an allocation failed.
-            CrashedError: it ended by a signal or said that it failed, for no known reason.
-            KilledError: something else killed it; the repeat can be tried again.
-            BadOutputError: it ended well and its text holds no result.
+            CrashedError: a signal ended it or it reported a failure, for an unknown reason.
+            KilledError: another program killed it; the repeat can be retried.
+            BadOutputError: it ended normally, but its text contains no result.
         """
         ...

@@ -1,4 +1,4 @@
-"""How a program on the phone ended: nothing, or the error that says so."""
+"""Turns the end of a program on the phone into an error, if it failed."""
 
 import signal
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from fleetrank.device_agents.errors import (
 )
 
 TAIL_CHARACTERS = 600
-"""How much of a program's last words a message keeps."""
+"""Most characters of a program's last output that a message keeps."""
 
 _FROM_SIGNAL = 128
 """A POSIX shell reports a program ended by signal n as 128 + n."""
@@ -25,16 +25,16 @@ _NOT_RUNNABLE = (
     "CANNOT LINK EXECUTABLE", "Exec format error", "not executable", "inaccessible or not found",
     "has unexpected e_machine",
 )  # fmt: skip
-"""How Android's linker and shell refuse a binary of another ABI or without its libraries."""
+"""How Android's linker and shell reject a binary of another ABI or without its libraries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wording:
-    """How one program words what it cannot do; looked for when it failed.
+    """The texts with which one program reports failures; searched only if it failed.
 
     Attributes:
-        unsupported: flags, operators, delegates it does not have.
-        bad_artifact: the file it cannot read.
+        unsupported: texts for missing flags, operators and delegates.
+        bad_artifact: texts for a file that it cannot read.
     """
 
     tool: str
@@ -43,7 +43,7 @@ class Wording:
 
 
 def readable(output: ToolOutput) -> ToolOutput:
-    """The output as expressions may search it; a kept log may be older than the bound of a line."""
+    """The output, prepared for regular expressions; an old stored log may have longer lines."""
     return replace(
         output,
         stdout=without_long_lines(output.stdout),
@@ -53,12 +53,12 @@ def readable(output: ToolOutput) -> ToolOutput:
 
 
 def all_text(output: ToolOutput) -> str:
-    """Everything the program said, whichever stream its version uses."""
+    """All text of the program; versions write to different streams."""
     return "\n".join(part for part in (output.stdout, output.stderr, output.logcat) if part)
 
 
 def refuse_failed(output: ToolOutput, wording: Wording) -> None:
-    """Returns when the program ended with 0.
+    """Returns if the exit code is 0.
 
     Raises:
         AgentError: the subclass that fits; see `PhoneRunner.read`.
@@ -78,7 +78,7 @@ def _error_of(exit_code: int, text: str, wording: Wording) -> AgentError:
     if says_out_of_memory(text):
         return OutOfMemoryError(
             f"{tool} could not allocate memory: {words}",
-            "free memory on the phone, or take the model out of the sweep",
+            "free memory on the phone, or remove the model from the sweep",
         )
     if exit_code in (126, 127) or _says(text, _NOT_RUNNABLE):
         return UnsupportedError(
@@ -87,12 +87,12 @@ def _error_of(exit_code: int, text: str, wording: Wording) -> AgentError:
         )
     if _says(text, wording.unsupported):
         return UnsupportedError(
-            f"{tool} cannot do what is asked: {words}",
-            "take another backend or option, or another build of the program",
+            f"{tool} does not support the request: {words}",
+            "choose another backend or option, or another build of the program",
         )
     if _says(text, wording.bad_artifact):
         return BadArtifactError(
-            f"{tool} refuses the file: {words}", "export it again, or check where it comes from"
+            f"{tool} rejects the file: {words}", "export it again, or check where it comes from"
         )
     return _ended_badly(tool, exit_code, words)
 
@@ -104,12 +104,12 @@ def _says(text: str, signs: tuple[str, ...]) -> bool:
 def _ended_badly(tool: str, exit_code: int, words: str) -> AgentError:
     if exit_code == _FROM_SIGNAL + signal.SIGKILL:
         return KilledError(
-            f"{tool} was killed; its last words: {words}",
+            f"{tool} was killed; last output: {words}",
             "the phone may have run out of memory; close its apps and try again",
         )
     return CrashedError(
-        f"{tool} ended with {_exit_name(exit_code)}; its last words: {words}",
-        "the program or the file is at fault; try another version of either",
+        f"{tool} ended with {_exit_name(exit_code)}; last output: {words}",
+        "the program or the file may be defective; try another version of either",
     )
 
 

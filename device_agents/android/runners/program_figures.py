@@ -1,4 +1,4 @@
-"""Figures in the text of a program: checked, and turned into the project's units."""
+"""Checks figures in a program's text and converts them to the project's units."""
 
 import math
 import re
@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from fleetrank.device_agents.errors import BadOutputError
 
 NUMBER = r"-?[0-9]++(?:\.[0-9]*+)?+(?:[eE][-+]?[0-9]{1,4}+)?+"
-"""As C++ streams print one: integer, decimal or scientific (`1.04176e+06`). It never backtracks."""
+"""A number as C++ prints it, also as `1.04176e+06`. The pattern never backtracks."""
 
 NS_PER_US = 1_000
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
 
 _DAY_NS = 86_400 * NS_PER_S
-"""No repeat lasts a day; a longer time is a figure in another unit, or garbage."""
+"""No repeat lasts a day; a longer time has another unit or is not a valid number."""
 
 _FIELD = re.compile(rf"(?<![A-Za-z0-9_])([A-Za-z0-9_]++)=({NUMBER})", re.ASCII)
 
@@ -32,10 +32,10 @@ def to_ns(value: str | float, ns_per_unit: int, what: str) -> int:
 
 
 def to_latency_ns(value: str | float, ns_per_unit: int, what: str) -> int:
-    """A time in nanoseconds that is more than nothing: an inference in 0 ns is a lost figure.
+    """A positive time in nanoseconds: an inference of 0 ns means that the figure was lost.
 
     Raises:
-        BadOutputError: as `to_ns`, or zero.
+        BadOutputError: the same as `to_ns`, or zero.
     """
     ns = to_ns(value, ns_per_unit, what)
     if ns == 0:
@@ -44,13 +44,13 @@ def to_latency_ns(value: str | float, ns_per_unit: int, what: str) -> int:
 
 
 def named_fields(text: str) -> Mapping[str, str]:
-    """`a=1 b=2.5` as a mapping; what has no number is left out."""
+    """`a=1 b=2.5` as a mapping; fields without a number are skipped."""
     return dict(_FIELD.findall(text))
 
 
 def not_a_result(why: str) -> BadOutputError:
-    """The error for output that ended well and says nothing that can be believed."""
+    """The error for a program that ended normally but whose output is not a plausible result."""
     return BadOutputError(
-        f"the output is no result: {why}",
-        "look into the raw log: the program may be of a version that prints another format",
+        f"the output is not a result: {why}",
+        "read the raw log: another version of the program may print another format",
     )

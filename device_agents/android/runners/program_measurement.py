@@ -1,4 +1,4 @@
-"""From the reading of an output to the part of a `Measurement` it gives."""
+"""Converts the reading of an output to its part of a `Measurement`."""
 
 from fleetrank.device_agents.android.runners.phone_runner import ToolReading
 from fleetrank.device_agents.contract.measurement import Measurement, WorkerFacts
@@ -6,7 +6,7 @@ from fleetrank.device_agents.contract.vocabulary import Origin, Status
 
 
 def to_measurement(reading: ToolReading, *, task_id: str, origin: Origin) -> Measurement:
-    """A good measurement without conditions, flags and times, which the agent knows."""
+    """A good measurement without conditions, flags and times; the agent adds those."""
     return Measurement(
         task_id=task_id,
         status=Status.OK,

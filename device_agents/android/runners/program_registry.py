@@ -1,4 +1,4 @@
-"""Programs that run on phones by runtime; a member is imported only when asked for."""
+"""Programs that run on phones, by runtime; a member is imported only on request."""
 
 import importlib
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ def create_phone_runner(runtime: Runtime) -> PhoneRunner:
     """Makes the runner of a runtime.
 
     Raises:
-        UnsupportedError: nothing on a phone runs it; the remedy names what does run.
+        UnsupportedError: no program on a phone runs it; the remedy names the supported runtimes.
     """
     if runtime not in RUNNERS:
         known = ", ".join(sorted(RUNNERS))
@@ -30,7 +30,7 @@ def create_phone_runner(runtime: Runtime) -> PhoneRunner:
 
 
 def why_unsupported(execution: Execution) -> str | None:
-    """Says what of this no program on a phone can do, or `None`; asks no phone."""
+    """Says why no program on a phone supports this, or `None`; does not contact a phone."""
     try:
         return create_phone_runner(execution.runtime).why_unsupported(execution)
     except UnsupportedError as error:

@@ -1,4 +1,4 @@
-"""What a phone is and in which state: cores, battery, heat, settings; reading apart from parsing.
+"""Facts and state of a phone: cores, battery, heat, settings. Reading and parsing are separate.
 
 Open `readiness` first: may this phone be measured now?
 """

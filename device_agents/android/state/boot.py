@@ -10,10 +10,10 @@ BOOT_LIMIT_S = 180.0
 SETTLE_S = 20.0
 """Source: FAI-PEP issue 296: the first run after a restart fails without both."""
 POLL_S = 0.5
-"""A look costs milliseconds; the phone may be back at any moment."""
+"""A check takes milliseconds, and the phone may return at any moment."""
 ASK_TIMEOUT_S = 10.0
 COME_BACK_LIMIT_S = 15.0
-"""adb finds a phone again within seconds; one that hangs costs no more than this."""
+"""adb finds a phone again within seconds; a phone that does not respond costs at most this."""
 _SCRIPT = "getprop sys.boot_completed; cat /proc/uptime"
 
 
@@ -25,15 +25,15 @@ def wait_until_booted(
     stop_requested: StopRequested = never_stop,
     clock: Clock = SYSTEM_CLOCK,
 ) -> None:
-    """Waits until the phone answers and says that it is up, connecting again over the network.
+    """Waits until the phone answers and has started; reconnects over the network.
 
-    A phone that has been up for longer than it takes to settle is not waited for.
+    If the phone started longer ago than its settling time, the call does not wait.
 
     Raises:
-        TransientError: it does not come back in time; its own error when it gave one.
-        PermanentError: it is back and does not accept this computer any more, or says what
-            cannot be.
-        StoppedError: the user asked.
+        TransientError: it does not return in time; the phone's own error if there was one.
+        PermanentError: it returned and no longer accepts this computer, or reports an
+            impossible value.
+        StoppedError: the user asked to stop.
     """
     deadline_ns = clock.now_ns() + int(limit_s * 1e9)
     last = TransientError(
@@ -45,7 +45,7 @@ def wait_until_booted(
         except StoppedError:
             raise
         except TimedOutError as error:
-            last = error  # somebody else may still be served over this connection
+            last = error  # other callers may still use this connection
         except TransientError as error:
             last = error
             _let_go(phone)
@@ -58,11 +58,11 @@ def wait_until_booted(
 
 
 def _let_go(phone: Phone) -> None:
-    """Adb answers 'already connected' for a phone that it lost, and looks for it at leisure."""
+    """Disconnects: adb answers 'already connected' for a lost phone, and searches slowly."""
     try:
         phone.disconnect()
     except TransientError:
-        return  # the server is away too; the next look starts it
+        return  # the server is unavailable too; the next check starts it
 
 
 def _uptime_s(phone: Phone, stop_requested: StopRequested) -> float | None:
@@ -72,10 +72,10 @@ def _uptime_s(phone: Phone, stop_requested: StopRequested) -> float | None:
 
 
 def parse_uptime(text: str) -> float | None:
-    """Seconds since the start of a phone that is up; `None` for one that still starts.
+    """Seconds since the start of a phone that is up; `None` while it is still starting.
 
     Raises:
-        BadOutputError: a time that cannot be: the wait would be computed from it.
+        BadOutputError: an impossible time; the wait would be computed from it.
     """
     words = text.split()
     if not words or words[0] != "1":

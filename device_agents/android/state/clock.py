@@ -1,4 +1,4 @@
-"""Waiting that the user can end and that tests need not sit through."""
+"""Waits that the user can stop; tests replace the clock."""
 
 import time
 from collections.abc import Callable
@@ -8,21 +8,21 @@ from fleetrank.device_agents.contract.agent import StopRequested
 from fleetrank.device_agents.errors import StoppedError
 
 STEP_S = 0.2
-"""How often a pause looks at the stop request."""
+"""How often a pause checks the stop request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
-    """A monotonic clock and a way to let time pass."""
+    """A monotonic clock and a function that waits."""
 
     now_ns: Callable[[], int] = time.perf_counter_ns
     sleep: Callable[[float], None] = time.sleep
 
     def pause(self, seconds: float, stop_requested: StopRequested) -> None:
-        """Waits, at most 0.2 s longer than the user allows.
+        """Waits; reacts to a stop request within 0.2 s.
 
         Raises:
-            StoppedError: the user asked.
+            StoppedError: the user asked to stop.
         """
         end_ns = self.now_ns() + int(seconds * 1e9)
         while (left_ns := end_ns - self.now_ns()) > 0:

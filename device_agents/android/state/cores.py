@@ -1,7 +1,7 @@
 """Cores of a phone, their clocks and clusters.
 
 Source: Documentation/admin-guide/pm/cpufreq.rst of the Linux kernel: clocks are in kHz,
-    `cpuinfo_max_freq` is what the hardware can, `scaling_max_freq` what it is allowed now.
+    `cpuinfo_max_freq` is the hardware's limit, `scaling_max_freq` the limit allowed now.
 """
 
 import re
@@ -23,19 +23,19 @@ for core in /sys/devices/system/cpu/cpu[0-9]*; do
   echo "$line"
 done 2>/dev/null
 """
-"""One line a core: number, highest clock, highest allowed, current, governor; `-` is not told."""
+"""One line per core: number, highest clock, highest allowed, current, governor; `-` if unknown."""
 
 _LINE = re.compile(r"(\d{1,4}) (\S+) (\S+) (\S+) (\S+)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
-    """One core; clocks in kHz as the kernel gives them, `None` where it does not tell.
+    """One core; clocks in kHz as the kernel gives them, `None` if unknown.
 
     Attributes:
-        max_khz: what the hardware can.
-        cap_khz: what it is allowed now: thermal engines and battery savers lower this.
-        now_khz: what it does now; an idle core rests at its lowest clock.
+        max_khz: the hardware's limit.
+        cap_khz: the limit allowed now: thermal engines and battery savers lower it.
+        now_khz: the current clock; an idle core runs at its lowest clock.
     """
 
     number: int
@@ -47,14 +47,14 @@ class Core:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """Cores of one kind, told by their highest clock."""
+    """Cores of one kind, identified by their highest clock."""
 
     cores: tuple[int, ...]
     max_mhz: float | None
 
 
 def parse_cores(text: str) -> tuple[Core, ...]:
-    """Reads what `CORES_SCRIPT` prints, by number of the core; other lines are passed over.
+    """Reads the output of `CORES_SCRIPT`, sorted by core number; other lines are skipped.
 
     Raises:
         BadOutputError: a clock that no processor has.
@@ -75,7 +75,7 @@ def parse_cores(text: str) -> tuple[Core, ...]:
 
 
 def clusters_of(cores: Sequence[Core]) -> tuple[Cluster, ...]:
-    """Groups cores of equal highest clock, fastest first; cores that do not tell theirs last."""
+    """Groups cores of equal highest clock, fastest first; cores of unknown clock are last."""
     known = sorted({core.max_khz for core in cores if core.max_khz is not None}, reverse=True)
     clocks: list[int | None] = [*known]
     if any(core.max_khz is None for core in cores):
@@ -90,9 +90,9 @@ def clusters_of(cores: Sequence[Core]) -> tuple[Cluster, ...]:
 
 
 def lowest_cap_share(cores: Sequence[Core]) -> float | None:
-    """The most lowered cap of all cores as a share of its core's highest clock.
+    """The lowest cap of all cores, as a share of that core's highest clock.
 
-    The cap, not the current clock: an idle phone rests at its lowest clock without being slow.
+    The cap is used, not the current clock: an idle phone has a low clock without being slow.
     """
     return min(
         (
@@ -105,7 +105,7 @@ def lowest_cap_share(cores: Sequence[Core]) -> float | None:
 
 
 def _khz(text: str) -> int | None:
-    """A clock; 0 is what an offline core shows, and no clock."""
+    """Parses a clock; an offline core shows 0, which is not a clock."""
     khz = whole_number(text)
     if khz is not None:
         CLOCK_MHZ.require(khz / 1000, f"{text} kHz")

@@ -1,4 +1,4 @@
-"""What `df -k PATH` says."""
+"""Parses the output of `df -k PATH`."""
 
 from itertools import pairwise
 
@@ -7,15 +7,15 @@ from fleetrank.device_agents.device_output.plausible import STORAGE_BYTES
 
 
 def free_bytes(text: str) -> int | None:
-    """Free space in the file system of the one path asked for; `None` when the text is another.
+    """Free space in the file system of the one path; `None` if the text has another form.
 
-    A row ends with blocks, used, available, per cent, mount point, wrapped behind a long name or
-    not.
+    A row ends with blocks, used, available, per cent, mount point. It may be wrapped after a
+    long name.
 
     Source: toybox 0.8 (Android 8 to 15) and GNU coreutils 9.
 
     Raises:
-        BadOutputError: a figure that cannot be.
+        BadOutputError: an impossible figure.
     """
     for line in (line for line in lines_of(text) if "%" in line):
         words = line.split()

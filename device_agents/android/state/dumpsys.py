@@ -1,4 +1,4 @@
-"""Turns what `dumpsys` prints into values; what it does not tell is `None`.
+"""Parses the output of `dumpsys`; unknown values are `None`.
 
 Source: `BatteryService.java`, `ThermalManagerService.java` and `PowerManagerService.java` of
     frameworks/base, Android 10 to 15; types of `android.hardware.thermal` 2.0.
@@ -23,7 +23,7 @@ _CPU, _GPU, _BATTERY, _SKIN = 0, 1, 2, 3
 _CHARGING, _FULL = "2", "5"
 """BatteryManager.BATTERY_STATUS_CHARGING and _FULL."""
 _UPDATES_STOPPED = "UPDATES STOPPED"
-"""What `dumpsys battery set` and `unplug` leave behind until `reset`."""
+"""What `dumpsys battery set` and `unplug` write until `reset`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +31,8 @@ class Battery:
     """The battery.
 
     Attributes:
-        is_charging: full on the charger counts.
-        is_overridden: a test set the values; they are not the battery's.
+        is_charging: also true for a full battery on the charger.
+        is_overridden: a test set the values; they are not the battery's own values.
     """
 
     percent: float | None = None
@@ -54,10 +54,10 @@ class Thermal:
 
 
 def parse_battery(text: str) -> Battery | None:
-    """Reads `dumpsys battery`; `None` when there is no battery or no access.
+    """Reads `dumpsys battery`; `None` without a battery or without access.
 
     Raises:
-        BadOutputError: a charge or a temperature that cannot be.
+        BadOutputError: an impossible charge or temperature.
     """
     fields = _fields(text)
     if fields.get("present") == "false" or not {"level", "temperature", "status"} & set(fields):
@@ -72,9 +72,9 @@ def parse_battery(text: str) -> Battery | None:
 
 
 def parse_thermal(text: str) -> Thermal | None:
-    """Reads `dumpsys thermalservice` (Android 10 on); `None` without access.
+    """Reads `dumpsys thermalservice` (Android 10 and later); `None` without access.
 
-    Temperatures are those under "Current temperatures from HAL": the cached ones may be hours old.
+    Reads temperatures under "Current temperatures from HAL": cached ones may be hours old.
 
     Raises:
         BadOutputError: a status that does not exist.
@@ -111,14 +111,14 @@ def _hottest(text: str) -> dict[int, float]:
         if match is None:
             break  # the next heading: cooling devices, thresholds
         value, kind = float(match[1]), int(match[2])
-        # Not refused: of many sensors some are not connected, and say -99.9, or thousands.
+        # This is not an error: some sensors are not connected and report -99.9, or thousands.
         if TEMP_C.holds(value):
             hottest[kind] = max(value, hottest.get(kind, value))
     return hottest
 
 
 def _fields(text: str) -> dict[str, str]:
-    """Names of letters with values of one word; the first of each: makers append sections."""
+    """Names and one-word values. The first of each name counts: makers append sections."""
     fields: dict[str, str] = {}
     for line in (line for line in lines_of(text) if ":" in line):
         name, _, value = line.partition(":")

@@ -1,4 +1,4 @@
-"""Which phone answers: asked before every repeat, since an address can lead to another one."""
+"""Identifies the phone before every repeat, because an address can lead to another phone."""
 
 import shlex
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ section virtual; getprop ro.fleetrank.virtual
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who a phone is.
+    """The identity of a phone.
 
     Attributes:
-        serial_hash: see `PhoneFacts`.
-        virtual: `None` is a real phone.
+        serial_hash: the same as in `PhoneFacts`.
+        virtual: `None` for a real phone.
     """
 
     serial_hash: str
@@ -32,30 +32,30 @@ class Identity:
 
     @property
     def origin(self) -> Origin:
-        """What every row made on it carries."""
+        """The origin that every row from it stores."""
         return Origin.MEASURED if self.virtual is None else Origin.VIRTUAL
 
 
 def identify(
     phone: Phone, expected_hash: str | None, stop_requested: StopRequested = never_stop
 ) -> Identity:
-    """Asks a phone who it is.
+    """Reads the identity of a phone.
 
     Raises:
-        UnusableDeviceError: it tells no serial number, or is not the phone that was registered.
+        UnusableDeviceError: it reports no serial number, or is not the registered phone.
     """
     told = read_sections(phone, _SCRIPT, timeout_s=_TIMEOUT_S, stop_requested=stop_requested)
     serial = told.get("serial", "").strip() or told.get("boot_serial", "").strip()
     if not serial:
         raise UnusableDeviceError(
-            f"phone {phone.serial!r} tells no serial number, so it cannot be told from others",
+            f"phone {phone.serial!r} reports no serial number, so it cannot be identified",
             "check `adb shell getprop ro.serialno`",
         )
     found_hash = hash_serial(serial)
     if expected_hash is not None and found_hash != expected_hash:
         raise UnusableDeviceError(
-            f"another phone than the registered one answers at {phone.serial!r}",
-            f"register this one: `fleetrank devices add --adb {shlex.quote(phone.serial)}`",
+            f"the phone at {phone.serial!r} is not the registered phone",
+            f"register this phone: `fleetrank devices add --adb {shlex.quote(phone.serial)}`",
         )
     virtual = virtual_mode(told.get("virtual", "").strip())
     return Identity(serial_hash=found_hash, virtual=virtual)

@@ -1,4 +1,4 @@
-"""Reads the state a phone is in."""
+"""Reads the conditions of a phone."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -24,7 +24,7 @@ from fleetrank.device_agents.contract.measurement import Conditions
 from fleetrank.device_agents.host.conditions import parse_available_memory, parse_load
 
 READ_TIMEOUT_S = 30.0
-# Of the power service one line is needed; on some phones it writes more than a probe may.
+# Only one line of the power service is needed; some phones print more than a probe may read.
 _SCRIPT = f"""
 {{
 section load; cat /proc/loadavg
@@ -41,10 +41,10 @@ _BOOT = re.compile(r"[0-9a-f-]{36}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhoneConditions:
-    """The state of a phone at one moment; `None` is what it does not tell.
+    """The conditions of a phone at one moment; `None` means unknown.
 
     Attributes:
-        boot_id: another after every restart.
+        boot_id: changes with every restart.
     """
 
     battery: Battery | None
@@ -57,21 +57,21 @@ class PhoneConditions:
 
     @property
     def battery_temp_c(self) -> float | None:
-        """Temperature of the battery, from its own service or else from the thermal one."""
+        """Temperature of the battery, from the battery service or else the thermal service."""
         if self.battery is not None and self.battery.temp_c is not None:
             return self.battery.temp_c
         return None if self.thermal is None else self.thermal.battery_c
 
     @property
     def cap_share(self) -> float | None:
-        """See `lowest_cap_share`."""
+        """The lowest cap of all cores as a share of the highest clock."""
         return lowest_cap_share(self.cores)
 
 
 def read_phone_conditions(
     phone: Phone, stop_requested: StopRequested = never_stop
 ) -> PhoneConditions:
-    """Reads everything in one call; raises what `Phone.shell` raises."""
+    """Reads everything in one call; raises the same errors as `Phone.shell`."""
     sections = read_sections(
         phone, _SCRIPT, timeout_s=READ_TIMEOUT_S, stop_requested=stop_requested
     )
@@ -79,10 +79,10 @@ def read_phone_conditions(
 
 
 def conditions_of_sections(sections: Mapping[str, str]) -> PhoneConditions:
-    """Reads the sections of the script's output; a missing one is not known.
+    """Reads the sections of the script's output; a missing section means unknown.
 
     Raises:
-        BadOutputError: a figure that cannot be.
+        BadOutputError: an impossible figure.
     """
     boot = sections.get("boot", "").strip()
     return PhoneConditions(
@@ -97,7 +97,7 @@ def conditions_of_sections(sections: Mapping[str, str]) -> PhoneConditions:
 
 
 def to_conditions(seen: PhoneConditions, canary_ns: int | None = None) -> Conditions:
-    """What a row stores; `temp_c` is the hottest of CPU, GPU and battery."""
+    """Returns what a row stores; `temp_c` is the hottest of CPU, GPU and battery."""
     thermal, battery = seen.thermal, seen.battery
     sensors = (seen.battery_temp_c, *((thermal.cpu_c, thermal.gpu_c) if thermal else ()))
     now = [core.now_khz / 1000 for core in seen.cores if core.now_khz is not None]

@@ -1,4 +1,4 @@
-"""Asks a phone what it is, in one call."""
+"""Reads the facts of a phone in one call."""
 
 from fleetrank.device_agents.android.adb.phone import Phone
 from fleetrank.device_agents.android.adb.sections import read_sections
@@ -27,6 +27,6 @@ section taskset; command -v taskset
 
 
 def probe_phone(phone: Phone) -> PhoneFacts:
-    """Reads all facts of a phone; raises what `Phone.shell` raises."""
+    """Reads all facts of a phone; raises the same errors as `Phone.shell`."""
     sections = read_sections(phone, _SCRIPT, timeout_s=PROBE_TIMEOUT_S)
     return facts_of_sections(sections, has_exit_codes=phone.has_exit_codes())

@@ -1,4 +1,4 @@
-"""What a phone is: the sections of the probe's output to facts, and facts to what a row stores."""
+"""Converts the probe's output to facts of a phone, and facts to what a row stores."""
 
 import hashlib
 from collections.abc import Mapping
@@ -22,27 +22,27 @@ PROPERTIES = (
     "ro.fleetrank.virtual",
 )  # fmt: skip
 MIN_SDK = 26
-"""Android 8.0, the first whose toybox has `sha256sum`, without which nothing pushed is verified.
+"""Android 8.0: the first version with `sha256sum`, which is needed to verify pushed files.
 
 Source: `shell_and_utilities/README.md` of platform/system/core.
 """
 ABIS = ("arm64-v8a", "armeabi-v7a", "x86_64")
-"""What the runners are built for; 32-bit x86 has none."""
+"""The instruction sets of the runners; no runner is built for 32-bit x86."""
 
 
 class VirtualMode(StrEnum):
-    """Where a virtual phone takes its latencies from."""
+    """Where the latencies of a virtual phone come from."""
 
     REAL = "real"
     """The model runs on the phone's host."""
     CANNED = "canned"
-    """Made from the model's SHA-256 and the phone's seed, in milliseconds."""
+    """Computed from the model's SHA-256 and the phone's seed, in milliseconds."""
 
 
 def virtual_mode(told: str | None) -> VirtualMode | None:
-    """The mode a phone tells in `ro.fleetrank.virtual`; `None` is a real phone, which tells none.
+    """Parses `ro.fleetrank.virtual`; `None` is a real phone, which does not have this property.
 
-    A word of another version is `canned`: it is no real phone, whatever it is.
+    An unknown word, perhaps of another version, counts as `canned`: the phone is not real.
     """
     if not told:
         return None
@@ -51,15 +51,15 @@ def virtual_mode(told: str | None) -> VirtualMode | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhoneFacts:
-    """What a phone says of itself; `None` or empty is what it does not tell.
+    """The facts that a phone reports; `None` or empty means unknown.
 
     Attributes:
-        serial_hash: SHA-256 of its own serial number, which is the same over USB and network; the
-            number itself leaves the host in no row.
-        build: the incremental version: another after every update of the system.
-        gpu: vendor, renderer and driver, as SurfaceFlinger tells them.
-        free_bytes: on /data/local/tmp.
-        virtual: `None` is a real phone.
+        serial_hash: SHA-256 of the phone's serial number, the same over USB and network. Rows
+            store only the hash, never the number.
+        build: the incremental version: changes with every update of the system.
+        gpu: vendor, renderer and driver, as SurfaceFlinger reports them.
+        free_bytes: free space on /data/local/tmp.
+        virtual: `None` for a real phone.
     """
 
     serial_hash: str | None
@@ -96,17 +96,17 @@ class PhoneFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Why a phone cannot take part, and what to do about it."""
+    """Why a phone cannot be used, and what to do about it."""
 
     reason: str
     remedy: str
 
 
 def facts_of_sections(sections: Mapping[str, str], *, has_exit_codes: bool) -> PhoneFacts:
-    """Reads the sections that the probe's script prints; a missing one is not known.
+    """Reads the sections of the probe's output; a missing section means unknown.
 
     Raises:
-        BadOutputError: a figure that cannot be.
+        BadOutputError: an impossible figure.
     """
 
     def told(name: str) -> str | None:
@@ -137,16 +137,16 @@ def facts_of_sections(sections: Mapping[str, str], *, has_exit_codes: bool) -> P
 
 
 def hash_serial(serial: str) -> str:
-    """The name a phone goes by wherever its serial number must not be."""
+    """The hash that replaces a serial number wherever the number must not appear."""
     return hashlib.sha256(serial.encode("utf-8", errors="surrogateescape")).hexdigest()
 
 
 def why_refused(facts: PhoneFacts) -> Refusal | None:
-    """Says why a phone is below what the runners need, or `None` when it is not."""
+    """Says why a phone does not meet the runners' requirements, or `None` if it does."""
     if facts.sdk is not None and facts.sdk < MIN_SDK:
         return Refusal(
             reason=f"Android {facts.android_release} (SDK {facts.sdk}) is too old; "
-            f"SDK {MIN_SDK} (Android 8.0) is the first that can check what is pushed to it",
+            f"SDK {MIN_SDK} (Android 8.0) is the first version that can verify pushed files",
             remedy="update the phone's system, or use another phone",
         )
     if facts.abis and not set(facts.abis) & set(ABIS):
@@ -156,14 +156,14 @@ def why_refused(facts: PhoneFacts) -> Refusal | None:
         )
     if facts.sdk is None or not facts.abis:
         return Refusal(
-            reason="it tells neither SDK level nor instruction sets, so it is no Android phone",
+            reason="it reports no SDK level and no instruction sets, so it is not an Android phone",
             remedy="check with `adb shell getprop ro.build.version.sdk`",
         )
     return None
 
 
 def to_device_facts(facts: PhoneFacts, *, adb_version: str) -> DeviceFacts:
-    """What a row stores of a phone; the serial number appears as its hash only."""
+    """What a row stores about a phone; only the hash of the serial number is stored."""
     clocks = [cluster.max_mhz for cluster in facts.clusters if cluster.max_mhz is not None]
     governors = {core.governor for core in facts.cores if core.governor is not None}
     return DeviceFacts(
@@ -202,7 +202,7 @@ def _extra(facts: PhoneFacts, adb_version: str) -> Options:
 
 
 def _soc(manufacturer: str | None, model: str | None, platform: str | None) -> str | None:
-    """From Android 12 on the phone names its chip; before, only the platform's code name."""
+    """Since Android 12 the phone reports its chip; before, only the platform's code name."""
     named = " ".join(word for word in (manufacturer, model) if word)
     return named if model else platform
 

@@ -1,4 +1,4 @@
-"""Decides whether a phone is fit to be measured on now: measure, wait, or leave it. Pure."""
+"""Decides whether a phone is ready to be measured: measure, wait, or reject. Pure."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,22 +8,22 @@ from fleetrank.device_agents.android.state.phone_conditions import PhoneConditio
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhoneRules:
-    """When a phone is fit, and when what was measured on it counts.
+    """When a phone is ready, and when a measurement on it is valid.
 
     Attributes:
-        min_battery_percent: below it systems save power. Source: FAI-PEP's gate.
-        max_battery_temp_c: Source: react-native-executorch issue 1363, the gate of its benchmark.
+        min_battery_percent: below it systems save power. Source: FAI-PEP's limit.
+        max_battery_temp_c: Source: react-native-executorch issue 1363, its benchmark's limit.
         max_thermal_status: 0 none, 1 light, 2 moderate. Source: source.android.com/docs/core/power/
-            thermal-mitigation; from 1 on the interface is told to do less.
-        min_cap_share: the allowed clock as a share of the highest. Source: cactus issue 494, which
-            counts a fall of 15 % as throttling.
+            thermal-mitigation; from 1 on, the user interface must reduce its work.
+        min_cap_share: the allowed clock as a share of the highest. Source: cactus issue 494, where
+            a drop of 15 % counts as throttling.
         max_wait_s: for cooling down and charging. Source: twice the pause of the MLPerf mobile app
             (issue 390).
-        poll_s: between two looks; each wakes the phone for some tenths of a second.
+        poll_s: between two checks; each wakes the phone for some tenths of a second.
         max_drift: between first and last third of the samples; five times the flag's threshold,
-            since the row is measured again for it.
-        min_canary_tolerance: by which the canary may be off at the least; more on a phone whose
-            runs at registration differed.
+            because a row above it is measured again.
+        min_canary_tolerance: least accepted deviation of the canary; the tolerance is larger on a
+            phone whose runs at registration differed.
     """
 
     min_battery_percent: float = 30.0
@@ -46,7 +46,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readiness:
-    """The verdict and, unless it is `ready`, why and what a person can do."""
+    """The verdict and, unless it is `ready`, the reason and a remedy."""
 
     verdict: Verdict
     reason: str = ""
@@ -57,9 +57,9 @@ READY = Readiness(verdict=Verdict.READY)
 
 
 def judge_readiness(seen: PhoneConditions, rules: PhoneRules) -> Readiness:
-    """Judges a phone by what it tells; what it does not tell speaks neither for nor against it.
+    """Judges a phone by the known values; an unknown value has no influence.
 
-    What waiting cannot change comes first, so that nobody waits for it.
+    Problems that waiting cannot solve are checked first, to avoid a useless wait.
     """
     findings = (_overrides(seen), _battery(seen, rules), *_heat(seen, rules))
     found = [finding for finding in findings if finding is not None]
@@ -71,13 +71,13 @@ def _overrides(seen: PhoneConditions) -> Readiness | None:
     if seen.thermal is not None and seen.thermal.is_overridden:
         return Readiness(
             verdict=Verdict.REFUSE,
-            reason="its thermal status is set by hand (IsStatusOverride)",
+            reason="its thermal status was set manually (IsStatusOverride)",
             remedy="run `adb shell cmd thermalservice reset`",
         )
     if seen.battery is not None and seen.battery.is_overridden:
         return Readiness(
             verdict=Verdict.REFUSE,
-            reason="its battery readings are set by hand (UPDATES STOPPED)",
+            reason="its battery readings were set manually (UPDATES STOPPED)",
             remedy="run `adb shell dumpsys battery reset`",
         )
     return None
@@ -93,7 +93,7 @@ def _battery(seen: PhoneConditions, rules: PhoneRules) -> Readiness | None:
     if battery.is_charging:
         return Readiness(verdict=Verdict.WAIT, reason=level, remedy="let it charge")
     return Readiness(
-        verdict=Verdict.REFUSE, reason=f"{level}, and it does not charge", remedy="charge it"
+        verdict=Verdict.REFUSE, reason=f"{level}, and it is not charging", remedy="charge it"
     )
 
 
@@ -108,12 +108,12 @@ def _heat(seen: PhoneConditions, rules: PhoneRules) -> tuple[Readiness | None, .
         ),
         _wait_if(
             seen.battery_temp_c is not None and seen.battery_temp_c > rules.max_battery_temp_c,
-            f"its battery has {seen.battery_temp_c} C, above {rules.max_battery_temp_c} C",
+            f"its battery is at {seen.battery_temp_c} C, above {rules.max_battery_temp_c} C",
             "let it cool down, out of the sun and without its case",
         ),
         _wait_if(
             share is not None and share < rules.min_cap_share,
-            f"its clocks are held at {100 * (share or 0):.0f} % of the highest",
+            f"its clocks are limited to {100 * (share or 0):.0f} % of the highest",
             "let it cool down; switch its battery saver off",
         ),
     )

@@ -1,7 +1,7 @@
-"""Keeps a phone awake and quiet while it is measured on, and puts everything back.
+"""Keeps a phone awake and quiet during a measurement, then restores its settings.
 
-What was set before is written on the phone before anything changes, so that whoever comes next
-restores it after a crash of this process, of the host, or of the phone.
+The previous settings are written on the phone before any change. The next caller can restore
+them after a crash of this process, of the host, or of the phone.
 """
 
 import logging
@@ -12,14 +12,14 @@ from fleetrank.device_agents.android.adb.phone import Phone
 from fleetrank.device_agents.errors import AgentError, PermanentError
 
 FOLDER = "/data/local/tmp/fleetrank"
-"""The one folder of ours on a phone; the shell user may execute below /data/local/tmp."""
+"""Our only folder on a phone; the shell user may execute programs below /data/local/tmp."""
 RECORD = f"{FOLDER}/restore.txt"
 TIMEOUT_S = 20.0
-"""Each `settings` starts a Java process, half a second on a fast phone; a phone that hangs is
-not waited for longer than that on the way out."""
+"""Each `settings` call starts a Java process, half a second on a fast phone. The cleanup waits no
+longer than this for a phone that does not respond."""
 
 _KEYS = "stay_on_while_plugged_in heads_up_notifications_enabled"
-"""What `svc power stayon` sets, and whether notifications slide over the screen."""
+"""The setting of `svc power stayon`, and whether notifications appear over the screen."""
 _SAVE = f"""
 mkdir -p "$1" || exit 1
 for key in {_KEYS}; do
@@ -39,21 +39,21 @@ while read -r namespace key value; do
 done < "$1"
 rm -f -- "$1"
 """
-"""Only our own keys are set back: the record lies where every program of the shell user can
-write. An unset value reads `null` and is deleted again, since the string would be a value."""
+"""Only our own keys are restored: every program of the shell user can write the record. An unset
+value reads `null`; it is deleted, because the string would be a value."""
 
 _logger = logging.getLogger(__name__)
 
 
 @contextmanager
 def settings_for_measuring(phone: Phone) -> Iterator[None]:
-    """Restores what a crash left behind, then sets stay-awake and no heads-up; undone at the end.
+    """Restores settings after a crash, then sets stay-awake and no heads-up; reverts at the end.
 
-    A phone that is gone at the end keeps its record, and the next caller restores it.
+    If the phone is lost at the end, it keeps its record, and the next caller restores it.
 
     Raises:
-        TransientError: lost on the way in.
-        PermanentError: the phone does not let its settings be changed.
+        TransientError: the connection was lost before the block.
+        PermanentError: the phone does not allow changes to its settings.
     """
     restore_settings(phone)
     _do(phone, _SAVE, FOLDER, RECORD)
@@ -68,9 +68,9 @@ def settings_for_measuring(phone: Phone) -> Iterator[None]:
 
 
 def restore_settings(phone: Phone) -> None:
-    """Sets back what a record on the phone names, and removes it; nothing without a record.
+    """Restores the settings in the phone's record and removes the record, if one exists.
 
-    Raises what `Phone.shell` raises, and `PermanentError` when the phone refuses.
+    Raises the same errors as `Phone.shell`, and `PermanentError` if the phone rejects it.
     """
     _do(phone, _RESTORE, RECORD)
 
@@ -79,7 +79,7 @@ def _do(phone: Phone, script: str, *arguments: str) -> None:
     result = phone.shell(script, *arguments, timeout_s=TIMEOUT_S)
     if result.exit_code != 0:
         raise PermanentError(
-            f"phone {phone.serial!r} does not let its settings be changed: "
+            f"phone {phone.serial!r} does not allow changes to its settings: "
             f"{(result.stderr or result.stdout).strip()[:200]}",
             "allow USB debugging to change them ('USB debugging (Security settings)' on some)",
         )

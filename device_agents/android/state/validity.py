@@ -1,6 +1,6 @@
-"""Decides what the state before and after a repeat, and its samples, make of it. Pure.
+"""Decides whether a repeat is valid, from the phone's state before and after and its samples. Pure.
 
-What is invalid is kept in a failed row and measured again; it enters no mean.
+An invalid repeat is stored as a failed row and measured again; no mean includes it.
 """
 
 from collections.abc import Sequence
@@ -13,15 +13,15 @@ from fleetrank.device_agents.contract.vocabulary import Flag
 from fleetrank.device_agents.timing.flags import drift_share
 
 NOISE_FACTOR = 3.0
-"""A canary three times as far off as its runs at registration were from each other is no chance."""
+"""A deviation of three times the spread of the registration runs is not noise."""
 
 MIN_DRIFT_SAMPLES = 30
-"""Ten in a third: fewer scatter by more than a drift that is worth measuring again."""
+"""Ten samples per third: with fewer, random scatter exceeds a drift that justifies a new run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryReading:
-    """The canary model as just measured, against its registration.
+    """The latency of the canary model now, compared with its registration.
 
     Attributes:
         ratio: its median now over its median at registration.
@@ -34,14 +34,14 @@ class CanaryReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validity:
-    """Why a repeat does not count (empty: it does) and which flags its row gets."""
+    """Why a repeat is invalid (empty: it is valid) and which flags its row gets."""
 
     reasons: tuple[str, ...]
     flags: tuple[Flag, ...]
 
     @property
     def is_valid(self) -> bool:
-        """Whether the repeat counts."""
+        """Whether the repeat is valid."""
         return not self.reasons
 
 
@@ -53,14 +53,14 @@ def judge_validity(
     samples_ns: Sequence[int] = (),
     canary: CanaryReading | None = None,
 ) -> Validity:
-    """Judges one repeat; what is not known speaks neither for nor against it.
+    """Judges one repeat; an unknown value has no influence.
 
     Args:
-        before: the state it began in, fit by `judge_readiness`.
-        after: the state it ended in.
+        before: the conditions at the start, ready by `judge_readiness`.
+        after: the conditions at the end.
         rules: the thresholds.
-        samples_ns: empty where the tool gives a summary only.
-        canary: `None` when none ran since.
+        samples_ns: empty if the tool prints only a summary.
+        canary: `None` if it has not run since.
     """
     drift = drift_share(samples_ns) if len(samples_ns) >= MIN_DRIFT_SAMPLES else None
     slowed = _throttling(before, after, rules)
@@ -82,7 +82,7 @@ def judge_validity(
 
 
 def is_canary_off(canary: CanaryReading, rules: PhoneRules) -> bool:
-    """Whether the canary is further off, slower or faster, than the phone's noise explains."""
+    """Whether the canary deviates more, slower or faster, than the phone's noise explains."""
     noise = NOISE_FACTOR * (canary.spread or 0.0)
     return abs(canary.ratio - 1) > max(rules.min_canary_tolerance, noise)
 
@@ -91,7 +91,7 @@ def _throttling(before: PhoneConditions, after: PhoneConditions, rules: PhoneRul
     reasons = []
     share = _lowest_fall(before.cores, after.cores)
     if share is not None and share < rules.min_cap_share:
-        reasons.append(f"the clock a core is allowed fell to {100 * share:.0f} % during the run")
+        reasons.append(f"the allowed clock of a core fell to {100 * share:.0f} % during the run")
     status_before = before.thermal.status if before.thermal else None
     status_after = after.thermal.status if after.thermal else None
     if status_after is not None and status_after > max(

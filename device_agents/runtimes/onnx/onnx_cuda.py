@@ -1,4 +1,4 @@
-"""ONNX Runtime's CUDA and TensorRT providers, inputs and outputs bound on the device."""
+"""ONNX Runtime's CUDA and TensorRT providers; inputs and outputs are bound on the device."""
 
 import importlib
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from fleetrank.device_agents.runtimes.runner import Array, TensorSpec
 from fleetrank.device_agents.runtimes.torch.torch_cuda import TorchGpu
 
 _RECORD_ASSIGNMENT = "session.record_ep_graph_assignment_info"
-"""Older versions pass over an entry they do not know."""
+"""Older versions ignore an entry that they do not know."""
 
 ProviderOptions = dict[str, str]
 Providers = list[tuple[str, ProviderOptions]]
@@ -28,12 +28,12 @@ class _Event(Protocol):
 
 
 class OnnxGpu:
-    """What differs from the processor; tests give one that runs on the processor."""
+    """The calls that differ from the processor; tests pass a version that runs on the processor."""
 
     device = "cuda"
 
     def providers(self, execution: Execution, stream: int | None) -> Providers:
-        """In order of preference; what neither can do falls to the processor."""
+        """Providers in order of preference; the processor runs the remaining nodes."""
         shared: ProviderOptions = {"device_id": "0"}
         if stream is not None:
             shared["user_compute_stream"] = str(stream)
@@ -52,41 +52,41 @@ class OnnxGpu:
         return both
 
     def preload(self, ort: ModuleType) -> None:
-        """Finds CUDA's and cuDNN's libraries in their wheels, where they came as such."""
+        """Loads CUDA's and cuDNN's libraries from their wheels, if installed as wheels."""
         if hasattr(ort, "preload_dlls"):
             ort.preload_dlls()
 
     def why_absent(self, ort: ModuleType, provider: str) -> str | None:
-        """Why this ONNX Runtime has no such provider, or `None`."""
+        """Why this ONNX Runtime lacks the provider, or `None`."""
         found = ort.get_available_providers()
         return None if provider in found else f"it has {', '.join(found)}"
 
 
 class TorchStream:
-    """A stream that PyTorch and ONNX Runtime both know, and two marks in it."""
+    """A stream that PyTorch and ONNX Runtime share, with two events in it."""
 
     def __init__(self) -> None:
         try:
             torch = importlib.import_module("torch")
         except ImportError as error:
             raise missing_library("torch", "torch", error) from error
-        TorchGpu(torch).open()  # says what is wrong where a stream would say 'CUDA error'
+        TorchGpu(torch).open()  # gives a clear error; a stream would only say 'CUDA error'
         self._stream = torch.cuda.Stream()
         self.handle = int(self._stream.cuda_stream)
         self._start = cast(_Event, torch.cuda.Event(enable_timing=True))
         self._end = cast(_Event, torch.cuda.Event(enable_timing=True))
 
     def start(self) -> None:
-        """Marks the beginning of a run."""
+        """Records the start event of a run."""
         self._start.record(self._stream)
 
     def finish(self) -> None:
-        """Marks its end, and waits for it."""
+        """Records the end event, and waits for it."""
         self._end.record(self._stream)
         self._stream.synchronize()
 
     def ns(self) -> int:
-        """Between both marks."""
+        """Nanoseconds between the two events."""
         return round(self._start.elapsed_time(self._end) * 1e6)
 
 
@@ -96,7 +96,7 @@ class _Value(Protocol):
 
 
 class OnnxCudaModel:
-    """One session with its binding; see `DeviceModel`."""
+    """One session with its binding; it fulfils `DeviceModel`."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class OnnxCudaModel:
         self._binding = session.io_binding()  # type: ignore[attr-defined]
         self._run_options = ort.RunOptions()
         if stream is not None:
-            # Whoever gave the stream waits for it, once the end is marked.
+            # The code that passed the stream waits for it, after the end event.
             self._run_options.add_run_config_entry("disable_synchronize_execution_providers", "1")
         self._host: list[Array] = []
         self._values: list[_Value] = []
@@ -123,7 +123,7 @@ class OnnxCudaModel:
             self._bind_output(node.name, fixed_spec_of(node, batch))
 
     def set_inputs(self, arrays: Sequence[Array]) -> None:
-        """See `LoadedModel`; later inputs go into the memory of the first, which a graph knows."""
+        """Copies the inputs into the memory of the first inputs, which a CUDA graph refers to."""
         self._host = list(arrays)
         if self._values:
             self.copy_inputs()
@@ -134,13 +134,13 @@ class OnnxCudaModel:
             self._values.append(value)
 
     def copy_inputs(self) -> None:
-        """See `DeviceModel`."""
+        """Copies the inputs from the host to the device again."""
         for value, array in zip(self._values, self._host, strict=True):
             value.update_inplace(array)
         self._binding.synchronize_inputs()
 
     def run(self) -> None:
-        """See `LoadedModel`; ONNX Runtime waits for its own stream, we for one we gave it."""
+        """Runs one inference; ONNX Runtime waits for its own stream, we wait for ours."""
         if self._stream is not None:
             self._stream.start()
         self._session.run_with_iobinding(self._binding, self._run_options)  # type: ignore[attr-defined]
@@ -148,15 +148,15 @@ class OnnxCudaModel:
             self._stream.finish()
 
     def device_ns(self) -> int | None:
-        """See `DeviceModel`."""
+        """Duration of the last run by the device's clock."""
         return None if self._stream is None else self._stream.ns()
 
     def outputs(self) -> list[Array]:
-        """See `LoadedModel`."""
+        """Copies the outputs of the last run."""
         return [output.copy() for output in self._binding.copy_outputs_to_cpu()]
 
     def _bind_output(self, name: str, spec: TensorSpec | None) -> None:
-        if spec is None:  # its size shows only in the run
+        if spec is None:  # the size is known only after the run
             self._binding.bind_output(name, self._gpu.device, 0)
             return
         value = self._ort.OrtValue.ortvalue_from_shape_and_type(
@@ -166,10 +166,10 @@ class OnnxCudaModel:
 
 
 def load(ort: ModuleType, path: str, options: object, execution: Execution) -> OnnxCudaModel:
-    """Loads a file for the backend's provider, which must be there and be used.
+    """Loads a file for the backend's provider, which must exist and be used.
 
     Raises:
-        UnsupportedError: it is not there, or ONNX Runtime fell back to another.
+        UnsupportedError: it does not exist, or ONNX Runtime fell back to another provider.
     """
     gpu = OnnxGpu()
     gpu.preload(ort)
@@ -196,9 +196,9 @@ def load(ort: ModuleType, path: str, options: object, execution: Execution) -> O
 
 
 def _open(ort: ModuleType, path: str, options: object, providers: Providers) -> object:
-    """A session that is not tried again with other providers, which would hide the reason.
+    """Opens a session without a retry with other providers, which would hide the reason.
 
-    ONNX Runtime raises classes of its own for a file, and plain ones for a provider.
+    ONNX Runtime raises its own exception classes for a file, and standard ones for a provider.
     """
     try:
         return cast(object, ort.InferenceSession(path, options, providers, enable_fallback=0))
@@ -207,18 +207,18 @@ def _open(ort: ModuleType, path: str, options: object, providers: Providers) -> 
             raise
         raise UnsupportedError(
             f"ONNX Runtime cannot use {providers[0][0]}: {error}",
-            "for a driver too old, update it or take a build for its CUDA; for libraries that are "
+            "if the driver is too old, update it or install a build for its CUDA; if libraries are "
             "missing, pip install onnxruntime-gpu[cuda,cudnn], for TensorRT also tensorrt",
         ) from error
 
 
 def _check_provider(session: object, wanted: str) -> None:
-    """Refuses a session that fell back to another provider, which ONNX Runtime does in silence."""
+    """Rejects a session that fell back to another provider; ONNX Runtime does not report this."""
     used = session.get_providers()  # type: ignore[attr-defined]
     if not used or used[0] != wanted:
         raise UnsupportedError(
             f"ONNX Runtime fell back from {wanted} to {', '.join(used) or 'nothing'}",
-            "its messages on standard error name the CUDA, cuDNN or TensorRT library it misses",
+            "its messages on standard error name the missing CUDA, cuDNN or TensorRT library",
         )
 
 
@@ -235,7 +235,7 @@ def _settings(session: object, execution: Execution, *, has_stream: bool) -> dic
 
 
 def _nodes_on_cpu(session: object) -> int | None:
-    """Nodes that fell to the processor; `None` of an older ONNX Runtime."""
+    """Number of nodes that run on the processor; `None` with an older ONNX Runtime."""
     tell = getattr(session, "get_provider_graph_assignment_info", None)
     if tell is None:
         return None

@@ -1,4 +1,4 @@
-"""Inputs and outputs of an ONNX file, as ONNX Runtime names them."""
+"""Inputs and outputs of an ONNX file, as ONNX Runtime describes them."""
 
 from typing import Protocol
 
@@ -14,7 +14,7 @@ _DTYPES = {
 
 
 class Node(Protocol):
-    """One of them; a free dimension is a name or `None`."""
+    """One input or output; a dynamic dimension is a name or `None`."""
 
     name: str
     type: str
@@ -22,10 +22,10 @@ class Node(Protocol):
 
 
 def spec_of(node: Node, batch: int) -> TensorSpec:
-    """The input with its free first dimension set to the batch.
+    """The input with its dynamic first dimension set to the batch.
 
     Raises:
-        UnsupportedError: its type is no number, or another size than the batch is free.
+        UnsupportedError: its type is not numeric, or another dimension is dynamic.
     """
     if node.type not in _DTYPES:
         raise UnsupportedError(
@@ -38,7 +38,7 @@ def spec_of(node: Node, batch: int) -> TensorSpec:
 
 
 def fixed_spec_of(node: Node, batch: int) -> TensorSpec | None:
-    """An output of known size: only its first dimension may be free; `None` of any other."""
+    """An output of known size: only its first dimension may be dynamic; otherwise `None`."""
     rest = node.shape[1:]
     if node.type not in _DTYPES or not all(isinstance(size, int) and size > 0 for size in rest):
         return None

@@ -1,4 +1,4 @@
-"""ONNX Runtime: with its CPU provider here, with those of a GPU by `onnx_cuda`."""
+"""ONNX Runtime: the CPU provider is here, the GPU providers are in `onnx_cuda`."""
 
 import importlib
 import importlib.metadata
@@ -21,7 +21,7 @@ _UNSUPPORTED_SIGNS = (
     "No Op registered for",
     "No opset import for domain", "is under development",
 )  # fmt: skip
-"""How ONNX Runtime 1.22 to 1.31 words an operator it does not have."""
+"""Texts with which ONNX Runtime 1.22 to 1.31 reports a missing operator."""
 
 
 class _Session(Protocol):
@@ -30,7 +30,7 @@ class _Session(Protocol):
 
 
 class OnnxModel:
-    """One session, its feed and its last outputs; see `LoadedModel`."""
+    """One session, its feed and its last outputs; it fulfils `LoadedModel`."""
 
     def __init__(self, session: _Session, batch: int, settings: Options) -> None:
         self._session = session
@@ -40,27 +40,27 @@ class OnnxModel:
         self._outputs: list[Array] = []
 
     def set_inputs(self, arrays: Sequence[Array]) -> None:
-        """Keeps the arrays: the CPU provider reads them where they are."""
+        """Keeps the arrays: the CPU provider reads them in place."""
         self._feed = {spec.name: array for spec, array in zip(self.inputs, arrays, strict=True)}
 
     def run(self) -> None:
-        """See `LoadedModel`.
+        """Runs one inference.
 
-        The last outputs go first, as in a loop that does not keep them: held through the next run
-        they shift its buffers in the arena, which costs SqueezeNet 1 to 3 % (onnxruntime 1.31).
+        The last outputs are freed first, as in a loop that does not keep them. If they were kept
+        during the run, buffers in the arena would move: 1 to 3 % for SqueezeNet (onnxruntime 1.31).
         """
         self._outputs = []
         self._outputs = self._session.run(None, self._feed)
 
     def outputs(self) -> list[Array]:
-        """See `LoadedModel`."""
+        """Copies the outputs of the last run."""
         return [output.copy() for output in self._outputs]
 
 
 class OnnxRunner:
     """Options: `spinning` (default true), `flush_denormals` (default false).
 
-    These are the CPU's; a GPU's stand in `gpu_backends`.
+    These are the options of the CPU; `gpu_backends` has those of a GPU.
     """
 
     capability = Capability(
@@ -68,18 +68,18 @@ class OnnxRunner:
     )
 
     def version(self) -> str:
-        """See `Runner`."""
+        """The version of the runtime's library."""
         try:
             return importlib.metadata.version("onnxruntime")
         except importlib.metadata.PackageNotFoundError:
             return importlib.metadata.version("onnxruntime-gpu")
 
     def admit(self, path: str) -> str:
-        """See `Runner`; an ONNX file holds no code."""
+        """Accepts every file: an ONNX file contains no code."""
         return path
 
     def load(self, path: str, execution: Execution) -> LoadedModel:
-        """See `Runner`."""
+        """Loads an artifact."""
         try:
             ort = importlib.import_module("onnxruntime")
         except ImportError as error:
@@ -108,7 +108,7 @@ class OnnxRunner:
 
 def _session_options(ort: ModuleType, threads: int, *, spinning: bool, flush: bool) -> object:
     options = ort.SessionOptions()
-    # Left at 0, the pool takes all cores and sets an affinity of its own.
+    # With the value 0, the pool takes all cores and sets its own affinity.
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
@@ -118,7 +118,7 @@ def _session_options(ort: ModuleType, threads: int, *, spinning: bool, flush: bo
 
 
 def _as_agent_error(error: Exception) -> AgentError | Exception:
-    """ONNX Runtime's exceptions have no common class; their module tells them from others."""
+    """ONNX Runtime's exceptions have no common class; their module identifies them."""
     if not type(error).__module__.startswith("onnxruntime"):
         return error
     text = str(error)
@@ -132,5 +132,5 @@ def _as_agent_error(error: Exception) -> AgentError | Exception:
             "export it with an older opset, or use a newer ONNX Runtime",
         )
     return BadArtifactError(
-        f"ONNX Runtime refuses the file: {text}", "export it again, or check where it comes from"
+        f"ONNX Runtime rejects the file: {text}", "export it again, or check where it comes from"
     )

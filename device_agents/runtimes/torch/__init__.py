@@ -1,4 +1,4 @@
 """PyTorch and its `.pt2` files on CPUs and NVIDIA GPUs.
 
-Open `torch_runner` first; `pt2_scan` is what an untrusted file has to pass.
+Open `torch_runner` first; `pt2_scan` checks an untrusted file.
 """

@@ -1,9 +1,9 @@
-"""An archive as PyTorch writes it: read so that no second reading exists, and written again.
+"""Reads an archive as PyTorch writes it, so that only one interpretation exists, and rewrites it.
 
-Python's zipfile and PyTorch's reader (miniz) find members by different rules, so a file can be made
-that holds other members for each of them. `check_layout` refuses whatever the two could read in two
-ways. What is loaded is nevertheless never the file itself: `add_member` writes what was read here
-into an archive of our own.
+Python's zipfile and PyTorch's reader (miniz) find members by different rules, so a file can contain
+different members for each of them. `check_layout` rejects every file that the two could read in
+different ways. Even so, the file itself is never loaded: `add_member` writes the checked content
+into a new archive.
 
 Source: PKWARE's APPNOTE 6.3.10; PyTorch 2.13, caffe2/serialize/inline_container.cc.
 """
@@ -15,16 +15,16 @@ import zipfile
 from typing import IO, BinaryIO
 
 ALIGNMENT = 64
-"""Every payload begins at a multiple of it, as in PyTorch's own files."""
+"""Every payload starts at a multiple of this, as in PyTorch's own files."""
 MAX_DIRECTORY_BYTES = 16 * 1024 * 1024
-"""Of the central directory: some 150,000 members, a large network has 1,000."""
+"""Limit of the central directory: about 150,000 members; a large network has 1,000."""
 
 _CHUNK_BYTES = 1024 * 1024
-"""Weights are copied in pieces, so that the worker's memory is as before when it loads them."""
+"""Weights are copied in pieces, so the worker's memory does not grow before it loads them."""
 _LARGE_BYTES = 1 << 30
-"""From here on a member's sizes are written in 64 bits."""
+"""Since this size, a member's sizes are written in 64 bits."""
 _PADDING_ID = 0x4246
-"""Of the extra field that PyTorch fills up to the next multiple ("FB")."""
+"""Id of the extra field with which PyTorch pads to the next multiple ("FB")."""
 
 _END = struct.Struct("<4s4H2LH")
 _END_64 = struct.Struct("<4sQ2H2L4Q")
@@ -32,14 +32,14 @@ _LOCATOR_64 = struct.Struct("<4sLQL")
 _LOCAL = struct.Struct("<4s5H3L2H")
 _SIZES_FOLLOW = 0x8
 _KNOWN_FLAGS = _SIZES_FOLLOW | 0x800
-"""The second says that names are UTF-8; all others (encryption, patches) are refused."""
+"""The second flag says that names are UTF-8; all others (encryption, patches) are rejected."""
 _IS_FOLDER = 0x10
-"""Among a member's attributes, as DOS had them."""
+"""A DOS attribute of a member."""
 _CENTRAL_BYTES = 46
 
 
 def check_layout(file: BinaryIO) -> None:
-    """Refuses an archive unless its members, in order, fill it from the first byte to the last.
+    """Rejects an archive unless its members, in order, fill it from the first to the last byte.
 
     Raises:
         BadZipFile: it has bytes that belong to no member, two directories, members that overlap,
@@ -52,24 +52,24 @@ def check_layout(file: BinaryIO) -> None:
             _CENTRAL_BYTES + len(each.orig_filename.encode()) + len(each.extra) for each in members
         )
         if archive.start_dir != start or used != size or len(members) != count:
-            raise zipfile.BadZipFile("its directory is not where, or not what, its end says")
+            raise zipfile.BadZipFile("its directory does not match the position in its end record")
         starts = [*(each.header_offset for each in members[1:]), start]
         place = 0
         for member, following in zip(members, starts, strict=True):
             if member.header_offset != place:
-                raise zipfile.BadZipFile(f"{member.filename!r} is not where the one before it ends")
+                raise zipfile.BadZipFile(f"{member.filename!r} does not follow the previous member")
             _check_member(file, member, following)
             place = following
 
 
 def add_member(archive: zipfile.ZipFile, name: str, source: IO[bytes], size: int) -> None:
-    """Appends one member, uncompressed, its payload aligned as PyTorch aligns it.
+    """Appends one member, uncompressed; its payload is aligned as PyTorch aligns it.
 
     Args:
-        archive: written to a file that can seek.
+        archive: written to a seekable file.
         name: ASCII.
         source: read to its end.
-        size: how much `source` holds.
+        size: number of bytes in `source`.
     """
     info = zipfile.ZipInfo(name)
     info.file_size = size
@@ -83,12 +83,12 @@ def add_member(archive: zipfile.ZipFile, name: str, source: IO[bytes], size: int
 
 
 def _check_end(file: BinaryIO) -> tuple[int, int, int]:
-    """Start and size of the one directory, and how many members it lists."""
+    """Start and size of the only directory, and the number of members it lists."""
     length = file.seek(0, os.SEEK_END)
     place = length - _END.size
     sign, disk, first, here, count, size, start, comment = _END.unpack(_at(file, place, _END.size))
     if sign != b"PK\x05\x06" or (disk, first, comment) != (0, 0, 0) or here != count:
-        raise zipfile.BadZipFile("it does not end with the end of an archive")
+        raise zipfile.BadZipFile("it does not end with an end record")
     before = place - _LOCATOR_64.size
     if before >= 0 and _at(file, before, 4) == b"PK\x06\x07":
         place = before - _END_64.size
@@ -97,38 +97,38 @@ def _check_end(file: BinaryIO) -> tuple[int, int, int]:
             (count, size, start), found, (0xFFFF, 0xFFFFFFFF, 0xFFFFFFFF), strict=True
         ):
             if short not in (long, limit):
-                raise zipfile.BadZipFile("its two ends contradict each other")
+                raise zipfile.BadZipFile("its two end records contradict each other")
         count, size, start = found
     if start + size != place:
-        raise zipfile.BadZipFile("its directory does not end where its end begins")
+        raise zipfile.BadZipFile("its directory does not end where its end record starts")
     if size > MAX_DIRECTORY_BYTES:
         raise zipfile.BadZipFile(f"its directory has {size} bytes")
     return start, size, count
 
 
 def _check_end_64(file: BinaryIO, place: int) -> tuple[int, int, int]:
-    """Members, size and start, from the end record with 64 bits at this place."""
+    """Members, size and start, from the 64-bit end record at this place."""
     locator = _LOCATOR_64.unpack(_at(file, place + _END_64.size, _LOCATOR_64.size))
     record = _END_64.unpack(_at(file, place, _END_64.size))
     sign, length, _made, _needed, disk, first, here, count, size, start = record
     is_known = sign == b"PK\x06\x06" and length == _END_64.size - 12
     if not is_known or locator[1:] != (0, place, 1) or (disk, first) != (0, 0) or here != count:
-        raise zipfile.BadZipFile("its end with 64 bits is not where, or not what, it should be")
+        raise zipfile.BadZipFile("its 64-bit end record is missing or invalid")
     return count, size, start
 
 
 def _check_member(file: BinaryIO, member: zipfile.ZipInfo, following: int) -> None:
-    """Holds a member's own header against the directory; its bytes end where the next begins."""
+    """Compares a member's own header with the directory; its bytes end where the next begins."""
     name = member.orig_filename
     if not name.isascii() or name != member.filename or member.comment:
-        raise zipfile.BadZipFile(f"{name!r} has a name or comment that readers take differently")
+        raise zipfile.BadZipFile(f"{name!r} has a name or comment that readers parse differently")
     if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & ~_KNOWN_FLAGS:
         raise zipfile.BadZipFile(f"{name!r} is compressed or encrypted, which PyTorch does not do")
     if member.external_attr & _IS_FOLDER or member.volume != 0:
-        # PyTorch's reader leaves such a member's memory as it finds it.
+        # PyTorch's reader does not fill the memory of such a member.
         raise zipfile.BadZipFile(f"{name!r} claims to be a folder, or on another disk")
     if member.file_size != member.compress_size:
-        raise zipfile.BadZipFile(f"{name!r} has two sizes")
+        raise zipfile.BadZipFile(f"{name!r} has two different sizes")
     head = _LOCAL.unpack(_at(file, member.header_offset, _LOCAL.size))
     sign, _needed, flags, method, _time, _date, *sizes, name_bytes, extra_bytes = head
     begin = member.header_offset + _LOCAL.size

@@ -1,7 +1,7 @@
-"""The forms that values in the JSON of a `.pt2` may have, texts above all.
+"""The allowed forms of values in the JSON of a `.pt2`, mainly of texts.
 
-A form takes a value and its key, and returns what is written in its place. `pt2_program` says which
-value has which form, and what PyTorch makes of it.
+A form takes a value and its key, and returns the value to write. `pt2_program` lists which value
+has which form, and what PyTorch does with it.
 """
 
 import ast
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from fleetrank.device_agents.contract.codec import Json
 
 Form = Callable[[Json, str], Json]
-"""Raises `UnfitError` for a value that is not of this form."""
+"""Raises `UnfitError` for a value that does not have this form."""
 
 _TARGET = re.compile(
     r"torch\.ops\.(aten|prims|quantized|quantized_decomposed)\.(?!from_file\b|save\b|__)\w+\."
@@ -47,24 +47,24 @@ _SYNTAX = (
 _TREES = frozenset(
     {"builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict"}
 )  # fmt: skip
-"""Containers whose description names no module to import, unlike a `defaultdict`'s."""
+"""Containers whose description names no module to import; a `defaultdict`'s does."""
 _SPECIAL_NUMBERS = frozenset({"Infinity", "-Infinity", "NaN"})
 _TAKEN = frozenset({"self", "torch"})
-"""Names that the generated source means something by."""
+"""Names with a meaning in the generated source."""
 
 
 class UnfitError(ValueError):
-    """A value that is not of its form."""
+    """A value that does not have its form."""
 
     def __init__(self, key: str, value: object) -> None:
         super().__init__(f"{key or 'name'} {str(value)[:80]!r}")
 
 
 def rewritten(text: bytes, form: Form) -> bytes:
-    """A JSON text, written again from what it holds, so that it has one reading.
+    """Rewrites a JSON text from its parsed content, so that it has only one interpretation.
 
     Raises:
-        ValueError: it is not JSON; an `UnfitError` where it is of another form.
+        ValueError: it is not JSON; an `UnfitError` if it has another form.
     """
     try:
         plain: Json = json.loads(text, object_pairs_hook=_no_key_twice)
@@ -76,12 +76,12 @@ def rewritten(text: bytes, form: Form) -> bytes:
 def _no_key_twice(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a key stands twice in one object")
+        raise ValueError("a key is given twice in one object")
     return found
 
 
 def record(fields: Mapping[str, Form]) -> Form:
-    """An object with some of these keys; PyTorch says when one is missing."""
+    """An object with some of these keys; PyTorch reports a missing key."""
 
     def form(value: Json, key: str) -> Json:
         if not isinstance(value, dict):
@@ -107,7 +107,7 @@ def union(fields: Mapping[str, Form]) -> Form:
 
 
 def listed(item: Form) -> Form:
-    """A list of such values."""
+    """A list of values of this form."""
 
     def form(value: Json, key: str) -> Json:
         if not isinstance(value, list):
@@ -129,19 +129,19 @@ def mapping(names: Form, item: Form) -> Form:
 
 
 def optional(item: Form) -> Form:
-    """Such a value or none."""
+    """A value of this form, or null."""
     return lambda value, key: None if value is None else item(value, key)
 
 
 def left_out(value: Json) -> Form:
-    """Nothing that a network needs: PyTorch gets this instead."""
+    """A value that a network does not need; PyTorch gets this replacement."""
     return lambda _value, _key: value
 
 
 def note(value: Json, key: str) -> Json:
-    """A text for people, with a `_` for each character that could end a comment or a string.
+    """A text for display; `_` replaces each character that could end a comment or a string.
 
-    Its length stays, since the memory that a row states holds it.
+    Its length stays the same, because the row's memory figure includes it.
     """
     if not isinstance(value, str):
         raise UnfitError(key, value)
@@ -149,21 +149,21 @@ def note(value: Json, key: str) -> Json:
 
 
 def boolean(value: Json, key: str) -> Json:
-    """Yes or no."""
+    """True or false."""
     if not isinstance(value, bool):
         raise UnfitError(key, value)
     return value
 
 
 def integer(value: Json, key: str) -> Json:
-    """Whole, of at most 64 bits."""
+    """An integer of at most 64 bits."""
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) > 1 << 64:
         raise UnfitError(key, value)
     return value
 
 
 def number(value: Json, key: str) -> Json:
-    """Finite, or a word that PyTorch writes for one that is not."""
+    """A finite number, or a word that PyTorch writes for one that is not finite."""
     if isinstance(value, float) and math.isfinite(value):
         return value
     if isinstance(value, str) and value in _SPECIAL_NUMBERS:
@@ -183,7 +183,7 @@ def one_of(values: frozenset[str]) -> Form:
 
 
 def matching(pattern: re.Pattern[str]) -> Form:
-    """A text that matches as a whole."""
+    """A text that matches completely."""
 
     def form(value: Json, key: str) -> Json:
         if not isinstance(value, str) or not pattern.fullmatch(value):
@@ -194,7 +194,7 @@ def matching(pattern: re.Pattern[str]) -> Form:
 
 
 def identifier(value: Json, key: str) -> Json:
-    """A name that may stand in source code: an identifier, no keyword, no `__name__`."""
+    """A name that is safe in source code: an identifier, not a keyword, not a `__name__`."""
     if (
         not isinstance(value, str)
         or not (value.isascii() and value.isidentifier())
@@ -207,7 +207,7 @@ def identifier(value: Json, key: str) -> Json:
 
 
 def dotted_path(value: Json, key: str) -> Json:
-    """Where a weight or a submodule is, from the root; no part is a `__name__`."""
+    """The path of a weight or a submodule from the root; no part is a `__name__`."""
     text = matching(_PATH)(value, key)
     if any(part.startswith("__") for part in str(text).split(".")):
         raise UnfitError(key, value)
@@ -237,7 +237,7 @@ def _is_expression(node: ast.AST) -> bool:
 
 
 def _is_call(node: ast.Call) -> bool:
-    """Strings stand in `Symbol` and `Float` only, as sympy's `srepr` writes them."""
+    """Strings are allowed only in `Symbol` and `Float`, as sympy's `srepr` writes them."""
     if not isinstance(node.func, ast.Name) or node.func.id not in _FUNCTIONS:
         return False
     for word in node.keywords:
@@ -252,13 +252,13 @@ def _is_call(node: ast.Call) -> bool:
 
 
 def range_key(value: Json, key: str) -> Json:
-    """The key of a range; it has to stay as PyTorch wrote it, since it is looked up."""
+    """The key of a range; it must stay as PyTorch wrote it, because PyTorch looks it up."""
     expression(value, key)
     return value
 
 
 def tree_spec(keys: Form) -> Form:
-    """A tree specification: builtin containers, with a list of `keys` as their only context."""
+    """A tree specification: builtin containers; their only context is a list of `keys`."""
 
     def form(value: Json, key: str) -> Json:
         plain: Json = json.loads(value) if isinstance(value, str) else None

@@ -1,7 +1,7 @@
-"""What the program in a `.pt2` may hold: known keys, and a known form for every value.
+"""The allowed content of the program in a `.pt2`: known keys, and a known form for every value.
 
-PyTorch turns these texts into names, calls and source code. What has no form here is refused, and
-the text that PyTorch gets is written from the values that were checked.
+PyTorch turns these texts into names, calls and source code. A value without a form is rejected, and
+the text that PyTorch gets is written from the checked values.
 
 | text in the file | what PyTorch does with it | form |
 |---|---|---|
@@ -50,7 +50,7 @@ from fleetrank.device_agents.runtimes.torch.pt2_forms import (
 )
 
 _HAS_SCHEMA = re.compile(r"torch\.ops\.(?!higher_order\.)")
-"""Operators whose arguments PyTorch finds by their schema; of others, names become keywords."""
+"""PyTorch matches arguments of these operators by schema; for others, names become keywords."""
 STRING_ARGUMENTS = frozenset(
     {"activation", "algorithm", "api_name", "approximate", "driver", "equation",
      "indexing", "interpolation", "mode", "norm", "ord", "p", "pad_mode", "padding",
@@ -59,30 +59,30 @@ STRING_ARGUMENTS = frozenset(
 """Arguments of operators that are strings, by the operators' schemas."""
 _NOTES = frozenset({"nn_module_stack", "stack_trace", "torch_fn"})
 _MESSAGE = "assert_msg"
-"""Free text, which the network does not need."""
+"""Free text that the network does not need."""
 _DEVICES = frozenset({"cpu", "cuda", "meta"})
 
 
 def checked_program(text: bytes) -> bytes:
-    """The text of `models/model.json`, written from what was checked.
+    """The text of `models/model.json`, written from the checked values.
 
     Raises:
-        ValueError: it is not JSON, or holds something else than a graph of known operators.
+        ValueError: it is not JSON, or contains more than a graph of known operators.
     """
     return rewritten(text, _PROGRAM)
 
 
 def checked_table(text: bytes) -> bytes:
-    """The text of a table of weights or constants, written from what was checked.
+    """The text of a table of weights or constants, written from the checked values.
 
     Raises:
-        ValueError: it is not JSON, or a payload in it is pickled or out of its folder.
+        ValueError: it is not JSON, or a payload in it is pickled or outside its folder.
     """
     return rewritten(text, _PAYLOADS)
 
 
 def _notes(value: Json, key: str) -> Json:
-    """What people read of a node; PyTorch looks up names in the rest, and takes it for JSON."""
+    """Notes on a node for display; PyTorch looks up names in other metadata, or parses JSON."""
     if not isinstance(value, dict):
         raise UnfitError(key, value)
     return {name: note(text, name) for name, text in value.items() if name in _NOTES}
@@ -93,7 +93,7 @@ def _graph(value: Json, key: str) -> Json:
 
 
 def _node(value: Json, key: str) -> Json:
-    """A call of an operator; PyTorch finds inputs by their names, or makes keywords of them."""
+    """A call of an operator; PyTorch finds inputs by name, or makes them keywords."""
     target = value.get("target") if isinstance(value, dict) else None
     has_schema = _HAS_SCHEMA.match(str(target)) is not None
     inputs = listed(_input_by_schema if has_schema else _INPUT_BY_KEYWORD)
@@ -101,7 +101,7 @@ def _node(value: Json, key: str) -> Json:
 
 
 def _input_by_schema(value: Json, key: str) -> Json:
-    """A string stands only where the operators that we let through take one."""
+    """A string is allowed only where an allowed operator takes one."""
     fields = value if isinstance(value, dict) else {}
     if fields.get("name") == _MESSAGE:
         return {"name": _MESSAGE, "arg": {"as_string": "an assertion of the network failed"}}

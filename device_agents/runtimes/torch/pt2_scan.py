@@ -1,10 +1,10 @@
-"""Lets an untrusted `.pt2` in: a copy of what was checked, which alone is given to PyTorch.
+"""Accepts an untrusted `.pt2`: PyTorch gets only a copy of the checked content.
 
 `torch.export.load` and the module it returns run code from the file in five ways: unpickling
 weights, constants and sample inputs; loading compiled libraries; resolving names to functions;
-evaluating symbolic sizes; executing guards and generated source. The copy holds tensors as raw
+evaluating symbolic sizes; executing guards and generated source. The copy contains tensors as raw
 bytes, tables and a program written from checked values, and sample inputs whose one pickle names
-nothing but tensors; the archive inside the archive is written again as well.
+only tensors. The archive inside the archive is rewritten too.
 
 Source: torch 2.13, torch/export/pt2_archive/_package.py.
 """
@@ -24,27 +24,27 @@ from fleetrank.device_agents.runtimes.torch.pt2_forms import UnfitError
 from fleetrank.device_agents.runtimes.torch.pt2_program import checked_program, checked_table
 
 Checked = Callable[[IO[bytes], zipfile.ZipInfo, str], bytes]
-"""Takes a member and its path below the root, returns what is written in its place."""
+"""Takes a member and its path below the root, returns the content to write."""
 
 MAX_TEXT_BYTES = 64 * 1024 * 1024
-"""Of one JSON inside the archive; the graph of a large network has 1 MB."""
+"""Limit of one JSON inside the archive; the graph of a large network has 1 MB."""
 
 MAX_NOTE_BYTES = 64
-"""Of a version or an order of bytes."""
+"""Limit of a version or a byte order."""
 
 _ROOT = "model"
-"""The one folder at the top of the copy; PyTorch names it after the file."""
+"""The only folder at the top of the copy; PyTorch names it after the file."""
 _PROGRAM = "models/model.json"
 _SAMPLES = "data/sample_inputs/model.pt"
 _TABLES = re.compile(r"data/(weights|constants)/model_\1_config\.json")
 _TENSORS = re.compile(r"data/(weights/weight_|constants/tensor_)?\d+", re.ASCII)
-"""Raw bytes of tensors, in a network and in a file by `torch.save`."""
+"""Raw bytes of tensors, in a network and in a file of `torch.save`."""
 _NOTES = re.compile(
     r"archive_format|archive_version|byteorder|version|\.data/(version|serialization_id)|"
     r"\.format_version|\.storage_alignment"
 )
 _NOTE = re.compile(rb"\d{1,40}\n?|little|big|pt2")
-"""What a note says: a version, a number, an order of bytes, the format's name."""
+"""Content of a note: a version, a number, a byte order, or the format's name."""
 _EXTRA = "extra/"
 _GLOBALS = re.compile(
     r"collections OrderedDict|torch\._utils _rebuild_(tensor_v2|parameter)|torch \w*Storage|"
@@ -52,17 +52,17 @@ _GLOBALS = re.compile(
     r"torch\.serialization _get_layout|torch\.nn\.parameter Parameter",
     re.ASCII,
 )
-"""What pickles of tensors name, and nothing that does more than build one."""
+"""The names in pickles of tensors; every one of them only builds a tensor."""
 _FORBIDDEN_OPCODES = frozenset({"INST", "OBJ", "STACK_GLOBAL", "EXT1", "EXT2", "EXT4"})
 
 
 def copy_checked(source: str, target: Path) -> None:
-    """Writes an archive of what was read from another and found to be a network.
+    """Writes an archive from the content of another one, which was checked to be a network.
 
-    The file is synced, so that no write to the disk falls into the measurement.
+    The file is synced, so that no disk write happens during the measurement.
 
     Raises:
-        BadArtifactError: the source holds anything else, or is not an archive.
+        BadArtifactError: the source contains anything else, or is not an archive.
     """
     try:
         with Path(source).open("rb") as file, target.open("xb") as copy:
@@ -76,7 +76,7 @@ def copy_checked(source: str, target: Path) -> None:
 
 
 def check_pickle(data: bytes, where: str) -> None:
-    """Refuses a pickle that names anything but tensors; nothing of it is executed.
+    """Rejects a pickle that names anything except tensors; it is not executed.
 
     Raises:
         BadArtifactError: it does, or it is not a pickle.
@@ -92,13 +92,13 @@ def check_pickle(data: bytes, where: str) -> None:
 
 
 def _copy(file: BinaryIO, copy: BinaryIO, root: str, checked: Checked) -> None:
-    """Copies an archive; `checked` says what is written for a member that is not a tensor."""
+    """Copies an archive; `checked` returns the content of a member that is not a tensor."""
     check_layout(file)
     with zipfile.ZipFile(file) as old, zipfile.ZipFile(copy, "w") as new:
         names = [member.filename for member in old.infolist()]
         if len({name.partition("/")[0] for name in names}) != 1:
             raise _refusal("the archive", "more or less than one folder at its top")
-        # PyTorch's reader finds members whatever their case, and another of two than Python's.
+        # PyTorch's reader ignores case, and of two equal names it takes another than Python's.
         if len({name.lower() for name in names}) != len(names):
             raise _refusal("the archive", "two members of one name")
         for member in old.infolist():
@@ -114,9 +114,9 @@ def _copy(file: BinaryIO, copy: BinaryIO, root: str, checked: Checked) -> None:
 
 
 def _network_member(stream: IO[bytes], member: zipfile.ZipInfo, inside: str) -> bytes:
-    """By its path, as PyTorch decides."""
+    """Chooses the check by the member's path, as PyTorch does."""
     if inside == _SAMPLES:
-        # Its size is part of the memory that a row states, so that it is not left out.
+        # Its size is part of the row's memory figure, so it is not omitted.
         data, copy = stream.read(), io.BytesIO()
         if data:
             _copy(io.BytesIO(data), copy, "archive", _samples_member)
@@ -131,7 +131,7 @@ def _network_member(stream: IO[bytes], member: zipfile.ZipInfo, inside: str) -> 
 
 
 def _samples_member(stream: IO[bytes], member: zipfile.ZipInfo, inside: str) -> bytes:
-    """Of a file by `torch.save`; more members would make PyTorch take it for TorchScript."""
+    """For a file of `torch.save`; with more members PyTorch would treat it as TorchScript."""
     if inside != "data.pkl":
         return _note(stream, member, inside)
     data = _text(stream, member)
@@ -147,7 +147,7 @@ def _text(stream: IO[bytes], member: zipfile.ZipInfo) -> bytes:
 
 def _note(stream: IO[bytes], member: zipfile.ZipInfo, inside: str) -> bytes:
     if not _NOTES.fullmatch(inside):
-        raise _refusal(member.filename, "what an exported network does not have")
+        raise _refusal(member.filename, "content that an exported network does not have")
     data = stream.read() if member.file_size <= MAX_NOTE_BYTES else b""
     if not _NOTE.fullmatch(data):
         raise _refusal(member.filename, f"{data[:80]!r}")
@@ -156,6 +156,6 @@ def _note(stream: IO[bytes], member: zipfile.ZipInfo, inside: str) -> bytes:
 
 def _refusal(where: str, what: str) -> BadArtifactError:
     return BadArtifactError(
-        f"{where} holds {what}, which could run code that came with the file",
+        f"{where} contains {what}, which could run code from the file",
         "if you trust its maker, run again with --trust; otherwise export the model yourself",
     )

@@ -18,10 +18,10 @@ from fleetrank.device_agents.runtimes.torch.torch_tensors import (
 )
 
 DEVICE = "cuda:0"
-"""The only GPU this process sees."""
+"""The only GPU that this process sees."""
 _WARM_RUNS = 3
-"""Before a graph is captured: libraries make their workspaces in the first runs. Source: PyTorch,
-notes on CUDA graphs, which names 3."""
+"""Runs before a graph is captured: libraries create their workspaces in the first runs. Source:
+PyTorch, notes on CUDA graphs, which name 3."""
 
 Module = Callable[..., object]
 
@@ -32,7 +32,7 @@ class _Event(Protocol):
 
 
 class TorchGpu:
-    """The calls that differ from the processor's; tests give one that runs on the processor."""
+    """The calls that differ from the processor; tests pass a version that runs on the processor."""
 
     device = DEVICE
 
@@ -43,7 +43,7 @@ class TorchGpu:
         """Opens the GPU.
 
         Raises:
-            UnsupportedError: PyTorch cannot use it; says why.
+            UnsupportedError: PyTorch cannot use it; the message says why.
         """
         cuda = self._torch.cuda
         if not self._torch.version.cuda:
@@ -54,33 +54,33 @@ class TorchGpu:
         try:
             cuda.init()
             capability = cuda.get_device_capability(0)
-            # Only now there is a context, in which a GPU takes more power when idle, and memory.
+            # Only now a context exists; it uses memory and raises the GPU's idle power.
             cuda.synchronize()
         except (RuntimeError, AssertionError, cuda.DeferredCudaCallError) as error:
             if says_device_lost(str(error)):
                 raise
             raise UnsupportedError(
                 f"PyTorch cannot use the GPU: {error}",
-                "compare the CUDA version of `nvidia-smi` with torch.version.cuda; a driver too "
-                "old for it has to be updated",
+                "compare the CUDA version of `nvidia-smi` with torch.version.cuda; update a driver "
+                "that is too old for it",
             ) from error
         built_for = cuda.get_arch_list()
         if built_for and not _can_run(capability, built_for):
             raise UnsupportedError(
                 f"this PyTorch has no code for compute capability {capability[0]}.{capability[1]}",
-                f"install a build for it; this one has {', '.join(built_for)}",
+                f"install a build for it; this one supports {', '.join(built_for)}",
             )
 
     def event(self) -> _Event:
-        """A mark in the stream that knows its time."""
+        """An event in the stream that knows its time."""
         return cast(_Event, self._torch.cuda.Event(enable_timing=True))
 
     def synchronize(self) -> None:
-        """Waits until the GPU has nothing left to do."""
+        """Waits until the GPU has finished all work."""
         self._torch.cuda.synchronize()
 
     def capture(self, run: Callable[[], object]) -> tuple[Callable[[], None], object]:
-        """Records one run as a graph; gives what replays it, and the run's output."""
+        """Records one run as a graph; returns a function that replays it, and the run's output."""
         cuda = self._torch.cuda
         side = cuda.Stream()
         side.wait_stream(cuda.current_stream())
@@ -105,7 +105,7 @@ class TorchGpu:
 
 
 class TorchCudaModel:
-    """One module on the GPU, its inputs and its last output; see `DeviceModel`."""
+    """One module on the GPU, its inputs and its last output; it fulfils `DeviceModel`."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class TorchCudaModel:
         self._output: object = None
 
     def set_inputs(self, arrays: Sequence[Array]) -> None:
-        """See `LoadedModel`; later inputs go into the memory of the first, which a graph knows."""
+        """Copies the inputs into the memory of the first inputs, which a CUDA graph refers to."""
         self._host = tuple(
             as_tensor(self._torch, array, spec)
             for array, spec in zip(arrays, self._specs, strict=True)
@@ -139,13 +139,13 @@ class TorchCudaModel:
         self._gpu.synchronize()
 
     def copy_inputs(self) -> None:
-        """See `DeviceModel`; from ordinary memory, as a program has it that prepares an image."""
+        """Copies from ordinary memory, as a program that prepares an image does."""
         for target, source in zip(self._arguments, self._host, strict=True):
             target.copy_(source)  # type: ignore[attr-defined]
         self._gpu.synchronize()
 
     def run(self) -> None:
-        """See `LoadedModel`; the first run captures the graph, where that is the mode."""
+        """Runs one inference; in graph mode the first run captures the graph."""
         if self._mode is Mode.GRAPHS and self._replay is None:
             with self._torch.inference_mode():
                 self._replay, self._output = self._capture()
@@ -155,7 +155,7 @@ class TorchCudaModel:
         self._gpu.synchronize()
 
     def launch(self) -> None:
-        """Queues one inference without waiting for it; a benchmark of our clocks needs it bare."""
+        """Queues one inference without waiting for it; a benchmark of our clocks calls it."""
         if self._replay is not None:
             self._replay()
             return
@@ -164,11 +164,11 @@ class TorchCudaModel:
             self._output = self._module(*self._arguments)
 
     def device_ns(self) -> int | None:
-        """See `DeviceModel`; from before the first kernel is queued to after the last has run."""
+        """Duration from before the first kernel is queued until the last has finished."""
         return round(self._start.elapsed_time(self._end) * 1e6)
 
     def outputs(self) -> list[Array]:
-        """See `LoadedModel`."""
+        """Copies the outputs of the last run."""
         return as_arrays(self._torch, self._output)
 
     def _capture(self) -> tuple[Callable[[], None], object]:
@@ -183,7 +183,7 @@ class TorchCudaModel:
 
 
 def configure(torch: ModuleType, execution: Execution) -> None:
-    """Sets what PyTorch may do to fp32 products, and whether cuDNN tries its algorithms out."""
+    """Sets what PyTorch may do to fp32 products, and whether cuDNN tests its algorithms."""
     tf32 = boolean_option(execution, TF32, default=False)
     torch.backends.cuda.matmul.allow_tf32 = tf32
     torch.backends.cudnn.allow_tf32 = tf32
@@ -201,7 +201,7 @@ def _settings(gpu: TorchGpu, execution: Execution) -> Options:
 
 
 def _can_run(capability: tuple[int, int], built_for: Sequence[str]) -> bool:
-    """Whether machine code of this major version, or portable code of an older one, is there.
+    """Whether machine code of this major version, or portable code of an older one, exists.
 
     Source: CUDA programming guide: `sm_86` runs on 8.6 and later of 8, `compute_80` on all later.
     """

@@ -1,4 +1,4 @@
-"""PyTorch running `.pt2` files by `torch.export`: on the CPU here, on a GPU by `torch_cuda`."""
+"""PyTorch runs `.pt2` files of `torch.export`: on the CPU here, on a GPU in `torch_cuda`."""
 
 import importlib
 import importlib.metadata
@@ -29,10 +29,10 @@ from fleetrank.device_agents.runtimes.torch.torch_tensors import (
 
 
 def bare_module(program: object) -> Callable[..., object]:
-    """The module without checks of its own.
+    """The module without its own checks.
 
-    Its guards are Python text from the file; its check of shapes takes 10 to 30 us of each
-    inference, in which a GPU only waits.
+    Its guards are Python text from the file. Its shape check takes 10 to 30 us of each
+    inference, and a GPU only waits in that time.
     """
     module = program.module(check_guards=False)  # type: ignore[attr-defined]
     module.validate_inputs = False
@@ -40,7 +40,7 @@ def bare_module(program: object) -> Callable[..., object]:
 
 
 def moved(program: object, device: str) -> object:
-    """The program with weights, constants and factories of tensors on a device."""
+    """The program with weights, constants and tensor factories moved to a device."""
     passes = importlib.import_module("torch.export.passes")
     return cast(object, passes.move_to_device_pass(program, device))
 
@@ -54,7 +54,7 @@ def inputs_of(program: object, batch: int) -> tuple[TensorSpec, ...]:
         tensor = nodes[name].meta["val"] if name in nodes else None
         if tensor is None or not hasattr(tensor, "dtype"):
             raise UnsupportedError(
-                f"input {name!r} is no tensor", "export the model with tensor inputs only"
+                f"input {name!r} is not a tensor", "export the model with tensor inputs only"
             )
         sizes = (size if type(size) is int else None for size in tensor.shape)
         shape = with_batch(name, sizes, batch)
@@ -64,7 +64,7 @@ def inputs_of(program: object, batch: int) -> tuple[TensorSpec, ...]:
 
 
 class TorchModel:
-    """One module and its last output; see `LoadedModel`."""
+    """One module and its last output; it fulfils `LoadedModel`."""
 
     def __init__(
         self,
@@ -88,28 +88,28 @@ class TorchModel:
         self._output: object = None
 
     def set_inputs(self, arrays: Sequence[Array]) -> None:
-        """See `LoadedModel`."""
+        """Copies the inputs into the runtime's memory."""
         pairs = zip(arrays, self._specs, strict=True)
         self._arguments = tuple(as_tensor(self._torch, array, spec) for array, spec in pairs)
 
     def run(self) -> None:
-        """See `LoadedModel`; CPU operators are done when the call returns.
+        """Runs one inference; CPU operators are done when the call returns.
 
-        The last output goes first, as in a loop that does not keep it.
+        The last output is freed first, as in a loop that does not keep it.
         """
         self._output = None
         with self._torch.inference_mode():
             self._output = self._module(*self._arguments)
 
     def outputs(self) -> list[Array]:
-        """See `LoadedModel`."""
+        """Copies the outputs of the last run."""
         return as_arrays(self._torch, self._output)
 
 
 class TorchRunner:
     """Modes `eager` and `compile`. Option: `flush_denormals` (default false).
 
-    These are the CPU's; a GPU's stand in `gpu_backends`.
+    These apply to the CPU; `gpu_backends` has those of a GPU.
     """
 
     capability = Capability(
@@ -122,21 +122,21 @@ class TorchRunner:
         self._is_distrustful = False
 
     def version(self) -> str:
-        """See `Runner`."""
+        """The version of the runtime's library."""
         return importlib.metadata.version("torch")
 
     def admit(self, path: str) -> str:
-        """See `Runner`; PyTorch never sees the file, only a copy of what the scan read."""
-        # Below the worker's scratch folder, which its parent removes.
+        """Copies what the scan has checked; PyTorch never reads the original file."""
+        # Inside the worker's scratch folder, which its parent removes.
         copy = Path(tempfile.mkdtemp(prefix="fleetrank-"), "model.pt2")
         copy_checked(path, copy)
-        # A second lock, should the scan have let something through: no pickle calls anything.
+        # A second check, in case the scan missed something: a pickle cannot call any function.
         os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
         self._is_distrustful = True
         return str(copy)
 
     def load(self, path: str, execution: Execution) -> LoadedModel:
-        """See `Runner`."""
+        """Loads an artifact."""
         try:
             torch = importlib.import_module("torch")
             importlib.import_module("torch.export")
@@ -160,36 +160,36 @@ class TorchRunner:
 
 def _configure(torch: ModuleType, execution: Execution) -> None:
     torch.set_num_threads(execution.threads)
-    # May be set once in a process, and the primer has done so when the model is loaded.
+    # This can be set only once in a process; the primer has done so when the model is loaded.
     if torch.get_num_interop_threads() != 1:
         torch.set_num_interop_threads(1)
     flush = boolean_option(execution, "flush_denormals", default=False)
     if not torch.set_flush_denormal(flush) and flush:
         raise UnsupportedError(
-            "this CPU cannot flush denormals", "leave out the option flush_denormals"
+            "this CPU cannot flush denormals", "remove the option flush_denormals"
         )
 
 
 def _open(torch: ModuleType, path: str, device: str | None) -> tuple[object, Callable[..., object]]:
-    """The program and its module; on a GPU where one is named."""
+    """The program and its module; moved to a GPU if `device` names one."""
     try:
         program = torch.export.load(path)
         return program, bare_module(program if device is None else moved(program, device))
     except (AgentError, MemoryError):
         raise
-    except Exception as error:  # a damaged file surfaces as anything from KeyError to zlib.error
+    except Exception as error:  # a damaged file can raise anything from KeyError to zlib.error
         text = f"{type(error).__name__}: {error}"
         if is_memory_error(error):
             raise MemoryError(text) from error
         if says_device_lost(text):
             raise
         raise BadArtifactError(
-            f"PyTorch refuses the file: {text}", "export it again with the PyTorch that runs it"
+            f"PyTorch rejects the file: {text}", "export it again with the PyTorch that runs it"
         ) from error
 
 
 def _compiled(torch: ModuleType, module: Callable[..., object]) -> Callable[..., object]:
-    """Compiles at the first call, in which a missing C++ compiler shows itself."""
+    """Compiles at the first call; a missing C++ compiler raises its error then."""
     compiled = cast(Callable[..., object], torch.compile(module))
 
     def run(*arguments: object) -> object:
@@ -200,7 +200,7 @@ def _compiled(torch: ModuleType, module: Callable[..., object]) -> Callable[...,
                 raise
             raise UnsupportedError(
                 f"torch.compile failed: {error}",
-                "install a C++ compiler (g++), for a GPU Triton as well, or use mode eager",
+                "install a C++ compiler (g++), for a GPU also Triton, or use mode eager",
             ) from error
 
     return run
@@ -211,9 +211,9 @@ _lock = {"is_active": False, "is_installed": False}
 
 @contextmanager
 def _no_foreign_pickles(*, is_active: bool) -> Iterator[None]:
-    """While active, every class or function a pickle asks for is refused by the interpreter.
+    """While active, the interpreter blocks every class or function that a pickle asks for.
 
-    The third lock: it does not depend on how the file is laid out.
+    This is the third check; it does not depend on the layout of the file.
     """
     if is_active and not _lock["is_installed"]:
         sys.addaudithook(_refuse_pickle_globals)

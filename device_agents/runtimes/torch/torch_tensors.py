@@ -1,4 +1,4 @@
-"""Between PyTorch's tensors and NumPy's arrays, which know no bfloat16."""
+"""Converts between PyTorch's tensors and NumPy's arrays; NumPy has no bfloat16."""
 
 from types import ModuleType
 from typing import cast
@@ -7,14 +7,14 @@ from fleetrank.device_agents.runtimes.runner import Array, TensorSpec
 
 
 def as_numpy_has_it(spec: TensorSpec) -> TensorSpec:
-    """The input as an array can hold it: bfloat16 is taken as float32 and rounded by PyTorch."""
+    """The input in a type that NumPy has: bfloat16 is made as float32, and PyTorch rounds it."""
     if spec.dtype != "bfloat16":
         return spec
     return TensorSpec(name=spec.name, shape=spec.shape, dtype="float32")
 
 
 def as_tensor(torch: ModuleType, array: Array, spec: TensorSpec) -> object:
-    """A tensor on the host, a copy: PyTorch warns of read-only memory."""
+    """A tensor on the host; a copy, because PyTorch warns about read-only memory."""
     return torch.from_numpy(array.copy()).to(getattr(torch, spec.dtype))
 
 
@@ -30,7 +30,7 @@ def _as_array(torch: ModuleType, tensor: object) -> Array:
 
 
 def _tensors(output: object) -> list[object]:
-    """Tensors of an output in order, out of tuples, lists and dicts."""
+    """Tensors of an output in order, taken out of tuples, lists and dicts."""
     if isinstance(output, dict):
         return [tensor for value in output.values() for tensor in _tensors(value)]
     if isinstance(output, tuple | list):

@@ -1,4 +1,4 @@
-"""The side of adb that a phone plays: packets, streams, shell and file transfer.
+"""The phone's side of adb: packets, streams, shell and file transfer.
 
 Open `connection` first.
 """

@@ -1,4 +1,4 @@
-"""The messages of the adb protocol as bytes and back; knows neither sockets nor services.
+"""Encodes and decodes the messages of the adb protocol; it has no code for sockets or services.
 
 Source: AOSP packages/modules/adb, `protocol.txt` and `adb.h`; seen from adb 29 and 36.
 """
@@ -12,9 +12,9 @@ from fleetrank.device_agents.errors import TransientError
 HEADER_BYTES = 24
 VERSION_WITH_CHECKSUM = 0x01000000
 VERSION_WITHOUT_CHECKSUM = 0x01000001
-"""From this version on, when both sides speak it, the checksum is neither set nor looked at."""
+"""Since this version, if both sides support it, the checksum is neither set nor checked."""
 MAX_PAYLOAD_BYTES = 1024 * 1024
-"""The most either client ever announces; a longer message is a broken or hostile stream."""
+"""The most that either client announces; a longer message means a damaged or hostile stream."""
 
 _HEADER = struct.Struct("<6I")
 _MASK = 0xFFFFFFFF
@@ -40,15 +40,15 @@ class AuthKind(IntEnum):
 
 
 class ProtocolError(TransientError):
-    """The other side does not speak adb; the connection is of no further use."""
+    """The other side does not follow the adb protocol; the connection cannot be used any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """What the first 24 bytes of a message say.
+    """The content of the first 24 bytes of a message.
 
     Attributes:
-        checksum: sum of the payload's bytes, or 0 where both sides leave it out.
+        checksum: sum of the payload's bytes, or 0 if both sides omit it.
     """
 
     command: Command
@@ -60,7 +60,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One message; what the two numbers mean depends on the command."""
+    """One message; the meaning of the two numbers depends on the command."""
 
     command: Command
     first: int
@@ -69,7 +69,7 @@ class Message:
 
 
 def encode(message: Message, *, version: int) -> bytes:
-    """Returns header and payload as they go over the wire."""
+    """Returns header and payload as bytes for the connection."""
     has_checksum = version < VERSION_WITHOUT_CHECKSUM
     header = _HEADER.pack(
         message.command,
@@ -103,15 +103,15 @@ def decode_header(data: bytes, *, max_payload_bytes: int = MAX_PAYLOAD_BYTES) ->
 
 
 def decode_message(header: Header, payload: bytes, *, version: int) -> Message:
-    """Puts a header and its payload together.
+    """Combines a header and its payload.
 
     Raises:
-        ProtocolError: the payload has another length, or the checksum that this version asks for
+        ProtocolError: the payload has another length, or the checksum that this version requires
             is wrong.
     """
     if len(payload) != header.payload_bytes:
         raise _broken(f"{len(payload)} bytes instead of {header.payload_bytes}")
-    # A server that connects again goes on in the version of the last connection, without sums.
+    # A server that reconnects continues in the version of the last connection, without checksums.
     is_summed = version < VERSION_WITHOUT_CHECKSUM and header.checksum != 0
     if is_summed and header.checksum != checksum(payload):
         raise _broken("a wrong checksum")

@@ -1,4 +1,4 @@
-"""One client on the port of one phone: greeting, proof of the key, streams."""
+"""One client on the port of one phone: handshake, proof of the key, streams."""
 
 import asyncio
 import logging
@@ -25,7 +25,7 @@ Service = Callable[[Stream], Awaitable[None]]
 
 
 def find_service(name: str, phone: VirtualPhone) -> Service | None:
-    """Returns what to run on the stream, or `None` for what this phone does not offer.
+    """Returns the service for the stream, or `None` if this phone does not offer it.
 
     Args:
         name: as the client sends it: `shell,v2,raw:ls`, `exec:ls`, `sync:`, `reboot:`.
@@ -48,23 +48,23 @@ def find_service(name: str, phone: VirtualPhone) -> Service | None:
 
 
 async def _reboot(phone: VirtualPhone, stream: Stream) -> None:
-    del stream  # a phone says nothing before it goes
+    del stream  # a phone sends nothing before it restarts
     phone.begin_reboot()
 
 
 SMALLEST_PAYLOAD_BYTES = 4096
-"""What every version of the protocol takes."""
+"""A limit that every version of the protocol accepts."""
 MAX_STREAMS = 256
-"""Of one client at a time; adb itself opens one per command."""
+"""Limit of streams for one client at a time; adb itself opens one per command."""
 END_TIMEOUT_S = 2.0
 
 _logger = logging.getLogger(__name__)
 
 
 async def end_tasks(tasks: Collection[asyncio.Task[None]]) -> None:
-    """Waits for tasks that were told to end, and cancels those that do not.
+    """Waits for tasks that were asked to end, and cancels those that do not.
 
-    One that is cancelled while it cleans up leaves processes and pipes behind.
+    A task that is cancelled during its cleanup leaves processes and pipes behind.
     """
     if not tasks:
         return
@@ -75,7 +75,7 @@ async def end_tasks(tasks: Collection[asyncio.Task[None]]) -> None:
 
 
 class Connection:
-    """Speaks the device's side of the protocol until the client goes or a fault cuts it."""
+    """Handles the device's side of the protocol until the client closes or a fault cuts it."""
 
     def __init__(
         self, phone: VirtualPhone, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -94,21 +94,21 @@ class Connection:
         self._last_id = 0
 
     async def serve(self) -> None:
-        """Runs until the connection ends; every stream and command of it ends with it."""
+        """Runs until the connection ends; all its streams and commands end with it."""
         try:
             while not self._writer.is_closing():
                 message = await self._receive()
                 await self._phone.wait_while_hung()
                 await self._obey(message)
         except (asyncio.IncompleteReadError, ConnectionError, StreamClosedError):
-            return  # the client is gone
+            return  # the client has closed the connection
         except ProtocolError as error:
             _logger.warning("phone %s: %s", self._phone.serial, error)
         finally:
             await self._end()
 
     def cut(self) -> None:
-        """Pulls the cable: the socket is gone, without a word."""
+        """Closes the socket without a message, like a pulled cable."""
         self._writer.transport.abort()
 
     async def _end(self) -> None:
@@ -157,11 +157,11 @@ class Connection:
         )
 
     async def _check_key(self, message: Message) -> None:
-        """A signature under the user's key opens the phone.
+        """Accepts a signature made with the user's key.
 
-        An offered public key opens nothing: on a phone a person would be asked, here the user's
-        own key is the only one there is, and who has it signs. No answer leaves the client
-        'unauthorized', as a phone does whose question nobody answers.
+        An offered public key is not accepted: on a phone a person would be asked, here only the
+        user's own key exists, and its owner signs. Without an answer the client stays
+        'unauthorized', like with a phone whose dialog is not answered.
         """
         if message.first != AuthKind.SIGNATURE or self._token is None:
             return
@@ -208,7 +208,7 @@ class Connection:
             await stream.drain()
         except StreamClosedError:
             pass
-        except OSError as error:  # a full disk of the host, too many processes
+        except OSError as error:  # the host's disk is full, or there are too many processes
             _logger.warning("phone %s: %s", self._phone.serial, error)
         self._streams.pop(stream.own_id, None)
         if not stream.closed.is_set():
@@ -221,7 +221,7 @@ class Connection:
     def _pass_on(self, message: Message) -> None:
         stream = self._streams.get(message.second)
         if stream is None:
-            return  # it ended a moment ago
+            return  # the stream ended a moment ago
         if message.command == Command.WRTE:
             stream.take(message.payload)
         elif message.command == Command.OKAY:

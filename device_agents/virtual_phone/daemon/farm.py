@@ -1,4 +1,4 @@
-"""Several virtual phones in one process, each on a port of its own."""
+"""Several virtual phones in one process; each has its own port."""
 
 import asyncio
 import threading
@@ -16,7 +16,7 @@ from fleetrank.device_agents.virtual_phone.handset.profile import DEFAULT_PROFIL
 from fleetrank.device_agents.virtual_phone.handset.virtual_phone import PhoneSpec, VirtualPhone
 
 HOST = "127.0.0.1"
-"""And nothing else: the port runs commands."""
+"""Only the loopback address, because the port runs commands."""
 START_TIMEOUT_S = 180.0
 """Two hundred phones are 25,000 small files."""
 STOP_TIMEOUT_S = 10.0
@@ -24,14 +24,14 @@ STOP_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FarmSpec:
-    """What phones to make.
+    """Which phones to create.
 
     Attributes:
-        folder: each phone's folder is made below; kept at the end.
-        profiles: names; phone number i gets the i-th, round and round.
-        seed: with the phone's number it decides serial number and canned times.
-        first_port: of the first phone, the others follow; `None` leaves the choice to the system.
-        key_file: the public half of the adb key that opens the phones.
+        folder: parent of each phone's folder; it is kept at the end.
+        profiles: names; phone number i gets the i-th, cyclically.
+        seed: together with the phone's number it decides serial number and canned times.
+        first_port: port of the first phone, the others follow; `None` lets the system choose.
+        key_file: the public half of the adb key that the phones accept.
     """
 
     folder: Path
@@ -45,7 +45,7 @@ class FarmSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FarmedPhone:
-    """One phone as the outside sees it; `address` is what `adb connect` takes."""
+    """One phone as clients see it; `address` is the argument of `adb connect`."""
 
     address: str
     serial: str
@@ -55,7 +55,7 @@ class FarmedPhone:
 
 
 class _Port:
-    """One phone's listener and the clients on it."""
+    """The listener of one phone and its clients."""
 
     def __init__(self, spec: PhoneSpec, parent: Path) -> None:
         self.phone = VirtualPhone(spec, parent, self._cut_all)
@@ -96,7 +96,7 @@ class _Port:
 
 
 class VirtualFarm:
-    """Runs phones in a thread of its own; every public method may be called from any thread.
+    """Runs phones in a separate thread; every public method may be called from any thread.
 
     with VirtualFarm(FarmSpec(folder=folder, count=2)) as farm:
         farm.phones[0].address
@@ -104,7 +104,7 @@ class VirtualFarm:
     """
 
     def __init__(self, spec: FarmSpec) -> None:
-        """Starts nothing; entering the context does."""
+        """Starts nothing; entering the context starts the phones."""
         self._spec = spec
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="virtual-phones")
@@ -115,7 +115,7 @@ class VirtualFarm:
         """Starts all phones.
 
         Raises:
-            PermanentError: an unknown profile, a folder or a port that cannot be had.
+            PermanentError: an unknown profile, or a folder or port that cannot be used.
         """
         self._thread.start()
         try:
@@ -133,14 +133,14 @@ class VirtualFarm:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Stops all phones and every command on them; their folders stay."""
+        """Stops all phones and their commands; their folders stay."""
         asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(STOP_TIMEOUT_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
     def inject(self, phone: int, fault: Fault, duration_s: float | None = None) -> None:
-        """Begins a fault on phone number `phone`; see `Fault` for what `duration_s` means."""
+        """Starts a fault on phone number `phone`; `Fault` explains `duration_s`."""
         self._call(self._ports[phone].phone.inject, fault, duration_s)
 
     def clear(self, phone: int, fault: Fault) -> None:
@@ -148,7 +148,7 @@ class VirtualFarm:
         self._call(self._ports[phone].phone.clear, fault)
 
     def schedule(self, injections: Sequence[Injection]) -> None:
-        """Lets a fault run begin now: each injection strikes at its own time."""
+        """Starts a fault run now: each injection happens at its own time."""
         for injection in injections:
             phone = self._ports[injection.phone].phone
             self._loop.call_soon_threadsafe(

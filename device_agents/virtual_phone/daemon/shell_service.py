@@ -16,12 +16,12 @@ from fleetrank.device_agents.virtual_phone.handset.virtual_phone import VirtualP
 
 CHUNK_BYTES = 32 * 1024
 MAX_OUTPUT_BYTES = 256 * 1024 * 1024
-"""Of one command: more is a loop that nobody stops. `cat` of a big artifact fits."""
+"""Limit for one command: more output is an endless loop. `cat` of a big artifact fits."""
 DROP_AFTER_S = 0.05
-"""How far into a run the cable is pulled."""
+"""Time after the start of a run at which the cable is pulled."""
 POLL_S = 0.1
 RUN_SIGNS = ("/fleetrank/tools/", "/fleetrank/artifacts/")
-"""Both stand in the text of a command that runs a pushed tool on a pushed artifact."""
+"""Both are part of the text of a command that runs a pushed tool on a pushed artifact."""
 
 _PACKET = struct.Struct("<BI")
 
@@ -53,7 +53,7 @@ async def serve_packets(phone: VirtualPhone, command: str, stream: Stream) -> No
         while True:
             kind, size = _PACKET.unpack(await stream.read_exactly(_PACKET.size))
             if size > MAX_PAYLOAD_BYTES:
-                raise StreamClosedError  # no client sends that; it would fill the memory
+                raise StreamClosedError  # clients do not send this; it would fill the memory
             data = await stream.read_exactly(size)
             if kind == Packet.STDIN:
                 await _write_stdin(process, data)
@@ -65,7 +65,7 @@ async def serve_packets(phone: VirtualPhone, command: str, stream: Stream) -> No
 
 
 async def serve_plain(phone: VirtualPhone, command: str, stream: Stream) -> None:
-    """Shell v1 and exec: bytes in, bytes out, standard error among the output, no exit code."""
+    """Shell v1 and exec: bytes in, bytes out; standard error is mixed in; no exit code."""
 
     async def write(kind: Packet, data: bytes) -> None:
         del kind
@@ -81,9 +81,9 @@ async def serve_plain(phone: VirtualPhone, command: str, stream: Stream) -> None
 async def _run(
     phone: VirtualPhone, command: str, stream: Stream, *, feed: Feed, write: Write
 ) -> int:
-    """Runs one command to its end; its process group is gone afterwards, however it ended.
+    """Runs one command to its end; afterwards its process group is always gone.
 
-    A process left in the background ends with the command, as it does on a phone without nohup.
+    A process in the background ends with the command, as on a phone without nohup.
     """
     process = await _start(phone, command)
     if all(sign in command for sign in RUN_SIGNS) and phone.take(Fault.DROP_RUN):
@@ -110,7 +110,7 @@ async def _run(
 
 
 async def _wait_for_exit(process: Process) -> None:
-    """Notices the end of a command whose background processes hold its pipes.
+    """Waits for the end of a command whose background processes hold its pipes.
 
     `Process.wait` waits for the pipes as well.
     """
@@ -136,7 +136,7 @@ async def _start(phone: VirtualPhone, command: str) -> Process:
 async def _copy(
     phone: VirtualPhone, source: asyncio.StreamReader | None, kind: Packet, write: Write
 ) -> None:
-    """Passes output on, with the folder of the phone taken out of every path."""
+    """Forwards output; the folder of the phone is removed from every path."""
     if source is None:
         return
     hider = PathHider(phone.paths.root)
@@ -145,7 +145,7 @@ async def _copy(
         copied_bytes += len(chunk)
         if copied_bytes > MAX_OUTPUT_BYTES:
             raise StreamClosedError
-        # Read to the end even when nobody listens: asyncio closes the pipe only then.
+        # Read to the end even without a reader: asyncio closes the pipe only then.
         with suppress(StreamClosedError):
             if shown := hider.hide(chunk):
                 await write(kind, shown)
@@ -169,7 +169,7 @@ async def _write_stdin(process: Process, data: bytes) -> None:
 
 
 async def _drop(process: Process, stream: Stream) -> None:
-    """Pulls the cable under a run whose output is still on its way."""
+    """Cuts the connection during a run whose output is not complete."""
     await asyncio.sleep(DROP_AFTER_S)
     _kill_group(process)
     await process.wait()
@@ -183,5 +183,5 @@ def _kill_group(process: Process) -> None:
 
 
 def _exit_code(status: int) -> int:
-    """What a shell says: 128 and the signal's number for a command that a signal ended."""
+    """The shell's exit code: 128 plus the signal's number if a signal ended the command."""
     return 128 - status if status < 0 else status

@@ -7,21 +7,21 @@ from fleetrank.device_agents.virtual_phone.daemon.adb_packets import Command, Me
 
 Send = Callable[[Message], Awaitable[None]]
 Cut = Callable[[], None]
-"""Ends the connection below the stream without a word, as a pulled cable does."""
+"""Ends the connection below the stream without a message, like a pulled cable."""
 
 MAX_WAITING_MESSAGES = 4
-"""A client that sends on without waiting for OKAY breaks the protocol; its stream is cut."""
+"""A client that sends without waiting for OKAY violates the protocol; its stream is cut."""
 
 
 class StreamClosedError(Exception):
-    """The client closed the stream, or the connection is gone; never leaves this package."""
+    """The client closed the stream, or the connection is lost; used only inside this package."""
 
 
 class Stream:
-    """What one OPEN began.
+    """The stream that one OPEN started.
 
-    A WRTE of ours waits for the client's OKAY before the next; a WRTE of the client's gets its
-    OKAY once the service has taken it.
+    After our WRTE we wait for the client's OKAY before the next; a WRTE of the client gets its
+    OKAY after the service has read it.
     """
 
     def __init__(
@@ -39,29 +39,29 @@ class Stream:
         self._buffer = bytearray()
 
     async def accept(self) -> None:
-        """Tells the client that its OPEN has found a service."""
+        """Reports to the client that its OPEN has found a service."""
         self._may_write.set()
         await self._send(Message(command=Command.OKAY, first=self.own_id, second=self.client_id))
 
     def take(self, payload: bytes) -> None:
-        """Keeps a WRTE of the client's until the service reads it."""
+        """Keeps a WRTE of the client until the service reads it."""
         if self._arrived.qsize() >= MAX_WAITING_MESSAGES:
             self.end()
         else:
             self._arrived.put_nowait(payload)
 
     def allow(self) -> None:
-        """The client's OKAY: it took what was written last."""
+        """The client's OKAY: it has received the last message."""
         self._may_write.set()
 
     def end(self) -> None:
-        """The client's CLSE, or the end of the connection: wakes whoever reads or writes."""
+        """The client's CLSE, or the end of the connection: wakes all readers and writers."""
         self.closed.set()
         self._may_write.set()
         self._arrived.put_nowait(None)
 
     async def read(self) -> bytes:
-        """Returns what came next, in whatever pieces; raises `StreamClosedError` at the end."""
+        """Returns the next data, in pieces of any size; raises `StreamClosedError` at the end."""
         if self._buffer:
             data = bytes(self._buffer)
             self._buffer.clear()
@@ -74,7 +74,7 @@ class Stream:
         return payload
 
     async def read_exactly(self, size: int) -> bytes:
-        """Returns `size` bytes; raises `StreamClosedError` when they never come."""
+        """Returns `size` bytes; raises `StreamClosedError` if they do not arrive."""
         while len(self._buffer) < size:
             held = bytes(self._buffer)
             self._buffer.clear()
@@ -84,7 +84,7 @@ class Stream:
         return data
 
     async def write(self, data: bytes) -> None:
-        """Sends everything, unmixed with other writes, in messages of the size agreed on."""
+        """Sends all data, not mixed with other writes, in messages of the agreed size."""
         async with self._writing:
             for start in range(0, len(data), self._max_payload_bytes):
                 await self._write_part(data[start : start + self._max_payload_bytes])
@@ -99,5 +99,5 @@ class Stream:
         )
 
     async def drain(self) -> None:
-        """Waits until the client took the last message; closing earlier could lose it."""
+        """Waits until the client has received the last message; closing earlier could lose it."""
         await self._may_write.wait()

@@ -1,4 +1,4 @@
-"""Files in and out of the phone: adb's sync protocol, first and second form.
+"""File transfer to and from the phone: adb's sync protocol, first and second form.
 
 Source: AOSP adb `SYNC.TXT` and `file_sync_protocol.h`.
 """
@@ -17,12 +17,12 @@ from fleetrank.device_agents.virtual_phone.handset.faults import Fault
 from fleetrank.device_agents.virtual_phone.handset.virtual_phone import VirtualPhone
 
 MAX_DATA_BYTES = 64 * 1024
-"""Of one DATA block; the protocol's own limit."""
+"""Limit of one DATA block, from the protocol."""
 MAX_FILE_BYTES = 4 * 1024**3
-"""Of one push, which is held in memory until it is whole."""
+"""Limit of one push, which is kept in memory until it is complete."""
 MAX_PATH_BYTES = 1024
 DROP_AFTER_BYTES = 32 * 1024
-"""How far into a push the cable is pulled, or at its end where the file is smaller."""
+"""Number of bytes after which the cable is pulled in a push; a smaller file is cut at its end."""
 
 _REQUEST = struct.Struct("<4sI")
 _STAT_V1 = struct.Struct("<4sIII")
@@ -38,7 +38,7 @@ _NOT_FOUND = OSError(errno.ENOENT, "No such file or directory")
 
 
 async def serve_files(phone: VirtualPhone, stream: Stream) -> None:
-    """Answers requests until QUIT, or until a request that nobody understands."""
+    """Answers requests until QUIT, or until an unknown request."""
     session = _Session(phone, stream)
     while await session.answer():
         pass
@@ -84,7 +84,7 @@ class _Session:
         return True
 
     async def _without_flags(self, flags: int) -> bool:
-        """Compression and dry runs are announced by no banner of ours."""
+        """Rejects flags: we do not announce compression and dry runs in our banner."""
         if flags:
             await self._fail(f"unsupported flags {flags:#x}")
         return not flags
@@ -141,7 +141,7 @@ class _Session:
         return True
 
     async def _receive_file(self, path: str, mode: int) -> bool:
-        """Takes a file or a link, written aside and renamed; after an error the rest is read."""
+        """Receives a file or link through a temporary file; after an error it reads the rest."""
         file = self._phone.paths.file(path)
         error = None if file is not None else os.strerror(errno.EACCES)
         content = bytearray()
@@ -178,15 +178,15 @@ class _Session:
 
 
 def mode_of(text: str) -> int:
-    """The mode a client sends in decimal; one that no file has is a plain file's."""
+    """The mode that a client sends in decimal; an invalid mode becomes that of a plain file."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= 6 else 0o644
 
 
 def _store(file: Path, content: bytes, mode: int, modified_s: int) -> None:
-    """Writes a pushed file with the mode and the time the client gives.
+    """Writes a pushed file with the mode and the time from the client.
 
     Raises:
-        OSError: as the host says; also for a link, which no part of fleetrank pushes.
+        OSError: the host's error; also for a link, because fleetrank never pushes one.
     """
     if stat.S_ISLNK(mode):
         raise OSError(errno.EPERM, os.strerror(errno.EPERM))

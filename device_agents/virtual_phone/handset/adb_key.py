@@ -1,7 +1,7 @@
 """Checks that a client holds the private half of a known adb key.
 
 Python's integers suffice: one modular power and one comparison. The exponent and the padding are
-fixed, nothing secret is computed, so timing tells nothing.
+fixed and no secret is used, so the timing leaks nothing.
 Source: AOSP `libcrypto_utils/android_pubkey.cpp` (the structure), RFC 8017 section 9.2 (padding).
 """
 
@@ -16,12 +16,12 @@ from fleetrank.foundation.errors import BadFileError
 from fleetrank.foundation.small_file import read_small_bytes
 
 TOKEN_BYTES = 20
-"""The token stands for a SHA-1 digest: it is signed as it is, not hashed again."""
+"""The token is used as a SHA-1 digest: it is signed directly, without another hash."""
 
 MODULUS_BYTES = 256
 _EXPONENTS = (3, 65537)
 _MAX_KEY_BYTES = 100_000
-"""Such a file has some 700 bytes."""
+"""Such a file has about 700 bytes."""
 _STRUCTURE_BYTES = 4 + 4 + MODULUS_BYTES + MODULUS_BYTES + 4
 _SHA1_PREFIX = bytes.fromhex("3021300906052b0e03021a05000414")
 
@@ -35,7 +35,7 @@ class PublicKey:
 
 
 def read_public_key(path: Path) -> PublicKey | None:
-    """Reads `adbkey.pub`; `None` when there is none, or none that we know how to read."""
+    """Reads `adbkey.pub`; `None` if it does not exist, or has an unknown format."""
     try:
         return parse_public_key(read_small_bytes(path, _MAX_KEY_BYTES))
     except BadFileError:
@@ -43,7 +43,7 @@ def read_public_key(path: Path) -> PublicKey | None:
 
 
 def parse_public_key(text: bytes) -> PublicKey | None:
-    """Reads the base64 structure that stands before the name of the key's owner."""
+    """Reads the base64 structure before the name of the key's owner."""
     words = text.strip(b"\0").split()
     try:
         raw = base64.b64decode(words[0] if words else b"", validate=True)

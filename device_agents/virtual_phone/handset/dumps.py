@@ -1,7 +1,8 @@
-"""What a virtual phone's services and kernel files say, as text; pure.
+"""The texts of a virtual phone's services and kernel files; pure.
 
-Forms after `BatteryService.java`, `ThermalManagerService.java` and `PowerManagerService.java` of
-frameworks/base; written by hand, not recorded. Only what fleetrank reads has a meaning here.
+The formats follow `BatteryService.java`, `ThermalManagerService.java` and
+`PowerManagerService.java` of frameworks/base; written by hand, not recorded. Only the values that
+fleetrank reads have a meaning here.
 """
 
 from collections.abc import Collection, Mapping
@@ -10,7 +11,7 @@ from fleetrank.device_agents.virtual_phone.handset.faults import Fault
 from fleetrank.device_agents.virtual_phone.handset.profile import Cluster, Profile
 
 THROTTLED_SHARE = 0.6
-"""Of the highest clock, under `Fault.THROTTLED`."""
+"""Share of the highest clock, under `Fault.THROTTLED`."""
 
 
 def battery(faults: Collection[Fault]) -> str:

@@ -1,4 +1,4 @@
-"""What can go wrong with a phone, by name; every one can be injected into a virtual phone."""
+"""Faults of a phone, by name; each one can be injected into a virtual phone."""
 
 import random
 from collections.abc import Sequence
@@ -7,14 +7,14 @@ from enum import StrEnum
 
 
 class Fault(StrEnum):
-    """A fault and how long it lasts.
+    """A fault and its duration.
 
-    Those that say 'once' wait for the next occasion and are then spent; the others last until
-    the injection's `duration_s` is over, or until they are cleared.
+    Faults with 'once' wait for the next occasion and end with it; the others last until the
+    injection's `duration_s` is over, or until they are cleared.
     """
 
     UNAUTHORIZED = "unauthorized"
-    """No key is accepted; open connections are cut so that it shows."""
+    """No key is accepted; open connections are cut so that the fault is visible."""
     OFFLINE = "offline"
     """CNXN gets no answer; open connections are cut."""
     DROP_PUSH = "drop_push"
@@ -22,42 +22,42 @@ class Fault(StrEnum):
     DROP_RUN = "drop_run"
     """Once: the connection is cut while the next runner is running."""
     HANG = "hang"
-    """Nothing is answered any more; connections stay open."""
+    """No request is answered any more; connections stay open."""
     REBOOT = "reboot"
-    """Away for `duration_s`, then back, for a while without `sys.boot_completed`."""
+    """The phone is away for `duration_s`, then back, at first without `sys.boot_completed`."""
     STORAGE_FULL = "storage_full"
     NO_EXIT_CODES = "no_exit_codes"
-    """The phone no longer announces shell v2; open connections are cut so that it shows."""
+    """The phone no longer announces shell v2; open connections are cut so that it is visible."""
     CLOCK_JUMP = "clock_jump"
     """The phone's `date` is a day ahead."""
     RUNNER_CRASH = "runner_crash"
-    """Once: the next runner dies of a segmentation fault after half its output."""
+    """Once: a segmentation fault ends the next runner after half its output."""
     HALF_OUTPUT = "half_output"
     """Once: the next runner stops printing half-way, writes no result file and exits with 0."""
     GARBAGE_OUTPUT = "garbage_output"
-    """Once: the next runner prints bytes that mean nothing, in the result file too."""
+    """Once: the next runner prints random bytes, in the result file too."""
     OTHER_VERSION = "other_version"
     """Once: the next runner prints the format of an old version and writes no result file."""
     HOSTILE_NAMES = "hostile_names"
-    """Listings over sync name files outside the folder asked for."""
+    """Listings over sync contain file names outside the requested folder."""
     THROTTLED = "throttled"
     """Clocks at 60 %, thermal status moderate."""
     HOT = "hot"
     """Battery at 46 degrees, skin at 52, thermal status severe."""
     BATTERY_LOW = "battery_low"
-    """12 %, not charging."""
+    """Battery at 12 %, not charging."""
 
 
 CUTTING = frozenset({Fault.UNAUTHORIZED, Fault.OFFLINE, Fault.NO_EXIT_CODES, Fault.REBOOT})
-"""Faults that show only when the client connects anew."""
+"""Faults that are visible only when the client reconnects."""
 
 ONCE = frozenset({Fault.DROP_PUSH, Fault.DROP_RUN})
-"""Spent by the daemon at the next occasion, however late it comes."""
+"""The daemon ends these at the next occasion, however late it comes."""
 
 RUNNER = frozenset(
     {Fault.RUNNER_CRASH, Fault.HALF_OUTPUT, Fault.GARBAGE_OUTPUT, Fault.OTHER_VERSION}
 )
-"""Spent by the next runner stand-in, which finds them in the phone's folder."""
+"""The next stand-in of a runner finds these in the phone's folder and ends them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class Injection:
 def draw_injections(
     rng: random.Random, *, phones: int, count: int, span_s: float, faults: Sequence[Fault]
 ) -> tuple[Injection, ...]:
-    """Draws `count` injections over `span_s`, in order of time; every fault named occurs.
+    """Draws `count` injections over `span_s`, in order of time; every given fault occurs.
 
     `count` below the number of `faults` is raised to it.
     """

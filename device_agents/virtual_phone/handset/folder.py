@@ -1,7 +1,7 @@
-"""The folder of a virtual phone: its files, its programs, its state; thin file I/O.
+"""The folder of a virtual phone: its files, programs and state; short file I/O.
 
-`.phone/` holds what the scripts in `commands/` answer from, so that a daemon started again finds
-the phone as it was: one file per property, one per setting, one per service's dump.
+The scripts in `commands/` answer from `.phone/`, so a restarted daemon finds the phone unchanged:
+one file per property, one per setting, one per service's dump.
 """
 
 import os
@@ -24,15 +24,15 @@ HOST_PROGRAMS = (
     "sha1sum", "sha256sum", "sleep", "sort", "stat", "sync", "tail", "tar", "tee", "test",
     "timeout", "touch", "tr", "true", "uniq", "wc", "xargs",
 )  # fmt: skip
-"""What toybox has on a phone, taken from the host; `awk` is left out, since few phones have it."""
+"""Tools that toybox has on a phone, from the host; without `awk`, since few phones have it."""
 CLOCK_JUMP_S = 86_400
 _KEPT = ("PYTHONPATH", "XDG_RUNTIME_DIR")
-"""Variables of the daemon that a stand-in needs; a command on the phone sees no others."""
+"""Variables of the daemon that a stand-in needs; a command on the phone sees only these."""
 _BIN = "system/bin"
 
 
 def install(root: Path, profile: Profile, properties: Mapping[str, str]) -> None:
-    """Makes folders, programs and properties; what a user pushed or set before stays."""
+    """Creates folders, programs and properties; files and settings of a user stay."""
     for name in ("data/local/tmp", "sdcard", "storage", _BIN, ".phone/dumpsys"):
         (root / name).mkdir(parents=True, exist_ok=True)
     for namespace in ("system", "secure", "global"):
@@ -49,7 +49,7 @@ def install(root: Path, profile: Profile, properties: Mapping[str, str]) -> None
 
 
 def environment(root: Path) -> dict[str, str]:
-    """All that a command on the phone sees of its surroundings."""
+    """The complete environment of a command on the phone."""
     return {
         "PATH": str(root / _BIN),
         "HOME": "/",
@@ -63,28 +63,28 @@ def environment(root: Path) -> dict[str, str]:
 
 
 def write_property(root: Path, name: str, value: str) -> None:
-    """Sets what `getprop` answers."""
+    """Sets the answer of `getprop`."""
     _write(root / ".phone/properties" / name, f"{value}\n")
 
 
 def write_boot_id(root: Path, boot_id: str) -> None:
-    """Sets the kernel's number of this boot."""
+    """Sets the kernel's id of this boot."""
     _write(root / "proc/sys/kernel/random/boot_id", f"{boot_id}\n")
 
 
 def write_uptime(root: Path, uptime_s: float) -> None:
-    """Sets what /proc/uptime says."""
+    """Sets the content of /proc/uptime."""
     _write(root / "proc/uptime", f"{uptime_s:.2f} {uptime_s:.2f}\n")
 
 
 def write_conditions(root: Path, profile: Profile, faults: Collection[Fault]) -> None:
-    """Sets everything that a fault of the phone's state changes."""
+    """Sets everything that a fault changes in the phone's state."""
     services = {"battery": dumps.battery(faults)}
     if profile.has_thermalservice:
         services["thermalservice"] = dumps.thermal(faults)
     for name, text in services.items():
         _write(root / ".phone/dumpsys" / name, text)
-        _write(root / ".phone/dumpsys" / f"{name}.real", text)  # what `reset` goes back to
+        _write(root / ".phone/dumpsys" / f"{name}.real", text)  # `reset` restores this text
     for path, text in dumps.kernel_files(profile, faults).items():
         _write(root / path, text)
     free_kib = 0 if Fault.STORAGE_FULL in faults else profile.free_mib * 1024
@@ -94,7 +94,7 @@ def write_conditions(root: Path, profile: Profile, faults: Collection[Fault]) ->
 
 
 def forget_at_restart(root: Path) -> None:
-    """What a phone loses when it restarts: its log; settings it keeps."""
+    """Deletes what a phone loses when it restarts: its log. Settings are kept."""
     _write(root / ".phone/logcat", "")
 
 
@@ -116,7 +116,7 @@ def _interpreter() -> str:
 
 
 def _write(path: Path, text: str, *, mode: int = 0o644) -> None:
-    """Replaces a file as a whole: a command may be reading it. One that says so already stays."""
+    """Replaces a whole file, because a command may be reading it. An equal file is not written."""
     if path.is_file() and path.read_text() == text:
         return
     path.parent.mkdir(parents=True, exist_ok=True)

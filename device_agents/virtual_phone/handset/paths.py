@@ -1,10 +1,11 @@
-"""Paths of the phone and where they lie on the host.
+"""Paths of the phone and their places on the host.
 
-A phone's `/data`, `/sys`, `/proc`, `/sdcard` and `/storage` are folders inside the phone's own.
-In the text of a command they are replaced before the host's shell reads it, and taken out of what
-it prints. That needs no rights, no namespace and no image; its limits: paths that a program makes
-up itself, or reads from a file, are those of the host, and so is everything outside these folders.
-The phone is no sandbox: whoever may use its port may run commands as the user who started it.
+A phone's `/data`, `/sys`, `/proc`, `/sdcard` and `/storage` are folders inside the phone's folder.
+They are replaced in the text of a command before the host's shell reads it, and removed from its
+output. That needs no privileges, no namespace and no image. Its limits: paths that a program
+builds itself, or reads from a file, are those of the host. Everything outside these folders is the
+host's, too. The phone is not a sandbox: everyone who may use its port may run commands as the user
+who started it.
 """
 
 import posixpath
@@ -14,16 +15,16 @@ from pathlib import Path
 from fleetrank.device_agents.errors import PermanentError
 
 _PHONE_PATH = re.compile(r"(?<![\w./})-])/(?=(?:data|sys|proc|sdcard|storage)(?![\w.-]))", re.ASCII)
-"""The slash before one of the folders, unless what stands before it makes a longer path."""
+"""The slash before one of the folders, unless the text before it makes a longer path."""
 _SAFE_ROOT = re.compile(r"/[\w./+-]+", re.ASCII)
-"""The root stands in shell text, inside and outside quotes; none of these means anything there."""
+"""The root appears in shell text, inside and outside quotes; these characters are never special."""
 
 
 class PhonePaths:
     """Translates between the phone's paths and the host's."""
 
     def __init__(self, root: Path) -> None:
-        """Raises `PermanentError` for a folder whose name a shell could read as code."""
+        """Raises `PermanentError` for a folder whose name a shell could interpret as code."""
         self.root = root.resolve()
         if _SAFE_ROOT.fullmatch(str(self.root)) is None:
             raise PermanentError(
@@ -36,10 +37,10 @@ class PhonePaths:
         return _PHONE_PATH.sub(lambda _: f"{self.root}/", command)
 
     def file(self, path: str) -> Path | None:
-        """Where a path of the phone lies, every link on the way followed; `None` outside of it.
+        """The place of a path of the phone, after following all links; `None` if it is outside.
 
-        Unlike a command, a transfer of files never leaves the phone's folder. A path that the host
-        cannot look up, such as one with a name that is too long, lies nowhere either.
+        A file transfer never leaves the phone's folder, although a command can. A path that the
+        host cannot look up, for example because a name is too long, also gives `None`.
         """
         try:
             return self._file(path)
@@ -58,14 +59,14 @@ class PhonePaths:
 
 
 class PathHider:
-    """Takes the phone's folder out of a stream of output, whatever pieces it comes in."""
+    """Removes the phone's folder from a stream of output in pieces of any size."""
 
     def __init__(self, root: Path) -> None:
         self._sign = str(root).encode()
         self._held = b""
 
     def hide(self, chunk: bytes) -> bytes:
-        """Returns what can be passed on; an end that may be the start of the path is held back."""
+        """Returns text that can be sent; an end that may be the start of the path is kept back."""
         text = (self._held + chunk).replace(self._sign, b"")
         keep = next(
             (
@@ -79,6 +80,6 @@ class PathHider:
         return text[: len(text) - keep]
 
     def rest(self) -> bytes:
-        """What was held back, once there is no more."""
+        """Returns the text that was kept back, at the end of the stream."""
         held, self._held = self._held, b""
         return held

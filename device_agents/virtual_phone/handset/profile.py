@@ -1,4 +1,4 @@
-"""Well-known phones as data: what a virtual phone says it is."""
+"""Well-known phones as data: the facts that a virtual phone reports."""
 
 import tomllib
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from fleetrank.device_agents.errors import PermanentError
 
 DEFAULT_PROFILES = ("pixel-8", "galaxy-s21", "redmi-note-10")
-"""What a user gets who names none: three makers, three speeds, all fit to be measured on."""
+"""The default profiles: three vendors, three speeds, all ready to be measured."""
 
 
 class Cluster(BaseModel):
@@ -69,10 +69,10 @@ def load_profiles() -> Mapping[str, Profile]:
 
 
 def find_profile(name: str) -> Profile:
-    """Returns one profile; raises `PermanentError` that names those there are."""
+    """Returns one profile; raises `PermanentError` that lists the available names."""
     profiles = load_profiles()
     if name not in profiles:
         raise PermanentError(
-            f"there is no virtual phone '{name}'", f"choose one of {', '.join(profiles)}"
+            f"unknown virtual phone '{name}'", f"choose one of {', '.join(profiles)}"
         )
     return profiles[name]

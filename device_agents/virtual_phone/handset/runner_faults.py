@@ -15,14 +15,14 @@ def leave_fault(root: Path, fault: Fault) -> None:
 
 
 def remove_fault(root: Path, fault: Fault) -> None:
-    """Takes back a fault that no runner has met."""
+    """Removes a fault that no runner has met."""
     (root / _FOLDER / fault.value).unlink(missing_ok=True)
 
 
 def take_fault(root: Path) -> Fault | None:
-    """The runner's side: the fault it has to show, now spent; `None` for none.
+    """Returns the fault that the runner must show and removes it; `None` without a fault.
 
-    Removing the file decides between two runners, so that each fault strikes once.
+    Removing the file decides between two runners, so each fault happens once.
     """
     for fault in sorted(RUNNER):
         try:

@@ -1,4 +1,4 @@
-"""Which file to push to a virtual phone in place of a real phone's program."""
+"""Finds the file to push to a virtual phone instead of a real phone's program."""
 
 from pathlib import Path
 
@@ -9,10 +9,10 @@ _FOLDER = Path(__file__).parents[1] / "standins"
 
 
 def standin_path(tool: str) -> Path:
-    """Returns the stand-in, an executable script that a virtual phone alone can run.
+    """Returns the stand-in, an executable script that only a virtual phone can run.
 
     Raises:
-        UnsupportedError: there is none of that name.
+        UnsupportedError: no stand-in of that name exists.
     """
     if tool not in TOOLS:
         raise UnsupportedError(

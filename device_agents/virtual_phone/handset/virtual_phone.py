@@ -1,4 +1,4 @@
-"""One virtual phone: its folder, its state, its faults. Knows no sockets."""
+"""One virtual phone: its folder, its state, its faults. It has no code for sockets."""
 
 import asyncio
 import hashlib
@@ -16,14 +16,14 @@ from fleetrank.device_agents.virtual_phone.handset.paths import PhonePaths
 from fleetrank.device_agents.virtual_phone.handset.profile import Profile
 
 UPTIME_AT_START_S = 50_000.0
-"""A phone that has been on for a while: nothing waits for it to settle."""
+"""A phone that started long ago, so no caller waits for it to settle."""
 BOOT_S = 1.0
-"""From the first answer after a restart until `sys.boot_completed`; minutes on a phone."""
+"""Time from the first answer after a restart until `sys.boot_completed`; minutes on real phones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhoneSpec:
-    """What is asked for; `seed` decides canned times, and with `name` the serial number."""
+    """The requested phone; `seed` decides canned times, and with `name` the serial number."""
 
     name: str
     profile: Profile
@@ -36,7 +36,7 @@ class VirtualPhone:
     """The state of one phone; all methods belong to the thread of the farm's loop."""
 
     def __init__(self, spec: PhoneSpec, parent: Path, cut_all: Callable[[], None]) -> None:
-        """Makes the phone's folder under `parent`; one that is there is kept, as on a phone."""
+        """Creates the phone's folder under `parent`; an existing one is kept, as on a phone."""
         self.profile = spec.profile
         self.spec = spec
         digest = hashlib.sha256(f"{spec.name}/{spec.seed}".encode()).hexdigest()
@@ -54,11 +54,11 @@ class VirtualPhone:
 
     @property
     def is_away(self) -> bool:
-        """Whether it is restarting: whoever connects is cut at once."""
+        """Whether it is restarting: new connections are cut at once."""
         return self._is_away
 
     def banner(self) -> bytes:
-        """What it says of itself in its CNXN."""
+        """The banner that it sends in its CNXN."""
         facts = {
             "ro.product.name": self.profile.device,
             "ro.product.model": self.profile.model,
@@ -68,32 +68,32 @@ class VirtualPhone:
         return ("device::" + "".join(f"{key}={value};" for key, value in facts.items())).encode()
 
     def features(self) -> tuple[str, ...]:
-        """What it announces now."""
+        """The features that it announces now."""
         if not self.has_fault(Fault.NO_EXIT_CODES):
             return self.profile.features
         return tuple(name for name in self.profile.features if name != "shell_v2")
 
     def read_key(self) -> PublicKey | None:
-        """The key of the user who started it, read anew: adb makes it at its first start."""
+        """The key of its user. It is read each time, because adb creates it at its first start."""
         return adb_key.read_public_key(self.spec.key_file)
 
     def environment(self) -> dict[str, str]:
-        """What a command on the phone sees; nothing of the daemon's own environment."""
+        """The environment of a command on the phone, without the daemon's environment."""
         return folder.environment(self.paths.root)
 
     def has_fault(self, fault: Fault) -> bool:
-        """Whether a fault is on."""
+        """Whether a fault is active."""
         return fault in self._faults
 
     def take(self, fault: Fault) -> bool:
-        """Whether a fault that strikes once was waiting; it is spent now."""
+        """Whether a fault with 'once' was waiting; it is removed now."""
         if fault not in self._faults:
             return False
         del self._faults[fault]
         return True
 
     def inject(self, fault: Fault, duration_s: float | None = None) -> None:
-        """Begins a fault; see `Fault` for what `duration_s` means to each."""
+        """Starts a fault; `Fault` explains `duration_s` for each."""
         if fault is Fault.REBOOT:
             self.begin_reboot(duration_s if duration_s is not None else 0.0)
             return
@@ -110,7 +110,7 @@ class VirtualPhone:
             asyncio.get_running_loop().call_later(duration_s, self.clear, fault)
 
     def clear(self, fault: Fault) -> None:
-        """Ends a fault; nothing happens where it is not on."""
+        """Ends a fault; does nothing if it is not active."""
         if not self.take(fault):
             runner_faults.remove_fault(self.paths.root, fault)
             return
@@ -121,7 +121,7 @@ class VirtualPhone:
             self._cut_all()
 
     def begin_reboot(self, away_s: float = 0.0) -> None:
-        """Goes away, and comes back with an empty `sys.boot_completed`, then 1."""
+        """Disconnects, and returns with an empty `sys.boot_completed`, then 1."""
         loop = asyncio.get_running_loop()
         self._is_away = True
         folder.write_property(self.paths.root, "sys.boot_completed", "")
@@ -143,7 +143,7 @@ class VirtualPhone:
         await self._awake.wait()
 
     def tell_uptime(self) -> None:
-        """Brings /proc/uptime up to date; a command reads it next."""
+        """Updates /proc/uptime, because a command reads it next."""
         folder.write_uptime(self.paths.root, time.perf_counter() - self._started_s)
 
     def _tell_boot(self) -> None:

@@ -1,4 +1,4 @@
-"""The start of every stand-in: finds its phone, runs, shows the fault that waits for it."""
+"""The start of every stand-in: finds its phone, runs, and shows a waiting fault."""
 
 import importlib
 import os
@@ -40,14 +40,14 @@ def run_tool(name: str) -> NoReturn:
 
 
 def _find_libraries() -> None:
-    """Undoes the interpreter's `-S`, which saves a canned run half of its time."""
+    """Reverts the interpreter's `-S`, which saves half the time of a canned run."""
     import site
 
     site.main()
 
 
 def _emit(result: ToolResult, surroundings: Surroundings) -> int:
-    """Prints, logs and writes the result file, or what a fault makes of them."""
+    """Prints, logs and writes the result file, changed by a fault if there is one."""
     fault = surroundings.take_fault()
     text, log = result.text, result.log
     if fault is Fault.GARBAGE_OUTPUT:

@@ -2,7 +2,7 @@
 
 Source: tflite/tools/benchmark/benchmark_model.cc and benchmark_tflite_model.cc of LiteRT 2; the
 other version is TensorFlow 1.15. In real mode the share of nodes on the delegate is not printed:
-the interpreter's Python interface does not tell it.
+the interpreter's Python interface does not report it.
 """
 
 import statistics
@@ -44,7 +44,7 @@ DEFAULTS = {
     "external_delegate_path": "", "disable_delegate_clustering": "false",
 }  # fmt: skip
 _NODES, _NODES_ON_NNAPI = 65, 54
-"""Of every canned model: NNAPI takes a part, the other delegates all."""
+"""Nodes of every canned model: NNAPI takes some of them, the other delegates all."""
 _IDENTIFIER = b"TFL3"
 _MB = 2**20
 _DELEGATES = {
@@ -65,7 +65,7 @@ class _Run:
 
 
 def run(argv: Sequence[str], surroundings: Surroundings) -> ToolResult:
-    """Does what the program does with these arguments."""
+    """Behaves as the program does with these arguments."""
     flags, unknown = _parse(argv)
     model = Path(flags["graph"])
     heading = _heading(flags, unknown, surroundings.shown(flags["graph"]))
@@ -95,7 +95,7 @@ def run(argv: Sequence[str], surroundings: Surroundings) -> ToolResult:
 
 
 def _parse(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Known flags with their values, and the words that nothing takes."""
+    """Known flags with their values, and the unknown words."""
     flags = dict(DEFAULTS)
     unknown = []
     for word in argv:
@@ -207,7 +207,7 @@ def _report(done: _Run, flags: dict[str, str]) -> str:
 
 
 def _report_of_1_15(done: _Run, flags: dict[str, str]) -> str:
-    """TensorFlow 1.15: no prefix, no percentiles, another closing line."""
+    """TensorFlow 1.15: no prefix, no percentiles, another last line."""
     warmup, timed = (
         describe_us(times).partition(" p5=")[0] for times in (done.warmup_us, done.timed_us)
     )

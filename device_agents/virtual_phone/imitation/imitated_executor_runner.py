@@ -1,4 +1,4 @@
-"""Stands in for ExecuTorch's `executor_runner` on Android: everything it says goes to the log.
+"""Stands in for ExecuTorch's `executor_runner` on Android: all its output goes to the log.
 
 Source: examples/portable/executor_runner/executor_runner.cpp of ExecuTorch 1.x; the other version
 prints no single executions. The outputs that `--print_output` asks for are not printed.
@@ -19,18 +19,18 @@ DEFAULTS = {
     "bundleio_rtol": "0.01", "bundleio_atol": "0.01",
 }  # fmt: skip
 _HEURISTIC_THREADS = 4
-"""What `cpu_threads` -1 comes to on these phones."""
+"""The meaning of `cpu_threads` -1 on these phones."""
 _IDENTIFIER = b"ET12"
 """Bytes 4 to 8 of every program. Source: schema/program.fbs, file_identifier."""
 _ABORTED = 134
-"""A shell's number for SIGABRT, the end of every failed check of the program."""
+"""A shell's number for SIGABRT, with which every failed check of the program ends."""
 
 
 def run(argv: Sequence[str], surroundings: Surroundings) -> ToolResult:
-    """Does what the program does with these arguments."""
+    """Behaves as the program does with these arguments."""
     flags = dict(DEFAULTS)
     for word in argv:
-        # gflags: one dash or two, and no unknown flag.
+        # gflags: one dash or two; unknown flags are errors.
         name, equals, value = word.lstrip("-").partition("=")
         if not (word.startswith("-") and equals and name in flags):
             return ToolResult(text=f"ERROR: unknown command line flag '{name}'\n", exit_code=1)

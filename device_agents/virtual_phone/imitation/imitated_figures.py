@@ -1,4 +1,4 @@
-"""The figures that the runners print, computed as they do."""
+"""The figures that the runners print, computed in the same way."""
 
 import statistics
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ def describe_us(times_us: Sequence[int]) -> str:
 def run_for(inference: Inference, *, min_runs: int, min_s: float, max_s: float) -> tuple[int, ...]:
     """Runs until both minimums are reached or the time is over; returns microseconds.
 
-    Time is the sum of the runs' own, so that canned ones take none.
+    The time is the sum of the runs' durations, so canned runs need no real time.
     """
     times_us: list[int] = []
     elapsed_us = 0

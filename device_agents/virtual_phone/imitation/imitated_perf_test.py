@@ -1,7 +1,7 @@
 """Stands in for ONNX Runtime's `onnxruntime_perf_test`.
 
-Source: onnxruntime/test/perftest/performance_runner.{h,cc} of 1.21; the other version words the
-mean as later ones do and writes no result file.
+Source: onnxruntime/test/perftest/performance_runner.{h,cc} of 1.21; the other version prints the
+mean in the words of later versions and writes no result file.
 """
 
 import statistics
@@ -30,7 +30,7 @@ class _Asked:
 
 
 def run(argv: Sequence[str], surroundings: Surroundings) -> ToolResult:
-    """Does what the program does with these arguments."""
+    """Behaves as the program does with these arguments."""
     asked = _parse(argv)
     if asked.unknown is not None or not asked.files:
         return _failed(f"ERROR: Unknown command line flag '{asked.unknown}'\n{_USAGE}")
@@ -79,7 +79,7 @@ def _parse(argv: Sequence[str]) -> _Asked:
 
 
 def _measure(run_once: Callable[[], int], asked: _Asked) -> tuple[int, ...]:
-    """By number of runs, or until the time is over, whichever was asked for."""
+    """Measures by number of runs, or until the time is over, as requested."""
     if asked.values.get("m", "duration") == "times":
         return tuple(run_once() for _ in range(int(asked.values.get("r", "1000"))))
     times_ns: list[int] = []

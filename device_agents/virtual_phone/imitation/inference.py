@@ -1,4 +1,4 @@
-"""Where a stand-in's times come from: the model run on this host, or numbers made from its hash."""
+"""Where a stand-in's times come from: a run of the model on this host, or numbers from its hash."""
 
 import hashlib
 import math
@@ -15,19 +15,19 @@ from fleetrank.device_agents.errors import UnsupportedError
 from fleetrank.device_agents.virtual_phone.imitation.surroundings import Surroundings
 
 FASTEST_NS, SLOWEST_NS = 2e6, 40e6
-"""Between these lie canned latencies of one thread on the fastest phone, evenly in their logarithm:
+"""Canned latencies of one thread on the fastest phone are between these, uniform in the log:
 the range of image networks on phones."""
 _THREAD_EXPONENT = 0.7
-"""Four threads are 2.6 times as fast as one, as published figures have it, roughly."""
+"""Four threads are about 2.6 times as fast as one, according to published figures."""
 _BACKEND_FACTORS = {"builtin": 2.5, "gpu": 0.6, "nnapi": 0.8}
 _NOISE = 0.01
 _PROCESS_NOISE = 0.02
-"""Between processes more than within one; see the project's own measurements."""
+"""There is more noise between processes than within one; see the project's own measurements."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InferenceSpec:
-    """What a program was told to run."""
+    """The model and the settings that a program must run."""
 
     runtime: str
     model: Path
@@ -54,10 +54,10 @@ class Inference(Protocol):
 
 @contextmanager
 def open_inference(spec: InferenceSpec, surroundings: Surroundings) -> Iterator[Inference]:
-    """Loads the model in the phone's mode; a real one has this host's quiet while it is open.
+    """Loads the model in the phone's mode; in real mode it holds this host's lease while open.
 
     Raises:
-        AgentError: the runtime refuses the model, or does not exist here.
+        AgentError: the runtime rejects the model, or is not supported here.
         OSError: the file cannot be read.
     """
     if surroundings.is_canned:
@@ -70,8 +70,8 @@ def open_inference(spec: InferenceSpec, surroundings: Surroundings) -> Iterator[
 class CannedInference:
     """Times from the model's SHA-256, the phone's seed and speed, and the command line.
 
-    The same command on the same phone gives the same times; another repeat has another run folder
-    in its command line, and so other noise.
+    The same command on the same phone gives the same times. Another repeat has another run folder
+    in its command line, so its noise differs.
     """
 
     def __init__(self, spec: InferenceSpec, surroundings: Surroundings) -> None:
@@ -93,13 +93,13 @@ class CannedInference:
         self.load_bytes = int(len(content) * 1.2) + 2**20
 
     def run(self) -> int:
-        """See `Inference`; the first is slower, as everywhere."""
+        """Runs once and returns how long it took; the first run is slower, as on real devices."""
         factor = 1.5 if self._is_first else 1.0
         self._is_first = False
         return int(self._latency_ns * factor * math.exp(abs(self._rng.gauss(0.0, _NOISE))))
 
     def peak_bytes(self) -> int:
-        """See `Inference`."""
+        """Growth of the peak resident set since the start."""
         return self.load_bytes * 3 // 2
 
 
@@ -107,7 +107,7 @@ class RealInference:
     """The model in one of the runtimes of this host."""
 
     def __init__(self, spec: InferenceSpec) -> None:
-        # Heavy imports: a canned run must not pay for them.
+        # Heavy imports: a canned run does not need them.
         from fleetrank.device_agents.contract.task import Execution
         from fleetrank.device_agents.contract.vocabulary import Runtime
         from fleetrank.device_agents.runtimes.runtime_registry import create_runner
@@ -130,16 +130,16 @@ class RealInference:
         self.load_bytes = self.peak_bytes()
 
     def run(self) -> int:
-        """See `Inference`."""
+        """Runs once and returns how long it took."""
         started_ns = time.perf_counter_ns()
         self._model.run()
         return time.perf_counter_ns() - started_ns
 
     def peak_bytes(self) -> int:
-        """See `Inference`."""
+        """Growth of the peak resident set since the start."""
         return max(0, _peak_bytes() - self._start_bytes)
 
 
 def _peak_bytes() -> int:
-    """What the real tools read. Source: getrusage(2), ru_maxrss in kB."""
+    """The value that the real tools read. Source: getrusage(2), ru_maxrss in kB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,19 +1,19 @@
-"""What a stand-in produces, before a fault may spoil it."""
+"""The output of a stand-in, before a fault changes it."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
-    """The whole of one run of a program.
+    """The complete output of one run of a program.
 
     Attributes:
         text: for standard output.
-        other_version: the same run as an old or new version words it; no result file goes with it.
+        other_version: the same run in the words of another version; it has no result file.
         log: lines for the phone's log, without stamp and tag.
-        other_log: the same in another version's words.
+        other_log: the same lines in the words of another version.
         result: content of the result file.
-        appends: whether the result file grows by `result` or is replaced.
+        appends: whether `result` is appended to the result file or replaces it.
     """
 
     text: str = ""

@@ -1,7 +1,7 @@
 """Writes `benchmark_model`'s result file: a proto2 message, byte by byte.
 
-By hand, so that a canned run loads no library, and so that the reader of such files is tested
-against something that is not itself.
+It is written by hand so that a canned run loads no library. It also gives the reader of such files
+an independent test.
 Source: tflite/tools/benchmark/proto/benchmark_result.proto, and protobuf.dev on the encoding.
 """
 
@@ -12,7 +12,7 @@ _VARINT, _LENGTH, _FLOAT = 0, 2, 5
 
 
 def encode_floats(values: Mapping[int, float | None]) -> bytes:
-    """Fields of type float, by number; `None` is left out."""
+    """Fields of type float, by number; `None` is omitted."""
     return b"".join(
         _tag(number, _FLOAT) + struct.pack("<f", value)
         for number, value in values.items()

@@ -1,4 +1,4 @@
-"""What a stand-in finds on its phone."""
+"""The environment of a stand-in on its phone."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -20,17 +20,17 @@ class Surroundings:
 
     @property
     def is_canned(self) -> bool:
-        """Whether times are made up."""
+        """Whether times are computed instead of measured."""
         return self._property("ro.fleetrank.virtual") == "canned"
 
     @property
     def seed(self) -> str:
-        """The phone's own."""
+        """The seed of the phone."""
         return self._property("ro.fleetrank.seed")
 
     @property
     def slowness(self) -> float:
-        """Of the phone as it is now: throttled, it is as much slower as its clock is lower."""
+        """Slowness of the phone now: if throttled, it is slower in proportion to its clock."""
         highest, allowed = (
             float((self._root / _CORE / name).read_text())
             for name in ("cpuinfo_max_freq", "scaling_max_freq")
@@ -39,24 +39,24 @@ class Surroundings:
 
     @contextmanager
     def quiet_host(self) -> Iterator[None]:
-        """Keeps other measurements of this host away while a model really runs on it."""
+        """Prevents other measurements on this host while a model really runs on it."""
         from fleetrank.device_agents.host.host_lease import (
-            host_lease,  # a canned run has no use for it
+            host_lease,  # a canned run does not need it
         )
 
         with host_lease(f"virtual phone {self._property('ro.serialno')}"):
             yield
 
     def take_fault(self) -> Fault | None:
-        """The fault this run has to show, spent now."""
+        """The fault that this run must show; it is removed now."""
         return runner_faults.take_fault(self._root)
 
     def shown(self, path: str) -> str:
-        """A path as the phone's user knows it."""
+        """A path as a user of the phone sees it."""
         return path.removeprefix(str(self._root))
 
     def log(self, tag: str, lines: Sequence[str]) -> None:
-        """Appends to the phone's log, in the form `threadtime`, by the phone's clock."""
+        """Appends to the phone's log, in the format `threadtime`, with the phone's clock."""
         offset_s = int((self._root / ".phone/clock_offset_s").read_text())
         now = datetime.now(UTC) + timedelta(seconds=offset_s)
         stamp = f"{now:%m-%d %H:%M:%S}.{now.microsecond // 1000:03d}"

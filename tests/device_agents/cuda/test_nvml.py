@@ -152,7 +152,7 @@ def test_clocks_are_locked_only_where_that_is_allowed() -> None:
         (Code.LIBRARY_NOT_FOUND, "no working NVIDIA driver"),
         (Code.DRIVER_NOT_LOADED, "no working NVIDIA driver"),
         (Code.LIB_RM_VERSION_MISMATCH, "different versions"),
-        (Code.NO_PERMISSION, "may not ask"),
+        (Code.NO_PERMISSION, "may not use"),
     ],
 )
 def test_a_driver_that_cannot_be_used_says_why(code: Code, message: str, tmp_path) -> None:
@@ -167,7 +167,7 @@ def test_a_host_with_another_makers_gpu_is_told_that_no_agent_drives_it(tmp_path
     no_library = fake_binding(nvmlInit=FakeNvmlError(Code.LIBRARY_NOT_FOUND))
     with pytest.raises(UnusableDeviceError, match="made by AMD") as raised:
         Nvml(no_library, root=tmp_path)
-    assert "no agent for this device yet" in raised.value.remedy
+    assert "not supported yet" in raised.value.remedy
     vendor.write_text("0x10de\n")
     with pytest.raises(UnusableDeviceError, match="no working NVIDIA driver"):
         Nvml(no_library, root=tmp_path)

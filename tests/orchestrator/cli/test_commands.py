@@ -110,7 +110,7 @@ def test_a_gpu_without_a_driver_is_not_written(workspace, capsys) -> None:
     assert run(["devices", "add", "gpu", "--kind", "cuda"]) != 0
     error = capsys.readouterr().err
     assert "driver" in error
-    assert "no agent for this device yet" in error
+    assert "not supported yet" in error
     assert list(workspace.devices.iterdir()) == []
 
 
@@ -313,7 +313,7 @@ def test_a_device_that_has_no_room_leaves_no_file(workspace, capsys) -> None:
     with no_room_beyond(10):
         assert run(["devices", "add", "sim", "--kind", "simulated"]) == 1
     err = capsys.readouterr().err
-    assert "sim.yaml cannot be written: it would be larger" in err
+    assert "sim.yaml cannot be written: it would exceed" in err
     assert "sweep resume" not in err
     assert list(workspace.devices.iterdir()) == []
 

@@ -32,7 +32,7 @@ def test_nothing_appended_is_lost_when_the_disk_fills_up(store, new_row) -> None
             journal.append(new_row(repeat=repeat))
 
     with no_room_beyond(20_000):
-        with pytest.raises(StoreError, match="larger than a file") as caught:
+        with pytest.raises(StoreError, match="file size limit") as caught:
             append_until_full()
         assert "ulimit -f" in caught.value.remedy
         with pytest.raises(StoreError):
@@ -49,9 +49,9 @@ def test_a_row_whose_log_has_no_room_is_kept_with_its_log(store, new_row) -> Non
     with store.open_journal(SWEEP_ID) as journal:
         sink = JournalSink(store, journal, SWEEP_ID)
         with no_room_beyond(20_000):
-            with pytest.raises(StoreError, match="larger than a file"):
+            with pytest.raises(StoreError, match="file size limit"):
                 sink.append(new_row(raw_log=log))
-            with pytest.raises(StoreError, match="larger than a file"):
+            with pytest.raises(StoreError, match="file size limit"):
                 sink.flush()
         sink.append(new_row(repeat=1))
         sink.flush()
@@ -67,9 +67,9 @@ def test_parts_and_records_stay_as_they_were_when_the_disk_is_full(store, new_ro
     with store.open_journal(SWEEP_ID) as journal:
         journal.append(new_row(repeat=1))
     with no_room_beyond(10):
-        with pytest.raises(StoreError, match="larger than a file"):
+        with pytest.raises(StoreError, match="file size limit"):
             store.publish(SWEEP_ID)
-        with pytest.raises(StoreError, match="larger than a file"):
+        with pytest.raises(StoreError, match="file size limit"):
             store.update_record(SWEEP_ID, {"state": "done"})
     folder = store.parts_folder(SWEEP_ID)
     assert [row["repeat"] for row in read_rows(folder)] == [0]

@@ -55,7 +55,7 @@ def test_a_read_only_results_folder_ends_each_command_that_writes_and_changes_no
         refused = folder.run(*command, before=with_read_only(results))
         assert refused.returncode == 1, (command, refused.stdout + refused.stderr)
         assert "cannot be written: Read-only file system" in refused.stderr, command
-        assert "-> get the right to it" in refused.stderr, command
+        assert "-> get the permission" in refused.stderr, command
     for command in (("sweep", "status"), ("results", "verify"), ("query", "SELECT 1")):
         assert folder.run(*command, before=with_read_only(results)).returncode == 0, command
     assert content_of(results) == stored
@@ -98,7 +98,7 @@ def test_a_limit_on_the_size_of_files_is_said_before_ray_meets_it(folder) -> Non
     # Its row fits into the journal, and no Parquet file does.
     unpublished = folder.run("sweep", "resume", "--inline", setup=lambda: limit(16))
     assert unpublished.returncode == 1, unpublished.stdout
-    assert "parquet cannot be written: it would be larger" in unpublished.stderr
+    assert "parquet cannot be written: it would exceed" in unpublished.stderr
     assert "sweep resume t-" in unpublished.stderr
     assert folder.run("sweep", "resume").returncode == 0
     assert list(ok_repeats(folder).values()) == [1]

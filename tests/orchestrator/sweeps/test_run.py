@@ -144,7 +144,7 @@ def test_a_full_disk_ends_the_sweep_with_a_remedy_and_a_resume_completes_it(fold
 
     full = folder.run("sweep", "run", "t", "--inline", setup=no_room)
     assert full.returncode == 1, full.stdout + full.stderr
-    assert "larger than a file of this process may be" in full.stderr
+    assert "exceed the file size limit" in full.stderr
     assert "sweep resume" in full.stderr
     kept = [(row["cell_key"], row["repeat"]) for row in folder.rows()]
     assert 0 < len(kept) < 80

@@ -64,7 +64,7 @@ def test_the_port_is_adbs_own(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_binary_that_is_no_adb_is_told(make_adb: MakeAdb) -> None:
     server = AdbServer(make_adb("echo hello"), port=1)
-    with pytest.raises(PermanentError, match="does not tell its version"):
+    with pytest.raises(PermanentError, match="does not print its version"):
         server.version()
 
 

@@ -94,7 +94,7 @@ def test_an_artifact_lies_under_its_sha256_with_its_suffix(phone, tool, tmp_path
 
 
 def test_an_artifact_that_changed_on_the_host_is_refused(phone, tool, tmp_path) -> None:
-    with pytest.raises(PermanentError, match="has become"):
+    with pytest.raises(PermanentError, match="has the sha256"):
         cache(phone, tmp_path).place_artifact(tool.path, "0" * 64, ".tflite")
 
 

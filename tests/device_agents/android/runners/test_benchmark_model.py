@@ -103,11 +103,11 @@ def test_options_of_a_delegate_become_flags() -> None:
     ("backend", "options", "why"),
     [
         ("cuda", {}, "no backend 'cuda'"),
-        ("xnnpack", {"gpu_backend": "cl"}, "no meaning for xnnpack"),
-        ("gpu", {"gpu_backend": True}, "takes a str"),
-        ("gpu", {"max_delegated_partitions": True}, "takes a int"),
+        ("xnnpack", {"gpu_backend": "cl"}, "not supported by xnnpack"),
+        ("gpu", {"gpu_backend": True}, "of type str"),
+        ("gpu", {"max_delegated_partitions": True}, "of type int"),
         ("gpu", {"colour": 1}, "no option 'colour'"),
-        ("builtin", {"require_full_delegation": True}, "no meaning for builtin"),
+        ("builtin", {"require_full_delegation": True}, "not supported by builtin"),
     ],
 )
 def test_what_it_cannot_do_is_refused_by_name(backend, options, why) -> None:

@@ -83,8 +83,8 @@ def test_a_virtual_phone_says_so_in_every_row() -> None:
     [
         ({"sdk": 25, "android_release": "7.1"}, "too old"),
         ({"abis": ("x86",)}, "x86"),
-        ({"sdk": None}, "neither"),
-        ({"abis": ()}, "neither"),
+        ({"sdk": None}, "not an Android phone"),
+        ({"abis": ()}, "not an Android phone"),
     ],
 )
 def test_a_phone_below_the_requirements_is_refused_with_the_reason(

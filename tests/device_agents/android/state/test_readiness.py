@@ -46,7 +46,7 @@ def battery(percent: float, is_charging: bool | None) -> PhoneConditions:
         (BLIND, Verdict.READY, ""),
         (battery(30.0, False), Verdict.READY, ""),
         (battery(29.0, True), Verdict.WAIT, "29 %"),
-        (battery(29.0, False), Verdict.REFUSE, "does not charge"),
+        (battery(29.0, False), Verdict.REFUSE, "is not charging"),
         (HOT, Verdict.WAIT, "37.1 C"),
         (replace(COOL, thermal=Thermal(status=1)), Verdict.WAIT, "thermal status"),
         (replace(COOL, thermal=Thermal(status=0, is_overridden=True)), Verdict.REFUSE, "Override"),
@@ -97,7 +97,7 @@ def test_the_wait_has_a_limit_and_says_why() -> None:
 
 def test_what_waiting_cannot_change_is_not_waited_for() -> None:
     fake = FakeTime()
-    with pytest.raises(UnfitConditionsError, match="does not charge"):
+    with pytest.raises(UnfitConditionsError, match="is not charging"):
         wait_until_ready(lambda: battery(10.0, False), RULES, clock=fake.clock)
     assert fake.now_s == 0.0
 

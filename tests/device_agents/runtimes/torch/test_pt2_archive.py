@@ -117,7 +117,7 @@ def test_both_writers_are_admitted(archives: list[bytes]) -> None:
 
 
 def doubled(data: bytes) -> bytes:
-    """The first member stands twice in the directory."""
+    """The first member is given twice in the directory."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         start = archive.start_dir
     second = data.find(b"PK\x01\x02", start + 4)
@@ -138,8 +138,8 @@ def folders(data: bytes) -> bytes:
 
 CHANGES = {
     "bytes before": (lambda data: b"x" + data, "directory does not end"),
-    "bytes after": (lambda data: data + b"x", "end of an archive"),
-    "a comment": (lambda data: data[:-2] + b"\x01\x00x", "end of an archive"),
+    "bytes after": (lambda data: data + b"x", "with an end record"),
+    "a comment": (lambda data: data[:-2] + b"\x01\x00x", "with an end record"),
     "an end in a comment": (lambda data: data[:-2] + b"\x16\x00" + data[-22:], "does not end"),
     "a member twice": (doubled, "does not end where"),
     "an encrypted member": (lambda data: flags(data, 1), "compressed or encrypted"),
@@ -153,7 +153,7 @@ CHANGES = {
     "a name that ends early": (
         lambda data: data.replace(b"archive_version", b"archive_format\x00"), "differently"
     ),
-    "cut": (lambda data: data[: len(data) // 2], "end of an archive"),
+    "cut": (lambda data: data[: len(data) // 2], "with an end record"),
     "nothing": (lambda data: b"", "too short"),
 }  # fmt: skip
 
@@ -180,7 +180,7 @@ def test_an_end_with_64_bits_elsewhere_is_refused(archives: list[bytes]) -> None
     """PyTorch writes both ends; a reader may follow either."""
     data = bytearray(archives[0])
     place = data.rfind(b"PK\x06\x06")
-    for offset, reason in ((24, "what, it should"), (40, "contradict"), (48, "contradict")):
+    for offset, reason in ((24, "missing or invalid"), (40, "contradict"), (48, "contradict")):
         changed = bytearray(data)
         changed[place + offset] ^= 1
         with pytest.raises(zipfile.BadZipFile, match=reason):

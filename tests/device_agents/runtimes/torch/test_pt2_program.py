@@ -197,7 +197,7 @@ def test_numbers_that_are_not_finite_have_their_words_only() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (b'{"guards_code": [], "guards_code": []}', "a key stands twice"),
+        (b'{"guards_code": [], "guards_code": []}', "a key is given twice"),
         (b"[" * 100_000, "nested too deeply"),
         (b"\xff", "decode"),
         (b"", "Expecting value"),

@@ -33,7 +33,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdbServer]:
     try:
         adb = find_adb()
     except MissingLibraryError:
-        pytest.skip("there is no adb")
+        pytest.skip("no adb was found")
     home = tmp_path_factory.mktemp("home")
     with private_server(adb, home) as started, pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(home / "cache"))
