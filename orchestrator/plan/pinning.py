@@ -78,6 +78,5 @@ def check_affinity(spec: SweepSpec) -> None:
         return
     raise UsageError(
         f"sweep '{spec.name}', key 'affinity': {problem}",
-        f"list at least {count_of(most, 'different CPU')}, or omit it to use one CPU of each "
-        "core",
+        f"list at least {count_of(most, 'different CPU')}, or omit it to use one CPU of each core",
     )

@@ -96,7 +96,9 @@ def _local(spools: Path) -> Carrier:
         spool = spools / sweep_id
         with local_ray(), RayHosts(str(spool)) as hosts:
             if LOCAL_HOST not in hosts.settle():
-                why = "; ".join(problem.message for problem in hosts.problems) or "it does not answer"
+                why = (
+                    "; ".join(problem.message for problem in hosts.problems) or "it does not answer"
+                )
                 raise OrchestratorError(
                     f"the host actor did not start: {why}",
                     "see /tmp/ray/session_latest/logs, or use --inline",

@@ -53,7 +53,9 @@ class Selectors(BaseModel):
     target: str | None = _text("The same for the target device.")
     source_tier: str | None = _text("Tier of the source: gpu, cpu or edge.", "source_tier")
     target_tier: str | None = _text("The same for the target device.", "target_tier")
-    runtime: str | None = _text("Runtime such as tflite; qnn exists only in imported data.", "runtime")
+    runtime: str | None = _text(
+        "Runtime such as tflite; qnn exists only in imported data.", "runtime"
+    )
     precision: str | None = _text("Precision: fp32, fp16, bf16 or int8.", "precision")
     family: str | None = _text("Model family such as transformer.", "family")
     model: str | None = _text("A model, or a pattern with *.")

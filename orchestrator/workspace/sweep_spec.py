@@ -54,9 +54,7 @@ class MeasureSpec(_Spec):
         default=_DEFAULT.warmup_tolerance,
         description="warm-up ends when the means of its halves differ by at most this fraction",
     )
-    max_warmup_s: Seconds = Field(
-        default=_DEFAULT.max_warmup_s, description="maximum warm-up time"
-    )
+    max_warmup_s: Seconds = Field(default=_DEFAULT.max_warmup_s, description="maximum warm-up time")
     min_runs: Count = Field(
         default=_DEFAULT.min_runs,
         description="minimum timed runs, unless max_time_s ends them first (flag too_few)",
@@ -65,7 +63,9 @@ class MeasureSpec(_Spec):
         default=_DEFAULT.half_width,
         description="stop when the 95 % half-width of the median is below this fraction of it",
     )
-    max_time_s: Seconds = Field(default=_DEFAULT.max_time_s, description="maximum time of the timed runs")
+    max_time_s: Seconds = Field(
+        default=_DEFAULT.max_time_s, description="maximum time of the timed runs"
+    )
     max_samples: Count = Field(
         default=_DEFAULT.max_samples, description="maximum number of timed runs"
     )

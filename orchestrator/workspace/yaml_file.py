@@ -129,7 +129,8 @@ def parse_content(path: str, schema: type[FileT], content: object) -> FileT:
     """
     if not isinstance(content, dict):
         raise UsageError(
-            f"{path} contains no keys and values", f"write `key: value` lines; keys: {_keys(schema)}"
+            f"{path} contains no keys and values",
+            f"write `key: value` lines; keys: {_keys(schema)}",
         )
     try:
         return schema.model_validate(content)
