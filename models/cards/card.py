@@ -157,7 +157,7 @@ class StagedExport:
         inputs_path: `.npz` of seeded inputs, `input_0` of shape (n_cases, 3, height, width);
             n_cases is 16, or the next multiple of the batch.
         reference_path: `.npz` of the PyTorch outputs, `output_0`, ... of shape (n_cases, ...).
-            Both are `None` when there is no PyTorch original to compare with (a user's file).
+            Both are `None` without a PyTorch original to compare with (a user's file).
     """
 
     path: Path

@@ -164,7 +164,7 @@ def _files_of(path: Path) -> Iterator[Path]:
 
 
 def _name_in(path: Path, file: Path) -> str:
-    """Names in the hash: a folder's files by relative path; a single file by its suffix only."""
+    """The name used in the hash: relative path in a folder; only the suffix for a single file."""
     return file.relative_to(path).as_posix() if path.is_dir() else file.name[len(path.name) :]
 
 

@@ -1,4 +1,4 @@
-"""`python -m fleetrank.models.export MODEL FORMAT --out DIR`; without arguments it is the exporting child."""
+"""`python -m fleetrank.models.export MODEL FORMAT --out DIR`; the child if without arguments."""
 
 import argparse
 import os

@@ -102,7 +102,7 @@ def _run(question: IO[bytes], answer: IO[bytes], log: IO[bytes], timeout_s: floa
 
 
 def _ends_within(pid: int, timeout_s: float) -> bool:
-    """Waits without reaping, so that the group's number is not reused before the group is killed."""
+    """Waits without reaping, so that the group's id is not reused before the group is killed."""
     deadline_ns = time.perf_counter_ns() + int(timeout_s * 1e9)
     while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
         if time.perf_counter_ns() >= deadline_ns:
@@ -112,7 +112,7 @@ def _ends_within(pid: int, timeout_s: float) -> bool:
 
 
 def _environment() -> dict[str, str]:
-    """Sets half the thread count for a child's thread pools."""
+    """The environment of a child, with half the threads for its thread pools."""
     return {
         **os.environ,
         "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // 2)),

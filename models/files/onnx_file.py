@@ -80,7 +80,8 @@ def _fix_sizes(model: "onnx.ModelProto", source: Path, input_size: int | None) -
             continue
         if not (len(dims) == 4 and len(free) == 2):
             raise ExportError(
-                f"{source}: input {value.name!r} has dynamic dimensions other than batch, height and width",
+                f"{source}: input {value.name!r} has dynamic dimensions other than batch, height "
+                "and width",
                 "export it with all sizes fixed except the first, the batch",
             )
         if input_size is None:

@@ -90,8 +90,8 @@ def build_artifacts(
             tools.emit(
                 Notice(
                     level="warning",
-                    message=f"no primer for {request.format}, so memory figures include the memory that the "
-                    f"runtime itself uses: {failures[request].message}",
+                    message=f"no primer for {request.format}, so memory figures include what the "
+                    f"runtime itself loads: {failures[request].message}",
                 )
             )
     return Exports(
@@ -213,7 +213,7 @@ def _export(request: ExportRequest, tools: ExportTools) -> _Result:
 def _verify(
     request: ExportRequest, staged: StagedExport, tools: ExportTools
 ) -> float | Failure | None:
-    """The relative error, a failure, or `None` if there is no original to compare with."""
+    """The relative error, a failure, or `None` without an original to compare with."""
     if staged.inputs_path is None or staged.reference_path is None:
         return None
     outputs_path = staged.path.parent / "outputs.npz"

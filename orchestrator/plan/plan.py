@@ -45,7 +45,7 @@ DEFAULT_BACKENDS = {
     Runtime.TFLITE: "xnnpack",
     Runtime.EXECUTORCH: "xnnpack",
 }
-"""Runtimes that every host has; verification uses them too."""
+"""Default backend of each runtime, present on every host; verification uses them too."""
 
 GPU_BACKENDS_OF_RUNTIMES = DEFAULT_BACKENDS | dict.fromkeys(GPU_RUNTIMES, CUDA)
 """Backends of a GPU's runtimes; others are skipped with a reason."""

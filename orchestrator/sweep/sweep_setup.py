@@ -74,7 +74,7 @@ class Setup:
         return any(_registered(device).canary_latency_ns for device in self.devices.values())
 
     def canaries(self, artifact: Artifact | None) -> dict[str, CanaryTask]:
-        """The canary of each phone that was registered with one, by device; empty without a file."""
+        """The canary of each phone registered with one, by device; empty without a file."""
         if artifact is None:
             return {}
         registrations = {name: _registered(device) for name, device in self.devices.items()}

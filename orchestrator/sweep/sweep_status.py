@@ -22,7 +22,7 @@ class SweepStatus:
         state: `running finished interrupted failed`, or `stopped`: its driver died, or a device
             was abandoned.
         seconds_left: from the pace of the current run; `None` when it does not run.
-        devices: each device's current work and count in the current run; empty when it does not run.
+        devices: each device's work and count in the current run; empty if it does not run.
         n_overcome: failed tries of repeats that another try measured.
         failures: the last error of repeats without a valid measurement; only the newest, for
             display.

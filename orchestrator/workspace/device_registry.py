@@ -35,7 +35,7 @@ LOCAL_CPU = "local-cpu"
 """The name that means this host's CPU on every host, so that a sweep file can be shared."""
 _MARK = "# checksum "
 _HINT = "; delete this line after an edit\n"
-"""Text around the checksum in the first line of a file that fleetrank wrote."""
+"""Text around the checksum. It is in the first line, so that a truncated file still has it."""
 _HOST_CPU_NAME = re.compile("cpu-[0-9a-f]{6}")
 """Names reserved for CPUs, so that another kind of device cannot look like a measured CPU."""
 

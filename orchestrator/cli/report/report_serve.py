@@ -13,7 +13,7 @@ from fleetrank.orchestrator.errors import UsageError
 
 _LIBRARIES = ("fastapi", "uvicorn", "jinja2", "vl_convert")
 _MAX_CONNECTIONS = 512
-"""Maximum open connections: a browser opens six, a team's server needs fewer than this."""
+"""Maximum open connections: a browser opens six, a team's server needs fewer than 512."""
 
 
 def serve(
