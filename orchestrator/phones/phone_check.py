@@ -59,7 +59,7 @@ def _changed_canary(old: Registration, new: Registration) -> list[Change]:
                     fact="canary_latency_ns",
                     registered=round(mean_old),
                     now=round(mean_new),
-                    meaning="its measurements are rejected until it cools down or is registered again",
+                    meaning="measurements are rejected until it cools down or is registered again",
                 )
             )
     if new.canary_spread is not None and new.canary_spread > MAX_SPREAD:
