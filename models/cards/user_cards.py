@@ -59,7 +59,7 @@ class UserCard(BaseModel):
         "other files state them, otherwise FRM excludes the model",
     )
     parameters: Annotated[int, Field(ge=0, lt=2**63)] | Literal["counted"] = Field(
-        default="counted", description="likewise"
+        default="counted", description="number of parameters; counted where MACs are"
     )
 
     @model_validator(mode="after")

@@ -123,7 +123,7 @@ def _check_entry_point(card: ModelCard, module_name: str, *, is_trusted: bool) -
     if not is_trusted:
         raise UntrustedError(
             f"model {card.name} is the entry point {card.entry}: exporting it runs that code",
-            "say --trust if you trust it",
+            "add --trust if you trust it",
         )
     package = module_name.partition(".")[0]
     if package == OWN_PACKAGE:

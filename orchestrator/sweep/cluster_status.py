@@ -80,7 +80,7 @@ def find_problems(
     fleet: Fleet, devices: Iterable[DeviceFile], refused: Sequence[Problem]
 ) -> list[str]:
     """Problems as sentences, each with a remedy; empty if there are no problems."""
-    found = [f"{problem.host} is left out: {problem.message}" for problem in refused]
+    found = [f"{problem.host} is not used: {problem.message}" for problem in refused]
     found += skew(fleet.hosts)
     for name, facts in fleet.hosts.items():
         if facts.niceness > 0:
