@@ -1,4 +1,4 @@
-"""Networks and their files; knows nothing of devices.
+"""Networks and their files; independent of devices.
 
 Open `cards.card` first: the type of a model. `cache` keeps exported files.
 """

@@ -1,11 +1,11 @@
-"""The artifact cache: exported files under their sha256, found again by what was asked for.
+"""The artifact cache: exported files named by their sha256, looked up by export request.
 
 ```
 ROOT/files/SHA256.FORMAT   the exported files
 ROOT/index/REQUEST.json    one per request: which file, cost, versions, verification
-ROOT/staging/...           exports under way
+ROOT/staging/...           exports in progress
 ```
-Any number of threads and processes may use one folder: every write is made aside and renamed.
+Threads and processes may share one folder: each file is written in staging and then renamed.
 """
 
 import contextlib
@@ -38,14 +38,14 @@ from fleetrank.models.export.messages import cost_of
 
 _LOG = logging.getLogger(__name__)
 _EXPORT_RECIPE = 1
-"""Raised when exporters or seeded weights change what they make: old files are not found then."""
+"""Increase it when exporters or seeded weights change their output; old files no longer match."""
 
 _STRAY_AFTER = timedelta(days=1)
-"""No export takes this long: what is older and belongs to no entry was left behind."""
+"""Longer than any export; an older file without an entry was left by a dead process."""
 
 
 def request_key(request: ExportRequest) -> str:
-    """What the cache finds a request by; equal on every machine.
+    """The cache key of a request; equal on every machine.
 
     Raises:
         CardError: the user's file cannot be read.
@@ -71,7 +71,7 @@ class ArtifactCache:
         self._staging = self._root / "staging"
 
     def peek(self, request: ExportRequest) -> Artifact | None:
-        """What `find` would return, changing nothing: no removal, no trace of having been used.
+        """As `find`, but changes nothing: no removal and no new time of use.
 
         Raises:
             CardError: the user's file cannot be read.
@@ -80,7 +80,7 @@ class ArtifactCache:
         return artifact if artifact is not None and _is_sound(artifact) else None
 
     def find(self, request: ExportRequest) -> Artifact | None:
-        """The file for a request, its bytes checked; `None` when it has to be exported.
+        """The file for a request, with checked bytes; `None` when it has to be exported.
 
         A damaged entry is removed with a warning, so that it is exported again.
 
@@ -96,12 +96,12 @@ class ArtifactCache:
             entry.unlink(missing_ok=True)
             Path(artifact.path).unlink(missing_ok=True)
             return None
-        with contextlib.suppress(OSError):  # a cache that may only be read is still a cache
+        with contextlib.suppress(OSError):  # a read-only cache works too
             os.utime(entry)
         return artifact
 
     def staging_dir(self, request: ExportRequest) -> Path:
-        """A fresh folder for one export; `commit` removes it.
+        """A new folder for one export; `commit` removes it.
 
         Raises:
             ExportError: the disk is full or the folder cannot be written.
@@ -114,10 +114,10 @@ class ArtifactCache:
     def commit(
         self, request: ExportRequest, staged: StagedExport, max_relative_error: float | None
     ) -> Artifact:
-        """Takes a staged file over; what readers see is all of it or nothing.
+        """Moves a staged file into the cache; readers see the complete file or no file.
 
         Raises:
-            ExportError: the disk is full or the folder cannot be written; nothing is half done.
+            ExportError: the disk is full or the folder cannot be written; no partial entry remains.
         """
         with self._disk_errors():
             self._files.mkdir(parents=True, exist_ok=True)
@@ -140,12 +140,12 @@ class ArtifactCache:
         return artifact
 
     def entries(self) -> list[Artifact]:
-        """All artifacts, the least recently used first; damaged index entries are left out."""
+        """All artifacts, the least recently used first; damaged index entries are omitted."""
         found = [self._read_entry(path) for path in self._by_last_use()]
         return [artifact for artifact in found if artifact is not None]
 
     def prune(self, max_bytes: int) -> list[Path]:
-        """Removes the least recently used files until the rest fits; returns what it removed."""
+        """Removes the least recently used files until the rest fits; returns the removed ones."""
         entries = [(path, self._read_entry(path)) for path in self._by_last_use()]
         sizes = {a.path: a.size_bytes for _, a in entries if a is not None}
         total_bytes = sum(sizes.values())
@@ -176,7 +176,7 @@ class ArtifactCache:
         try:
             fields: Any = read_json_object(path)["artifact"]
             return Artifact(
-                # The name alone: an entry that was tampered with cannot point out of the folder.
+                # Only the name: a manipulated entry cannot point outside the folder.
                 path=str(self._files / Path(fields["file"]).name),
                 sha256=fields["sha256"],
                 size_bytes=fields["size_bytes"],
@@ -194,15 +194,15 @@ class ArtifactCache:
 
     def _write_entry(self, request: ExportRequest, artifact: Artifact) -> None:
         fields = asdict(artifact)
-        # Only the name: a workspace that is moved keeps its cache.
+        # Only the name, so that a moved workspace keeps its cache.
         fields["file"] = Path(fields.pop("path")).name
-        # The request is for people who look into the folder; nothing reads it back.
+        # The request is for users who inspect the folder; no code reads it.
         text = json.dumps({"artifact": fields, "request": asdict(request)}, indent=1)
         path = self._entry_path(request)
         replace_file(path, text.encode(), is_synced=True)
 
     def _remove_strays(self, known: set[str]) -> list[Path]:
-        """What a process left that ended in the middle, old enough that none is still at it."""
+        """Files left by a process that died, old enough that no process still uses them."""
         files = [path for path in self._files.glob("*") if str(path) not in known]
         strays = [path for path in files + list(self._staging.glob("*")) if _is_old(path)]
         for path in strays:
@@ -239,7 +239,7 @@ def _is_old(path: Path) -> bool:
 
 
 def _move_durably(source: Path, target: Path) -> None:
-    """By renaming where both lie on one file system; the content reaches the disk first."""
+    """Moves by renaming if both are on one file system; syncs the content to disk first."""
     aside = target.with_name(f".{target.name}.{os.getpid()}-{os.urandom(4).hex()}")
     try:
         shutil.move(source, aside)

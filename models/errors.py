@@ -1,19 +1,19 @@
-"""Errors about models and files, sorted by what the caller does about them."""
+"""Errors about models and files, grouped by how the caller handles them."""
 
 from fleetrank.foundation.errors import FleetError
 
 
 class ModelError(FleetError):
-    """Anything `models` reports."""
+    """Base of all errors in `models`."""
 
 
 class CardError(ModelError):
-    """A model card names something that does not exist or breaks a rule; the user mends it."""
+    """A model card is invalid or names something that does not exist; the user must fix it."""
 
 
 class ExportError(ModelError):
-    """A model could not be built or exported; stored with its reason, and the sweep goes on."""
+    """A model could not be built or exported; the reason is stored and the sweep continues."""
 
 
 class UntrustedError(ModelError):
-    """Running the file would run somebody's code; the user has to say `--trust`."""
+    """Using the file would execute model-supplied code; the user has to add `--trust`."""

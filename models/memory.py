@@ -1,11 +1,11 @@
-"""Telling 'out of memory' from other errors."""
+"""Detects 'out of memory' errors."""
 
 _SIGNS = ("can't allocate memory", "bad_alloc", "cannot allocate memory", "out of memory")
-"""How PyTorch's allocator, C++ and the system say it in the text of other exceptions."""
+"""Texts of PyTorch's allocator, C++ and the system for out of memory, in other exceptions."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error, or one that caused it, says that memory ran out."""
+    """Whether an error, or one of its causes, means that memory ran out."""
     cause: BaseException | None = error
     while cause is not None:
         text = str(cause).lower()

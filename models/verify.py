@@ -1,4 +1,4 @@
-"""Does an exported file compute what the network it came from does? Compares arrays only."""
+"""Checks that an exported file computes the same as its network; compares arrays only."""
 
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -15,18 +15,18 @@ TOLERANCE = 1e-3
 """max|a-b| / max|a| in fp32: exporters reorder sums and fold constants, which costs about 1e-5."""
 TOLERANCES: Mapping[str, float] = {"fp32": TOLERANCE, "fp16": 0.05, "bf16": 0.4}
 """By precision, against the fp32 original: three times the worst of five networks of the zoo, run
-by PyTorch itself (fp16 0.0008 to 0.017, bf16 0.005 to 0.13). It tells a wrong file, not a poor one.
+by PyTorch itself (fp16 0.0008 to 0.017, bf16 0.005 to 0.13). Detects wrong, not inaccurate files.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """How far two sets of outputs lie apart.
+    """The difference between two sets of outputs.
 
     Attributes:
-        max_relative_error: max|a-b| / max|a|, the largest over the outputs; `None` when shapes or
-            numbers forbid a comparison.
-        reason: why they are not equal; `None` when they are.
+        max_relative_error: max|a-b| / max|a|, the largest over the outputs; `None` if shapes or
+            values cannot be compared.
+        reason: why they differ; `None` if they are equal.
     """
 
     max_relative_error: float | None
@@ -40,7 +40,7 @@ def compare_outputs(
     """Compares output by output, arrays of shape (n_cases, ...).
 
     Equal means: same shapes, all finite, error within `tolerance`, and the same top-1 per case
-    unless the reference's two largest values lie within that tolerance of each other.
+    unless the reference's two largest values differ by less than that tolerance.
     """
     if len(reference) != len(candidate):
         return _unlike(f"{len(candidate)} outputs instead of {len(reference)}")
@@ -60,7 +60,7 @@ def compare_outputs(
         if not _has_same_top1(expected, actual, tolerance)
     ]
     if changed:
-        reason = f"output {changed[0]} names another class in at least one case"
+        reason = f"output {changed[0]} has a different top-1 class in at least one case"
         return Comparison(max_relative_error=worst, is_equal=False, reason=reason)
     return Comparison(max_relative_error=worst, is_equal=True)
 
@@ -84,7 +84,7 @@ def _unlike(reason: str) -> Comparison:
 def _relative_error(expected: Array, actual: Array) -> float:
     if expected.size == 0:
         return 0.0
-    # In double precision: the difference itself must not be rounded.
+    # In double precision, so that the difference is not rounded.
     difference = float(np.max(np.abs(expected.astype(np.float64) - actual.astype(np.float64))))
     scale = float(np.max(np.abs(expected)))
     if scale == 0:
@@ -97,7 +97,7 @@ def _has_same_top1(expected: Array, actual: Array, tolerance: float) -> bool:
         return True  # not a row of class scores
     cases = np.arange(len(expected))
     chosen = actual.argmax(axis=1)
-    # How much the reference itself prefers its own choice; a tie may fall either way.
+    # The margin of the reference's top-1 class; in a tie either class is correct.
     gap = expected.max(axis=1) - expected[cases, chosen]
     return bool(np.all(gap <= tolerance * np.abs(expected).max()))
 

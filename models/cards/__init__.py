@@ -1,4 +1,4 @@
-"""Model cards: what a model is called, where it comes from, what is published about it.
+"""Model cards: the name, source and published data of a model.
 
-Open `card` first: the type. `zoo` reads the built-in cards and those of a workspace.
+Open `card` first; it defines the type. `zoo` reads the built-in cards and those of a workspace.
 """

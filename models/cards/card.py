@@ -1,4 +1,4 @@
-"""What a network, its weights and its exported file are called and consist of."""
+"""Types that describe a network, its weights and its exported file."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 class Family(StrEnum):
-    """Architecture families of the study."""
+    """Architecture families of the built-in models."""
 
     STANDARD_CNN = "standard_cnn"
     MOBILE_CNN = "mobile_cnn"
@@ -31,61 +31,61 @@ RUNTIME_OF_FORMAT = {
     Format.TFLITE: "tflite",
     Format.PTE: "executorch",
 }
-"""Runtime names as strings: their owner, `device_agents`, may not be imported here."""
+"""Runtime names as strings, because `device_agents`, which owns them, must not be imported."""
 
 
 class Source(StrEnum):
-    """Where a network comes from."""
+    """The source of a network."""
 
     TORCHVISION = "torchvision"
     TIMM = "timm"
     ENTRY_POINT = "entry_point"
-    """`package.module:function` returning a `torch.nn.Module`; the user's code, needs trust."""
+    """`package.module:function` that returns a `torch.nn.Module`; the user's code, needs trust."""
     FILE = "file"
     """A file the user exported: `.onnx`, `.tflite`, `.pt2`, `.pte`, `.keras`, SavedModel folder."""
 
 
 class WeightsKind(StrEnum):
-    """Which weights a network gets."""
+    """The kind of weights of a network."""
 
     SEEDED = "seeded"
-    """Random, calibrated so that no layer's activations shrink to denormals or explode."""
+    """Random, calibrated so that no activations become denormal or overflow."""
     PRETRAINED = "pretrained"
     """Downloaded by the library's own loading code."""
     CHECKPOINT = "checkpoint"
     """A local state dict, read with `weights_only`."""
     EMBEDDED = "embedded"
-    """Whatever the user's file holds."""
+    """The weights in the user's file."""
 
 
 class FlopsMethod(StrEnum):
-    """How FLOPs (2 x MACs) were found, which is also how far they can be trusted."""
+    """How FLOPs (2 x MACs) were determined; shows how reliable they are."""
 
     COUNTED = "counted"
     """Counted on the traced graph, fused attention switched off."""
     FORMULA = "formula"
-    """Given by the card from a published figure."""
+    """A published figure, stated in the card."""
     PUBLISHED = "published"
-    """Stands in somebody else's table; in imported rows only."""
+    """From a published table of another source; in imported rows only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCard:
-    """One network as data.
+    """The description of one network.
 
     Attributes:
         entry: the library's own name (`resnet18`), `package.module:function`, or a file path
             (absolute after loading a card).
-        input_size: height and width in pixels of the RGB input; `None` for a file whose own
-            signature says it.
+        input_size: height and width in pixels of the RGB input; `None` for a file whose signature
+            contains it.
         weights_tag: the exact pretrained tag that `accuracy_top1` belongs to.
-        accuracy_top1: ImageNet top-1 in per cent; `None` when not known.
-        accuracy_source: where the accuracy is published; `None` exactly when it is unknown.
+        accuracy_top1: ImageNet top-1 in per cent; `None` if unknown.
+        accuracy_source: where the accuracy is published; `None` exactly if it is unknown.
         has_attention: attention models are compared with CNNs in the FLOPs-shift test.
-        macs: multiply-accumulates of one inference; `None` means counted when exporting.
-        parameters: likewise.
-        import_folder: put on the exporting child's import path for an entry point (the folder
-            above `cards/`); where a card lies is no part of what it describes.
+        macs: multiply-accumulates of one inference; `None` means that the export counts them.
+        parameters: number of parameters; `None` means that the export counts them.
+        import_folder: added to the exporting child's import path for an entry point (the folder
+            above `cards/`); not part of the card's identity.
     """
 
     name: str
@@ -102,17 +102,17 @@ class ModelCard:
     import_folder: str | None = None
 
     def __hash__(self) -> int:
-        # Looked up several times for each repeat; hashing thirteen fields would show in a sweep.
+        # Used several times for each repeat; hashing thirteen fields each time would slow a sweep.
         return hash(self.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """Which weights, exactly.
+    """The exact weights of a model.
 
     Attributes:
-        seed: of seeded weights.
-        checkpoint_path: of a local state dict; only with `checkpoint`.
+        seed: random seed of seeded weights.
+        checkpoint_path: path of a local state dict; only with `checkpoint`.
         checkpoint_sha256: identity of that file; part of the cell key.
     """
 
@@ -124,7 +124,7 @@ class Weights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What one inference at batch 1 costs by arithmetic; `None` where it cannot be told."""
+    """The arithmetic cost of one inference at batch 1; `None` if it is unknown."""
 
     macs: int | None
     parameters: int | None
@@ -132,13 +132,13 @@ class Cost:
 
     @property
     def flops(self) -> int | None:
-        """2 x MACs, the convention of the study."""
+        """2 x MACs, the convention used here."""
         return None if self.macs is None else 2 * self.macs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportRequest:
-    """One file to be made; equal requests are one entry of the artifact cache."""
+    """One file to be exported; equal requests share one entry of the artifact cache."""
 
     card: ModelCard
     weights: Weights
@@ -153,11 +153,11 @@ class StagedExport:
 
     Attributes:
         path: self-contained file in the staging folder.
-        versions: of everything that had a part in the export, (name, version), sorted.
+        versions: (name, version) of every package used by the export, sorted.
         inputs_path: `.npz` of seeded inputs, `input_0` of shape (n_cases, 3, height, width);
             n_cases is 16, or the next multiple of the batch.
         reference_path: `.npz` of the PyTorch outputs, `output_0`, ... of shape (n_cases, ...).
-            Both are `None` when there is no PyTorch original to compare with (a user's file).
+            Both are `None` without a PyTorch original to compare with (a user's file).
     """
 
     path: Path
@@ -174,10 +174,10 @@ class Artifact:
 
     Attributes:
         path: absolute; the file's name is its sha256.
-        versions: of everything that had a part in the export, (name, version), sorted.
+        versions: (name, version) of every package used by the export, sorted.
         max_relative_error: max|a-b| / max|a| against the PyTorch output over 16 seeded inputs;
-            `None` when there was no PyTorch output to compare with (a user's file).
-        is_trusted: exported by this workspace, not brought by the user.
+            `None` if there was no PyTorch output to compare with (a user's file).
+        is_trusted: true if this workspace exported the file, false for a user's file.
     """
 
     path: str
@@ -190,7 +190,7 @@ class Artifact:
     is_trusted: bool
 
     def __hash__(self) -> int:
-        # As for a card.
+        # Cached for the same reason as for a card.
         return hash(self.sha256)
 
 
@@ -202,9 +202,9 @@ FORMATS_OF_SUFFIX: Mapping[str, Format] = {
     ".keras": Format.TFLITE,
     ".h5": Format.TFLITE,
 }
-"""A user's file runs in its own runtime only; Keras goes through TensorFlow's converter."""
+"""A user's file runs only in its own runtime; Keras files are converted by TensorFlow."""
 
 
 def external_data_names(path: Path) -> tuple[str, str]:
-    """What PyTorch and onnx call the external data of a file; no other counts for its identity."""
+    """Names that PyTorch and onnx give to external data; other files do not affect the identity."""
     return f"{path.name}.data", f"{path.name}_data"

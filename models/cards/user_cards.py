@@ -1,4 +1,4 @@
-"""The user's own `cards/*.toml`: a Pydantic model and errors that name the nearest key."""
+"""Reads the user's `cards/*.toml`: a Pydantic model, and errors that name the nearest key."""
 
 import contextlib
 import re
@@ -26,12 +26,12 @@ _ENTRY_POINT = re.compile(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$")
 
 
 class UserCard(BaseModel):
-    """One network of the user's, as its card says it."""
+    """One network of the user, as written in its card."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Annotated[str, Field(pattern=_NAME)] = Field(
-        description="as sweeps name it; left out: the name of the file without .toml"
+        description="name used in sweeps (default: the file name without .toml)"
     )
     family: Family = Field(description="kind of architecture")
     source: Source = Field(description="where the network is defined")
@@ -40,35 +40,36 @@ class UserCard(BaseModel):
         "package.module:function"
     )
     input_size: Annotated[int, Field(ge=1, le=4096)] | None = Field(
-        default=None, description="height and width of the RGB input; a file's signature says it"
+        default=None,
+        description="height and width of the RGB input; not needed if the file contains them",
     )
     weights_tag: str | None = Field(
-        default=None, description="of the pretrained weights that the accuracy belongs to"
+        default=None, description="tag of the pretrained weights that the accuracy belongs to"
     )
     accuracy_top1: Annotated[float, Field(ge=0, le=100)] | None = Field(
         default=None, description="ImageNet top-1 in per cent, as published"
     )
     accuracy_source: str | None = Field(
-        default=None, description="where it is published; needed with accuracy_top1"
+        default=None, description="where it is published; required with accuracy_top1"
     )
-    has_attention: bool = Field(default=False, description="for the test on shifts by FLOPs")
+    has_attention: bool = Field(default=False, description="used in the FLOPs-shift test")
     macs: Annotated[int, Field(ge=1, lt=2**62)] | Literal["counted"] = Field(
         default="counted",
-        description="of one inference at batch 1; counted on networks and ONNX graphs. Of other "
-        "files they have to be stated, or FRM leaves the model out",
+        description="MACs of one inference at batch 1; counted on networks and ONNX graphs. For "
+        "other files state them, otherwise FRM excludes the model",
     )
     parameters: Annotated[int, Field(ge=0, lt=2**63)] | Literal["counted"] = Field(
-        default="counted", description="likewise"
+        default="counted", description="number of parameters; counted where MACs are"
     )
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if (self.accuracy_top1 is None) != (self.accuracy_source is None):
             raise ValueError(
-                "give accuracy_top1 and accuracy_source together: a figure needs its source"
+                "give accuracy_top1 and accuracy_source together: an accuracy needs its source"
             )
         if self.source is Source.ENTRY_POINT and not _ENTRY_POINT.match(self.entry):
-            raise ValueError("entry of an entry point is written 'package.module:function'")
+            raise ValueError("an entry point must have the form 'package.module:function'")
         return self
 
 
@@ -76,7 +77,7 @@ def load_user_card(path: Path) -> ModelCard:
     """Reads one card; relative file paths start at the card's folder.
 
     Raises:
-        CardError: unreadable, not TOML, or a rule broken; names file, key and remedy.
+        CardError: unreadable, not TOML, or invalid; names file, key and remedy.
     """
     try:
         table = read_toml(path)
@@ -89,7 +90,7 @@ def load_user_card(path: Path) -> ModelCard:
     model_card = _to_model_card(card, path)
     if card.source is Source.FILE and not _has_known_format(Path(model_card.entry)):
         raise CardError(
-            f"{path}: {model_card.entry} is of no format that fleetrank measures",
+            f"{path}: {model_card.entry} has an unsupported format",
             f"give a file ending in {', '.join(FORMATS_OF_SUFFIX)}, or a SavedModel folder",
         )
     return model_card
@@ -121,7 +122,7 @@ def _to_model_card(card: UserCard, path: Path) -> ModelCard:
 
 def _entry_path(card: UserCard, path: Path) -> str:
     try:
-        # A symlinked model stays where the card says it is, absolute and normalised.
+        # Makes the path absolute and normalised, but does not resolve a symlinked model.
         entry = resolved(path.parent / card.entry)
         for file in (entry, *map(entry.with_name, external_data_names(entry))):
             if not entry.is_dir():

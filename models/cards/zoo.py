@@ -1,4 +1,4 @@
-"""Model cards: the zoo's 13, the user's own, and the identity that cell keys are made of."""
+"""Model cards: the 13 built-in ones, the user's, and the identity used in cell keys."""
 
 import functools
 import hashlib
@@ -30,29 +30,29 @@ _WHERE_NOT_WHAT = ("import_folder",)
 
 
 def load_zoo() -> dict[str, ModelCard]:
-    """The networks of the study by name; needs the standard library only."""
+    """The built-in networks by name; needs only the standard library."""
     with ZOO_PATH.open("rb") as file:
         tables = tomllib.load(file)
     return {name: _zoo_card(name, table) for name, table in tables.items()}
 
 
 def load_cards(folder: Path | None) -> dict[str, ModelCard]:
-    """The zoo and the user's `*.toml` in `folder` (none where it does not exist), by name.
+    """The built-in cards and the user's `*.toml` in `folder` (if it exists), by name.
 
     Raises:
-        CardError: a card breaks a rule or takes a name that exists; names file, key and remedy.
+        CardError: a card is invalid or its name already exists; names file, key and remedy.
     """
     cards = load_zoo()
     if folder is None or not folder.is_dir():
         return cards
-    # Imported here: needs pydantic, which a bare GPU host that only exports lacks.
+    # Imported here because it needs pydantic, which may be missing on a GPU host that only exports.
     from fleetrank.models.cards.user_cards import load_user_card
 
     for path in sorted(folder.glob("*.toml")):
         card = load_user_card(path)
         if card.name in cards:
             raise CardError(
-                f"{path}: there is already a model named {card.name!r}",
+                f"{path}: a model named {card.name!r} already exists",
                 "give the card another name",
             )
         cards[card.name] = card
@@ -63,34 +63,34 @@ def find_card(cards: Mapping[str, ModelCard], name: str) -> ModelCard:
     """The card of that name.
 
     Raises:
-        CardError: unknown; the remedy names the nearest one.
+        CardError: the name is unknown; the remedy names the nearest one.
     """
     if name in cards:
         return cards[name]
     guess = nearest(name, cards)
-    remedy = f"did you mean {guess!r}?" if guess else f"known are: {', '.join(sorted(cards))}"
-    raise CardError(f"there is no model {name!r}", remedy)
+    remedy = f"did you mean {guess!r}?" if guess else f"known models: {', '.join(sorted(cards))}"
+    raise CardError(f"unknown model {name!r}", remedy)
 
 
 def formats_of(card: ModelCard) -> tuple[Format, ...]:
-    """The formats a network can be had in: all of them, or the one of the user's file."""
+    """The formats that a network can be exported to: all, or only that of the user's file."""
     if card.source is not Source.FILE:
         return tuple(Format)
     suffix = Path(card.entry).suffix.lower()
-    # A SavedModel is a folder, without any suffix of its own.
+    # A SavedModel is a folder and has no suffix.
     return (FORMATS_OF_SUFFIX.get(suffix, Format.TFLITE),)
 
 
 def runtime_of(request: ExportRequest) -> str:
-    """The one runtime that executes what the request asks for."""
+    """The runtime that executes the requested file."""
     return RUNTIME_OF_FORMAT[request.format]
 
 
 def card_sha256(card: ModelCard) -> str:
-    """Identity of what a card describes; part of the cell key, equal on every machine.
+    """The identity of a card's content; part of the cell key, equal on every machine.
 
-    A file counts by its bytes, not by where it lies; an entry point also by the source found
-    for it in the workspace, so that an edited network is another network.
+    A file is identified by its bytes, not its path. An entry point is also identified by its
+    source in the workspace, so that an edited network counts as a different network.
 
     Raises:
         CardError: the file cannot be read.
@@ -105,7 +105,7 @@ def card_sha256(card: ModelCard) -> str:
 
 
 def weights_id(card: ModelCard, weights: Weights) -> str:
-    """A short readable name of exactly these weights, such as `seeded-0`; part of the cell key."""
+    """A short readable name of these exact weights, such as `seeded-0`; part of the cell key."""
     if card.source is Source.FILE:
         return str(WeightsKind.EMBEDDED)
     if weights.kind is WeightsKind.SEEDED:
@@ -143,7 +143,7 @@ def _tree_sha256(path: Path) -> str:
 
 
 def _source_sha256(folder: Path, entry: str) -> str | None:
-    """Of the module's file or its whole top-level package; `None` when installed elsewhere."""
+    """Hash of the module's file or its top-level package; `None` if installed elsewhere."""
     package = entry.partition(":")[0].split(".")[0]
     if (folder / f"{package}.py").is_file():
         return _tree_sha256(folder / f"{package}.py")
@@ -164,7 +164,7 @@ def _files_of(path: Path) -> Iterator[Path]:
 
 
 def _name_in(path: Path, file: Path) -> str:
-    """A folder's files by their place in it; a file by its ending, as its name does not matter."""
+    """The name used in the hash: relative path in a folder; only the suffix for a single file."""
     return file.relative_to(path).as_posix() if path.is_dir() else file.name[len(path.name) :]
 
 
@@ -175,5 +175,5 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 @functools.lru_cache(maxsize=256)
 def _known_file_sha256(path: Path, mtime_ns: int, size_bytes: int) -> str:  # noqa: ARG001
-    """Planning asks once per cell; a file that did not change is read once."""
+    """Caches the hash, because planning needs it for every cell; reads an unchanged file once."""
     return file_sha256(path)

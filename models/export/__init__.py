@@ -1,4 +1,4 @@
-"""A network or a user's file to an exported file, in a child process.
+"""Exports a network or a user's file in a child process.
 
-Open `exporter` first: the contract and its members. `process` starts the child.
+Open `exporter` first; it defines the contract and lists the exporters. `process` starts the child.
 """

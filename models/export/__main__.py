@@ -1,4 +1,4 @@
-"""`python -m fleetrank.models.export MODEL FORMAT --out DIR`; the exporting child without them."""
+"""`python -m fleetrank.models.export MODEL FORMAT --out DIR`; the child if without arguments."""
 
 import argparse
 import os
@@ -14,18 +14,20 @@ from fleetrank.models.export.request import export_request
 
 
 def main(arguments: list[str]) -> int:
-    """Exports one model for a person; needs torch and the libraries of model and format only."""
+    """Exports one model; needs only torch and the libraries of the model and format."""
     parser = argparse.ArgumentParser(
         prog="python -m fleetrank.models.export", description=main.__doc__
     )
     parser.add_argument("model")
     parser.add_argument("format", choices=[str(format_) for format_ in Format])
     parser.add_argument("--out", type=Path, required=True, help="folder for the file")
-    parser.add_argument("--seed", type=int, default=0, help="of the seeded weights")
+    parser.add_argument("--seed", type=int, default=0, help="random seed of the seeded weights")
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--precision", default="fp32", help="fp32, fp16 or bf16")
     parser.add_argument("--cards", type=Path, help="folder of your own model cards")
-    parser.add_argument("--trust", action="store_true", help="run the code of entry points")
+    parser.add_argument(
+        "--trust", action="store_true", help="allow the code of entry points to run"
+    )
     options = parser.parse_args(arguments)
     try:
         request = ExportRequest(
@@ -45,7 +47,7 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    # Everything is exported on the processor; but PyTorch keeps a GPU's random state while it
-    # traces for ONNX, which opens the GPU: company to whatever is measured there just now.
+    # Exports run on the processor. But PyTorch saves a GPU's random state while it traces for
+    # ONNX, which opens the GPU and would disturb a measurement on it.
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     sys.exit(main(sys.argv[1:]) if len(sys.argv) > 1 else child.main())

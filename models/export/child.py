@@ -16,7 +16,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main() -> int:
-    """Answers the order of `models.export.process`; 0 whenever there is an answer."""
+    """Handles the request of `models.export.process`; returns 0 if it wrote an answer."""
     answer_fd = _claim_stdout()
     order = json.loads(sys.stdin.read())
     _die_with(order["parent_pid"])
@@ -33,16 +33,16 @@ def main() -> int:
 
 
 def _claim_stdout() -> int:
-    """Keeps standard output for the answer; exporters print progress to what they think it is."""
+    """Reserves standard output for the answer, because exporters print progress to it."""
     answer_fd = os.dup(1)
     os.dup2(2, 1)
     return answer_fd
 
 
 def _die_with(parent_pid: int) -> None:
-    """Makes the kernel kill this process when its parent ends, however it ends."""
+    """Makes the kernel kill this process when its parent ends for any reason."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent_pid:  # it ended before the signal was asked for
+    if os.getppid() != parent_pid:  # the parent ended before the signal was requested
         sys.exit(1)
 
 

@@ -8,13 +8,13 @@ if TYPE_CHECKING:
 
 
 class ExecutorchExporter:
-    """`torch.export`, lowered to XNNPACK; what XNNPACK lacks stays on ExecuTorch's own kernels."""
+    """`torch.export`, lowered to XNNPACK; other operators use ExecuTorch's own kernels."""
 
     libraries = ("executorch", "torch")
     extra = "executorch"
 
     def export(self, network: "torch.nn.Module", image: "torch.Tensor", path: Path) -> None:
-        """See `Exporter.export`."""
+        """Writes the `.pte` program."""
         import torch
         from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
         from executorch.exir import to_edge_transform_and_lower

@@ -1,4 +1,4 @@
-"""The contract of an exporter, and the table of those there are."""
+"""The contract of an exporter, and the table of exporters."""
 
 import importlib
 from collections.abc import Mapping
@@ -24,19 +24,19 @@ class Exporter(Protocol):
     """Writes a network as one self-contained file of one format."""
 
     libraries: tuple[str, ...]
-    """Distributions that have a part in the export; their versions are kept with the file."""
+    """Distributions that the export uses; their versions are stored with the file."""
     extra: str
-    """What to install when one is missing: `fleetrank[EXTRA]`."""
+    """The extra to install if a distribution is missing: `fleetrank[EXTRA]`."""
 
     def export(self, network: "torch.nn.Module", image: "torch.Tensor", path: Path) -> None:
         """Exports for inputs of exactly the shape of `image`, (batch, 3, height, width).
 
-        Raises whatever the library raises; the caller turns it into an `ExportError`.
+        Raises the library's exceptions; the caller converts them to an `ExportError`.
         """
 
 
 def create_exporter(format: Format) -> Exporter:  # noqa: A002 - the word of the data class
-    """The exporter of a format; its libraries are imported when it exports."""
+    """The exporter of a format; it imports its libraries when it exports."""
     module_name, _, class_name = EXPORTERS[format].partition(":")
     exporter: Exporter = getattr(importlib.import_module(module_name), class_name)()
     return exporter
@@ -46,7 +46,7 @@ def library_versions(libraries: tuple[str, ...], extra: str) -> tuple[tuple[str,
     """(name, version) of installed distributions, sorted by name.
 
     Raises:
-        ExportError: one is not installed; the remedy names the extra.
+        ExportError: a distribution is not installed; the remedy names the extra.
     """
     try:
         return tuple(sorted((name, metadata.version(name)) for name in libraries))

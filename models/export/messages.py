@@ -1,4 +1,4 @@
-"""What parent and exporting child say to each other, as JSON."""
+"""The JSON messages between parent and exporting child."""
 
 import json
 from dataclasses import asdict
@@ -23,12 +23,12 @@ _ERRORS = {"ExportError": ExportError, "UntrustedError": UntrustedError}
 
 
 def request_to_json(request: ExportRequest) -> str:
-    """For the child's standard input and for the cache's index."""
+    """A request as JSON, for the child's standard input and the cache's index."""
     return json.dumps(asdict(request), sort_keys=True)
 
 
 def request_from_json(text: str) -> ExportRequest:
-    """Inverse of `request_to_json`; both ends are the same version of fleetrank."""
+    """Inverse of `request_to_json`; both processes run the same version of fleetrank."""
     fields: dict[str, Any] = json.loads(text)
     card, weights = fields.pop("card"), fields.pop("weights")
     card |= {"family": Family(card["family"]), "source": Source(card["source"])}
@@ -47,28 +47,28 @@ def cost_of(*, macs: int | None, parameters: int | None, method: str | None) -> 
 
 
 def staged_to_json(staged: StagedExport) -> str:
-    """A success, as the child's answer."""
+    """The child's answer for a success."""
     return json.dumps(asdict(staged), default=str)
 
 
 def error_to_json(error: ModelError) -> str:
-    """A failure, as the child's answer."""
+    """The child's answer for a failure."""
     name = "UntrustedError" if isinstance(error, UntrustedError) else "ExportError"
     return json.dumps({"error": name, "message": error.message, "remedy": error.remedy})
 
 
 def staged_from_json(text: str) -> StagedExport:
-    """The child's answer.
+    """Parses the child's answer.
 
     Raises:
-        ExportError: the child's own, by class and text.
-        UntrustedError: likewise.
-        ValueError: not an answer at all.
+        ExportError: the child's error, with its class and text.
+        UntrustedError: the same, for a child that lacked trust.
+        ValueError: the text is not an answer.
     """
     try:
         fields: dict[str, Any] = json.loads(text)
     except RecursionError as error:
-        raise ValueError("the answer is nested too deep") from error
+        raise ValueError("the answer is nested too deeply") from error
     if "error" in fields:
         raise _ERRORS[fields["error"]](fields["message"], fields["remedy"])
     paths = (fields["inputs_path"], fields["reference_path"])

@@ -1,4 +1,4 @@
-"""From a card to a file still to be verified: build, count, run the original, export."""
+"""From a card to an unverified file: build, count MACs, run the original, export."""
 
 import logging
 import math
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _DTYPES = {"fp32": None, "fp16": "float16", "bf16": "bfloat16"}
 _PRECISIONS = {Format.PT2: ("fp32", "fp16", "bf16"), Format.ONNX: ("fp32", "fp16")}
-"""Weights, inputs and arithmetic all of one type; ONNX Runtime lacks bfloat16 convolutions."""
+"""Weights, inputs and arithmetic share one type; ONNX Runtime lacks bfloat16 convolutions."""
 _SOURCE_LIBRARY = {Source.TORCHVISION: ("torchvision",), Source.TIMM: ("timm",)}
 
 
 def export_network(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -> StagedExport:
-    """Exports a network that has a PyTorch original, with inputs and outputs to verify it by.
+    """Exports a PyTorch network, with inputs and reference outputs for verification.
 
     Raises:
         ExportError: a library is missing, or the network cannot be built, run or exported.
-        UntrustedError: an entry point without trust.
+        UntrustedError: the network is an entry point without trust.
     """
     _check_precision(request)
     card = request.card
@@ -43,7 +43,7 @@ def export_network(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -
     cost = _counted_cost(network, images[:1])
     inputs_path, reference_path = _write_reference(network, images, request.batch, out_dir)
     path = out_dir / f"model.{request.format}"
-    # A copy: torch.export would store all the memory behind a slice.
+    # A copy, because torch.export would store the whole tensor behind a slice.
     image = images[: request.batch].clone()
     dtype = _DTYPES[request.precision]
     if dtype is not None:
@@ -78,7 +78,7 @@ def _torch_dtype(name: str) -> "torch.dtype":
 def _counted_cost(network: "torch.nn.Module", image: "torch.Tensor") -> Cost:
     try:
         return count_cost(network, image)
-    except Exception:  # a network of the user's may defeat the counter, and still run
+    except Exception:  # a user's network may break the counter and still run
         _LOG.exception("MACs could not be counted")
         parameters = sum(parameter.numel() for parameter in network.parameters())
         return Cost(macs=None, parameters=parameters, method=None)
@@ -91,7 +91,7 @@ def _write_reference(
     from torch.utils import _pytree
 
     with torch.inference_mode():
-        # In slices of the batch: a network may behave differently for another one.
+        # Runs with the same batch size, since a network may behave differently for another size.
         slices = [
             [leaf.numpy() for leaf in _pytree.tree_leaves(network(part)) if _is_tensor(leaf)]
             for part in images.split(batch)
@@ -101,7 +101,7 @@ def _write_reference(
         raise ExportError("the network returns no tensor", "return a tensor or a tuple of tensors")
     if not all(np.isfinite(output).all() for output in outputs):
         raise ExportError(
-            "the network's own output is not finite", "check its weights and normalisation"
+            "the network's output is not finite", "check its weights and normalisation"
         )
     inputs_path, reference_path = out_dir / "inputs.npz", out_dir / "reference.npz"
     np.savez(inputs_path, input_0=images.numpy())
@@ -128,15 +128,15 @@ def _export(
         exporter.export(network, images, path)
     except Exception as error:
         if is_out_of_memory(error) or isinstance(error, OSError):
-            raise  # the machine's trouble, not the network's
+            raise  # a problem of the machine, not of the network
         raise ExportError(
             f"{request.card.name} cannot be exported to {request.format}: {_reason(error)}",
-            "leave this model or this runtime out of the sweep, or replace the operator",
+            "remove this model or this runtime from the sweep, or replace the operator",
         ) from error
 
 
 def _reason(error: BaseException) -> str:
-    """The line that says most: the deepest cause, without the library's own advice."""
+    """The most informative line: the deepest cause, without the library's advice."""
     while error.__cause__ is not None:
         error = error.__cause__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -8,13 +8,13 @@ if TYPE_CHECKING:
 
 
 class OnnxExporter:
-    """The dynamo exporter; weights inside the one file."""
+    """Uses the dynamo exporter; the weights are stored inside the file."""
 
     libraries = ("onnx", "onnxscript", "torch")
     extra = "onnx,torch"
 
     def export(self, network: "torch.nn.Module", image: "torch.Tensor", path: Path) -> None:
-        """See `Exporter.export`."""
+        """Writes the `.onnx` file."""
         import torch
 
         torch.onnx.export(

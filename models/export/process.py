@@ -1,4 +1,4 @@
-"""Runs one export in a child process that cannot take its parent along."""
+"""Runs one export in a child process, so that a crash does not end the parent."""
 
 import contextlib
 import json
@@ -22,14 +22,14 @@ _PEAK_BYTES = {
     Format.TFLITE: 1500 * _MIB,
     Format.PTE: 900 * _MIB,
 }
-"""Highest resident size seen over the 13 models of the study, rounded up."""
+"""Highest resident size measured over the 13 built-in models, rounded up."""
 _LAST_WORDS = 400
 _POLL_S = 0.05
-"""An export takes seconds; what it waits longer than it must is lost in that."""
+"""Polling interval; small compared with an export, which takes seconds."""
 
 
 def peak_memory_estimate_bytes(request: ExportRequest) -> int:
-    """How much memory an export may take; what decides how many run side by side."""
+    """Memory that an export may use; determines how many run in parallel."""
     return _PEAK_BYTES[request.format]
 
 
@@ -46,13 +46,13 @@ def export_in_child(
     Args:
         request: what to export.
         out_dir: where the file, its inputs and reference outputs are written.
-        timeout_s: the child and all it started are killed after this long.
+        timeout_s: the child and all its child processes are killed after this time.
         memory_limit_bytes: RLIMIT_DATA of the child; `None` sets none.
-        is_trusted: the user said that the model's own code may run.
+        is_trusted: the user allowed the model's code to run.
 
     Raises:
-        ExportError: it cannot be made, or the child crashed or took too long.
-        UntrustedError: it needs code that the user did not trust.
+        ExportError: the export failed, or the child crashed or took too long.
+        UntrustedError: the export needs code that the user did not trust.
     """
     order = {
         "request": request_to_json(request),
@@ -61,7 +61,7 @@ def export_in_child(
         "is_trusted": is_trusted,
         "parent_pid": os.getpid(),
     }
-    # Files, not pipes: nobody can block on them, and no grandchild can hold them open.
+    # Files instead of pipes: they cannot block, and no grandchild can keep them open.
     with (
         tempfile.TemporaryFile() as question,
         tempfile.TemporaryFile() as answer,
@@ -74,15 +74,15 @@ def export_in_child(
             raise ExportError(
                 f"exporting {request.card.name} to {request.format} took longer than "
                 f"{timeout_s:g} s and was stopped",
-                "raise the export's time limit, or leave this model or runtime out",
+                "increase the export's time limit, or remove this model or runtime",
             )
         return _read(answer, log, exit_code, request)
 
 
 def _run(question: IO[bytes], answer: IO[bytes], log: IO[bytes], timeout_s: float) -> int | None:
-    """The child's exit code; `None` when it had to be killed for time."""
+    """The child's exit code; `None` if it was killed after the timeout."""
     child = subprocess.Popen(
-        # -P: a workspace that has its own models/ folder does not shadow this package.
+        # -P: a models/ folder in the workspace does not shadow this package.
         [sys.executable, "-P", "-m", "fleetrank.models.export"],
         stdin=question,
         stdout=answer,
@@ -94,7 +94,7 @@ def _run(question: IO[bytes], answer: IO[bytes], log: IO[bytes], timeout_s: floa
     try:
         has_ended = _ends_within(child.pid, timeout_s)
     finally:
-        # Also after a normal end: whatever it started and left behind goes too.
+        # Also after a normal end, to kill remaining child processes.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
         exit_code = child.wait()
@@ -102,7 +102,7 @@ def _run(question: IO[bytes], answer: IO[bytes], log: IO[bytes], timeout_s: floa
 
 
 def _ends_within(pid: int, timeout_s: float) -> bool:
-    """Waits without reaping: the number of the group stays taken until the group is killed."""
+    """Waits without reaping, so that the group's id is not reused before the group is killed."""
     deadline_ns = time.perf_counter_ns() + int(timeout_s * 1e9)
     while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
         if time.perf_counter_ns() >= deadline_ns:
@@ -112,7 +112,7 @@ def _ends_within(pid: int, timeout_s: float) -> bool:
 
 
 def _environment() -> dict[str, str]:
-    """The thread pools of a child are half as large."""
+    """The environment of a child, with half the threads for its thread pools."""
     return {
         **os.environ,
         "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // 2)),
@@ -134,11 +134,11 @@ def _read(
     if exit_code < 0:
         name = signal.Signals(-exit_code).name
         raise ExportError(
-            f"{what} was ended by {name}: {last_words or 'no last words'}",
+            f"{what} was ended by {name}: {last_words or 'no output'}",
             "out of memory is the usual cause: close other programs, raise the memory limit, or "
             "export fewer models at once",
         )
     raise ExportError(
         f"{what} ended with exit code {exit_code} and no answer: {last_words}",
-        "this is a defect of fleetrank or of the exporter's installation: run `fleetrank doctor`",
+        "this is a bug in fleetrank or in the exporter's installation: run `fleetrank doctor`",
     )

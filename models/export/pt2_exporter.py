@@ -1,4 +1,4 @@
-"""PyTorch to a `.pt2` archive, which runs without the source of the model."""
+"""PyTorch to a `.pt2` archive, which runs without the model's source code."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ class Pt2Exporter:
     extra = "torch"
 
     def export(self, network: "torch.nn.Module", image: "torch.Tensor", path: Path) -> None:
-        """See `Exporter.export`."""
+        """Writes the `.pt2` archive."""
         import torch
 
         torch.export.save(torch.export.export(network, (image,)), str(path))

@@ -1,4 +1,4 @@
-"""One export, inside the process that is there for it."""
+"""One export, inside the exporting child."""
 
 import errno
 import os
@@ -14,15 +14,15 @@ from fleetrank.models.export.user_file import stage_file
 from fleetrank.models.memory import is_out_of_memory
 
 _NO_ROOM_BYTES = 1024 * 1024
-"""No exported network is smaller; a writer that failed with less to write to ran out of it."""
+"""Smaller than any exported network; if a writer fails with less free space, the disk is full."""
 
 
 def export_request(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -> StagedExport:
-    """Makes the file that is asked for in `out_dir`.
+    """Writes the requested file to `out_dir`.
 
     Raises:
-        ExportError: it cannot be made; full disk and memory are named as such.
-        UntrustedError: it needs code of somebody's that the user did not trust.
+        ExportError: the export failed; a full disk or memory is named as the reason.
+        UntrustedError: the export needs model-supplied code that the user did not trust.
     """
     _limit_threads()
     try:
@@ -31,7 +31,7 @@ def export_request(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -
         return export_network(request, out_dir, is_trusted=is_trusted)
     except ModelError:
         raise
-    except Exception as error:  # the boundary: every reason becomes one that can be stored
+    except Exception as error:  # the boundary: every error is converted to one that can be stored
         if is_out_of_memory(error):
             raise ExportError(
                 f"exporting {request.card.name} to {request.format} ran out of memory",
@@ -42,14 +42,14 @@ def export_request(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -
             raise ExportError(found.message, found.remedy) from error
         raise ExportError(
             f"exporting {request.card.name} failed: {type(error).__name__}: {error}",
-            "mend the network, or leave it out of the sweep",
+            "fix the model or remove it from the sweep",
         ) from error
 
 
 def _lack_of_room(error: Exception, folder: Path) -> OSError | None:
-    """The error of the system behind one that may not name it; `None` when there was room.
+    """The system error behind a library error; `None` if the disk was not full.
 
-    PyTorch's writer, and others in C++, raise a RuntimeError without the reason.
+    PyTorch's writer and other C++ writers raise a RuntimeError without the reason.
     """
     if isinstance(error, OSError):
         return error if is_no_room(error) else None
@@ -72,7 +72,7 @@ def _has_met_size_limit(folder: Path) -> bool:
 
 
 def _limit_threads() -> None:
-    """Half of the cores, so that two exports run side by side."""
+    """Uses half of the cores, so that two exports can run in parallel."""
     try:
         import torch
     except ImportError as error:

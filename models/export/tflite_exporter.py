@@ -8,13 +8,13 @@ if TYPE_CHECKING:
 
 
 class TfliteExporter:
-    """litert-torch; input and output keep PyTorch's layout (channels first)."""
+    """Uses litert-torch; input and output keep PyTorch's layout (channels first)."""
 
     libraries = ("litert-converter", "litert-torch", "torch")
     extra = "tflite"
 
     def export(self, network: "torch.nn.Module", image: "torch.Tensor", path: Path) -> None:
-        """See `Exporter.export`."""
+        """Writes the `.tflite` file."""
         import litert_torch
 
         litert_torch.convert(network, (image,)).export(str(path))

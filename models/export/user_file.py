@@ -1,4 +1,4 @@
-"""Takes over a file that the user exported: checked, made self-contained, never run."""
+"""Imports a file that the user exported: checks it, makes it self-contained, never runs it."""
 
 import logging
 import re
@@ -33,11 +33,13 @@ def convert_to_tflite(source: Path, path: Path) -> None:
         if source.is_dir():
             converter = tf.lite.TFLiteConverter.from_saved_model(str(source))
         else:
-            # Trusted by now: a model with a Lambda layer is allowed to be one.
+            # The file is trusted here, so a model with a Lambda layer is allowed.
             network = tf.keras.models.load_model(source, compile=False, safe_mode=False)
             converter = tf.lite.TFLiteConverter.from_keras_model(network)
         data = converter.convert()
-    except Exception as error:  # Keras and TensorFlow raise everything from KeyError to their own
+    except (
+        Exception
+    ) as error:  # Keras and TensorFlow raise many classes, from KeyError to their own
         raise ExportError(
             f"TensorFlow cannot convert {source}: {type(error).__name__}: {error}",
             "convert it to TFLite yourself and give that file",
@@ -54,8 +56,8 @@ def stage_file(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -> St
     """Copies or converts the file of a card into `out_dir`.
 
     Raises:
-        ExportError: missing, damaged, of another format, or reaching outside its folder.
-        UntrustedError: a Keras model or SavedModel, whose conversion may run code.
+        ExportError: the file is missing, damaged, of another format, or uses files elsewhere.
+        UntrustedError: it is a Keras model or SavedModel, whose conversion may run code.
     """
     card = request.card
     source = Path(card.entry)
@@ -85,7 +87,7 @@ def stage_file(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -> St
 
 
 def _check_regular(source: Path, card: ModelCard) -> None:
-    """A pipe or a device would be read without an end."""
+    """Rejects pipes and devices, because reading them would never end."""
     if source.is_dir():
         return
     try:
@@ -98,19 +100,19 @@ def _check_regular(source: Path, card: ModelCard) -> None:
 
 
 def _check_tflite(data: bytes, source: Path) -> None:
-    """Static checks of a FlatBuffer; what they cannot see, the worker's runtime will."""
+    """Static checks of a FlatBuffer; the worker's runtime detects the remaining errors."""
     if len(data) < 8 or data[4:8] != _TFLITE_IDENTIFIER:
         raise ExportError(f"{source} is not a TFLite model", "export it again, or correct the path")
     try:
         check_buffers(data)
     except (struct.error, ValueError) as error:
         raise ExportError(
-            f"{source} is damaged: it ends in the middle of its data", "copy or export it again"
+            f"{source} is damaged: the file is truncated", "copy or export it again"
         ) from error
 
 
 def _check_pte(source: Path) -> None:
-    """The identifier only: the runtime verifies the whole program when it loads it."""
+    """Checks only the identifier; the runtime verifies the whole program when it loads it."""
     with source.open("rb") as file:
         head = file.read(8)
     if not _PTE_IDENTIFIER.fullmatch(head[4:8]):
@@ -140,7 +142,7 @@ def _stage_tensorflow(
     if not is_trusted:
         raise UntrustedError(
             f"{source} is a Keras model or SavedModel: converting it can run code from it",
-            "say --trust if you trust it",
+            "add --trust if you trust it",
         )
     versions = library_versions(("tensorflow-cpu",), "tensorflow")
     if source.is_dir() and not (source / "saved_model.pb").is_file():

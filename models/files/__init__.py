@@ -1,4 +1,4 @@
-"""Users' model files by format: checked, copied into one file, their cost counted.
+"""Checks users' model files by format, copies each into one file and counts its cost.
 
 Open `onnx_file` first; the other formats are shorter.
 """

@@ -16,18 +16,18 @@ _UNCOUNTED = frozenset({
     "Attention", "DFT", "DeformConv", "Einsum", "GRU", "If", "LSTM", "Loop", "RNN", "Scan",
     "SequenceMap", "STFT",
 })  # fmt: skip
-"""Operators of ONNX that multiply, or hold a graph that may, and that nothing here counts."""
+"""ONNX operators that multiply, or contain a graph that may, and that are not counted here."""
 
 
 def count_onnx_macs(model: "onnx.ModelProto") -> int | None:
-    """MACs of one inference at batch 1, by the same rules as `networks.cost` counts a network.
+    """MACs of one inference at batch 1, with the same rules as `networks.cost`.
 
-    Those of convolutions and matrix products, quantised ones too, plus half of
+    Counts convolutions and matrix products, also quantised ones, plus half of
     `ELEMENTWISE_FLOPS` for each element of softmax and layer normalisation.
 
     Returns:
-        `None` where a count would be a guess: an operator of another domain than ONNX's, one that
-        multiplies otherwise, or a tensor whose size the file does not tell.
+        `None` if the count would be a guess: the graph has an operator outside ONNX's domain, one
+        that multiplies in another way, or a tensor of unknown size.
     """
     nodes = model.graph.node
     if any(node.domain not in ("", "ai.onnx") or node.op_type in _UNCOUNTED for node in nodes):
@@ -81,7 +81,7 @@ _MACS: Mapping[str, _Sizes] = {
 
 
 def _shapes(model: "onnx.ModelProto") -> dict[str, Shape]:
-    """The sizes of all tensors that are known, with a batch of 1 where it is free."""
+    """The known sizes of tensors, with batch 1 where the batch is dynamic."""
     import onnx
 
     graph_only = onnx.ModelProto()
@@ -90,7 +90,7 @@ def _shapes(model: "onnx.ModelProto") -> dict[str, Shape]:
         dims = value.type.tensor_type.shape.dim
         if dims and not dims[0].HasField("dim_value"):
             dims[0].dim_value = 1
-    # Sizes that were written for a free batch.
+    # Sizes that were inferred with a dynamic batch.
     del graph_only.graph.value_info[:]
     for value in graph_only.graph.output:
         value.type.tensor_type.ClearField("shape")
@@ -105,6 +105,6 @@ def _shapes(model: "onnx.ModelProto") -> dict[str, Shape]:
 
 
 def _batch(model: "onnx.ModelProto", shapes: Mapping[str, Shape]) -> int:
-    """What an image's first axis says; 1 without any image."""
+    """The first axis of an image input; 1 without an image input."""
     images = (shapes[it.name] for it in model.graph.input if len(shapes.get(it.name, ())) == 4)
     return next((shape[0] for shape in images), 1) or 1

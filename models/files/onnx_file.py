@@ -1,4 +1,4 @@
-"""A user's ONNX file: checked, made one file of known sizes, its MACs counted."""
+"""Checks a user's ONNX file, writes it as one file with fixed sizes and counts its MACs."""
 
 import logging
 import math
@@ -18,15 +18,15 @@ _LOG = logging.getLogger(__name__)
 
 
 def stage_onnx(source: Path, path: Path, input_size: int | None) -> Cost:
-    """Copies a graph into one file that holds its weights and says how large its images are.
+    """Copies a graph into one file that contains its weights and fixed image sizes.
 
     Args:
         source: the user's file.
         path: the copy.
-        input_size: height and width for images whose file leaves them free.
+        input_size: height and width; used only if the file's height and width are dynamic.
 
     Raises:
-        ExportError: it is damaged, reads files elsewhere, or leaves a size free that nobody gave.
+        ExportError: damaged, uses files elsewhere, or has dynamic sizes without a given value.
     """
     import onnx
 
@@ -40,7 +40,7 @@ def stage_onnx(source: Path, path: Path, input_size: int | None) -> Cost:
         raise ExportError(f"{source} holds no ONNX graph", "export it again, or correct the path")
     _check_external_data(model, source)
     try:
-        # Reads the external data, so that the copy holds all in one file.
+        # Reads the external data, so that the copy is a single file.
         model = onnx.load(str(source))
     except Exception as error:
         raise ExportError(
@@ -50,8 +50,8 @@ def stage_onnx(source: Path, path: Path, input_size: int | None) -> Cost:
         onnx.checker.check_model(model)
     except Exception as error:
         raise ExportError(
-            f"onnx.checker refuses {source}: {_first_line(error)}",
-            "correct what it names, or export the model again",
+            f"onnx.checker rejects {source}: {_first_line(error)}",
+            "fix the reported problem, or export the model again",
         ) from error
     _fix_sizes(model, source, input_size)
     onnx.save(model, str(path))
@@ -65,13 +65,13 @@ def stage_onnx(source: Path, path: Path, input_size: int | None) -> Cost:
 def _counted_macs(model: "onnx.ModelProto") -> int | None:
     try:
         return count_onnx_macs(model)
-    except Exception:  # a graph that the checker is about to refuse, or one beyond protobuf's 2 GiB
+    except Exception:  # a graph that the checker will reject, or one larger than protobuf's 2 GiB
         _LOG.exception("MACs could not be counted")
         return None
 
 
 def _fix_sizes(model: "onnx.ModelProto", source: Path, input_size: int | None) -> None:
-    """Writes the size of images into inputs that leave it free; the batch stays as it is."""
+    """Sets the image size of inputs with dynamic sizes; does not change the batch."""
     weights = {tensor.name for tensor in model.graph.initializer}
     for value in model.graph.input:
         dims = value.type.tensor_type.shape.dim
@@ -80,12 +80,13 @@ def _fix_sizes(model: "onnx.ModelProto", source: Path, input_size: int | None) -
             continue
         if not (len(dims) == 4 and len(free) == 2):
             raise ExportError(
-                f"{source}: input {value.name!r} leaves sizes free that are no image's",
-                "export it with all sizes fixed but the first, the batch",
+                f"{source}: input {value.name!r} has dynamic dimensions other than batch, height "
+                "and width",
+                "export it with all sizes fixed except the first, the batch",
             )
         if input_size is None:
             raise ExportError(
-                f"{source}: input {value.name!r} leaves height and width free",
+                f"{source}: input {value.name!r} has dynamic height and width",
                 "give input_size in the card, in pixels",
             )
         for dim in free:
@@ -93,14 +94,14 @@ def _fix_sizes(model: "onnx.ModelProto", source: Path, input_size: int | None) -
 
 
 def _check_external_data(model: "onnx.ModelProto", source: Path) -> None:
-    """Names what is wrong with weights outside the file."""
+    """Reports problems with weights outside the file."""
     folder = source.resolve().parent
     for location in sorted(set(_external_locations(model))):
-        # resolve() also follows links that lead out of the folder.
+        # resolve() also follows links to targets outside the folder.
         target = (folder / location).resolve()
         if not target.is_relative_to(folder):
             raise ExportError(
-                f"{source}: external data {location!r} lies outside the model's folder",
+                f"{source}: external data {location!r} is outside the model's folder",
                 "keep model and data in one folder; do not use a model that reads other files",
             )
         if location not in external_data_names(source):
@@ -118,7 +119,7 @@ def _check_external_data(model: "onnx.ModelProto", source: Path) -> None:
 
 
 def _external_locations(message: "Message") -> Iterator[str]:
-    """Of all tensors below: initializers, and those in attributes, subgraphs and functions."""
+    """External data of all tensors: initializers, attributes, subgraphs and functions."""
     for field, value in message.ListFields():
         if field.message_type is None:
             continue

@@ -1,4 +1,4 @@
-"""Reads just enough of a TFLite FlatBuffer to know that none of its weights is cut off.
+"""Checks that a TFLite FlatBuffer contains all of its weights, without reading the rest.
 
 Source: tensorflow/lite/schema/schema.fbs: `Model.buffers` is field 4; of `Buffer`, field 0 is the
 data inside the FlatBuffer, fields 1 and 2 are offset and size of data appended to it.
@@ -10,11 +10,11 @@ _MODEL_BUFFERS, _BUFFER_DATA, _BUFFER_OFFSET, _BUFFER_SIZE = 4, 0, 1, 2
 
 
 def check_buffers(data: bytes) -> None:
-    """Follows every buffer of the model to its end.
+    """Checks that every buffer of the model ends inside the file.
 
     Raises:
-        struct.error: a table lies beyond the end of the file.
-        ValueError: a buffer's data does.
+        struct.error: a table is beyond the end of the file.
+        ValueError: a buffer's data is beyond the end of the file.
     """
     model = _unsigned(data, 0)
     field = _field(data, model, _MODEL_BUFFERS)
@@ -45,7 +45,7 @@ def _check_end(data: bytes, *parts: int) -> None:
 
 
 def _field(data: bytes, table: int, number: int) -> int | None:
-    """Where a table's field lies; `None` when it is absent."""
+    """The position of a table's field; `None` if the field is absent."""
     vtable = table - struct.unpack_from("<i", data, table)[0]
     if vtable < 0:
         raise ValueError("a table points before the start of the file")

@@ -1,4 +1,4 @@
-"""PyTorch networks: built from a card, given weights, their cost counted.
+"""Builds PyTorch networks from cards, loads their weights and counts their cost.
 
 Open `build` first.
 """

@@ -1,4 +1,4 @@
-"""Makes a network from its card; the only module that imports network definitions."""
+"""Builds a network from its card; the only module that imports network definitions."""
 
 import importlib
 import sys
@@ -18,14 +18,14 @@ _SCHEMAS = {
     "qnms": "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
 }
 _kept: list[object] = []
-"""A Library takes its operators with it when it is collected."""
+"""Kept alive, because a Library's operators vanish when it is garbage-collected."""
 
 
 def import_torchvision() -> None:
-    """Imports torchvision, declaring its two detection operators only where they are missing.
+    """Imports torchvision and declares its two detection operators if they are missing.
 
-    Its wheel is built for CUDA; beside a CPU build of torch the operators do not load, and the
-    import fails at `register_fake("torchvision::nms")`. Classification needs neither.
+    Its wheel is built for CUDA. With a CPU build of torch the operators do not load, and the
+    import fails at `register_fake("torchvision::nms")`. Classification does not need them.
     """
     import torch
 
@@ -50,11 +50,11 @@ OWN_ENTRY_PREFIX = "fleetrank.models.networks.primer:"
 
 
 def build_network(card: ModelCard, *, is_pretrained: bool, is_trusted: bool) -> "torch.nn.Module":
-    """The network in evaluation mode, with pretrained or freshly initialised weights.
+    """The network in evaluation mode, with pretrained or newly initialised weights.
 
     Raises:
-        ExportError: the libraries know no such network or weights, or the entry point fails.
-        UntrustedError: an entry point, and the user did not say `--trust`.
+        ExportError: the network or weights are unknown, or the entry point fails.
+        UntrustedError: the network is an entry point and the user did not give `--trust`.
     """
     if card.source is Source.TORCHVISION:
         network = _from_torchvision(card, is_pretrained=is_pretrained)
@@ -63,7 +63,7 @@ def build_network(card: ModelCard, *, is_pretrained: bool, is_trusted: bool) -> 
     elif card.source is Source.ENTRY_POINT:
         network = _from_entry_point(card, is_trusted=is_trusted)
     else:
-        raise ExportError(f"{card.name} is a file and cannot be rebuilt", "export it as it is")
+        raise ExportError(f"{card.name} is a file and cannot be rebuilt", "use the file as it is")
     return network.eval()
 
 
@@ -75,7 +75,7 @@ def _from_torchvision(card: ModelCard, *, is_pretrained: bool) -> "torch.nn.Modu
         raise _unknown_entry(card, torchvision.models.list_models())
     options: dict[str, object] = {}
     if card.entry == "inception_v3":
-        # The second classifier serves training only; init_weights is its slow SciPy initialiser.
+        # The second classifier is for training only; init_weights is its slow SciPy initialiser.
         options = {"aux_logits": False, "init_weights": False}
     weights = card.weights_tag if is_pretrained else None
     network: torch.nn.Module = torchvision.models.get_model(card.entry, weights=weights, **options)
@@ -100,11 +100,11 @@ def _from_entry_point(card: ModelCard, *, is_trusted: bool) -> "torch.nn.Module"
     if not card.entry.startswith(OWN_ENTRY_PREFIX):
         _check_entry_point(card, module_name, is_trusted=is_trusted)
         if card.import_folder is not None and card.import_folder not in sys.path:
-            # At the end: a folder of the user's cannot shadow a library.
+            # Appended at the end, so that a user's folder cannot shadow a library.
             sys.path.append(card.import_folder)
     try:
         network = getattr(importlib.import_module(module_name), function_name)()
-    except Exception as error:  # whatever the user's code raises is the reason to show
+    except Exception as error:  # any exception of the user's code is shown as the reason
         if is_out_of_memory(error):
             raise
         raise ExportError(
@@ -123,7 +123,7 @@ def _check_entry_point(card: ModelCard, module_name: str, *, is_trusted: bool) -
     if not is_trusted:
         raise UntrustedError(
             f"model {card.name} is the entry point {card.entry}: exporting it runs that code",
-            "say --trust if you trust it",
+            "add --trust if you trust it",
         )
     package = module_name.partition(".")[0]
     if package == OWN_PACKAGE:

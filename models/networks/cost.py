@@ -9,10 +9,10 @@ if TYPE_CHECKING:
     import torch
 
 ELEMENTWISE_FLOPS = 5
-"""Per element of a softmax or a layer normalisation.
+"""FLOPs per element of a softmax or a layer normalisation.
 
 Source: google-research/electra, flops_computation.py (SOFTMAX_FLOPS, LAYER_NORM_FLOPS). Batch
-normalisation counts nothing: at inference it is folded into the convolution before it.
+normalisation counts as zero: at inference it is folded into the convolution before it.
 """
 
 
@@ -20,8 +20,8 @@ def count_cost(network: "torch.nn.Module", image: "torch.Tensor") -> Cost:
     """Cost of one inference on `image` of shape (1, 3, height, width).
 
     MACs are those of convolutions and matrix products, plus half of `ELEMENTWISE_FLOPS` for each
-    element of softmax and layer normalisation. Fused attention is switched off while counting:
-    PyTorch's counter does not see the products inside it.
+    element of softmax and layer normalisation. Fused attention is disabled while counting,
+    because PyTorch's counter does not count the products inside it.
     """
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -45,10 +45,11 @@ def count_cost(network: "torch.nn.Module", image: "torch.Tensor") -> Cost:
 
 
 def stated_cost(card: ModelCard, counted: Cost | None) -> Cost:
-    """What the card states goes before what was counted.
+    """The card's figures where stated, otherwise the counted ones.
 
-    MACs that nobody stated or counted stay `None`, and the model out of what needs them: guessed
-    from the number of parameters, a convolutional network's are ten to a hundred times too few.
+    MACs that are neither stated nor counted stay `None`, and figures that need them exclude the
+    model. They are not guessed from the number of parameters: for a convolutional network that
+    guess is ten to a hundred times too low.
     """
     parameters = card.parameters
     if parameters is None and counted is not None:

@@ -1,6 +1,6 @@
 """A tiny network per format, which a worker runs first.
 
-A model is then not charged for its runtime's lazy imports and memory pools.
+The model's figures then exclude the runtime's lazy imports and memory pools.
 """
 
 from typing import TYPE_CHECKING
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 from fleetrank.models.cards.zoo import load_cards
 
 CANARY_MODEL = "squeezenet1_1"
-"""Small enough for a second of runs on any phone, large enough that clocks and not calls decide."""
+"""Small: many runs a second on any phone. Large: the clock rate dominates, not call overhead."""
 
 
 def canary_request() -> ExportRequest:
-    """What to export to have the canary: LiteRT's tool is the one every phone can have."""
+    """The export request of the canary; TFLite, because LiteRT's tool runs on every phone."""
     card = load_cards(None)[CANARY_MODEL]
     return ExportRequest(card=card, weights=Weights(), format=Format.TFLITE)
 
@@ -31,7 +31,7 @@ _CARD = ModelCard(
 
 
 def make_network() -> "torch.nn.Module":
-    """One small convolution and a linear layer: the operators nearly every network has."""
+    """One small convolution and a linear layer: operators of nearly every network."""
     import torch
 
     return torch.nn.Sequential(
@@ -44,5 +44,5 @@ def make_network() -> "torch.nn.Module":
 
 
 def primer_request(format: Format) -> ExportRequest:  # noqa: A002 - the word of the data class
-    """What to export to have the primer of a format."""
+    """The export request of a format's primer."""
     return ExportRequest(card=_CARD, weights=Weights(), format=format)

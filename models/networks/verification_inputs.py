@@ -1,4 +1,4 @@
-"""Seeded inputs, the same numbers on every machine."""
+"""Seeded inputs with the same numbers on every machine."""
 
 from typing import TYPE_CHECKING
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import torch
 
 CASES = 16
-"""Inputs an artifact is verified on."""
+"""Number of inputs that an artifact is verified with."""
 INPUT_SEED = 20_180_601
 
 
@@ -16,7 +16,7 @@ def seeded_images(count: int, size: int, seed: int = INPUT_SEED) -> "torch.Tenso
     """Standard normal images of shape (count, 3, size, size), as normalised photographs are."""
     import torch
 
-    # NumPy's generator, not torch's: its stream is promised to stay the same across versions.
+    # NumPy's generator, not torch's, because NumPy guarantees its stream across versions.
     rng = np.random.default_rng(seed)
     values = rng.standard_normal((count, 3, size, size), dtype=np.float32)
     return torch.from_numpy(values)

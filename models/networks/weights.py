@@ -1,4 +1,4 @@
-"""Gives a network its weights: pretrained, from a checkpoint, or seeded and calibrated."""
+"""Loads a network's weights: pretrained, from a checkpoint, or seeded and calibrated."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
 OUTPUT_STD = 1.0
 IDLE_BELOW = 1e-4
-"""Scales initialised at 0 or 1e-6 (layer scale, a branch's last normalisation) silence it."""
+"""Scales initialised to 0 or 1e-6 (layer scale, last normalisation) make a branch output 0."""
 WOKEN_SCALE = 0.2
-"""Loud enough to be seen by verification; at 0.5 LeViT's random attention saturates and turns
-rounding errors of 1e-7 into 1e-1."""
+"""Large enough to affect verification; at 0.5 LeViT's random attention saturates and amplifies
+rounding errors of 1e-7 to 1e-1."""
 
 
 def network_with_weights(
     card: ModelCard, weights: Weights, *, is_trusted: bool
 ) -> "torch.nn.Module":
-    """The network in evaluation mode with exactly the weights asked for.
+    """The network in evaluation mode with exactly the requested weights.
 
     Raises:
-        ExportError: no such network, weights or checkpoint.
-        UntrustedError: an entry point without trust.
+        ExportError: the network, weights or checkpoint do not exist.
+        UntrustedError: the network is an entry point without trust.
     """
     import torch
 
@@ -35,7 +35,7 @@ def network_with_weights(
     is_pretrained = weights.kind is WeightsKind.PRETRAINED
     if is_pretrained and card.weights_tag is None:
         raise ExportError(
-            f"the card of {card.name} names no pretrained weights",
+            f"the card of {card.name} has no pretrained weights",
             "add weights_tag to the card, or use seeded weights",
         )
     try:
@@ -48,7 +48,7 @@ def network_with_weights(
     if weights.kind is WeightsKind.CHECKPOINT:
         load_checkpoint(network, weights)
     elif weights.kind is WeightsKind.SEEDED:
-        # The very images that verification uses: none can lie far from the fitted statistics.
+        # The same images as in verification, so that they match the fitted statistics.
         calibrate(network, seeded_images(CASES, card.input_size or 224))
     return network
 
@@ -57,7 +57,7 @@ def load_checkpoint(network: "torch.nn.Module", weights: Weights) -> None:
     """Loads a local state dict without running any code in it.
 
     Raises:
-        ExportError: not a state dict, another network's, or changed since it was planned.
+        ExportError: not a state dict, from another network, or changed since it was planned.
     """
     import torch
 
@@ -65,22 +65,24 @@ def load_checkpoint(network: "torch.nn.Module", weights: Weights) -> None:
     try:
         is_same = weights.checkpoint_sha256 in (None, file_sha256(path))
         network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
-    except Exception as error:  # torch raises by the dozen here: UnpicklingError, EOFError, ...
+    except Exception as error:  # torch raises many classes here: UnpicklingError, EOFError, ...
         raise ExportError(
             f"checkpoint {path} cannot be used: {error}",
             "save it with torch.save(network.state_dict(), path) from the same network",
         ) from error
     if not is_same:
-        raise ExportError(f"checkpoint {path} changed after the sweep was planned", "plan anew")
+        raise ExportError(
+            f"checkpoint {path} changed after the sweep was planned", "start a new sweep"
+        )
 
 
 def calibrate(network: "torch.nn.Module", images: "torch.Tensor") -> None:
-    """Makes random weights behave like trained ones, so that values neither die nor explode.
+    """Makes random weights behave like trained ones, so that values neither vanish nor overflow.
 
-    Branches initialised silent are woken (verification would not see them), batch normalisation
-    gets the statistics of `images`, and the last layer is scaled to outputs of standard
-    deviation 1. Plain random weights shrink EfficientNet's outputs to 1e-20: denormals change
-    latency.
+    Branches whose initial output is 0 get larger scales, because verification would not test them.
+    Batch normalisation gets the statistics of `images`. The last layer is scaled to outputs of
+    standard deviation 1. Plain random weights shrink EfficientNet's outputs to 1e-20, and
+    denormals change latency.
     """
     import torch
 
@@ -111,7 +113,7 @@ def _fit_normalisation(network: "torch.nn.Module", images: "torch.Tensor") -> No
     momenta = [layer.momentum for layer in layers]
     for layer in layers:
         layer.reset_running_stats()
-        layer.momentum = None  # plain mean of what is seen, not a moving average
+        layer.momentum = None  # plain mean over the images, not a moving average
         layer.train()
     network(images)
     for layer, momentum in zip(layers, momenta, strict=True):
@@ -120,7 +122,7 @@ def _fit_normalisation(network: "torch.nn.Module", images: "torch.Tensor") -> No
 
 
 def _last_linear_map(network: "torch.nn.Module", image: "torch.Tensor") -> "torch.nn.Module | None":
-    """The last fully connected or convolutional layer that ran."""
+    """The last fully connected or convolutional layer that was executed."""
     import torch
 
     seen: list[torch.nn.Module] = []

@@ -1,4 +1,4 @@
-"""`fleetrank cluster`: the hosts sweeps can run on."""
+"""`fleetrank cluster`: shows the hosts that sweeps can run on."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -15,7 +15,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 @app.callback()
 def _cluster() -> None:
-    """Keeps `status` a word of its own."""
+    """Makes `status` a subcommand: Typer drops the name of an app's only command."""
 
 
 @app.command()
@@ -25,15 +25,15 @@ def status(
     ] = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Show hosts, devices, versions, and what is wrong."""
+    """Show hosts, devices, versions and problems."""
     from fleetrank.orchestrator.sweep.cluster_status import read_cluster_status
 
     found = read_cluster_status(current().workspace, cluster)
     if as_json:
         print(json_text(asdict(found), indent=2))
     else:
-        print(f"dashboard  {found.dashboard or 'none: its packages or the dashboard are left out'}")
-        print(f"this host  {found.here or 'none of the device hosts'}\n")
+        print(f"dashboard  {found.dashboard or 'none: not started, or its packages are missing'}")
+        print(f"this host  {found.here or 'not a device host'}\n")
         print_table([asdict(host) for host in found.hosts], as_json=False)
         print()
         print_table([asdict(device) for device in found.devices], as_json=False)
@@ -41,6 +41,6 @@ def status(
             print(f"\n! {problem}")
     if not found.hosts:
         raise NothingToDoError(
-            "no host of this cluster can be used",
+            "this cluster has no usable host",
             "start raylets with the label fleetrank-host=NAME; see docs/cluster.md",
         )

@@ -1,4 +1,4 @@
-"""What every command is given by the options that all of them share."""
+"""The values of the options that all commands share."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +12,8 @@ class CliContext:
     """The shared options of one call.
 
     Attributes:
-        given_root: of `--workspace`; `None` looks for the workspace from the current folder up.
-        verbose: 0, 1 (`-v`: progress of single steps) or 2 (`-vv`: debugging lines).
+        given_root: value of `--workspace`; `None` searches the current folder and those above it.
+        verbose: 0, 1 (`-v`: progress of single steps) or 2 (`-vv`: debug messages).
         debug: print the traceback of an error.
     """
 
@@ -26,7 +26,7 @@ class CliContext:
         """The workspace to work in.
 
         Raises:
-            UsageError: there is none.
+            UsageError: no workspace was found.
         """
         return Workspace.find() if self.given_root is None else Workspace.at(self.given_root)
 
@@ -50,6 +50,6 @@ def current() -> CliContext:
 
 
 def set_current(context: CliContext) -> None:
-    """Told by `main` before a command runs."""
+    """Stores the context; `main` calls it before a command runs."""
     global _current  # noqa: PLW0603 - one process runs one command
     _current = context

@@ -1,4 +1,4 @@
-"""`fleetrank doctor`: is this machine fit for a sweep?"""
+"""`fleetrank doctor`: checks whether this machine is ready for benchmarking."""
 
 from dataclasses import asdict
 

@@ -1,4 +1,4 @@
-"""Commands that compute wait for what measures on this host."""
+"""Commands that compute wait until no measurement runs on this host."""
 
 import sys
 from contextlib import AbstractContextManager
@@ -8,22 +8,22 @@ from fleetrank.device_agents.host.host_lease import host_lease
 
 
 def host_turn(command: str) -> AbstractContextManager[bool]:
-    """The host's lease while a command works; a long wait is explained, and Ctrl-C ends it."""
+    """Holds the host's lease while a command works; explains a long wait; Ctrl-C ends the wait."""
     return host_lease(
         f"`fleetrank {command}`", on_wait=lambda message: print(message, file=sys.stderr)
     )
 
 
 def reading_turn(command: str, results: Path, *sweeps: str | None) -> AbstractContextManager[bool]:
-    """As `host_turn`, for what reads results; nobody waits to hear that there are none.
+    """As `host_turn`, for commands that read results; fails at once if there are no results.
 
     Args:
-        command: of the user.
+        command: the user's command.
         results: the results folder.
-        sweeps: those that must have rows; `None`, or none, for any at all.
+        sweeps: sweeps that must have rows; `None` or empty means any sweep.
 
     Raises:
-        NoDataError: there is no measurement, or no such sweep.
+        NoDataError: there are no measurements, or the sweep does not exist.
     """
     from fleetrank.analysis.stored.load import stored_parts
 

@@ -1,4 +1,4 @@
-"""`fleetrank init`: a workspace to start from."""
+"""`fleetrank init`: creates a workspace."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,11 +9,11 @@ from fleetrank.orchestrator.workspace.workspace import Workspace
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(help="The folder to make; may exist.")],
+    folder: Annotated[Path, typer.Argument(help="The folder to create; may exist.")],
 ) -> None:
-    """Make a workspace: an example sweep, a cluster file and folders for devices and cards."""
+    """Create a workspace: an example sweep, a cluster file, and folders for devices and cards."""
     workspace = Workspace.init(folder)
-    print(f"{workspace.root} is a workspace; next:")
+    print(f"{workspace.root} is a workspace. Next steps:")
     print(f"  cd {workspace.root}")
     print("  fleetrank doctor")
     print("  fleetrank sweep run sweeps/example.yaml")

@@ -1,4 +1,4 @@
-"""The command `fleetrank`: finds the subcommand, hands it the shared options, gives exit codes."""
+"""The command `fleetrank`: runs a subcommand with the shared options, returns the exit code."""
 
 import contextlib
 import importlib
@@ -33,16 +33,16 @@ from fleetrank.orchestrator.errors import (
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A subcommand: where it is, and what the list of commands says about it."""
+    """A subcommand: its import path and its line in the list of commands."""
 
     target: str
     help: str
 
 
 COMMANDS: Mapping[str, Command] = {
-    "init": Command("fleetrank.orchestrator.cli.init_command:init", "Make a workspace."),
+    "init": Command("fleetrank.orchestrator.cli.init_command:init", "Create a workspace."),
     "doctor": Command(
-        "fleetrank.orchestrator.cli.doctor_command:doctor", "Say what is wrong with this machine."
+        "fleetrank.orchestrator.cli.doctor_command:doctor", "Check whether this machine is ready."
     ),
     "models": Command(
         "fleetrank.orchestrator.cli.models_command:app", "Models and their exported files."
@@ -62,10 +62,10 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "recommend": Command(
         "fleetrank.orchestrator.cli.report.recommend_command:recommend",
-        "Say what to measure for which goal.",
+        "Show what to measure for a goal.",
     ),
     "query": Command(
-        "fleetrank.orchestrator.cli.report.query_command:query", "Ask the measurements in SQL."
+        "fleetrank.orchestrator.cli.report.query_command:query", "Query the measurements with SQL."
     ),
 }
 
@@ -86,11 +86,11 @@ _EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (AnalysisError, EXIT_USAGE),
     (ModuleNotFoundError, EXIT_NOTHING),
 )
-"""The first class that fits decides."""
+"""Error class to exit code; the first class that matches decides."""
 _LONGEST_MESSAGE, _LONGEST_REMEDY = 1400, 550
-"""Characters; together below 2,000, whatever a file put into them."""
+"""Characters; both limits together stay below 2,000, whatever text a file contains."""
 _READERS = {"polars", "pyarrow", "duckdb"}
-"""Libraries that read stored parts, and say in words of their own that one is damaged."""
+"""Libraries that read stored parts and report a damaged part with their own error classes."""
 _VERBOSITY = {"-v": 1, "--verbose": 1, "-vv": 2}
 _LOG_LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 
@@ -125,7 +125,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def take_shared_options(arguments: Sequence[str]) -> tuple[CliContext, list[str]]:
-    """Takes `--workspace DIR`, `-v` and `--debug` out, wherever they stand before a `--`.
+    """Removes `--workspace DIR`, `-v` and `--debug` wherever they occur before a `--`.
 
     Raises:
         UsageError: `--workspace` without a folder.
@@ -139,7 +139,7 @@ def take_shared_options(arguments: Sequence[str]) -> tuple[CliContext, list[str]
         if word == "--workspace" or word.startswith("--workspace="):
             folder = word.partition("=")[2] if "=" in word else next(waiting, "")
             if not folder:
-                raise UsageError("--workspace is given without a folder", "give --workspace DIR")
+                raise UsageError("--workspace needs a folder", "give --workspace DIR")
             context = replace(context, given_root=Path(folder))
         elif word in _VERBOSITY:
             context = replace(context, verbose=context.verbose + _VERBOSITY[word])
@@ -151,14 +151,15 @@ def take_shared_options(arguments: Sequence[str]) -> tuple[CliContext, list[str]
 
 
 def build_app(arguments: Sequence[str]) -> typer.Typer:
-    """The app with the one subcommand that is asked for; the others are only names."""
+    """The app with only the requested subcommand loaded; the others are only names."""
     app = typer.Typer(
         add_completion=False,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         epilog="Exit codes: 0 done, 1 unexpected, 2 bad usage or file, 3 failed cells, "
-        "4 nothing to do it with, 5 a comparison found something slower, 130 interrupted.",
+        "4 required data, device or library missing, 5 a comparison found something slower, "
+        "130 interrupted.",
     )
     app.callback()(_shared_options)
     asked = next((word for word in arguments if not word.startswith("-")), None)
@@ -183,10 +184,11 @@ def _version(is_asked: bool) -> None:
 
 def _shared_options(
     workspace: Annotated[
-        Path | None, typer.Option(help="Work in this folder, not the one you are in.")
+        Path | None, typer.Option(help="Workspace folder (default: the current folder).")
     ] = None,
     verbose: Annotated[
-        bool, typer.Option("-v", "--verbose", help="Say more; -vv says most.")
+        bool,
+        typer.Option("-v", "--verbose", help="Print progress details; -vv prints debug messages."),
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     version: Annotated[
@@ -194,21 +196,21 @@ def _shared_options(
         typer.Option("--version", help="Print the version.", callback=_version, is_eager=True),
     ] = False,
 ) -> None:
-    """Measure neural networks on unlike devices and learn which conclusions carry over.
+    """Measure neural networks on different kinds of devices and learn which conclusions transfer.
 
-    The options here are valid before and after every command.
+    These options are valid before and after every command.
     """
-    # `take_shared_options` has taken them out; they are declared to be shown by --help.
+    # `take_shared_options` has already removed them; they are declared so that --help lists them.
 
 
 def _never_called() -> None:
-    """Stands for a command that this call does not ask for."""
+    """Placeholder for a command that this call does not use."""
 
 
 def _explained(error: BaseException) -> BaseException:
-    """The error that says what to do about one of the system or of a library, where there is one.
+    """Translates a system or library error into one with a remedy, if a remedy is known.
 
-    Files are read lazily and in many places, so that a damaged one is only noticed here.
+    Files are read lazily and in many places, so a damaged file may only be noticed here.
     """
     if isinstance(error, IrregularFileError):
         return UsageError(
@@ -234,9 +236,9 @@ def _report(error: BaseException) -> int:
         message, remedy = error.message, error.remedy
     else:
         message = f"{type(error).__name__}: {error}"
-        remedy = "this is a defect of fleetrank; --debug shows where"
+        remedy = "this is a bug in fleetrank; --debug shows the traceback"
         if isinstance(error, ModuleNotFoundError):
-            remedy = "a library is not installed: pip install 'fleetrank[all]'"
+            remedy = "a library is missing: pip install 'fleetrank[all]'"
     print(f"fleetrank: {_bounded(message, _LONGEST_MESSAGE)}", file=sys.stderr)
     print(f"  -> {_bounded(remedy, _LONGEST_REMEDY)}", file=sys.stderr)
     codes = (code for kind, code in _EXIT_CODES if isinstance(error, kind))
@@ -244,5 +246,5 @@ def _report(error: BaseException) -> int:
 
 
 def _bounded(text: str, most: int) -> str:
-    """Escaped, not too long, and no further line that could be taken for one of ours."""
+    """Escaped, shortened, and indented so that no line looks like one of ours."""
     return shortened(visible(text).replace("\n", "\n    "), most)

@@ -1,4 +1,4 @@
-"""`fleetrank models`: networks, and the files exported from them."""
+"""`fleetrank models`: networks and their exported files."""
 
 import json
 import sys
@@ -41,12 +41,12 @@ _SIZE: TypeAdapter[ByteSize] = TypeAdapter(Annotated[ByteSize, Field(lt=2**63)])
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
-Names = Annotated[list[str] | None, typer.Argument(help="Models; all when left out.")]
+Names = Annotated[list[str] | None, typer.Argument(help="Models (default: all).")]
 Name = Annotated[str, typer.Argument(help="Name of the model.")]
 
 
 class WeightsChoice(StrEnum):
-    """Weights that need no further words."""
+    """Weights that are fully described by their kind."""
 
     SEEDED = "seeded"
     PRETRAINED = "pretrained"
@@ -57,7 +57,7 @@ WeightsOption = Annotated[WeightsChoice, typer.Option("--weights")]
 
 @app.command("list")
 def list_models(as_json: AsJson = False) -> None:
-    """List the models: the study's 13 and those of cards/*.toml."""
+    """List the 13 built-in models and those in cards/*.toml."""
     rows = [
         {
             "name": card.name,
@@ -75,7 +75,7 @@ def list_models(as_json: AsJson = False) -> None:
 
 @app.command()
 def show(name: Name, as_json: AsJson = False) -> None:
-    """Print a model's card, as cards/NAME.toml may hold it."""
+    """Print a model's card in the format of cards/NAME.toml."""
     card = find_card(_cards(), name)
     if as_json:
         identity = {"runtimes": _runtimes(card), "card_sha256": card_sha256(card)}
@@ -94,16 +94,16 @@ def export(
     runtime: Annotated[
         list[Runtime] | None,
         typer.Option(
-            help="Only for this runtime; may be repeated. Left out: onnx, torch and tflite."
+            help="Runtime to export for; may be repeated (default: onnx, torch and tflite)."
         ),
     ] = None,
     weights: WeightsOption = WeightsChoice.SEEDED,
     trust: Annotated[
-        bool, typer.Option("--trust", help="Run the code that comes with a model.")
+        bool, typer.Option("--trust", help="Allow model-supplied code to run. Review it first.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Export models, and verify each file. What is cached is kept."""
+    """Export models and verify each file. Cached files are reused."""
     workspace, switch = current().workspace, StopSwitch()
     requests = [request for request in _requests(names, weights) if _is_wanted(request, runtime)]
     tools = ExportTools(
@@ -116,7 +116,7 @@ def export(
     with host_turn("models export"), listening(switch):
         exports = build_artifacts(requests, (), tools)
     for request, failure in exports.failures.items():
-        # The reason has been told while exporting.
+        # The reason was already printed during the export.
         print(f"  {request.card.name} as {request.format} -> {failure.remedy}", file=sys.stderr)
     print_table([_artifact_row(*found) for found in exports.artifacts.items()], as_json)
     if not exports.is_complete:
@@ -129,27 +129,29 @@ def export(
 def verify(
     names: Names = None, weights: WeightsOption = WeightsChoice.SEEDED, as_json: AsJson = False
 ) -> None:
-    """Check the exported files, and their distance from PyTorch."""
+    """Check the exported files and show their numerical difference from PyTorch."""
     cache = ArtifactCache(current().workspace.artifacts)
     before = {artifact.path for artifact in cache.entries()}
     rows = _artifact_rows(cache.find, _requests(names, weights))
     if not before:
-        raise NothingToDoError("nothing has been exported", "`fleetrank models export` does it")
+        raise NothingToDoError("no model has been exported", "run `fleetrank models export`")
     print_table(rows, as_json)
-    # Looking for a file removes it when its bytes are not those that were stored.
+    # A lookup removes a file whose bytes differ from those that were stored.
     damaged = before - {artifact.path for artifact in cache.entries()}
     if damaged:
         print(f"{count_of(len(damaged), 'damaged file')} removed", file=sys.stderr)
-        print("  -> `fleetrank models export` makes them again", file=sys.stderr)
+        print("  -> `fleetrank models export` exports them again", file=sys.stderr)
         raise typer.Exit(_EXIT_FAILED)
 
 
 @app.command()
 def prune(
-    max_size: Annotated[str, typer.Option(help="What may stay, as in 2GB; 0 removes all.")],
+    max_size: Annotated[
+        str, typer.Option(help="Maximum cache size, e.g. 2GB; 0 deletes everything.")
+    ],
     as_json: AsJson = False,
 ) -> None:
-    """Remove the exported files used longest ago, until the rest fits."""
+    """Delete least recently used exports until the cache fits."""
     try:
         max_bytes = _SIZE.validate_python(max_size)
     except (ValidationError, OverflowError) as error:
@@ -162,11 +164,11 @@ def prune(
 
 
 def card_text(card: ModelCard) -> str:
-    """The card as TOML that `models.cards.user_cards` reads back."""
+    """The card as TOML; `models.cards.user_cards` can read it."""
     fields = asdict(card)
-    # The folder is where a card lies, not what it says.
+    # The folder is the location of the card, not part of its content.
     del fields["import_folder"]
-    # Text and numbers of TOML are those of JSON.
+    # TOML writes text and numbers as JSON does.
     lines = (
         f"{key} = {json.dumps(value, ensure_ascii=False)}"
         for key, value in fields.items()
@@ -178,7 +180,7 @@ def card_text(card: ModelCard) -> str:
 def _artifact_rows(
     look: Callable[[ExportRequest], Artifact | None], requests: Sequence[ExportRequest]
 ) -> list[dict[str, object]]:
-    """Of those that have been exported."""
+    """Rows about the exported files."""
     found = ((request, look(request)) for request in requests)
     return [_artifact_row(request, artifact) for request, artifact in found if artifact]
 
@@ -195,7 +197,7 @@ def _artifact_row(request: ExportRequest, artifact: Artifact) -> dict[str, objec
 
 
 def _requests(names: list[str] | None, weights: WeightsChoice) -> list[ExportRequest]:
-    """Every format of the models named, or of all."""
+    """Every format of the named models, or of all models."""
     cards = _cards()
     chosen = [find_card(cards, name) for name in names] if names else list(cards.values())
     return [
@@ -206,7 +208,7 @@ def _requests(names: list[str] | None, weights: WeightsChoice) -> list[ExportReq
 
 
 def _is_wanted(request: ExportRequest, runtimes: list[Runtime] | None) -> bool:
-    """Without a choice: the default runtimes, and a user's file in whichever it runs."""
+    """Runtimes to export for; by default the standard ones, and for a user's file its own."""
     if runtimes is None:
         return request.card.source is Source.FILE or runtime_of(request) in DEFAULT_RUNTIMES
     return runtime_of(request) in runtimes
@@ -218,7 +220,7 @@ def _weights(card: ModelCard, weights: WeightsChoice) -> Weights:
 
 
 def _cards() -> dict[str, ModelCard]:
-    """The zoo needs no workspace; the user's cards do."""
+    """All model cards; only the user's own cards need a workspace."""
     return load_cards(current().folder / "cards")
 
 

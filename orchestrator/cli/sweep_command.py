@@ -26,7 +26,7 @@ EXIT_FAILED_CELLS, EXIT_INTERRUPTED = 3, 130
 
 
 class Progress(StrEnum):
-    """How a running sweep shows what it does."""
+    """How a running sweep shows its progress."""
 
     AUTO = "auto"
     PLAIN = "plain"
@@ -37,29 +37,29 @@ class Progress(StrEnum):
 SpecPath = Annotated[
     Path, typer.Argument(metavar="SPEC", help="A file, or the name of one in sweeps/.")
 ]
-SweepId = Annotated[
-    str | None, typer.Argument(metavar="ID", help="The newest sweep when left out.")
-]
+SweepId = Annotated[str | None, typer.Argument(metavar="ID", help="Sweep (default: the newest).")]
 Only = Annotated[
     str | None,
-    typer.Option(metavar="GLOB", help="Only cells whose model or platform matches."),
+    typer.Option(metavar="GLOB", help="Only cells whose model or platform matches this pattern."),
 ]
 Inline = Annotated[
-    bool, typer.Option("--inline", help="Without Ray, in this process; for debugging.")
+    bool, typer.Option("--inline", help="Run in this process without Ray; for debugging.")
 ]
 Cluster = Annotated[
     str | None,
     typer.Option(metavar="ADDRESS", help="Run on this Ray cluster: IP:PORT of its head, or auto."),
 ]
 Trust = Annotated[
-    bool, typer.Option("--trust", help="Let code that comes with a model run; make sure of it.")
+    bool, typer.Option("--trust", help="Allow model-supplied code to run. Review it first.")
 ]
-Display = Annotated[Progress, typer.Option(help="auto: live on a terminal, plain lines in a pipe.")]
+Display = Annotated[
+    Progress, typer.Option(help="auto: live table on a terminal, plain lines in a pipe.")
+]
 
 
 @app.command()
 def schema() -> None:
-    """Print the JSON Schema of sweep files, for editors."""
+    """Print the JSON Schema of sweep files, for use in editors."""
     print(json_text(SweepSpec.model_json_schema(), indent=2))
 
 
@@ -67,7 +67,7 @@ def schema() -> None:
 def plan(
     spec: SpecPath, only: Only = None, cluster: Cluster = None, as_json: AsJson = False
 ) -> None:
-    """Show cells, files to build and the time it would take; do nothing."""
+    """Show cells, files to build and estimated time; runs nothing."""
     from fleetrank.orchestrator.cli.output.sweep_plan_text import print_plan
     from fleetrank.orchestrator.progress.line_output import PlainLines
     from fleetrank.orchestrator.sweep.carrier import open_carrier
@@ -90,7 +90,7 @@ def run(
     trust: Trust = False,
     progress: Display = Progress.AUTO,
 ) -> None:
-    """Export, verify, measure and store everything the file names."""
+    """Export, verify, measure and store everything that the file names."""
     from fleetrank.orchestrator.sweep.sweep_run import run_sweep
     from fleetrank.orchestrator.sweep.sweep_session import RunOptions
 
@@ -110,7 +110,7 @@ def resume(
     trust: Trust = False,
     progress: Display = Progress.AUTO,
 ) -> None:
-    """Measure what a sweep has left; nothing finished is measured again."""
+    """Measure the pending repeats of a sweep; finished ones are not repeated."""
     from fleetrank.orchestrator.sweep.sweep_run import resume_sweep
     from fleetrank.orchestrator.sweep.sweep_session import RunOptions
 
@@ -124,7 +124,7 @@ def resume(
 
 @app.command()
 def status(sweep_id: SweepId = None, as_json: AsJson = False) -> None:
-    """Say how far a sweep is, from any terminal, while it runs or later."""
+    """Show the progress of a sweep, during the run or later."""
     from fleetrank.orchestrator.store.results import ResultStore
     from fleetrank.orchestrator.sweep.sweep_status import read_status
 
@@ -148,18 +148,19 @@ def status(sweep_id: SweepId = None, as_json: AsJson = False) -> None:
         print_table(found.devices, as_json=False)
     if found.n_overcome:
         print(
-            f"earlier   {count_of(found.n_overcome, 'try', 'tries')} failed before another was good"
+            f"earlier   {count_of(found.n_overcome, 'failed try', 'failed tries')} retried "
+            "successfully"
         )
     if found.failures:
         print()
         print_table(found.failures, as_json=False)
     if found.state in {"interrupted", "stopped", "failed"}:
-        print(f"\ngo on with: fleetrank sweep resume {found.sweep_id}")
+        print(f"\nresume with: fleetrank sweep resume {found.sweep_id}")
 
 
 @contextmanager
 def _display(progress: Progress) -> Iterator[list[Subscriber]]:
-    """The subscribers of a way of showing progress; the terminal is given back at the end."""
+    """The event subscribers of a progress style; restores the terminal at the end."""
     from fleetrank.orchestrator.cli.output.visible_console import VisibleConsole
     from fleetrank.orchestrator.progress.console import LiveConsole
     from fleetrank.orchestrator.progress.line_output import JsonLines, PlainLines
@@ -179,9 +180,9 @@ def _display(progress: Progress) -> Iterator[list[Subscriber]]:
 
 
 def _conclude(outcome: "SweepOutcome", progress: Progress) -> None:
-    """Says where the results are and what to do next, and ends with the exit code."""
+    """Prints the results folder and the next command, and exits with the exit code."""
     sweep_id, n_missing = outcome.sweep_id, outcome.n_failed + outcome.n_left
-    # Standard output belongs to the JSON lines when a program reads them.
+    # With JSON progress, standard output holds only the JSON lines.
     stream = sys.stderr if progress is Progress.JSONL else sys.stdout
     if progress is not Progress.NONE:
         store_folder = current().workspace.results / "measurements" / f"sweep_id={sweep_id}"
@@ -191,7 +192,7 @@ def _conclude(outcome: "SweepOutcome", progress: Progress) -> None:
         if outcome.is_interrupted:
             print(f"go on:   fleetrank sweep resume {sweep_id}", file=stream)
         else:
-            # Without the option a report has no row of theirs.
+            # Without this option the report excludes simulated rows.
             option = " --include-simulated" if outcome.is_unreal else ""
             print(f"next:    fleetrank report build{option}", file=stream)
     if outcome.is_interrupted:

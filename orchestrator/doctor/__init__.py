@@ -1,4 +1,4 @@
 """Checks of this machine.
 
-Open `finding` first: what a check answers.
+Open `finding` first: the result of a check.
 """

@@ -1,4 +1,4 @@
-"""Which devices other than this CPU could be reached: phones over adb, NVIDIA GPUs."""
+"""Checks the access to devices other than this CPU: phones over adb, NVIDIA GPUs."""
 
 import shlex
 import shutil
@@ -22,7 +22,7 @@ class FoundAdb:
 
 
 def _first_line(command: list[str]) -> str | None:
-    """First line a program prints; `None` when it is missing, fails or hangs."""
+    """The first line that a program prints; `None` if it is missing, fails or hangs."""
     path = shutil.which(command[0])
     if path is None:
         return None
@@ -36,21 +36,21 @@ def _first_line(command: list[str]) -> str | None:
 
 
 def judge_adb(used: FoundAdb, on_path: FoundAdb | None) -> Finding:
-    """Judges the adb that measuring would use, by the one a person's own commands would use."""
+    """Compares the adb used for measuring with the adb on PATH."""
     message = f"{used.version} at {used.path}"
     if on_path is None or on_path.version == used.version:
         return ok("adb", message)
     return warning(
         "adb",
-        f"{message}, but PATH has {on_path.version} at {on_path.path}; the server both share is "
-        "that of whichever comes first",
-        f"use one everywhere: set {ADB_VARIABLE}={shlex.quote(str(on_path.path))}, or put the "
+        f"{message}, but PATH has {on_path.version} at {on_path.path}; both share one server, "
+        "started by the first one used",
+        f"use only one: set {ADB_VARIABLE}={shlex.quote(str(on_path.path))}, or put the "
         "other first on PATH",
     )
 
 
 def check_adb() -> Finding:
-    """Finds adb as measuring does, and asks it for its version; starts no server."""
+    """Finds adb in the same way as measuring and reads its version; starts no server."""
     try:
         adb = find_adb()
         used = FoundAdb(path=adb, version=AdbServer(adb).version())
@@ -68,24 +68,24 @@ def _adb_on_path() -> FoundAdb | None:
     try:
         return FoundAdb(path=Path(path), version=AdbServer(Path(path)).version())
     except AgentError:
-        return None  # one that does not run starts no server either
+        return None  # an adb that does not run cannot start a server
 
 
 def judge_gpu(driver_line: str | None, *, has_driver_files: bool) -> Finding:
-    """Judges the NVIDIA driver by what `nvidia-smi` says, if it is there at all."""
+    """Checks the NVIDIA driver by the output of `nvidia-smi`, if it is installed."""
     if driver_line is not None:
         return ok("gpu", driver_line)
     if has_driver_files:
         return warning(
             "gpu",
-            "nvidia-smi is installed but does not answer",
-            "check the driver with `nvidia-smi`; a reboot is needed after a driver update",
+            "nvidia-smi is installed but does not respond",
+            "check the driver with `nvidia-smi`; after a driver update, reboot",
         )
     return ok("gpu", "no NVIDIA driver (only GPU devices need it)")
 
 
 def check_devices() -> list[Finding]:
-    """Asks adb and the NVIDIA driver for their versions."""
+    """Reads the versions of adb and the NVIDIA driver."""
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     return [
         check_adb(),

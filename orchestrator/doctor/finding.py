@@ -1,11 +1,11 @@
-"""What one check found, and what to do about it."""
+"""The result of one check, and its remedy."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Level(StrEnum):
-    """How bad a finding is: an error stops a sweep, a warning makes its numbers worse."""
+    """Severity of a finding: an error stops a sweep, a warning reduces its quality."""
 
     OK = "ok"
     WARNING = "warning"
@@ -23,12 +23,12 @@ class Finding:
 
 
 def ok(check: str, message: str) -> Finding:
-    """Nothing to do."""
+    """No action is needed."""
     return Finding(check=check, level=Level.OK, message=message)
 
 
 def warning(check: str, message: str, remedy: str) -> Finding:
-    """A sweep runs, but with worse numbers or fewer devices."""
+    """A sweep runs, but with lower quality or fewer devices."""
     return Finding(check=check, level=Level.WARNING, message=message, remedy=remedy)
 
 

@@ -1,4 +1,4 @@
-"""Are the runtimes, exporters and Ray here, and do they load?"""
+"""Checks that the runtimes, exporters and Ray are installed and can be imported."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ _IMPORT_TIMEOUT_S = 120
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Library:
-    """What to look for: `target` is a module, or a function (`module:name`) that imports it."""
+    """A library to check: `target` is a module, or a function (`module:name`) that imports it."""
 
     check: str
     extra: str
@@ -44,7 +44,7 @@ LIBRARIES = (
         distribution="onnxscript",
         target="onnxscript",
     ),
-    # Before timm, which imports torchvision and fails where its operators do not fit torch.
+    # Before timm, which imports torchvision and fails if its operators do not match torch.
     Library(
         check="networks torchvision",
         extra="torch",
@@ -89,7 +89,7 @@ print("\\n" + json.dumps(failed))
 
 
 def version_of(distribution: str) -> str | None:
-    """Version of a distribution; `None` when it is not installed."""
+    """Version of a distribution; `None` if it is not installed."""
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
@@ -97,9 +97,9 @@ def version_of(distribution: str) -> str | None:
 
 
 def import_failures(targets: list[str]) -> dict[str, str]:
-    """Imports in a fresh process, in order, and returns the reasons of those that failed.
+    """Imports libraries in a new process, in order, and returns the reasons of failures.
 
-    A library that takes the process down with it is blamed on all of them.
+    If a library crashes the process, all of them are reported as failed.
     """
     try:
         child = subprocess.run(
@@ -117,24 +117,24 @@ def import_failures(targets: list[str]) -> dict[str, str]:
 
 
 def judge_library(library: Library, version: str | None, failure: str | None) -> Finding:
-    """Judges one library; without it a sweep leaves its cells out, so it is a warning."""
+    """Checks one library; a missing one is a warning, because a sweep skips its cells."""
     if version is None:
         return warning(
             library.check,
-            f"{library.distribution} is not installed: what needs it is left out",
+            f"{library.distribution} is not installed: cells that need it are skipped",
             f"pip install 'fleetrank[{library.extra}]'",
         )
     if failure is not None:
         return failed(
             library.check,
-            f"{library.distribution} {version} does not load: {failure}",
+            f"{library.distribution} {version} cannot be imported: {failure}",
             f"reinstall it: pip install --force-reinstall 'fleetrank[{library.extra}]'",
         )
     return ok(library.check, f"{library.distribution} {version}")
 
 
 def check_software() -> list[Finding]:
-    """Looks for every runtime, exporter and Ray, and imports those that are installed."""
+    """Checks every runtime, exporter and Ray, and imports those that are installed."""
     versions = {library: version_of(library.distribution) for library in LIBRARIES}
     failures = import_failures([library.target for library in LIBRARIES if versions[library]])
     return [

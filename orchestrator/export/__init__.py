@@ -1,4 +1,4 @@
-"""Exports of a sweep: made once, verified by running them.
+"""Exports the files of a sweep once, and verifies them by running them.
 
 Open `export_stage` first.
 """

@@ -15,10 +15,10 @@ from fleetrank.orchestrator.workspace.workspace import Workspace
 
 
 def canary_artifact(workspace: Workspace) -> Artifact:
-    """Finds or makes it, verified as any other export.
+    """Finds or exports the canary; it is verified like any other export.
 
     Raises:
-        NothingToDoError: it cannot be exported here; the remedy says what is missing.
+        NothingToDoError: it cannot be exported here; the remedy names what is missing.
     """
     request = canary_request()
     cache = ArtifactCache(workspace.artifacts)
@@ -35,5 +35,7 @@ def canary_artifact(workspace: Workspace) -> Artifact:
         exports = build_artifacts([request], (), tools)
     if request in exports.failures:
         failure = exports.failures[request]
-        raise NothingToDoError(f"no canary model: {failure.message}", failure.remedy)
+        raise NothingToDoError(
+            f"the canary model is not available: {failure.message}", failure.remedy
+        )
     return exports.artifacts[request]

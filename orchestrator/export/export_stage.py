@@ -1,4 +1,4 @@
-"""Makes and verifies every file a sweep needs, before anything is measured."""
+"""Exports and verifies every file that a sweep needs, before any measurement."""
 
 import os
 import queue
@@ -32,18 +32,18 @@ from fleetrank.orchestrator.plan.plan import DEFAULT_BACKENDS
 from fleetrank.orchestrator.progress.events import ExportFinished, ExportStarted, Notice, Subscriber
 
 _TIMEOUT_S = 900.0
-"""The slowest of the study's 39 exports takes 16 s on two idle cores."""
+"""Time limit; the slowest of the 39 exports of built-in models takes 16 s on two idle cores."""
 _POLL_S = 0.25
-"""Longest sleep between two looks at the stop switch."""
+"""Longest sleep between two checks of the stop switch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportTools:
-    """What the stage acts through.
+    """The tools that the stage uses.
 
     Attributes:
         infer: runs a file over stored inputs in a worker on this host.
-        is_trusted: the user vouches for code that comes with a model.
+        is_trusted: the user allows model-supplied code to run.
     """
 
     cache: ArtifactCache
@@ -55,11 +55,11 @@ class ExportTools:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exports:
-    """What became of the requests.
+    """The results of the requests.
 
     Attributes:
-        failures: why there is no file; permanent, one for all cells that need it.
-        is_complete: false when somebody asked to stop before all were made.
+        failures: why a file is missing; permanent, and shared by all cells that need it.
+        is_complete: false if a stop was requested before all files were exported.
     """
 
     artifacts: Mapping[ExportRequest, Artifact]
@@ -71,14 +71,14 @@ class Exports:
 def build_artifacts(
     requests: Iterable[ExportRequest], primed: Iterable[Format], tools: ExportTools
 ) -> Exports:
-    """Finds or makes the file of each distinct request, side by side as memory allows.
+    """Finds or exports the file of each distinct request, in parallel as memory allows.
 
-    Measuring begins after it returns, so that no export disturbs a measurement.
+    Measuring starts after it returns, so that no export disturbs a measurement.
 
     Args:
-        requests: files to measure; equal ones are made once.
-        primed: formats that need a primer, too.
-        tools: what to act through.
+        requests: files to measure; equal ones are exported once.
+        primed: formats that also need a primer.
+        tools: the tools to use.
     """
     wanted = tuple(dict.fromkeys(requests))
     primers = {primer_request(format_): format_ for format_ in sorted(set(primed))}
@@ -105,9 +105,9 @@ def build_artifacts(
 def may_start(
     estimate_bytes: int, running_bytes: Sequence[int], *, available_bytes: int, cores: int
 ) -> bool:
-    """Whether one more export may run beside those that do; the first one always may.
+    """Whether one more export may start beside the running ones; the first one always may.
 
-    What runs may not have grown yet, so its whole estimate is kept free.
+    A running export may still grow, so its whole estimate is reserved.
     """
     if not running_bytes:
         return True
@@ -134,7 +134,7 @@ def _run_all(
         while pending and not tools.switch.is_stopping and _has_room(pending[0], running):
             request = pending.pop(0)
             running[request] = peak_memory_estimate_bytes(request)
-            # Daemons: after 'stop now' nothing waits for them, and their children die with them.
+            # Daemon threads: an immediate stop does not wait for them, and their children end too.
             threading.Thread(target=_work, args=(request, tools, done), daemon=True).start()
         try:
             request, result = done.get(timeout=_POLL_S)
@@ -159,7 +159,7 @@ def _work(
     tools: ExportTools,
     done: queue.SimpleQueue[tuple[ExportRequest, _Result]],
 ) -> None:
-    """One request from start to end; whatever happens, an answer reaches the queue."""
+    """Handles one request; always puts an answer into the queue, also after an error."""
     started_s = perf_counter()
     is_cached = False
     result: _Result
@@ -173,7 +173,7 @@ def _work(
         result = _failure(
             ErrorKind.EXPORT_FAILED,
             f"{type(error).__name__}: {error}",
-            "this is a defect of fleetrank: please report it",
+            "this is a bug in fleetrank: please report it",
         )
     tools.emit(
         ExportFinished(
@@ -189,7 +189,7 @@ def _work(
 
 def _export(request: ExportRequest, tools: ExportTools) -> _Result:
     tools.emit(ExportStarted(model=request.card.name, format=request.format))
-    # The primer is our own code under the name of an entry point.
+    # The primer is fleetrank's own code, used through an entry point.
     is_primer = request == primer_request(request.format)
     out_dir = tools.cache.staging_dir(request)
     try:
@@ -197,7 +197,7 @@ def _export(request: ExportRequest, tools: ExportTools) -> _Result:
             request,
             out_dir,
             timeout_s=_TIMEOUT_S,
-            # More than the machine has would only make it swap until the time limit.
+            # A higher limit than the machine's memory would only cause swapping until the timeout.
             memory_limit_bytes=psutil.virtual_memory().total,
             is_trusted=tools.is_trusted or is_primer,
         )
@@ -206,14 +206,14 @@ def _export(request: ExportRequest, tools: ExportTools) -> _Result:
             return verdict
         return tools.cache.commit(request, staged, verdict)
     finally:
-        # What failed is of no use, and a full disk wants it gone.
+        # Files of a failed export are useless, and the disk may be full.
         shutil.rmtree(out_dir, ignore_errors=True)
 
 
 def _verify(
     request: ExportRequest, staged: StagedExport, tools: ExportTools
 ) -> float | Failure | None:
-    """The relative error, a failure, or `None` when there is no original to compare with."""
+    """The relative error, a failure, or `None` without an original to compare with."""
     if staged.inputs_path is None or staged.reference_path is None:
         return None
     outputs_path = staged.path.parent / "outputs.npz"
@@ -225,9 +225,9 @@ def _verify(
         return comparison.max_relative_error
     return _failure(
         ErrorKind.VERIFICATION_FAILED,
-        f"{request.card.name} as {request.format} computes something else than its original: "
+        f"{request.card.name} as {request.format} gives different outputs than its original: "
         f"{comparison.reason}",
-        "leave this model or runtime out, or try another version of the exporter",
+        "remove this model or runtime, or try another version of the exporter",
     )
 
 
@@ -247,7 +247,7 @@ def _infer_task(
         ),
         inputs_path=str(inputs_path),
         outputs_path=str(outputs_path),
-        # Just made from a network by our own exporter: there is an original to compare with.
+        # Exported from a network just now, so there is an original to compare with.
         is_trusted=True,
         timeout_s=_TIMEOUT_S,
     )

@@ -1,4 +1,4 @@
-"""What a cell, a platform, a host and a row are called.
+"""The identifiers of cells, platforms, hosts and rows.
 
 Open `cells` first, then `keys`.
 """

@@ -1,4 +1,4 @@
-"""What a sweep consists of: cells, the tasks made of them, and what was left out."""
+"""The parts of a sweep: cells, their tasks, and the skipped cells."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ class Cell:
 
     Attributes:
         cell_key: hash of model card, weights, exporter options and `platform_key`; known before
-            anything is exported.
+            the export.
         platform_key: see `orchestrator.identity.keys`.
         device: name of the registered device.
     """
@@ -28,13 +28,13 @@ class Cell:
 
     @property
     def label(self) -> str:
-        """For people: model and platform."""
+        """Model and platform, for display."""
         return f"{self.export.card.name} on {self.platform_key}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkippedCell:
-    """A cell the specification names but nothing can measure, with the reason."""
+    """A cell that the specification names but no device can measure, with the reason."""
 
     label: str
     reason: str
@@ -54,9 +54,9 @@ class Attempt:
 
     Attributes:
         number: 0-based over the whole life of the sweep; part of the row's key.
-        n_tries: 0-based in this run; a resumed sweep tries afresh.
-        taker: the device that measures in place of the cell's own, which was given up; `None`
-            for the cell's own.
+        n_tries: 0-based in this run; a resumed sweep starts again at 0.
+        taker: the device that measures instead of the cell's own, abandoned device; `None` for
+            the cell's own device.
     """
 
     repeat: Repeat
@@ -66,20 +66,20 @@ class Attempt:
 
     @property
     def device(self) -> str:
-        """The device it is made on."""
+        """The device that runs this try."""
         return self.taker or self.repeat.cell.device
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DevicePlace:
-    """Where a device hangs, and whether measuring on it needs its whole host quiet.
+    """The host of a device, and whether measuring on it needs a quiet host.
 
     Attributes:
-        host: its name, which enters no row.
-        host_hash: how rows name it; `None` while it has never answered.
-        counts_energy: a repeat has windows in which its energy is counted.
-        is_here: it is the host this process runs on.
-        origin: of rows about it while it has not told what it is.
+        host: its name, which is not stored in rows.
+        host_hash: its identifier in rows; `None` if the host has never answered.
+        counts_energy: a repeat has time windows for energy measurement.
+        is_here: it is the host that this process runs on.
+        origin: origin of the device's rows until the device has been queried.
     """
 
     device: str
@@ -93,15 +93,15 @@ class DevicePlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """All that a sweep will do, decided before anything runs; planning is pure.
+    """All work of a sweep, decided before it starts; planning is pure.
 
     Attributes:
-        max_attempts: tries at one repeat when its failures are transient, at least 1.
-        timeout_s: limit of one repeat.
-        memory_limit_bytes: limit of one worker; `None` leaves it to the agent.
-        canary_every: repeats of a phone between two runs of its canary.
-        host_wait_s: a host that fell silent is waited for so long.
-        allows_takeover: an equal device may measure what one that was given up leaves.
+        max_attempts: maximum tries of one repeat if its failures are transient, at least 1.
+        timeout_s: time limit of one repeat.
+        memory_limit_bytes: limit of one worker; `None` lets the agent decide.
+        canary_every: number of repeats on a phone between two runs of its canary.
+        host_wait_s: maximum wait for a host that stopped answering.
+        allows_takeover: an equal device may measure the pending repeats of an abandoned one.
     """
 
     name: str
@@ -125,8 +125,8 @@ class Plan:
     def order(self) -> Iterator[Repeat]:
         """All first repeats in seeded random order, then all second repeats, and so on.
 
-        A drift of the machine then does not line up with one model. Lazy: one round of cell
-        numbers is held at a time.
+        A drift of the machine then does not affect only one model. Lazy: only one round of cell
+        numbers is in memory.
         """
         for index in range(self.repeats):
             numbers = list(range(len(self.cells)))

@@ -1,4 +1,4 @@
-"""Who this host is, without saying its name."""
+"""Identifies this host without revealing its name."""
 
 import functools
 import hashlib
@@ -12,7 +12,7 @@ _MACHINE_ID = Path("/etc/machine-id")
 def host_hash() -> str:
     """First 12 hexadecimal digits of the sha256 over host name and machine id.
 
-    Names and serial numbers never enter a row: results are shared, names are private.
+    Rows never contain names or serial numbers: results are shared, names are private.
     """
     try:
         machine_id = _MACHINE_ID.read_text(encoding="ascii").strip()

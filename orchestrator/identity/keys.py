@@ -1,4 +1,4 @@
-"""Names of platforms and cells that stay the same from sweep to sweep and from host to host."""
+"""Keys of platforms and cells that are the same in every sweep and on every host."""
 
 import hashlib
 import json
@@ -9,14 +9,14 @@ from fleetrank.models.cache import request_key
 from fleetrank.models.cards.card import ExportRequest
 
 CELL_KEY_DIGITS = 16
-"""64 bits: a million cells collide with a chance of 3e-8."""
+"""64 bits: the probability of a collision among a million cells is 3e-8."""
 
 
 def platform_key(device: str, execution: Execution) -> str:
     """Readable name of a platform: `device/runtime/backend/mode/precision/bN/tN/affinity/options`.
 
-    Affinity is `a0,1`, or `afree` when left to the system; options are sorted JSON. Versions are
-    facts of a row and not part of it.
+    Affinity is `a0,1`, or `afree` if the system decides; options are sorted JSON. Versions are
+    stored in rows and are not part of the name.
     """
     affinity = None if execution.affinity is None else affinity_text(execution.affinity)
     return row_platform_key(
@@ -35,7 +35,7 @@ def platform_key(device: str, execution: Execution) -> str:
 
 
 def row_platform_key(row: Mapping[str, object]) -> str:
-    """The same name from a row of the table; what an imported row does not know is `?`."""
+    """The same name from a row of the table; values missing in an imported row become `?`."""
     known = {name: "?" if value is None else str(value) for name, value in row.items()}
     named = (known[name] for name in ("device", "runtime", "backend", "mode", "precision"))
     affinity = "free" if row.get("affinity") is None else known["affinity"]
@@ -54,11 +54,11 @@ def canonical_json(value: object) -> str:
 
 
 def cell_key(request: ExportRequest, platform: str) -> str:
-    """Names a cell before anything is exported.
+    """The key of a cell, computed before the export.
 
-    Covers what the artifact cache covers (model card, weights, every option and the recipe of the
-    export) and the platform; a change of any gives another key. Versions of exporters and
-    runtimes are facts of the row.
+    Covers the same as the artifact cache (model card, weights, every option and the recipe of the
+    export) and the platform; a change of any of them gives another key. Versions of exporters and
+    runtimes are stored in the row instead.
     """
     text = canonical_json([request_key(request), platform])
     return hashlib.sha256(text.encode()).hexdigest()[:CELL_KEY_DIGITS]

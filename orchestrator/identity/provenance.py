@@ -1,4 +1,4 @@
-"""Where a result comes from: code, versions, host and command line."""
+"""The provenance of a result: code, versions, host and command line."""
 
 import secrets
 import shlex
@@ -18,15 +18,15 @@ PACKAGES = (
     "ai-edge-litert", "litert-torch", "numpy", "onnx", "onnxruntime", "onnxscript", "polars",
     "ray", "tensorflow-cpu", "timm", "torch", "torchvision",
 )  # fmt: skip
-"""What has a part in exporting, measuring or storing."""
+"""Packages used for exporting, measuring or storing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepFacts:
-    """What every row of one sweep has in common.
+    """The values that all rows of one sweep share.
 
     Attributes:
-        git_commit: of the workspace; `None` outside git.
+        git_commit: commit of the workspace; `None` outside git.
     """
 
     sweep_id: str
@@ -36,9 +36,9 @@ class SweepFacts:
 
 
 def new_sweep_id(name: str, known: Iterable[str] = (), now: datetime | None = None) -> str:
-    """`<name>-<UTC stamp>-<4 hexadecimal digits>`: sorts by age and is not guessed twice.
+    """`<name>-<UTC stamp>-<4 hexadecimal digits>`: sorts by age and is unique.
 
-    It sorts behind the ids of the `known` sweeps, even if the clock was set back since.
+    It sorts after the ids of the `known` sweeps, even if the clock was set back.
     """
     now = now or datetime.now(UTC)
     if lag := clock_lag(known, now):
@@ -47,7 +47,7 @@ def new_sweep_id(name: str, known: Iterable[str] = (), now: datetime | None = No
 
 
 def clock_lag(known: Iterable[str], now: datetime | None = None) -> timedelta:
-    """How far the clock is behind the stamp of the newest known sweep; zero as a rule."""
+    """How far the clock is behind the stamp of the newest known sweep; normally zero."""
     now = now or datetime.now(UTC)
     stamps = (stamp for sweep_id in known if (stamp := _stamp_of(sweep_id)) is not None)
     return max(max(stamps, default=now) - now, timedelta())
@@ -61,7 +61,7 @@ def _stamp_of(sweep_id: str) -> datetime | None:
 
 
 def sweep_facts(sweep_id: str, seed: int, folder: Path) -> SweepFacts:
-    """What every row of a sweep has in common, read from this host and the workspace."""
+    """The values that all rows of a sweep share, read from this host and the workspace."""
     return SweepFacts(
         sweep_id=sweep_id,
         seed=seed,
@@ -71,7 +71,7 @@ def sweep_facts(sweep_id: str, seed: int, folder: Path) -> SweepFacts:
 
 
 def sweep_provenance(folder: Path) -> dict[str, object]:
-    """For the sweep's record: command line, versions, commit and host; JSON values only."""
+    """Command line, versions, commit and host for the sweep's record; JSON values only."""
     return {
         "command_line": command_line(),
         "python_version": sys.version.split()[0],
@@ -82,9 +82,9 @@ def sweep_provenance(folder: Path) -> dict[str, object]:
 
 
 def git_commit(folder: Path) -> str | None:
-    """The commit that `folder` is checked out at, `-dirty` appended when files differ from it.
+    """The commit that is checked out in `folder`, with `-dirty` appended if files differ from it.
 
-    `None` outside git, without a commit, or where git is missing.
+    `None` outside git, without a commit, or if git is not installed.
     """
     commit = _git(folder, "rev-parse", "HEAD")
     if not commit:
@@ -94,7 +94,7 @@ def git_commit(folder: Path) -> str | None:
 
 
 def package_versions(names: Sequence[str] = PACKAGES) -> dict[str, str]:
-    """Versions of those that are installed; imports none of them."""
+    """Versions of the installed packages; does not import them."""
     versions = {}
     for name in names:
         try:
@@ -105,7 +105,7 @@ def package_versions(names: Sequence[str] = PACKAGES) -> dict[str, str]:
 
 
 def command_line() -> str:
-    """The command as it could be typed again."""
+    """The command line, quoted so that it can be run again."""
     return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
 
 

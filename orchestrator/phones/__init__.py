@@ -1,4 +1,4 @@
-"""Registering a phone, trying it, checking it again.
+"""Registers a phone, tests it and checks it again later.
 
 Open `phone_registration` first.
 """

@@ -1,4 +1,4 @@
-"""What has changed about a registered phone since it was registered."""
+"""Compares a registered phone with its registration."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from fleetrank.device_agents.android.state.validity import CanaryReading, is_can
 from fleetrank.orchestrator.workspace.device_registry import DeviceFile, Registration
 
 MAX_SPREAD = 0.10
-"""Between two runs of the canary: beyond it the phone does not repeat itself well enough for a
-ratio of 10 %, which is what a cell's canary is judged by."""
+"""Largest accepted spread between canary runs: with more, the phone is not repeatable enough for
+the 10 % ratio that a cell's canary is checked against."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One fact, as registered and as found now; `meaning` says what it does to measurements."""
+    """One fact, as registered and as found now; `meaning` is its effect on measurements."""
 
     fact: str
     registered: object
@@ -31,10 +31,10 @@ def changes_between(before: DeviceFile, after: DeviceFile) -> tuple[Change, ...]
         *_differences(
             old.facts,
             new.facts,
-            "the phone's system is another: compare new sweeps with new ones",
+            "the phone's system has changed: compare only sweeps measured after the change",
         ),
         *_differences(
-            before.options, after.options, "sweeps begun before cannot be resumed with it"
+            before.options, after.options, "sweeps that started earlier cannot be resumed with it"
         ),
         *_changed_canary(old, new),
     )
@@ -59,7 +59,7 @@ def _changed_canary(old: Registration, new: Registration) -> list[Change]:
                     fact="canary_latency_ns",
                     registered=round(mean_old),
                     now=round(mean_new),
-                    meaning="cells will be refused until it is registered again, or has rested",
+                    meaning="measurements are rejected until it cools down or is registered again",
                 )
             )
     if new.canary_spread is not None and new.canary_spread > MAX_SPREAD:
@@ -68,7 +68,7 @@ def _changed_canary(old: Registration, new: Registration) -> list[Change]:
                 fact="canary_spread",
                 registered=_rounded(old.canary_spread),
                 now=_rounded(new.canary_spread),
-                meaning="it repeats itself badly: let it rest, close its programs",
+                meaning="its results vary too much: let it cool down and close its programs",
             )
         )
     return changes

@@ -1,4 +1,4 @@
-"""Registering a phone: what it is, which programs run there, how well it repeats itself."""
+"""Registers a phone: its properties, the programs that run on it, and its repeatability."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -32,19 +32,19 @@ _PROBED = (
     "manufacturer", "model", "soc", "memory_bytes", "android_release", "sdk", "build",
     "fingerprint", "gpu", "has_thermal", "has_battery", "has_exit_codes", "has_taskset",
 )  # fmt: skip
-"""Facts that say what a phone is; free space and clocks of the moment do not."""
+"""Facts that identify a phone; free space and current clocks do not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhoneRequest:
-    """What a person asks for.
+    """The user's request.
 
     Attributes:
-        serial: as adb shows it.
-        name: `None` takes the one it has, or makes one of the model.
-        host: of a cluster that it hangs on; `None` keeps the one it has.
-        tools: the person's own programs, by name.
-        options: for its agent, checked by it.
+        serial: serial number as adb shows it.
+        name: `None` keeps the registered name, or derives one from the model.
+        host: cluster host it is attached to; `None` keeps the registered one.
+        tools: the user's own programs, by name.
+        options: options of its agent, which checks them.
     """
 
     serial: str
@@ -57,12 +57,12 @@ class PhoneRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registrar:
-    """What registering acts through.
+    """The tools that registration uses.
 
     Attributes:
-        canary: gives the exported canary model; called when a program could run it.
-        store: where the programs are kept on this host.
-        tell: takes lines on what is going on.
+        canary: returns the exported canary model; called only if a program can run it.
+        store: folder for the programs on this host.
+        tell: receives lines about the progress.
     """
 
     server: AdbServer
@@ -71,15 +71,15 @@ class Registrar:
     tell: Callable[[str], None]
 
     def register(self, request: PhoneRequest, known: Collection[DeviceFile]) -> DeviceFile:
-        """Probes a phone, tries a program on it, and describes it; the file is not written.
+        """Probes a phone, tests a program on it and returns its description; writes no file.
 
         Args:
-            request: what is asked for.
-            known: devices registered before; the same phone keeps name, labels and options.
+            request: the user's request.
+            known: registered devices; the same phone keeps its name, labels and options.
 
         Raises:
-            UsageError: the name is another device's, or none.
-            NothingToDoError: the phone cannot be reached or used; the remedy says what is missing.
+            UsageError: the name belongs to another device or is invalid.
+            NothingToDoError: the phone is unreachable or unusable; the remedy names the problem.
         """
         try:
             return self._register(request, known)
@@ -91,7 +91,7 @@ class Registrar:
         self.tell(f"{facts.device_model}, Android {facts.android_release}, {facts.soc}")
         before = find_phone(known, facts.serial_hash)
         options = self._options(request, facts, before)
-        # Everything a person may have to correct comes before the minute that the canary takes.
+        # Checks the user's input first, because the canary takes a minute.
         content = {
             "name": _name(request, facts, before, {device.name for device in known}),
             "kind": PHONE,
@@ -104,10 +104,10 @@ class Registrar:
         return device.model_copy(update={"registration": registration})
 
     def probe(self, serial: str) -> PhoneFacts:
-        """Asks a phone what it is, connecting to it first when it is on the network.
+        """Reads a phone's properties; connects to it first if it is on the network.
 
         Raises:
-            AgentError: it does not answer, or is below what the programs need.
+            AgentError: it does not answer, or does not meet the programs' requirements.
         """
         phone = Phone(self.server, serial)
         phone.connect()
@@ -120,9 +120,9 @@ class Registrar:
     def _try_canary(
         self, options: Mapping[str, OptionValue], registration: Registration
     ) -> Registration:
-        """The registration with what the canary shows; as it is without the canary's program."""
+        """The registration with the canary's results; unchanged without the canary's program."""
         if TOOL not in options:
-            self.tell(f"no canary without {TOOL}: its state is judged by heat and clocks")
+            self.tell(f"no canary without {TOOL}: only temperature and clocks are checked")
             return registration
         trial = PhoneTrial(
             options=options,
@@ -137,7 +137,7 @@ class Registrar:
     def _options(
         self, request: PhoneRequest, facts: PhoneFacts, before: DeviceFile | None
     ) -> dict[str, OptionValue]:
-        """What its agent will be told; what a person set before stays."""
+        """The options for its agent; keeps values that the user has set before."""
         options: dict[str, OptionValue] = dict(before.options) if before else {}
         if facts.virtual is not None:
             options["settle_s"] = 0.0
@@ -149,7 +149,7 @@ class Registrar:
             options["virtual"] = facts.virtual.value
         options |= {tool.name: tool.sha256 for tool in self._tools(request, facts, options)}
         if not set(options) & set(TOOLS):
-            # Asking for it by name gives the reason and the remedy.
+            # Requesting it by name raises an error with reason and remedy.
             self._choose(TOOL, request, facts)
         read_options(options)
         return options
@@ -183,7 +183,7 @@ class Registrar:
 
 
 def registration_of(facts: PhoneFacts) -> Registration:
-    """What the device file keeps of a probe; the canary has not run."""
+    """The part of a probe that the device file stores; the canary has not run yet."""
     return Registration(
         registered_utc=datetime.now(UTC).isoformat(timespec="seconds"),
         facts={name: getattr(facts, name) for name in _PROBED} | {"abis": ",".join(facts.abis)},
@@ -192,7 +192,7 @@ def registration_of(facts: PhoneFacts) -> Registration:
 
 
 def _clusters(facts: PhoneFacts) -> tuple[tuple[int, ...], ...]:
-    """Cores that tell no clock are offline where others tell theirs, and no cluster then."""
+    """Groups cores by clock; ignores cores without a clock (offline) if other cores report one."""
     if not facts.has_taskset:
         return ()
     clocked = tuple(cluster for cluster in facts.clusters if cluster.max_mhz is not None)
@@ -200,7 +200,7 @@ def _clusters(facts: PhoneFacts) -> tuple[tuple[int, ...], ...]:
 
 
 def find_phone(devices: Iterable[DeviceFile], serial_hash: object) -> DeviceFile | None:
-    """The registered phone of this hash, whatever serial it answers to; `None` for a new one."""
+    """The registered phone with this hash, for any serial number; `None` for a new phone."""
     if serial_hash is None:
         return None
     return next((d for d in devices if d.options.get("serial_hash") == serial_hash), None)
@@ -209,13 +209,13 @@ def find_phone(devices: Iterable[DeviceFile], serial_hash: object) -> DeviceFile
 def _name(
     request: PhoneRequest, facts: PhoneFacts, before: DeviceFile | None, taken: Collection[str]
 ) -> str:
-    """The name asked for, or the one it had, or one made of its model, numbered if it is taken."""
+    """The requested name, the registered name, or one from its model, numbered if it is in use."""
     had = None if before is None else before.name
     name = request.name or had
     if name is not None:
         if name in taken and name != had:
             raise UsageError(
-                f"there is a device '{name}' already: {name}.yaml exists",
+                f"a device '{name}' already exists: {name}.yaml",
                 f"choose another --name, or `fleetrank devices remove {name}` first",
             )
         return name

@@ -1,4 +1,4 @@
-"""The canary model tried on a phone: how well it repeats itself, and which delegates it has."""
+"""Runs the canary model on a phone to test its repeatability and find its delegates."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -15,18 +15,18 @@ from fleetrank.models.cards.card import Artifact
 TOOL = "benchmark_model"
 N_RUNS = 2
 DELEGATES = ("gpu", "nnapi")
-"""Backends of the tool that a phone may lack; the CPU's are always there."""
+"""Backends of the tool that a phone may lack; the CPU backends always exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhoneTrial:
-    """What a trial needs.
+    """The inputs of a trial.
 
     Attributes:
-        options: of the phone's agent.
-        artifact: the canary.
+        options: options of the phone's agent.
+        artifact: the canary model.
         affinity: CPUs to pin it to.
-        tell: takes lines on what is going on.
+        tell: receives lines about the progress.
     """
 
     options: Mapping[str, OptionValue]
@@ -35,23 +35,23 @@ class PhoneTrial:
     tell: Callable[[str], None]
 
     def latencies_ns(self) -> tuple[int, ...]:
-        """Medians of the canary's runs, each a process of its own.
+        """Medians of the canary's runs, each in its own process.
 
         Raises:
-            AgentError: it cannot be measured there.
+            AgentError: the canary cannot be measured on this phone.
         """
         _, rules = read_options(self.options)
         latencies_ns = []
         for number in range(1, N_RUNS + 1):
             self.tell(
                 f"canary {number} of {N_RUNS}; "
-                f"waits up to {rules.max_wait_s:g} s for the phone to be fit"
+                f"waiting up to {rules.max_wait_s:g} s for the phone to be ready"
             )
             latencies_ns.append(_latency_ns(self._measure(str(number), CANARY_BACKEND)))
         return tuple(latencies_ns)
 
     def delegates(self) -> str:
-        """Delegates that take some of the canary, with the share of its nodes: `gpu 100%`."""
+        """Delegates that execute part of the canary, with the share of its nodes: `gpu 100%`."""
         found = []
         for backend in DELEGATES:
             self.tell(f"canary with the {backend} delegate")
@@ -78,5 +78,5 @@ def _latency_ns(measurement: Measurement) -> int:
         failure = measurement.failure
         raise UnsupportedError(f"the canary did not run: {failure.message}", failure.remedy)
     if measurement.status is not Status.OK or measurement.summary is None:
-        raise UnsupportedError("the canary gave no latency", "look at the program's output")
+        raise UnsupportedError("the canary reported no latency", "check the program's output")
     return measurement.summary.median_ns

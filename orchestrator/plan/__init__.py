@@ -1,4 +1,4 @@
-"""From a sweep file to cells: what is measured, what is skipped and why, how long it takes.
+"""Turns a sweep file into cells: what is measured, what is skipped and why, and the duration.
 
 Open `plan` first.
 """

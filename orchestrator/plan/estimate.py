@@ -1,4 +1,4 @@
-"""How long a plan takes, as far as it can be known beforehand: pure."""
+"""Estimates how long a plan takes; pure functions."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -9,29 +9,29 @@ from fleetrank.models.networks.primer import primer_request
 from fleetrank.orchestrator.identity.cells import DevicePlace, Plan
 
 _START_S = 3.0
-"""A repeat's process, imports and load: 0.5 s for ONNX Runtime, 3 to 4 s for PyTorch (2 cores)."""
+"""Process start, imports and load: 0.5 s for ONNX Runtime, 3 to 4 s for PyTorch (2 cores)."""
 
 _EXPORT_S = {Format.ONNX: 8.0, Format.PT2: 8.0, Format.TFLITE: 12.0, Format.PTE: 20.0}
-"""Seeded weights, export and verification of one of the study's models, the mean of 13.
+"""Seeding, export and verification of one model; the mean over the 13 built-in models.
 
 Source: timed on 2 idle cores, two side by side: ONNX 6 to 9 s, .pt2 6 to 9, TFLite 8 to 16.
 """
 _SLOWEST_EXPORT_S = max(_EXPORT_S.values())
-"""For a format that has not been timed."""
+"""Used for a format that has not been timed."""
 _LEAST_EXPORT_S = 5.0
-"""A primer, or a user's file that is only checked: the process and its imports. Timed likewise."""
+"""A primer, or a user's file that is only checked: process and imports. Timed the same way."""
 _SIDE_BY_SIDE = 2
-"""As many as when they were timed; more cores make it shorter by an unknown factor."""
+"""Exports side by side, as when they were timed; more cores are faster by an unknown factor."""
 
 
 def measuring_s(
     plan: Plan, history: Mapping[str, float], places: Mapping[str, DevicePlace]
 ) -> float | None:
-    """Seconds the plan's repeats take when none fails; `None` when it has no cells.
+    """Seconds that the plan's repeats take if no repeat fails; `None` without cells.
 
-    A cell measured before takes what it took (`history`: cell key to seconds of one repeat), any
-    other what the policy allows at most. Phones work side by side, and the slowest one counts;
-    devices that need their host quiet take turns with all others on it.
+    A cell that was measured before takes its earlier time (`history`: cell key to seconds of one
+    repeat). Any other cell takes the maximum that the policy allows. Phones run in parallel, so
+    the slowest phone counts. Devices that need a quiet host run alone on it.
     """
     if not plan.cells:
         return None
@@ -39,7 +39,7 @@ def measuring_s(
     for cell in plan.cells:
         place = places[cell.device]
         repeat_s = history.get(cell.cell_key)
-        if repeat_s is None or repeat_s <= 0:  # less than nothing: the clock was set back in it
+        if repeat_s is None or repeat_s <= 0:  # negative: the clock was set back during the repeat
             repeat_s = _longest_repeat_s(plan.policy, counts_energy=place.counts_energy)
         seconds[place.host][cell.device] += repeat_s * plan.repeats
     return max(_host_s(by_device, places) for by_device in seconds.values())
@@ -52,7 +52,7 @@ def _host_s(by_device: Mapping[str, float], places: Mapping[str, DevicePlace]) -
 
 
 def exporting_s(missing: Iterable[ExportRequest]) -> float:
-    """Seconds to make and verify the files that are not there yet, judged by the study's models."""
+    """Seconds to export and verify the missing files, based on times of the built-in models."""
     seconds = [_export_s(request) for request in missing]
     return max(sum(seconds) / _SIDE_BY_SIDE, max(seconds, default=0.0))
 
@@ -63,9 +63,9 @@ def _export_s(request: ExportRequest) -> float:
 
 
 def _longest_repeat_s(policy: MeasurePolicy, *, counts_energy: bool) -> float:
-    """Most warm-ups settle soon after their minimum; the timed part takes all it may.
+    """Seconds of one repeat: the minimum warm-up plus the maximum timed part.
 
-    Energy has two windows, one of them idle.
+    Most warm-ups settle soon after their minimum. Energy has two windows, one of them idle.
     """
     energy_s = 2 * policy.energy_s if counts_energy else 0.0
     return _START_S + 2 * policy.min_warmup_s + policy.max_time_s + energy_s

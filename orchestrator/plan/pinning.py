@@ -1,4 +1,4 @@
-"""Which cores a cell is pinned to: pure."""
+"""Decides which cores a cell is pinned to; pure functions."""
 
 from dataclasses import dataclass
 
@@ -14,9 +14,10 @@ class DeviceCores:
     """The cores of one device.
 
     Attributes:
-        one_per_core: one logical CPU of each core in the order to fill them; `None` counts from 0,
-            and with none nothing is pinned.
-        clusters: of a phone, fastest first: CPUs with one maximum clock; empty elsewhere.
+        one_per_core: one logical CPU of each core, in the order of use; `None` counts from 0, and
+            empty pins nothing.
+        clusters: a phone's groups of CPUs with equal maximum clock, fastest first; empty for
+            other devices.
     """
 
     one_per_core: tuple[int, ...] | None = None
@@ -24,10 +25,10 @@ class DeviceCores:
 
 
 def affinities(spec: SweepSpec, threads: int, cores: DeviceCores) -> tuple[Affinity, ...]:
-    """The CPUs of each pinning a specification asks for; `None` leaves the choice to the system.
+    """The CPUs of each pinning that a specification requests; `None` leaves it to the system.
 
-    A phone's repeat gets a whole cluster, as its threads may move inside it: pinning them one by
-    one is not ours to do there.
+    A phone's repeat gets a whole cluster and its threads may move inside it, because threads
+    cannot be pinned individually there.
     """
     if spec.affinity == "free":
         return (None,)
@@ -38,17 +39,18 @@ def affinities(spec: SweepSpec, threads: int, cores: DeviceCores) -> tuple[Affin
         return tuple(dict.fromkeys(cluster_of(word, threads, cores.clusters) for word in words))
     if cores.one_per_core is None:
         return (tuple(range(threads)),)
-    # With fewer cores than threads (hyper-threading) any pinning would be a worse guess.
+    # With fewer cores than threads (hyper-threading) any pinning would be worse than no pinning.
     fits = threads <= len(cores.one_per_core)
     return (cores.one_per_core[:threads] if fits else None,)
 
 
 def cluster_of(word: str, threads: int, clusters: tuple[tuple[int, ...], ...]) -> Affinity:
-    """The CPUs of a phone's cluster by its word.
+    """The CPUs of a phone's cluster, by the name of the cluster.
 
-    `auto` is the fastest with a core for every thread, `None` when no cluster has: a lone prime
-    core would make two threads share it. `middle` is the second fastest of three, else what `big`
-    is; whoever names a cluster gets it, however many threads share it.
+    `auto` is the fastest cluster with a core for every thread, because two threads would share a
+    single prime core; `None` if no cluster is large enough. `middle` is the second fastest of
+    three clusters, otherwise the same as `big`. A cluster requested by name is used even if it has
+    fewer cores than threads.
     """
     if word == "auto":
         roomy = (cpus for cpus in clusters if len(cpus) >= threads)
@@ -59,7 +61,7 @@ def cluster_of(word: str, threads: int, clusters: tuple[tuple[int, ...], ...]) -
 
 
 def check_affinity(spec: SweepSpec) -> None:
-    """Refuses a list of CPUs that does not fit the threads.
+    """Rejects a list of CPUs that does not match the number of threads.
 
     Raises:
         UsageError: names the key and the problem.
@@ -68,7 +70,7 @@ def check_affinity(spec: SweepSpec) -> None:
         return
     most = max(spec.threads)
     if len(set(spec.affinity)) != len(spec.affinity):
-        problem = "a CPU is named twice"
+        problem = "a CPU is listed twice"
     elif len(spec.affinity) < most:
         too_few = count_of(len(spec.affinity), "CPU is", "CPUs are")
         problem = f"{too_few} too few for {count_of(most, 'thread')}"
@@ -76,6 +78,5 @@ def check_affinity(spec: SweepSpec) -> None:
         return
     raise UsageError(
         f"sweep '{spec.name}', key 'affinity': {problem}",
-        f"name at least {count_of(most, 'different CPU')}, or leave it out for one CPU of each "
-        "core",
+        f"list at least {count_of(most, 'different CPU')}, or omit it to use one CPU of each core",
     )

@@ -1,4 +1,4 @@
-"""From a sweep specification to cells: pure, so that a plan can be shown, compared and resumed."""
+"""Expands a sweep specification into cells; pure, so a plan can be shown, compared, resumed."""
 
 import fnmatch
 import itertools
@@ -35,9 +35,9 @@ WhyUnsupported = Callable[[str, Execution], str | None]
 """(device name, execution) to the reason why the device cannot do it, or `None`."""
 
 _MOST_NAMED = 10
-"""Unknown names that a message lists."""
+"""Maximum number of unknown names in one message."""
 _MOST_CELLS = 200_000
-"""Five times the study's models in three runtimes on a thousand devices."""
+"""Cell limit: five times the 13 built-in models in three runtimes on a thousand devices."""
 _FORMAT_OF_RUNTIME = {runtime: format_ for format_, runtime in RUNTIME_OF_FORMAT.items()}
 DEFAULT_BACKENDS = {
     Runtime.ONNX: "cpu",
@@ -45,10 +45,10 @@ DEFAULT_BACKENDS = {
     Runtime.TFLITE: "xnnpack",
     Runtime.EXECUTORCH: "xnnpack",
 }
-"""What every host has; verification runs there too."""
+"""Default backend of each runtime, present on every host; verification uses them too."""
 
 GPU_BACKENDS_OF_RUNTIMES = DEFAULT_BACKENDS | dict.fromkeys(GPU_RUNTIMES, CUDA)
-"""What a GPU's runtimes have; the others are then skipped with their reason."""
+"""Backends of a GPU's runtimes; others are skipped with a reason."""
 
 
 def make_plan(
@@ -59,12 +59,12 @@ def make_plan(
     cores: Mapping[str, DeviceCores] = MappingProxyType({}),
     why_unsupported: WhyUnsupported = lambda _device, _execution: None,
 ) -> Plan:
-    """Expands a specification into cells and into the cells nothing can measure.
+    """Expands a specification into measurable cells and skipped cells.
 
-    `cores` are those of the devices by name; one that is not in it counts its CPUs from 0.
+    `cores` maps device names to their cores; a device that is missing counts its CPUs from 0.
 
     Raises:
-        UsageError: names an unknown model or device, the nearest known one, and the key; or the
+        UsageError: a model or device is unknown (names the key and the nearest known one), or the
             list of CPUs in the specification does not fit its threads.
     """
     models = _select_models(spec, cards)
@@ -73,7 +73,7 @@ def make_plan(
     cells: dict[str, Cell] = {}
     skipped: dict[str, SkippedCell] = {}
 
-    # Devices share them: what is one object is compared and sent to hosts at no cost.
+    # Devices share these objects, so that comparing and sending them to hosts is cheap.
     @cache
     def ways(cores: DeviceCores, is_gpu: bool) -> tuple[Execution, ...]:
         backends = GPU_BACKENDS_OF_RUNTIMES if is_gpu else DEFAULT_BACKENDS
@@ -112,9 +112,9 @@ def make_plan(
 def executions(
     spec: SweepSpec, cores: DeviceCores, backends: Mapping[Runtime, str] = DEFAULT_BACKENDS
 ) -> Iterator[Execution]:
-    """Every way of executing that the specification names, on a device with these cores.
+    """Every execution that the specification names, on a device with these cores.
 
-    `backends` are the device's where the specification names none.
+    `backends` are the device's defaults, used if the specification names none.
     """
     for runtime in dict.fromkeys(spec.runtimes):
         options = tuple(sorted(spec.runtime_options.get(runtime, {}).items()))
@@ -139,7 +139,7 @@ def executions(
 
 
 def _check_size(spec: SweepSpec, n_pairs: int) -> None:
-    """Counts the ways of executing before any is made; clusters of phones may double them."""
+    """Counts the executions before they are created; clusters of phones may double them."""
     n_values = {
         "backends": sum(
             len(set(spec.modes.get(runtime, (Mode.EAGER,))))
@@ -155,7 +155,7 @@ def _check_size(spec: SweepSpec, n_pairs: int) -> None:
         longest = max(n_values, key=lambda key: n_values[key])
         raise UsageError(
             f"sweep '{spec.name}' has {n_cells:,} combinations, of which key '{longest}' has "
-            f"{n_values[longest]:,} values; {_MOST_CELLS:,} can be planned",
+            f"{n_values[longest]:,} values; the limit is {_MOST_CELLS:,} combinations",
             f"shorten '{longest}', or split the sweep",
         )
 
@@ -164,7 +164,7 @@ def narrow(plan: Plan, pattern: str) -> Plan:
     """Keeps the cells whose model or label matches a shell pattern, as `sweep run --only` does.
 
     Raises:
-        UsageError: none matches.
+        UsageError: no cell matches.
     """
     cells = tuple(
         cell
@@ -183,7 +183,7 @@ def narrow(plan: Plan, pattern: str) -> Plan:
 
 
 def _select_models(spec: SweepSpec, cards: Mapping[str, ModelCard]) -> list[ModelCard]:
-    """The cards a specification names: by name, by family, or all; each once, in its order."""
+    """The cards that a specification names (by name, family, or all), each once, in its order."""
     selected: dict[str, ModelCard] = {}
     unknown: list[str] = []
     families = set(Family)
@@ -227,7 +227,7 @@ def _unknown(
     if n_more := len(words) - len(listed):
         named += f" and {n_more:,} more"
     return UsageError(
-        f"sweep '{spec.name}', key '{key}': there is no {what} {named}",
+        f"sweep '{spec.name}', key '{key}': unknown {what} {named}",
         f"did you mean {', '.join(guesses)}?" if guesses else "`fleetrank models list` shows all",
     )
 
@@ -266,10 +266,10 @@ def _weights(spec: SweepSpec, card: ModelCard) -> Weights:
 
 
 def _why_not_here(card: ModelCard, request: ExportRequest) -> str | None:
-    """Why no device at all could measure this."""
+    """The reason why no device can measure this; `None` if one can."""
     formats = formats_of(card)
     if request.format not in formats:
-        # A file the user exported runs in its own runtime only.
+        # A file that the user exported runs only in the runtime of its format.
         runtimes = ", ".join(RUNTIME_OF_FORMAT[format_] for format_ in formats)
         return f"{card.name} is a file that runs in {runtimes} only"
     if request.weights.kind is WeightsKind.PRETRAINED and card.weights_tag is None:

@@ -1,4 +1,4 @@
-"""What a sweep reports while it runs, and who shows it.
+"""Progress events of a running sweep, and the displays that show them.
 
 Open `events` first.
 """

@@ -1,4 +1,4 @@
-"""Progress on a terminal: a live table of devices, with failures and notices scrolling above."""
+"""Progress on a terminal: a live table of devices, with failures and notices above it."""
 
 from collections.abc import Callable
 from time import perf_counter
@@ -21,11 +21,11 @@ from fleetrank.orchestrator.progress.view import View, updated
 from fleetrank.orchestrator.progress.wording import duration, printable, sentence, unreal
 
 _MAX_DEVICES_SHOWN = 20
-"""A fleet of hundreds does not fit a screen; the busiest are shown, the rest is counted."""
+"""Maximum devices on screen; the busiest are shown and the others are counted."""
 
 
 class LiveConsole:
-    """Draws the view of what has happened; failures and notices stay as lines above it."""
+    """Draws the view of the sweep; failures and notices stay as lines above it."""
 
     def __init__(self, console: Console, clock: Callable[[], float] = perf_counter) -> None:
         self._console = console
@@ -34,7 +34,7 @@ class LiveConsole:
         self._live: Live | None = None
 
     def __call__(self, event: Event) -> None:
-        """Takes an event in; the display itself is redrawn four times a second."""
+        """Processes an event; the display is redrawn four times a second."""
         self._view = updated(self._view, event, self._clock())
         if isinstance(event, SweepStarted):
             self._live = Live(
@@ -47,7 +47,7 @@ class LiveConsole:
             self.close()
 
     def close(self) -> None:
-        """Gives the terminal back, whatever happened."""
+        """Restores the terminal, also after an error."""
         if self._live is not None:
             self._live.stop()
             self._live = None
@@ -58,7 +58,7 @@ class LiveConsole:
 
 def render(view: View, now_s: float) -> Group:
     """The table of devices and the line of totals."""
-    # The name of what runs gives way first.
+    # On a narrow terminal the column of the running cell is shortened first.
     table = Table(box=None, pad_edge=False, expand=True)
     hosts = {device.host for device in view.devices.values()}
     has_hosts = len(hosts) > 1

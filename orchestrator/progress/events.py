@@ -1,4 +1,4 @@
-"""What happens in a sweep, as frozen events; nothing but their subscribers prints."""
+"""The events of a sweep as frozen values; only their subscribers print."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from fleetrank.device_agents.contract.vocabulary import Origin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepStarted:
-    """The plan is made; `n_done` repeats were finished by an earlier run of the same sweep."""
+    """The plan is ready; `n_done` repeats were finished by an earlier run of the same sweep."""
 
     sweep_id: str
     n_cells: int
@@ -28,7 +28,7 @@ class ExportStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportFinished:
-    """An artifact is ready, or `error` says why not."""
+    """An artifact is ready, or `error` gives the reason why it is not."""
 
     model: str
     format: str
@@ -39,7 +39,7 @@ class ExportFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepeatStarted:
-    """A device has been given one repeat; `origin` as its rows will have it."""
+    """A device has started one repeat; `origin` is the value that its rows will have."""
 
     device: str
     host: str
@@ -67,7 +67,7 @@ class RepeatFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """Something a person should know that changes nothing by itself: `level` info or warning."""
+    """A message for the user without further effect; `level` is info or warning."""
 
     level: str
     message: str
@@ -75,12 +75,12 @@ class Notice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepFinished:
-    """The end, however it came.
+    """The sweep has ended, for any reason.
 
     Attributes:
         n_failed: repeats without a valid measurement.
-        n_flagged: of the measured ones, those that carry a flag.
-        flags: repeats under each flag, the commonest first.
+        n_flagged: measured repeats that carry a flag.
+        flags: number of repeats for each flag, the most frequent first.
     """
 
     sweep_id: str

@@ -1,4 +1,4 @@
-"""Progress in a pipe or a log file: one line per thing that happened, with a counter."""
+"""Progress in a pipe or a log file: one line per event, with a counter."""
 
 from dataclasses import asdict
 from typing import TextIO
@@ -15,14 +15,14 @@ class JsonLines:
         self._stream = stream
 
     def __call__(self, event: Event) -> None:
-        """Writes and flushes, so that a reader at the other end of a pipe is never behind."""
+        """Writes and flushes, so that a reader of the pipe gets each event at once."""
         content = {"event": type(event).__name__, **asdict(event)}
         self._stream.write(json_text(content) + "\n")
         self._stream.flush()
 
 
 class PlainLines:
-    """Writes a sentence per event; nothing is overwritten, nothing needs a terminal."""
+    """Writes one sentence per event; overwrites nothing and needs no terminal."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -30,7 +30,7 @@ class PlainLines:
         self._n_done = 0
 
     def __call__(self, event: Event) -> None:
-        """Writes the event's sentence, if it has one."""
+        """Writes the event's sentence, if there is one."""
         if isinstance(event, SweepStarted):
             self._n_repeats, self._n_done = event.n_repeats, event.n_done
         line = sentence(event)

@@ -1,4 +1,4 @@
-"""Progress as a small file, for whoever looks from another terminal or a browser."""
+"""Progress as a small file, read from another terminal or a browser."""
 
 import contextlib
 from collections.abc import Callable
@@ -20,14 +20,14 @@ from fleetrank.orchestrator.progress.events import (
 from fleetrank.orchestrator.progress.view import View, after_repeats, updated
 
 _PAUSE_S = 1.0
-"""At most one writing in so long: a fleet of a thousand devices has as many events a second."""
+"""Minimum time between two writes: a fleet of a thousand devices has 1,000 events a second."""
 
 
 class ProgressFile:
-    """Writes the view of what has happened after events, a few kilobytes without a sync.
+    """Writes the view of the sweep after events: a few kilobytes, without fsync.
 
-    A subscriber of events; readers see a whole file or the one before. It is lost with a crash
-    and made anew by a resume: what counts lies in the journal.
+    A subscriber of events. Readers see a complete file: the new or the previous one. A crash may
+    lose the file and a resume rewrites it; the journal holds the results.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] = monotonic) -> None:
@@ -38,7 +38,7 @@ class ProgressFile:
         self._written_s: float | None = None
 
     def __call__(self, event: Event) -> None:
-        """Takes an event in."""
+        """Processes an event."""
         now_s = self._clock()
         if is_repeat := isinstance(event, RepeatStarted | RepeatFinished):
             self._repeats.append(event)
@@ -49,7 +49,7 @@ class ProgressFile:
             self._view = after_repeats(self._view, self._repeats, now_s)
             self._repeats = []
             self._written_s = now_s
-            # A full disk is the journal's business.
+            # The journal reports a full disk.
             with contextlib.suppress(StorageError):
                 self._write(now_s)
 
@@ -63,7 +63,7 @@ class ProgressFile:
 
 
 def read_progress(path: Path) -> dict[str, dict[str, object]]:
-    """What each device was doing when the file was written, by device; empty without a file."""
+    """The state of each device when the file was written, by device; empty without a file."""
     try:
         devices = read_json_object(path)["devices"]
     except (BadFileError, KeyError):

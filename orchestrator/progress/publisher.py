@@ -1,4 +1,4 @@
-"""Hands every event to every subscriber; one that fails is logged and left out from then on."""
+"""Sends every event to every subscriber; a failing subscriber is logged and removed."""
 
 import logging
 import threading
@@ -10,14 +10,14 @@ _log = logging.getLogger(__name__)
 
 
 class Publisher:
-    """A `Subscriber` made of others; may be called from several threads."""
+    """A `Subscriber` that forwards to others; may be called from several threads."""
 
     def __init__(self, subscribers: Iterable[Subscriber]) -> None:
         self._subscribers = list(subscribers)
         self._lock = threading.Lock()
 
     def __call__(self, event: Event) -> None:
-        """Tells everybody; nothing a subscriber does reaches the sweep."""
+        """Forwards the event; an error in a subscriber does not reach the sweep."""
         with self._lock:
             for subscriber in tuple(self._subscribers):
                 try:

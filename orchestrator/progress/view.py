@@ -1,4 +1,4 @@
-"""What is known of a running sweep, event by event: pure; consoles and files show it."""
+"""The state of a running sweep, updated event by event; pure. Consoles and files show it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +17,7 @@ from fleetrank.orchestrator.progress.wording import milliseconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceView:
-    """What is known of one device while a sweep runs."""
+    """The state of one device while a sweep runs."""
 
     host: str = ""
     running: str | None = None
@@ -29,7 +29,7 @@ class DeviceView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """All that a display shows; made from events only, so that it can be tested."""
+    """All values that a display shows; computed from events only, so that it can be tested."""
 
     n_repeats: int = 0
     n_done_before: int = 0
@@ -40,7 +40,7 @@ class View:
     measuring_since_s: float | None = None
 
     def eta_s(self, now_s: float) -> float | None:
-        """Seconds left, from the pace so far; `None` before the first repeat is done."""
+        """Estimated seconds left, from the pace so far; `None` before the first repeat is done."""
         n_finished = self.n_done + self.n_failed
         if self.measuring_since_s is None or n_finished == 0:
             return None
@@ -68,7 +68,7 @@ def updated(view: View, event: Event, now_s: float) -> View:
 def after_repeats(
     view: View, events: Sequence[RepeatStarted | RepeatFinished], now_s: float
 ) -> View:
-    """The view after many events at once: a fleet is copied once for all of them."""
+    """The view after many events; copies the fleet only once."""
     devices = dict(view.devices)
     n_done = n_failed = 0
     since_s = view.measuring_since_s

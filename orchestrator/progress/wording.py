@@ -1,4 +1,4 @@
-"""Events as sentences, and numbers as people read them."""
+"""Formats events as sentences, and numbers for reading."""
 
 from fleetrank.analysis.counting import count_of
 from fleetrank.device_agents.contract.vocabulary import Origin
@@ -18,7 +18,7 @@ _NAMED_FLAGS = 4
 
 
 def sentence(event: Event) -> str | None:
-    """One line about an event; `None` for one that a log need not show."""
+    """One line about an event; `None` for an event that a log omits."""
     match event:
         case SweepStarted():
             return _started(event)
@@ -45,17 +45,17 @@ def duration(seconds: float) -> str:
 
 
 def milliseconds(latency_ns: float) -> str:
-    """Three digits or more, in milliseconds."""
+    """Milliseconds with at least three digits."""
     return f"{latency_ns / 1e6:.3g} ms" if latency_ns < 1e9 else f"{latency_ns / 1e6:.0f} ms"
 
 
 def unreal(origin: Origin) -> str:
-    """What follows a name of something that no real device measures: ` (simulated)`."""
+    """Suffix for a name that is not measured on a real device, such as ` (simulated)`."""
     return "" if origin is Origin.MEASURED else f" ({origin})"
 
 
 def printable(text: str) -> str:
-    """Names and messages from files must not move the terminal's cursor or begin a line."""
+    """Escapes text from files, so that it cannot move the terminal's cursor or start a line."""
     return visible_line(text)
 
 
@@ -67,7 +67,7 @@ def _started(event: SweepStarted) -> str:
     if event.n_skipped:
         parts.append(f"{count_of(event.n_skipped, 'cell')} skipped")
     if event.estimate_s is not None:
-        parts.append(f"about {duration(event.estimate_s)} of measuring if none fails")
+        parts.append(f"measuring takes about {duration(event.estimate_s)} if no repeat fails")
     return ", ".join(parts)
 
 
@@ -84,7 +84,7 @@ def _repeated(event: RepeatFinished) -> str:
         name += f", attempt {event.attempt + 1}"
     name += unreal(event.origin)
     if event.error is not None:
-        end = " (will be tried again)" if event.will_retry else ""
+        end = " (will be retried)" if event.will_retry else ""
         return printable(f"failed: {name}: {event.error}{end}")
     latency = "-" if event.latency_p50_ns is None else milliseconds(event.latency_p50_ns)
     flags = f" [{', '.join(event.flags)}]" if event.flags else ""
@@ -97,5 +97,6 @@ def _finished(event: SweepFinished) -> str:
     text = f"sweep {event.sweep_id} {state} after {duration(event.seconds)}: {counts}"
     if event.n_flagged:
         flags = ", ".join(f"{flag} {count}" for flag, count in event.flags[:_NAMED_FLAGS])
-        text += f"; {event.n_flagged} of the measured are in doubt ({flags})"
+        flagged = count_of(event.n_flagged, "result carries", "results carry")
+        text += f"; {flagged} a warning flag ({flags})"
     return text

@@ -1,4 +1,4 @@
-"""The public API: what `import fleetrank` gives; nothing below it is promised to stay.
+"""The public API of `import fleetrank`; everything below it may change.
 
 Every error is a `FleetError` with `message` and `remedy`. Libraries are imported when a function
 needs them, so that importing the package costs nothing.
@@ -22,18 +22,18 @@ __all__ = ["FleetError", "load", "query", "report", "table", "tables"]
 
 
 def load(results: str | Path, *, sweep: str | None = None) -> pl.LazyFrame:
-    """Scans every stored attempt, failures included; one row an attempt.
+    """Scans every stored attempt, failures included; one row per attempt.
 
     Args:
         results: the folder `results/` of a workspace.
-        sweep: id of one sweep; `None` reads all.
+        sweep: id of one sweep; `None` reads all sweeps.
 
     Returns:
-        The columns of the reference page "Columns"; the unit is the last part of a name, and null
-        is what is missing. Samples stay on disk until they are asked for.
+        The columns of the reference page "Columns". The unit is the last part of a name; null
+        means missing. Samples stay on disk until a query needs them.
 
     Raises:
-        FleetError: there is no measurement or no such sweep, or a newer fleetrank wrote the folder.
+        FleetError: no measurement or sweep was found, or a newer fleetrank wrote the folder.
     """
     from fleetrank.analysis.stored.load import DEFAULT_ORIGINS, load_measurements
 
@@ -49,15 +49,15 @@ def tables() -> tuple[str, ...]:
 
 
 def table(name: str, results: str | Path, selection: Selection | None = None) -> Table:
-    """Makes one table of `report show`: its title, its figures as a frame, and its notes.
+    """Returns one table of `report show`: its title, its figures as a frame, and its notes.
 
     Args:
         name: one of `tables()`.
         results: the folder `results/` of a workspace.
-        selection: what to look at; `None` selects all that is measured or imported.
+        selection: the rows to use; `None` selects all measured and imported rows.
 
     Raises:
-        FleetError: there is no such table, or no row to make it from; the remedy says what to do.
+        FleetError: the table is unknown or has no rows; the message has a remedy.
     """
     from fleetrank.analysis.stored.load import load_measurements
     from fleetrank.analysis.stored.selection import Selection
@@ -74,7 +74,7 @@ def query(
     """Answers one SELECT over `measurements`, `devices`, `models` and `sweeps`.
 
     Raises:
-        FleetError: not one SELECT, wrong SQL, or over a limit; the message says which.
+        FleetError: not one SELECT, wrong SQL, or over a limit; the message names the problem.
     """
     from fleetrank.analysis.sql.query import run_query
 
@@ -82,10 +82,10 @@ def query(
 
 
 def report(results: str | Path, out: str | Path) -> ReportFacts:
-    """Writes the page about a results folder to the file `out`.
+    """Writes the report page of a results folder to the file `out`.
 
     Raises:
-        FleetError: there is nothing to report, or `out` cannot be written.
+        FleetError: there are no results, or `out` cannot be written.
     """
     from fleetrank.analysis.report.page import build_report
 

@@ -1,4 +1,4 @@
-"""`python -m fleetrank`: the command line, also where its script is not installed."""
+"""`python -m fleetrank`: the command line, also if its script is not installed."""
 
 from fleetrank.orchestrator.cli.main import main
 

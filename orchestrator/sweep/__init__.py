@@ -1,4 +1,4 @@
-"""One sweep from its file to its end.
+"""Runs one sweep, from its file to its end.
 
 Open `sweep_run` first, then `sweep_session`.
 """

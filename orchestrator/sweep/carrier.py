@@ -1,4 +1,4 @@
-"""What carries a sweep's tasks: this process, a Ray of its own, or a cluster."""
+"""Chooses where a sweep's tasks run: in this process, in a local Ray, or on a cluster."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -22,12 +22,12 @@ from fleetrank.orchestrator.workspace.workspace import Workspace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Carrier:
-    """Knows the hosts before a sweep is planned, and carries its tasks to them afterwards.
+    """Lists the hosts before a sweep is planned, and sends its tasks to them afterwards.
 
     Attributes:
         fleet: the hosts to plan for.
-        ask_host: asks another host what its CPU cannot do.
-        executor: what takes the tasks of a planned sweep, named by its id.
+        ask_host: asks another host which executions its CPU does not support.
+        executor: creates the executor of a planned sweep, by the sweep's id.
     """
 
     fleet: Fleet
@@ -39,32 +39,32 @@ class Carrier:
 def open_carrier(
     workspace: Workspace, *, cluster: str | None, is_inline: bool, emit: Subscriber
 ) -> Iterator[Carrier]:
-    """Connects to what a command line named; a cluster goes on when the block ends.
+    """Connects as the command line requests; a cluster keeps running when the block ends.
 
     Args:
-        workspace: whose results take what a Ray on this host alone leaves behind.
+        workspace: its results folder stores measurements left over from a local Ray.
         cluster: the address of a cluster, or `None`.
-        is_inline: without Ray, in this process.
-        emit: is told of hosts that cannot be used.
+        is_inline: run in this process without Ray.
+        emit: receives notices about hosts that cannot be used.
 
     Raises:
-        UsageError: both are asked for, or the cluster refuses this process.
-        NothingToDoError: the cluster does not answer, or none of its hosts can be used.
+        UsageError: both are requested, or the cluster rejects this process.
+        NothingToDoError: the cluster does not answer, or has no usable host.
     """
     if cluster is not None and is_inline:
-        raise UsageError("--inline and --cluster exclude each other", "leave one of them out")
+        raise UsageError("--inline and --cluster cannot be combined", "remove one of them")
     if cluster is None:
         yield _inline() if is_inline else _local(workspace.results / "spool")
         return
     with cluster_ray(cluster) as dashboard, RayHosts() as hosts:
         hosts.settle()
-        left_out = [f"{problem.host} is left out: {problem.message}" for problem in hosts.problems]
+        left_out = [f"{problem.host} is not used: {problem.message}" for problem in hosts.problems]
         fleet = fleet_of(hosts)
         for message in (*left_out, *skew(fleet.hosts)):
             emit(Notice(level="warning", message=message))
         if not fleet.hosts:
             raise NothingToDoError(
-                f"no host of the cluster at {cluster} can be used",
+                f"the cluster at {cluster} has no usable host",
                 "start raylets with the label fleetrank-host=NAME; see `fleetrank cluster status`",
             )
         if dashboard:
@@ -77,7 +77,7 @@ def open_carrier(
 
 
 def _inline() -> Carrier:
-    """No Ray: agents run in threads of this process."""
+    """Runs without Ray: agents run in threads of this process."""
 
     @contextmanager
     def executor(_sweep_id: str, setup: Setup) -> Iterator[Executor]:
@@ -88,15 +88,17 @@ def _inline() -> Carrier:
 
 
 def _local(spools: Path) -> Carrier:
-    """A Ray that is started for one sweep and gone with it; a spool that holds something stays."""
+    """A Ray instance that runs only during one sweep; a spool that is not empty is kept."""
 
     @contextmanager
     def executor(sweep_id: str, setup: Setup) -> Iterator[Executor]:
-        # One per sweep: of two drivers in one workspace, one would empty the other's file.
+        # One per sweep: with two drivers in one workspace, one would empty the other's file.
         spool = spools / sweep_id
         with local_ray(), RayHosts(str(spool)) as hosts:
             if LOCAL_HOST not in hosts.settle():
-                why = "; ".join(problem.message for problem in hosts.problems) or "it is silent"
+                why = (
+                    "; ".join(problem.message for problem in hosts.problems) or "it does not answer"
+                )
                 raise OrchestratorError(
                     f"the host actor did not start: {why}",
                     "see /tmp/ray/session_latest/logs, or use --inline",

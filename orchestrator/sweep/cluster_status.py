@@ -1,4 +1,4 @@
-"""What `fleetrank cluster status` shows: hosts, devices, versions, and what is wrong."""
+"""What `fleetrank cluster status` shows: hosts, devices, versions and problems."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ from fleetrank.orchestrator.workspace.device_registry import GPU, HOST_CPU, Devi
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
 _COMPARED = ("ray", "onnxruntime", "torch", "ai-edge-litert")
-"""What a measurement depends on; fleetrank itself has to be equal to the letter."""
+"""Packages that affect a measurement; fleetrank's own version must be identical everywhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,10 +21,10 @@ class HostStatus:
     """One host that answers.
 
     Attributes:
-        phones: seen by its adb server; `None` where none runs.
-        gpus: NVIDIA GPUs and MIG instances; `None` where no driver answers.
-        running: tasks under way, of all sweeps.
-        to_collect: measurements that wait for a driver.
+        phones: listed by its adb server; `None` if no server runs.
+        gpus: NVIDIA GPUs and MIG instances; `None` if no driver answers.
+        running: tasks in progress, of all sweeps.
+        to_collect: finished measurements that no driver has collected yet.
     """
 
     host: str
@@ -42,7 +42,7 @@ class HostStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceStatus:
-    """One device; `is_there` when its host answers, whether or not the device does."""
+    """One device; `is_there` is true when its host answers, even if the device does not."""
 
     device: str
     kind: str
@@ -52,7 +52,7 @@ class DeviceStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterStatus:
-    """Everything at one moment; `dashboard` is Ray's, as an address in a browser."""
+    """The cluster at one moment; `dashboard` is the browser address of Ray's dashboard."""
 
     dashboard: str | None
     here: str | None
@@ -62,7 +62,7 @@ class ClusterStatus:
 
 
 def read_cluster_status(workspace: Workspace, address: str) -> ClusterStatus:
-    """Asks a cluster; raises as `dispatch.cluster.cluster_ray`, and for a wrong device file."""
+    """Queries a cluster; raises as `dispatch.cluster.cluster_ray`, and for a wrong device file."""
     with cluster_ray(address) as dashboard, RayHosts() as hosts:
         hosts.settle()
         fleet = fleet_of(hosts)
@@ -79,8 +79,8 @@ def read_cluster_status(workspace: Workspace, address: str) -> ClusterStatus:
 def find_problems(
     fleet: Fleet, devices: Iterable[DeviceFile], refused: Sequence[Problem]
 ) -> list[str]:
-    """Sentences with a remedy in each; none is well."""
-    found = [f"{problem.host} is left out: {problem.message}" for problem in refused]
+    """Problems as sentences, each with a remedy; empty if there are no problems."""
+    found = [f"{problem.host} is not used: {problem.message}" for problem in refused]
     found += skew(fleet.hosts)
     for name, facts in fleet.hosts.items():
         if facts.niceness > 0:
@@ -92,25 +92,25 @@ def find_problems(
     for name, facts in fleet.hosts.items():
         if hashes[facts.host_hash] > 1:
             found.append(
-                f"{name} has the same host name and machine id as another host: their CPUs "
-                "cannot be told apart in the results; give it a name of its own"
+                f"{name} has the same host name and machine id as another host: the results "
+                "cannot distinguish their CPUs; give it a different host name"
             )
     for device in devices:
         host = host_of(device, fleet)
         if host not in fleet.hosts:
-            found.append(f"{device.name} hangs on host {host}, which is not there")
+            found.append(f"{device.name} is attached to host {host}, which is not available")
         elif device.kind == HOST_CPU and not device.host and len(fleet.hosts) > 1:
-            found.append(f"{device.name} names no host: add `host: {host}` to its file")
+            found.append(f"{device.name} has no host: add `host: {host}` to its file")
         elif device.kind == GPU and not _has_gpu(fleet.hosts[host], device):
             found.append(
-                f"{device.name} is on host {host}, which has no such GPU: "
+                f"{device.name} is attached to host {host}, which has no such GPU: "
                 "compare `nvidia-smi -L` there with the device's file"
             )
     return found
 
 
 def skew(hosts: Mapping[str, HostFacts]) -> list[str]:
-    """Which hosts have which version of what measurements depend on, where they differ."""
+    """Differences between hosts in the versions of packages that affect measurements."""
     found = []
     for package in _COMPARED:
         by_version: dict[str, list[str]] = {}
@@ -119,8 +119,8 @@ def skew(hosts: Mapping[str, HostFacts]) -> list[str]:
         if len(by_version) > 1:
             said = ", ".join(f"{v} on {' '.join(names)}" for v, names in by_version.items())
             found.append(
-                f"{package} differs: {said}; rows carry the version, and a platform that mixes "
-                "versions is left out of figures"
+                f"{package} differs: {said}; rows record the version, and a platform that mixes "
+                "versions is excluded from figures"
             )
     return found
 

@@ -1,4 +1,4 @@
-"""The hosts a sweep is planned for: what they are, as values that its record can keep."""
+"""The hosts that a sweep is planned for, as values that its record can store."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,18 +13,18 @@ from fleetrank.orchestrator.errors import StoreError
 from fleetrank.orchestrator.workspace.device_spec import DeviceSpec
 
 Refusals = Callable[[str, DeviceSpec, Execution], str | None]
-"""(host, device, execution) to why a host's CPU cannot execute so, or `None`."""
+"""(host, device, execution) to the reason why a host's CPU does not support it, or `None`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """Every host that was there when a sweep was planned.
+    """Every host that was available when a sweep was planned.
 
     Attributes:
-        here: the host sweeps are started on, which devices without a host hang on; `None` when
-            it is none of the cluster's device hosts.
-        hosts: by name; those of devices that were not there are missing.
-        is_cluster: more than the Ray that is started for one sweep.
+        here: the host that sweeps are started on; devices without a `host` are attached to it.
+            `None` if it is not a device host of the cluster.
+        hosts: by name; hosts that were unavailable are missing.
+        is_cluster: false for the local Ray that is started for one sweep.
     """
 
     here: str | None
@@ -32,7 +32,7 @@ class Fleet:
     is_cluster: bool = False
 
     def host_hash(self, host: str) -> str | None:
-        """How rows name a host; `None` while it has never answered."""
+        """The host's hash in rows; `None` if the host has never answered."""
         return self.hosts[host].host_hash if host in self.hosts else None
 
     def as_record(self) -> dict[str, object]:
@@ -40,7 +40,7 @@ class Fleet:
         return {
             "here": self.here,
             "is_cluster": self.is_cluster,
-            # Serials stay where they are: records are shared, names are private.
+            # No serial numbers: records are shared, and names are private.
             "hosts": {
                 name: to_plain(replace(facts, phones=None, gpus=None))
                 for name, facts in self.hosts.items()
@@ -49,12 +49,12 @@ class Fleet:
 
 
 def this_host() -> Fleet:
-    """The fleet of one: sweeps run here, in a Ray of their own or without any."""
+    """The fleet of this host alone: sweeps run in a local Ray or without Ray."""
     return Fleet(here=LOCAL_HOST, hosts={LOCAL_HOST: read_host_facts()})
 
 
 def fleet_of(hosts: RayHosts) -> Fleet:
-    """The hosts of a cluster that answer now; others may come later."""
+    """The hosts of a cluster that answer now; others may join later."""
     facts = {name: handle.facts for name, handle in hosts.handles().items()}
     return Fleet(here=hosts.here, hosts=facts, is_cluster=True)
 
@@ -63,7 +63,7 @@ def fleet_of_record(record: object) -> Fleet:
     """The inverse of `Fleet.as_record`.
 
     Raises:
-        StoreError: it is none.
+        StoreError: the record is not a fleet.
     """
     try:
         found = dict(record)  # type: ignore[call-overload]
@@ -76,6 +76,6 @@ def fleet_of_record(record: object) -> Fleet:
         )
     except (KeyError, TypeError, ValueError, PermanentError) as error:
         raise StoreError(
-            f"the sweep's record does not say which hosts it was planned for: {error}",
-            "start a new sweep; what was measured is kept",
+            f"the sweep's record does not contain the hosts it was planned for: {error}",
+            "start a new sweep; measured results are kept",
         ) from error

@@ -1,4 +1,4 @@
-"""What a sweep's record keeps of its setup, and the setup planned again from it."""
+"""Stores a sweep's setup in its record, and plans the setup again from the record."""
 
 import hashlib
 from collections import Counter, defaultdict
@@ -24,7 +24,7 @@ from fleetrank.orchestrator.workspace.workspace import Workspace
 
 
 def setup_record(setup: Setup, spec_path: Path) -> dict[str, object]:
-    """What a sweep's record keeps of its plan; `setup_of_record` reads it back."""
+    """The plan as stored in a sweep's record; `setup_of_record` reads it back."""
     plan = setup.plan
     return {
         "spec_path": str(spec_path),
@@ -46,9 +46,9 @@ def setup_record(setup: Setup, spec_path: Path) -> dict[str, object]:
 
 
 def setup_of_record(workspace: Workspace, sweep_id: str, record: Mapping[str, object]) -> Setup:
-    """Plans a recorded sweep again, for the hosts it was planned for, there or not.
+    """Plans a recorded sweep again for its original hosts, available or not.
 
-    It is made sure that the plan is still the same.
+    Checks that the plan has not changed.
 
     Raises:
         StoreError: the record is damaged.
@@ -57,7 +57,7 @@ def setup_of_record(workspace: Workspace, sweep_id: str, record: Mapping[str, ob
     """
     if record.get("origin") == IMPORTED:
         raise UsageError(
-            f"{sweep_id} was imported: there is nothing to go on with",
+            f"{sweep_id} was imported and cannot be resumed",
             "`fleetrank results import` completes an import that was cut short",
         )
     try:
@@ -68,7 +68,7 @@ def setup_of_record(workspace: Workspace, sweep_id: str, record: Mapping[str, ob
     except (KeyError, ValidationError) as error:
         raise StoreError(
             f"the record of sweep {sweep_id} is damaged: {error}",
-            "start a new sweep; what was measured is kept",
+            "start a new sweep; measured results are kept",
         ) from error
     fleet = fleet_of_record(record.get("fleet"))
     given = record.get("refused")
@@ -85,14 +85,14 @@ def setup_of_record(workspace: Workspace, sweep_id: str, record: Mapping[str, ob
         was = before if isinstance(before, Mapping) else {}
         names = sorted(str(name) for name in {*now, *was} if now.get(name) != was.get(name))
         raise UsageError(
-            f"sweep {sweep_id} cannot go on: changed since it began: {', '.join(names)}",
-            "undo the change, or start a new sweep; what was measured is kept",
+            f"sweep {sweep_id} cannot be resumed: changed since it began: {', '.join(names)}",
+            "undo the change, or start a new sweep; measured results are kept",
         )
     return setup
 
 
 def _fingerprints(setup: Setup) -> dict[str, str]:
-    """Of each model's cells, and of each device: a cell's key has only a device's name."""
+    """Hashes of each model's cells and of each device, since cell keys hold only device names."""
     of_model: dict[str, list[str]] = defaultdict(list)
     for cell in setup.plan.cells:
         of_model[cell.export.card.name].append(cell.cell_key)
@@ -108,7 +108,7 @@ def _sha256(content: object) -> str:
 
 
 def _what_matters(device: DeviceFile) -> dict[str, object]:
-    """Of a device, to what is measured on it: a phone's canary decides which repeats count."""
+    """The fields of a device that affect results; a phone's canary decides which repeats count."""
     registered = device.registration
     found = registered and registered.model_dump(mode="json", exclude={"registered_utc"})
     return asdict(device.spec) | {"host": device.host} | ({"registration": found} if found else {})

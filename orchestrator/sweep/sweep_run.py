@@ -1,4 +1,4 @@
-"""Starts a sweep from its file, and resumes one that was cut short."""
+"""Starts a sweep from its file, and resumes an interrupted one."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -27,7 +27,7 @@ from fleetrank.orchestrator.workspace.workspace import Workspace
 def run_sweep(
     workspace: Workspace, spec_path: Path, options: RunOptions, *, only: str | None = None
 ) -> SweepOutcome:
-    """Starts a new sweep and runs it until it is done or somebody stops it.
+    """Starts a new sweep and runs it until it is finished or stopped.
 
     Raises:
         UsageError: a file is wrong.
@@ -55,11 +55,11 @@ def run_sweep(
 
 
 def resume_sweep(workspace: Workspace, sweep_id: str | None, options: RunOptions) -> SweepOutcome:
-    """Measures what a sweep has left, by default of the newest; nothing finished is repeated.
+    """Measures the pending repeats of a sweep (default: the newest); finished ones are kept.
 
     Raises:
-        UsageError: no such sweep, it runs already, or its models have changed since.
-        NothingToDoError: there is no sweep.
+        UsageError: the sweep does not exist, is running, or its models have changed.
+        NothingToDoError: there are no sweeps.
         StoreError: as `run_sweep`.
     """
     store = ResultStore(workspace.results)
@@ -74,20 +74,20 @@ def resume_sweep(workspace: Workspace, sweep_id: str | None, options: RunOptions
 def _late(lag: timedelta) -> str:
     return (
         f"this host's clock is {duration(lag.total_seconds())} behind the start of the "
-        "newest stored sweep; tables take the latest start for the newest: correct the clock, or "
+        "newest stored sweep; tables treat the latest start as the newest: correct the clock, or "
         "name the sweep with --sweep"
     )
 
 
 @contextmanager
 def _resumable(sweep_id: str) -> Iterator[None]:
-    """What a full disk, a lost right or a moved folder has ended goes on where it was."""
+    """Adds to a storage error how to resume: after a full disk, lost permission or moved folder."""
     try:
         yield
     except NewerSchemaError:
         raise
     except StoreError as error:
-        resume = f"then `fleetrank sweep resume {sweep_id}`: what was measured is kept"
+        resume = f"then `fleetrank sweep resume {sweep_id}`: measured results are kept"
         remedy = error.remedy.removesuffix(f", {RUN_AGAIN}")
         raise type(error)(error.message, f"{remedy}, {resume}") from error
 
@@ -102,9 +102,9 @@ def _carrier(workspace: Workspace, options: RunOptions) -> AbstractContextManage
 
 
 def _check_same_place(setup: Setup, options: RunOptions) -> None:
-    """A sweep of a cluster goes on there: this host alone has other devices."""
+    """Rejects resuming in another place: a cluster has other devices than this host."""
     if setup.fleet.is_cluster == (options.cluster is not None):
         return
     if setup.fleet.is_cluster:
-        raise UsageError("this sweep ran on a cluster", "name it: --cluster ADDRESS")
-    raise UsageError("this sweep ran on this host alone", "leave --cluster out")
+        raise UsageError("this sweep ran on a cluster", "add --cluster ADDRESS")
+    raise UsageError("this sweep ran on this host only", "remove --cluster")

@@ -1,4 +1,4 @@
-"""One run of one sweep, whether it begins or goes on."""
+"""One run of one sweep, new or resumed."""
 
 import contextlib
 from collections.abc import Sequence
@@ -36,13 +36,13 @@ from fleetrank.orchestrator.workspace.workspace import Workspace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """How to run a sweep; none of it changes what is measured.
+    """How to run a sweep; these options do not change the results.
 
     Attributes:
         is_inline: agents run in this process instead of through Ray.
         cluster: address of the Ray cluster to run on; `None` starts a Ray on this host.
-        is_trusted: the user vouches for code that comes with models.
-        subscribers: are told what happens.
+        is_trusted: the user allows model-supplied code to run.
+        subscribers: receive the events.
     """
 
     is_inline: bool = False
@@ -53,10 +53,10 @@ class RunOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepOutcome:
-    """How far a sweep has come, earlier runs of it included.
+    """The progress of a sweep, including its earlier runs.
 
     Attributes:
-        is_unreal: every device is a simulated or a virtual one.
+        is_unreal: every device is simulated or virtual.
     """
 
     sweep_id: str
@@ -90,7 +90,7 @@ class SweepSession:
         self._switch = StopSwitch()
 
     def run(self) -> SweepOutcome:
-        """Holds the sweep's lease, runs, and leaves a true record whatever happens."""
+        """Holds the sweep's lease, runs, and always leaves a correct record."""
         started_s = perf_counter()
         with (
             self._store.lease(self._sweep_id),
@@ -109,7 +109,7 @@ class SweepSession:
                     journal.check_place()
                     self._store.publish(self._sweep_id)
             except BaseException as error:
-                # Ctrl-C while Ray starts or ends, when nobody listens for it yet or any more.
+                # Ctrl-C while Ray starts or ends, when our handlers are not active.
                 is_interrupt = isinstance(error, KeyboardInterrupt)
                 self._close_record("interrupted" if is_interrupt else "failed", tally)
                 raise
@@ -133,7 +133,7 @@ class SweepSession:
         return outcome
 
     def _pack_journal(self) -> None:
-        """Costs room if it fails, and no row."""
+        """Packs the journal; a failure wastes disk space but loses no row."""
         with self._host_turn(f"sweep {self._sweep_id}, which packs its journal"):
             try:
                 self._store.pack_journal(self._sweep_id)
@@ -142,7 +142,7 @@ class SweepSession:
 
     def _measure(self, journal: Journal, tally: Tally) -> None:
         journal.open()
-        # Ray sets a handler of its own for SIGTERM when it starts; ours come after it.
+        # Ray sets its own SIGTERM handler when it starts, so ours are set afterwards.
         with (
             self._carrier.executor(self._sweep_id, self._setup) as executor,
             listening(self._switch),
@@ -163,7 +163,7 @@ class SweepSession:
     def _export(self, tally: Tally) -> Exports:
         tools = ExportTools(
             cache=ArtifactCache(self._workspace.artifacts),
-            # On this host, where the files are made.
+            # On this host, because the files are exported here.
             infer=create_agent(HOST_CPU, {}).infer,
             emit=self._emit,
             switch=self._switch,
@@ -175,12 +175,12 @@ class SweepSession:
         if self._setup.has_canaries:
             requests.append(canary_request())
         purpose = f"sweep {self._sweep_id}, which exports models"
-        # A wait that was given up leaves a pressed switch, and then nothing is built.
+        # If the wait was cancelled, the switch is set and nothing is exported.
         with self._host_turn(purpose):
             return build_artifacts(requests, primed, tools)
 
     def _host_turn(self, purpose: str) -> AbstractContextManager[bool]:
-        """The host's lease, for what this process computes itself."""
+        """The host's lease, for work that this process does itself."""
         return host_lease(
             purpose,
             on_wait=lambda message: self._emit(Notice(level="info", message=message)),
@@ -222,7 +222,7 @@ class SweepSession:
             n_ok=tally.n_ok,
             n_failed=tally.n_failed,
             n_left=n_repeats - tally.n_ok - tally.n_failed,
-            # Asked to stop after the last repeat had begun: then nothing was cut short.
+            # A stop was requested after the last repeat had started, so nothing is missing.
             is_interrupted=self._switch.is_stopping and tally.n_finished < n_repeats,
             is_unreal=all(
                 place.origin is not Origin.MEASURED for place in self._setup.places.values()
@@ -230,7 +230,7 @@ class SweepSession:
         )
 
     def _close_record(self, state: str, tally: Tally) -> None:
-        """Where it cannot be written the old record stays, and says `running` without a lease."""
+        """Writes the record; on failure the old one stays, with state `running` and no lease."""
         changes = {
             "state": state,
             "finished_utc": record_stamp(),
@@ -243,14 +243,14 @@ class SweepSession:
 
 
 def _state_of(outcome: SweepOutcome) -> str:
-    """What is left after a regular end belongs to a device that was given up."""
+    """Whether pending repeats of a regular end belong to an abandoned device."""
     if outcome.is_interrupted:
         return "interrupted"
     return "stopped" if outcome.n_left else "finished"
 
 
 def _open_cells(plan: Plan, tally: Tally) -> list[Cell]:
-    """Cells that have something left; an export that failed is tried again."""
+    """Cells with pending repeats; a failed export is retried."""
     return [
         cell
         for cell in plan.cells
@@ -259,5 +259,5 @@ def _open_cells(plan: Plan, tally: Tally) -> list[Cell]:
 
 
 def record_stamp() -> str:
-    """To whole seconds, as records have it."""
+    """The time rounded to whole seconds, as stored in records."""
     return datetime.now(UTC).isoformat(timespec="seconds")

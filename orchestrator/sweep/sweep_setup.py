@@ -1,4 +1,4 @@
-"""From a specification to what a sweep needs: the plan, and the devices with their places."""
+"""Builds a sweep's setup from its specification: the plan, the devices and their hosts."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -39,9 +39,9 @@ class Setup:
 
     Attributes:
         fleet: the hosts it was planned for.
-        devices: those the plan names, by name.
-        only: the pattern that narrowed the plan; part of the record.
-        refused: platforms that CPUs of other hosts cannot provide, with the reason they gave.
+        devices: the devices of the plan, by name.
+        only: the pattern that restricted the plan; part of the record.
+        refused: platforms that CPUs of other hosts do not support, with the reason.
     """
 
     spec: SweepSpec
@@ -53,7 +53,7 @@ class Setup:
 
     @property
     def places(self) -> dict[str, DevicePlace]:
-        """Where each device hangs."""
+        """The place of each device: the host it is attached to."""
         return {name: self._place(device) for name, device in self.devices.items()}
 
     def _place(self, device: DeviceFile) -> DevicePlace:
@@ -74,7 +74,7 @@ class Setup:
         return any(_registered(device).canary_latency_ns for device in self.devices.values())
 
     def canaries(self, artifact: Artifact | None) -> dict[str, CanaryTask]:
-        """The canary of each phone that was registered with one, by device; none without a file."""
+        """The canary of each phone registered with one, by device; empty without a file."""
         if artifact is None:
             return {}
         registrations = {name: _registered(device) for name, device in self.devices.items()}
@@ -105,13 +105,13 @@ def plan_sweep(
     Args:
         workspace: with model cards and device files.
         spec: what to measure.
-        only: a pattern that narrows the plan.
-        fleet: the hosts to plan for; this one alone by default.
-        ask_host: asks another host what its CPU cannot do; by default it is taken to do all.
+        only: a pattern that restricts the plan.
+        fleet: the hosts to plan for; by default only this host.
+        ask_host: asks another host what its CPU does not support; by default it supports all.
 
     Raises:
         UsageError: the specification, a model card or a device file is wrong.
-        NothingToDoError: nothing can measure any of its cells.
+        NothingToDoError: no device can measure any of its cells.
     """
     fleet = fleet or this_host()
     devices = devices_of(workspace, fleet)
@@ -123,7 +123,7 @@ def plan_sweep(
         device = agents[name]
         host = host_of(device, fleet)
         if not fleet.is_cluster and host != fleet.here:
-            return f"it hangs on host {host}: measure there, or with --cluster ADDRESS"
+            return f"it is attached to host {host}: measure there, or with --cluster ADDRESS"
         if device.kind == HOST_CPU and host != fleet.here:
             reason = None if ask_host is None else ask_host(host, device.spec, execution)
             if reason is not None:
@@ -152,22 +152,22 @@ def plan_sweep(
 
 
 def host_of(device: DeviceFile, fleet: Fleet) -> str:
-    """The name of the host a device hangs on.
+    """The name of the host that a device is attached to.
 
     Raises:
-        UsageError: it names none, and sweeps are started on a host that measures nothing.
+        UsageError: its file has no `host`, and this host is not a device host.
     """
     host = device.host or fleet.here
     if host is None:
         raise UsageError(
-            f"device {device.name} names no host, and this host is none of the cluster's",
+            f"device {device.name} has no host, and this host does not belong to the cluster",
             f"add `host: NAME` to devices/{device.name}.yaml; hosts: {', '.join(fleet.hosts)}",
         )
     return host
 
 
 def devices_of(workspace: Workspace, fleet: Fleet) -> dict[str, DeviceFile]:
-    """The registered devices, and the CPU of every host of a cluster that has no file for it."""
+    """The registered devices, and the CPU of each cluster host that has no device file."""
     if not fleet.is_cluster:
         return load_devices(workspace)
     files = read_device_files(workspace)
@@ -179,19 +179,19 @@ def devices_of(workspace: Workspace, fleet: Fleet) -> dict[str, DeviceFile]:
 
 
 def primed_formats(setup: Setup, cells: Iterable[Cell]) -> set[Format]:
-    """The formats whose primer some cells need.
+    """The formats for which some cells need a primer.
 
-    Only a worker on this host has lazy imports that a primer would take off the model.
+    Only a worker on this host has lazy imports that would otherwise count for the model.
     """
     kinds = {name: device.kind for name, device in setup.devices.items()}
     return {cell.export.format for cell in cells if kinds[cell.device] == HOST_CPU}
 
 
 def read_spec(workspace: Workspace, path: Path) -> tuple[SweepSpec, Path]:
-    """Reads a specification named by path, or by its bare name in the workspace's `sweeps/`.
+    """Reads a specification by path, or by its name in the workspace's `sweeps/`.
 
     Raises:
-        UsageError: as `load_spec`; of a file that is not there, the remedy names the nearest.
+        UsageError: as `load_spec`; if the file is missing, the remedy names the nearest one.
     """
     is_bare = path.parent == Path()
     inside = workspace.sweeps / f"{path.name.removesuffix('.yaml')}.yaml"
@@ -202,13 +202,13 @@ def read_spec(workspace: Workspace, path: Path) -> tuple[SweepSpec, Path]:
         if guess := nearest(path.name.removesuffix(".yaml"), known):
             shown = Path(workspace.sweeps.name) if is_bare else folder
             raise UsageError(
-                f"there is no file {path}", f"did you mean {shown / known[guess].name}?"
+                f"file not found: {path}", f"did you mean {shown / known[guess].name}?"
             )
     return load_spec(found), found.resolve()
 
 
 def _counts_energy(device: DeviceFile, facts: HostFacts | None) -> bool:
-    """NVIDIA's GPUs count theirs; a processor where its counter can be read."""
+    """Whether energy is counted: on NVIDIA GPUs, and on a processor with a readable counter."""
     return device.kind == GPU or (
         device.kind == HOST_CPU and facts is not None and facts.counts_energy
     )
@@ -226,5 +226,5 @@ def _cores(device: DeviceFile, fleet: Fleet) -> DeviceCores:
 
 
 def _registered(device: DeviceFile) -> Registration:
-    """What registering found out: nothing, for a device that was only named."""
+    """The device's registration data; empty for a device that was never probed."""
     return device.registration or Registration()

@@ -1,4 +1,4 @@
-"""How far a sweep is, read from its record and journal; may be asked while it runs."""
+"""The progress of a sweep, read from its record and journal; works while it runs."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from fleetrank.orchestrator.progress.progress_file import read_progress
 from fleetrank.orchestrator.store.results import ResultStore
 
 _MAX_FAILURES = 20
-"""The last ones; all are in the results."""
+"""The newest failures shown; the results hold all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,13 +19,13 @@ class SweepStatus:
     """What `fleetrank sweep status` shows.
 
     Attributes:
-        state: `running finished interrupted failed`, or `stopped`: its driver died,
-            or a device was given up.
+        state: `running finished interrupted failed`, or `stopped`: its driver died, or a device
+            was abandoned.
         seconds_left: from the pace of the current run; `None` when it does not run.
-        devices: what each does now and has done in the current run; none when it does not run.
-        n_overcome: failed tries at repeats that were measured by another try.
-        failures: of repeats without a valid measurement, how each failed last; the newest of them,
-            for people.
+        devices: each device's work and count in the current run; empty if it does not run.
+        n_overcome: failed tries of repeats that another try measured.
+        failures: the last error of repeats without a valid measurement; only the newest, for
+            display.
     """
 
     sweep_id: str
@@ -47,22 +47,22 @@ class SweepStatus:
 
 
 class SweepCount:
-    """What the rows of a sweep come to; takes them one by one, so that a journal is read once."""
+    """Counts the rows of a sweep; processes them one by one, so a journal is read only once."""
 
     def __init__(self) -> None:
-        """Of no row yet."""
+        """Starts with no rows."""
         self._tally = Tally()
         self._failures: dict[RepeatKey, Mapping[str, object]] = {}
         self._n_tries_failed: Counter[RepeatKey] = Counter()
         self._started: list[datetime] = []
 
     def observe(self, row: Mapping[str, object]) -> None:
-        """Takes one row of the journal into account."""
+        """Counts one row of the journal."""
         self._tally.observe(row)
         key = str(row["cell_key"]), int(str(row["repeat"]))
         is_failure = row.get("error_kind") is not None
         self._n_tries_failed[key] += is_failure
-        # Out and in again: the newest stands last.
+        # Removed and inserted again, so that the newest is last.
         self._failures.pop(key, None)
         if is_failure and not self._tally.is_measured(key):
             self._failures[key] = _failure(row)
@@ -72,7 +72,7 @@ class SweepCount:
     def status(
         self, sweep_id: str, record: Mapping[str, object], *, is_running: bool
     ) -> SweepStatus:
-        """How far the sweep of this record is; rows do not say what a device does now."""
+        """The progress of this record's sweep, without the current work of devices."""
         n_repeats = _n_repeats(record)
         n_left = max(0, n_repeats - self._tally.n_ok - self._tally.n_failed)
         started = _of_run(self._started, record)
@@ -97,7 +97,7 @@ def read_status(store: ResultStore, sweep_id: str) -> SweepStatus:
     """Reads record and journal of a sweep; changes nothing.
 
     Raises:
-        UsageError: no such sweep.
+        UsageError: the sweep does not exist.
         StoreError: its record is damaged.
     """
     record = store.sweep_record(sweep_id)
@@ -120,7 +120,7 @@ def _devices(store: ResultStore, sweep_id: str) -> tuple[Mapping[str, object], .
 
 
 def state_of(record: Mapping[str, object], *, is_running: bool) -> str:
-    """How a sweep stands: a record that says `running` is of a driver that died."""
+    """A sweep's state; a record with `running` but no live driver means that the driver died."""
     if is_running:
         return "running"
     state = str(record.get("state"))
@@ -128,7 +128,7 @@ def state_of(record: Mapping[str, object], *, is_running: bool) -> str:
 
 
 def _of_run(started: list[datetime], record: Mapping[str, object]) -> list[datetime]:
-    """Starts of the current run's attempts; the pause before a resume is no part of its pace."""
+    """Start times of the current run's attempts; the pause before a resume does not count."""
     run_started = record.get("run_started_utc")
     if not isinstance(run_started, str):
         return started
@@ -137,9 +137,9 @@ def _of_run(started: list[datetime], record: Mapping[str, object]) -> list[datet
 
 
 def _seconds_left(started: list[datetime], n_left: int) -> float | None:
-    """At the pace since the first of these attempts; `None` before the second.
+    """Estimated seconds left at the pace since the first attempt; `None` before the second.
 
-    `None` too while the clock, set back since, is behind the first.
+    Also `None` while the clock is behind the first attempt because it was set back.
     """
     elapsed_s = (datetime.now(UTC) - min(started)).total_seconds() if len(started) > 1 else 0.0
     return elapsed_s / len(started) * n_left if elapsed_s > 0 else None

@@ -1,4 +1,4 @@
-"""The files that a person writes: sweeps, devices, selectors; and where they are.
+"""The files that a user writes (sweeps, devices, selectors) and their locations.
 
 Open `workspace` first.
 """

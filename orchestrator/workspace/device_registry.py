@@ -1,4 +1,4 @@
-"""Registered devices: one YAML file each in `devices/`, and this host's CPU without any file."""
+"""Registered devices: one YAML file each in `devices/`, and this host's CPU without a file."""
 
 import logging
 import re
@@ -26,25 +26,25 @@ from fleetrank.orchestrator.workspace.yaml_file import parse_file
 _log = logging.getLogger(__name__)
 
 HOST_CPU = "cpu"
-"""The device kind that shares cores, caches and power with everything else on its host."""
+"""The device kind that shares cores, caches and power with all other work on its host."""
 GPU = "cuda"
-"""The device kind that needs its host quiet too: the host's processor feeds it."""
+"""The device kind that also needs a quiet host, because the host's processor feeds it."""
 PHONE = "android"
 """The device kind that is registered over adb."""
 LOCAL_CPU = "local-cpu"
 """The name that means this host's CPU on every host, so that a sweep file can be shared."""
 _MARK = "# checksum "
 _HINT = "; delete this line after an edit\n"
-"""Around the checksum, in the first line of a file that fleetrank wrote: a cut leaves it there."""
+"""Text around the checksum. It is in the first line, so that a truncated file still has it."""
 _HOST_CPU_NAME = re.compile("cpu-[0-9a-f]{6}")
-"""The names that CPUs get by themselves: another kind under one would pose as a measured CPU."""
+"""Names reserved for CPUs, so that another kind of device cannot look like a measured CPU."""
 
 
 def _known_kind(kind: str) -> str:
     if kind not in AGENTS:
         raise ValueError(
-            f"there is no device kind '{kind}', as no agent drives one yet (docs/gpu.md says what "
-            f"one takes); use one of {', '.join(AGENTS)}"
+            f"unknown device kind '{kind}': it has no agent (docs/gpu.md explains how to "
+            f"add one); use one of {', '.join(AGENTS)}"
         )
     return kind
 
@@ -52,24 +52,24 @@ def _known_kind(kind: str) -> str:
 def _not_local_cpu(name: str) -> str:
     if name == LOCAL_CPU:
         raise ValueError(
-            f"'{LOCAL_CPU}' stands for the CPU of the host a sweep is started on; take another name"
+            f"'{LOCAL_CPU}' means the CPU of the host a sweep is started on; choose another name"
         )
     return name
 
 
 Cpu = Annotated[int, Field(ge=0, lt=2**16)]
 LatencyNs = Annotated[int, Field(ge=1, lt=2**63)]
-"""Zero is what a phone says that measured nothing; ratios are made of it."""
+"""A latency above zero: it is used in ratios, and zero means that nothing was measured."""
 
 
 class Registration(BaseModel):
-    """What registering a phone found out; `devices check` says what has changed since.
+    """The data found when a phone was registered; `devices check` compares it with the phone now.
 
     Attributes:
-        facts: of the probe, for people and for `devices check`.
-        clusters: CPUs of one maximum clock, fastest cluster first; empty where it tells no cores,
-            or programs cannot be pinned to them.
-        canary_latency_ns: medians of the canary's processes, on the fastest cluster.
+        facts: from the probe, for display and for `devices check`.
+        clusters: CPUs with equal maximum clock, fastest cluster first; empty if the phone reports
+            no cores, or programs cannot be pinned to them.
+        canary_latency_ns: median of each canary process, on the fastest cluster.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -81,12 +81,12 @@ class Registration(BaseModel):
 
     @property
     def canary_affinity(self) -> tuple[int, ...] | None:
-        """The fastest cluster; `None` where there are none."""
+        """The fastest cluster; `None` if no clusters are known."""
         return self.clusters[0] if self.clusters else None
 
     @property
     def canary_spread(self) -> float | None:
-        """Largest less smallest of the canary's medians over their mean: its repeatability."""
+        """Repeatability: (largest - smallest) / mean of the canary's medians."""
         runs = self.canary_latency_ns
         return (max(runs) - min(runs)) / fmean(runs) if len(runs) > 1 else None
 
@@ -100,19 +100,19 @@ class DeviceFile(BaseModel):
         str,
         Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,59}$"),
         AfterValidator(_not_local_cpu),
-    ] = Field(description="as sweeps name it; the name of the file without .yaml")
+    ] = Field(description="name used in sweeps; equal to the file name without .yaml")
     kind: Annotated[str, AfterValidator(_known_kind)] = Field(
-        description="as in fleetrank.device_agents.registry: cpu, cuda, simulated, android"
+        description="device kind: cpu, cuda, simulated, android"
     )
     host: Annotated[str, Field(pattern=f"^{HOST_NAME}$")] | None = Field(
         default=None,
-        description="name of the host it hangs on, as its node's label fleetrank-host says; "
-        "left out: the host that sweeps are started on",
+        description="host it is attached to, as in the node label fleetrank-host "
+        "(default: the host that sweeps are started on)",
     )
-    options: dict[str, OptionSpec] = Field(default={}, description="for the agent of its kind")
-    labels: dict[str, str] = Field(default={}, description="for people")
+    options: dict[str, OptionSpec] = Field(default={}, description="options of its device kind")
+    labels: dict[str, str] = Field(default={}, description="shown but not used")
     registration: Registration | None = Field(
-        default=None, description="what `devices add --adb` found out; written by it alone"
+        default=None, description="data found by `devices add --adb`; do not edit"
     )
 
     @field_validator("kind")
@@ -121,21 +121,21 @@ class DeviceFile(BaseModel):
         name = info.data.get("name")
         if kind != HOST_CPU and isinstance(name, str) and _HOST_CPU_NAME.fullmatch(name):
             raise ValueError(
-                f"'{name}' is what the CPU of a host is called; a device of kind {kind} takes "
-                "another name"
+                f"'{name}' is reserved for the CPU of a host; choose another name for a device "
+                f"of kind {kind}"
             )
         return kind
 
     @property
     def origin(self) -> Origin:
-        """What its rows are marked with while it cannot be asked."""
+        """The origin for its rows while the device cannot be queried."""
         if self.kind == "simulated":
             return Origin.SIMULATED
         return Origin.VIRTUAL if "virtual" in self.options else Origin.MEASURED
 
     @property
     def share(self) -> HostShare:
-        """What measuring on it takes of its host's lease; a real virtual phone takes it itself."""
+        """The host lease needed to measure on it; a virtual phone in real mode takes it itself."""
         if self.kind in (HOST_CPU, GPU):
             return HostShare.ALONE
         is_phone = self.kind == PHONE and self.options.get("virtual") != "real"
@@ -143,7 +143,7 @@ class DeviceFile(BaseModel):
 
     @property
     def spec(self) -> DeviceSpec:
-        """What it takes to make its agent."""
+        """The values needed to create its agent."""
         return DeviceSpec(
             name=self.name,
             kind=self.kind,
@@ -154,7 +154,7 @@ class DeviceFile(BaseModel):
 
     @property
     def needs_quiet(self) -> bool:
-        """Whether measuring on it needs its whole host quiet: the host's cores take part in it."""
+        """Whether measuring on it needs a quiet host, because it uses the host's cores."""
         return self.share is HostShare.ALONE or self.options.get("virtual") == "real"
 
 
@@ -164,7 +164,7 @@ def local_cpu() -> DeviceFile:
 
 
 def host_cpu(host: str, host_hash: str) -> DeviceFile:
-    """The CPU of a host of a cluster, under the name it has there."""
+    """The CPU of a cluster host, under the name that the host gives it."""
     return DeviceFile(name=f"cpu-{host_hash[:6]}", kind=HOST_CPU, host=host)
 
 
@@ -190,7 +190,7 @@ def read_device_files(workspace: Workspace) -> dict[str, DeviceFile]:
             )
         if not _is_as_written(path.read_bytes()):
             _log.warning(
-                "%s is not as fleetrank wrote it: it was edited or is damaged. After an edit, "
+                "%s differs from what fleetrank wrote: it was edited or damaged. After an edit, "
                 "delete its first line",
                 path,
             )
@@ -207,14 +207,14 @@ def find_device(devices: Mapping[str, DeviceFile], name: str) -> DeviceFile:
     """Looks a device up.
 
     Raises:
-        UsageError: no such device; the remedy names the nearest.
+        UsageError: the device does not exist; the remedy names the nearest one.
     """
     if name in devices:
         return devices[name]
     guess = nearest(name, devices)
     hint = f"did you mean '{guess}'?" if guess else "`fleetrank devices list` shows all;"
     raise UsageError(
-        f"there is no device '{shortened(name)}'",
+        f"unknown device '{shortened(name)}'",
         f"{hint} `fleetrank devices add` registers a new one",
     )
 
@@ -223,8 +223,8 @@ def save_device(workspace: Workspace, device: DeviceFile) -> Path:
     """Writes the file of a new device and returns its path.
 
     Raises:
-        UsageError: there is one of that name already.
-        StoreError: it cannot be written; then there is none.
+        UsageError: a device of that name already exists.
+        StoreError: the file cannot be written; no file is left behind.
     """
     path = workspace.devices / f"{device.name}.yaml"
     if path.exists():
@@ -235,7 +235,7 @@ def save_device(workspace: Workspace, device: DeviceFile) -> Path:
 
 
 def update_device(workspace: Workspace, device: DeviceFile) -> Path:
-    """Writes a device's file anew; readers see the old or the new one.
+    """Replaces a device's file; readers see the complete old or new file.
 
     Raises:
         StoreError: it cannot be written.
@@ -252,7 +252,7 @@ def _text(device: DeviceFile) -> str:
 
 
 def _is_as_written(content: bytes) -> bool:
-    """Whether a file fits the checksum in its first line; one without was written by a person."""
+    """Whether a file matches its first-line checksum; true for a file without a checksum."""
     first, end, text = content.partition(b"\n")
     if _MARK.encode() in content or MARK.encode() in content:
         return first + end == f"{_MARK}{marked_checksum(text)}{_HINT}".encode()
@@ -263,17 +263,17 @@ def remove_device(workspace: Workspace, name: str) -> DeviceFile | None:
     """Deletes a device's file; its measurements stay.
 
     Returns:
-        What the file said; `None` where it could not be read.
+        The content of the file; `None` if it could not be read.
 
     Raises:
         UsageError: the device has no file.
     """
-    # Listed and not joined: a name that a person types is no path.
+    # Searched in the list of files: a name typed by a user must not be used as a path.
     path = {found.stem: found for found in workspace.devices.glob("*.yaml")}.get(name)
     if path is None:
         own = find_device(load_devices(workspace), name)
         raise UsageError(
-            f"'{own.name}' is built in and has no file", "leave it out of the sweep instead"
+            f"'{own.name}' is built in and has no file", "remove it from the sweep instead"
         )
     try:
         device = parse_file(path, DeviceFile)

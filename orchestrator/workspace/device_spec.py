@@ -1,4 +1,4 @@
-"""What a host needs to know of a device; light, since every command reads device files."""
+"""What a host needs to know about a device; light, since every command reads device files."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,26 +7,26 @@ from fleetrank.device_agents.contract.task import Options
 from fleetrank.device_agents.contract.vocabulary import Origin
 
 HOST_NAME = r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}"
-"""Names of hosts: they become parts of paths and of actors' names."""
+"""Allowed host names: they become parts of paths and actor names."""
 
 
 class HostShare(StrEnum):
-    """What measuring on a device takes of its host's lease."""
+    """How measuring on a device uses its host's lease."""
 
     ALONE = "alone"
-    """The whole host: the device computes on the host's own cores."""
+    """Exclusive: the device computes on the host's own cores."""
     BESIDE = "beside"
-    """Beside others of its kind, such as phones on one host."""
+    """Shared with devices of the same kind, such as phones on one host."""
     NONE = "none"
-    """Nothing: it disturbs nobody, or takes the lease itself."""
+    """No lease: the device disturbs no other measurement, or takes the lease itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceSpec:
-    """What it takes to make a device's agent, on whatever host it hangs.
+    """The values needed to create a device's agent on its host.
 
     Attributes:
-        origin: of rows about it while it has not told what it is.
+        origin: origin of its rows until the device has been queried.
     """
 
     name: str

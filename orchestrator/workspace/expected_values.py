@@ -1,4 +1,4 @@
-"""What a key of a file takes, in words, from the JSON Schema of the file."""
+"""Describes the valid values of a key, from the JSON Schema of the file."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,9 +7,9 @@ from pydantic import BaseModel
 Node = Mapping[str, object]
 """A part of a JSON Schema."""
 Place = Sequence[str | int]
-"""Keys and 0-based positions, as Pydantic names the place of an error."""
+"""Keys and 0-based positions: the location of an error, as Pydantic reports it."""
 OF_KEY = "[key]"
-"""What Pydantic adds to the place of a key that is wrong itself."""
+"""What Pydantic appends to the location when the key itself is wrong."""
 
 _WORDS = {
     "integer": "a whole number",
@@ -21,19 +21,19 @@ _WORDS = {
 
 
 class Expected:
-    """The schema of one kind of file, asked about single places."""
+    """The schema of one kind of file, queried by location."""
 
     def __init__(self, schema: type[BaseModel]) -> None:
-        # As values come out: what goes in may be shorter, such as one value for a list of one.
+        # The serialized form; the input may be shorter, such as one value for a list of one.
         self._root: Node = schema.model_json_schema(mode="serialization")
 
     def words(self, place: Place) -> str | None:
-        """Such as `a whole number from 1 to 1000`; `None` where the schema sets no limit."""
+        """Text such as `a whole number from 1 to 1000`; `None` if the schema sets no limit."""
         node = self._find(place)
         return None if node is None else self._described(node)
 
     def choices(self, place: Place) -> tuple[str, ...]:
-        """The words that may stand there; empty where any may."""
+        """The words allowed there; empty if any word is allowed."""
         node = self._find(place) or {}
         return tuple(str(word) for word in _list(node.get("enum")))
 
@@ -69,11 +69,11 @@ class Expected:
         if words := _list(node.get("enum")):
             return f"one of {', '.join(map(str, words))}"
         if options := _list(node.get("anyOf")):
-            told = (self._described(self._resolved(option)) for option in options)
-            return " or ".join(dict.fromkeys(text for text in told if text)) or None
+            texts = (self._described(self._resolved(option)) for option in options)
+            return " or ".join(dict.fromkeys(text for text in texts if text)) or None
         if node.get("type") == "array":
             one = self._described(self._resolved(node.get("items")))
-            return "a list" if one is None else f"{one}, or a list of such"
+            return "a list" if one is None else f"{one}, or a list of these"
         return _of_one_value(node)
 
 
@@ -86,7 +86,7 @@ def ordinal(position: int) -> str:
 
 def _of_one_value(node: Node) -> str | None:
     if "pattern" in node:
-        return f"text that fits {node['pattern']}"
+        return f"text that matches {node['pattern']}"
     words = _WORDS.get(str(node.get("type")))
     return None if words is None else words + _range(node)
 
@@ -96,8 +96,8 @@ def _range(node: Node) -> str:
         ("from", "minimum"), ("above", "exclusiveMinimum"),
         ("to", "maximum"), ("below", "exclusiveMaximum"),
     )  # fmt: skip
-    told = [f" {word} {node[name]}" for word, name in limits if name in node]
-    return " and".join(told) if len(told) == 2 and "exclusiveMaximum" in node else "".join(told)
+    texts = [f" {word} {node[name]}" for word, name in limits if name in node]
+    return " and".join(texts) if len(texts) == 2 and "exclusiveMaximum" in node else "".join(texts)
 
 
 def _list(value: object) -> list[object]:

@@ -1,4 +1,4 @@
-"""What to look at, as a person or a program says it: one definition for command line and API."""
+"""The selection of results for a table: one definition for command line and API."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -12,7 +12,7 @@ from fleetrank.analysis.stored.selection import Selection
 from fleetrank.orchestrator.errors import UsageError
 
 _MAX_TEXT = 500
-"""Longer than any name or platform key; a pattern beyond it is a mistake or an attack."""
+"""Longer than any name or platform key; a longer pattern is a mistake or an attack."""
 MAX_SEED = 2**63 - 1
 _WORDS = {
     "source_tier": TIERS,
@@ -21,11 +21,11 @@ _WORDS = {
     "precision": PRECISIONS,
     "family": FAMILIES,
 }
-"""Selectors that take one of a closed set of words."""
+"""Selectors that accept only words of a closed set."""
 
 
 def _text(description: str, name: str = "") -> str | None:
-    """A text that selects all when it is not given."""
+    """A text field; all rows are selected if it is not given."""
     extra: JsonDict = {"maxLength": _MAX_TEXT}
     if name in _WORDS:
         extra = {"enum": list(_WORDS[name])}
@@ -34,7 +34,7 @@ def _text(description: str, name: str = "") -> str | None:
 
 
 class TableFormat(StrEnum):
-    """How a table is written; `analysis.tables.formats` does it."""
+    """Output formats of a table; `analysis.tables.formats` implements them."""
 
     TABLE = "table"
     JSON = "json"
@@ -48,40 +48,46 @@ class Selectors(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    sweep: str | None = _text("One sweep; otherwise the newest of each model and platform.")
-    source: str | None = _text("A device, or a platform with * in it.")
-    target: str | None = _text("Likewise.")
-    source_tier: str | None = _text("gpu, cpu or edge.", "source_tier")
-    target_tier: str | None = _text("Likewise.", "target_tier")
-    runtime: str | None = _text("Such as tflite; qnn is imported only.", "runtime")
-    precision: str | None = _text("fp32, fp16, bf16 or int8.", "precision")
-    family: str | None = _text("Such as transformer.", "family")
-    model: str | None = _text("A model, or names with * in them.")
+    sweep: str | None = _text("Only this sweep (default: the newest of each model and platform).")
+    source: str | None = _text("Source device, or platform pattern with *.")
+    target: str | None = _text("The same for the target device.")
+    source_tier: str | None = _text("Tier of the source: gpu, cpu or edge.", "source_tier")
+    target_tier: str | None = _text("The same for the target device.", "target_tier")
+    runtime: str | None = _text(
+        "Runtime such as tflite; qnn exists only in imported data.", "runtime"
+    )
+    precision: str | None = _text("Precision: fp32, fp16, bf16 or int8.", "precision")
+    family: str | None = _text("Model family such as transformer.", "family")
+    model: str | None = _text("A model, or a pattern with *.")
     settings: tuple[str, ...] = Field(
         default=(),
         alias="set",
-        description="NAME=VALUE: what this table alone can be told.",
+        description="NAME=VALUE setting of this table; may be repeated.",
     )
     include_simulated: bool = Field(
-        default=False, description="Take virtual and simulated devices in, under a banner."
+        default=False,
+        description="Include virtual and simulated devices (output is marked).",
     )
     seed: int = Field(
-        default=0, ge=0, le=MAX_SEED, description="Of bootstrap, permutation and null."
+        default=0,
+        ge=0,
+        le=MAX_SEED,
+        description="Random seed for bootstrap, permutation and null draws.",
     )
 
     @field_validator("*", mode="before")
     @classmethod
     def _drop_empty(cls, value: object) -> object:
-        """A form sends its empty fields, too."""
+        """Drops empty fields, which a form sends too."""
         if isinstance(value, list | tuple):
             return tuple(part for part in value if part != "")
         return None if value == "" else value
 
     def selection(self) -> Selection:
-        """The same for the analysis.
+        """Converts the selectors for the analysis.
 
         Raises:
-            UsageError: a word is none of those there are, a text is too long, or a setting has no
+            UsageError: a word is unknown, a text is too long, or a setting has no
                 value.
         """
         self._refuse_what_cannot_be()
@@ -101,24 +107,24 @@ class Selectors(BaseModel):
         )
 
     def _refuse_what_cannot_be(self) -> None:
-        """A misspelt word would select nothing and blame the results."""
+        """Rejects a misspelt word, which would otherwise select no rows."""
         for name, text in self:
             if isinstance(text, str) and len(text) > _MAX_TEXT:
                 raise UsageError(
-                    f"the {_spoken(name)} has {len(text)} letters",
-                    f"no name and no pattern has more than {_MAX_TEXT}",
+                    f"the {_spoken(name)} has {len(text)} characters",
+                    f"names and patterns have at most {_MAX_TEXT} characters",
                 )
             if isinstance(text, str) and text not in (known := _WORDS.get(name, (text,))):
-                raise UsageError(f"there is no {_spoken(name)} '{text}'", f"use {', '.join(known)}")
+                raise UsageError(f"unknown {_spoken(name)} '{text}'", f"use {', '.join(known)}")
 
 
 def origins_of(*, include_simulated: bool) -> tuple[str, ...]:
-    """Which rows enter figures."""
+    """Which rows are used in figures."""
     return ORIGINS if include_simulated else DEFAULT_ORIGINS
 
 
 def describe(name: str) -> str:
-    """What a selector means, for the help of an option."""
+    """The description of a selector, for the help of an option."""
     return str(Selectors.model_fields[name].description)
 
 

@@ -7,13 +7,13 @@ from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, WithJsonS
 T = TypeVar("T")
 
 _LONGEST_SIZE = 40
-"""Characters of a size written with its unit."""
+"""Maximum characters of a size with its unit."""
 _LARGEST_OPTION = 2.0**63
-"""Options travel as JSON and in columns, whose whole numbers have 64 bits."""
+"""Option values are stored as JSON and in columns, whose integers have 64 bits."""
 
 
 def _as_list(value: object) -> object:
-    """A single value stands for a list of one."""
+    """Accepts a single value as a list of one."""
     return [value] if isinstance(value, str | int | float) else value
 
 
@@ -24,7 +24,7 @@ def _not_empty(values: tuple[T, ...]) -> tuple[T, ...]:
 
 
 def _option_value(value: object) -> object:
-    """Checked before the union of types, whose own message would list each of them."""
+    """Runs before the union check, whose error message would list every type."""
     is_number = isinstance(value, int | float) and abs(value) < _LARGEST_OPTION
     if not (is_number or isinstance(value, str)):
         raise ValueError("give a number below 2^63, true, false or text")
@@ -32,7 +32,7 @@ def _option_value(value: object) -> object:
 
 
 def _size(value: object) -> object:
-    """Pydantic's own conversion of a size overflows."""
+    """Checks the size first, because Pydantic's conversion can overflow."""
     if isinstance(value, str) and len(value) > _LONGEST_SIZE:
         raise ValueError("give a number of bytes, or text such as '2GiB'")
     return value
@@ -57,7 +57,7 @@ Count = Annotated[int, Field(ge=1, le=10**7, strict=True)]
 Threads = Annotated[int, Field(ge=1, le=4096, strict=True)]
 Seed = Annotated[int, Field(ge=0, lt=2**32, strict=True)]
 LONGEST_S = 1e8
-"""Three years: what is above overflows the timers of the system."""
+"""Three years; larger values overflow the system's timers."""
 Seconds = Annotated[float, Field(gt=0, le=LONGEST_S, strict=True, allow_inf_nan=False)]
 MemoryLimit = Annotated[
     ByteSize,

@@ -1,4 +1,4 @@
-"""The sweep specification: what a person writes into `sweeps/*.yaml`."""
+"""The sweep specification: the content of `sweeps/*.yaml`."""
 
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -31,7 +31,7 @@ from fleetrank.orchestrator.workspace.spec_values import (
 from fleetrank.orchestrator.workspace.yaml_file import parse_file
 
 DEFAULT_RUNTIMES = (Runtime.ONNX, Runtime.TORCH, Runtime.TFLITE)
-"""Those of the study; any other is measured where it is asked for by name."""
+"""The default runtimes; any other is measured only if a sweep names it."""
 
 
 _DEFAULT = MeasurePolicy()
@@ -42,36 +42,36 @@ class _Spec(BaseModel):
 
 
 class MeasureSpec(_Spec):
-    """When warming up and timing end; fields as in `device_agents.contract.task.MeasurePolicy`."""
+    """When warm-up and timing end; fields as in `device_agents.contract.task.MeasurePolicy`."""
 
     min_warmup_runs: Count = Field(
-        default=_DEFAULT.min_warmup_runs, description="warm up for at least so many runs"
+        default=_DEFAULT.min_warmup_runs, description="minimum number of warm-up runs"
     )
     min_warmup_s: Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)] = Field(
-        default=_DEFAULT.min_warmup_s, description="and for at least so long"
+        default=_DEFAULT.min_warmup_s, description="minimum warm-up time"
     )
     warmup_tolerance: Share = Field(
         default=_DEFAULT.warmup_tolerance,
-        description="then until the means of both halves differ by no more than this share",
+        description="warm-up ends when the means of its halves differ by at most this fraction",
     )
-    max_warmup_s: Seconds = Field(
-        default=_DEFAULT.max_warmup_s, description="or until this is over"
-    )
+    max_warmup_s: Seconds = Field(default=_DEFAULT.max_warmup_s, description="maximum warm-up time")
     min_runs: Count = Field(
         default=_DEFAULT.min_runs,
-        description="timed runs, unless max_time_s ends them first (flag too_few)",
+        description="minimum timed runs, unless max_time_s ends them first (flag too_few)",
     )
     half_width: Share = Field(
         default=_DEFAULT.half_width,
-        description="stop when the 95 % half-width of the median is below this share of it",
+        description="stop when the 95 % half-width of the median is below this fraction of it",
     )
-    max_time_s: Seconds = Field(default=_DEFAULT.max_time_s, description="time for at most so long")
+    max_time_s: Seconds = Field(
+        default=_DEFAULT.max_time_s, description="maximum time of the timed runs"
+    )
     max_samples: Count = Field(
-        default=_DEFAULT.max_samples, description="time at most so many runs"
+        default=_DEFAULT.max_samples, description="maximum number of timed runs"
     )
     energy_s: Annotated[float, Field(ge=0, le=LONGEST_S, strict=True, allow_inf_nan=False)] = Field(
         default=_DEFAULT.energy_s,
-        description="repeat runs at least so long for energy, where it can be read; 0 for none",
+        description="minimum time of runs for energy, if it can be read; 0 measures no energy",
     )
 
     @model_validator(mode="after")
@@ -83,80 +83,80 @@ class MeasureSpec(_Spec):
         return self
 
     def policy(self) -> MeasurePolicy:
-        """The same as what an agent takes."""
+        """The policy in the form that an agent takes."""
         return MeasurePolicy(**self.model_dump())
 
 
 class LimitsSpec(_Spec):
-    """What one repeat may cost."""
+    """Limits of one repeat."""
 
     timeout_s: Seconds = Field(
-        default=300.0, description="then the process is killed, and the repeat has failed"
+        default=300.0, description="after this time the process is killed and the repeat has failed"
     )
     memory_limit_bytes: MemoryLimit | None = Field(
         default=None,
-        description="of one worker: a number, or text such as '2GiB'; else 80 % of the host's, for "
-        "an NVIDIA GPU none",
+        description="memory of one worker: a number, or text such as '2GiB' (default: 80 % of the "
+        "host's; no limit for an NVIDIA GPU)",
     )
     max_attempts: Annotated[int, Field(ge=1, le=20, strict=True)] = Field(
-        default=3, description="tries at one repeat when its failures are transient"
+        default=3, description="maximum tries of one repeat when its failures are transient"
     )
 
 
 class HostsSpec(_Spec):
-    """What concerns the hosts of a cluster."""
+    """Settings for the hosts of a cluster."""
 
     silent_s: Seconds = Field(
-        default=30.0, description="a host that has not answered for so long is taken for lost"
+        default=30.0, description="a host that has not answered for this time is considered lost"
     )
     wait_s: Seconds = Field(
         default=300.0,
-        description="a lost host, or one that is not there yet, is waited for so long; then its "
-        "devices are given up and left to a resume",
+        description="maximum wait for a lost or not yet available host; then its devices are "
+        "abandoned and left to a resume",
     )
     takeover: Annotated[bool, Field(strict=True)] = Field(
         default=False,
-        description="let an equal device measure what one that was given up has left",
+        description="let an equal device measure the pending repeats of an abandoned device",
     )
 
 
 class PhonesSpec(_Spec):
-    """What concerns phones alone."""
+    """Settings for phones only."""
 
     clusters: OneOrMany[Literal["auto", "big", "middle", "little"]] = Field(
         default=("auto",),
-        description="cores a repeat is pinned to with affinity: first_cores; auto is the fastest "
-        "cluster with a core for every thread",
+        description="cluster that a repeat is pinned to with affinity: first_cores; auto is the "
+        "fastest cluster with a core for every thread",
     )
     canary_every: Annotated[int, Field(ge=1, le=10_000, strict=True)] = Field(
-        default=10, description="repeats between two runs of the canary model"
+        default=10, description="number of repeats between two runs of the canary model"
     )
 
 
 class WeightsSpec(_Spec):
-    """Which weights a model gets, where a word alone does not say it."""
+    """The weights of a model, for cases that a single word does not describe."""
 
     kind: Literal["seeded", "pretrained", "checkpoint"] = Field(
         default="seeded",
-        description="random ones without a download, the published ones, or a file of yours",
+        description="random (no download), published, or from your own file",
     )
-    seed: Seed = Field(default=0, description="of seeded weights")
+    seed: Seed = Field(default=0, description="random seed of seeded weights")
     path: Path | None = Field(
-        default=None, description="of a state dict (kind checkpoint), relative to this file"
+        default=None, description="path of a state dict (kind checkpoint), relative to this file"
     )
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = Field(
-        default=None, description="of that file; filled in when left out"
+        default=None, description="hash of that file; computed if omitted"
     )
 
     @model_validator(mode="after")
     def _check_path(self) -> Self:
         if (self.kind == "checkpoint") != (self.path is not None):
-            raise ValueError("'path' is needed with kind: checkpoint, and only then")
+            raise ValueError("'path' is required with kind: checkpoint and not allowed otherwise")
         return self
 
 
 def _as_weights(value: object) -> object:
-    """`pretrained` stands for `{kind: pretrained}`."""
+    """Accepts `pretrained` as short for `{kind: pretrained}`."""
     return {"kind": value} if isinstance(value, str) else value
 
 
@@ -166,54 +166,54 @@ WeightsChoice = Annotated[
 
 
 class SweepSpec(_Spec):
-    """One sweep: every combination of what its lists name."""
+    """One sweep: every combination of the values in its lists."""
 
     name: Annotated[str, Field(pattern="^[a-z0-9][a-z0-9_-]{0,39}$")] = Field(
-        description="begins the sweep's id: small letters, digits, '-' and '_'"
+        description="start of the sweep's id: lower-case letters, digits, '-' and '_'"
     )
-    description: str = Field(default="", description="for people")
+    description: str = Field(default="", description="free text, not used")
     models: OneOrMany[str] = Field(description="names of models or families, or 'all'")
     runtimes: OneOrMany[Runtime] = Field(
-        default=DEFAULT_RUNTIMES, description="what executes the exported file"
+        default=DEFAULT_RUNTIMES, description="runtimes that execute the exported file"
     )
     devices: OneOrMany[str] = Field(
         default=("local-cpu",), description="names of registered devices, or 'all'"
     )
-    threads: OneOrMany[Threads] = Field(default=(1,), description="inside one operator")
+    threads: OneOrMany[Threads] = Field(default=(1,), description="threads inside one operator")
     batch: OneOrMany[Count] = Field(default=(1,), description="samples in one inference")
     precision: OneOrMany[Precision] = Field(
-        default=(Precision.FP32,), description="arithmetic of the artifact"
+        default=(Precision.FP32,), description="numeric type of the artifact"
     )
     modes: dict[Runtime, OneOrMany[Mode]] = Field(
-        default={}, description="per runtime; eager where it is left out"
+        default={}, description="execution modes per runtime (default: eager)"
     )
     backends: dict[Runtime, OneOrMany[str]] = Field(
-        default={}, description="per runtime: execution provider or delegate"
+        default={}, description="execution provider or delegate, per runtime"
     )
     runtime_options: dict[Runtime, dict[str, OptionSpec]] = Field(
-        default={}, description="per runtime: options that differ from its default"
+        default={}, description="options that differ from the default, per runtime"
     )
     affinity: Affinity = Field(
         default="first_cores",
-        description="pin each thread to a core of its own; or a list of CPU numbers, as many as "
-        "the most threads; or 'free'",
+        description="first_cores pins each thread to its own core; or a list of CPU numbers, one "
+        "for each of the most threads; or 'free'",
     )
-    weights: WeightsChoice = Field(default=WeightsSpec(), description="of every model")
+    weights: WeightsChoice = Field(default=WeightsSpec(), description="weights of every model")
     weights_of: dict[str, WeightsChoice] = Field(
-        default={}, description="of single models, by name"
+        default={}, description="weights of single models, by name"
     )
     repeats: Annotated[int, Field(ge=1, le=1000, strict=True)] = Field(
-        default=5, description="fresh processes per cell; below 5 there is no interval"
+        default=5, description="new processes per cell; below 5, figures have no interval"
     )
-    seed: Seed = Field(default=0, description="of the order of cells, and of the inputs")
+    seed: Seed = Field(default=0, description="random seed of the cell order and the inputs")
     measure: MeasureSpec = Field(default=MeasureSpec(), description="when a repeat ends")
-    limits: LimitsSpec = Field(default=LimitsSpec(), description="what a repeat may cost")
-    phones: PhonesSpec = Field(default=PhonesSpec(), description="what concerns phones alone")
-    hosts: HostsSpec = Field(default=HostsSpec(), description="hosts of a cluster")
+    limits: LimitsSpec = Field(default=LimitsSpec(), description="limits of a repeat")
+    phones: PhonesSpec = Field(default=PhonesSpec(), description="settings for phones only")
+    hosts: HostsSpec = Field(default=HostsSpec(), description="settings for the hosts of a cluster")
 
 
 def load_spec(path: Path) -> SweepSpec:
-    """Reads a sweep specification and looks up the checkpoints it names.
+    """Reads a sweep specification and hashes the checkpoints that it names.
 
     Raises:
         UsageError: names the file, the key, the nearest valid key and the remedy.
@@ -231,7 +231,7 @@ def load_spec(path: Path) -> SweepSpec:
 
 
 def _resolve(weights: WeightsSpec, spec_path: Path, key: str) -> WeightsSpec:
-    """Makes a checkpoint's path absolute and takes its sha256, which planning needs."""
+    """Makes a checkpoint's path absolute and computes its sha256, which planning needs."""
     if weights.path is None:
         return weights
     try:
@@ -246,6 +246,6 @@ def _resolve(weights: WeightsSpec, spec_path: Path, key: str) -> WeightsSpec:
     if weights.sha256 not in {None, sha256}:
         raise UsageError(
             f"{spec_path}: key '{key}.sha256': {checkpoint} has the sha256 {sha256}",
-            "give the right file, or leave sha256 out",
+            "give the right file, or remove sha256",
         )
     return weights.model_copy(update={"path": checkpoint, "sha256": sha256})

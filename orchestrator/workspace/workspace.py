@@ -1,4 +1,4 @@
-"""A workspace: the folder that holds a user's sweeps, devices, model cards, files and results."""
+"""A workspace: the folder with a user's sweeps, devices, model cards, files and results."""
 
 from dataclasses import dataclass
 from importlib import resources
@@ -8,22 +8,22 @@ from typing import Self
 from fleetrank.orchestrator.errors import UsageError
 
 _MARKER = "cluster.yaml"
-"""The one file every workspace has."""
+"""The file that marks a folder as a workspace."""
 _FOLDERS = ("sweeps", "devices", "cards")
 _FILES = {
-    # Packaging passes over files whose name begins with a dot.
+    # Packaging skips files whose name begins with a dot.
     "gitignore": ".gitignore",
     "README.md": "README.md",
     "example.yaml": "sweeps/example.yaml",
-    # Last: what makes the folder a workspace.
+    # Written last, because this file makes the folder a workspace.
     "cluster.yaml": _MARKER,
 }
-"""Template to its place in a new workspace."""
+"""Maps a template to its path in a new workspace."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """Names the places of a workspace; makes none of them.
+    """The paths of a workspace; creates no folders.
 
     Attributes:
         root: absolute.
@@ -58,13 +58,13 @@ class Workspace:
 
     @classmethod
     def init(cls, folder: Path) -> Self:
-        """Makes a workspace with an example sweep; files that are there stay as they are.
+        """Creates a workspace with an example sweep; existing files are not changed.
 
         Raises:
-            UsageError: it is a workspace already, or cannot be written.
+            UsageError: the folder is already a workspace, or is not writable.
         """
         if (folder / _MARKER).exists():
-            raise UsageError(f"{folder} is a workspace already", "use it, or name another folder")
+            raise UsageError(f"{folder} is already a workspace", "use it, or name another folder")
         templates = resources.files("fleetrank.orchestrator").joinpath("templates")
         try:
             for name in _FOLDERS:
@@ -81,10 +81,10 @@ class Workspace:
 
     @classmethod
     def find(cls, start: Path | None = None) -> Self:
-        """Finds the workspace that `start` (default: the current folder) lies in.
+        """Finds the workspace that contains `start` (default: the current folder).
 
         Raises:
-            UsageError: neither the folder nor one above it is a workspace.
+            UsageError: neither the folder nor any folder above it is a workspace.
         """
         folder = (start or Path.cwd()).resolve()
         for candidate in (folder, *folder.parents):
@@ -97,7 +97,7 @@ class Workspace:
 
     @classmethod
     def at(cls, root: Path) -> Self:
-        """Takes exactly this folder, as `--workspace` does.
+        """Uses exactly this folder, as `--workspace` does.
 
         Raises:
             UsageError: the folder is not a workspace.

@@ -1,4 +1,4 @@
-"""Reading the YAML files a person writes: every error names file, key, nearest key and remedy."""
+"""Reads YAML files written by users; an error names file, key, nearest key and remedy."""
 
 import re
 import types
@@ -20,22 +20,22 @@ from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.workspace.expected_values import OF_KEY, Expected, Place, ordinal
 
 _LONGEST_VALUE = 200
-"""Characters of a file's text that a message repeats."""
+"""Maximum characters of a file's text quoted in a message."""
 _MAX_PROBLEMS = 10
-"""So many are listed; more of them say nothing new."""
+"""Maximum number of problems listed in one message."""
 _DIRECTIVE = re.compile("^%", re.MULTILINE)
 _MAX_DIRECTIVES = 10
-"""Lines such as `%YAML 1.1`, of which no file needs more; many take the square of their time."""
+"""Maximum lines such as `%YAML 1.1`; the time to parse them grows with their square."""
 
 _PLAINER = {
-    "missing": "is needed and missing",
+    "missing": "is required and missing",
     "model_type": "needs `key: value` lines below it",
     "dict_type": "needs `key: value` lines below it",
     "tuple_type": "give a value or a list",
     "list_type": "give a list",
     "byte_size": "give a number of bytes, or text such as '2GiB'",
 }
-"""What Pydantic says in words of Python, for those who write YAML."""
+"""Replacements for Pydantic messages that use Python terms."""
 
 FileT = TypeVar("FileT", bound=BaseModel)
 
@@ -43,23 +43,23 @@ FileT = TypeVar("FileT", bound=BaseModel)
 if TYPE_CHECKING:
     from yaml import SafeLoader as _Loader
 else:
-    # The loader in C is ten times as fast; not every wheel has it.
+    # The C loader is ten times as fast, but not every wheel has it.
     _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _UniqueKeyLoader(_Loader):
-    """Refuses a key given twice, which YAML's own loader answers by dropping the first."""
+    """Rejects duplicate keys; YAML's own loader silently keeps only the last one."""
 
     def construct_mapping(
         self, node: yaml.MappingNode, deep: bool = False
     ) -> dict[Hashable, object]:
-        """Builds a mapping after looking for repeated keys."""
+        """Builds a mapping after checking for duplicate keys."""
         seen: set[object] = set()
         for key_node, _ in node.value:
             if key_node.tag == "tag:yaml.org,2002:merge":
                 continue
             if not isinstance(key_node, yaml.ScalarNode):
-                # Written out, a key of aliases inside aliases would fill memory.
+                # Expanded to text, a key of nested aliases would fill memory.
                 raise yaml.constructor.ConstructorError(
                     None, None, "a key must be a plain value", key_node.start_mark
                 )
@@ -73,10 +73,10 @@ class _UniqueKeyLoader(_Loader):
 
 
 def read_yaml(path: Path) -> object:
-    """Reads one YAML document without running anything it asks for.
+    """Reads one YAML document without executing any code.
 
     Raises:
-        UsageError: missing, unreadable, over a limit, not YAML, or with a key given twice.
+        UsageError: the file is missing, unreadable, over a limit, not YAML, or has a duplicate key.
     """
     try:
         text = read_small_text(path)
@@ -86,7 +86,7 @@ def read_yaml(path: Path) -> object:
 
 
 def load_yaml(text: str, path: str) -> object:
-    """Builds what a text in YAML says; `path` names it in messages. Raises as `read_yaml`."""
+    """Parses YAML text; `path` is its name in messages. Raises as `read_yaml`."""
     if len(_DIRECTIVE.findall(text)) > _MAX_DIRECTIVES:
         raise UsageError(
             f"{path} has over {_MAX_DIRECTIVES} lines that begin with %", "indent them"
@@ -101,12 +101,12 @@ def load_yaml(text: str, path: str) -> object:
     except yaml.YAMLError as error:
         place = getattr(error, "problem_mark", None)
         last = text.count("\n")
-        # The end of a text without a last line end is, to the loader in C, on the next line.
+        # For a text without a final newline, the C loader reports the end on the next line.
         line = "" if place is None else f", line {1 + min(place.line, last)}"
         problem = shortened(getattr(error, "problem", None) or str(error), _LONGEST_VALUE)
         raise UsageError(f"{path}{line}: {problem}", "fix the YAML at that line") from error
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-        # PyYAML lets through what its conversions raise: a 13th month, `!!bool maybe`.
+        # PyYAML does not catch errors of its conversions: a 13th month, `!!bool maybe`.
         problem = shortened(str(error), _LONGEST_VALUE)
         raise UsageError(f"{path}: {problem}", "fix that value, or quote it") from error
     return content
@@ -122,14 +122,15 @@ def parse_file(path: Path, schema: type[FileT]) -> FileT:
 
 
 def parse_content(path: str, schema: type[FileT], content: object) -> FileT:
-    """Checks the content of the file that `path` names in messages.
+    """Checks the content of a file; `path` is its name in messages.
 
     Raises:
         UsageError: as `parse_file`.
     """
     if not isinstance(content, dict):
         raise UsageError(
-            f"{path} holds no keys and values", f"write `key: value` lines; keys: {_keys(schema)}"
+            f"{path} contains no keys and values",
+            f"write `key: value` lines; keys: {_keys(schema)}",
         )
     try:
         return schema.model_validate(content)
@@ -154,7 +155,7 @@ def parse_content(path: str, schema: type[FileT], content: object) -> FileT:
 def _wrong_value(
     item: ErrorDetails, content: Mapping[object, object], expected: Expected
 ) -> tuple[str, str]:
-    """Message and remedy: the nearest word where one of a few is wanted, else what is expected."""
+    """Message and remedy: the nearest allowed word if there are few, otherwise what is expected."""
     place, kind = item["loc"], item["type"]
     said = _PLAINER.get(kind, item["msg"].removeprefix("Value error, "))
     text = shortened(said, _LONGEST_VALUE)
@@ -170,7 +171,7 @@ def _wrong_value(
 
 
 def _name(place: Place, content: object) -> str:
-    """Such as `key 'limits.timeout_s'`, or `the 2nd entry of 'runtimes'`."""
+    """A name such as `key 'limits.timeout_s'` or `the 2nd entry of 'runtimes'`."""
     keys, entries = [], ""
     for part in place:
         if isinstance(content, list) and isinstance(part, int):
@@ -179,7 +180,7 @@ def _name(place: Place, content: object) -> str:
         elif isinstance(part, str) or isinstance(content, dict):
             keys.append(str(part))
             content = content.get(part) if isinstance(content, dict) else None
-        # Else a single value stands for a list of one, and is no entry of anything.
+        # Otherwise the content is a single value that was accepted as a list of one.
     named = f"'{_joined(key for key in keys if key != OF_KEY)}'"
     if entries:
         return entries + named
@@ -189,7 +190,7 @@ def _name(place: Place, content: object) -> str:
 def _unknown_key(
     schema: type[BaseModel], place: Sequence[str | int], missing: Sequence[str]
 ) -> tuple[str, str]:
-    """Message and remedy; a key that is needed and missing is the likeliest guess."""
+    """Message and remedy; a required key that is missing is the most likely intention."""
     owner = _owner(schema, place[:-1])
     word = str(place[-1])
     guess = nearest(word, missing) or nearest(word, owner.model_fields)
@@ -206,7 +207,7 @@ def _keys(schema: type[BaseModel]) -> str:
 
 
 def _owner(schema: type[BaseModel], place: Sequence[str | int]) -> type[BaseModel]:
-    """The schema that governs a nested place, as far as it can be followed."""
+    """The schema of a nested location, as far as it can be resolved."""
     for part in place:
         field = schema.model_fields.get(str(part))
         inner = None if field is None else _schema_in(field.annotation)

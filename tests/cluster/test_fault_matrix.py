@@ -113,7 +113,9 @@ def test_a_host_loses_power_and_comes_back(case: Case) -> None:
     case.harm(lost)
     case.host("left").power_off()
     case.sweep.wait_for(is_failure, 30.0)
-    assert f"{lost} hangs on host left, which is not there" in case.driver.run("cluster", "status")
+    assert f"{lost} is attached to host left, which is not available" in case.driver.run(
+        "cluster", "status"
+    )
     case.host("left").power_on()
     case.cluster.start(case.host("left"))
     assert case.sweep.finish(_LIMIT_S) == 0, case.sweep.output

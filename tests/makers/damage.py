@@ -160,9 +160,9 @@ def _said_by_command(workspace: Workspace, command: Sequence[str], outcome: str)
         code, said = _run(["--workspace", str(workspace.root), *command])
     except pl.exceptions.PanicException:
         return CRASHED
-    if "this is a defect of fleetrank" in said:
+    if "--debug shows the traceback" in said:
         return CRASHED
-    if "not as fleetrank wrote it" in said:
+    if "differs from what fleetrank wrote" in said:
         return WARNED
     return outcome if code else None
 

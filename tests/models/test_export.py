@@ -128,4 +128,4 @@ def test_person_who_misspells_a_model_gets_the_nearest(tmp_path: Path) -> None:
     ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr.splitlines() == ["there is no model 'resnet81'", "did you mean 'resnet18'?"]
+    assert done.stderr.splitlines() == ["unknown model 'resnet81'", "did you mean 'resnet18'?"]

@@ -83,7 +83,7 @@ def test_an_image_whose_size_the_file_leaves_free_has_that_of_the_card(
 ) -> None:
     write_image_onnx(tmp_path / "m.onnx", ["N", 3, "H", "W"])
     request = file_request(tmp_path / "m.onnx", Format.ONNX)
-    assert "height and width free" in refused(request, out_dir).message
+    assert "dynamic height and width" in refused(request, out_dir).message
     sized = replace(request, card=replace(request.card, input_size=32))
     staged = stage_file(sized, out_dir, is_trusted=False)
     dims = onnx.load(str(staged.path)).graph.input[0].type.tensor_type.shape.dim
@@ -169,7 +169,7 @@ def test_onnx_file_that_the_checker_refuses_is_not_called_damaged(
     model.graph.output[0].type.tensor_type.ClearField("shape")
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
     error = refused(file_request(tmp_path / "m.onnx", Format.ONNX), out_dir)
-    assert error.message.startswith("onnx.checker refuses")
+    assert error.message.startswith("onnx.checker rejects")
     assert "shape" in error.message
     assert "external data" not in error.remedy
 

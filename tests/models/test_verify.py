@@ -44,7 +44,7 @@ def test_other_top1_is_refused_though_the_error_is_small() -> None:
     reference = np.array([[0.0, 2.0], [10.0, 0.0]], dtype=np.float32)
     candidate = np.array([[1.01, 1.0], [10.0, 0.0]], dtype=np.float32)
     comparison = compare_outputs([reference], [candidate], tolerance=0.15)
-    assert comparison.reason == "output 0 names another class in at least one case"
+    assert comparison.reason == "output 0 has a different top-1 class in at least one case"
 
 
 @pytest.mark.parametrize(

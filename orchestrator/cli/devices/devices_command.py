@@ -1,4 +1,4 @@
-"""`fleetrank devices`: what can be measured on."""
+"""`fleetrank devices`: lists, adds, checks and removes devices."""
 
 import sys
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ app.command()(virtual)
 
 @app.command("list")
 def list_devices(as_json: AsJson = False) -> None:
-    """List the devices a sweep may name; `aliases` are further names."""
+    """List registered devices and their aliases."""
     devices = load_devices(current().workspace)
     unique = {device.name: device for device in devices.values()}
     rows = [
@@ -57,7 +57,7 @@ def list_devices(as_json: AsJson = False) -> None:
 
 @app.command()
 def show(name: Name, as_json: AsJson = False) -> None:
-    """Ask a device what it is."""
+    """Connect to a device and print its properties."""
     device = find_device(load_devices(current().workspace), name)
     facts = asdict(create_agent(device.kind, device.options).probe())
     facts["extra"] = dict(facts["extra"])
@@ -71,34 +71,38 @@ def show(name: Name, as_json: AsJson = False) -> None:
 @app.command()
 def add(
     name: Annotated[
-        str | None, typer.Argument(help="Name of the device; a phone's is made of its model.")
+        str | None, typer.Argument(help="Name of the device (default for a phone: from its model).")
     ] = None,
     *,
-    kind: Annotated[str | None, typer.Option(help="cpu, cuda or simulated; phones: --adb.")] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="cpu, cuda or simulated; for phones use --adb.")
+    ] = None,
     adb: Annotated[
-        str | None, typer.Option(help="Serial of a phone, as `devices discover` shows it.")
+        str | None, typer.Option(help="Serial number of a phone, from `devices discover`.")
     ] = None,
     named: Annotated[str | None, typer.Option("--name", help="Same as NAME.")] = None,
     host: Annotated[
-        str | None, typer.Option(help="Host of a cluster it hangs on; left out: this one.")
+        str | None, typer.Option(help="Cluster host it is attached to (default: this host).")
     ] = None,
     option: Annotated[
-        list[str] | None, typer.Option(help="KEY=VALUE for the agent; may be repeated.")
+        list[str] | None, typer.Option(help="KEY=VALUE option of the device kind; may be repeated.")
     ] = None,
     label: Annotated[
-        list[str] | None, typer.Option(help="KEY=VALUE for people; may be repeated.")
+        list[str] | None, typer.Option(help="KEY=VALUE label, shown but not used; may be repeated.")
     ] = None,
     tool: Annotated[
         list[str] | None,
         typer.Option(help="NAME=PATH of a program to run on the phone; may be repeated."),
     ] = None,
 ) -> None:
-    """Register a device, or a phone anew: writes devices/NAME.yaml."""
+    """Register a device or re-register a phone: writes devices/NAME.yaml."""
     workspace, name = current().workspace, name or named
     labels = dict(_split(label, "--label"))
     options = {key: _value(key, text) for key, text in _split(option, "--option")}
     if adb is not None and kind not in (None, PHONE):
-        raise UsageError(f"--adb is for phones, --kind says {kind}", "leave out one of the two")
+        raise UsageError(
+            f"--adb is for phones, but --kind is {kind}", "remove one of the two options"
+        )
     if adb is not None:
         from fleetrank.orchestrator.cli.devices.devices_phones import add_phone, tool_paths
         from fleetrank.orchestrator.phones.phone_registration import PhoneRequest
@@ -110,24 +114,24 @@ def add(
         print(workspace.devices / f"{add_phone(workspace, request).name}.yaml")
         return
     if tool:
-        raise UsageError("--tool is for phones", "name the phone with --adb SERIAL")
+        raise UsageError("--tool is only for phones", "give the phone with --adb SERIAL")
     if name is None or kind is None:
         raise UsageError(
-            "a device needs NAME and --kind, a phone --adb SERIAL",
-            "`fleetrank devices discover` shows the phones",
+            "NAME and --kind are required; for a phone, --adb SERIAL is required",
+            "`fleetrank devices discover` lists the phones",
         )
     content = {"name": name, "kind": kind, "host": host, "options": options, "labels": labels}
     device = parse_content(f"device '{name}'", DeviceFile, content)
-    # The agent refuses a kind or an option it does not know before the file is there.
+    # The agent rejects an unknown kind or option before the file is written.
     agent = create_agent(device.kind, device.options)
     if device.kind == GPU and device.host is None:
-        agent.probe()  # a driver that is missing shows here, not in the middle of a sweep
+        agent.probe()  # detects a missing driver now instead of during a sweep
     print(save_device(workspace, device))
 
 
 @app.command()
 def check(name: Name, as_json: AsJson = False) -> None:
-    """Say what has changed since a device was registered."""
+    """Check a device and show what has changed since it was registered."""
     device = find_device(load_devices(current().workspace), name)
     if device.registration is None:
         create_agent(device.kind, device.options).probe()
@@ -139,18 +143,18 @@ def check(name: Name, as_json: AsJson = False) -> None:
     if rows or as_json:
         print_table(rows, as_json)
     else:
-        print(f"{device.name} answers, and nothing has changed")
+        print(f"{device.name} responds; nothing has changed")
 
 
 @app.command()
 def remove(name: Name) -> None:
-    """Delete a device's file, and our folder on a phone.
+    """Delete a device's file and, on a phone, fleetrank's folder.
 
-    What was measured on it stays. A file that cannot be read is deleted, too.
+    Its measurements are kept. A file that cannot be read is deleted too.
     """
     device = remove_device(current().workspace, name)
     if device is None:
-        print(f"the file of {name} could not be read, and is removed", file=sys.stderr)
+        print(f"the file of {name} could not be read and was removed", file=sys.stderr)
     elif device.registration is not None:
         from fleetrank.orchestrator.cli.devices.devices_phones import clean_phone
 
@@ -161,7 +165,9 @@ def _split(pairs: Sequence[str] | None, option: str) -> list[tuple[str, str]]:
     split = [text.partition("=") for text in pairs or ()]
     for key, equals, _ in split:
         if not (key and equals):
-            raise UsageError(f"'{key}' after {option} is not KEY=VALUE", f"{option} tier=gpu")
+            raise UsageError(
+                f"'{key}' after {option} is not KEY=VALUE", f"write for example {option} tier=gpu"
+            )
     return [(key, value) for key, _, value in split]
 
 
@@ -172,8 +178,8 @@ def _value(key: str, text: str) -> OptionValue:
         value = None
     if not isinstance(value, bool | int | float | str):
         raise UsageError(
-            f"--option {shortened(key)}: '{shortened(text)}' is not a value",
-            "give a number, a word, true or false, as in a YAML file",
+            f"--option {shortened(key)}: '{shortened(text)}' is not a valid value",
+            "give a number, a word, true or false, as in YAML",
         )
     return value
 

@@ -1,4 +1,4 @@
-"""`fleetrank devices discover`: what adb sees on this host, and what to do about each phone."""
+"""`fleetrank devices discover`: the phones that adb lists, and the next step for each."""
 
 import shlex
 from collections.abc import Iterable, Sequence
@@ -17,10 +17,10 @@ from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.workspace.device_registry import DeviceFile, load_devices
 
 _ANNOUNCED = "announced"
-"""The state of a phone that is on the network and not connected."""
+"""State of a phone that is announced on the network but not connected."""
 _PAIRING = "_adb-tls-pairing._tcp"
 NOTHING_SEEN = (
-    "adb sees no phone: plug one in and switch on USB debugging in its developer options, "
+    "adb lists no phone: connect one and enable USB debugging in its developer options, "
     "or try `fleetrank devices virtual`"
 )
 
@@ -28,7 +28,7 @@ NOTHING_SEEN = (
 def discover(
     as_json: AsJson = False,
 ) -> None:
-    """List the phones adb sees, and what to do about each."""
+    """List the phones that adb finds and the next step for each."""
     server = AdbServer()
     rows = rows_of(server.devices(), server.mdns_services(), _registered())
     if rows or as_json:
@@ -40,12 +40,12 @@ def discover(
 def rows_of(
     seen: Sequence[SeenDevice], services: Iterable[MdnsService], devices: Iterable[DeviceFile]
 ) -> list[dict[str, object]]:
-    """One row a phone; those that only announce themselves come last.
+    """One row per phone; phones that are announced but not connected come last.
 
     Args:
-        seen: what adb is connected to.
-        services: what announces itself on the network.
-        devices: registered ones; the option `serial` names the phone.
+        seen: phones that adb is connected to.
+        services: phones announced on the network.
+        devices: registered devices; their option `serial` identifies the phone.
     """
     names = {str(device.options.get("serial")): device.name for device in devices}
     rows = [_seen_row(one, names.get(one.serial)) for one in seen]
@@ -73,7 +73,7 @@ def _what_to_do(seen: SeenDevice, name: str | None) -> str:
     if seen.state is not DeviceState.DEVICE:
         return REMEDIES[seen.state]
     if name is not None:
-        return f"nothing; a sweep names it {name}"
+        return f"nothing; registered as {name}"
     return f"fleetrank devices add --adb {shlex.quote(seen.serial)}"
 
 
@@ -93,5 +93,5 @@ def _registered() -> Iterable[DeviceFile]:
     try:
         workspace = current().workspace
     except UsageError:
-        return ()  # phones are seen without a workspace too
+        return ()  # discovery works without a workspace too
     return load_devices(workspace).values()

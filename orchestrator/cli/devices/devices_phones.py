@@ -33,15 +33,15 @@ from fleetrank.orchestrator.workspace.workspace import Workspace
 
 
 def add_phone(workspace: Workspace, request: PhoneRequest) -> DeviceFile:
-    """Registers a phone, or the same phone anew, and writes its file.
+    """Registers or re-registers a phone and writes its file.
 
     Raises:
-        UsageError: a program that no runner knows, or a name that another device has.
+        UsageError: a program that no runner uses, or a name that another device has.
         NothingToDoError: the phone cannot be reached or used.
     """
     for name in request.tools:
         if name not in TOOLS:
-            raise UsageError(f"--tool {name}: no runner uses it", f"use {', '.join(TOOLS)}")
+            raise UsageError(f"--tool {name}: not used by any runner", f"use {', '.join(TOOLS)}")
     known = {device.name: device for device in load_devices(workspace).values()}
     device = _registrar(workspace, {}).register(request, known.values())
     before = find_phone(known.values(), device.options.get("serial_hash"))
@@ -56,10 +56,10 @@ def add_phone(workspace: Workspace, request: PhoneRequest) -> DeviceFile:
 
 
 def check_phone(workspace: Workspace, device: DeviceFile) -> tuple[Change, ...]:
-    """Registers a phone again without writing anything, and says what has changed.
+    """Repeats a phone's registration without writing a file; returns what has changed.
 
     Raises:
-        NothingToDoError: the phone cannot be reached or used any more, or is another one.
+        NothingToDoError: the phone is unreachable or unusable, or it is a different phone.
     """
     try:
         AndroidAgent(device.options).probe()
@@ -73,23 +73,23 @@ def check_phone(workspace: Workspace, device: DeviceFile) -> tuple[Change, ...]:
 
 
 def clean_phone(device: DeviceFile) -> None:
-    """Deletes our folder on a phone; one that is away keeps it, and the person is told."""
+    """Deletes our folder on a phone; warns the user if the phone is unreachable."""
     if device.kind != PHONE:
         return
     try:
         agent = AndroidAgent(device.options)
         phone = agent.phone()
         with agent.held(phone):
-            restore_settings(phone)  # the record of a crash lies in the folder too
+            restore_settings(phone)  # the folder also holds the settings saved before a crash
             ToolCache(phone).clear()
     except AgentError as error:
         serial = shlex.quote(str(device.options.get("serial")))
-        print(f"its folder on the phone stays: {error.message}", file=sys.stderr)
+        print(f"its folder on the phone was not deleted: {error.message}", file=sys.stderr)
         print(f"  -> adb -s {serial} shell rm -r {FOLDER}", file=sys.stderr)
 
 
 def change_rows(changes: tuple[Change, ...]) -> list[dict[str, object]]:
-    """One row a change, as a listing shows it."""
+    """One listing row per change."""
     return [asdict(change) for change in changes]
 
 
@@ -107,5 +107,5 @@ def _registrar(workspace: Workspace, options: Mapping[str, object]) -> Registrar
 
 
 def tool_paths(pairs: list[tuple[str, str]]) -> dict[str, Path]:
-    """`--tool NAME=PATH` as paths."""
+    """Parses `--tool NAME=PATH` into paths."""
     return {name: Path(path).expanduser() for name, path in pairs}

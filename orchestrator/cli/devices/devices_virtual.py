@@ -1,4 +1,4 @@
-"""`fleetrank devices virtual`: phones for whoever has none."""
+"""`fleetrank devices virtual`: simulated phones for users without a real one."""
 
 import signal
 import tempfile
@@ -18,41 +18,44 @@ from fleetrank.device_agents.virtual_phone.handset.profile import DEFAULT_PROFIL
 from fleetrank.orchestrator.errors import UsageError
 
 MAX_COUNT = 200
-"""What one process was seen to serve."""
+"""Upper limit of phones served by one process; as many were tested."""
 
 
 def virtual(
     count: Annotated[int, typer.Option(min=1, max=MAX_COUNT, help="How many phones.")] = 1,
     mode: Annotated[
         VirtualMode,
-        typer.Option(help="real runs models on this computer, canned makes latencies up."),
+        typer.Option(help="real: run models on this computer; canned: generate latencies."),
     ] = VirtualMode.REAL,
     profile: Annotated[
         list[str] | None,
-        typer.Option(help=f"Which phone: {', '.join(load_profiles())}; may be repeated."),
+        typer.Option(help=f"Phone model: {', '.join(load_profiles())}; may be repeated."),
     ] = None,
     port: Annotated[
-        int | None, typer.Option(help="Of the first phone; any free ones if not given.")
+        int | None, typer.Option(help="Port of the first phone (default: free ports).")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Decides serial numbers and canned latencies.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Random seed of serial numbers and canned latencies.")
+    ] = 0,
     folder: Annotated[
         Path | None,
-        typer.Option(help="Keeps the phones' files; a temporary one if not given."),
+        typer.Option(help="Folder for the phones' files (default: a temporary one)."),
     ] = None,
 ) -> None:
-    """Start virtual phones, and serve them until Ctrl-C.
+    """Start virtual phones and serve them until Ctrl-C.
 
-    They speak the device's side of the adb protocol, on this computer only and to your adb key
-    only. What is measured on them has the origin `virtual` and stays out of the tables on transfer.
+    They implement the device side of the adb protocol, on this computer only and for your adb key
+    only. Their measurements have the origin `virtual` and are excluded from the transfer tables.
     """
     profiles = _checked(profile)
-    # Else adb would list the phones as offline for ever, and their files would stay. SIGINT, too:
-    # a script's shell lets its background jobs ignore it, and then Python installs no handler.
+    # Without the handlers adb would list the phones as offline forever and their files would
+    # remain. SIGINT too: a script's shell makes its background jobs ignore SIGINT, and then
+    # Python installs no handler.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     try:
         server = AdbServer()
-        server.start()  # makes the key that the phones ask for
+        server.start()  # creates the key that the phones require
     except MissingLibraryError:
         server = None
     with tempfile.TemporaryDirectory(prefix="fleetrank-phones-") as temporary:
@@ -72,8 +75,8 @@ def _checked(names: list[str] | None) -> tuple[str, ...]:
     unknown = set(names or ()) - set(load_profiles())
     if unknown:
         raise UsageError(
-            f"there is no virtual phone '{min(unknown)}'",
-            f"--profile takes {', '.join(load_profiles())}",
+            f"unknown virtual phone '{min(unknown)}'",
+            f"--profile must be one of {', '.join(load_profiles())}",
         )
     return tuple(names or DEFAULT_PROFILES)
 
@@ -83,10 +86,10 @@ def _serve(phones: Iterable[FarmedPhone], server: AdbServer | None) -> None:
         print(f"{phone.address}  {phone.serial}  {phone.profile}  {phone.mode.value}", flush=True)
     try:
         if server is None:
-            print("There is no adb here; install the extra `android`, then start again.")
+            print("adb is not installed. Install the extra `android`, then start again.")
         else:
             _connect(phones, server)
-        print("Ctrl-C ends the phones.", flush=True)
+        print("Press Ctrl-C to stop the phones.", flush=True)
         threading.Event().wait()
     except KeyboardInterrupt:
         print("ended")
@@ -109,9 +112,9 @@ def _connect(phones: Iterable[FarmedPhone], server: AdbServer) -> None:
 
 
 def _disconnect(phones: Iterable[FarmedPhone], server: AdbServer) -> None:
-    """Otherwise adb would list them as offline for ever, and look for them."""
+    """Disconnects adb, which would otherwise list the phones as offline forever."""
     for phone in phones:
         try:
             server.disconnect(phone.address)
         except AgentError:
-            return  # the server is gone, and with it the list
+            return  # the adb server has ended, and its list with it

@@ -10,15 +10,15 @@ from fleetrank.foundation.strict_json import json_text
 from fleetrank.foundation.visible_text import visible_line
 
 _DIGITS = 6
-"""Significant ones of what is no whole number: below any noise of a measurement."""
+"""Significant digits of a fractional number; finer than the noise of any measurement."""
 _MOST = 1e15
-"""Up to here a float tells whole numbers apart."""
+"""Largest limit below which a float can represent every whole number."""
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def print_table(rows: Sequence[Mapping[str, object]], as_json: bool) -> None:
-    """Prints rows of equal keys; as JSON a list of objects, `null` for what is not known."""
+    """Prints rows with equal keys; as JSON a list of objects with `null` for unknown values."""
     if as_json:
         print(json_text(list(rows), indent=2))
         return
@@ -50,7 +50,7 @@ def _text(value: object) -> str:
 
 
 def _number(value: float) -> str:
-    """Whole numbers in full, others to six digits or to the last whole one, extremes as `1e-09`."""
+    """Whole numbers in full, others to six digits (all integer digits), extremes as `1e-09`."""
     if value.is_integer() and abs(value) < _MOST:
         return str(int(value))
     if not 1e-4 <= abs(value) < _MOST:

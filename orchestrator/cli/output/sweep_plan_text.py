@@ -18,7 +18,7 @@ from fleetrank.orchestrator.workspace.workspace import Workspace
 
 
 def print_plan(workspace: Workspace, setup: Setup, *, as_json: bool) -> None:
-    """Cells as a table, or everything as a JSON list of cells."""
+    """Prints cells as a table, or the whole plan as a JSON list of cells."""
     plan = setup.plan
     requests = dict.fromkeys(cell.export for cell in plan.cells)
     cached = _cached(workspace, requests)
@@ -58,7 +58,7 @@ def print_plan(workspace: Workspace, setup: Setup, *, as_json: bool) -> None:
 
 
 def _skipped_lines(skipped: Iterable[SkippedCell]) -> Iterator[str]:
-    """One line for all models that a platform does not measure for one reason."""
+    """One line for all models that a platform skips for the same reason."""
     models: dict[tuple[str, str], list[str]] = defaultdict(list)
     for cell in skipped:
         model, _, platform = cell.label.partition(" on ")
@@ -71,11 +71,12 @@ def _skipped_lines(skipped: Iterable[SkippedCell]) -> Iterator[str]:
 def _print_estimate(
     setup: Setup, missing: Sequence[ExportRequest], history: Mapping[str, float]
 ) -> None:
-    """Both parts of the time, and what each is judged by."""
+    """Both parts of the estimated time, and the basis of each."""
     if missing:
         took = duration(exporting_s(missing))
         print(
-            f"exporting takes about {took} on 2 idle cores, if models are as large as the study's"
+            f"exporting takes about {took} on 2 idle cores (assumes models as large as the "
+            "built-in ones)"
         )
     plan = setup.plan
     seconds = measuring_s(plan, history, setup.places)
@@ -83,13 +84,14 @@ def _print_estimate(
         n_known = sum(cell.cell_key in history for cell in plan.cells)
         known = count_of(n_known, "cell")
         print(
-            f"measuring takes about {duration(seconds)} if no repeat fails: {known} as "
-            f"measured before, {len(plan.cells) - n_known} by the limits of the sweep"
+            f"measuring takes about {duration(seconds)} if no repeat fails: {known} estimated "
+            f"from earlier runs, {len(plan.cells) - n_known} from the sweep's time limits (upper "
+            "bound)"
         )
 
 
 def _cached(workspace: Workspace, requests: Iterable[ExportRequest]) -> set[ExportRequest]:
-    """The requests whose file is there already."""
+    """The requests whose file is already cached."""
     cache = ArtifactCache(workspace.artifacts)
     found = set()
     for request in requests:
@@ -97,6 +99,6 @@ def _cached(workspace: Workspace, requests: Iterable[ExportRequest]) -> set[Expo
             if cache.peek(request) is not None:
                 found.add(request)
         except ModelError:
-            # A file that cannot be read has to be exported, and the sweep says why it fails.
+            # An unreadable file is exported again; the sweep reports why that fails.
             continue
     return found

@@ -1,4 +1,4 @@
-"""A statistics table on a terminal: what all rows share is said once, the rest fits the width."""
+"""A statistics table on a terminal: values common to all rows are printed once, below it."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 _GAP = 2
 _LEAST_TEXT = 16
-"""A column of text narrower than this is not read but spelt; the first is never broken."""
+"""Minimum width of a text column, below which it is hard to read; the first is never wrapped."""
 _NOTHING = format_value(None)
 _PART = "/"
-"""Platforms are written in parts, of which most are the same in one table."""
+"""Columns of platform keys, whose parts are mostly equal within one table."""
 
 Columns = dict[str, list[str]]
 
 
 def print_on_terminal(table: "Table", console: Console) -> None:
-    """Prints a table within the console's width; columns without room are named below it."""
+    """Prints a table within the console's width; lists columns that do not fit below it."""
     columns = {
         name: [format_value(value) for value in table.frame[name].to_list()]
         for name in table.frame.columns
@@ -49,13 +49,13 @@ def print_on_terminal(table: "Table", console: Console) -> None:
     console.print("", grid, "", sep="\n")
     if hidden:
         names = ", ".join(hidden)
-        console.print(Text(f"No room for: {names}. A wider terminal or --format csv has them."))
+        console.print(Text(f"Hidden columns: {names}. Use a wider terminal or --format csv."))
     for note in table.notes:
         console.print(Text(f"Note: {format_value(note)}"))
 
 
 def _without_shared(columns: Columns) -> tuple[Columns, dict[str, str]]:
-    """Columns with what differs, and what does not: whole cells, or parts of platforms."""
+    """Splits columns into varying and constant values: whole cells, or parts of platforms."""
     shown: Columns = {}
     shared: dict[str, str] = {}
     for name, cells in columns.items():
@@ -76,9 +76,9 @@ def _without_shared(columns: Columns) -> tuple[Columns, dict[str, str]]:
 
 
 def _widths(columns: Columns, numbers: set[str], width: int) -> Mapping[str, int] | None:
-    """A width for each column: numbers and words of headings whole, text as far as there is room.
+    """A width for each column: numbers and heading words unbroken, text gets the remaining room.
 
-    `None` when they do not fit.
+    `None` when the columns do not fit.
     """
     wanted = {
         name: max(*map(len, name.split("_")), *map(len, cells), 1)

@@ -1,4 +1,4 @@
-"""A Rich console that shows the text of files escaped and sends only codes that are Rich's."""
+"""A Rich console that escapes text from files and sends only Rich's own control codes."""
 
 import sys
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ class VisibleConsole(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """The segments of a renderable, with all text escaped but Rich's own codes."""
+        """The segments of a renderable, with all text escaped except Rich's own codes."""
         for segment in super().render(renderable, options):
             text = segment.text if segment.control else visible(segment.text)
             yield Segment(text, segment.style, segment.control)

@@ -1,6 +1,6 @@
-"""The streams that everything is printed to: what could drive a terminal is shown escaped.
+"""Output streams that escape terminal control characters in everything that is printed.
 
-It is done where text leaves the process, so that no message and no table can forget it.
+Escaping happens where text leaves the process, so every message and table is covered.
 """
 
 import io
@@ -14,7 +14,7 @@ class VisibleStream(io.TextIOWrapper):
     """Writes text to the file of another stream, with unsafe characters escaped.
 
     Attributes:
-        unescaped: the other stream, for what drives the terminal on purpose.
+        unescaped: the underlying stream, for intended control codes.
     """
 
     def __init__(self, stream: io.TextIOWrapper) -> None:
@@ -22,7 +22,7 @@ class VisibleStream(io.TextIOWrapper):
         super().__init__(
             stream.buffer,
             encoding=stream.encoding,
-            # What the terminal's encoding lacks is shown as its number.
+            # Characters that the terminal's encoding lacks are shown as numbers.
             errors="backslashreplace",
             line_buffering=stream.line_buffering,
             write_through=stream.write_through,
@@ -30,12 +30,12 @@ class VisibleStream(io.TextIOWrapper):
         self.unescaped = stream
 
     def write(self, text: str) -> int:
-        """Writes text; returns how many characters were given."""
+        """Writes text; returns the number of characters passed in."""
         super().write(visible(text))
         return len(text)
 
     def close(self) -> None:
-        """Writes out what is waiting; the file belongs to the other stream."""
+        """Flushes the buffer; the file belongs to the other stream."""
         self.flush()
 
 
@@ -45,7 +45,7 @@ def make_streams_visible() -> None:
 
 
 def write_data(content: bytes) -> None:
-    """Writes text in UTF-8 for a program as it is, and for a terminal as everything else."""
+    """Writes text: unescaped UTF-8 for a program, escaped for a terminal."""
     if sys.stdout.isatty() or not hasattr(sys.stdout, "buffer"):
         print(content.decode(), end="")
         return
@@ -55,5 +55,5 @@ def write_data(content: bytes) -> None:
 
 
 def _made_visible(stream: TextIO) -> TextIO:
-    # Without a file, as under pythonw, or with one that a test put there.
+    # The stream has no file under pythonw; a test may also have replaced it.
     return VisibleStream(stream) if isinstance(stream, io.TextIOWrapper) else stream

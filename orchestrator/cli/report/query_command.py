@@ -1,4 +1,4 @@
-"""`fleetrank query`: ask the measurements in SQL."""
+"""`fleetrank query`: queries the measurements with SQL."""
 
 import json
 import shutil
@@ -25,44 +25,42 @@ from fleetrank.orchestrator.errors import UsageError
 
 _TIMEOUT_S = 30.0
 _MAX_ROWS = 1000
-"""More than a terminal is read for; `--max-rows` raises it."""
+"""Default row limit, more than fits a terminal; `--max-rows` raises it."""
 
 
 _THREADS = 4
-"""Of each library: as many as DuckDB is given; more only take memory."""
+"""Threads of each library, the same as DuckDB gets; more only use memory."""
 
 
 def query(
-    sql: Annotated[str | None, typer.Argument(help="One SELECT.", metavar="SQL")] = None,
+    sql: Annotated[str | None, typer.Argument(help="One SELECT statement.", metavar="SQL")] = None,
     *,
     tables: Annotated[
         bool, typer.Option("--tables", help="List tables and columns, with their units.")
     ] = False,
-    format_: Annotated[RowForm, typer.Option("--format", help="Form of the answer.")] = (
-        RowForm.TABLE
-    ),
+    format_: Annotated[RowForm, typer.Option("--format", help="Output format.")] = (RowForm.TABLE),
     as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Write to this file, not to standard output.")
+        Path | None, typer.Option(help="Write to this file instead of standard output.")
     ] = None,
-    timeout_s: Annotated[float, typer.Option(min=0.01, help="Give up after this time.")] = (
+    timeout_s: Annotated[float, typer.Option(min=0.01, help="Stop after this many seconds.")] = (
         _TIMEOUT_S
     ),
-    max_rows: Annotated[int, typer.Option(min=1, help="At most so many rows.")] = _MAX_ROWS,
+    max_rows: Annotated[int, typer.Option(min=1, help="Maximum number of rows.")] = _MAX_ROWS,
 ) -> None:
-    """Ask measurements, devices, models and sweeps with one SELECT.
+    """Query measurements, devices, models and sweeps with one SELECT.
 
-    Nothing else is in reach: no file, no setting, no second statement.
+    The query cannot access files or settings, or contain a second statement.
     """
     form = RowForm.JSON if as_json else format_
     if out is not None and form is RowForm.TABLE:
         raise UsageError(
-            "--out is for files that programs read", "add --format parquet, csv or json"
+            "--out needs a machine-readable format", "add --format parquet, csv or json"
         )
     if sql is None and not tables:
-        raise UsageError("no SQL is given", 'ask `fleetrank query "SELECT ..."`, or see --tables')
+        raise UsageError("no SQL given", 'run `fleetrank query "SELECT ..."`, or see --tables')
     if form is RowForm.PARQUET and out is None and sys.stdout.isatty():
-        raise UsageError("Parquet is not for terminals", "write it to a file with --out FILE")
+        raise UsageError("Parquet cannot be printed", "write it to a file with --out FILE")
     with _file(out) as path:
         if tables or sql is None:
             _write_columns(path, form)
@@ -74,7 +72,7 @@ def query(
 
 @contextmanager
 def _file(out: Path | None) -> Iterator[Path]:
-    """Where the answer is written before any of it is shown: no half of one is ever seen."""
+    """Temporary file for the answer; a partial answer is never printed."""
     if out is not None:
         make_folder(out.absolute().parent)
         with written_aside(out.absolute(), is_synced=True) as path:
@@ -95,10 +93,10 @@ def _write_columns(path: Path, form: RowForm) -> None:
 
 
 def _ask(sql: str, path: Path, form: RowForm, timeout_s: float, max_rows: int) -> None:
-    """Has a child write the rows: one huge value ends it, and nothing else.
+    """Writes the rows in a child process, so that one huge value can end only the child.
 
     Raises:
-        AnalysisError: the child's, as `analysis.sql.query.run_query` has them.
+        AnalysisError: the child's error, as `analysis.sql.query.run_query` raises it.
     """
     results = current().workspace.results
     job = Job(
@@ -115,7 +113,7 @@ def _ask(sql: str, path: Path, form: RowForm, timeout_s: float, max_rows: int) -
         threads=_THREADS,
         is_quiet=not current().debug,
     )
-    # That there is nothing to read is said without waiting for what measures.
+    # Missing results are reported without waiting for a running measurement.
     has_rows = any(results.glob("measurements/sweep_id=*/*.parquet"))
     turn = host_turn("query") if has_rows else nullcontext()
     try:
@@ -125,9 +123,9 @@ def _ask(sql: str, path: Path, form: RowForm, timeout_s: float, max_rows: int) -
         raise error_of_child(refused) from refused
     written = json.loads(answer.body)
     if written["is_cut"]:
-        _note(f"the first {count_of(max_rows, 'row')}; --max-rows shows more")
+        _note(f"only the first {count_of(max_rows, 'row')} shown; raise --max-rows for more")
     if n := written["n_not_finite"]:
-        _note(f"null in place of {count_of(n, 'value')} that JSON lacks (NaN, Infinity)")
+        _note(f"{count_of(n, 'value')} written as null: JSON has no NaN or Infinity")
 
 
 def _note(text: str) -> None:

@@ -1,4 +1,4 @@
-"""`fleetrank recommend`: what to measure for which goal, with the workspace's own figures."""
+"""`fleetrank recommend`: what to measure for a goal, based on the workspace's own figures."""
 
 from itertools import groupby
 from typing import Annotated
@@ -23,7 +23,7 @@ from fleetrank.orchestrator.workspace.selectors import Selectors
 def recommend(
     *,
     goal: Annotated[
-        str, typer.Option(help="Such as 'production'; its beginning will do. All by default.")
+        str, typer.Option(help="Goal such as 'production', or its first letters (default: all).")
     ] = "",
     source: Source = None,
     target: Target = None,
@@ -31,14 +31,14 @@ def recommend(
     target_tier: TargetTier = None,
     runtime: OfRuntime = None,
     precision: OfPrecision = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The table, for programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
     sweep: Sweep = None,
     include_simulated: Simulated = False,
     seed: Seed = 0,
 ) -> None:
-    """Say what has to be measured for a goal, and which figures say so.
+    """Show what to measure for a goal and the figures that support it.
 
-    `fleetrank report show recommend` prints the same as a table, with every selector.
+    `fleetrank report show recommend` prints the same as a table and accepts all selectors.
     """
     from fleetrank.analysis.tables.formats import render
 

@@ -1,4 +1,4 @@
-"""`fleetrank report`: the page, tables, comparisons, and all of them over HTTP."""
+"""`fleetrank report`: the page, tables and comparisons, also over HTTP."""
 
 import importlib.util
 from pathlib import Path
@@ -45,7 +45,7 @@ _LIBRARIES = ("jinja2", "vl_convert")
 def build(
     *,
     out: Annotated[
-        Path | None, typer.Option(help=f"The file to write; {_PAGE} in the workspace.")
+        Path | None, typer.Option(help=f"File to write (default: {_PAGE} in the workspace).")
     ] = None,
     sweep: Sweep = None,
     include_simulated: Simulated = False,
@@ -55,7 +55,7 @@ def build(
     missing = [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]
     if missing:
         raise MissingLibraryError(
-            f"the page needs {', '.join(missing)}, which is not installed",
+            f"the page needs {', '.join(missing)}, not installed",
             "pip install 'fleetrank[report]'",
         )
     from fleetrank.analysis.report.page import build_report
@@ -70,9 +70,9 @@ def build(
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="Such as latency, memory, transfer, pareto.")],
+    name: Annotated[str, typer.Argument(help="Table such as latency, memory, transfer, pareto.")],
     *,
-    format_: Annotated[TableFormat, typer.Option("--format", help="Form of the table.")] = (
+    format_: Annotated[TableFormat, typer.Option("--format", help="Output format.")] = (
         TableFormat.TABLE
     ),
     as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
@@ -89,7 +89,7 @@ def show(
     include_simulated: Simulated = False,
     seed: Seed = 0,
 ) -> None:
-    """Print one table: a person's, a program's, or ready for a paper."""
+    """Print one table as text, JSON, CSV, Markdown or LaTeX."""
     from fleetrank.analysis.tables.formats import render
     from fleetrank.orchestrator.cli.output.terminal_table import print_on_terminal
     from fleetrank.orchestrator.cli.output.visible_console import VisibleConsole
@@ -120,10 +120,10 @@ def show(
 
 
 def selected_table(name: str, selectors: Selectors) -> "Table":
-    """Makes a table of the workspace's results.
+    """Builds a table from the workspace's results.
 
     Raises:
-        UsageError: a word of the selection is none of those there are.
+        UsageError: a value of the selection is unknown.
         AnalysisError: as `analysis.tables.tables.make_table`.
     """
     from fleetrank.analysis.stored.columns import ORIGINS
@@ -133,6 +133,6 @@ def selected_table(name: str, selectors: Selectors) -> "Table":
     selection = selectors.selection()
     results = current().workspace.results
     with reading_turn("report show", results, selection.sweep):
-        # Rows of every origin: the selection leaves some out, and the table says how many.
+        # Read rows of every origin: the selection drops some, and the table reports how many.
         frame = load_measurements(results, sweep=selection.sweep, origins=ORIGINS)
         return make_table(name, frame, selection)

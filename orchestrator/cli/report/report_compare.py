@@ -1,4 +1,4 @@
-"""`fleetrank report compare`: what got slower; the gate of a continuous integration."""
+"""`fleetrank report compare`: finds cells that got slower; usable as a CI check."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,28 +15,28 @@ if TYPE_CHECKING:
 
 EXIT_SLOWER = 5
 _THRESHOLD, _ALPHA = 0.02, 0.05
-"""As in `analysis.comparison`, which is slow to import; a test compares them."""
+"""Copied from `analysis.comparison`, which is slow to import; a test compares both."""
 
 
 def compare(
-    sweep_a: Annotated[str, typer.Argument(metavar="A", help="The sweep to compare with.")],
+    sweep_a: Annotated[str, typer.Argument(metavar="A", help="Baseline sweep.")],
     sweep_b: Annotated[
-        str | None, typer.Argument(metavar="B", help="The newest sweep when left out.")
+        str | None, typer.Argument(metavar="B", help="Sweep to check (default: the newest).")
     ] = None,
     *,
     threshold: Annotated[
-        float, typer.Option(help="A smaller share of change is none: 0.02 is 2 %.")
+        float, typer.Option(help="Ignore changes below this fraction (0.02 = 2 %).")
     ] = _THRESHOLD,
     alpha: Annotated[
         float, typer.Option(help="False discovery rate over the tested cells.")
     ] = _ALPHA,
     as_json: AsJson = False,
 ) -> None:
-    """Say which cells of sweep B are slower than in A.
+    """List the cells of sweep B that are slower than in sweep A.
 
-    Slower is what lies beyond the noise of the repeats.
+    A cell is slower when the change exceeds the noise of its repeats.
 
-    Ends with exit code 5 if any is slower, and 4 if no cell could be tested.
+    Exit code 5: at least one cell is slower. Exit code 4: no cell could be tested.
     """
     from fleetrank.analysis.comparison.comparison import compare_sweeps, comparison_json
     from fleetrank.orchestrator.store.results import ResultStore

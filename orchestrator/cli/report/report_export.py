@@ -1,4 +1,4 @@
-"""`fleetrank report export`: every table as a file."""
+"""`fleetrank report export`: writes every table to a file."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -14,7 +14,7 @@ from fleetrank.orchestrator.workspace.selectors import Selectors
 
 
 class ExportFormat(StrEnum):
-    """What the files are for: a program, a paper, a page."""
+    """File formats for programs, papers and pages."""
 
     CSV = "csv"
     LATEX = "latex"
@@ -22,20 +22,22 @@ class ExportFormat(StrEnum):
 
 
 def export(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to; made if missing.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Target folder; created if missing.")
+    ],
     *,
-    to: Annotated[ExportFormat, typer.Option("--to", help="Form of the tables.")],
+    to: Annotated[ExportFormat, typer.Option("--to", help="File format of the tables.")],
     sweep: Sweep = None,
     include_simulated: Simulated = False,
     seed: Seed = 0,
     force: Annotated[
-        bool, typer.Option("--force", help="Replace files that no export wrote, too.")
+        bool, typer.Option("--force", help="Also replace files that no export wrote.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the index as JSON.")] = False,
 ) -> None:
-    """Write every table into a folder, with an index of them.
+    """Write every table and an index of them into a folder.
 
-    A table that the results cannot carry is left out, and the index says why.
+    A table that cannot be computed from the results is omitted; the index gives the reason.
     """
     from fleetrank.analysis.stored.columns import ORIGINS
     from fleetrank.analysis.stored.load import load_measurements

@@ -1,4 +1,4 @@
-"""`fleetrank report serve`: the report as a local web application."""
+"""`fleetrank report serve`: serves the report as a local web application."""
 
 import importlib.util
 import socket
@@ -13,31 +13,33 @@ from fleetrank.orchestrator.errors import UsageError
 
 _LIBRARIES = ("fastapi", "uvicorn", "jinja2", "vl_convert")
 _MAX_CONNECTIONS = 512
-"""A browser opens six; a server for a team never sees as many."""
+"""Maximum open connections: a browser opens six, a team's server needs fewer than 512."""
 
 
 def serve(
     *,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; beyond this machine it asks for a token.")
+        str, typer.Option(help="Address to listen on; other than loopback requires a token.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8765,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free port.")
+    ] = 8765,
     name: Annotated[
         list[str] | None,
-        typer.Option(help="A further name that the server is addressed by, such as a proxy's."),
+        typer.Option(help="Additional host name of the server, such as a proxy's."),
     ] = None,
 ) -> None:
     """Serve the report and a JSON API until Ctrl-C.
 
-    There are pages per device, model and sweep, too.
+    It also has a page for each device, model and sweep.
 
-    It only reads the results, so that it can run beside a sweep. A token in FLEETRANK_TOKEN is
-    asked for on every address.
+    It only reads the results, so it can run during a sweep. If FLEETRANK_TOKEN is set, every
+    address requires that token.
     """
     missing = [library for library in _LIBRARIES if importlib.util.find_spec(library) is None]
     if missing:
         raise MissingLibraryError(
-            f"the server needs {', '.join(missing)}, which is not installed",
+            f"the server needs {', '.join(missing)}, not installed",
             "pip install 'fleetrank[server]'",
         )
     import uvicorn
@@ -52,14 +54,14 @@ def serve(
     config = uvicorn.Config(
         create_app(results, access),
         log_level="warning",
-        # It would write tokens that came in an address into a log.
+        # The access log would contain tokens that are part of an address.
         access_log=False,
         server_header=False,
         limit_concurrency=_MAX_CONNECTIONS,
         timeout_graceful_shutdown=2,
     )
     print(_address(host, bound_port, access.token), flush=True)
-    print("Ctrl-C ends it.", file=sys.stderr, flush=True)
+    print("Press Ctrl-C to stop.", file=sys.stderr, flush=True)
     try:
         uvicorn.Server(config).run(sockets=[listener])
     except KeyboardInterrupt:
@@ -67,24 +69,24 @@ def serve(
 
 
 def open_listener(host: str, port: int) -> socket.socket:
-    """A socket that clients can already connect to.
+    """A listening socket that clients can already connect to.
 
     Raises:
-        UsageError: the address cannot be had.
+        UsageError: the address is not available.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # With its protocol named, asyncio switches Nagle's delay off, which costs 40 ms an answer.
+    # With an explicit protocol asyncio disables Nagle's delay, which adds 40 ms to each answer.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
-        # From now on a client waits and is not refused: the address is printed before the start.
+        # The address is printed before the start: from here on a client waits instead of failing.
         listener.listen()
     except OSError as error:
         listener.close()
         raise UsageError(
-            f"{host}:{port} cannot be listened on: {error.strerror or error}",
-            "name another port with --port (0 takes a free one), or another --host",
+            f"cannot listen on {host}:{port}: {error.strerror or error}",
+            "choose another port with --port (0 picks a free one), or another --host",
         ) from error
     return listener
 

@@ -1,4 +1,4 @@
-"""`fleetrank results audit`: is a data set what it seems?"""
+"""`fleetrank results audit`: checks a data set for suspicious values."""
 
 from typing import Annotated
 
@@ -12,13 +12,13 @@ from fleetrank.orchestrator.store.results import ResultStore
 
 
 def audit(
-    sweeps: Annotated[list[str] | None, typer.Argument(help="Sweeps; all when left out.")] = None,
+    sweeps: Annotated[list[str] | None, typer.Argument(help="Sweeps (default: all).")] = None,
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Look for duplicates, sentinels, unit slips and outliers.
+    """Find duplicates, sentinel values, wrong units and outliers.
 
-    In what was measured, imported or simulated.
+    Checks measured, imported and simulated results.
     """
     from fleetrank.analysis.stored.columns import ORIGINS
     from fleetrank.analysis.tables.formats import render

@@ -1,4 +1,4 @@
-"""`fleetrank results`: what has been stored."""
+"""`fleetrank results`: lists, checks and changes stored results."""
 
 import sys
 from collections.abc import Iterator
@@ -38,11 +38,11 @@ app.command()(exclude)
 app.command()(delete)
 app.command()(merge)
 
-SweepIds = Annotated[list[str] | None, typer.Argument(help="Sweeps; all when left out.")]
+SweepIds = Annotated[list[str] | None, typer.Argument(help="Sweeps (default: all).")]
 
 
 class ExportFormat(StrEnum):
-    """What `results export` writes."""
+    """File formats of `results export`."""
 
     CSV = "csv"
     PARQUET = "parquet"
@@ -66,7 +66,7 @@ def list_sweeps(as_json: AsJson = False) -> None:
 
 
 def _left_out(store: ResultStore) -> dict[str, str]:
-    """Sweeps that `results exclude` leaves out of every figure, `whole` or `in part`."""
+    """Sweeps that `results exclude` removed from all figures: `whole` or `in part`."""
     found: dict[str, str] = {}
     for exclusion in read_exclusions(store.root).entries:
         if exclusion.pattern is None:
@@ -80,15 +80,15 @@ def _left_out(store: ResultStore) -> dict[str, str]:
 def verify(
     sweeps: SweepIds = None,
     repair: Annotated[
-        bool, typer.Option(help="Make what is damaged again from its second copy.")
+        bool, typer.Option(help="Restore damaged data from its second copy.")
     ] = False,
 ) -> None:
-    """Check every row, and compare Parquet with the journal by value."""
+    """Check every row and compare the Parquet values with the journal."""
     from fleetrank.orchestrator.store.health.repair import repair_sweep
     from fleetrank.orchestrator.store.health.verify import examine
 
     store = ResultStore(current().workspace.results)
-    read_exclusions(store.root)  # refuses damaged ones
+    read_exclusions(store.root)  # raises for damaged ones
     faults: list[Fault] = []
     for sweep_id in _known(store, sweeps):
         if repair:
@@ -112,15 +112,15 @@ def _verdict(found: "Examined") -> str:
     verdict = count_of(len(found.faults), "fault") if found.faults else "ok"
     if found.n_unchecked:
         rows = count_of(found.n_unchecked, "stored row")
-        return f"{verdict}, {rows} of an older fleetrank without a checksum"
+        return f"{verdict}, {rows} without a checksum, from an older fleetrank"
     return verdict
 
 
 @app.command()
 def compact(sweeps: SweepIds = None) -> None:
-    """Write journal rows to Parquet, merge its files, pack the journal.
+    """Write journal rows to Parquet, merge small files and pack the journal.
 
-    A damaged part is made again from the journal.
+    A damaged Parquet part is rebuilt from the journal.
     """
     from fleetrank.orchestrator.store.health.repair import require_whole_parts
 
@@ -132,22 +132,22 @@ def compact(sweeps: SweepIds = None) -> None:
             n_parts = store.compact(sweep_id)
             is_packed = store.pack_journal(sweep_id)
         print("".join(f"{sweep_id}: {text}\n" for text in done), end="")
-        packed = ", the journal is packed" if is_packed else ""
-        print(f"{sweep_id}: {count_of(n_parts, 'part')} became {min(n_parts, 1)}{packed}")
+        packed = ", journal packed" if is_packed else ""
+        print(f"{sweep_id}: {count_of(n_parts, 'part')} merged into {min(n_parts, 1)}{packed}")
 
 
 @app.command()
 def export(
     sweeps: SweepIds = None,
     export_format: Annotated[ExportFormat, typer.Option("--format")] = ExportFormat.CSV,
-    out: Annotated[Path | None, typer.Option(help="A file; standard output if left out.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Output file (default: standard output).")] = None,
 ) -> None:
     """Write every attempt as CSV, Parquet or JSON lines.
 
-    Those excluded as well.
+    Excluded rows are written too.
     """
     if out is None and export_format is ExportFormat.PARQUET:
-        raise UsageError("Parquet is no text", "name a file: --out FILE")
+        raise UsageError("Parquet cannot be printed", "name a file: --out FILE")
     store = ResultStore(current().workspace.results)
     folders = [store.parts_folder(sweep_id) for sweep_id in _chosen(store, sweeps)]
     with host_turn("results export"):
@@ -163,27 +163,27 @@ def export(
 @app.command()
 def reparse(
     sweeps: SweepIds = None,
-    write: Annotated[bool, typer.Option(help="Store what changes as new attempts.")] = False,
+    write: Annotated[bool, typer.Option(help="Store changed results as new attempts.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Read kept logs again, and show what today's parsers change."""
+    """Parse stored logs again and show what the current parsers change."""
     store = ResultStore(current().workspace.results)
     read = _reparse_and_store if write else reparse_sweep
     items = [item for sweep_id in _chosen(store, sweeps) for item in read(store, sweep_id)]
     if not items:
         raise NothingToDoError(
-            "no stored attempt has a raw log", "only measurements on phones keep one"
+            "no stored attempt has a raw log", "only measurements on phones have one"
         )
     print_table([line for item in items for line in _changes(item)], as_json)
     if not as_json:
         n_new = sum(item.new is not None for item in items)
-        end = "stored as new attempts" if write else "nothing stored; --write does"
+        end = "stored as new attempts" if write else "nothing stored; add --write to store them"
         changed = count_of(n_new, "attempt changes", "attempts change")
         print(f"{count_of(len(items), 'log')} read, {changed}: {end}")
 
 
 def _reparse_and_store(store: ResultStore, sweep_id: str) -> list[Reparsed]:
-    """Reads inside the lease: a resume could otherwise take the same attempt's number."""
+    """Reads while holding the lease, so that a resume cannot use the same attempt number."""
     with store.lease(sweep_id), host_turn("results reparse"):
         items = reparse_sweep(store, sweep_id)
         store_reparsed(store, sweep_id, items)
@@ -191,7 +191,7 @@ def _reparse_and_store(store: ResultStore, sweep_id: str) -> list[Reparsed]:
 
 
 def _changes(item: Reparsed) -> Iterator[dict[str, object]]:
-    """One line for each column that changes, or for a log that is refused now."""
+    """One line for each changed column, or for a log that can no longer be parsed."""
     names = ("sweep_id", "model", "device", "repeat", "attempt")
     where = {name: item.old.get(name) for name in names}
     if item.refusal is not None:
@@ -201,23 +201,23 @@ def _changes(item: Reparsed) -> Iterator[dict[str, object]]:
 
 
 def _short(value: object) -> object:
-    """A list of samples by its length: ten thousand numbers are nothing to look at."""
+    """Shortens a long list of samples to its length."""
     return f"{len(value)} values" if isinstance(value, list) and len(value) > 10 else value
 
 
 def _chosen(store: ResultStore, sweeps: list[str] | None) -> list[str]:
-    """The sweeps named, each checked, or all."""
+    """The named sweeps, each checked, or all sweeps."""
     if sweeps:
         return [sweep_id for sweep_id in sweeps if store.sweep_record(sweep_id)]
     if not (ids := store.sweep_ids()):
         raise NothingToDoError(
-            f"{store.root} holds no sweep", "`fleetrank sweep run`, or `fleetrank results import`"
+            f"{store.root} holds no sweep", "run `fleetrank sweep run` or `fleetrank results import`"
         )
     return ids
 
 
 def _known(store: ResultStore, sweeps: list[str] | None) -> list[str]:
-    """As `_chosen`; the record of a sweep may be damaged."""
+    """As `_chosen`, but accepts a sweep with a damaged record."""
     if sweeps and set(sweeps) <= set(store.sweep_ids()):
         return sweeps
     return _chosen(store, sweeps)
@@ -226,13 +226,13 @@ def _known(store: ResultStore, sweeps: list[str] | None) -> list[str]:
 def _encode(frame: pl.DataFrame, export_format: ExportFormat) -> bytes:
     if frame.is_empty():
         raise NothingToDoError(
-            "no row has been published", "`fleetrank results compact` publishes a journal"
+            "no row has been published", "run `fleetrank results compact` to publish the journal"
         )
     if export_format is ExportFormat.PARQUET:
         return to_parquet(frame)
     if export_format is ExportFormat.JSON:
         return frame.write_ndjson().encode()
-    # CSV has no lists: '1;2;3'.
+    # CSV has no lists, so they are written as '1;2;3'.
     lists = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.List)]
     joined = [pl.col(name).cast(pl.List(pl.String)).list.join(";") for name in lists]
     return frame.with_columns(joined).write_csv().encode()

@@ -1,4 +1,4 @@
-"""`fleetrank results delete`: remove sweeps for good."""
+"""`fleetrank results delete`: deletes sweeps permanently."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -22,8 +22,8 @@ def delete(
 ) -> None:
     """Delete sweeps with all their files.
 
-    Rows, journals, raw logs, records, and exclusions that point at them. Shows first what goes;
-    `results exclude` leaves a sweep out of the figures and keeps it.
+    Deletes rows, journals, raw logs, records and the exclusions of these sweeps. Shows first what
+    it would delete. To keep a sweep but leave it out of all figures, use `results exclude`.
     """
     store = ResultStore(current().workspace.results)
     plan = plan_deletion(store, sweeps)
@@ -31,7 +31,7 @@ def delete(
         print_table([asdict(one) for one in plan], as_json)
     is_done = is_confirmed(f"Delete {count_of(len(plan), 'sweep')}?", is_sure, as_json)
     if is_done:
-        # No figure is computed from files that go meanwhile.
+        # The lease prevents figures from being computed while their files are deleted.
         with host_turn("results delete"):
             for one in plan:
                 delete_sweep(store, one.sweep_id)

@@ -1,4 +1,4 @@
-"""`fleetrank results exclude`: leave stored rows out of every figure, and take that back."""
+"""`fleetrank results exclude`: excludes stored rows from all figures, and undoes it."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -20,29 +20,29 @@ if TYPE_CHECKING:
 
 _NAMES = ("model", "platform_key")
 _NAMED = 6
-"""Models a remedy names: more nobody reads."""
+"""Models that a remedy lists; a longer list would be unreadable."""
 
 
 def exclude(
-    sweep: Annotated[str | None, typer.Argument(help="The sweep; none lists what is out.")] = None,
+    sweep: Annotated[str | None, typer.Argument(help="The sweep (default: list exclusions).")] = None,
     *,
     reason: Annotated[
-        str | None, typer.Option(help="Why; one line that stands under every table.")
+        str | None, typer.Option(help="Reason, one line; printed under every table.")
     ] = None,
     only: Annotated[
         str | None,
-        typer.Option(metavar="PATTERN", help="Only this model or platform; * for anything."),
+        typer.Option(metavar="PATTERN", help="Only this model or platform; * matches anything."),
     ] = None,
     undo: Annotated[
-        int | None, typer.Option(metavar="NUMBER", help="Take this exclusion back.")
+        int | None, typer.Option(metavar="NUMBER", help="Remove this exclusion.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Leave a sweep, or a part of it, out of every figure.
+    """Exclude a sweep, or part of it, from all figures.
 
-    Its rows stay stored, and the exclusion can be taken back.
+    Its rows stay stored, and the exclusion can be removed again.
 
-    Without a sweep the exclusions are listed, with how many rows each covers now.
+    Without a sweep, lists the exclusions and the number of rows that each covers.
     """
     store = ResultStore(current().workspace.results)
     if undo is not None:
@@ -58,8 +58,8 @@ def exclude(
 def _refuse_beside(what: str, others: dict[str, str | None]) -> None:
     if given := [name for name, value in others.items() if value is not None]:
         raise UsageError(
-            f"{what} takes no {given[0].removeprefix('a ')}",
-            'give SWEEP --reason "..." to exclude, --undo NUMBER to take back, nothing to list',
+            f"{what} cannot be combined with {given[0]}",
+            'to exclude: SWEEP --reason "..."; to undo: --undo NUMBER; to list: no arguments',
         )
 
 
@@ -68,7 +68,7 @@ def _exclude(
 ) -> None:
     from fleetrank.orchestrator.store.exclusions import exclude as store_exclusion
 
-    store.sweep_record(sweep)  # refuses an unknown sweep
+    store.sweep_record(sweep)  # raises for an unknown sweep
     if pattern is not None:
         with host_turn("results exclude"):
             _refuse_strange(store, sweep, pattern)
@@ -76,8 +76,8 @@ def _exclude(
     if as_json:
         print_table([asdict(made)], as_json)
         return
-    print(f"exclusion {made.number}: {_what(made)} is left out of every figure from now on")
-    print(f"take it back with: fleetrank results exclude --undo {made.number}")
+    print(f"exclusion {made.number}: {_what(made)} is now left out of all figures")
+    print(f"undo with: fleetrank results exclude --undo {made.number}")
 
 
 def _take_back(store: ResultStore, number: int, as_json: bool) -> None:
@@ -87,7 +87,7 @@ def _take_back(store: ResultStore, number: int, as_json: bool) -> None:
     if as_json:
         print_table([asdict(taken)], as_json)
         return
-    print(f"exclusion {taken.number} is taken back: {_what(taken)} counts again")
+    print(f"exclusion {taken.number} removed: {_what(taken)} is included again")
 
 
 def _list(store: ResultStore, as_json: bool) -> None:
@@ -101,7 +101,7 @@ def _list(store: ResultStore, as_json: bool) -> None:
 
 
 def _count(store: ResultStore, entries: "Sequence[Exclusion]") -> list[int]:
-    """How many published rows each covers; those of a sweep that is gone are none."""
+    """The number of published rows each covers; 0 for a deleted sweep."""
     from fleetrank.analysis.stored.columns import ORIGINS
     from fleetrank.analysis.errors import NoDataError
     from fleetrank.analysis.stored.exclusions import covers
@@ -118,7 +118,7 @@ def _count(store: ResultStore, entries: "Sequence[Exclusion]") -> list[int]:
 
 
 def _refuse_strange(store: ResultStore, sweep: str, pattern: str) -> None:
-    """Looks at what is published, then at what only the journal of a running sweep has."""
+    """Searches published rows, then rows that are only in the journal of a running sweep."""
     from fleetrank.analysis.stored.exclusions import fits
 
     seen = _published_names(store, sweep)
@@ -131,7 +131,7 @@ def _refuse_strange(store: ResultStore, sweep: str, pattern: str) -> None:
             f"no stored row of {sweep} has the model or platform '{pattern}'",
             (f"did you mean '{guess}'? " if guess else "")
             + f"its models are {', '.join(known[:_NAMED]) or 'not stored yet'}; "
-            "in a name * stands for anything",
+            "* in a name matches anything",
         )
 
 

@@ -1,4 +1,4 @@
-"""`fleetrank results import`: measurements that others published."""
+"""`fleetrank results import`: stores published measurements."""
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -24,11 +24,11 @@ from fleetrank.orchestrator.store.results import ResultStore
 Files = Mapping[str, bytes]
 
 _MAX_FILE_BYTES = 64 << 20
-"""The largest published table seen has 0.3 MB; a wrong folder should not fill the memory."""
+"""Size limit against a wrong folder filling memory; the largest known table has 0.3 MB."""
 
 
 class Source(StrEnum):
-    """Whose tables can be read."""
+    """Sources whose tables can be read."""
 
     TIMM = "timm"
     QAI_HUB = "qai-hub"
@@ -37,16 +37,16 @@ class Source(StrEnum):
 
 def import_results(
     path: Annotated[
-        Path, typer.Argument(help="A checkout of the source, the folder in it, or a CSV file.")
+        Path, typer.Argument(help="A checkout of the source, its data folder, or a CSV file.")
     ],
     *,
-    source: Annotated[Source, typer.Option("--from", help="Who published it.")],
+    source: Annotated[Source, typer.Option("--from", help="Source of the data.")],
     mapping: Annotated[
-        Path | None, typer.Option("--map", help="For csv: which column is what (TOML).")
+        Path | None, typer.Option("--map", help="For csv: TOML file that maps columns.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Store measurements that others published, each once."""
+    """Import published measurements; each is stored once."""
     workspace = current().workspace
     releases = _read(source, path, mapping)
     store, cards = ResultStore(workspace.results), load_cards(workspace.cards)
@@ -62,7 +62,7 @@ def import_results(
 def _read(source: Source, path: Path, mapping: Path | None) -> tuple[Release, ...]:
     if (source is Source.CSV) != (mapping is not None):
         raise UsageError(
-            "--map belongs to --from csv, and --from csv needs it",
+            "--map and --from csv must be used together",
             "give --from csv FILE --map mapping.toml",
         )
     if mapping is None:
@@ -84,7 +84,7 @@ def _read_qai_hub(folder: Path) -> tuple[Release, ...]:
     from fleetrank.analysis.importers.qai_hub_files import FILES
 
     files = _read_files(folder, *(f"**/{name}" for name in FILES))
-    # A folder of one release is named after it.
+    # The folder of a release has the release's name.
     return parse_qai_hub({f"{folder.resolve().name}/{name}": files[name] for name in files})
 
 
@@ -95,10 +95,10 @@ _READERS: Mapping[Source, Callable[[Path], tuple[Release, ...]]] = {
 
 
 def _read_files(folder: Path, *patterns: str) -> Files:
-    """Relative name to content of every file that fits.
+    """Maps the relative name of every matching file to its content.
 
     Raises:
-        UsageError: no such folder, or a file that cannot be a table.
+        UsageError: the folder does not exist, or a file cannot be a table.
     """
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder", "name the folder that holds the tables")
@@ -110,7 +110,7 @@ def read_table(path: Path) -> bytes:
     """The content of a published table.
 
     Raises:
-        UsageError: it cannot be read, or is too large to be one.
+        UsageError: the file is unreadable or too large.
     """
     try:
         return read_small_bytes(path, _MAX_FILE_BYTES)
@@ -134,14 +134,14 @@ def _as_json(one: Imported) -> dict[str, object]:
 
 def _lines(one: Imported) -> list[str]:
     if not one.is_new:
-        return [f"{one.sweep_id}: nothing new, {count_of(one.n_rows, 'row')} there already"]
+        return [f"{one.sweep_id}: nothing new, {count_of(one.n_rows, 'row')} already stored"]
     used = one.n_rows - sum(one.dropped.values())
     lines = [
-        f"{one.sweep_id}: {count_of(one.n_rows, 'row')}, {used} to be used ({one.release.licence})"
+        f"{one.sweep_id}: {count_of(one.n_rows, 'row')}, {used} usable ({one.release.licence})"
     ]
     lines += [f"  dropped: {count} x {reason}" for reason, count in sorted(one.dropped.items())]
     lines += [f"  alias: {name} is {kept}" for name, kept in one.release.aliases]
     lines += [f"  note: {note}" for note in one.release.notes]
     if one.dropped:
-        lines.append(f"  each one: fleetrank report show dropped --sweep {one.sweep_id}")
+        lines.append(f"  list them: fleetrank report show dropped --sweep {one.sweep_id}")
     return lines

@@ -1,4 +1,4 @@
-"""`fleetrank results merge`: take over the sweeps of another workspace."""
+"""`fleetrank results merge`: copies the sweeps of another workspace."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -26,7 +26,7 @@ def merge(
 ) -> None:
     """Copy the sweeps of another workspace into this one.
 
-    Shows first what would be copied. Device files, model cards and exported files are not copied.
+    Shows first what it would copy. Device files, model cards and exported files are not copied.
     """
     store = ResultStore(current().workspace.results)
     other = ResultStore(Workspace.at(other_workspace).results)
@@ -51,10 +51,10 @@ def merge(
 
 
 def _refuse_any(plan: Sequence[Merging]) -> None:
-    """One sweep in the way refuses all: half of a workspace is not what was asked for."""
+    """Raises if any sweep conflicts: a workspace is copied completely or not at all."""
     if refused := [one for one in plan if one.step is Step.REFUSE]:
         raise UsageError(
             "; ".join(f"{one.sweep_id}: {one.reason}" for one in refused),
-            "wait for a sweep that runs; of two different sweeps delete one: "
+            "wait for a running sweep to end; if two sweeps differ, delete one: "
             "`fleetrank results delete SWEEP`",
         )

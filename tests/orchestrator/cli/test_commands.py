@@ -169,7 +169,7 @@ def test_a_sweep_whose_driver_died_is_stopped_in_every_list(stored, new_row, cap
     assert run(["sweep", "status"]) == 0
     out = capsys.readouterr().out
     assert "state     stopped" in out
-    assert "1 try failed before another was good" in out
+    assert "1 failed try retried" in out
     with stored.lease(SWEEP_ID):
         assert run(["results", "list", "--json"]) == 0
     assert _json(capsys)[0]["state"] == "running"
@@ -323,7 +323,7 @@ def test_a_device_file_that_cannot_be_read_is_removed_all_the_same(workspace, ca
     (workspace.devices / "other.yaml").write_text("{")
     assert run(["devices", "list"]) == 2
     assert run(["devices", "remove", "sim"]) == 0
-    assert "could not be read, and is removed" in capsys.readouterr().err
+    assert "could not be read and was removed" in capsys.readouterr().err
     assert [path.name for path in workspace.devices.iterdir()] == ["other.yaml"]
     assert run(["devices", "remove", "../cluster"]) == 2
 
@@ -434,7 +434,7 @@ def test_a_plan_and_a_card_are_shown_without_touching_the_cache(workspace, capsy
     assert "files: 1 ready, 1 to build" in out
     # One model in 8 s and one primer in 5 s, side by side.
     assert "exporting takes about 8 s" in out
-    assert "0 cells as measured before, 2 by the limits" in out
+    assert "0 cells estimated from earlier runs, 2 from" in out
     for name, n_shown in (("resnet18", 1), ("resnet50", 0)):
         assert run(["models", "show", name]) == 0
         assert capsys.readouterr().out.count("# exported") == n_shown

@@ -188,7 +188,7 @@ def test_what_a_device_cannot_do_is_skipped_with_its_reason() -> None:
 @pytest.mark.parametrize(
     ("keys", "message", "remedy"),
     [
-        ({"models": ["onne"]}, "'models': there is no model 'onne'", "did you mean 'one'?"),
+        ({"models": ["onne"]}, "'models': unknown model 'onne'", "did you mean 'one'?"),
         ({"models": ["onne", "two", "thre"]}, "no model 'onne', 'thre'", "'one', 'three'"),
         ({"models": ["mobile_cn"]}, "'models'", "mobile_cnn"),
         ({"models": ["qqqqqq"]}, "'models'", "models list"),

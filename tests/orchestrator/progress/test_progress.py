@@ -65,7 +65,7 @@ def test_the_end_of_a_sweep_says_how_much_of_it_is_in_doubt() -> None:
     said = sentence(replace(FINISHED, n_flagged=60, flags=flags))
     assert said is not None
     assert said.endswith(
-        "60 of the measured are in doubt (busy_host 58, spread 12, drift 3, niced 2)"
+        "60 results carry a warning flag (busy_host 58, spread 12, drift 3, niced 2)"
     )
     assert "doubt" not in str(sentence(FINISHED))
 

@@ -21,7 +21,7 @@ def root(tmp_path: Path) -> Path:
 def test_it_is_verified_and_counted_as_unchecked(root, capsys) -> None:
     assert run(["--workspace", str(root), "results", "verify"]) == 0
     said = capsys.readouterr().out
-    assert ": ok, 4 stored rows of an older fleetrank without a checksum" in said
+    assert ": ok, 4 stored rows without a checksum" in said
 
 
 def test_its_rows_record_and_exclusions_are_read(root, capsys) -> None:

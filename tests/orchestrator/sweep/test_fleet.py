@@ -85,7 +85,7 @@ def test_a_cpu_with_a_file_is_no_second_device(workspace: Workspace) -> None:
 def test_a_device_without_a_host_needs_a_driver_on_a_device_host(workspace: Workspace) -> None:
     register(workspace, "box", "simulated", None)
     away = replace(FLEET, here=None)
-    with pytest.raises(UsageError, match="box names no host") as caught:
+    with pytest.raises(UsageError, match="box has no host") as caught:
         plan_sweep(workspace, SPEC, None, away)
     assert "devices/box.yaml" in caught.value.remedy
 
@@ -106,7 +106,7 @@ def test_without_a_cluster_a_device_of_another_host_is_skipped_with_the_remedy(
     setup = plan_sweep(workspace, SPEC, None)
     assert {cell.device for cell in setup.plan.cells} == {next(iter(setup.devices))}
     assert [s.reason for s in setup.plan.skipped] == [
-        "it hangs on host lab: measure there, or with --cluster ADDRESS"
+        "it is attached to host lab: measure there, or with --cluster ADDRESS"
     ]
 
 
@@ -125,7 +125,7 @@ def test_a_resume_plans_the_same_when_a_host_is_gone_or_answers_otherwise(
     again = setup_of_record(workspace, "s-1", record)
     assert again.plan == setup.plan
     register(workspace, "box", "simulated", "head")
-    with pytest.raises(UsageError, match="cannot go on"):
+    with pytest.raises(UsageError, match="cannot be resumed"):
         setup_of_record(workspace, "s-1", record)
 
 
@@ -160,11 +160,11 @@ def test_what_is_wrong_with_a_cluster_is_said_with_its_remedy() -> None:
     lost = DeviceFile(name="phone", kind="simulated", host="cellar")
     found = "\n".join(find_problems(fleet, [lost], [Problem(host="old", message="other code")]))
     for words in (
-        "old is left out: other code",
+        "old is not used: other code",
         "lab runs its workers at niceness 15",
         "RAY_worker_niceness=0",
         "head has the same host name and machine id",
-        "phone hangs on host cellar, which is not there",
+        "phone is attached to host cellar",
     ):
         assert words in found
     assert find_problems(FLEET, [], []) == []

@@ -73,11 +73,11 @@ def test_an_unknown_device_is_answered_with_the_nearest(workspace) -> None:
     [
         ("name: other\nkind: cpu", "not the name of the file"),
         ("name: phone\nkin: cpu", "unknown key 'kin'"),
-        ("name: phone\nkind: toaster", "'kind': there is no device kind 'toaster'"),
+        ("name: phone\nkind: toaster", "'kind': unknown device kind 'toaster'"),
         ("name: ../phone\nkind: cpu", "'name'"),
         ("name: phone\nkind: cpu\noptions: {a: [1]}", "options"),
-        ("name: local-cpu\nkind: cpu", "stands for the CPU"),
-        ("name: cpu-6b103d\nkind: simulated", "what the CPU of a host is called"),
+        ("name: local-cpu\nkind: cpu", "means the CPU"),
+        ("name: cpu-6b103d\nkind: simulated", "reserved for the CPU"),
     ],
 )
 def test_a_wrong_device_file_is_named(workspace, text, message) -> None:
@@ -99,7 +99,7 @@ def test_a_file_of_ours_that_was_changed_is_warned_about_until_its_checksum_is_g
     assert caplog.text == ""
     path.write_text(path.read_text().replace("room: '1'", "room: '3'"))
     assert read_device_files(workspace)["sim-a"].labels == {"room": "3"}
-    assert f"{path} is not as fleetrank wrote it" in caplog.text
+    assert f"{path} differs from what fleetrank wrote" in caplog.text
     caplog.clear()
     path.write_text(path.read_text().partition("\n")[2])
     read_device_files(workspace)

@@ -35,7 +35,7 @@ def _file(folder: Path, text: str) -> Path:
         ("name: x\nlimits: {timeout: 1}", "'limits.timeout'", "did you mean 'timeout_s'?"),
         ("name: x\nby_name: {a: {tiemout_s: 1}}", "'by_name.a.tiemout_s'", "'timeout_s'"),
         ("name: x\nqqqq: 1", "unknown key 'qqqq'", "valid keys: by_name, limits, name"),
-        ("limits: {}", "key 'name': is needed and missing", "add 'name'"),
+        ("limits: {}", "key 'name': is required and missing", "add 'name'"),
         ("name: [1]", "key 'name'", "correct 'name'"),
         ("- name", "no keys and values", "name"),
         ("", "no keys and values", "name"),

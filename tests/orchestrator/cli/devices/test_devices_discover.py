@@ -26,7 +26,7 @@ def test_each_phone_is_told_what_to_do_about() -> None:
         ("10.0.0.4:4444", "announced", None),
     ]
     advice = [str(row["what_to_do"]) for row in rows]
-    assert advice[0] == "nothing; a sweep names it mine"
+    assert advice[0] == "nothing; registered as mine"
     assert advice[1] == "fleetrank devices add --adb 'B 2'"
     assert "accept" in advice[2]
     assert advice[3:] == ["adb connect 10.0.0.3:5555", "adb pair 10.0.0.4:4444"]

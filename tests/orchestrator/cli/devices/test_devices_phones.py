@@ -206,7 +206,7 @@ def test_check_tells_another_system_another_speed_and_another_program(
     found = changes(capsys)
     assert found["android_release"]["registered"] == "14"
     assert found["android_release"]["now"] == "15"
-    assert "compare new sweeps with new ones" in found["android_release"]["meaning"]
+    assert "compare only sweeps" in found["android_release"]["meaning"]
     assert found["canary_latency_ns"]["now"] > found["canary_latency_ns"]["registered"]
     assert "benchmark_model" in found
 

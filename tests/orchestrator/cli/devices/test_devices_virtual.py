@@ -69,8 +69,8 @@ def test_a_phone_that_nobody_knows_is_refused_by_name(capsys: pytest.CaptureFixt
     ("words", "problem"),
     [
         (["--adb", "1", "--kind", "cpu"], "--adb is for phones"),
-        (["box", "--kind", "cpu", "--tool", "a=b"], "--tool is for phones"),
-        (["box", "--kind", "cpu", "--option", "threads=["], "is not a value"),
+        (["box", "--kind", "cpu", "--tool", "a=b"], "--tool is only for phones"),
+        (["box", "--kind", "cpu", "--option", "threads=["], "is not a valid value"),
     ],
 )
 def test_what_does_not_go_together_is_refused(

@@ -42,15 +42,15 @@ def test_no_line_is_wider_than_the_terminal_and_no_number_is_broken(width: int) 
     lines = shown(width)
     assert max(map(len, lines)) <= width
     text = "\n".join(lines)
-    assert ("14.91" in text) or "No room for:" in text
+    assert ("14.91" in text) or "Hidden columns:" in text
     for name in ("p50", "flags"):
         assert name in text, "shown, or named as hidden"
 
 
 def test_a_column_without_room_is_named() -> None:
     text = " ".join(shown(30))
-    assert "No room for:" in text
-    assert "flags" in text.partition("No room for:")[2]
+    assert "Hidden columns:" in text
+    assert "flags" in text.partition("Hidden columns:")[2]
 
 
 def test_one_row_is_shown_whole() -> None:

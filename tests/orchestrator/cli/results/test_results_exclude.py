@@ -114,11 +114,11 @@ def test_a_comparison_with_it_is_bad_usage_that_names_it(workspace, capsys) -> N
         ([NEW, "--reason", "x", "--only", "resnet81"], "did you mean 'resnet18'?"),
         ([NEW, "--reason", "x", "--only", ""], "no stored row"),
         ([NEW, "--reason", "x", "--only", "zzz*"], "its models are densenet121, "),
-        (["--reason", "x"], "the list takes no --reason"),
-        (["--only", "x"], "the list takes no --only"),
+        (["--reason", "x"], "the list cannot be combined with --reason"),
+        (["--only", "x"], "the list cannot be combined with --only"),
         (["--undo", "1"], "no exclusion 1"),
-        (["--undo", "1", "--reason", "x"], "--undo takes no --reason"),
-        ([NEW, "--undo", "1"], "--undo takes no sweep"),
+        (["--undo", "1", "--reason", "x"], "--undo cannot be combined with --reason"),
+        ([NEW, "--undo", "1"], "--undo cannot be combined with a sweep"),
     ],
 )
 def test_what_cannot_be_meant_is_bad_usage(workspace, capsys, words, said) -> None:

@@ -42,7 +42,7 @@ def test_inline_and_cluster_exclude_each_other(
     assert run(["init", str(tmp_path / "w")]) == 0
     words = ["--workspace", str(tmp_path / "w"), "sweep", "run", "example", "--inline"]
     assert run([*words, "--cluster", "auto"]) == 2
-    assert "exclude each other" in capsys.readouterr().err
+    assert "--inline and --cluster" in capsys.readouterr().err
 
 
 @pytest.mark.ray
