@@ -149,8 +149,8 @@ def is_network_serial(serial: str) -> bool:
 
 def error_of_refusal(serial: str, text: str) -> AgentError:
     """Returns the error, with its remedy, for a request that adb rejected."""
-    told = text.replace(serial, "") if serial else text
-    state = next((state for part, state in _REFUSALS if part in told), DeviceState.UNKNOWN)
+    reported = text.replace(serial, "") if serial else text
+    state = next((state for part, state in _REFUSALS if part in reported), DeviceState.UNKNOWN)
     message = f"adb rejects phone {serial!r}: {shown(text)}"
     error = UnusableDeviceError if state in _PERMANENT else TransientError
     return error(message, REMEDIES[state])

@@ -79,13 +79,13 @@ def parse_thermal(text: str) -> Thermal | None:
     Raises:
         BadOutputError: a status that does not exist.
     """
-    told = value_of(text, "Thermal Status")
-    status = None if told is None else whole_number(told)
+    reported = value_of(text, "Thermal Status")
+    status = None if reported is None else whole_number(reported)
     override = value_of(text, "IsStatusOverride")
     if status is None and override not in ("true", "false"):
         return None
     if status is not None:
-        THERMAL_STATUS.require(status, f"Thermal Status: {told}")
+        THERMAL_STATUS.require(status, f"Thermal Status: {reported}")
     hottest = _hottest(text)
     return Thermal(
         status=status,
@@ -99,8 +99,8 @@ def parse_thermal(text: str) -> Thermal | None:
 
 def parse_is_screen_on(text: str) -> bool | None:
     """Whether the phone is awake, by `dumpsys power`."""
-    told = value_of(text, "mWakefulness", "=")
-    return told == "Awake" if told and told.isalpha() else None
+    reported = value_of(text, "mWakefulness", "=")
+    return reported == "Awake" if reported and reported.isalpha() else None
 
 
 def _hottest(text: str) -> dict[int, float]:

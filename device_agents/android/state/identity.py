@@ -44,8 +44,8 @@ def identify(
     Raises:
         UnusableDeviceError: it reports no serial number, or is not the registered phone.
     """
-    told = read_sections(phone, _SCRIPT, timeout_s=_TIMEOUT_S, stop_requested=stop_requested)
-    serial = told.get("serial", "").strip() or told.get("boot_serial", "").strip()
+    reported = read_sections(phone, _SCRIPT, timeout_s=_TIMEOUT_S, stop_requested=stop_requested)
+    serial = reported.get("serial", "").strip() or reported.get("boot_serial", "").strip()
     if not serial:
         raise UnusableDeviceError(
             f"phone {phone.serial!r} reports no serial number, so it cannot be identified",
@@ -57,5 +57,5 @@ def identify(
             f"the phone at {phone.serial!r} is not the registered phone",
             f"register this phone: `fleetrank devices add --adb {shlex.quote(phone.serial)}`",
         )
-    virtual = virtual_mode(told.get("virtual", "").strip())
+    virtual = virtual_mode(reported.get("virtual", "").strip())
     return Identity(serial_hash=found_hash, virtual=virtual)

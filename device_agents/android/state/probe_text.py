@@ -39,14 +39,14 @@ class VirtualMode(StrEnum):
     """Computed from the model's SHA-256 and the phone's seed, in milliseconds."""
 
 
-def virtual_mode(told: str | None) -> VirtualMode | None:
+def virtual_mode(reported: str | None) -> VirtualMode | None:
     """Parses `ro.fleetrank.virtual`; `None` is a real phone, which does not have this property.
 
     An unknown word, perhaps of another version, counts as `canned`: the phone is not real.
     """
-    if not told:
+    if not reported:
         return None
-    return VirtualMode(told) if told in set(VirtualMode) else VirtualMode.CANNED
+    return VirtualMode(reported) if reported in set(VirtualMode) else VirtualMode.CANNED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,30 +109,32 @@ def facts_of_sections(sections: Mapping[str, str], *, has_exit_codes: bool) -> P
         BadOutputError: an impossible figure.
     """
 
-    def told(name: str) -> str | None:
+    def reported(name: str) -> str | None:
         return sections.get(name, "").strip() or None
 
-    serial = told("ro.serialno") or told("ro.boot.serialno")
+    serial = reported("ro.serialno") or reported("ro.boot.serialno")
     return PhoneFacts(
         serial_hash=hash_serial(serial) if serial else None,
-        manufacturer=told("ro.product.manufacturer"),
-        model=told("ro.product.model"),
-        soc=_soc(told("ro.soc.manufacturer"), told("ro.soc.model"), told("ro.board.platform")),
-        abis=_abis(told("ro.product.cpu.abilist") or told("ro.product.cpu.abi") or ""),
+        manufacturer=reported("ro.product.manufacturer"),
+        model=reported("ro.product.model"),
+        soc=_soc(
+            reported("ro.soc.manufacturer"), reported("ro.soc.model"), reported("ro.board.platform")
+        ),
+        abis=_abis(reported("ro.product.cpu.abilist") or reported("ro.product.cpu.abi") or ""),
         cores=parse_cores(sections.get("cores", "")),
         memory_bytes=_kib(value_of(sections.get("memory", ""), "MemTotal")),
-        android_release=told("ro.build.version.release"),
-        sdk=whole_number(told("ro.build.version.sdk") or ""),
-        build=told("ro.build.version.incremental"),
-        fingerprint=told("ro.build.fingerprint"),
-        egl=told("ro.hardware.egl"),
+        android_release=reported("ro.build.version.release"),
+        sdk=whole_number(reported("ro.build.version.sdk") or ""),
+        build=reported("ro.build.version.incremental"),
+        fingerprint=reported("ro.build.fingerprint"),
+        egl=reported("ro.hardware.egl"),
         gpu=value_of(sections.get("gpu", ""), "GLES") or None,
         has_thermal=parse_thermal(sections.get("thermal", "")) is not None,
         has_battery=parse_battery(sections.get("battery", "")) is not None,
         free_bytes=free_bytes(sections.get("storage", "")),
         has_exit_codes=has_exit_codes,
-        has_taskset=told("taskset") is not None,
-        virtual=virtual_mode(told("ro.fleetrank.virtual")),
+        has_taskset=reported("taskset") is not None,
+        virtual=virtual_mode(reported("ro.fleetrank.virtual")),
     )
 
 
