@@ -13,7 +13,7 @@ _EXIT_CODES = """
 | code | means |
 |---|---|
 | 0 | done |
-| 1 | unexpected: a defect of fleetrank, a disk that cannot be written, damaged results |
+| 1 | unexpected: a bug in fleetrank, a disk that cannot be written, damaged results |
 | 2 | bad usage or a bad file; the message names file, key, nearest valid key and remedy |
 | 3 | the sweep ended with failed cells |
 | 4 | nothing to do it with: no device, no result, a missing library |

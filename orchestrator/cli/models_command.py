@@ -129,7 +129,7 @@ def export(
 def verify(
     names: Names = None, weights: WeightsOption = WeightsChoice.SEEDED, as_json: AsJson = False
 ) -> None:
-    """Check the exported files and show their numerical difference from PyTorch."""
+    """Compare the outputs of exported files with those of PyTorch."""
     cache = ArtifactCache(current().workspace.artifacts)
     before = {artifact.path for artifact in cache.entries()}
     rows = _artifact_rows(cache.find, _requests(names, weights))

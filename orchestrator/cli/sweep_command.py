@@ -110,7 +110,7 @@ def resume(
     trust: Trust = False,
     progress: Display = Progress.AUTO,
 ) -> None:
-    """Measure the pending repeats of a sweep; finished ones are not repeated."""
+    """Measure the pending repeats of a sweep; finished ones are kept."""
     from fleetrank.orchestrator.sweep.sweep_run import resume_sweep
     from fleetrank.orchestrator.sweep.sweep_session import RunOptions
 

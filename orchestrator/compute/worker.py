@@ -95,7 +95,7 @@ def _reply(answer: Callable[[Job], Result], job: Job, results: Path) -> Reply:
         if (damaged := damaged_part_of(results)) is not None:
             return _refusal(damage_error(damaged))
         message = f"{type(error).__name__}: {error}"
-        return Reply(refusal=("Defect", message, "this is a defect of fleetrank"))
+        return Reply(refusal=("Defect", message, "this is a bug in fleetrank"))
 
 
 def _refusal(error: FleetError) -> Reply:

@@ -98,7 +98,7 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
 
 async def _on_defect(request: Request, _error: Exception) -> Response:
     """The traceback goes to the terminal of the server, never to a client."""
-    remedy = "this is a defect of fleetrank; the server's terminal shows the traceback"
+    remedy = "this is a bug in fleetrank; the server's terminal shows the traceback"
     return _answer(request, 500, "unexpected error in the server", remedy)
 
 

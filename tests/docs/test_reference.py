@@ -49,7 +49,10 @@ def test_every_key_of_a_sweep_has_a_meaning() -> None:
     page = keys_page("Sweep file", "", SweepSpec)
     for key in (*SweepSpec.model_fields, *MeasureSpec.model_fields):
         assert f"| `{key}` |" in page
-    assert "| `threads` | list of whole number from 1 to 4096 | `1` | inside one operator |" in page
+    assert (
+        "| `threads` | list of whole number from 1 to 4096 | `1` | threads inside one operator |"
+        in page
+    )
     assert "|  |\n" not in page
 
 

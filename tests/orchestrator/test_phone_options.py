@@ -109,7 +109,7 @@ def test_a_phone_on_the_network_is_found_again_when_adb_has_forgotten_it(desk: D
 
 
 @pytest.mark.parametrize(
-    ("name", "problem"), [("box", "there is a device 'box'"), ("../box", "key 'name'")]
+    ("name", "problem"), [("box", "device 'box' already exists"), ("../box", "key 'name'")]
 )
 def test_a_name_that_cannot_be_had_is_refused_before_anything_runs(
     desk: Desk, name: str, problem: str
@@ -123,7 +123,7 @@ def test_a_name_that_cannot_be_had_is_refused_before_anything_runs(
 def test_checking_a_phone_tells_another_one_at_its_address(desk: Desk, tmp_path: Path) -> None:
     options = {"serial": desk.bench.phone.serial, "serial_hash": "0" * 64}
     device = DeviceFile(name="mine", kind="android", options=options)
-    with pytest.raises(NothingToDoError, match="another phone"):
+    with pytest.raises(NothingToDoError, match="not the registered phone"):
         check_phone(Workspace.init(tmp_path / "w"), device)
 
 

@@ -95,7 +95,7 @@ def add(
         typer.Option(help="NAME=PATH of a program to run on the phone; may be repeated."),
     ] = None,
 ) -> None:
-    """Register a device or re-register a phone: writes devices/NAME.yaml."""
+    """Register a device or re-register a phone."""
     workspace, name = current().workspace, name or named
     labels = dict(_split(label, "--label"))
     options = {key: _value(key, text) for key, text in _split(option, "--option")}
@@ -131,7 +131,7 @@ def add(
 
 @app.command()
 def check(name: Name, as_json: AsJson = False) -> None:
-    """Check a device and show what has changed since it was registered."""
+    """Show what has changed since a device was registered."""
     device = find_device(load_devices(current().workspace), name)
     if device.registration is None:
         create_agent(device.kind, device.options).probe()

@@ -118,7 +118,7 @@ def _verdict(found: "Examined") -> str:
 
 @app.command()
 def compact(sweeps: SweepIds = None) -> None:
-    """Write journal rows to Parquet, merge small files and pack the journal.
+    """Write journal rows to Parquet, merge its files, pack the journal.
 
     A damaged Parquet part is rebuilt from the journal.
     """

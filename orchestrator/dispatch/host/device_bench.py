@@ -130,7 +130,7 @@ def failure_of(error: Exception) -> Failure:
         kind, message, remedy = ErrorKind.DEVICE_LOST, error.message, error.remedy
     else:
         kind, message = ErrorKind.INTERNAL, f"{type(error).__name__}: {error}"
-        remedy = "this is a defect of fleetrank; run with --inline --debug to see where"
+        remedy = "this is a bug in fleetrank; run with --inline --debug to see where"
     return Failure(
         kind=kind,
         message=message,

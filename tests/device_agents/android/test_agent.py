@@ -366,8 +366,8 @@ def test_another_phone_at_the_address_is_refused(new_agent: NewAgent, bench: Adb
     agent = new_agent(serial_hash="0" * 64)
     failure = failure_of(agent.measure(make_task()))
     assert (failure.kind, failure.is_transient) == (ErrorKind.DEVICE_LOST, False)
-    assert "another phone" in failure.message
-    with pytest.raises(PermanentError, match="another phone"):
+    assert "not the registered phone" in failure.message
+    with pytest.raises(PermanentError, match="not the registered phone"):
         agent.probe()
     assert not (bench.farmed.folder / "data/local/tmp/fleetrank").exists()
 

@@ -189,12 +189,12 @@ def test_what_a_device_cannot_do_is_skipped_with_its_reason() -> None:
     ("keys", "message", "remedy"),
     [
         ({"models": ["onne"]}, "'models': unknown model 'onne'", "did you mean 'one'?"),
-        ({"models": ["onne", "two", "thre"]}, "no model 'onne', 'thre'", "'one', 'three'"),
+        ({"models": ["onne", "two", "thre"]}, "model 'onne', 'thre'", "'one', 'three'"),
         ({"models": ["mobile_cn"]}, "'models'", "mobile_cnn"),
         ({"models": ["qqqqqq"]}, "'models'", "models list"),
         ({"weights_of": {"thre": "pretrained"}}, "'weights_of'", "three"),
         ({"models": "one", "weights_of": {"two": "pretrained"}}, "'weights_of'", ""),
-        ({"devices": ["bx"]}, "no device 'bx'", "box"),
+        ({"devices": ["bx"]}, "device 'bx'", "box"),
     ],
 )
 def test_unknown_names_are_answered_with_the_nearest(keys, message, remedy) -> None:

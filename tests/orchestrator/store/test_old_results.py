@@ -41,7 +41,7 @@ def test_its_sweep_goes_on_and_new_rows_have_checksums(root, capsys) -> None:
     assert [row["repeat"] for row in store.open_journal(sweep_id).rows()] == [0, 1, 2]
     assert run(["--workspace", str(root), "results", "verify"]) == 0
     # The part was written again, with a checksum; two lines of the journal stay without.
-    assert ": ok, 2 stored rows of an older" in capsys.readouterr().out
+    assert ": ok, 2 stored rows without a checksum" in capsys.readouterr().out
 
 
 def test_where_its_journal_and_part_differ_nothing_says_which_is_right(root, capsys) -> None:

@@ -74,7 +74,7 @@ def test_what_the_phones_state_spoiled_stays_failed(store, new_row) -> None:
 def test_a_good_row_whose_log_is_refused_now_is_told_and_not_touched(store, new_row) -> None:
     keep(store, new_row, text="garbage")
     (item,) = reparse_sweep(store, SWEEP_ID)
-    assert "no result" in (item.refusal or "")
+    assert "not a result" in (item.refusal or "")
     assert store_reparsed(store, SWEEP_ID, [item]) == 0
 
 

@@ -178,7 +178,7 @@ def test_a_gpu_its_host_does_not_have_is_named() -> None:
 
     assert named(uuid="GPU-8f6c") == named() == []
     (said,) = named(uuid="GPU-00")
-    assert "h100 is on host lab, which has no such GPU" in said
+    assert "h100 is attached to host lab, which has no such GPU" in said
 
 
 @pytest.mark.parametrize(

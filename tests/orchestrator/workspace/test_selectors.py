@@ -43,9 +43,9 @@ def test_settings_are_pairs() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"runtime": "onx"}, "there is no runtime 'onx'"),
-        ({"source_tier": "phone"}, "there is no source tier 'phone'"),
-        ({"model": "m" * 501}, "has 501 letters"),
+        ({"runtime": "onx"}, "runtime 'onx'"),
+        ({"source_tier": "phone"}, "source tier 'phone'"),
+        ({"model": "m" * 501}, "501 characters"),
         ({"set": ("k",)}, "'k' has no value"),
         ({"set": ("=5",)}, "'=5' has no value"),
     ],

@@ -62,7 +62,7 @@ def test_a_wrong_file_is_answered_with_file_key_and_remedy(tmp_path, text, messa
 
 
 def test_a_file_that_is_missing_not_text_or_huge_is_refused(tmp_path) -> None:
-    with pytest.raises(UsageError, match="no file"):
+    with pytest.raises(UsageError, match="does not exist"):
         read_yaml(tmp_path / "none.yaml")
     with pytest.raises(UsageError, match="cannot be read"):
         read_yaml(tmp_path)
@@ -76,7 +76,7 @@ def test_a_file_that_is_missing_not_text_or_huge_is_refused(tmp_path) -> None:
 
 def test_a_key_of_aliases_inside_aliases_is_refused_at_once(tmp_path) -> None:
     nested = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12))
-    with pytest.raises(UsageError, match="holds more than 50,000 values"):
+    with pytest.raises(UsageError, match="more than 50,000 values"):
         read_yaml(_file(tmp_path, f"a0: &a0 [lol]\n{nested}? *a11\n: 1"))
 
 

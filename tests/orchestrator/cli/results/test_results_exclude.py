@@ -116,7 +116,7 @@ def test_a_comparison_with_it_is_bad_usage_that_names_it(workspace, capsys) -> N
         ([NEW, "--reason", "x", "--only", "zzz*"], "its models are densenet121, "),
         (["--reason", "x"], "the list cannot be combined with --reason"),
         (["--only", "x"], "the list cannot be combined with --only"),
-        (["--undo", "1"], "no exclusion 1"),
+        (["--undo", "1"], "exclusion 1 "),
         (["--undo", "1", "--reason", "x"], "--undo cannot be combined with --reason"),
         ([NEW, "--undo", "1"], "--undo cannot be combined with a sweep"),
     ],

@@ -16,7 +16,7 @@ from fleetrank.orchestrator.errors import NothingToDoError, UsageError
 
 @pytest.mark.parametrize("address", ["head", "1.2.3.4", "http://a:1/x", "a:b", ":6379", ""])
 def test_what_is_no_address_is_bad_usage(address: str) -> None:
-    with pytest.raises(UsageError, match="no address"), cluster_ray(address):
+    with pytest.raises(UsageError, match="not an address"), cluster_ray(address):
         pass
 
 
