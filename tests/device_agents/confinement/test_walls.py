@@ -256,7 +256,7 @@ def test_nothing_is_compiled_where_the_kernel_cannot_hold_it(
 
 def test_a_trusted_worker_loads_nothing_of_the_walls() -> None:
     script = (
-        "import sys, device_agents.worker, device_agents.measuring, device_agents.inferring; "
+        "import sys; from fleetrank.device_agents.worker import __main__, infer, measure; "
         "print([name for name in sys.modules if 'confinement' in name])"
     )
     command = [sys.executable, "-P", "-c", script]
