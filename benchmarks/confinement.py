@@ -32,13 +32,13 @@ from fidelity import artifact_of, interval, shown
 from fleetrank.device_agents.confinement.walls import confine
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
-from fleetrank.device_agents.contract.vocabulary import Runtime
 from fleetrank.device_agents.cpu.topology import cpus_one_per_core
 from fleetrank.device_agents.host.scratch import SCRATCH
 from fleetrank.device_agents.host.worker_client import measure_in_worker
 from fleetrank.device_agents.runtimes.runner import LoadedModel
 from fleetrank.device_agents.runtimes.runtime_registry import create_runner
 from fleetrank.device_agents.worker.inputs import make_inputs
+from fleetrank.foundation.vocabulary import Runtime
 
 MODEL, PRIMER = "mobilenet_v2", "squeezenet1_1"
 CELLS = {

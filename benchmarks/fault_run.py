@@ -34,11 +34,11 @@ from fleetrank.device_agents.android.programs.tool_store import ToolStore
 from fleetrank.device_agents.android.programs.tools import Tool, file_sha256
 from fleetrank.device_agents.android.state.probe import probe_phone
 from fleetrank.device_agents.android.state.settings import FOLDER
-from fleetrank.device_agents.contract.vocabulary import ErrorKind
 from fleetrank.device_agents.virtual_phone.daemon.farm import FarmedPhone, FarmSpec, VirtualFarm
 from fleetrank.device_agents.virtual_phone.handset.faults import Fault, draw_injections
 from fleetrank.device_agents.virtual_phone.handset.profile import DEFAULT_PROFILES
 from fleetrank.device_agents.virtual_phone.handset.standin import standin_path
+from fleetrank.foundation.vocabulary import ErrorKind
 from fleetrank.orchestrator.phones.phone_registration import registration_of
 from fleetrank.orchestrator.progress.events import Event, RepeatFinished, RepeatStarted
 from fleetrank.orchestrator.store.results import ResultStore

@@ -27,15 +27,15 @@ import numpy as np
 from scipy.stats import quantile_test
 
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
-from fleetrank.device_agents.contract.vocabulary import Runtime
 from fleetrank.device_agents.registry import create_agent
 from fleetrank.device_agents.runtimes.runner import LoadedModel
 from fleetrank.device_agents.runtimes.runtime_registry import create_runner
 from fleetrank.device_agents.timing.stability import HalfWidthRule
 from fleetrank.device_agents.timing.timing import time_runs
 from fleetrank.device_agents.worker.inputs import make_inputs
+from fleetrank.foundation.vocabulary import RUNTIME_OF_FORMAT, Format, Runtime
 from fleetrank.models.cache import ArtifactCache
-from fleetrank.models.cards.card import RUNTIME_OF_FORMAT, ExportRequest, Format, Weights
+from fleetrank.models.cards.card import ExportRequest, Weights
 from fleetrank.models.cards.zoo import load_cards
 
 MODELS = ("mobilenet_v2", "squeezenet1_1", "resnet18", "deit_tiny")

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleetrank.device_agents.contract.task import Execution, InferTask
-from fleetrank.device_agents.contract.vocabulary import Mode, Precision, Runtime
 from fleetrank.device_agents.cuda.agent import CudaAgent
 from fleetrank.foundation.small_file import file_sha256
-from fleetrank.models.cards.card import ExportRequest, Format, Weights
+from fleetrank.foundation.vocabulary import Format, Mode, Precision, Runtime
+from fleetrank.models.cards.card import ExportRequest, Weights
 from fleetrank.models.cards.zoo import load_zoo
 from fleetrank.models.errors import ModelError
 from fleetrank.models.export.process import export_in_child

@@ -23,12 +23,12 @@ from random import Random
 
 from gpu_artifacts import Artifacts, Cell
 
-from fleetrank.device_agents.contract.vocabulary import Mode, Precision, Runtime
 from fleetrank.device_agents.cuda.allocator import TorchGpuMemory
-from fleetrank.device_agents.errors import AgentError
 from fleetrank.device_agents.runtimes.runtime_registry import create_runner
 from fleetrank.device_agents.runtimes.torch.torch_cuda import TorchCudaModel
 from fleetrank.device_agents.worker.inputs import make_inputs
+from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.vocabulary import Mode, Precision, Runtime
 
 CASES = (
     ("resnet50", Mode.GRAPHS, 1), ("mobilenet_v2", Mode.GRAPHS, 1), ("deit_tiny", Mode.GRAPHS, 1),
@@ -145,5 +145,5 @@ def triton_events(model: TorchCudaModel) -> float:
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except AgentError as error:
+    except FleetError as error:
         sys.exit(str(error))

@@ -27,10 +27,10 @@ from gpu_artifacts import TIMEOUT_S, Artifacts, Cell, default_jobs, prepare
 from fleetrank.device_agents.contract.codec import from_json, to_json
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import MeasurePolicy, MeasureTask
-from fleetrank.device_agents.contract.vocabulary import Mode, Precision, Status
 from fleetrank.device_agents.cuda.agent import CudaAgent
-from fleetrank.device_agents.errors import AgentError
+from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.small_file import file_sha256
+from fleetrank.foundation.vocabulary import Mode, Precision, Status
 from fleetrank.models.cards.zoo import load_zoo
 
 SEED = 0
@@ -206,5 +206,5 @@ def heading(facts: object, options: argparse.Namespace) -> str:
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except AgentError as error:
+    except FleetError as error:
         sys.exit(str(error))

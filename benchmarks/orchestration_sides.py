@@ -25,7 +25,8 @@ from fleetrank.device_agents.contract.agent import Agent
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import MeasureTask
 from fleetrank.device_agents.registry import create_agent
-from fleetrank.models.cards.card import Artifact, Cost, FlopsMethod, Format
+from fleetrank.foundation.vocabulary import FlopsMethod, Format
+from fleetrank.models.cards.card import Artifact, Cost
 from fleetrank.orchestrator.dispatch.decide.tally import Tally
 from fleetrank.orchestrator.dispatch.decide.work import SweepWork, task_of
 from fleetrank.orchestrator.dispatch.drive.controller import Controller

@@ -25,3 +25,12 @@ class BadFileError(FleetError):
 
 class MissingFileError(BadFileError):
     """No file of that name exists."""
+
+
+_PANIC = "PanicException"
+"""Source: PyO3, module `pyo3_runtime`: each such library has its own class of this name."""
+
+
+def is_rust_panic(error: BaseException) -> bool:
+    """Whether an error is a panic: it derives from `BaseException`, not from `Exception`."""
+    return type(error).__name__ == _PANIC

@@ -31,7 +31,8 @@ from fleetrank.foundation.files import (
 )
 from fleetrank.foundation.plain_data import read_json_object
 from fleetrank.foundation.small_file import file_sha256
-from fleetrank.models.cards.card import Artifact, ExportRequest, Format, Source, StagedExport
+from fleetrank.foundation.vocabulary import Format
+from fleetrank.models.cards.card import Artifact, ExportRequest, Source, StagedExport
 from fleetrank.models.cards.zoo import card_sha256, weights_id
 from fleetrank.models.errors import ExportError
 from fleetrank.models.export.messages import cost_of

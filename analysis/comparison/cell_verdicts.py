@@ -8,8 +8,8 @@ import numpy as np
 from fleetrank.analysis.arrays.bootstrap import adjust_p
 from fleetrank.analysis.arrays.significance import MIN_PROCESSES, cliffs_delta, mann_whitney
 from fleetrank.analysis.comparison.comparison_facts import MUST_BE_EQUAL
-from fleetrank.analysis.counting import count_of
 from fleetrank.analysis.stored.columns import NS_PER_MS
+from fleetrank.foundation.wording import count_of
 
 Row = dict[str, object]
 """One cell of the comparison; unknown values are left out."""

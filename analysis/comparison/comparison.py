@@ -17,12 +17,12 @@ from fleetrank.analysis.comparison.cell_verdicts import (
     with_verdicts,
 )
 from fleetrank.analysis.comparison.comparison_facts import Difference, facts_of, unlike_facts
-from fleetrank.analysis.counting import count_of
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.stored.columns import EXCLUDED, ORIGINS
 from fleetrank.analysis.stored.exclusions import covers, exclusion_notes, read_exclusions
 from fleetrank.analysis.stored.load import last_attempts, load_measurements
 from fleetrank.analysis.tables.table import Table
+from fleetrank.foundation.wording import count_of
 
 DEFAULT_THRESHOLD = 0.02
 """Smaller changes are not useful: medians of two processes on a quiet machine differ by 4 %."""

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 
 import polars as pl
 
-from fleetrank.analysis.counting import count_of
+from fleetrank.foundation.wording import count_of
 
 MUST_BE_EQUAL = ("sample_kind", "origin")
 """If one of these differs, the figures are not comparable: no test is made."""

@@ -7,10 +7,10 @@ from datetime import datetime
 
 import polars as pl
 
-from fleetrank.analysis.counting import count_of
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.stored.exclusions import exclusion_notes, not_excluded
 from fleetrank.analysis.tables.table import Table
+from fleetrank.foundation.wording import count_of
 
 MAX_POINTS = 400
 """More points do not change a line on a screen."""

@@ -4,7 +4,7 @@ import json
 
 import polars as pl
 
-from fleetrank.analysis.counting import count_of
+from fleetrank.foundation.wording import count_of
 
 _PARTS = (
     "device", "runtime", "backend", "mode", "precision", "batch", "threads", "affinity", "options",

@@ -15,10 +15,10 @@ from fleetrank.analysis.arrays.bootstrap import (
 )
 from fleetrank.analysis.arrays.missing_ranks import spearman_common
 from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats, products
-from fleetrank.analysis.counting import count_of
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.pairs import Block, blocks
 from fleetrank.analysis.panel.panel import Panel, measures
+from fleetrank.foundation.wording import count_of
 
 DRAWS = 400
 """Resamples of models for an interval."""

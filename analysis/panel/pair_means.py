@@ -12,7 +12,6 @@ from fleetrank.analysis.arrays.bootstrap import (
 )
 from fleetrank.analysis.arrays.frm import headroom, null_p
 from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats
-from fleetrank.analysis.counting import count_of
 from fleetrank.analysis.panel.pairs import (
     Block,
     Draws,
@@ -25,6 +24,7 @@ from fleetrank.analysis.panel.pairs import (
     null_draws,
 )
 from fleetrank.analysis.panel.panel import Measure
+from fleetrank.foundation.wording import count_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

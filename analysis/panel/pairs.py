@@ -26,8 +26,8 @@ from fleetrank.analysis.arrays.ranking import (
     products,
     unit_columns,
 )
-from fleetrank.analysis.counting import count_of
 from fleetrank.analysis.panel.panel import Measure
+from fleetrank.foundation.wording import count_of
 
 Pair = tuple[int, int]
 """Column numbers of source and target."""

@@ -14,7 +14,6 @@ import jinja2
 import polars as pl
 from markupsafe import Markup
 
-from fleetrank.analysis.counting import count_of
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.figures.theme import FAMILY_COLOURS, NO_FAMILY
 from fleetrank.analysis.report.evidence import Evidence, gather
@@ -39,6 +38,7 @@ from fleetrank.analysis.stored.scope import devices_of
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.foundation.files import make_folder, replace_file
 from fleetrank.foundation.visible_text import visible
+from fleetrank.foundation.wording import count_of
 
 _SNIPPET = "window.vegaEmbed = vegaEmbed;"
 

@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from fleetrank.analysis.errors import QueryError
-from fleetrank.foundation.rust_panic import is_rust_panic
+from fleetrank.foundation.errors import is_rust_panic
 
 _KEPT = frozenset(
     {

@@ -2,13 +2,32 @@
 
 One row is one attempt at one repeat of one cell, failures included; the key is
 `(sweep_id, cell_key, repeat, attempt)`. Units are the last part of a name. `null` means not known
-or not applicable, never 0. String columns with a closed set of values list it here. Other packages
-own those words; a test checks that both lists are equal.
+or not applicable, never 0. A string column with a closed set of values names it; the sets are
+those of `foundation.vocabulary`.
 """
 
 from dataclasses import dataclass
 
 import polars as pl
+
+from fleetrank.foundation.vocabulary import (
+    EnergyMethod,
+    ErrorKind,
+    Family,
+    Flag,
+    FlopsMethod,
+    Format,
+    MemoryMetric,
+    Mode,
+    Origin,
+    Precision,
+    Runtime,
+    SampleKind,
+    Status,
+    Tier,
+    WeightsKind,
+    words_of,
+)
 
 NS_PER_MS = 1e6
 """Columns are in nanoseconds; tables show milliseconds."""
@@ -31,36 +50,24 @@ _STR, _INT, _FLOAT, _BOOL = pl.String(), pl.Int64(), pl.Float64(), pl.Boolean()
 _UTC = pl.Datetime("us", "UTC")
 _INTS, _STRS = pl.List(pl.Int64), pl.List(pl.String)
 
-RUNTIMES = ("onnx", "torch", "tflite", "executorch")
+RUNTIMES = words_of(Runtime)
 IMPORTED_RUNTIMES = ("qnn",)
 """Runtimes of published measurements only; fleetrank does not run them."""
 STORED_RUNTIMES = (*RUNTIMES, *IMPORTED_RUNTIMES)
-PRECISIONS = ("fp32", "fp16", "bf16", "int8")
-MODES = ("eager", "compile", "graphs")
-TIERS = ("gpu", "cpu", "edge")
-FAMILIES = ("standard_cnn", "mobile_cnn", "efficient_cnn", "transformer", "hybrid")
-ORIGINS = ("measured", "virtual", "simulated", "imported")
-SAMPLE_KINDS = ("per_inference", "tool_summary", "throughput_derived", "vendor")
-STATUSES = ("ok", "failed")
-MEMORY_METRICS = (
-    "vmhwm_growth", "maxrss_growth", "cuda_allocated", "cuda_reserved", "nvml_process", "simulated",
-    "vendor_estimate",
-)  # fmt: skip
-ERROR_KINDS = (
-    "bad_artifact", "unsupported", "missing_library", "out_of_memory", "crashed", "bad_output",
-    "timed_out", "device_lost", "host_lost", "disk_full", "unfit_conditions", "interrupted",
-    "export_failed",
-    "verification_failed", "internal",
-)  # fmt: skip
-FLAGS = (
-    "spread", "outliers", "drift", "preempted", "throttled", "hot", "too_few", "niced",
-    "busy_host", "unstable_warmup", "shared_device", "host_overhead", "clocks_disagree",
-    "taken_over",
-)  # fmt: skip
-ENERGY_METHODS = ("nvml_counter", "nvml_polled", "rapl_counter")
-FLOPS_METHODS = ("counted", "formula", "published")
-WEIGHTS_KINDS = ("seeded", "pretrained", "checkpoint", "embedded")
-FORMATS = ("onnx", "pt2", "tflite", "pte")
+PRECISIONS = words_of(Precision)
+MODES = words_of(Mode)
+TIERS = words_of(Tier)
+FAMILIES = words_of(Family)
+ORIGINS = words_of(Origin)
+SAMPLE_KINDS = words_of(SampleKind)
+STATUSES = words_of(Status)
+MEMORY_METRICS = words_of(MemoryMetric)
+ERROR_KINDS = words_of(ErrorKind)
+FLAGS = words_of(Flag)
+ENERGY_METHODS = words_of(EnergyMethod)
+FLOPS_METHODS = words_of(FlopsMethod)
+WEIGHTS_KINDS = words_of(WeightsKind)
+FORMATS = words_of(Format)
 
 
 def _column(

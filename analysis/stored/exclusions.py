@@ -11,13 +11,13 @@ from pathlib import Path
 
 import polars as pl
 
-from fleetrank.analysis.counting import count_of
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.stored.columns import EXCLUDED
 from fleetrank.analysis.stored.patterns import matches
 from fleetrank.foundation.checksum import without_checksum
 from fleetrank.foundation.errors import BadFileError, MissingFileError
 from fleetrank.foundation.small_file import read_small_text
+from fleetrank.foundation.wording import count_of
 
 FILE = "exclusions.json"
 """In the results folder."""

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from fleetrank.analysis.counting import count_of
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.stored.cells_table import MIN_REPEATS, cell_values
 from fleetrank.analysis.stored.exclusions import exclusion_notes, not_excluded
 from fleetrank.analysis.stored.last_result import LastResult
 from fleetrank.analysis.stored.patterns import matches
 from fleetrank.analysis.stored.selection import Selection
+from fleetrank.foundation.wording import count_of
 
 _UNREAL = {"simulated": "SIMULATED DATA", "virtual": "DATA FROM VIRTUAL DEVICES"}
 _NAMED = 6

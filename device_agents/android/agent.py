@@ -24,9 +24,10 @@ from fleetrank.device_agents.contract.device_facts import DeviceFacts
 from fleetrank.device_agents.contract.failures import failure_from_error
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed, utc_now
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask, OptionValue
-from fleetrank.device_agents.contract.vocabulary import Origin
-from fleetrank.device_agents.errors import AgentError, PermanentError
+from fleetrank.device_agents.errors import PermanentError
 from fleetrank.device_agents.host.worker_client import infer_in_worker
+from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.vocabulary import Origin
 
 BESIDE_S = 600.0
 """Time for the other steps: a push of a gigabyte over a bad cable, conditions, cleaning."""
@@ -79,7 +80,7 @@ class AndroidAgent:
                 tools=self._options.tools,
                 stop_requested=stop_requested,
             )
-        except AgentError as error:
+        except FleetError as error:
             measurement = failed(task.task_id, failure_from_error(error, "start"), origin)
         else:
             visit = Visit(programs, self._options, self._rules, task, origin)

@@ -5,8 +5,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fleetrank.device_agents.errors import TransientError
-from fleetrank.device_agents.host.file_lease import holder, open_lease, sign, wait_for_lock
-from fleetrank.device_agents.host.host_lease import give_up_at_once, runtime_folder
+from fleetrank.foundation.lease import (
+    give_up_at_once,
+    holder,
+    open_lease,
+    runtime_folder,
+    sign,
+    wait_for_lock,
+)
 
 
 @contextmanager

@@ -29,15 +29,15 @@ from fleetrank.device_agents.android.state.validity import (
 from fleetrank.device_agents.contract.failures import failure_from_error
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, WorkerFacts, failed
 from fleetrank.device_agents.contract.task import CanaryTask, MeasurePolicy, MeasureTask
-from fleetrank.device_agents.contract.vocabulary import ErrorKind, Flag, Origin, Status
 from fleetrank.device_agents.errors import (
-    AgentError,
     PermanentError,
     TransientError,
     UnfitConditionsError,
     UnusableDeviceError,
 )
 from fleetrank.device_agents.timing.flags import Seen, judge
+from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.vocabulary import ErrorKind, Flag, Origin, Status
 
 _logger = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class Visit:
         """Measures; any failure becomes a failed measurement with all results so far."""
         try:
             return self._with_circumstances(self._measure())
-        except AgentError as error:
+        except FleetError as error:
             return self._with_circumstances(self._failed(failure_from_error(error, self.stage)))
 
     def _measure(self) -> Measurement:
@@ -124,7 +124,7 @@ class Visit:
         try:
             wait_until_booted(phone, limit_s=COME_BACK_LIMIT_S, settle_s=0.0)
             clean_runs(phone)
-        except AgentError as error:
+        except FleetError as error:
             _logger.warning("phone %r is not cleaned yet: %s", phone.serial, error)
 
     def _run_canary_before(self, canary: CanaryTask) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import fleetrank.device_agents
 import fleetrank.foundation
 from fleetrank.device_agents.contract.task import InferTask, MeasureTask
-from fleetrank.device_agents.contract.vocabulary import Mode
 from fleetrank.device_agents.runtimes.gpu_backends import GPU_BACKENDS
+from fleetrank.foundation.vocabulary import Mode
 
 _SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/nix/store", "/gnu/store")
 """Libraries, and the compiler of `torch.compile`; some systems use the last two folders."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.device_agents.contract.vocabulary import Mode, Precision
+from fleetrank.foundation.vocabulary import Mode, Precision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

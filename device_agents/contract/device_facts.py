@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from fleetrank.device_agents.contract.task import Options
-from fleetrank.device_agents.contract.vocabulary import Origin, Tier
+from fleetrank.foundation.vocabulary import Origin, Tier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,7 @@ from pathlib import Path
 
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.device_agents.contract.protocol import STAGE_MARK
-from fleetrank.device_agents.contract.vocabulary import ErrorKind
 from fleetrank.device_agents.errors import (
-    AgentError,
     BadArtifactError,
     BadOutputError,
     CrashedError,
@@ -26,7 +24,9 @@ from fleetrank.device_agents.errors import (
     UnfitConditionsError,
     UnusableDeviceError,
 )
+from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.files import NoRoomError, is_no_room, storage_error
+from fleetrank.foundation.vocabulary import ErrorKind
 
 TAIL_CHARACTERS = 2_000
 """Most characters of the worker's standard error that a stored message keeps."""
@@ -90,7 +90,7 @@ def failure_from_error(error: Exception, stage: str | None) -> Failure:
     kind, remedy = _kind_of(error)
     return Failure(
         kind=kind,
-        message=error.message if isinstance(error, AgentError) else _describe(error),
+        message=error.message if isinstance(error, FleetError) else _describe(error),
         remedy=remedy,
         is_transient=_is_transient(error),
         stage=stage,
@@ -166,7 +166,7 @@ def last_stage(stderr: str) -> str | None:
     return found[-1] if found else None
 
 
-_KINDS: tuple[tuple[type[AgentError], ErrorKind], ...] = (
+_KINDS: tuple[tuple[type[FleetError], ErrorKind], ...] = (
     (CrashedError, ErrorKind.CRASHED),
     (KilledError, ErrorKind.CRASHED),
     (OutOfMemoryError, ErrorKind.OUT_OF_MEMORY),
@@ -179,23 +179,22 @@ _KINDS: tuple[tuple[type[AgentError], ErrorKind], ...] = (
     (TooSlowError, ErrorKind.TIMED_OUT),
     (StoppedError, ErrorKind.INTERRUPTED),
     (UnfitConditionsError, ErrorKind.UNFIT_CONDITIONS),
+    (NoRoomError, ErrorKind.DISK_FULL),
     (TransientError, ErrorKind.DEVICE_LOST),
     (UnusableDeviceError, ErrorKind.DEVICE_LOST),
-    (AgentError, ErrorKind.UNSUPPORTED),
+    (FleetError, ErrorKind.UNSUPPORTED),
 )
 """The first class that matches decides the kind."""
 
 
 def _kind_of(error: Exception) -> tuple[ErrorKind, str]:
-    if isinstance(error, AgentError):
+    if isinstance(error, FleetError):
         kind = next(kind for cls, kind in _KINDS if isinstance(error, cls))
         return kind, error.remedy
     if is_memory_error(error):
         return ErrorKind.OUT_OF_MEMORY, _MEMORY_REMEDY
     if says_device_lost(str(error)):
         return ErrorKind.DEVICE_LOST, LOST_REMEDY
-    if isinstance(error, NoRoomError):
-        return ErrorKind.DISK_FULL, error.remedy
     if isinstance(error, OSError) and is_no_room(error):
         return ErrorKind.DISK_FULL, storage_error(Path(error.filename or "a file"), error).remedy
     return ErrorKind.INTERNAL, "report this with the output of the command under --debug"
@@ -242,7 +241,7 @@ def _exit_name(end: WorkerEnd) -> str:
 
 
 def _is_transient(error: Exception) -> bool:
-    if isinstance(error, AgentError):
+    if isinstance(error, FleetError):
         return isinstance(error, TransientError)
     return not is_memory_error(error) and says_device_lost(str(error))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from fleetrank.device_agents.contract.task import Options
-from fleetrank.device_agents.contract.vocabulary import (
+from fleetrank.foundation.vocabulary import (
     EnergyMethod,
     ErrorKind,
     Flag,

@@ -5,7 +5,7 @@
 
 from dataclasses import dataclass, field
 
-from fleetrank.device_agents.contract.vocabulary import Mode, Precision, Runtime
+from fleetrank.foundation.vocabulary import Mode, Precision, Runtime
 
 OptionValue = str | int | float | bool
 Options = tuple[tuple[str, OptionValue], ...]

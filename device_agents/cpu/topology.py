@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from fleetrank.device_agents.contract.device_facts import DeviceFacts
-from fleetrank.device_agents.contract.vocabulary import Origin, Tier
 from fleetrank.device_agents.device_output.device_text import lines_of
 from fleetrank.device_agents.host.conditions import ROOT, read_clock_max_mhz, read_governor
+from fleetrank.foundation.vocabulary import Origin, Tier
 
 _MODEL = re.compile(r"^(?:model name|Model|Hardware)[ \t]*+:(.*+)$", re.MULTILINE)
 _FLAGS = re.compile(r"^flags[ \t]*+:(.*+)$", re.MULTILINE)

@@ -10,22 +10,18 @@ from fleetrank.device_agents.contract.device_facts import DeviceFacts
 from fleetrank.device_agents.contract.failures import device_lost, failure_from_error
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask, OptionValue
-from fleetrank.device_agents.contract.vocabulary import ErrorKind, Origin
 from fleetrank.device_agents.cpu.topology import read_facts
 from fleetrank.device_agents.cuda import nvml
 from fleetrank.device_agents.cuda.choice import VISIBLE, choose_gpu
 from fleetrank.device_agents.cuda.clocks import free_forgotten, held_clock
 from fleetrank.device_agents.cuda.facts import gpu_facts
 from fleetrank.device_agents.cuda.library import Gpu, GpuLibrary
-from fleetrank.device_agents.errors import (
-    AgentError,
-    PermanentError,
-    TransientError,
-    UnsupportedError,
-)
+from fleetrank.device_agents.errors import PermanentError, TransientError, UnsupportedError
 from fleetrank.device_agents.host.process import WORKER
 from fleetrank.device_agents.host.worker_client import infer_in_worker, measure_in_worker
 from fleetrank.device_agents.runtimes.gpu_backends import why_unsupported_on_gpu
+from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.vocabulary import ErrorKind, Origin
 
 _MAYBE_LOST = {
     ErrorKind.CRASHED, ErrorKind.TIMED_OUT, ErrorKind.INTERNAL, ErrorKind.BAD_ARTIFACT,
@@ -102,7 +98,7 @@ class CudaAgent:
             )
             with held_clock(library, gpu, self._options.lock_clocks_mhz) as lock:
                 seen = measure_in_worker(asked, stop_requested, command=self._command)
-        except AgentError as error:
+        except FleetError as error:
             return _failed(task, failure_from_error(error, "start"))
         return self._blame(_with_lock(seen, lock), gpu)
 
@@ -115,7 +111,7 @@ class CudaAgent:
         """Finds the chosen GPU.
 
         Raises:
-            AgentError: no driver, GPU not found, hidden, or fallen off the bus.
+            FleetError: no driver, GPU not found, hidden, or fallen off the bus.
         """
         library = self._open_library()
         wanted, visible = self._options.uuid, os.environ.get(VISIBLE)
@@ -132,7 +128,7 @@ class CudaAgent:
             library.read(gpu)
         except TransientError:
             return replace(seen, failure=device_lost(failure.message, failure.stage))
-        except AgentError:
+        except FleetError:
             return seen
         return seen
 

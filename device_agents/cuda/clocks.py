@@ -9,9 +9,14 @@ from contextlib import contextmanager
 
 from fleetrank.device_agents.cuda.facts import uuid_hash
 from fleetrank.device_agents.cuda.library import Gpu, GpuLibrary
-from fleetrank.device_agents.errors import AgentError
-from fleetrank.device_agents.host.file_lease import is_locked, open_lease, wait_for_lock
-from fleetrank.device_agents.host.host_lease import give_up_at_once, runtime_folder
+from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.lease import (
+    give_up_at_once,
+    is_locked,
+    open_lease,
+    runtime_folder,
+    wait_for_lock,
+)
 
 
 @contextmanager
@@ -48,7 +53,7 @@ def free_forgotten(library: GpuLibrary, gpu: Gpu) -> bool:
 def _let_go(library: GpuLibrary, gpu: Gpu) -> bool:
     try:
         return library.unlock_clocks(gpu)
-    except AgentError:
+    except FleetError:
         return False  # a GPU off the bus; the file stays, and the next repeat tries again
 
 

@@ -2,12 +2,8 @@
 
 from enum import IntEnum
 
-from fleetrank.device_agents.errors import (
-    AgentError,
-    PermanentError,
-    TransientError,
-    UnusableDeviceError,
-)
+from fleetrank.device_agents.errors import PermanentError, TransientError, UnusableDeviceError
+from fleetrank.foundation.errors import FleetError
 
 NO_AGENT = "other GPUs are not supported yet: docs/gpu.md explains how to add one"
 
@@ -51,7 +47,7 @@ def is_untold(code: int) -> bool:
     return code in UNTOLD
 
 
-def as_error(code: int, text: str) -> AgentError:
+def as_error(code: int, text: str) -> FleetError:
     """The error for a code that is not `is_absent`; `text` is the library's own message."""
     if code in LOST:
         return TransientError(

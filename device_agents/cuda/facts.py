@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from fleetrank.device_agents.contract.device_facts import DeviceFacts
 from fleetrank.device_agents.contract.task import Options, OptionValue
-from fleetrank.device_agents.contract.vocabulary import Tier
 from fleetrank.device_agents.cuda.library import Driver, Gpu, Hardware
+from fleetrank.foundation.vocabulary import Tier
 
 _CORES_PER_SM = {
     (6, 0): 64, (6, 1): 128, (7, 0): 64, (7, 2): 64, (7, 5): 64, (8, 0): 64, (8, 6): 128,

@@ -7,7 +7,6 @@ from functools import partial
 
 from fleetrank.device_agents.contract.measurement import Conditions
 from fleetrank.device_agents.contract.task import Execution, MeasureTask, Options
-from fleetrank.device_agents.contract.vocabulary import EnergyMethod, MemoryMetric, Runtime
 from fleetrank.device_agents.cuda import nvml
 from fleetrank.device_agents.cuda.allocator import TorchGpuMemory
 from fleetrank.device_agents.cuda.choice import VISIBLE, choose_gpu
@@ -26,6 +25,7 @@ from fleetrank.device_agents.host.memory import growth_bytes
 from fleetrank.device_agents.runtimes.gpu_backends import FLUSH_L2, TF32
 from fleetrank.device_agents.runtimes.options import boolean_option
 from fleetrank.device_agents.timing.flags import NOTHING_SLOWS
+from fleetrank.foundation.vocabulary import EnergyMethod, MemoryMetric, Runtime
 
 _SLOWING = {
     0x04: "power_cap",
@@ -80,7 +80,7 @@ def open_gpu_watch(task: MeasureTask) -> "GpuWatch":
     Without `nvidia-ml-py` the process still measures, but only reads time and PyTorch's memory.
 
     Raises:
-        AgentError: no driver, GPU not found, or in use by other processes.
+        FleetError: no driver, GPU not found, or in use by other processes.
     """
     library = open_library_or_none()
     gpu = use_gpu(library, task.gpu_uuid, task.execution)
@@ -107,7 +107,7 @@ def use_gpu(library: GpuLibrary | None, wanted: str | None, execution: Execution
     """Makes the GPU the only one that libraries loaded later can see.
 
     Raises:
-        AgentError: the GPU does not exist, or may not be used.
+        FleetError: the GPU does not exist, or may not be used.
     """
     gpu = None
     if library is not None:

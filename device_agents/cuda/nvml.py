@@ -10,8 +10,9 @@ from typing import cast
 from fleetrank.device_agents.cuda.codes import Code, as_error, is_absent, is_untold, no_driver_here
 from fleetrank.device_agents.cuda.library import Driver, Found, Gpu, GpuProcess, Hardware, Reading
 from fleetrank.device_agents.device_output.device_text import bounded_name
-from fleetrank.device_agents.errors import AgentError, TransientError
+from fleetrank.device_agents.errors import TransientError
 from fleetrank.device_agents.runtimes.options import missing_library
+from fleetrank.foundation.errors import FleetError
 
 _NAMES = {"0x1002": "AMD", "0x8086": "Intel"}
 """PCI vendor numbers."""
@@ -88,7 +89,7 @@ class Nvml:
                 gpus += self._gpus_at(index)
             except TransientError:
                 n_lost += 1
-            except AgentError:
+            except FleetError:
                 continue  # this user or container may not access it
         return Found(gpus=tuple(gpus), n_lost=n_lost)
 
@@ -261,7 +262,7 @@ class Nvml:
         except self._binding.NVMLError as error:
             raise self._error(error) from error
 
-    def _error(self, error: Exception) -> AgentError:
+    def _error(self, error: Exception) -> FleetError:
         return as_error(error.value, str(error))  # type: ignore[attr-defined]
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from fleetrank.device_agents.contract.measurement import Energy
-from fleetrank.device_agents.contract.vocabulary import EnergyMethod
 from fleetrank.device_agents.timing.timing import Clock, Step
+from fleetrank.foundation.vocabulary import EnergyMethod
 
 MIN_STEPS = 20
 """Counter steps in a window. Both ends are at a step, so the error is that of one check."""

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from fleetrank.device_agents.contract.vocabulary import EnergyMethod
 from fleetrank.device_agents.host.conditions import parse_number
 from fleetrank.device_agents.host.energy import CounterSource, EnergyReading
+from fleetrank.foundation.vocabulary import EnergyMethod
 
 _PACKAGES = "sys/class/powercap"
 _UJ_PER_MJ = 1000

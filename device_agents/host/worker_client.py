@@ -16,10 +16,10 @@ from fleetrank.device_agents.contract.failures import (
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed, utc_now
 from fleetrank.device_agents.contract.protocol import InferReply, encode_request
 from fleetrank.device_agents.contract.task import InferTask, MeasureTask
-from fleetrank.device_agents.contract.vocabulary import ErrorKind, Origin
 from fleetrank.device_agents.errors import PermanentError
 from fleetrank.device_agents.host.process import WORKER, run_worker
 from fleetrank.device_agents.host.scratch import worker_environment
+from fleetrank.foundation.vocabulary import ErrorKind, Origin
 
 
 def measure_in_worker(

@@ -10,9 +10,10 @@ from typing import Protocol, cast
 
 from fleetrank.device_agents.contract.capability import Capability
 from fleetrank.device_agents.contract.task import Execution, Options
-from fleetrank.device_agents.errors import AgentError, BadArtifactError, UnsupportedError
+from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError
 from fleetrank.device_agents.runtimes.options import missing_library
 from fleetrank.device_agents.runtimes.runner import Array, LoadedModel, TensorSpec
+from fleetrank.foundation.errors import FleetError
 
 _METHOD = "forward"
 _DELEGATE = "XnnpackBackend"
@@ -163,7 +164,7 @@ def _check_delegates(path: str, registered: Iterable[str]) -> None:
             )
 
 
-def _as_agent_error(error: RuntimeError) -> AgentError | MemoryError:
+def _as_agent_error(error: RuntimeError) -> FleetError | MemoryError:
     text = str(error)
     found = _ERROR_CODE.search(text)
     code = int(found[1], 16) if found else None

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from fleetrank.device_agents.contract.capability import Capability, listed
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.device_agents.contract.vocabulary import Mode, Precision, Runtime
+from fleetrank.foundation.vocabulary import Mode, Precision, Runtime
 
 CUDA = "cuda"
 TENSORRT = "tensorrt"

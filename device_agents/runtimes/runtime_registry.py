@@ -4,8 +4,8 @@ import importlib
 from collections.abc import Mapping
 
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.device_agents.contract.vocabulary import Runtime
 from fleetrank.device_agents.runtimes.runner import Runner
+from fleetrank.foundation.vocabulary import Runtime
 
 RUNNERS: Mapping[Runtime, str] = {
     Runtime.ONNX: "fleetrank.device_agents.runtimes.onnx.onnx_runner:OnnxRunner",

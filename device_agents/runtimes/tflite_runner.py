@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from fleetrank.device_agents.contract.capability import Capability
 from fleetrank.device_agents.contract.task import Execution, Options
-from fleetrank.device_agents.errors import AgentError, BadArtifactError, UnsupportedError
+from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError
 from fleetrank.device_agents.runtimes.options import missing_library
 from fleetrank.device_agents.runtimes.runner import Array, LoadedModel, TensorSpec, with_batch
+from fleetrank.foundation.errors import FleetError
 
 _IDENTIFIER = b"TFL3"
 """Bytes 4 to 8 of every TFLite file. Source: schema.fbs, file_identifier."""
@@ -134,7 +135,7 @@ def _check_identifier(path: str) -> None:
         )
 
 
-def _as_agent_error(error: Exception) -> AgentError:
+def _as_agent_error(error: Exception) -> FleetError:
     text = str(error)
     if any(sign in text for sign in _UNSUPPORTED_SIGNS):
         return UnsupportedError(

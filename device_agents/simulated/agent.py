@@ -20,7 +20,11 @@ from fleetrank.device_agents.contract.measurement import (
     utc_now,
 )
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask, OptionValue
-from fleetrank.device_agents.contract.vocabulary import (
+from fleetrank.device_agents.host.worker_client import infer_in_worker
+from fleetrank.device_agents.simulated.options import SimulatedOptions, read_options
+from fleetrank.device_agents.timing.flags import Seen, judge
+from fleetrank.device_agents.timing.stability import HalfWidthRule
+from fleetrank.foundation.vocabulary import (
     ErrorKind,
     MemoryMetric,
     Origin,
@@ -28,10 +32,6 @@ from fleetrank.device_agents.contract.vocabulary import (
     Status,
     Tier,
 )
-from fleetrank.device_agents.host.worker_client import infer_in_worker
-from fleetrank.device_agents.simulated.options import SimulatedOptions, read_options
-from fleetrank.device_agents.timing.flags import Seen, judge
-from fleetrank.device_agents.timing.stability import HalfWidthRule
 
 BYTES_PER_VALUE = {Precision.FP32: 4, Precision.FP16: 2, Precision.BF16: 2, Precision.INT8: 1}
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from fleetrank.device_agents.contract.agent_options import read_fields
 from fleetrank.device_agents.contract.task import OptionValue
-from fleetrank.device_agents.contract.vocabulary import Tier
 from fleetrank.device_agents.errors import PermanentError
+from fleetrank.foundation.vocabulary import Tier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,12 +9,12 @@ from statistics import fmean, median, quantiles
 
 from fleetrank.device_agents.contract.measurement import Conditions
 from fleetrank.device_agents.contract.task import MeasurePolicy
-from fleetrank.device_agents.contract.vocabulary import Flag
 from fleetrank.device_agents.timing.host_overhead import (
     has_overhead,
     host_overhead_ns,
     is_impossible,
 )
+from fleetrank.foundation.vocabulary import Flag
 
 MAX_SPREAD = 0.10
 """IQR / median. Source: torch.utils.benchmark warns of an IQR above 10 % of the median."""

@@ -9,9 +9,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from fleetrank.device_agents.android.state.probe_text import VirtualMode
-from fleetrank.device_agents.errors import AgentError
 from fleetrank.device_agents.virtual_phone.daemon.farm import FarmSpec, VirtualFarm
 from fleetrank.device_agents.virtual_phone.handset.profile import DEFAULT_PROFILES, load_profiles
+from fleetrank.foundation.errors import FleetError
 
 
 def main() -> int:
@@ -25,7 +25,7 @@ def main() -> int:
                 sys.stdout.write(json.dumps(asdict(phone), default=str) + "\n")
             sys.stdout.flush()
             stopped.wait()
-    except AgentError as error:
+    except FleetError as error:
         sys.stderr.write(f"{error}\n")
         return 1
     return 0

@@ -14,8 +14,6 @@ from fleetrank.device_agents.contract.failures import failure_from_error
 from fleetrank.device_agents.contract.measurement import Measurement, failed
 from fleetrank.device_agents.contract.protocol import STAGE_MARK, InferReply, decode_request
 from fleetrank.device_agents.contract.task import InferTask, MeasureTask
-from fleetrank.device_agents.contract.vocabulary import Origin
-from fleetrank.device_agents.errors import AgentError
 from fleetrank.device_agents.host.isolation import (
     Inherited,
     die_with_parent,
@@ -24,6 +22,8 @@ from fleetrank.device_agents.host.isolation import (
     pin,
     shed_inheritance,
 )
+from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.vocabulary import Origin
 
 if TYPE_CHECKING:
     from fleetrank.device_agents.confinement.walls import Walls
@@ -38,7 +38,7 @@ def main() -> int:
     result_fd = _keep_stdout_for_the_result()
     try:
         task = decode_request(_read_line(0))
-    except AgentError as error:
+    except FleetError as error:
         print(error, file=sys.stderr)  # noqa: T201 - the parent keeps it as the reason
         return BAD_REQUEST
     inherited = shed_inheritance()
@@ -61,7 +61,7 @@ def _answer(task: MeasureTask | InferTask, inherited: Inherited) -> Measurement 
 
         # Not earlier: an interpreter that runs out of memory during imports fails unpredictably.
         limit_memory(task.memory_limit_bytes)
-    except (AgentError, OSError, ValueError, ImportError, MemoryError) as error:
+    except (FleetError, OSError, ValueError, ImportError, MemoryError) as error:
         failure = failure_from_error(error, "start")
         if isinstance(task, InferTask):
             return InferReply(failure=failure)

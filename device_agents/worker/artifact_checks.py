@@ -7,13 +7,13 @@ from pathlib import Path
 
 from fleetrank.device_agents.contract.failures import LOST_REMEDY, is_memory_error, says_device_lost
 from fleetrank.device_agents.errors import (
-    AgentError,
     BadArtifactError,
     LostArtifactError,
     TransientError,
     UnsupportedError,
 )
 from fleetrank.device_agents.runtimes.runner import LoadedModel, TensorSpec
+from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.small_file import open_regular
 
 State = tuple[int, int, int, int, int]
@@ -88,7 +88,7 @@ def run_once(model: LoadedModel) -> None:
     """
     try:
         model.run()
-    except (AgentError, MemoryError):
+    except (FleetError, MemoryError):
         raise
     except Exception as error:
         if is_memory_error(error):

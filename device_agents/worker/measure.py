@@ -18,7 +18,6 @@ from fleetrank.device_agents.contract.measurement import (
     utc_now,
 )
 from fleetrank.device_agents.contract.task import MeasureTask
-from fleetrank.device_agents.contract.vocabulary import Mode, Origin, Status
 from fleetrank.device_agents.host.conditions import CpuTime, Shares, read_cpu_time, shares
 from fleetrank.device_agents.host.energy import (
     EnergySource,
@@ -48,6 +47,7 @@ from fleetrank.device_agents.worker.artifact_checks import (
 from fleetrank.device_agents.worker.inputs import make_inputs
 from fleetrank.device_agents.worker.untimed import Around, copy_ns
 from fleetrank.device_agents.worker.watch import Watch, open_watch
+from fleetrank.foundation.vocabulary import Mode, Origin, Status
 
 if TYPE_CHECKING:
     from fleetrank.device_agents.confinement.walls import Walls

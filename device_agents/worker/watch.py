@@ -5,13 +5,13 @@ from typing import Protocol
 
 from fleetrank.device_agents.contract.measurement import Conditions
 from fleetrank.device_agents.contract.task import MeasureTask, Options
-from fleetrank.device_agents.contract.vocabulary import MemoryMetric
 from fleetrank.device_agents.host.conditions import Shares, read_conditions
 from fleetrank.device_agents.host.energy import EnergySource
 from fleetrank.device_agents.host.isolation import usable_cpus
 from fleetrank.device_agents.host.memory import read_memory, reset_peak
 from fleetrank.device_agents.host.rapl import open_rapl
 from fleetrank.device_agents.runtimes.gpu_backends import GPU_BACKENDS
+from fleetrank.foundation.vocabulary import MemoryMetric
 
 
 class Watch(Protocol):
@@ -114,7 +114,7 @@ def open_watch(task: MeasureTask) -> Watch:
     """The watch for a task's backend.
 
     Raises:
-        AgentError: for a GPU backend, why the GPU cannot be used now or at all.
+        FleetError: for a GPU backend, why the GPU cannot be used now or at all.
     """
     if task.execution.backend not in GPU_BACKENDS:
         return HostWatch(usable_cpus())

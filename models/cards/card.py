@@ -5,33 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-
-class Family(StrEnum):
-    """Architecture families of the built-in models."""
-
-    STANDARD_CNN = "standard_cnn"
-    MOBILE_CNN = "mobile_cnn"
-    EFFICIENT_CNN = "efficient_cnn"
-    TRANSFORMER = "transformer"
-    HYBRID = "hybrid"
-
-
-class Format(StrEnum):
-    """Formats of exported files; each runs in the one runtime of `RUNTIME_OF_FORMAT`."""
-
-    ONNX = "onnx"
-    PT2 = "pt2"
-    TFLITE = "tflite"
-    PTE = "pte"
-
-
-RUNTIME_OF_FORMAT = {
-    Format.ONNX: "onnx",
-    Format.PT2: "torch",
-    Format.TFLITE: "tflite",
-    Format.PTE: "executorch",
-}
-"""Runtime names as strings, because `device_agents`, which owns them, must not be imported."""
+from fleetrank.foundation.vocabulary import Family, FlopsMethod, Format, WeightsKind
 
 
 class Source(StrEnum):
@@ -43,30 +17,6 @@ class Source(StrEnum):
     """`package.module:function` that returns a `torch.nn.Module`; the user's code, needs trust."""
     FILE = "file"
     """A file the user exported: `.onnx`, `.tflite`, `.pt2`, `.pte`, `.keras`, SavedModel folder."""
-
-
-class WeightsKind(StrEnum):
-    """The kind of weights of a network."""
-
-    SEEDED = "seeded"
-    """Random, calibrated so that no activations become denormal or overflow."""
-    PRETRAINED = "pretrained"
-    """Downloaded by the library's own loading code."""
-    CHECKPOINT = "checkpoint"
-    """A local state dict, read with `weights_only`."""
-    EMBEDDED = "embedded"
-    """The weights in the user's file."""
-
-
-class FlopsMethod(StrEnum):
-    """How FLOPs (2 x MACs) were determined; shows how reliable they are."""
-
-    COUNTED = "counted"
-    """Counted on the traced graph, fused attention switched off."""
-    FORMULA = "formula"
-    """A published figure, stated in the card."""
-    PUBLISHED = "published"
-    """From a published table of another source; in imported rows only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,15 +11,10 @@ from fleetrank.foundation.errors import BadFileError
 from fleetrank.foundation.plain_data import read_toml
 from fleetrank.foundation.small_file import check_regular, resolved
 from fleetrank.foundation.visible_text import shortened
-from fleetrank.models.cards.card import (
-    FORMATS_OF_SUFFIX,
-    Family,
-    ModelCard,
-    Source,
-    external_data_names,
-)
+from fleetrank.foundation.vocabulary import Family
+from fleetrank.foundation.wording import nearest
+from fleetrank.models.cards.card import FORMATS_OF_SUFFIX, ModelCard, Source, external_data_names
 from fleetrank.models.errors import CardError
-from fleetrank.models.names import nearest
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$"
 _ENTRY_POINT = re.compile(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$")

@@ -9,20 +9,17 @@ from dataclasses import asdict
 from pathlib import Path
 
 from fleetrank.foundation.small_file import file_sha256
+from fleetrank.foundation.vocabulary import RUNTIME_OF_FORMAT, Family, Format, WeightsKind
+from fleetrank.foundation.wording import nearest
 from fleetrank.models.cards.card import (
     FORMATS_OF_SUFFIX,
-    RUNTIME_OF_FORMAT,
     ExportRequest,
-    Family,
-    Format,
     ModelCard,
     Source,
     Weights,
-    WeightsKind,
     external_data_names,
 )
 from fleetrank.models.errors import CardError
-from fleetrank.models.names import nearest
 
 ZOO_PATH = Path(__file__).with_name("zoo.toml")
 

@@ -5,7 +5,8 @@ import os
 import sys
 from pathlib import Path
 
-from fleetrank.models.cards.card import ExportRequest, Format, Weights
+from fleetrank.foundation.vocabulary import Format
+from fleetrank.models.cards.card import ExportRequest, Weights
 from fleetrank.models.cards.zoo import find_card, load_cards
 from fleetrank.models.errors import ModelError
 from fleetrank.models.export import child

@@ -6,7 +6,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from fleetrank.models.cards.card import Format
+from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.errors import ExportError
 
 if TYPE_CHECKING:

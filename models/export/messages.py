@@ -5,17 +5,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from fleetrank.foundation.vocabulary import Family, FlopsMethod, Format, WeightsKind
 from fleetrank.models.cards.card import (
     Cost,
     ExportRequest,
-    Family,
-    FlopsMethod,
-    Format,
     ModelCard,
     Source,
     StagedExport,
     Weights,
-    WeightsKind,
 )
 from fleetrank.models.errors import ExportError, ModelError, UntrustedError
 

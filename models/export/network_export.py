@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fleetrank.models.cards.card import Cost, ExportRequest, Format, Source, StagedExport
+from fleetrank.foundation.vocabulary import Format
+from fleetrank.models.cards.card import Cost, ExportRequest, Source, StagedExport
 from fleetrank.models.errors import ExportError
 from fleetrank.models.export.exporter import Exporter, create_exporter, library_versions
 from fleetrank.models.memory import is_out_of_memory

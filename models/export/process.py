@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 from typing import IO
 
-from fleetrank.models.cards.card import ExportRequest, Format, StagedExport
+from fleetrank.foundation.vocabulary import Format
+from fleetrank.models.cards.card import ExportRequest, StagedExport
 from fleetrank.models.errors import ExportError
 from fleetrank.models.export.messages import request_to_json, staged_from_json
 

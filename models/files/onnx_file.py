@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fleetrank.models.cards.card import Cost, FlopsMethod, external_data_names
+from fleetrank.foundation.vocabulary import FlopsMethod
+from fleetrank.models.cards.card import Cost, external_data_names
 from fleetrank.models.errors import ExportError
 from fleetrank.models.files.onnx_cost import count_onnx_macs
 

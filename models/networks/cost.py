@@ -3,7 +3,8 @@
 import math
 from typing import TYPE_CHECKING
 
-from fleetrank.models.cards.card import Cost, FlopsMethod, ModelCard
+from fleetrank.foundation.vocabulary import FlopsMethod
+from fleetrank.models.cards.card import Cost, ModelCard
 
 if TYPE_CHECKING:
     import torch

@@ -5,7 +5,8 @@ The model's figures then exclude the runtime's lazy imports and memory pools.
 
 from typing import TYPE_CHECKING
 
-from fleetrank.models.cards.card import ExportRequest, Family, Format, ModelCard, Source, Weights
+from fleetrank.foundation.vocabulary import Family, Format
+from fleetrank.models.cards.card import ExportRequest, ModelCard, Source, Weights
 
 if TYPE_CHECKING:
     import torch

@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleetrank.foundation.small_file import file_sha256
-from fleetrank.models.cards.card import ModelCard, Weights, WeightsKind
+from fleetrank.foundation.vocabulary import WeightsKind
+from fleetrank.models.cards.card import ModelCard, Weights
 from fleetrank.models.errors import ExportError
 from fleetrank.models.networks.build import build_network
 from fleetrank.models.networks.verification_inputs import CASES, seeded_images

@@ -4,7 +4,7 @@ import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from fleetrank.device_agents.host.host_lease import host_lease
+from fleetrank.foundation.lease import host_lease
 
 
 def host_turn(command: str) -> AbstractContextManager[bool]:

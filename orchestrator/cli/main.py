@@ -15,9 +15,9 @@ import typer
 
 from fleetrank.analysis.errors import AnalysisError, DamagedPartError, NoDataError
 from fleetrank.device_agents.errors import AgentError, MissingLibraryError, PermanentError
-from fleetrank.foundation.errors import BadFileError, FleetError
+from fleetrank.foundation.errors import BadFileError, FleetError, is_rust_panic
 from fleetrank.foundation.files import StorageError, is_about_storage, storage_error
-from fleetrank.foundation.rust_panic import is_rust_panic
+from fleetrank.foundation.lease import LeaseError
 from fleetrank.foundation.small_file import IrregularFileError
 from fleetrank.foundation.visible_text import shortened, visible
 from fleetrank.models.errors import ModelError
@@ -79,6 +79,7 @@ _EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (StorageError, EXIT_UNEXPECTED),
     (MissingLibraryError, EXIT_NOTHING),
     (PermanentError, EXIT_USAGE),
+    (LeaseError, EXIT_USAGE),
     (AgentError, EXIT_NOTHING),
     (ModelError, EXIT_USAGE),
     (NoDataError, EXIT_NOTHING),

@@ -10,21 +10,13 @@ from typing import Annotated
 import typer
 from pydantic import ByteSize, Field, TypeAdapter, ValidationError
 
-from fleetrank.analysis.counting import count_of
-from fleetrank.device_agents.contract.vocabulary import Runtime
 from fleetrank.device_agents.registry import create_agent
 from fleetrank.foundation.strict_json import json_text
 from fleetrank.foundation.visible_text import shortened
+from fleetrank.foundation.vocabulary import RUNTIME_OF_FORMAT, Runtime, WeightsKind
+from fleetrank.foundation.wording import count_of
 from fleetrank.models.cache import ArtifactCache
-from fleetrank.models.cards.card import (
-    RUNTIME_OF_FORMAT,
-    Artifact,
-    ExportRequest,
-    ModelCard,
-    Source,
-    Weights,
-    WeightsKind,
-)
+from fleetrank.models.cards.card import Artifact, ExportRequest, ModelCard, Source, Weights
 from fleetrank.models.cards.zoo import card_sha256, find_card, formats_of, load_cards, runtime_of
 from fleetrank.orchestrator.cli.context import current
 from fleetrank.orchestrator.cli.host_turn import host_turn

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fleetrank.analysis.counting import count_of
 from fleetrank.foundation.strict_json import json_text
+from fleetrank.foundation.wording import count_of
 from fleetrank.orchestrator.cli.context import current
 from fleetrank.orchestrator.cli.output.listing import AsJson, print_table
 from fleetrank.orchestrator.progress.events import Subscriber

@@ -15,8 +15,7 @@ from pathlib import Path
 
 from fleetrank.analysis.stored.part_files import damage_error, damaged_part_of
 from fleetrank.device_agents.host.isolation import limit_memory
-from fleetrank.foundation.errors import FleetError
-from fleetrank.foundation.rust_panic import is_rust_panic
+from fleetrank.foundation.errors import FleetError, is_rust_panic
 from fleetrank.orchestrator.compute.jobs import FORGET, READY, Job, Reply, Result
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleetrank.device_agents.android.adb.adb_server import ADB_VARIABLE, AdbServer, find_adb
-from fleetrank.device_agents.errors import AgentError, MissingLibraryError
+from fleetrank.device_agents.errors import MissingLibraryError
+from fleetrank.foundation.errors import FleetError
 from fleetrank.orchestrator.doctor.finding import Finding, ok, warning
 
 _TIMEOUT_S = 10
@@ -56,7 +57,7 @@ def check_adb() -> Finding:
         used = FoundAdb(path=adb, version=AdbServer(adb).version())
     except MissingLibraryError as missing:
         return ok("adb", f"{missing.message} (only phones need it)")
-    except AgentError as error:
+    except FleetError as error:
         return warning("adb", error.message, error.remedy)
     return judge_adb(used, _adb_on_path())
 
@@ -67,7 +68,7 @@ def _adb_on_path() -> FoundAdb | None:
         return None
     try:
         return FoundAdb(path=Path(path), version=AdbServer(Path(path)).version())
-    except AgentError:
+    except FleetError:
         return None  # an adb that does not run cannot start a server
 
 

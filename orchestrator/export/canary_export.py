@@ -2,8 +2,8 @@
 
 import sys
 
-from fleetrank.device_agents.host.host_lease import host_lease
 from fleetrank.device_agents.registry import create_agent
+from fleetrank.foundation.lease import host_lease
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import Artifact
 from fleetrank.models.networks.primer import canary_request

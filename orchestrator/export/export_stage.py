@@ -13,16 +13,10 @@ import psutil
 
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.device_agents.contract.task import Execution, InferTask
-from fleetrank.device_agents.contract.vocabulary import ErrorKind, Precision, Runtime
 from fleetrank.foundation.small_file import file_sha256
+from fleetrank.foundation.vocabulary import RUNTIME_OF_FORMAT, ErrorKind, Format, Precision, Runtime
 from fleetrank.models.cache import ArtifactCache
-from fleetrank.models.cards.card import (
-    RUNTIME_OF_FORMAT,
-    Artifact,
-    ExportRequest,
-    Format,
-    StagedExport,
-)
+from fleetrank.models.cards.card import Artifact, ExportRequest, StagedExport
 from fleetrank.models.errors import ModelError
 from fleetrank.models.export.process import export_in_child, peak_memory_estimate_bytes
 from fleetrank.models.networks.primer import primer_request

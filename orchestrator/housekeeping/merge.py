@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from fleetrank.analysis.stored.exclusions import read_exclusions
-from fleetrank.device_agents.host.file_lease import is_locked
+from fleetrank.foundation.lease import is_locked
 from fleetrank.orchestrator.durable import store_error, sync_file, sync_folder
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.housekeeping.content import content_of, extent_of

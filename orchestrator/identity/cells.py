@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from random import Random
 
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy
-from fleetrank.device_agents.contract.vocabulary import Origin
+from fleetrank.foundation.vocabulary import Origin
 from fleetrank.models.cards.card import ExportRequest
 
 

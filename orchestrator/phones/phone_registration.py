@@ -20,8 +20,9 @@ from fleetrank.device_agents.android.programs.tools import (
 from fleetrank.device_agents.android.state.probe import probe_phone
 from fleetrank.device_agents.android.state.probe_text import PhoneFacts, why_refused
 from fleetrank.device_agents.contract.task import OptionValue
-from fleetrank.device_agents.errors import AgentError, UnsupportedError
+from fleetrank.device_agents.errors import UnsupportedError
 from fleetrank.device_agents.virtual_phone.handset.standin import standin_path
+from fleetrank.foundation.errors import FleetError
 from fleetrank.models.cards.card import Artifact
 from fleetrank.orchestrator.errors import NothingToDoError, UsageError
 from fleetrank.orchestrator.phones.phone_trial import TOOL, PhoneTrial
@@ -83,7 +84,7 @@ class Registrar:
         """
         try:
             return self._register(request, known)
-        except AgentError as error:
+        except FleetError as error:
             raise NothingToDoError(error.message, error.remedy) from error
 
     def _register(self, request: PhoneRequest, known: Collection[DeviceFile]) -> DeviceFile:
@@ -107,7 +108,7 @@ class Registrar:
         """Reads a phone's properties; connects to it first if it is on the network.
 
         Raises:
-            AgentError: it does not answer, or does not meet the programs' requirements.
+            FleetError: it does not answer, or does not meet the programs' requirements.
         """
         phone = Phone(self.server, serial)
         phone.connect()

@@ -8,8 +8,8 @@ from fleetrank.device_agents.android.options import read_options
 from fleetrank.device_agents.android.programs.program import CANARY_BACKEND, canary_task
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import MeasureTask, OptionValue
-from fleetrank.device_agents.contract.vocabulary import Status
 from fleetrank.device_agents.errors import UnsupportedError
+from fleetrank.foundation.vocabulary import Status
 from fleetrank.models.cards.card import Artifact
 
 TOOL = "benchmark_model"
@@ -38,7 +38,7 @@ class PhoneTrial:
         """Medians of the canary's runs, each in its own process.
 
         Raises:
-            AgentError: the canary cannot be measured on this phone.
+            FleetError: the canary cannot be measured on this phone.
         """
         _, rules = read_options(self.options)
         latencies_ns = []

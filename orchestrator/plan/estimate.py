@@ -4,7 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from fleetrank.device_agents.contract.task import MeasurePolicy
-from fleetrank.models.cards.card import ExportRequest, Format, Source
+from fleetrank.foundation.vocabulary import Format
+from fleetrank.models.cards.card import ExportRequest, Source
 from fleetrank.models.networks.primer import primer_request
 from fleetrank.orchestrator.identity.cells import DevicePlace, Plan
 

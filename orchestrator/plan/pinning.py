@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fleetrank.analysis.counting import count_of
+from fleetrank.foundation.wording import count_of
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 

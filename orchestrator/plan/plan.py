@@ -9,20 +9,12 @@ from functools import cache
 from types import MappingProxyType
 
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.device_agents.contract.vocabulary import Mode, Runtime
 from fleetrank.device_agents.runtimes.gpu_backends import CUDA, GPU_RUNTIMES
 from fleetrank.foundation.visible_text import shortened
-from fleetrank.models.cards.card import (
-    RUNTIME_OF_FORMAT,
-    ExportRequest,
-    Family,
-    ModelCard,
-    Source,
-    Weights,
-    WeightsKind,
-)
+from fleetrank.foundation.vocabulary import RUNTIME_OF_FORMAT, Family, Mode, Runtime, WeightsKind
+from fleetrank.foundation.wording import nearest
+from fleetrank.models.cards.card import ExportRequest, ModelCard, Source, Weights
 from fleetrank.models.cards.zoo import formats_of
-from fleetrank.models.names import nearest
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.identity.cells import Cell, Plan, SkippedCell
 from fleetrank.orchestrator.identity.keys import cell_key, platform_key
@@ -247,7 +239,7 @@ def _request(spec: SweepSpec, card: ModelCard, execution: Execution) -> ExportRe
     return ExportRequest(
         card=card,
         weights=_weights(spec, card),
-        format=_FORMAT_OF_RUNTIME[execution.runtime.value],
+        format=_FORMAT_OF_RUNTIME[execution.runtime],
         precision=execution.precision.value,
         batch=execution.batch,
     )

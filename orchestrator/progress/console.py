@@ -8,7 +8,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from fleetrank.analysis.counting import count_of
+from fleetrank.foundation.wording import count_of
 from fleetrank.orchestrator.progress.events import (
     Event,
     ExportFinished,

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fleetrank.device_agents.contract.vocabulary import Origin
+from fleetrank.foundation.vocabulary import Origin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

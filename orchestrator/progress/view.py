@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from fleetrank.device_agents.contract.vocabulary import Origin
+from fleetrank.foundation.vocabulary import Origin
 from fleetrank.orchestrator.progress.events import (
     Event,
     ExportFinished,

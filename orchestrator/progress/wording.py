@@ -1,8 +1,8 @@
 """Formats events as sentences, and numbers for reading."""
 
-from fleetrank.analysis.counting import count_of
-from fleetrank.device_agents.contract.vocabulary import Origin
 from fleetrank.foundation.visible_text import visible_line
+from fleetrank.foundation.vocabulary import Origin
+from fleetrank.foundation.wording import count_of
 from fleetrank.orchestrator.progress.events import (
     Event,
     ExportFinished,

@@ -15,8 +15,8 @@ from fleetrank.device_agents.contract.measurement import (
     ToolSummary,
     WorkerFacts,
 )
-from fleetrank.device_agents.contract.vocabulary import Flag
 from fleetrank.device_agents.timing.host_overhead import host_overhead_ns
+from fleetrank.foundation.vocabulary import Flag
 from fleetrank.models.cards.card import Artifact
 from fleetrank.orchestrator.identity.cells import Attempt, DevicePlace
 from fleetrank.orchestrator.identity.provenance import SweepFacts

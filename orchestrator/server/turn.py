@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic
 
-from fleetrank.device_agents.host.host_lease import host_lease
+from fleetrank.foundation.lease import host_lease
 from fleetrank.orchestrator.server.errors import BusyError
 
 _MAX_WAITING = 24

@@ -18,8 +18,8 @@ from fleetrank.analysis.stored.exclusions import (
     is_reason,
     read_exclusions,
 )
-from fleetrank.device_agents.host.file_lease import open_lease, wait_for_lock
 from fleetrank.foundation.checksum import with_checksum
+from fleetrank.foundation.lease import open_lease, wait_for_lock
 from fleetrank.orchestrator.durable import replace_file, store_error
 from fleetrank.orchestrator.errors import StoreError, UsageError
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fleetrank.device_agents.host.host_lease import give_up_at_once, host_lease
+from fleetrank.foundation.lease import give_up_at_once, host_lease
 from fleetrank.orchestrator.durable import store_error, sync_file, sync_folder
 from fleetrank.orchestrator.rows.translate import Row
 from fleetrank.orchestrator.store.journals.journal import Journal

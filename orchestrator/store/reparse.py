@@ -16,9 +16,9 @@ from fleetrank.device_agents.android.runners.phone_runner import ToolReading
 from fleetrank.device_agents.android.runners.program_measurement import to_measurement
 from fleetrank.device_agents.android.runners.program_registry import create_phone_runner
 from fleetrank.device_agents.contract.codec import parse_json
-from fleetrank.device_agents.contract.vocabulary import ErrorKind, Flag, Origin, Runtime, Status
-from fleetrank.device_agents.errors import AgentError
 from fleetrank.device_agents.timing.flags import has_drift, has_outliers, has_spread
+from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.vocabulary import ErrorKind, Flag, Origin, Runtime, Status
 from fleetrank.orchestrator.errors import OrchestratorError
 from fleetrank.orchestrator.identity.keys import canonical_json
 from fleetrank.orchestrator.identity.provenance import package_versions
@@ -119,7 +119,7 @@ def _is_judged(row: Row) -> bool:
 def _compare(old: Row, next_attempt: int, root: Path) -> Reparsed:
     try:
         reading = _read(old, root)
-    except (AgentError, OrchestratorError) as error:
+    except (FleetError, OrchestratorError) as error:
         is_news = old["status"] == Status.OK.value
         return Reparsed(old=old, new=None, changes=(), refusal=str(error) if is_news else None)
     columns = _columns(old, reading)
@@ -168,7 +168,7 @@ def _settings(row: Row) -> dict[str, object]:
     """Returns the settings of a row; empty if the text cannot be read."""
     try:
         settings = parse_json(str(row.get("runtime_settings") or "{}"))
-    except AgentError:
+    except FleetError:
         return {}
     return dict(settings) if isinstance(settings, dict) else {}
 

@@ -10,10 +10,10 @@ from time import monotonic
 
 from fleetrank.analysis.stored.columns import SCHEMA_VERSION
 from fleetrank.analysis.stored.part_files import is_pending
-from fleetrank.device_agents.host.file_lease import holder, open_lease, sign, wait_for_lock
 from fleetrank.foundation.checksum import read_checked_object, with_checksum
 from fleetrank.foundation.errors import BadFileError
-from fleetrank.models.names import nearest
+from fleetrank.foundation.lease import holder, open_lease, sign, wait_for_lock
+from fleetrank.foundation.wording import nearest
 from fleetrank.orchestrator.durable import replace_file
 from fleetrank.orchestrator.errors import NewerSchemaError, NothingToDoError, StoreError, UsageError
 from fleetrank.orchestrator.store.journals.journal import Journal

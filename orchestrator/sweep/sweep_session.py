@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import perf_counter
 
-from fleetrank.device_agents.contract.vocabulary import Origin
-from fleetrank.device_agents.host.host_lease import host_lease
 from fleetrank.device_agents.registry import create_agent
+from fleetrank.foundation.lease import host_lease
+from fleetrank.foundation.vocabulary import Origin
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.networks.primer import canary_request
 from fleetrank.orchestrator.dispatch.decide.tally import Tally

@@ -8,9 +8,10 @@ from statistics import fmean
 
 from fleetrank.device_agents.contract.task import CanaryTask, Execution
 from fleetrank.device_agents.registry import create_agent
-from fleetrank.models.cards.card import Artifact, Format
+from fleetrank.foundation.vocabulary import Format
+from fleetrank.foundation.wording import nearest
+from fleetrank.models.cards.card import Artifact
 from fleetrank.models.cards.zoo import load_cards
-from fleetrank.models.names import nearest
 from fleetrank.orchestrator.dispatch.host.host_facts import HostFacts
 from fleetrank.orchestrator.errors import NothingToDoError, UsageError
 from fleetrank.orchestrator.identity.cells import Cell, DevicePlace, Plan

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
-from fleetrank.device_agents.host.file_lease import is_locked
+from fleetrank.foundation.lease import is_locked
 from fleetrank.orchestrator.dispatch.decide.tally import RepeatKey, Tally
 from fleetrank.orchestrator.progress.progress_file import read_progress
 from fleetrank.orchestrator.store.results import ResultStore

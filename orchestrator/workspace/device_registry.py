@@ -10,11 +10,11 @@ from typing import Annotated
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
-from fleetrank.device_agents.contract.vocabulary import Origin
 from fleetrank.device_agents.registry import AGENTS
 from fleetrank.foundation.checksum import MARK, marked_checksum
 from fleetrank.foundation.visible_text import shortened
-from fleetrank.models.names import nearest
+from fleetrank.foundation.vocabulary import Origin
+from fleetrank.foundation.wording import nearest
 from fleetrank.orchestrator.durable import replace_file
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.identity.host_identity import host_hash

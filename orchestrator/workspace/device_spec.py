@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from fleetrank.device_agents.contract.task import Options
-from fleetrank.device_agents.contract.vocabulary import Origin
+from fleetrank.foundation.vocabulary import Origin
 
 HOST_NAME = r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}"
 """Allowed host names: they become parts of paths and actor names."""

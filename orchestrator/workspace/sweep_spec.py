@@ -12,9 +12,9 @@ from pydantic import (
 )
 
 from fleetrank.device_agents.contract.task import MeasurePolicy
-from fleetrank.device_agents.contract.vocabulary import Mode, Precision, Runtime
 from fleetrank.foundation.small_file import file_sha256, resolved
 from fleetrank.foundation.visible_text import shortened
+from fleetrank.foundation.vocabulary import Mode, Precision, Runtime
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.workspace.spec_values import (
     LONGEST_S,

@@ -14,8 +14,8 @@ from fleetrank.foundation.errors import BadFileError
 from fleetrank.foundation.plain_data import TYPED, check_limits
 from fleetrank.foundation.small_file import read_small_text
 from fleetrank.foundation.visible_text import shortened
+from fleetrank.foundation.wording import nearest
 from fleetrank.foundation.yaml_events import check_events
-from fleetrank.models.names import nearest
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.workspace.expected_values import OF_KEY, Expected, Place, ordinal
 

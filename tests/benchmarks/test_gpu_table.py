@@ -15,8 +15,8 @@ from fake_gpu import FakeGpuLibrary
 
 from fleetrank.device_agents.contract.codec import from_json, to_json
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
-from fleetrank.device_agents.contract.vocabulary import ErrorKind, Status
 from fleetrank.device_agents.cuda.agent import CudaAgent
+from fleetrank.foundation.vocabulary import ErrorKind, Status
 
 ROOT = Path(__file__).parents[2]
 WORKER = (sys.executable, str(ROOT / "tests/makers/fake_gpu_worker.py"))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
-from fleetrank.device_agents.contract.vocabulary import Runtime
+from fleetrank.foundation.vocabulary import Runtime
 
 QUICK = MeasurePolicy(
     min_warmup_runs=2, min_warmup_s=0.0, max_warmup_s=0.05, min_runs=8, max_time_s=2.0,

@@ -23,10 +23,10 @@ from fleetrank.device_agents.contract.task import (
     MeasureTask,
     OptionValue,
 )
-from fleetrank.device_agents.contract.vocabulary import ErrorKind, Flag, Runtime, SampleKind, Status
 from fleetrank.device_agents.cuda.agent import CudaAgent
 from fleetrank.device_agents.errors import MissingLibraryError, PermanentError
 from fleetrank.device_agents.registry import AGENTS, create_agent
+from fleetrank.foundation.vocabulary import ErrorKind, Flag, Runtime, SampleKind, Status
 from tests.device_agents.conftest import BACKENDS, MakeTask, sha256
 
 OPTIONS: Mapping[str, Mapping[str, OptionValue]] = {"cpu": {}, "simulated": {}}

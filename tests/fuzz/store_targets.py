@@ -20,17 +20,19 @@ from fleetrank.device_agents.contract.failures import (
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, WorkerFacts
 from fleetrank.device_agents.contract.protocol import STAGE_MARK, decode_request, encode_request
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
-from fleetrank.device_agents.contract.vocabulary import (
+from fleetrank.device_agents.errors import AgentError
+from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.vocabulary import (
     ErrorKind,
+    Family,
     Flag,
+    Format,
     MemoryMetric,
     Origin,
     Runtime,
     Status,
 )
-from fleetrank.device_agents.errors import AgentError
-from fleetrank.foundation.errors import FleetError
-from fleetrank.models.cards.card import ExportRequest, Family, Format, ModelCard, Source, Weights
+from fleetrank.models.cards.card import ExportRequest, ModelCard, Source, Weights
 from fleetrank.models.export.messages import request_from_json, request_to_json, staged_from_json
 from fleetrank.orchestrator.dispatch.host.host_files import _checked
 from fleetrank.orchestrator.dispatch.host.spool import Spool

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
-from fleetrank.device_agents.contract.vocabulary import Mode, Precision, Runtime
 from fleetrank.device_agents.cuda.agent import CudaAgent
 from fleetrank.device_agents.cuda.nvml import open_nvml
 from fleetrank.device_agents.errors import AgentError
+from fleetrank.foundation.vocabulary import Mode, Precision, Runtime
 
 QUICK = MeasurePolicy(min_warmup_s=0.1, max_warmup_s=2.0, max_time_s=1.0, energy_s=0.0)
 DTYPES = {Precision.FP32: "float32", Precision.FP16: "float16", Precision.BF16: "bfloat16"}

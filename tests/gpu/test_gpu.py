@@ -15,7 +15,8 @@ import pytest
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.protocol import encode_request
 from fleetrank.device_agents.contract.task import InferTask, MeasureTask
-from fleetrank.device_agents.contract.vocabulary import (
+from fleetrank.device_agents.cuda.agent import CudaAgent
+from fleetrank.foundation.vocabulary import (
     ErrorKind,
     Flag,
     MemoryMetric,
@@ -25,7 +26,6 @@ from fleetrank.device_agents.contract.vocabulary import (
     Status,
     Tier,
 )
-from fleetrank.device_agents.cuda.agent import CudaAgent
 from tests.gpu.conftest import QUICK, Pt2, need_provider, need_triton, sha256, task_of
 
 pytestmark = pytest.mark.gpu

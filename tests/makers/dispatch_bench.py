@@ -2,7 +2,7 @@
 
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.device_agents.contract.task import MeasureTask
-from fleetrank.device_agents.contract.vocabulary import Origin, Status
+from fleetrank.foundation.vocabulary import Origin, Status
 from fleetrank.orchestrator.dispatch.decide.tally import Tally
 from fleetrank.orchestrator.dispatch.drive.controller import Controller
 from fleetrank.orchestrator.dispatch.drive.ports import Ports

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.models.cards.card import ExportRequest, Family, Format, ModelCard, Source, Weights
+from fleetrank.foundation.vocabulary import Family, Format
+from fleetrank.models.cards.card import ExportRequest, ModelCard, Source, Weights
 
 EntryPoint = Callable[..., ExportRequest]
 

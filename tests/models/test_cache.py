@@ -6,16 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from fleetrank.foundation.vocabulary import FlopsMethod, Format
 from fleetrank.models.cache import ArtifactCache
-from fleetrank.models.cards.card import (
-    Artifact,
-    Cost,
-    ExportRequest,
-    FlopsMethod,
-    Format,
-    StagedExport,
-    Weights,
-)
+from fleetrank.models.cards.card import Artifact, Cost, ExportRequest, StagedExport, Weights
 from fleetrank.models.cards.zoo import load_zoo
 from fleetrank.models.errors import ExportError
 

@@ -10,13 +10,11 @@ import numpy as np
 import onnx
 import pytest
 
+from fleetrank.foundation.vocabulary import Family, FlopsMethod, Format
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import (
     Cost,
     ExportRequest,
-    Family,
-    FlopsMethod,
-    Format,
     ModelCard,
     Source,
     StagedExport,

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.models.cards.card import ExportRequest, Format, Weights
+from fleetrank.foundation.vocabulary import Format
+from fleetrank.models.cards.card import ExportRequest, Weights
 from fleetrank.models.cards.zoo import load_zoo
 from fleetrank.models.errors import ExportError
 from fleetrank.models.export.request import export_request

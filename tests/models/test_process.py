@@ -12,7 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from fleetrank.models.cards.card import ExportRequest, Format, StagedExport
+from fleetrank.foundation.vocabulary import Format
+from fleetrank.models.cards.card import ExportRequest, StagedExport
 from fleetrank.models.errors import ExportError, UntrustedError
 from fleetrank.models.export.messages import request_from_json, request_to_json
 from fleetrank.models.export.process import export_in_child, peak_memory_estimate_bytes

@@ -10,7 +10,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from fleetrank.models.cards.card import Cost, ExportRequest, FlopsMethod, Format
+from fleetrank.foundation.vocabulary import FlopsMethod, Format
+from fleetrank.models.cards.card import Cost, ExportRequest
 from fleetrank.models.errors import ExportError, UntrustedError
 from fleetrank.models.export.user_file import stage_file
 

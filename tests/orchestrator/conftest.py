@@ -10,25 +10,18 @@ from tiny_onnx import save_tiny_onnx
 from fleetrank.device_agents.contract.device_facts import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Conditions, Measurement, WorkerFacts
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.device_agents.contract.vocabulary import (
+from fleetrank.foundation.vocabulary import (
+    Family,
     Flag,
+    FlopsMethod,
+    Format,
     MemoryMetric,
     Origin,
     Runtime,
     Status,
     Tier,
 )
-from fleetrank.models.cards.card import (
-    Artifact,
-    Cost,
-    ExportRequest,
-    Family,
-    FlopsMethod,
-    Format,
-    ModelCard,
-    Source,
-    Weights,
-)
+from fleetrank.models.cards.card import Artifact, Cost, ExportRequest, ModelCard, Source, Weights
 from fleetrank.orchestrator.identity.cells import Attempt, Cell, DevicePlace, Repeat
 from fleetrank.orchestrator.identity.provenance import SweepFacts
 from fleetrank.orchestrator.rows.translate import Row, make_row

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from fleetrank.device_agents.host.worker_client import infer_in_worker
+from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.cache import ArtifactCache
-from fleetrank.models.cards.card import Format
 from fleetrank.models.networks.primer import primer_request
 from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch
 from fleetrank.orchestrator.export.export_stage import ExportTools, build_artifacts

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from fleetrank.analysis.arrays.ranking import MIN_MODELS
-from fleetrank.analysis.counting import count_of
 from fleetrank.analysis.report.sections.headline import TIER_NAMES, interest
+from fleetrank.foundation.wording import count_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,8 @@ from enum import StrEnum
 
 import polars as pl
 
-from fleetrank.analysis.counting import count_of
 from fleetrank.analysis.tables.table import Table
+from fleetrank.foundation.wording import count_of
 
 TIER_NAMES = {"gpu": "GPUs", "cpu": "CPUs", "edge": "edge devices"}
 _CARRIES, _MISLEADS = 0.9, 0.6

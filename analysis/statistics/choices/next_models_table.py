@@ -9,7 +9,6 @@ import polars as pl
 
 from fleetrank.analysis.arrays.pareto import frontier, overlap
 from fleetrank.analysis.arrays.ranking import Floats
-from fleetrank.analysis.counting import count_of
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.panel.device_models import Profiles, profiles
 from fleetrank.analysis.panel.panel import Panel, make_panel
@@ -23,6 +22,7 @@ from fleetrank.analysis.statistics.choices.next_models import (
 )
 from fleetrank.analysis.stored.selection import Selection, setting
 from fleetrank.analysis.tables.table import Table
+from fleetrank.foundation.wording import count_of
 
 DRAWS = 50
 """Random sets of sources per target and size; the error of their mean is then about 1 %."""

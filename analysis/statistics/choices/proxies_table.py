@@ -9,7 +9,6 @@ import polars as pl
 
 from fleetrank.analysis.arrays.bootstrap import percentile_interval
 from fleetrank.analysis.arrays.ranking import Floats
-from fleetrank.analysis.counting import count_of
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.device_models import DRAWS, Agreement, agreement, device_members
 from fleetrank.analysis.panel.panel import Panel, make_panel
@@ -25,6 +24,7 @@ from fleetrank.analysis.statistics.choices.proxies import (
 from fleetrank.analysis.stored.patterns import fits_platform
 from fleetrank.analysis.stored.selection import Selection, setting
 from fleetrank.analysis.tables.table import Table
+from fleetrank.foundation.wording import count_of
 
 THRESHOLD = 0.9
 """Default rho from which a device counts as predicted.

@@ -7,7 +7,6 @@ import numpy as np
 import polars as pl
 
 from fleetrank.analysis.arrays.pareto import Mask
-from fleetrank.analysis.counting import count_of
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.directions import Group
 from fleetrank.analysis.panel.pair_means import MeanFigures, mean_figures
@@ -31,6 +30,7 @@ from fleetrank.analysis.statistics.transfer.directed import directed_pairs, tier
 from fleetrank.analysis.statistics.transfer.transfer_table import MAX_LISTED_PAIRS
 from fleetrank.analysis.stored.scope import select_cells
 from fleetrank.analysis.stored.selection import Selection
+from fleetrank.foundation.wording import count_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,6 @@ import polars as pl
 
 from fleetrank.analysis.arrays.bootstrap import MIN_MODELS_FOR_INTERVAL
 from fleetrank.analysis.arrays.ranking import Floats
-from fleetrank.analysis.counting import count_of
 from fleetrank.analysis.errors import NotComparableError
 from fleetrank.analysis.panel.panel import Panel, make_panel
 from fleetrank.analysis.statistics.measured.audit import (
@@ -29,6 +28,7 @@ from fleetrank.analysis.stored.comparable import differences
 from fleetrank.analysis.stored.scope import select_attempts, select_cells
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
+from fleetrank.foundation.wording import count_of
 
 MAX_TIED_SHARE = 0.05
 """More ties than this change a rank correlation by more than its rounding."""

@@ -2,13 +2,13 @@
 
 import polars as pl
 
-from fleetrank.analysis.counting import count_of
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.stored.comparable import differences
 from fleetrank.analysis.stored.quality import DISAGREE_SHARE, dropped_attempts
 from fleetrank.analysis.stored.scope import select_cells, select_stored
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
+from fleetrank.foundation.wording import count_of
 
 
 def quality_table(frame: pl.LazyFrame, selection: Selection) -> Table:

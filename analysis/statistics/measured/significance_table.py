@@ -20,13 +20,13 @@ from fleetrank.analysis.arrays.significance import (
     mann_whitney,
     wilcoxon,
 )
-from fleetrank.analysis.counting import count_of
 from fleetrank.analysis.statistics.transfer.transfer_table import MAX_LISTED_PAIRS
 from fleetrank.analysis.stored.comparable import comparable_cells
 from fleetrank.analysis.stored.load import valid_attempts
 from fleetrank.analysis.stored.scope import select_attempts, select_cells
 from fleetrank.analysis.stored.selection import Selection, setting
 from fleetrank.analysis.tables.table import Table
+from fleetrank.foundation.wording import count_of
 
 NEAR = 0.2
 """Medians further apart than this are compared only if two models are named: repeats of one model

@@ -10,7 +10,6 @@ import polars as pl
 from fleetrank.analysis.arrays.bootstrap import MIN_MODELS_FOR_INTERVAL
 from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats
 from fleetrank.analysis.arrays.sample_size import few_models_note
-from fleetrank.analysis.counting import count_of
 from fleetrank.analysis.panel.directions import Group
 from fleetrank.analysis.panel.pair_groups import unlike_facts
 from fleetrank.analysis.panel.pairs import Pair, draws_for
@@ -28,6 +27,7 @@ from fleetrank.analysis.statistics.transfer.directed import TIER_NOTE, directed_
 from fleetrank.analysis.statistics.transfer.transfer_table import MAX_LISTED_PAIRS, unlisted
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
+from fleetrank.foundation.wording import count_of
 
 _SCHEMA = {
     "level": pl.String,

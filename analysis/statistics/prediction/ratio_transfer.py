@@ -15,7 +15,6 @@ from fleetrank.analysis.arrays.bootstrap import (
     resample_counts,
 )
 from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats, require_finite
-from fleetrank.analysis.counting import count_of
 from fleetrank.analysis.panel.directions import (
     Group,
     chunks,
@@ -30,6 +29,7 @@ from fleetrank.analysis.statistics.transfer.directed import TIER_NOTE, directed_
 from fleetrank.analysis.statistics.transfer.transfer_table import MAX_LISTED_PAIRS, unlisted
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
+from fleetrank.foundation.wording import count_of
 
 _EQUAL_SHARE = 1e-12
 """If the squares of the scored models are a smaller share of all, they differ by rounding only."""

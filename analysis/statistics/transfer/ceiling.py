@@ -17,12 +17,12 @@ from fleetrank.analysis.arrays.reliability import (
     split_halves,
     split_reliability,
 )
-from fleetrank.analysis.counting import count_of
 from fleetrank.analysis.panel.pair_means import cluster_weights
 from fleetrank.analysis.panel.pairs import Pair, blocks
 from fleetrank.analysis.panel.panel import Measure, Panel, measures
 from fleetrank.analysis.panel.repeats import Repeats
 from fleetrank.analysis.stored.last_result import LastResult
+from fleetrank.foundation.wording import count_of
 
 _FEW_REPEATS, _LEAST_SPLITS = 60, 10
 """With more repeats fewer splits are enough: at 310, ten and fifty differ by less than 0.01."""

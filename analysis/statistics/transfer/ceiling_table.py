@@ -9,7 +9,6 @@ import polars as pl
 from fleetrank.analysis.arrays.pareto import frontier, overlap
 from fleetrank.analysis.arrays.ranking import MIN_MODELS
 from fleetrank.analysis.arrays.sample_size import few_models_note
-from fleetrank.analysis.counting import count_of
 from fleetrank.analysis.panel.pair_groups import (
     PairGroup,
     Row,
@@ -42,6 +41,7 @@ from fleetrank.analysis.statistics.transfer.transfer_table import (
 )
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
+from fleetrank.foundation.wording import count_of
 
 _SCHEMA = {
     "level": pl.String,

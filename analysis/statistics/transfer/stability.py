@@ -16,7 +16,6 @@ from fleetrank.analysis.arrays.bootstrap import (
 from fleetrank.analysis.arrays.frm import frm, ratios
 from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats, average_ranks, require_finite
 from fleetrank.analysis.arrays.sample_size import few_models_note
-from fleetrank.analysis.counting import count_of
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.pair_groups import PairGroup, group_rows, tier_groups
 from fleetrank.analysis.panel.panel import Measure, Panel, incomplete_notes, make_panel, measures
@@ -25,6 +24,7 @@ from fleetrank.analysis.statistics.transfer.transfer_table import chosen_platfor
 from fleetrank.analysis.stored.columns import TIERS
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
+from fleetrank.foundation.wording import count_of
 
 STATISTICS = ("rank_std", "rank_cv", "ratio_std", "ratio_cv")
 RESAMPLES = 1000

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import polars as pl
 
 from fleetrank.analysis.arrays.sample_size import few_models_note
-from fleetrank.analysis.counting import count_of
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.pair_groups import (
     PairGroup,
@@ -29,6 +28,7 @@ from fleetrank.analysis.statistics.transfer.ceiling import (
 from fleetrank.analysis.stored.patterns import fits_platform
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
+from fleetrank.foundation.wording import count_of
 
 MAX_LISTED_PAIRS = 5000
 """More pairs are not listed; means over tiers are still computed."""

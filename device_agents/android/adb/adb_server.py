@@ -23,8 +23,7 @@ from fleetrank.device_agents.android.adb.adb_text import (
 from fleetrank.device_agents.android.adb.smart_socket import RefusedRequestError, SmartSocket
 from fleetrank.device_agents.contract.agent import StopRequested, never_stop
 from fleetrank.device_agents.errors import MissingLibraryError, PermanentError, TransientError
-from fleetrank.device_agents.host.file_lease import open_lease, wait_for_lock
-from fleetrank.device_agents.host.host_lease import never_give_up, runtime_folder
+from fleetrank.foundation.lease import never_give_up, open_lease, runtime_folder, wait_for_lock
 
 ADB_VARIABLE = "FLEETRANK_ADB"
 PORT_VARIABLE = "ANDROID_ADB_SERVER_PORT"

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from fleetrank.device_agents.device_output.device_text import MAX_DIGITS, lines_of
-from fleetrank.device_agents.errors import AgentError, TransientError, UnusableDeviceError
+from fleetrank.device_agents.errors import TransientError, UnusableDeviceError
+from fleetrank.foundation.errors import FleetError
 
 
 class DeviceState(StrEnum):
@@ -147,7 +148,7 @@ def is_network_serial(serial: str) -> bool:
     return bool(host) and _PORT.fullmatch(port) is not None
 
 
-def error_of_refusal(serial: str, text: str) -> AgentError:
+def error_of_refusal(serial: str, text: str) -> FleetError:
     """Returns the error, with its remedy, for a request that adb rejected."""
     reported = text.replace(serial, "") if serial else text
     state = next((state for part, state in _REFUSALS if part in reported), DeviceState.UNKNOWN)

@@ -14,8 +14,9 @@ from fleetrank.device_agents.android.runners.program_registry import create_phon
 from fleetrank.device_agents.android.state.validity import CanaryReading
 from fleetrank.device_agents.contract.agent import StopRequested
 from fleetrank.device_agents.contract.task import CanaryTask, Execution, MeasurePolicy, MeasureTask
-from fleetrank.device_agents.contract.vocabulary import Runtime
-from fleetrank.device_agents.errors import AgentError, BadOutputError, TimedOutError, TooSlowError
+from fleetrank.device_agents.errors import BadOutputError, TimedOutError, TooSlowError
+from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.vocabulary import Runtime
 
 CANARY_POLICY = MeasurePolicy(
     min_warmup_runs=5, min_warmup_s=0.2, max_warmup_s=1.0, min_runs=20, max_time_s=1.0
@@ -70,7 +71,7 @@ class Programs:
 
         Raises:
             TooSlowError: it did not end in time, although the phone answers.
-            AgentError: the same errors as `run_tool`.
+            FleetError: the same errors as `run_tool`.
         """
         try:
             return run_tool(
@@ -91,7 +92,7 @@ class Programs:
     def _answers(self) -> bool:
         try:
             self.phone.shell("true", timeout_s=ANSWER_S)
-        except AgentError:
+        except FleetError:
             return False
         return True
 

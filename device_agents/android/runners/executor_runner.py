@@ -19,8 +19,8 @@ from fleetrank.device_agents.android.runners.program_figures import (
 )
 from fleetrank.device_agents.contract.capability import Capability
 from fleetrank.device_agents.contract.task import Execution, MeasureTask, OptionValue
-from fleetrank.device_agents.contract.vocabulary import SampleKind
 from fleetrank.device_agents.errors import BadOutputError, UnsupportedError
+from fleetrank.foundation.vocabulary import SampleKind
 
 LOG_TAG = "ExecuTorch"
 

@@ -10,7 +10,7 @@ from typing import Protocol
 from fleetrank.device_agents.contract.capability import Capability
 from fleetrank.device_agents.contract.measurement import ToolSummary
 from fleetrank.device_agents.contract.task import Execution, MeasureTask, Options
-from fleetrank.device_agents.contract.vocabulary import MemoryMetric, SampleKind
+from fleetrank.foundation.vocabulary import MemoryMetric, SampleKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,13 +7,13 @@ from fleetrank.device_agents.android.runners.phone_runner import ToolOutput
 from fleetrank.device_agents.contract.failures import says_out_of_memory
 from fleetrank.device_agents.device_output.device_text import without_long_lines
 from fleetrank.device_agents.errors import (
-    AgentError,
     BadArtifactError,
     CrashedError,
     KilledError,
     OutOfMemoryError,
     UnsupportedError,
 )
+from fleetrank.foundation.errors import FleetError
 
 TAIL_CHARACTERS = 600
 """Most characters of a program's last output that a message keeps."""
@@ -61,7 +61,7 @@ def refuse_failed(output: ToolOutput, wording: Wording) -> None:
     """Returns if the exit code is 0.
 
     Raises:
-        AgentError: the subclass that fits; see `PhoneRunner.read`.
+        FleetError: the subclass that fits; see `PhoneRunner.read`.
     """
     if output.exit_code != 0:
         raise _error_of(output.exit_code, all_text(output), wording)
@@ -72,7 +72,7 @@ def last_words(text: str) -> str:
     return text.strip()[-TAIL_CHARACTERS:]
 
 
-def _error_of(exit_code: int, text: str, wording: Wording) -> AgentError:
+def _error_of(exit_code: int, text: str, wording: Wording) -> FleetError:
     words = last_words(text)
     tool = wording.tool
     if says_out_of_memory(text):
@@ -101,7 +101,7 @@ def _says(text: str, signs: tuple[str, ...]) -> bool:
     return any(sign in text for sign in signs)
 
 
-def _ended_badly(tool: str, exit_code: int, words: str) -> AgentError:
+def _ended_badly(tool: str, exit_code: int, words: str) -> FleetError:
     if exit_code == _FROM_SIGNAL + signal.SIGKILL:
         return KilledError(
             f"{tool} was killed; last output: {words}",

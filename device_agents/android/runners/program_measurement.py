@@ -2,7 +2,7 @@
 
 from fleetrank.device_agents.android.runners.phone_runner import ToolReading
 from fleetrank.device_agents.contract.measurement import Measurement, WorkerFacts
-from fleetrank.device_agents.contract.vocabulary import Origin, Status
+from fleetrank.foundation.vocabulary import Origin, Status
 
 
 def to_measurement(reading: ToolReading, *, task_id: str, origin: Origin) -> Measurement:

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 from fleetrank.device_agents.android.runners.phone_runner import PhoneRunner
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.device_agents.contract.vocabulary import Runtime
 from fleetrank.device_agents.errors import UnsupportedError
+from fleetrank.foundation.vocabulary import Runtime
 
 RUNNERS: Mapping[Runtime, str] = {
     Runtime.TFLITE: "fleetrank.device_agents.android.runners.benchmark_model:BenchmarkModel",

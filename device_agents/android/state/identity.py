@@ -7,8 +7,8 @@ from fleetrank.device_agents.android.adb.phone import Phone
 from fleetrank.device_agents.android.adb.sections import read_sections
 from fleetrank.device_agents.android.state.probe_text import VirtualMode, hash_serial, virtual_mode
 from fleetrank.device_agents.contract.agent import StopRequested, never_stop
-from fleetrank.device_agents.contract.vocabulary import Origin
 from fleetrank.device_agents.errors import UnusableDeviceError
+from fleetrank.foundation.vocabulary import Origin
 
 _TIMEOUT_S = 20.0
 _SCRIPT = """

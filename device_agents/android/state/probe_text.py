@@ -10,9 +10,9 @@ from fleetrank.device_agents.android.state.df_text import free_bytes
 from fleetrank.device_agents.android.state.dumpsys import parse_battery, parse_thermal
 from fleetrank.device_agents.contract.device_facts import DeviceFacts
 from fleetrank.device_agents.contract.task import Options
-from fleetrank.device_agents.contract.vocabulary import Origin, Tier
 from fleetrank.device_agents.device_output.device_text import value_of, whole_number
 from fleetrank.device_agents.device_output.plausible import MEMORY_BYTES
+from fleetrank.foundation.vocabulary import Origin, Tier
 
 PROPERTIES = (
     "ro.serialno", "ro.boot.serialno", "ro.product.manufacturer", "ro.product.model",

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from fleetrank.device_agents.android.adb.phone import Phone
-from fleetrank.device_agents.errors import AgentError, PermanentError
+from fleetrank.device_agents.errors import PermanentError
+from fleetrank.foundation.errors import FleetError
 
 FOLDER = "/data/local/tmp/fleetrank"
 """Our only folder on a phone; the shell user may execute programs below /data/local/tmp."""
@@ -63,7 +64,7 @@ def settings_for_measuring(phone: Phone) -> Iterator[None]:
     finally:
         try:
             restore_settings(phone)
-        except AgentError as error:
+        except FleetError as error:
             _logger.warning("settings of phone %r not restored yet: %s", phone.serial, error)
 
 

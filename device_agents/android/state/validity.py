@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from fleetrank.device_agents.android.state.cores import Core
 from fleetrank.device_agents.android.state.phone_conditions import PhoneConditions
 from fleetrank.device_agents.android.state.readiness import PhoneRules
-from fleetrank.device_agents.contract.vocabulary import Flag
 from fleetrank.device_agents.timing.flags import drift_share
+from fleetrank.foundation.vocabulary import Flag
 
 NOISE_FACTOR = 3.0
 """A deviation of three times the spread of the registration runs is not noise."""

@@ -7,13 +7,13 @@ from typing import Protocol, cast
 
 from fleetrank.device_agents.contract.failures import is_memory_error, says_device_lost
 from fleetrank.device_agents.contract.task import Execution, Options, OptionValue
-from fleetrank.device_agents.contract.vocabulary import Mode
 from fleetrank.device_agents.errors import UnsupportedError
 from fleetrank.device_agents.runtimes.gpu_backends import TENSORRT, TF32, TORCH_STREAM
 from fleetrank.device_agents.runtimes.onnx.onnx_nodes import fixed_spec_of, spec_of
 from fleetrank.device_agents.runtimes.options import boolean_option, missing_library
 from fleetrank.device_agents.runtimes.runner import Array, TensorSpec
 from fleetrank.device_agents.runtimes.torch.torch_cuda import TorchGpu
+from fleetrank.foundation.vocabulary import Mode
 
 _RECORD_ASSIGNMENT = "session.record_ep_graph_assignment_info"
 """Older versions ignore an entry that they do not know."""

@@ -9,12 +9,13 @@ from typing import Protocol, cast
 from fleetrank.device_agents.contract.capability import Capability
 from fleetrank.device_agents.contract.failures import says_device_lost, says_out_of_memory
 from fleetrank.device_agents.contract.task import Execution, Options
-from fleetrank.device_agents.errors import AgentError, BadArtifactError, UnsupportedError
+from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError
 from fleetrank.device_agents.runtimes.gpu_backends import GPU_BACKENDS
 from fleetrank.device_agents.runtimes.onnx import onnx_cuda
 from fleetrank.device_agents.runtimes.onnx.onnx_nodes import Node, spec_of
 from fleetrank.device_agents.runtimes.options import boolean_option, missing_library
 from fleetrank.device_agents.runtimes.runner import Array, LoadedModel
+from fleetrank.foundation.errors import FleetError
 
 _UNSUPPORTED_SIGNS = (
     "NOT_IMPLEMENTED", "Could not find an implementation", "is not a registered function/op",
@@ -117,7 +118,7 @@ def _session_options(ort: ModuleType, threads: int, *, spinning: bool, flush: bo
     return options
 
 
-def _as_agent_error(error: Exception) -> AgentError | Exception:
+def _as_agent_error(error: Exception) -> FleetError | Exception:
     """ONNX Runtime's exceptions have no common class; their module identifies them."""
     if not type(error).__module__.startswith("onnxruntime"):
         return error

@@ -6,7 +6,6 @@ from typing import Protocol, cast
 
 from fleetrank.device_agents.contract.failures import says_device_lost
 from fleetrank.device_agents.contract.task import Execution, Options, OptionValue
-from fleetrank.device_agents.contract.vocabulary import Mode
 from fleetrank.device_agents.errors import UnsupportedError
 from fleetrank.device_agents.runtimes.gpu_backends import CUDNN_BENCHMARK, TF32
 from fleetrank.device_agents.runtimes.options import boolean_option
@@ -16,6 +15,7 @@ from fleetrank.device_agents.runtimes.torch.torch_tensors import (
     as_numpy_has_it,
     as_tensor,
 )
+from fleetrank.foundation.vocabulary import Mode
 
 DEVICE = "cuda:0"
 """The only GPU that this process sees."""

@@ -14,8 +14,7 @@ from typing import cast
 from fleetrank.device_agents.contract.capability import Capability
 from fleetrank.device_agents.contract.failures import is_memory_error, says_device_lost
 from fleetrank.device_agents.contract.task import Execution, Options
-from fleetrank.device_agents.contract.vocabulary import Mode
-from fleetrank.device_agents.errors import AgentError, BadArtifactError, UnsupportedError
+from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError
 from fleetrank.device_agents.runtimes.gpu_backends import CUDA
 from fleetrank.device_agents.runtimes.options import boolean_option, missing_library
 from fleetrank.device_agents.runtimes.runner import Array, LoadedModel, TensorSpec, with_batch
@@ -26,6 +25,8 @@ from fleetrank.device_agents.runtimes.torch.torch_tensors import (
     as_numpy_has_it,
     as_tensor,
 )
+from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.vocabulary import Mode
 
 
 def bare_module(program: object) -> Callable[..., object]:
@@ -175,7 +176,7 @@ def _open(torch: ModuleType, path: str, device: str | None) -> tuple[object, Cal
     try:
         program = torch.export.load(path)
         return program, bare_module(program if device is None else moved(program, device))
-    except (AgentError, MemoryError):
+    except (FleetError, MemoryError):
         raise
     except Exception as error:  # a damaged file can raise anything from KeyError to zlib.error
         text = f"{type(error).__name__}: {error}"

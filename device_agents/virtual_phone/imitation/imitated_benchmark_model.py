@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleetrank.device_agents.errors import AgentError
 from fleetrank.device_agents.virtual_phone.imitation.imitated_figures import (
     describe_us,
     percentile,
@@ -28,6 +27,7 @@ from fleetrank.device_agents.virtual_phone.imitation.result_message import (
     encode_messages,
 )
 from fleetrank.device_agents.virtual_phone.imitation.surroundings import Surroundings
+from fleetrank.foundation.errors import FleetError
 
 DEFAULTS = {
     "graph": "", "num_threads": "-1", "num_runs": "50", "min_secs": "1.0", "max_secs": "150",
@@ -83,7 +83,7 @@ def run(argv: Sequence[str], surroundings: Surroundings) -> ToolResult:
     try:
         with open_inference(spec, surroundings) as inference:
             done = _measure(inference, flags, model)
-    except (AgentError, OSError) as error:
+    except (FleetError, OSError) as error:
         return _failed(heading, f"Failed to load model {surroundings.shown(str(error))}")
     placement = _placement(backend) if surroundings.is_canned else ""
     return ToolResult(

@@ -7,10 +7,10 @@ prints no single executions. The outputs that `--print_output` asks for are not 
 from collections.abc import Sequence
 from pathlib import Path
 
-from fleetrank.device_agents.errors import AgentError
 from fleetrank.device_agents.virtual_phone.imitation.inference import InferenceSpec, open_inference
 from fleetrank.device_agents.virtual_phone.imitation.result import ToolResult
 from fleetrank.device_agents.virtual_phone.imitation.surroundings import Surroundings
+from fleetrank.foundation.errors import FleetError
 
 DEFAULTS = {
     "model_path": "model.pte", "data_path": "", "inputs": "", "input_shapes": "",
@@ -52,7 +52,7 @@ def run(argv: Sequence[str], surroundings: Surroundings) -> ToolResult:
         with open_inference(spec, surroundings) as inference:
             load_ns = inference.load_ns
             times_ns = [inference.run() for _ in range(count)]
-    except (AgentError, OSError) as error:
+    except (FleetError, OSError) as error:
         refusal = f"Loading of method forward failed with status 0x20: {error}"
         return ToolResult(log=(refusal,), other_log=(refusal,), exit_code=_ABORTED)
     heading = (

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fleetrank.device_agents.errors import AgentError
 from fleetrank.device_agents.virtual_phone.imitation.imitated_figures import percentile
 from fleetrank.device_agents.virtual_phone.imitation.inference import InferenceSpec, open_inference
 from fleetrank.device_agents.virtual_phone.imitation.result import ToolResult
 from fleetrank.device_agents.virtual_phone.imitation.surroundings import Surroundings
+from fleetrank.foundation.errors import FleetError
 
 _WITH_VALUE = frozenset("emrtxycofFpTCiRSd")
 _WITHOUT_VALUE = frozenset("IDAMsvPgnlqz")
@@ -47,7 +47,7 @@ def run(argv: Sequence[str], surroundings: Surroundings) -> ToolResult:
             first_ns = inference.run()
             times_ns = _measure(inference.run, asked)
             load_ns, peak_bytes = inference.load_ns, inference.peak_bytes()
-    except (AgentError, OSError) as error:
+    except (FleetError, OSError) as error:
         shown = surroundings.shown(str(error))
         return _failed(f"Load model from {model.name} failed:Protobuf parsing failed. {shown}\n")
     text = _report(times_ns, threads=threads, load_ns=load_ns, first_ns=first_ns, peak=peak_bytes)

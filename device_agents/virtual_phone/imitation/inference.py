@@ -57,7 +57,7 @@ def open_inference(spec: InferenceSpec, surroundings: Surroundings) -> Iterator[
     """Loads the model in the phone's mode; in real mode it holds this host's lease while open.
 
     Raises:
-        AgentError: the runtime rejects the model, or is not supported here.
+        FleetError: the runtime rejects the model, or is not supported here.
         OSError: the file cannot be read.
     """
     if surroundings.is_canned:
@@ -109,9 +109,9 @@ class RealInference:
     def __init__(self, spec: InferenceSpec) -> None:
         # Heavy imports: a canned run does not need them.
         from fleetrank.device_agents.contract.task import Execution
-        from fleetrank.device_agents.contract.vocabulary import Runtime
         from fleetrank.device_agents.runtimes.runtime_registry import create_runner
         from fleetrank.device_agents.worker.inputs import make_inputs
+        from fleetrank.foundation.vocabulary import Runtime
 
         if spec.runtime not in set(Runtime):
             raise UnsupportedError(

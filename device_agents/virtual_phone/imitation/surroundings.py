@@ -40,7 +40,7 @@ class Surroundings:
     @contextmanager
     def quiet_host(self) -> Iterator[None]:
         """Prevents other measurements on this host while a model really runs on it."""
-        from fleetrank.device_agents.host.host_lease import (
+        from fleetrank.foundation.lease import (
             host_lease,  # a canned run does not need it
         )
 

@@ -12,7 +12,7 @@ from fleetrank.device_agents.android.options import TOOLS
 from fleetrank.device_agents.android.programs.tool_cache import ToolCache
 from fleetrank.device_agents.android.programs.tool_store import ToolStore
 from fleetrank.device_agents.android.state.settings import FOLDER, restore_settings
-from fleetrank.device_agents.errors import AgentError
+from fleetrank.foundation.errors import FleetError
 from fleetrank.orchestrator.errors import NothingToDoError, UsageError
 from fleetrank.orchestrator.export.canary_export import canary_artifact
 from fleetrank.orchestrator.phones.phone_check import Change, changes_between
@@ -63,7 +63,7 @@ def check_phone(workspace: Workspace, device: DeviceFile) -> tuple[Change, ...]:
     """
     try:
         AndroidAgent(device.options).probe()
-    except AgentError as error:
+    except FleetError as error:
         raise NothingToDoError(error.message, error.remedy) from error
     request = PhoneRequest(
         serial=str(device.options["serial"]), name=device.name, labels={}, tools={}
@@ -82,7 +82,7 @@ def clean_phone(device: DeviceFile) -> None:
         with agent.held(phone):
             restore_settings(phone)  # the folder also holds the settings saved before a crash
             ToolCache(phone).clear()
-    except AgentError as error:
+    except FleetError as error:
         serial = shlex.quote(str(device.options.get("serial")))
         print(f"its folder on the phone was not deleted: {error.message}", file=sys.stderr)
         print(f"  -> adb -s {serial} shell rm -r {FOLDER}", file=sys.stderr)

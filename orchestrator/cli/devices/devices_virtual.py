@@ -12,9 +12,10 @@ import typer
 
 from fleetrank.device_agents.android.adb.adb_server import AdbServer
 from fleetrank.device_agents.android.state.probe_text import VirtualMode
-from fleetrank.device_agents.errors import AgentError, MissingLibraryError
+from fleetrank.device_agents.errors import MissingLibraryError
 from fleetrank.device_agents.virtual_phone.daemon.farm import FarmedPhone, FarmSpec, VirtualFarm
 from fleetrank.device_agents.virtual_phone.handset.profile import DEFAULT_PROFILES, load_profiles
+from fleetrank.foundation.errors import FleetError
 from fleetrank.orchestrator.errors import UsageError
 
 MAX_COUNT = 200
@@ -116,5 +117,5 @@ def _disconnect(phones: Iterable[FarmedPhone], server: AdbServer) -> None:
     for phone in phones:
         try:
             server.disconnect(phone.address)
-        except AgentError:
+        except FleetError:
             return  # the adb server has ended, and its list with it

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from fleetrank.analysis.counting import count_of
+from fleetrank.foundation.wording import count_of
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import ExportRequest
 from fleetrank.models.errors import ModelError

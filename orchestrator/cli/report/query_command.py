@@ -12,8 +12,8 @@ from typing import Annotated
 
 import typer
 
-from fleetrank.analysis.counting import count_of
 from fleetrank.foundation.files import make_folder, written_aside
+from fleetrank.foundation.wording import count_of
 from fleetrank.orchestrator.cli.context import current
 from fleetrank.orchestrator.cli.host_turn import host_turn
 from fleetrank.orchestrator.cli.output.listing import print_table

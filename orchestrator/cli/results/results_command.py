@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import polars as pl
 import typer
 
-from fleetrank.analysis.counting import count_of
+from fleetrank.foundation.wording import count_of
 from fleetrank.analysis.stored.exclusions import excluded_column, read_exclusions
 from fleetrank.orchestrator.cli.context import current
 from fleetrank.orchestrator.cli.host_turn import host_turn

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fleetrank.models.names import nearest
+from fleetrank.foundation.wording import nearest
 from fleetrank.orchestrator.cli.context import current
 from fleetrank.orchestrator.cli.host_turn import host_turn
 from fleetrank.orchestrator.cli.output.listing import AsJson, print_table

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fleetrank.analysis.counting import count_of
+from fleetrank.foundation.wording import count_of
 from fleetrank.analysis.importers.release import Release
 from fleetrank.foundation.errors import BadFileError
 from fleetrank.foundation.small_file import read_small_bytes

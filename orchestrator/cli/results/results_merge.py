@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fleetrank.analysis.counting import count_of
+from fleetrank.foundation.wording import count_of
 from fleetrank.orchestrator.cli.confirmation import Yes, is_confirmed
 from fleetrank.orchestrator.cli.context import current
 from fleetrank.orchestrator.cli.host_turn import host_turn

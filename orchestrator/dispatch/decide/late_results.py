@@ -4,7 +4,7 @@ from collections.abc import Container, Mapping
 from dataclasses import replace
 
 from fleetrank.device_agents.contract.measurement import Measurement
-from fleetrank.device_agents.contract.vocabulary import Status
+from fleetrank.foundation.vocabulary import Status
 from fleetrank.orchestrator.dispatch.decide.state import DispatchState
 from fleetrank.orchestrator.dispatch.decide.tally import Tally
 from fleetrank.orchestrator.identity.cells import Attempt, Cell, Repeat

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from fleetrank.device_agents.contract.measurement import Failure
-from fleetrank.device_agents.contract.vocabulary import ErrorKind
+from fleetrank.foundation.vocabulary import ErrorKind
 from fleetrank.orchestrator.dispatch.decide.state import DispatchState, Lane, Waiting, with_lane
 
 _NOT_THE_DEVICE = frozenset(

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Self
 
 from fleetrank.device_agents.contract.measurement import Failure
-from fleetrank.device_agents.contract.vocabulary import ErrorKind, Status
+from fleetrank.foundation.vocabulary import ErrorKind, Status
 from fleetrank.orchestrator.dispatch.decide.retry import condemns_cell
 
 RepeatKey = tuple[str, int]

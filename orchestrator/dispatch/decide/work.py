@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.device_agents.contract.task import CanaryTask, MeasureTask
-from fleetrank.models.cards.card import Artifact, ExportRequest, Format
+from fleetrank.foundation.vocabulary import Format
+from fleetrank.models.cards.card import Artifact, ExportRequest
 from fleetrank.orchestrator.dispatch.decide.state import Lane
 from fleetrank.orchestrator.dispatch.decide.tally import Tally
 from fleetrank.orchestrator.identity.cells import Attempt, Cell, DevicePlace, Plan, Repeat

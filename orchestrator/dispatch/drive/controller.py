@@ -6,7 +6,7 @@ from random import Random
 
 from fleetrank.device_agents.contract.device_facts import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed
-from fleetrank.device_agents.contract.vocabulary import ErrorKind
+from fleetrank.foundation.vocabulary import ErrorKind
 from fleetrank.orchestrator.dispatch.decide import retry
 from fleetrank.orchestrator.dispatch.decide.assign import next_assignments
 from fleetrank.orchestrator.dispatch.decide.late_results import adopted, attempt_of, is_running

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from fleetrank.device_agents.contract.device_facts import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure
-from fleetrank.device_agents.contract.vocabulary import ErrorKind
+from fleetrank.foundation.vocabulary import ErrorKind
 
 Answer = tuple[str, DeviceFacts | Failure]
 

@@ -12,10 +12,11 @@ from fleetrank.device_agents.contract.device_facts import DeviceFacts
 from fleetrank.device_agents.contract.failures import interrupted
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed
 from fleetrank.device_agents.contract.task import MeasureTask
-from fleetrank.device_agents.contract.vocabulary import ErrorKind
-from fleetrank.device_agents.errors import AgentError, TransientError
-from fleetrank.device_agents.host.host_lease import host_lease
+from fleetrank.device_agents.errors import TransientError
 from fleetrank.device_agents.registry import create_agent
+from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.lease import host_lease
+from fleetrank.foundation.vocabulary import ErrorKind
 from fleetrank.orchestrator.workspace.device_spec import DeviceSpec, HostShare
 
 _MOST_PROBES = 32
@@ -126,7 +127,7 @@ class DeviceBench:
 
 def failure_of(error: Exception) -> Failure:
     """Turns an error of an agent, or an unexpected error, into the failure of the attempt."""
-    if isinstance(error, AgentError):
+    if isinstance(error, FleetError):
         kind, message, remedy = ErrorKind.DEVICE_LOST, error.message, error.remedy
     else:
         kind, message = ErrorKind.INTERNAL, f"{type(error).__name__}: {error}"

@@ -11,8 +11,8 @@ from pathlib import Path
 from fleetrank.device_agents.android.adb.adb_server import AdbServer
 from fleetrank.device_agents.cpu import topology
 from fleetrank.device_agents.cuda.nvml import open_nvml
-from fleetrank.device_agents.errors import AgentError
 from fleetrank.device_agents.host.rapl import open_rapl
+from fleetrank.foundation.errors import FleetError
 from fleetrank.orchestrator.identity.host_identity import host_hash
 from fleetrank.orchestrator.identity.provenance import PACKAGES, package_versions
 
@@ -78,7 +78,7 @@ def seen_phones() -> tuple[str, ...] | None:
     try:
         server = AdbServer()
         return tuple(seen.serial for seen in server.devices()) if server.answers() else None
-    except AgentError:
+    except FleetError:
         return None  # no adb on this host
 
 
@@ -86,7 +86,7 @@ def seen_gpus() -> tuple[str, ...] | None:
     """UUIDs of this host's GPUs and MIG instances; `None` if no NVIDIA driver answers."""
     try:
         found = open_nvml().find()
-    except AgentError:
+    except FleetError:
         return None  # no driver, or no binding for it
     return tuple(gpu.uuid for gpu in found.gpus if not gpu.is_divided)
 

@@ -6,7 +6,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed
-from fleetrank.device_agents.contract.vocabulary import ErrorKind
+from fleetrank.foundation.vocabulary import ErrorKind
 from fleetrank.orchestrator.dispatch.host.host_service import Answer, Order, Question
 from fleetrank.orchestrator.dispatch.ray.delivery import Delivery
 from fleetrank.orchestrator.dispatch.ray.ray_hosts import HostHandle

@@ -9,7 +9,7 @@ from typing import Self
 from fleetrank.device_agents.contract.device_facts import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed
 from fleetrank.device_agents.contract.task import MeasureTask
-from fleetrank.device_agents.contract.vocabulary import ErrorKind
+from fleetrank.foundation.vocabulary import ErrorKind
 from fleetrank.orchestrator.dispatch.host.host_service import Order
 from fleetrank.orchestrator.dispatch.ray.host_line import HostLine
 from fleetrank.orchestrator.dispatch.ray.ray_hosts import HostHandle, RayHosts

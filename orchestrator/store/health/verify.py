@@ -6,8 +6,8 @@ from pathlib import Path
 
 import polars as pl
 
-from fleetrank.analysis.counting import count_of
 from fleetrank.analysis.stored.part_files import damage_error
+from fleetrank.foundation.wording import count_of
 from fleetrank.orchestrator.errors import StoreError, UsageError
 from fleetrank.orchestrator.store.health.differences import Difference, Side, differences
 from fleetrank.orchestrator.store.health.record_check import record_problems

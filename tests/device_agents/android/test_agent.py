@@ -21,15 +21,15 @@ from fleetrank.device_agents.android.state.probe_text import hash_serial
 from fleetrank.device_agents.contract.codec import to_json
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.device_agents.contract.task import CanaryTask, Execution, MeasurePolicy, MeasureTask
-from fleetrank.device_agents.contract.vocabulary import (
+from fleetrank.device_agents.errors import PermanentError
+from fleetrank.device_agents.virtual_phone.handset.faults import Fault
+from fleetrank.foundation.vocabulary import (
     ErrorKind,
     Origin,
     Runtime,
     SampleKind,
     Status,
 )
-from fleetrank.device_agents.errors import PermanentError
-from fleetrank.device_agents.virtual_phone.handset.faults import Fault
 
 # The newer adb alone: what differs between versions is in test_phone.py.
 pytestmark = [pytest.mark.adb, pytest.mark.parametrize("adb_server", ["wheel"], indirect=True)]

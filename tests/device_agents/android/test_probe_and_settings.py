@@ -23,8 +23,8 @@ from fleetrank.device_agents.android.state.settings import (
     settings_for_measuring,
 )
 from fleetrank.device_agents.android.state.validity import judge_validity
-from fleetrank.device_agents.contract.vocabulary import Origin
 from fleetrank.device_agents.virtual_phone.handset.faults import Fault
+from fleetrank.foundation.vocabulary import Origin
 
 # The newer adb alone: what differs between versions is in test_phone.py.
 pytestmark = [pytest.mark.adb, pytest.mark.parametrize("adb_server", ["wheel"], indirect=True)]

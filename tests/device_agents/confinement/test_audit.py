@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fleetrank.device_agents.confinement.audit import AuditWall
 from fleetrank.device_agents.confinement.grants import Grants, grants_of
 from fleetrank.device_agents.contract.task import InferTask
-from fleetrank.device_agents.contract.vocabulary import Mode, Runtime
+from fleetrank.foundation.vocabulary import Mode, Runtime
 from tests.device_agents.conftest import MakeTask
 
 

@@ -10,8 +10,8 @@ from fleetrank.device_agents.contract.device_facts import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Conditions, Failure, Measurement
 from fleetrank.device_agents.contract.protocol import decode_request, encode_request
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask
-from fleetrank.device_agents.contract.vocabulary import Runtime
 from fleetrank.device_agents.errors import PermanentError
+from fleetrank.foundation.vocabulary import Runtime
 
 NUMBERS = st.integers(-(2**62), 2**62)
 st.register_type_strategy(float, st.floats(allow_nan=False, allow_infinity=False))

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
-from fleetrank.device_agents.contract.vocabulary import Mode, Runtime
 from fleetrank.device_agents.cpu.agent import CpuAgent
 from fleetrank.device_agents.cpu.topology import (
     cpus_one_per_core,
@@ -18,6 +17,7 @@ from fleetrank.device_agents.cpu.topology import (
     read_facts,
 )
 from fleetrank.device_agents.errors import PermanentError
+from fleetrank.foundation.vocabulary import Mode, Runtime
 
 ONNX = Execution(runtime=Runtime.ONNX, backend="cpu")
 

@@ -11,7 +11,13 @@ from fake_gpu import A100, H100, FakeGpuLibrary
 
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask
-from fleetrank.device_agents.contract.vocabulary import (
+from fleetrank.device_agents.cuda import gpu_watch as watch
+from fleetrank.device_agents.cuda import nvml
+from fleetrank.device_agents.cuda.agent import CudaAgent
+from fleetrank.device_agents.cuda.library import Found, GpuProcess
+from fleetrank.device_agents.errors import PermanentError, UnfitConditionsError, UnusableDeviceError
+from fleetrank.device_agents.runtimes.gpu_backends import GPU_RUNTIMES, why_unsupported_on_gpu
+from fleetrank.foundation.vocabulary import (
     EnergyMethod,
     ErrorKind,
     Flag,
@@ -21,12 +27,6 @@ from fleetrank.device_agents.contract.vocabulary import (
     Runtime,
     Status,
 )
-from fleetrank.device_agents.cuda import gpu_watch as watch
-from fleetrank.device_agents.cuda import nvml
-from fleetrank.device_agents.cuda.agent import CudaAgent
-from fleetrank.device_agents.cuda.library import Found, GpuProcess
-from fleetrank.device_agents.errors import PermanentError, UnfitConditionsError, UnusableDeviceError
-from fleetrank.device_agents.runtimes.gpu_backends import GPU_RUNTIMES, why_unsupported_on_gpu
 from tests.device_agents.conftest import make_task, sha256
 
 WORKER = (sys.executable, str(Path(__file__).parents[2] / "makers/fake_gpu_worker.py"))

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.device_agents.contract.vocabulary import EnergyMethod
 from fleetrank.device_agents.host.energy import (
     MIN_STEPS,
     CounterSource,
@@ -18,6 +17,7 @@ from fleetrank.device_agents.host.energy import (
     judge_energy,
 )
 from fleetrank.device_agents.host.rapl import open_rapl
+from fleetrank.foundation.vocabulary import EnergyMethod
 
 COUNTER = EnergyMethod.NVML_COUNTER
 S = 1_000_000_000

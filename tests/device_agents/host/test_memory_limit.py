@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from fleetrank.device_agents.contract.task import InferTask
-from fleetrank.device_agents.contract.vocabulary import ErrorKind, Runtime
 from fleetrank.device_agents.cpu.agent import CpuAgent
 from fleetrank.device_agents.host import memory_limit
 from fleetrank.device_agents.host.memory_limit import LIMIT_SHARE, default_limit_bytes
+from fleetrank.foundation.vocabulary import ErrorKind, Runtime
 from tests.device_agents.conftest import make_task, sha256
 
 TOTAL = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

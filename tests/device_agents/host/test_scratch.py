@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.device_agents.contract.vocabulary import Runtime
 from fleetrank.device_agents.host.scratch import SCRATCH, remove_tree, worker_environment
 from fleetrank.device_agents.host.worker_client import measure_in_worker
+from fleetrank.foundation.vocabulary import Runtime
 from tests.device_agents.conftest import MakeTask
 
 FILL = (

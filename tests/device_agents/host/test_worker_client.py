@@ -14,8 +14,8 @@ from fleetrank.device_agents.contract.codec import from_json, to_json
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.device_agents.contract.protocol import encode_request
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.device_agents.contract.vocabulary import ErrorKind, Runtime, Status
 from fleetrank.device_agents.host.worker_client import measure_in_worker
+from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Status
 from tests.device_agents.conftest import MakeTask, make_task
 
 READ_REQUEST = "import os, signal, sys, time; sys.stdin.readline(); "

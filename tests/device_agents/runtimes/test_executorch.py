@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask
-from fleetrank.device_agents.contract.vocabulary import ErrorKind, Mode, Runtime, Status
 from fleetrank.device_agents.errors import MissingLibraryError, UnsupportedError
 from fleetrank.device_agents.host.worker_client import infer_in_worker, measure_in_worker
 from fleetrank.device_agents.runtimes.executorch_runner import (
@@ -17,6 +16,7 @@ from fleetrank.device_agents.runtimes.executorch_runner import (
     _check_delegates,
 )
 from fleetrank.device_agents.runtimes.runtime_registry import why_unsupported
+from fleetrank.foundation.vocabulary import ErrorKind, Mode, Runtime, Status
 from tests.device_agents.conftest import make_task, sha256
 
 XNNPACK = Execution(runtime=Runtime.EXECUTORCH, backend="xnnpack")

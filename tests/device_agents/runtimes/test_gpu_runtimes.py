@@ -6,13 +6,13 @@ import pytest
 
 from fleetrank.device_agents.contract.failures import failure_from_error
 from fleetrank.device_agents.contract.task import Execution, OptionValue
-from fleetrank.device_agents.contract.vocabulary import Mode, Precision, Runtime
 from fleetrank.device_agents.cuda.allocator import TorchGpuMemory
 from fleetrank.device_agents.errors import UnsupportedError
 from fleetrank.device_agents.runtimes.onnx import onnx_cuda
 from fleetrank.device_agents.runtimes.onnx.onnx_cuda import OnnxGpu, load
 from fleetrank.device_agents.runtimes.torch.torch_cuda import TorchGpu
 from fleetrank.device_agents.runtimes.torch.torch_runner import bare_module, moved
+from fleetrank.foundation.vocabulary import Mode, Precision, Runtime
 
 TOO_OLD = "The NVIDIA driver on your system is too old (found version 11040)."
 

@@ -3,9 +3,9 @@ import weakref
 import numpy as np
 
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.device_agents.contract.vocabulary import Runtime
 from fleetrank.device_agents.runtimes.onnx.onnx_runner import OnnxModel
 from fleetrank.device_agents.runtimes.torch.torch_runner import TorchModel
+from fleetrank.foundation.vocabulary import Runtime
 
 
 class Result(np.ndarray):

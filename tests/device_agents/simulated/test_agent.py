@@ -4,7 +4,9 @@ from pathlib import Path
 import pytest
 
 from fleetrank.device_agents.contract.task import Execution, MeasureTask, OptionValue
-from fleetrank.device_agents.contract.vocabulary import (
+from fleetrank.device_agents.errors import PermanentError
+from fleetrank.device_agents.simulated.agent import SimulatedAgent
+from fleetrank.foundation.vocabulary import (
     ErrorKind,
     Flag,
     Origin,
@@ -13,8 +15,6 @@ from fleetrank.device_agents.contract.vocabulary import (
     Status,
     Tier,
 )
-from fleetrank.device_agents.errors import PermanentError
-from fleetrank.device_agents.simulated.agent import SimulatedAgent
 
 
 def task(task_id: str = "t", **changes: object) -> MeasureTask:

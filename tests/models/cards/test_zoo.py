@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.models.cards.card import Family, Format, ModelCard, Source, Weights, WeightsKind
+from fleetrank.foundation.vocabulary import Family, Format, WeightsKind
+from fleetrank.models.cards.card import ModelCard, Source, Weights
 from fleetrank.models.cards.zoo import (
     card_sha256,
     find_card,

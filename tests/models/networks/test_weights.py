@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from fleetrank.foundation.small_file import file_sha256
-from fleetrank.models.cards.card import Cost, FlopsMethod, ModelCard, Source, Weights, WeightsKind
+from fleetrank.foundation.vocabulary import FlopsMethod, WeightsKind
+from fleetrank.models.cards.card import Cost, ModelCard, Source, Weights
 from fleetrank.models.cards.zoo import load_zoo
 from fleetrank.models.errors import ExportError, UntrustedError
 from fleetrank.models.networks.build import build_network, import_torchvision

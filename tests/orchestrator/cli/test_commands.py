@@ -12,16 +12,10 @@ import polars as pl
 import pytest
 from full_disk import no_room_beyond
 
-from fleetrank.device_agents.host.host_lease import host_lease
+from fleetrank.foundation.lease import host_lease
+from fleetrank.foundation.vocabulary import FlopsMethod, Format
 from fleetrank.models.cache import ArtifactCache
-from fleetrank.models.cards.card import (
-    Cost,
-    ExportRequest,
-    FlopsMethod,
-    Format,
-    StagedExport,
-    Weights,
-)
+from fleetrank.models.cards.card import Cost, ExportRequest, StagedExport, Weights
 from fleetrank.models.cards.user_cards import load_user_card
 from fleetrank.models.cards.zoo import load_zoo
 from fleetrank.orchestrator.cli.main import run

@@ -9,18 +9,17 @@ import pytest
 from fleetrank.device_agents.contract.device_facts import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
-from fleetrank.device_agents.contract.vocabulary import ErrorKind, Origin, Runtime, Status, Tier
-from fleetrank.models.cards.card import (
-    Artifact,
-    Cost,
-    ExportRequest,
+from fleetrank.foundation.vocabulary import (
+    ErrorKind,
     Family,
     FlopsMethod,
     Format,
-    ModelCard,
-    Source,
-    Weights,
+    Origin,
+    Runtime,
+    Status,
+    Tier,
 )
+from fleetrank.models.cards.card import Artifact, Cost, ExportRequest, ModelCard, Source, Weights
 from fleetrank.orchestrator.dispatch.decide.work import SweepWork
 from fleetrank.orchestrator.identity.cells import Cell, DevicePlace, Plan
 from fleetrank.orchestrator.identity.provenance import SweepFacts

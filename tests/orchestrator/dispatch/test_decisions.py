@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.device_agents.contract.vocabulary import ErrorKind, Runtime
-from fleetrank.models.cards.card import ExportRequest, Family, Format, ModelCard, Source, Weights
+from fleetrank.foundation.vocabulary import ErrorKind, Family, Format, Runtime
+from fleetrank.models.cards.card import ExportRequest, ModelCard, Source, Weights
 from fleetrank.orchestrator.dispatch.decide.assign import next_assignments
 from fleetrank.orchestrator.dispatch.decide.retry import (
     RetryRules,

@@ -9,13 +9,11 @@ import pytest
 
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.device_agents.contract.task import InferTask
-from fleetrank.device_agents.contract.vocabulary import ErrorKind
+from fleetrank.foundation.vocabulary import ErrorKind, Family, Format
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import (
     Cost,
     ExportRequest,
-    Family,
-    Format,
     ModelCard,
     Source,
     StagedExport,

@@ -5,16 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.device_agents.contract.vocabulary import Mode, Precision, Runtime
-from fleetrank.models.cards.card import (
-    ExportRequest,
-    Family,
-    Format,
-    ModelCard,
-    Source,
-    Weights,
-    WeightsKind,
-)
+from fleetrank.foundation.vocabulary import Family, Format, Mode, Precision, Runtime, WeightsKind
+from fleetrank.models.cards.card import ExportRequest, ModelCard, Source, Weights
 from fleetrank.models.cards.zoo import card_sha256
 from fleetrank.orchestrator.identity.keys import (
     canonical_json,

@@ -1,6 +1,7 @@
 import pytest
 
-from fleetrank.models.cards.card import ExportRequest, Format, Weights
+from fleetrank.foundation.vocabulary import Format
+from fleetrank.models.cards.card import ExportRequest, Weights
 from fleetrank.models.cards.zoo import load_zoo
 from fleetrank.models.networks.primer import primer_request
 from fleetrank.orchestrator.plan.estimate import exporting_s

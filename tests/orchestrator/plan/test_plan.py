@@ -2,7 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from fleetrank.models.cards.card import Family, Format, ModelCard, Source, WeightsKind
+from fleetrank.foundation.vocabulary import Family, Format, WeightsKind
+from fleetrank.models.cards.card import ModelCard, Source
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.identity.cells import DevicePlace
 from fleetrank.orchestrator.plan.estimate import measuring_s

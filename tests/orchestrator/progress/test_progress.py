@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from fleetrank.device_agents.contract.vocabulary import Origin
+from fleetrank.foundation.vocabulary import Origin
 from fleetrank.orchestrator.progress.console import LiveConsole, render
 from fleetrank.orchestrator.progress.events import (
     Event,

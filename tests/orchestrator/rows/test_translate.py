@@ -16,14 +16,15 @@ from fleetrank.device_agents.contract.measurement import (
     ToolSummary,
     failed,
 )
-from fleetrank.device_agents.contract.vocabulary import (
+from fleetrank.foundation.vocabulary import (
     EnergyMethod,
     ErrorKind,
+    Family,
     Origin,
     SampleKind,
     Status,
 )
-from fleetrank.models.cards.card import Family, ModelCard, Source
+from fleetrank.models.cards.card import ModelCard, Source
 from fleetrank.orchestrator.identity.cells import DevicePlace, Repeat
 from fleetrank.orchestrator.identity.keys import canonical_json
 from fleetrank.orchestrator.rows.translate import summarise

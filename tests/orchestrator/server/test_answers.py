@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from fleet_rows import NETS, PLACES, write_results
 
-from fleetrank.device_agents.host.host_lease import host_lease
+from fleetrank.foundation.lease import host_lease
 from fleetrank.orchestrator.compute.errors import RefusedError
 from fleetrank.orchestrator.compute.jobs import Job, JobKind
 from fleetrank.orchestrator.server.answers import Answers

@@ -11,7 +11,7 @@ import pytest
 from fleet_rows import HOSTILE_DEVICE, HOSTILE_MODEL, SWEEP
 from serving import Served
 
-from fleetrank.device_agents.host.host_lease import host_lease
+from fleetrank.foundation.lease import host_lease
 
 SLOW = "SELECT count(*) FROM range(100000000000) a, range(100000) b"
 

@@ -8,7 +8,7 @@ import pytest
 
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.stored.exclusions import MAX_EXCLUSIONS, read_exclusions
-from fleetrank.device_agents.host.file_lease import open_lease, wait_for_lock
+from fleetrank.foundation.lease import open_lease, wait_for_lock
 from fleetrank.orchestrator.errors import StoreError, UsageError
 from fleetrank.orchestrator.store import exclusions
 from fleetrank.orchestrator.store.exclusions import exclude, take_back

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.device_agents.contract.vocabulary import Origin
+from fleetrank.foundation.vocabulary import Origin
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.identity.host_identity import host_hash
 from fleetrank.orchestrator.workspace.device_registry import (

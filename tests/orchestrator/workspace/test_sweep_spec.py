@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from fleetrank.device_agents.contract.task import MeasurePolicy
-from fleetrank.device_agents.contract.vocabulary import Mode, Runtime
+from fleetrank.foundation.vocabulary import Mode, Runtime
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.workspace.sweep_spec import MeasureSpec, SweepSpec, load_spec
 

@@ -17,8 +17,8 @@ from fleetrank.device_agents.android.programs.tool_call import (
 from fleetrank.device_agents.android.programs.tool_store import ToolStore
 from fleetrank.device_agents.android.runners.phone_runner import ToolRun
 from fleetrank.device_agents.contract.failures import failure_from_error
-from fleetrank.device_agents.contract.vocabulary import ErrorKind
 from fleetrank.device_agents.errors import TooSlowError
+from fleetrank.foundation.vocabulary import ErrorKind
 
 pytestmark = [pytest.mark.adb, pytest.mark.parametrize("adb_server", ["wheel"], indirect=True)]
 

@@ -12,13 +12,6 @@ from fleetrank.device_agents.android.runners.phone_runner import ToolOutput, Too
 from fleetrank.device_agents.contract.failures import failure_from_error
 from fleetrank.device_agents.contract.measurement import ToolSummary
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
-from fleetrank.device_agents.contract.vocabulary import (
-    ErrorKind,
-    MemoryMetric,
-    Mode,
-    Runtime,
-    SampleKind,
-)
 from fleetrank.device_agents.errors import (
     AgentError,
     BadArtifactError,
@@ -28,6 +21,13 @@ from fleetrank.device_agents.errors import (
     OutOfMemoryError,
     StorageFullError,
     UnsupportedError,
+)
+from fleetrank.foundation.vocabulary import (
+    ErrorKind,
+    MemoryMetric,
+    Mode,
+    Runtime,
+    SampleKind,
 )
 
 DATA = Path(__file__).parents[3] / "data" / "benchmark_model"

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from fleetrank.device_agents.android.runners.executor_runner import ExecutorRunner
 from fleetrank.device_agents.android.runners.phone_runner import ToolOutput, ToolReading, ToolRun
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
-from fleetrank.device_agents.contract.vocabulary import Runtime, SampleKind
 from fleetrank.device_agents.errors import (
     AgentError,
     BadArtifactError,
@@ -16,6 +15,7 @@ from fleetrank.device_agents.errors import (
     OutOfMemoryError,
     UnsupportedError,
 )
+from fleetrank.foundation.vocabulary import Runtime, SampleKind
 
 DATA = Path(__file__).parents[3] / "data" / "executor_runner"
 HOST = (DATA / "host.txt").read_text()

@@ -8,7 +8,6 @@ from fleetrank.device_agents.android.runners.perf_test import PerfTest
 from fleetrank.device_agents.android.runners.phone_runner import ToolOutput, ToolRun
 from fleetrank.device_agents.contract.measurement import ToolSummary
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
-from fleetrank.device_agents.contract.vocabulary import Runtime, SampleKind
 from fleetrank.device_agents.errors import (
     AgentError,
     BadArtifactError,
@@ -16,6 +15,7 @@ from fleetrank.device_agents.errors import (
     CrashedError,
     UnsupportedError,
 )
+from fleetrank.foundation.vocabulary import Runtime, SampleKind
 
 DATA = Path(__file__).parents[3] / "data" / "perf_test"
 STDOUT = (DATA / "stdout.txt").read_text()

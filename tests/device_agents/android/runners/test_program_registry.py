@@ -6,8 +6,8 @@ from fleetrank.device_agents.android.runners.program_registry import (
     why_unsupported,
 )
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.device_agents.contract.vocabulary import Runtime
 from fleetrank.device_agents.errors import UnsupportedError
+from fleetrank.foundation.vocabulary import Runtime
 
 
 def test_every_runner_is_found_by_its_runtime() -> None:

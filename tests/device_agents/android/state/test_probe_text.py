@@ -13,7 +13,7 @@ from fleetrank.device_agents.android.state.probe_text import (
     to_device_facts,
     why_refused,
 )
-from fleetrank.device_agents.contract.vocabulary import Origin, Tier
+from fleetrank.foundation.vocabulary import Origin, Tier
 
 SECTIONS = {
     "ro.serialno": "R58M30ABCDE",

@@ -14,8 +14,8 @@ from fleetrank.device_agents.android.state.phone_conditions import (
 )
 from fleetrank.device_agents.android.state.readiness import PhoneRules, Verdict, judge_readiness
 from fleetrank.device_agents.android.state.validity import CanaryReading, judge_validity
-from fleetrank.device_agents.contract.vocabulary import Flag
 from fleetrank.device_agents.errors import StoppedError, UnfitConditionsError
+from fleetrank.foundation.vocabulary import Flag
 
 COOL = PhoneConditions(
     battery=Battery(percent=80.0, temp_c=30.0, is_charging=True),

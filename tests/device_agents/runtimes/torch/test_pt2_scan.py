@@ -23,13 +23,13 @@ from hostile_pt2 import (
     with_graph_named,
 )
 
-from fleetrank.device_agents.contract.vocabulary import ErrorKind, Runtime, Status
 from fleetrank.device_agents.errors import BadArtifactError
 from fleetrank.device_agents.host.worker_client import measure_in_worker
 from fleetrank.device_agents.runtimes.torch import pt2_scan
 from fleetrank.device_agents.runtimes.torch.pt2_archive import ALIGNMENT
 from fleetrank.device_agents.runtimes.torch.pt2_scan import check_pickle, copy_checked
 from fleetrank.device_agents.runtimes.torch.torch_runner import TorchRunner
+from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Status
 from tests.device_agents.conftest import make_task
 
 Make = Callable[[Path, Path, Path], Path]

@@ -17,8 +17,9 @@ from fleetrank.device_agents.android.state.settings import FOLDER
 from fleetrank.device_agents.errors import MissingLibraryError
 from fleetrank.device_agents.virtual_phone.daemon.farm import FarmedPhone, FarmSpec, VirtualFarm
 from fleetrank.device_agents.virtual_phone.handset.standin import standin_path
+from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.cache import ArtifactCache
-from fleetrank.models.cards.card import Cost, Format, StagedExport
+from fleetrank.models.cards.card import Cost, StagedExport
 from fleetrank.models.networks.primer import canary_request
 from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.phones.phone_check import changes_between

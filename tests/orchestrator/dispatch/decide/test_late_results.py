@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from dispatch_bench import Bench, always_well, late
 
-from fleetrank.device_agents.contract.vocabulary import ErrorKind
+from fleetrank.foundation.vocabulary import ErrorKind
 
 
 def test_what_a_dead_driver_left_finished_is_stored_and_not_measured_again(

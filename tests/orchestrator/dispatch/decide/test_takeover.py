@@ -8,7 +8,7 @@ from dispatch_bench import Bench, always_well, late
 
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.device_agents.contract.task import MeasureTask
-from fleetrank.device_agents.contract.vocabulary import ErrorKind
+from fleetrank.foundation.vocabulary import ErrorKind
 
 
 def gone_and(broken: str, new_failure: Callable) -> Callable[[str, MeasureTask], Failure | None]:

@@ -8,7 +8,7 @@ from dispatch_bench import Bench, always_well
 
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.device_agents.contract.task import CanaryTask, MeasureTask
-from fleetrank.device_agents.contract.vocabulary import ErrorKind, Origin
+from fleetrank.foundation.vocabulary import ErrorKind, Origin
 from fleetrank.orchestrator.errors import StoreError
 from fleetrank.orchestrator.progress.events import Notice, RepeatFinished
 

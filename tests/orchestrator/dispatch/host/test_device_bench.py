@@ -13,16 +13,16 @@ import pytest
 from fleetrank.device_agents.contract.device_facts import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
-from fleetrank.device_agents.contract.vocabulary import ErrorKind, Runtime, Status
 from fleetrank.device_agents.registry import create_agent
 from fleetrank.device_agents.simulated.agent import SimulatedAgent
+from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Status
 from fleetrank.orchestrator.dispatch.host.device_bench import DeviceBench
 from fleetrank.orchestrator.workspace.device_spec import DeviceSpec, HostShare
 
 _LIMIT_S = 60.0
 QUIET = DeviceSpec(name="d", kind="simulated", share=HostShare.ALONE)
 HOLD = """
-from fleetrank.device_agents.host.host_lease import host_lease
+from fleetrank.foundation.lease import host_lease
 with host_lease("another sweep"):
     print("held", flush=True)
     input()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fleetrank.device_agents.contract.task import CanaryTask, Execution, MeasureTask
-from fleetrank.device_agents.contract.vocabulary import Runtime
+from fleetrank.foundation.vocabulary import Runtime
 from fleetrank.orchestrator.dispatch.host.host_files import FilePart, HostFiles, file_names
 from fleetrank.orchestrator.errors import OrchestratorError
 

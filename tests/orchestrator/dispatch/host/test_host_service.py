@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
-from fleetrank.device_agents.contract.vocabulary import ErrorKind, Runtime, Status
+from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Status
 from fleetrank.orchestrator.dispatch.host.host_service import Answer, HostService, Order, Question
 from fleetrank.orchestrator.workspace.device_spec import DeviceSpec
 

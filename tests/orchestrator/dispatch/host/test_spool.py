@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, WorkerFacts
-from fleetrank.device_agents.contract.vocabulary import (
+from fleetrank.foundation.vocabulary import (
     ErrorKind,
     Flag,
     MemoryMetric,

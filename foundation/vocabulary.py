@@ -1,4 +1,4 @@
-"""The words that describe a measurement; this module owns them for the whole project."""
+"""The closed sets of words that describe a measurement, for all packages and for stored rows."""
 
 from enum import StrEnum
 
@@ -133,3 +133,60 @@ class ErrorKind(StrEnum):
     """The exported file computes something different from its source model."""
     INTERNAL = "internal"
     """A defect of fleetrank itself."""
+
+
+class Family(StrEnum):
+    """Architecture families of the built-in models."""
+
+    STANDARD_CNN = "standard_cnn"
+    MOBILE_CNN = "mobile_cnn"
+    EFFICIENT_CNN = "efficient_cnn"
+    TRANSFORMER = "transformer"
+    HYBRID = "hybrid"
+
+
+class Format(StrEnum):
+    """Formats of exported files; each runs in the one runtime of `RUNTIME_OF_FORMAT`."""
+
+    ONNX = "onnx"
+    PT2 = "pt2"
+    TFLITE = "tflite"
+    PTE = "pte"
+
+
+class WeightsKind(StrEnum):
+    """The kind of weights of a network."""
+
+    SEEDED = "seeded"
+    """Random, calibrated so that no activations become denormal or overflow."""
+    PRETRAINED = "pretrained"
+    """Downloaded by the library's own loading code."""
+    CHECKPOINT = "checkpoint"
+    """A local state dict, read with `weights_only`."""
+    EMBEDDED = "embedded"
+    """The weights in the user's file."""
+
+
+class FlopsMethod(StrEnum):
+    """How FLOPs (2 x MACs) were determined; shows how reliable they are."""
+
+    COUNTED = "counted"
+    """Counted on the traced graph, fused attention switched off."""
+    FORMULA = "formula"
+    """A published figure, stated in the card."""
+    PUBLISHED = "published"
+    """From a published table of another source; in imported rows only."""
+
+
+RUNTIME_OF_FORMAT = {
+    Format.ONNX: Runtime.ONNX,
+    Format.PT2: Runtime.TORCH,
+    Format.TFLITE: Runtime.TFLITE,
+    Format.PTE: Runtime.EXECUTORCH,
+}
+"""The one runtime that each format runs in."""
+
+
+def words_of(closed_set: type[StrEnum]) -> tuple[str, ...]:
+    """The words as plain strings, in the order of the definition."""
+    return tuple(member.value for member in closed_set)

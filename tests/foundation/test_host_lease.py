@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.device_agents.errors import PermanentError
-from fleetrank.device_agents.host.host_lease import give_up_at_once, host_lease, runtime_folder
+from fleetrank.foundation.lease import LeaseError, give_up_at_once, host_lease, runtime_folder
 
 HOLD = """
 import sys, time
-from fleetrank.device_agents.host.host_lease import host_lease
+from fleetrank.foundation.lease import host_lease
 with host_lease("sweep s-1", on_wait=lambda text: print(text, flush=True)) as is_held:
     print("held", is_held, flush=True)
     time.sleep(float(sys.argv[1]))
@@ -106,7 +105,7 @@ def test_a_folder_that_others_may_have_laid_is_refused(own_folder: Path, kind: s
     else:
         place.mkdir()
         place.chmod(0o777)
-    with pytest.raises(PermanentError, match="cannot be kept"), host_lease("report"):
+    with pytest.raises(LeaseError, match="cannot be kept"), host_lease("report"):
         pass
 
 

@@ -1,0 +1,181 @@
+"""File locks that the system releases if their holder dies, and the lock for this host.
+
+Only one measurement, export or other heavy work runs at a time on a host: a measurement on a
+host's processor disturbs other computations on it, and they disturb it. Every fleetrank process of
+a user on a host takes `host_lease` around such work.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from time import monotonic, sleep
+from typing import IO
+
+from fleetrank.foundation.errors import FleetError
+
+_PAUSE_S = 0.1
+"""Poll interval of a waiting process: long enough not to disturb a measurement on this host."""
+
+
+@contextmanager
+def open_lease(path: Path) -> Iterator[IO[str]]:
+    """Opens the file to lock; its locks are released at the end of the block."""
+    # Children may outlive us, so they do not inherit it. Links of other users are not followed.
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    with os.fdopen(os.open(path, flags, 0o600), "r+", encoding="utf-8") as file:
+        yield file
+
+
+def wait_for_lock(file: IO[str], give_up: Callable[[], bool], *, is_shared: bool = False) -> bool:
+    """Takes the lock; returns false if another process has it and `give_up`, polled, says to stop.
+
+    Any number of processes can hold a shared lock together, but not beside an exclusive lock.
+    """
+    kind = fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX
+    while True:
+        try:
+            fcntl.flock(file, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if give_up():
+                return False
+            sleep(_PAUSE_S)
+        else:
+            return True
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a live process has the lock; does not take it."""
+    try:
+        with path.open("rb") as file:
+            # Shared, and released at once: two checks do not see each other as holder.
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
+def sign(file: IO[str], purpose: str) -> None:
+    """Writes the holder, the time and the purpose into the locked file, for display."""
+    started_utc = datetime.now(UTC).isoformat(timespec="seconds")
+    text = json.dumps({"pid": os.getpid(), "started_utc": started_utc, "purpose": purpose})
+    # If the disk is full, the lock still works without this text.
+    with contextlib.suppress(OSError):
+        os.ftruncate(file.fileno(), 0)
+        os.pwrite(file.fileno(), text.encode(), 0)
+
+
+def holder(file: IO[str]) -> str:
+    """Describes the holder that signed the file, as a phrase."""
+    file.seek(0)
+    try:
+        signature = json.loads(file.read())
+        pid, since = int(signature["pid"]), str(signature["started_utc"])
+        return f"{signature['purpose']} (process {pid}, since {since})"
+    except (ValueError, KeyError, TypeError):
+        return "another process"  # it has the lock and has not signed yet
+
+
+_NOTICE_S = 1.5
+"""A longer wait without output looks like a hang; most waits are shorter."""
+
+
+class LeaseError(FleetError):
+    """No folder on this host can safely hold the lease."""
+
+
+def say_nothing(_message: str) -> None:
+    """Ignores the notice of a wait."""
+
+
+def never_give_up() -> bool:
+    """Waits without limit."""
+    return False
+
+
+def give_up_at_once() -> bool:
+    """Takes the lease only if it is free."""
+    return True
+
+
+@contextmanager
+def host_lease(
+    purpose: str,
+    *,
+    is_shared: bool = False,
+    on_wait: Callable[[str], None] = say_nothing,
+    give_up: Callable[[], bool] = never_give_up,
+) -> Iterator[bool]:
+    """Holds this host's lease for the block; yields whether it is held (false after giving up).
+
+    Do not nest it: a holder that takes it again waits forever. Waiting processes are served
+    before a process that releases it and takes it again at once, so two sweeps take turns.
+
+    Args:
+        purpose: who holds it and why, shown to waiting processes: 'sweep s-1, which measures here'.
+        is_shared: several holders may share it, such as phones on one host; an exclusive holder
+            must wait.
+        on_wait: called once with what the wait is for, if the wait becomes long.
+        give_up: called about ten times a second while waiting.
+
+    Raises:
+        LeaseError: no safe folder for the lease exists.
+    """
+    folder = runtime_folder()
+    deadline_s = monotonic() + _NOTICE_S
+    is_announced = False
+    with open_lease(folder / "host.lease") as lease:
+
+        def is_over() -> bool:
+            nonlocal is_announced
+            if not is_announced and monotonic() >= deadline_s:
+                is_announced = True
+                on_wait(f"waiting for {holder(lease)}")
+            return give_up()
+
+        # Only one process waits for the lease itself. A process that releases it queues behind.
+        with open_lease(folder / "host.next") as turn:
+            is_held = wait_for_lock(turn, is_over) and wait_for_lock(
+                lease, is_over, is_shared=is_shared
+            )
+        if is_held:
+            sign(lease, purpose)
+        yield is_held
+
+
+def runtime_folder() -> Path:
+    """A folder that every process of this user on this host finds, and only this user may write.
+
+    Raises:
+        LeaseError: another user has created a folder of this name.
+    """
+    given = os.environ.get("XDG_RUNTIME_DIR")
+    if given and Path(given).is_absolute() and os.access(given, os.W_OK | os.X_OK):
+        folder = Path(given) / "fleetrank"
+    else:
+        # Not `tempfile.gettempdir()`: TMPDIR differs between processes of one user.
+        folder = Path(f"/tmp/fleetrank-{os.getuid()}")  # noqa: S108 - checked below
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+    except OSError as error:
+        raise _unsafe(folder, str(error)) from error
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise _unsafe(folder, "it is a link, not a folder, or belongs to another user")
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        raise _unsafe(folder, "other users may open it")
+    return folder
+
+
+def _unsafe(folder: Path, why: str) -> LeaseError:
+    return LeaseError(
+        f"the lease of this host cannot be kept in {folder}: {why}",
+        "remove it, or set XDG_RUNTIME_DIR to a folder that belongs to you",
+    )

@@ -1,0 +1,55 @@
+"""Members of a family by name; a member is imported only on request.
+
+Adding a member is one line in the table of its family: the name and `"module:attribute"`.
+"""
+
+import importlib
+from collections.abc import Iterator, Mapping
+from typing import Generic, TypeVar, cast
+
+from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.wording import nearest
+
+T = TypeVar("T")
+
+
+class UnknownNameError(FleetError):
+    """The family has no member of this name; the remedy names the nearest, or all of them."""
+
+
+class Registry(Mapping[str, str], Generic[T]):
+    """The members of one family, from name to `"module:attribute"`.
+
+    Args:
+        noun: what one member is, for messages: `runtime`.
+        members: the table; its order is the order of `sorted` output in messages.
+    """
+
+    def __init__(self, noun: str, members: Mapping[str, str]) -> None:
+        self._noun = noun
+        self._members = dict(members)
+
+    def __getitem__(self, name: str) -> str:
+        return self._members[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def load(self, name: str) -> T:
+        """Imports the member's module and returns the member, such as a class.
+
+        Raises:
+            UnknownNameError: no member has this name.
+            ImportError: the module, or a library that it needs, is not installed.
+        """
+        if name not in self._members:
+            near = nearest(name, self._members)
+            hint = f"did you mean '{near}'? " if near else ""
+            raise UnknownNameError(
+                f"no {self._noun} '{name}'", f"{hint}there are {', '.join(self._members)}"
+            )
+        module, _, attribute = self._members[name].partition(":")
+        return cast("T", getattr(importlib.import_module(module), attribute))
