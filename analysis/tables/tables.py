@@ -28,7 +28,7 @@ TABLES: Mapping[str, str] = MappingProxyType(
         "latency": "measured.performance_table:latency_table",
         "memory": "measured.performance_table:memory_table",
         "coldstart": "measured.performance_table:coldstart_table",
-        "frm": "ranks.frm_table:frm_table",
+        "frm": "ranks.frm_scores:frm_table",
         "transfer": "transfer.transfer:transfer_table",
         "decomposition": "transfer.decomposition:decomposition_table",
         "ceiling": "transfer.ceiling:ceiling_table",
