@@ -22,7 +22,7 @@ from duckdb import CaseExpression, ColumnExpression, ConstantExpression, Express
 
 from fleetrank.analysis.stored.columns import EXCLUDED
 from fleetrank.analysis.stored.exclusions import Exclusion
-from fleetrank.analysis.stored.patterns import regex_of
+from fleetrank.analysis.stored.selection import regex_of
 
 
 def register_measurements(

@@ -22,8 +22,7 @@ from fleetrank.analysis.statistics.choices.proxies import (
     smallest_cover,
     typical_rho,
 )
-from fleetrank.analysis.stored.patterns import fits_platform
-from fleetrank.analysis.stored.selection import setting
+from fleetrank.analysis.stored.selection import fits_platform, setting
 from fleetrank.analysis.tables.table import Table
 from fleetrank.foundation.wording import count_of
 

@@ -7,8 +7,7 @@ import numpy as np
 
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.panel.panel import Panel
-from fleetrank.analysis.panel.repeats import Repeats
+from fleetrank.analysis.panel.panel import Panel, Repeats
 from fleetrank.analysis.stored.cells_table import MIN_REPEATS, interval_depth
 
 

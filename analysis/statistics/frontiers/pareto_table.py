@@ -10,8 +10,7 @@ from fleetrank.analysis.arrays.known_means import cluster_means, known_mean
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.panel.pair_groups import TIER_NOTE, tier_groups, unlike_facts
 from fleetrank.analysis.panel.pairs import Pair
-from fleetrank.analysis.panel.panel import Panel
-from fleetrank.analysis.panel.repeats import Repeats
+from fleetrank.analysis.panel.panel import Panel, Repeats
 from fleetrank.analysis.panel.selected_pairs import MAX_LISTED_PAIRS, directed_pairs, unlisted
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.frontiers.objectives import (
