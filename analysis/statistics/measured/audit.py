@@ -5,7 +5,7 @@ import numpy.typing as npt
 from scipy import stats
 
 from fleetrank.analysis.arrays.ranking import Floats
-from fleetrank.analysis.importers.release import SENTINELS
+from fleetrank.analysis.stored.columns import SENTINELS
 
 Mask = npt.NDArray[np.bool_]
 
