@@ -9,6 +9,7 @@ from pathlib import Path
 from time import monotonic
 
 from fleetrank.analysis.stored.columns import SCHEMA_VERSION
+from fleetrank.analysis.stored.load import schema_version
 from fleetrank.analysis.stored.part_files import is_pending
 from fleetrank.foundation.checksum import read_checked_object, with_checksum
 from fleetrank.foundation.errors import BadFileError
@@ -72,7 +73,7 @@ class ResultStore:
             NewerSchemaError: the folder was written by a newer fleetrank.
         """
         self.root = root
-        _refuse_newer(root / "schema.json")
+        _refuse_newer(root)
 
     def create_sweep(self, sweep_id: str, record: Mapping[str, object]) -> None:
         """Makes the record of a new sweep, and the folder's schema mark.
@@ -263,20 +264,13 @@ def _write_json(path: Path, content: Mapping[str, object]) -> None:
     replace_file(path, text.encode())
 
 
-def _refuse_newer(path: Path) -> None:
-    if not path.exists():
-        return
-    problem = "it holds no schema_version"
+def _refuse_newer(root: Path) -> None:
     try:
-        version = read_checked_object(path).get("schema_version")
+        version = schema_version(root)
     except BadFileError as error:
-        version, problem = None, error.message.removeprefix(f"{path} ")
-    if not isinstance(version, int):
-        raise StoreError(
-            f"{path} is damaged: {problem}", f'write {{"schema_version": {SCHEMA_VERSION}}} into it'
-        )
-    if version > SCHEMA_VERSION:
+        raise StoreError(error.message, error.remedy) from error
+    if version is not None and version > SCHEMA_VERSION:
         raise NewerSchemaError(
-            f"{path.parent} has schema version {version}; this fleetrank knows {SCHEMA_VERSION}",
+            f"{root} has schema version {version}; this fleetrank knows {SCHEMA_VERSION}",
             "use the newer fleetrank that wrote it, or another workspace",
         )
