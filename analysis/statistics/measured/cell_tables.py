@@ -1,10 +1,15 @@
-"""Latency, memory and cold start of each model on each platform."""
+"""Tables of single cells: latency, memory, cold start, quality flags, and rows left out."""
 
 import polars as pl
 
+from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.columns import NS_PER_MS
+from fleetrank.analysis.stored.comparable import differences
+from fleetrank.analysis.stored.quality import DISAGREE_SHARE, dropped_attempts
+from fleetrank.analysis.stored.scope import select_stored
 from fleetrank.analysis.tables.table import Table
+from fleetrank.foundation.wording import count_of
 
 _BYTES_PER_MIB = 2**20
 _MEDIANS = "Each figure is the median over repeats of the figures of single processes."
@@ -72,6 +77,69 @@ def coldstart_table(session: Session) -> Table:
     )  # fmt: skip
     cache = "The file may be in the page cache: load_ms does not measure a cold disk."
     return Table(title="Cold start", frame=shown, notes=(*scope.notes, _MEDIANS, cache))
+
+
+def quality_table(session: Session) -> Table:
+    """Quality flags of each model on each platform, the worst first."""
+    scope = session.cells
+    differing = differences(scope.cells)
+    mixed = pl.col("platform_key").replace_strict(differing, default=None, return_dtype=pl.String)
+    shown = (
+        scope.cells.select(
+            "model", "platform_key", "n_repeats", "sample_count", "repeats_spread", "flags",
+            mixed.alias("mixes"), pl.col("interval_reason").alias("reason"),
+        )
+        .sort(
+            pl.col("flags").list.len(), "repeats_spread", "model", "platform_key",
+            descending=[True, True, False, False], nulls_last=True,
+        )
+    )  # fmt: skip
+    counts = scope.cells["flags"].explode().drop_nulls().value_counts().sort("flags").iter_rows()
+    listed = ", ".join(f"{flag} {count}" for flag, count in counts)
+    notes = (
+        *scope.notes,
+        f"Rows under each flag: {listed or 'none'}. Flagged rows are kept: dropping them would "
+        "bias the choice of models.",
+        f"repeats_disagree: range of the process medians above {100 * DISAGREE_SHARE:g} % of "
+        "their median. mixes: facts that differ inside the platform and keep it out of rankings.",
+    )
+    return Table(title="Quality", frame=shown, notes=notes)
+
+
+def dropped_table(session: Session) -> Table:
+    """All attempts that no figure uses, with the reason.
+
+    Raises:
+        NoDataError: the selection has no attempts at all.
+    """
+    selection = session.selection
+    attempts = select_stored(session.frame, selection)
+    total = attempts.select(pl.len()).collect().item()
+    if total == 0:
+        raise NoDataError(
+            "no measurement matches the selection",
+            "widen the selection; `--include-simulated` adds virtual and simulated devices",
+        )
+    dropped = dropped_attempts(attempts)
+    # Without a usable attempt there are no cells, and no platform that could mix facts.
+    unlike = differences(session.cells.cells) if dropped.height < total else {}
+    origins = session.frame.filter(~pl.col("origin").is_in(list(selection.origins)))
+    others = origins.group_by("origin").len().sort("origin").collect()
+    counts = dropped["reason"].value_counts().sort("reason").iter_rows()
+    notes = [
+        f"{dropped.height} of {count_of(total, 'attempt')} are not used in any figure: "
+        + (", ".join(f"{reason} {count}" for reason, count in counts) or "none")
+        + "."
+    ]
+    notes += [
+        f"{count_of(count, 'attempt')} of origin {origin} not selected."
+        for origin, count in others.iter_rows()
+    ]
+    notes += [
+        f"{platform} is left out of rankings because it mixes {text}."
+        for platform, text in unlike.items()
+    ]
+    return Table(title="Dropped", frame=dropped, notes=tuple(notes))
 
 
 def _scaled(columns: dict[str, str], divisor: float) -> list[pl.Expr]:
