@@ -21,8 +21,8 @@ from fleetrank.analysis.arrays.significance import (
     mann_whitney,
     wilcoxon,
 )
+from fleetrank.analysis.panel.selected_pairs import MAX_LISTED_PAIRS
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.transfer.transfer_table import MAX_LISTED_PAIRS
 from fleetrank.analysis.stored.load import valid_attempts
 from fleetrank.analysis.stored.selection import Selection, setting
 from fleetrank.analysis.tables.table import Table

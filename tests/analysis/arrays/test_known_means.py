@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fleetrank.analysis.panel.directions import cluster_means, grouped, known_mean, known_median
+from fleetrank.analysis.arrays.known_means import cluster_means, known_mean, known_median
 
 holey = hnp.arrays(
     np.float64,
@@ -29,11 +29,3 @@ def test_cluster_means_equal_the_mean_of_each_slice(values: np.ndarray, data) ->
     starts = np.array(sorted({0, *data.draw(st.lists(st.integers(0, n - 1)))}))
     slow = [known_mean(part, 1) for part in np.split(values, starts[1:], axis=1)]
     np.testing.assert_allclose(cluster_means(values, starts), np.column_stack(slow))
-
-
-def test_groups_keep_their_direction_and_their_clusters_together() -> None:
-    names = [("gpu", "edge"), ("edge", "gpu"), ("gpu", "edge"), ("gpu", "edge")]
-    back, there = grouped(names, ["b", "x", "a", "b"])
-    assert (back.source, back.target, back.at.tolist()) == ("edge", "gpu", [1])
-    assert (there.source, there.target) == ("gpu", "edge")
-    assert (there.at.tolist(), there.starts.tolist()) == ([2, 0, 3], [0, 1])
