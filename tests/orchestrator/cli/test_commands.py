@@ -235,19 +235,6 @@ def test_a_table_lines_up_and_shows_no_control_characters(capsys) -> None:
     assert json.loads(capsys.readouterr().out) == rows
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (902345.0, "902345"), (12345678901, "12345678901"), (0.0, "0"), (-3.0, "-3"),
-        (12345678.9, "12345679"), (1 / 3, "0.333333"), (0.5, "0.5"), (1234.5678, "1234.57"),
-        (1.25e-9, "1.25e-09"), (1.5e20, "1.5e+20"), (float("nan"), "nan"), (float("inf"), "inf"),
-    ],
-)  # fmt: skip
-def test_a_number_in_a_table_loses_nothing_an_analyst_needs(capsys, value, text) -> None:
-    print_table([{"n\x1b[2J": value}], as_json=False)
-    assert capsys.readouterr().out.split() == ["n\\u001b[2J", text]
-
-
 def _export(workspace: Workspace, name: str) -> Path:
     """Puts a file into the cache as an export would."""
     cache = ArtifactCache(workspace.artifacts)
