@@ -11,15 +11,15 @@ from fleetrank.analysis.importers.release import Release, drop_reason
 from fleetrank.analysis.stored.columns import SCHEMA, SCHEMA_VERSION
 from fleetrank.models.cards.card import ModelCard
 from fleetrank.models.cards.zoo import find_card
+from fleetrank.orchestrator.identity.cells import SweepFacts
 from fleetrank.orchestrator.identity.keys import CELL_KEY_DIGITS, canonical_json, row_platform_key
-from fleetrank.orchestrator.identity.provenance import (
-    SweepFacts,
+from fleetrank.orchestrator.rows.translate import Row
+from fleetrank.orchestrator.store.results import IMPORTED, ResultStore
+from fleetrank.orchestrator.workspace.provenance import (
     new_sweep_id,
     sweep_facts,
     sweep_provenance,
 )
-from fleetrank.orchestrator.rows.translate import Row
-from fleetrank.orchestrator.store.results import IMPORTED, ResultStore
 
 _BY_EQUIVALENCE = ("macs", "flops", "flops_method", "flops_source")
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from fleetrank.foundation.files import RUN_AGAIN
 from fleetrank.orchestrator.errors import NewerSchemaError, StoreError, UsageError
-from fleetrank.orchestrator.identity.provenance import clock_lag, new_sweep_id, sweep_provenance
 from fleetrank.orchestrator.progress.events import Notice
 from fleetrank.orchestrator.progress.publisher import Publisher
 from fleetrank.orchestrator.progress.wording import duration
@@ -21,6 +20,7 @@ from fleetrank.orchestrator.sweep.sweep_session import (
     record_stamp,
 )
 from fleetrank.orchestrator.sweep.sweep_setup import Setup, plan_sweep, read_spec
+from fleetrank.orchestrator.workspace.provenance import clock_lag, new_sweep_id, sweep_provenance
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
 

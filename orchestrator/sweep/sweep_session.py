@@ -20,7 +20,6 @@ from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch, listen
 from fleetrank.orchestrator.errors import NothingToDoError, OrchestratorError, StoreError
 from fleetrank.orchestrator.export.export_stage import Exports, ExportTools, build_artifacts
 from fleetrank.orchestrator.identity.cells import Cell, Plan
-from fleetrank.orchestrator.identity.provenance import sweep_facts
 from fleetrank.orchestrator.plan.estimate import measuring_s
 from fleetrank.orchestrator.progress.events import Notice, Subscriber, SweepFinished, SweepStarted
 from fleetrank.orchestrator.progress.progress_file import ProgressFile
@@ -31,6 +30,7 @@ from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep.carrier import Carrier
 from fleetrank.orchestrator.sweep.sweep_setup import Setup, primed_formats
 from fleetrank.orchestrator.workspace.device_registry import HOST_CPU
+from fleetrank.orchestrator.workspace.provenance import sweep_facts
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
 

@@ -16,6 +16,7 @@ from fleetrank.foundation.lease import host_lease
 from fleetrank.foundation.vocabulary import FlopsMethod, Format
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import Cost, ExportRequest, StagedExport, Weights
+from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.user_cards import load_user_card
 from fleetrank.models.cards.zoo import load_zoo
 from fleetrank.orchestrator.cli.main import run
@@ -251,7 +252,7 @@ def test_a_number_in_a_table_loses_nothing_an_analyst_needs(capsys, value, text)
 def _export(workspace: Workspace, name: str) -> Path:
     """Puts a file into the cache as an export would."""
     cache = ArtifactCache(workspace.artifacts)
-    request = ExportRequest(card=load_zoo()[name], weights=Weights(), format=Format.ONNX)
+    request = ExportRequest(model=resolve(load_zoo()[name]), weights=Weights(), format=Format.ONNX)
     path = cache.staging_dir(request) / "model.onnx"
     path.write_bytes(name.encode() * 100)
     cost = Cost(macs=7, parameters=3, method=FlopsMethod.COUNTED)

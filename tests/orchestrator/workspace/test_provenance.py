@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.orchestrator.identity import host_identity
-from fleetrank.orchestrator.identity.host_identity import host_hash
-from fleetrank.orchestrator.identity.provenance import (
+from fleetrank.orchestrator.workspace import provenance
+from fleetrank.orchestrator.workspace.provenance import (
     clock_lag,
     command_line,
     git_commit,
+    host_hash,
     new_sweep_id,
     package_versions,
     sweep_facts,
@@ -50,7 +50,7 @@ def test_without_git_there_is_no_commit(tmp_path, monkeypatch) -> None:
 def test_the_host_is_a_hash_that_names_nobody(monkeypatch) -> None:
     host_hash.cache_clear()
     monkeypatch.setattr("platform.node", lambda: "secret-name")
-    monkeypatch.setattr(host_identity, "_MACHINE_ID", Path("/none"))
+    monkeypatch.setattr(provenance, "_MACHINE_ID", Path("/none"))
     one = host_hash()
     host_hash.cache_clear()
     monkeypatch.setattr("platform.node", lambda: "other-name")
