@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from fleetrank.analysis.stored.sweep_record import SweepRecord, SweepState
 from fleetrank.device_agents.contract.agent import Agent
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import MeasureTask
@@ -110,7 +111,7 @@ def ours(folder: Path, address: str, repeats: int) -> Figures:
         started_s = time.perf_counter()
         setup = planned(folder, carrier.fleet, repeats)
         plan_s = time.perf_counter() - started_s
-        store.create_sweep(SWEEP, {"state": "running"})
+        store.create_sweep(SweepRecord(sweep_id=SWEEP, state=SweepState.RUNNING))
         figures, tally = conduct(folder, carrier, setup, store)
     if tally.n_ok != repeats:
         raise SystemExit(f"{tally.n_ok} of {repeats} repeats were measured")

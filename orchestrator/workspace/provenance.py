@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from importlib import metadata
 from pathlib import Path
 
+from fleetrank.analysis.stored.sweep_record import Provenance
 from fleetrank.orchestrator.identity.cells import SweepFacts
 
 _GIT_TIMEOUT_S = 10.0
@@ -59,15 +60,15 @@ def sweep_facts(sweep_id: str, seed: int, folder: Path) -> SweepFacts:
     )
 
 
-def sweep_provenance(folder: Path) -> dict[str, object]:
-    """Command line, versions, commit and host for the sweep's record; JSON values only."""
-    return {
-        "command_line": command_line(),
-        "python_version": sys.version.split()[0],
-        "versions": package_versions(["fleetrank", *PACKAGES]),
-        "git_commit": git_commit(folder),
-        "host": host_hash(),
-    }
+def sweep_provenance(folder: Path) -> Provenance:
+    """Command line, versions, commit and host for the sweep's record."""
+    return Provenance(
+        command_line=command_line(),
+        python_version=sys.version.split()[0],
+        versions=package_versions(["fleetrank", *PACKAGES]),
+        git_commit=git_commit(folder),
+        host=host_hash(),
+    )
 
 
 @functools.cache

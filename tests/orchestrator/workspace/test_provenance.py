@@ -1,4 +1,3 @@
-import json
 import re
 import subprocess
 import sys
@@ -7,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fleetrank.analysis.stored.sweep_record import Provenance
 from fleetrank.orchestrator.workspace import provenance
 from fleetrank.orchestrator.workspace.provenance import (
     clock_lag,
@@ -61,9 +61,9 @@ def test_the_host_is_a_hash_that_names_nobody(monkeypatch) -> None:
 
 
 def test_provenance_fits_into_the_record_and_loads_nothing_heavy(tmp_path) -> None:
-    record = json.loads(json.dumps(sweep_provenance(tmp_path)))
-    assert record["versions"]["numpy"] == package_versions(["numpy"])["numpy"]
-    assert record["python_version"] == sys.version.split()[0]
+    record = Provenance.model_validate_json(sweep_provenance(tmp_path).model_dump_json())
+    assert record.versions["numpy"] == package_versions(["numpy"])["numpy"]
+    assert record.python_version == sys.version.split()[0]
     assert package_versions(["no-such-package"]) == {}
     assert (
         sweep_facts("s", 3, tmp_path).fleetrank_version
