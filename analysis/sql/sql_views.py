@@ -14,8 +14,7 @@ from fleetrank.analysis.stored.columns import EXCLUDED, READ_COLUMNS, SCHEMA
 from fleetrank.analysis.stored.exclusions import Exclusion, read_exclusions
 from fleetrank.analysis.stored.load import stored_parts
 from fleetrank.analysis.stored.patterns import regex_of
-from fleetrank.foundation.errors import BadFileError
-from fleetrank.foundation.plain_data import read_json_object
+from fleetrank.analysis.stored.sweep_record import read_record
 
 _DEVICE_FACTS = (
     "device_model", "tier", "origin", "host", "os", "arch", "cpu_model", "logical_cores",
@@ -197,22 +196,13 @@ def _arrow_schema() -> pa.Schema:
 
 def _sweep_records(folder: Path) -> pa.Table:
     """The records of the sweeps; if one cannot be read, its sweep has no facts from it."""
-    rows = []
-    for path in sorted(folder.glob("*.json")):
-        try:
-            record = read_json_object(path)
-        except BadFileError:
-            continue
-        rows.append({"sweep_id": path.stem, **{name: _text(record, name) for name in _RECORDS}})
+    records = [read_record(path) for path in sorted(folder.glob("*.json"))]
+    rows = [
+        {"sweep_id": one.sweep_id, "state": one.state, "command_line": one.command_line}
+        for one in records
+    ]
     names = ("sweep_id", *_RECORDS)
     return pa.Table.from_pylist(rows, schema=pa.schema([(name, pa.string()) for name in names]))
-
-
-def _text(record: Mapping[str, object], name: str) -> str | None:
-    value = record.get(name)
-    if isinstance(value, list):
-        return " ".join(str(part) for part in value)
-    return None if value is None else str(value)
 
 
 _SQL_TYPES: Mapping[pl.DataType, str] = {

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.cards.card import ExportRequest, Weights
+from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import find_card, load_cards
 from fleetrank.models.errors import ModelError
 from fleetrank.models.export import child
@@ -32,7 +33,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     try:
         request = ExportRequest(
-            card=find_card(load_cards(options.cards), options.model),
+            model=resolve(find_card(load_cards(options.cards), options.model)),
             weights=Weights(seed=options.seed),
             format=Format(options.format),
             precision=options.precision,

@@ -10,6 +10,7 @@ from fleetrank.models.cards.card import (
     Cost,
     ExportRequest,
     ModelCard,
+    ResolvedCard,
     Source,
     StagedExport,
     Weights,
@@ -27,11 +28,13 @@ def request_to_json(request: ExportRequest) -> str:
 def request_from_json(text: str) -> ExportRequest:
     """Inverse of `request_to_json`; both processes run the same version of fleetrank."""
     fields: dict[str, Any] = json.loads(text)
-    card, weights = fields.pop("card"), fields.pop("weights")
+    model, weights = fields.pop("model"), fields.pop("weights")
+    card = model["card"]
     card |= {"family": Family(card["family"]), "source": Source(card["source"])}
     weights |= {"kind": WeightsKind(weights["kind"])}
     fields |= {"format": Format(fields["format"])}
-    return ExportRequest(card=ModelCard(**card), weights=Weights(**weights), **fields)
+    resolved = ResolvedCard(card=ModelCard(**card), sha256=model["sha256"])
+    return ExportRequest(model=resolved, weights=Weights(**weights), **fields)
 
 
 def cost_of(*, macs: int | None, parameters: int | None, method: str | None) -> Cost:

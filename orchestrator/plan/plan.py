@@ -13,8 +13,14 @@ from fleetrank.device_agents.runtimes.gpu_backends import CUDA, GPU_RUNTIMES
 from fleetrank.foundation.visible_text import shortened
 from fleetrank.foundation.vocabulary import RUNTIME_OF_FORMAT, Family, Mode, Runtime, WeightsKind
 from fleetrank.foundation.wording import nearest
-from fleetrank.models.cards.card import ExportRequest, ModelCard, Source, Weights
-from fleetrank.models.cards.zoo import formats_of
+from fleetrank.models.cards.card import (
+    ExportRequest,
+    ModelCard,
+    ResolvedCard,
+    Source,
+    Weights,
+    formats_of,
+)
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.identity.cells import Cell, Plan, SkippedCell
 from fleetrank.orchestrator.identity.keys import cell_key, platform_key
@@ -45,7 +51,7 @@ GPU_BACKENDS_OF_RUNTIMES = DEFAULT_BACKENDS | dict.fromkeys(GPU_RUNTIMES, CUDA)
 
 def make_plan(
     spec: SweepSpec,
-    cards: Mapping[str, ModelCard],
+    models: Sequence[ResolvedCard],
     devices: Mapping[str, DeviceFile],
     *,
     cores: Mapping[str, DeviceCores] = MappingProxyType({}),
@@ -53,13 +59,14 @@ def make_plan(
 ) -> Plan:
     """Expands a specification into measurable cells and skipped cells.
 
-    `cores` maps device names to their cores; a device that is missing counts its CPUs from 0.
+    `models` are the cards of `select_models` with their identities. `cores` maps device names to
+    their cores; a device that is missing counts its CPUs from 0.
 
     Raises:
-        UsageError: a model or device is unknown (names the key and the nearest known one), or the
-            list of CPUs in the specification does not fit its threads.
+        UsageError: a device is unknown (names the key and the nearest known one), the
+            specification gives weights of a model that it does not name, or its list of CPUs does
+            not fit its threads.
     """
-    models = _select_models(spec, cards)
     _check_weights_of(spec, models)
     check_affinity(spec)
     cells: dict[str, Cell] = {}
@@ -72,15 +79,15 @@ def make_plan(
         return tuple(executions(spec, cores, backends))
 
     @cache
-    def request(card: ModelCard, execution: Execution) -> ExportRequest:
-        return _request(spec, card, execution)
+    def request(model: ResolvedCard, execution: Execution) -> ExportRequest:
+        return _request(spec, model, execution)
 
     selected = _select_devices(spec, devices)
     _check_size(spec, len(models) * len(selected))
-    for device, card in itertools.product(selected, models):
+    for device, model in itertools.product(selected, models):
         for execution in ways(cores.get(device.name, DeviceCores()), device.kind == GPU):
-            cell = _cell(request(card, execution), device.name, execution)
-            reason = _why_not_here(card, cell.export) or why_unsupported(device.name, execution)
+            cell = _cell(request(model, execution), device.name, execution)
+            reason = _why_not_here(cell.export) or why_unsupported(device.name, execution)
             if reason is None:
                 cells[cell.cell_key] = cell
             else:
@@ -174,8 +181,12 @@ def narrow(plan: Plan, pattern: str) -> Plan:
     return replace(plan, cells=cells)
 
 
-def _select_models(spec: SweepSpec, cards: Mapping[str, ModelCard]) -> list[ModelCard]:
-    """The cards that a specification names (by name, family, or all), each once, in its order."""
+def select_models(spec: SweepSpec, cards: Mapping[str, ModelCard]) -> list[ModelCard]:
+    """The cards that a specification names (by name, family, or all), each once, in its order.
+
+    Raises:
+        UsageError: a model is unknown; names the nearest known one.
+    """
     selected: dict[str, ModelCard] = {}
     unknown: list[str] = []
     families = set(Family)
@@ -204,8 +215,8 @@ def _select_devices(spec: SweepSpec, devices: Mapping[str, DeviceFile]) -> list[
     return list(selected.values())
 
 
-def _check_weights_of(spec: SweepSpec, models: Sequence[ModelCard]) -> None:
-    names = [card.name for card in models]
+def _check_weights_of(spec: SweepSpec, models: Sequence[ResolvedCard]) -> None:
+    names = [model.card.name for model in models]
     if unknown := [word for word in spec.weights_of if word not in names]:
         raise _unknown(spec, "weights_of", "model of this sweep", unknown, names)
 
@@ -235,10 +246,10 @@ def _cell(request: ExportRequest, device: str, execution: Execution) -> Cell:
     )
 
 
-def _request(spec: SweepSpec, card: ModelCard, execution: Execution) -> ExportRequest:
+def _request(spec: SweepSpec, model: ResolvedCard, execution: Execution) -> ExportRequest:
     return ExportRequest(
-        card=card,
-        weights=_weights(spec, card),
+        model=model,
+        weights=_weights(spec, model.card),
         format=_FORMAT_OF_RUNTIME[execution.runtime],
         precision=execution.precision.value,
         batch=execution.batch,
@@ -257,8 +268,9 @@ def _weights(spec: SweepSpec, card: ModelCard) -> Weights:
     )
 
 
-def _why_not_here(card: ModelCard, request: ExportRequest) -> str | None:
+def _why_not_here(request: ExportRequest) -> str | None:
     """The reason why no device can measure this; `None` if one can."""
+    card = request.card
     formats = formats_of(card)
     if request.format not in formats:
         # A file that the user exported runs only in the runtime of its format.

@@ -21,10 +21,10 @@ from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.vocabulary import ErrorKind, Flag, Origin, Runtime, Status
 from fleetrank.orchestrator.errors import OrchestratorError
 from fleetrank.orchestrator.identity.keys import canonical_json
-from fleetrank.orchestrator.identity.provenance import package_versions
 from fleetrank.orchestrator.rows.translate import Row, latency_columns
 from fleetrank.orchestrator.store.raw_logs import read_log
 from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.workspace.provenance import package_versions
 
 NOTE = "reparsed_attempt"
 """Setting of a row that comes from a stored log: the attempt whose log was read again."""

@@ -11,13 +11,14 @@ from fleetrank.device_agents.registry import create_agent
 from fleetrank.foundation.vocabulary import Format
 from fleetrank.foundation.wording import nearest
 from fleetrank.models.cards.card import Artifact
+from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import load_cards
 from fleetrank.orchestrator.dispatch.host.host_facts import HostFacts
 from fleetrank.orchestrator.errors import NothingToDoError, UsageError
 from fleetrank.orchestrator.identity.cells import Cell, DevicePlace, Plan
 from fleetrank.orchestrator.identity.keys import platform_key
 from fleetrank.orchestrator.plan.pinning import DeviceCores
-from fleetrank.orchestrator.plan.plan import make_plan, narrow
+from fleetrank.orchestrator.plan.plan import make_plan, narrow, select_models
 from fleetrank.orchestrator.sweep.fleet import Fleet, Refusals, this_host
 from fleetrank.orchestrator.workspace.device_registry import (
     GPU,
@@ -134,7 +135,7 @@ def plan_sweep(
 
     plan = make_plan(
         spec,
-        load_cards(workspace.cards),
+        [resolve(card) for card in select_models(spec, load_cards(workspace.cards))],
         devices,
         cores={device.name: _cores(device, fleet) for device in devices.values()},
         why_unsupported=why_unsupported,

@@ -17,8 +17,8 @@ from fleetrank.foundation.vocabulary import Origin
 from fleetrank.foundation.wording import nearest
 from fleetrank.orchestrator.durable import replace_file
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.identity.host_identity import host_hash
 from fleetrank.orchestrator.workspace.device_spec import HOST_NAME, DeviceSpec, HostShare
+from fleetrank.orchestrator.workspace.provenance import host_hash
 from fleetrank.orchestrator.workspace.spec_values import OptionSpec
 from fleetrank.orchestrator.workspace.workspace import Workspace
 from fleetrank.orchestrator.workspace.yaml_file import parse_file

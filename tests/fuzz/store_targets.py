@@ -32,7 +32,7 @@ from fleetrank.foundation.vocabulary import (
     Runtime,
     Status,
 )
-from fleetrank.models.cards.card import ExportRequest, ModelCard, Source, Weights
+from fleetrank.models.cards.card import ExportRequest, ModelCard, ResolvedCard, Source, Weights
 from fleetrank.models.export.messages import request_from_json, request_to_json, staged_from_json
 from fleetrank.orchestrator.dispatch.host.host_files import _checked
 from fleetrank.orchestrator.dispatch.host.spool import Spool
@@ -60,7 +60,10 @@ ROW = {name: "x" if not SCHEMA[name].is_integer() else 0 for name in ROW_KEY} | 
     "started_utc": "2026-01-01T00:00:00+00:00",
 }  # fmt: skip
 EXPORT = ExportRequest(
-    card=ModelCard(name="m", family=Family.HYBRID, source=Source.FILE, entry="/m.onnx"),
+    model=ResolvedCard(
+        card=ModelCard(name="m", family=Family.HYBRID, source=Source.FILE, entry="/m.onnx"),
+        sha256="c" * 64,
+    ),
     weights=Weights(),
     format=Format.ONNX,
 )

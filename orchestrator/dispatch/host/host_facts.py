@@ -13,8 +13,7 @@ from fleetrank.device_agents.cpu import topology
 from fleetrank.device_agents.cuda.nvml import open_nvml
 from fleetrank.device_agents.host.rapl import open_rapl
 from fleetrank.foundation.errors import FleetError
-from fleetrank.orchestrator.identity.host_identity import host_hash
-from fleetrank.orchestrator.identity.provenance import PACKAGES, package_versions
+from fleetrank.orchestrator.workspace.provenance import PACKAGES, host_hash, package_versions
 
 _OWN_PACKAGES = ("analysis", "device_agents", "foundation", "models", "orchestrator")
 

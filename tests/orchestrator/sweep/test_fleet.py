@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from fleetrank.analysis.stored.sweep_record import Provenance, SweepRecord
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.orchestrator.dispatch.host.host_facts import HostFacts, read_host_facts
 from fleetrank.orchestrator.dispatch.ray.ray_hosts import Problem
 from fleetrank.orchestrator.errors import StoreError, UsageError
 from fleetrank.orchestrator.sweep.cluster_status import find_problems, skew
 from fleetrank.orchestrator.sweep.fleet import Fleet, fleet_of_record, this_host
-from fleetrank.orchestrator.sweep.sweep_record import setup_of_record, setup_record
+from fleetrank.orchestrator.sweep.sweep_record import new_record, setup_of_record
 from fleetrank.orchestrator.sweep.sweep_setup import devices_of, host_of, plan_sweep
 from fleetrank.orchestrator.workspace.device_registry import DeviceFile
 from fleetrank.orchestrator.workspace.device_spec import DeviceSpec, HostShare
@@ -121,12 +122,13 @@ def test_a_resume_plans_the_same_when_a_host_is_gone_or_answers_otherwise(
     assert [s.reason for s in setup.plan.skipped] == ["no such library there"]
     path = workspace.sweeps / "s.yaml"
     path.write_text("name: s\n")
-    record = json.loads(json.dumps(setup_record(setup, path)))
-    again = setup_of_record(workspace, "s-1", record)
+    made = new_record("s-1", setup, path, Provenance())
+    record = SweepRecord.model_validate(json.loads(json.dumps(made.as_json())))
+    again = setup_of_record(workspace, record)
     assert again.plan == setup.plan
     register(workspace, "box", "simulated", "head")
     with pytest.raises(UsageError, match="cannot be resumed"):
-        setup_of_record(workspace, "s-1", record)
+        setup_of_record(workspace, record)
 
 
 def test_a_place_says_whether_its_energy_is_counted(workspace: Workspace) -> None:

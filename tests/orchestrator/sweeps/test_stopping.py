@@ -39,7 +39,7 @@ def test_kill_9_of_the_driver_then_resume_gives_the_same_set(folder, mode: str) 
     after = ok_repeats(folder)
     assert len(after) == 20, "none is missing"
     assert set(after.values()) == {1}, "none is measured twice"
-    assert folder.record()["state"] == "finished"
+    assert folder.record().state == "finished"
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -54,7 +54,7 @@ def test_ctrl_c_once_stores_the_running_repeat_and_stops(folder, mode: str) -> N
     assert code == 130, error
     assert "Traceback" not in error
     assert [row["status"] for row in folder.rows()] == ["ok", "ok"]
-    assert folder.record()["state"] == "interrupted"
+    assert folder.record().state == "interrupted"
     assert "sweep resume" in error
     parts = list((folder.root / "results/measurements").rglob("part-*.parquet"))
     assert parts, "what was measured is published"
@@ -113,7 +113,7 @@ def test_a_reader_that_goes_away_does_not_end_the_sweep(folder) -> None:
     process.wait(timeout=60)
     process.stderr.close()
     assert len(folder.rows()) == 6
-    assert folder.record()["state"] == "finished"
+    assert folder.record().state == "finished"
 
 
 @pytest.mark.export

@@ -4,7 +4,6 @@ import pytest
 
 from fleetrank.foundation.vocabulary import Origin
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.identity.host_identity import host_hash
 from fleetrank.orchestrator.workspace.device_registry import (
     LOCAL_CPU,
     DeviceFile,
@@ -16,6 +15,7 @@ from fleetrank.orchestrator.workspace.device_registry import (
     save_device,
 )
 from fleetrank.orchestrator.workspace.device_spec import HostShare
+from fleetrank.orchestrator.workspace.provenance import host_hash
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
 PHONE = DeviceFile(name="phone-1", kind="simulated", options={"tier": "edge", "noise": 0.1})

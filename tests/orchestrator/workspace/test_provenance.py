@@ -1,4 +1,3 @@
-import json
 import re
 import subprocess
 import sys
@@ -7,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.orchestrator.identity import host_identity
-from fleetrank.orchestrator.identity.host_identity import host_hash
-from fleetrank.orchestrator.identity.provenance import (
+from fleetrank.analysis.stored.sweep_record import Provenance
+from fleetrank.orchestrator.workspace import provenance
+from fleetrank.orchestrator.workspace.provenance import (
     clock_lag,
     command_line,
     git_commit,
+    host_hash,
     new_sweep_id,
     package_versions,
     sweep_facts,
@@ -50,7 +50,7 @@ def test_without_git_there_is_no_commit(tmp_path, monkeypatch) -> None:
 def test_the_host_is_a_hash_that_names_nobody(monkeypatch) -> None:
     host_hash.cache_clear()
     monkeypatch.setattr("platform.node", lambda: "secret-name")
-    monkeypatch.setattr(host_identity, "_MACHINE_ID", Path("/none"))
+    monkeypatch.setattr(provenance, "_MACHINE_ID", Path("/none"))
     one = host_hash()
     host_hash.cache_clear()
     monkeypatch.setattr("platform.node", lambda: "other-name")
@@ -61,9 +61,9 @@ def test_the_host_is_a_hash_that_names_nobody(monkeypatch) -> None:
 
 
 def test_provenance_fits_into_the_record_and_loads_nothing_heavy(tmp_path) -> None:
-    record = json.loads(json.dumps(sweep_provenance(tmp_path)))
-    assert record["versions"]["numpy"] == package_versions(["numpy"])["numpy"]
-    assert record["python_version"] == sys.version.split()[0]
+    record = Provenance.model_validate_json(sweep_provenance(tmp_path).model_dump_json())
+    assert record.versions["numpy"] == package_versions(["numpy"])["numpy"]
+    assert record.python_version == sys.version.split()[0]
     assert package_versions(["no-such-package"]) == {}
     assert (
         sweep_facts("s", 3, tmp_path).fleetrank_version

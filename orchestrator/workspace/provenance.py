@@ -1,38 +1,28 @@
 """The provenance of a result: code, versions, host and command line."""
 
+import functools
+import hashlib
+import platform
 import secrets
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib import metadata
 from pathlib import Path
 
-from fleetrank.orchestrator.identity.host_identity import host_hash
+from fleetrank.analysis.stored.sweep_record import Provenance
+from fleetrank.orchestrator.identity.cells import SweepFacts
 
 _GIT_TIMEOUT_S = 10.0
+_MACHINE_ID = Path("/etc/machine-id")
 _STAMP = "%Y%m%dT%H%M%S"
 PACKAGES = (
     "ai-edge-litert", "litert-torch", "numpy", "onnx", "onnxruntime", "onnxscript", "polars",
     "ray", "tensorflow-cpu", "timm", "torch", "torchvision",
 )  # fmt: skip
 """Packages used for exporting, measuring or storing."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepFacts:
-    """The values that all rows of one sweep share.
-
-    Attributes:
-        git_commit: commit of the workspace; `None` outside git.
-    """
-
-    sweep_id: str
-    seed: int
-    fleetrank_version: str
-    git_commit: str | None
 
 
 def new_sweep_id(name: str, known: Iterable[str] = (), now: datetime | None = None) -> str:
@@ -70,15 +60,28 @@ def sweep_facts(sweep_id: str, seed: int, folder: Path) -> SweepFacts:
     )
 
 
-def sweep_provenance(folder: Path) -> dict[str, object]:
-    """Command line, versions, commit and host for the sweep's record; JSON values only."""
-    return {
-        "command_line": command_line(),
-        "python_version": sys.version.split()[0],
-        "versions": package_versions(["fleetrank", *PACKAGES]),
-        "git_commit": git_commit(folder),
-        "host": host_hash(),
-    }
+def sweep_provenance(folder: Path) -> Provenance:
+    """Command line, versions, commit and host for the sweep's record."""
+    return Provenance(
+        command_line=command_line(),
+        python_version=sys.version.split()[0],
+        versions=package_versions(["fleetrank", *PACKAGES]),
+        git_commit=git_commit(folder),
+        host=host_hash(),
+    )
+
+
+@functools.cache
+def host_hash() -> str:
+    """First 12 hexadecimal digits of the sha256 over host name and machine id.
+
+    Rows never contain names or serial numbers: results are shared, names are private.
+    """
+    try:
+        machine_id = _MACHINE_ID.read_text(encoding="ascii").strip()
+    except OSError:
+        machine_id = ""
+    return hashlib.sha256(f"{platform.node()}\n{machine_id}".encode()).hexdigest()[:12]
 
 
 def git_commit(folder: Path) -> str | None:
