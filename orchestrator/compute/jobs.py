@@ -104,18 +104,19 @@ class Reply:
         }
         return json.dumps(head).encode() + b"\n" + self.answer.body
 
-    @classmethod
-    def parse(cls, received: bytearray) -> "Reply | None":
-        """Returns the reply when all of it has arrived, otherwise `None`."""
+    @staticmethod
+    def is_complete(received: bytearray) -> bool:
+        """Whether all of a reply has arrived."""
         end = received.find(b"\n")
-        if end < 0:
-            return None
+        return end >= 0 and len(received) - end - 1 >= json.loads(received[:end])["size_bytes"]
+
+    @classmethod
+    def parse(cls, received: bytearray) -> "Reply":
+        """Returns the reply of bytes that are complete."""
+        end = received.find(b"\n")
         head = json.loads(received[:end])
-        body = bytes(received[end + 1 :])
-        if len(body) < head["size_bytes"]:
-            return None
         return cls(
-            answer=Result(media_type=head["media_type"], body=body),
+            answer=Result(media_type=head["media_type"], body=bytes(received[end + 1 :])),
             refusal=None if head["refusal"] is None else tuple(head["refusal"]),
             is_last=head["is_last"],
         )

@@ -31,7 +31,7 @@ from fleetrank.device_agents.android.state.probe_text import (
 from fleetrank.device_agents.contract import failures
 from fleetrank.device_agents.cpu import topology
 from fleetrank.device_agents.device_output.device_text import MAX_PROBE_BYTES
-from fleetrank.device_agents.host import conditions, memory
+from fleetrank.device_agents.host import conditions, memory, worker_client
 from fleetrank.device_agents.virtual_phone.handset import dumps
 from fleetrank.device_agents.virtual_phone.handset.paths import PhonePaths
 
@@ -133,7 +133,7 @@ TOOLS: dict[str, tuple[Parser, str]] = {
     "raw log": (decode_log, encode_log(output("text\n", result=b"\0\1"))),
     "out of memory": (failures.says_out_of_memory, WORDS),
     "device lost": (failures.says_device_lost, WORDS),
-    "stage": (failures.last_stage, "fleetrank-stage load\nfleetrank-stage timed\n"),
+    "stage": (worker_client.last_stage, "fleetrank-stage load\nfleetrank-stage timed\n"),
 }
 """Parser and a text that it reads, of a program's size."""
 

@@ -128,16 +128,6 @@ def test_child_that_never_returns_is_killed_with_all_it_started(
     assert not is_alive(int(pid_path.read_text()))
 
 
-def test_group_is_killed_while_its_number_is_still_taken(
-    tmp_path: Path, entry_point: EntryPoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen = []
-    monkeypatch.setattr(os, "killpg", lambda pid, _: seen.append(psutil.Process(pid).status()))
-    with pytest.raises(UntrustedError):
-        export(entry_point(""), tmp_path, is_trusted=False)
-    assert seen == [psutil.STATUS_ZOMBIE]
-
-
 def test_child_dies_with_its_parent(tmp_path: Path, entry_point: EntryPoint) -> None:
     pid_path = tmp_path / "pid"
     request = entry_point(
