@@ -20,21 +20,12 @@ from fleetrank.device_agents.errors import (
     UnfitConditionsError,
     UnusableDeviceError,
 )
-from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.errors import FleetError, is_out_of_memory
 from fleetrank.foundation.files import NoRoomError, is_no_room, storage_error
 from fleetrank.foundation.vocabulary import ErrorKind
 
 TAIL_CHARACTERS = 2_000
 """Most characters of the worker's standard error that a stored message keeps."""
-
-_MEMORY_SIGNS = re.compile(
-    r"bad_alloc|MemoryError|can't allocate memory|Cannot allocate memory|"
-    r"Failed to allocate memory|std::length_error|out of memory|"
-    r"failed to map segment from shared object(?!: Operation not permitted)",
-    re.IGNORECASE,
-)
-"""How C and C++ libraries, Python, PyTorch and ONNX Runtime report a failed allocation. The loader
-reports it for a library for which memory is short, or which may not be executed."""
 
 _LOST_SIGNS = re.compile(
     r"GPU is lost|fallen off the bus|uncorrectable (NVLink|ECC) error|"
@@ -71,16 +62,6 @@ def interrupted(message: str = "the measurement was stopped on request") -> Fail
         remedy="resume the sweep",
         is_transient=True,
     )
-
-
-def is_memory_error(error: BaseException) -> bool:
-    """Whether a library's exception means that an allocation failed."""
-    return isinstance(error, MemoryError) or says_out_of_memory(str(error))
-
-
-def says_out_of_memory(text: str) -> bool:
-    """Whether a program's output means that an allocation failed."""
-    return _MEMORY_SIGNS.search(text) is not None
 
 
 def says_device_lost(text: str) -> bool:
@@ -124,7 +105,7 @@ def _kind_of(error: Exception) -> tuple[ErrorKind, str]:
     if isinstance(error, FleetError):
         kind = next(kind for cls, kind in _KINDS if isinstance(error, cls))
         return kind, error.remedy
-    if is_memory_error(error):
+    if is_out_of_memory(error):
         return ErrorKind.OUT_OF_MEMORY, MEMORY_REMEDY
     if says_device_lost(str(error)):
         return ErrorKind.DEVICE_LOST, LOST_REMEDY
@@ -136,7 +117,7 @@ def _kind_of(error: Exception) -> tuple[ErrorKind, str]:
 def _is_transient(error: Exception) -> bool:
     if isinstance(error, FleetError):
         return isinstance(error, TransientError)
-    return not is_memory_error(error) and says_device_lost(str(error))
+    return not is_out_of_memory(error) and says_device_lost(str(error))
 
 
 def _describe(error: Exception) -> str:

@@ -15,7 +15,6 @@ from fleetrank.device_agents.contract.failures import (
     failure_from_error,
     interrupted,
     says_device_lost,
-    says_out_of_memory,
 )
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed, utc_now
 from fleetrank.device_agents.contract.protocol import STAGE_MARK, InferReply, encode_request
@@ -23,6 +22,7 @@ from fleetrank.device_agents.contract.task import InferTask, MeasureTask
 from fleetrank.device_agents.errors import PermanentError
 from fleetrank.device_agents.host.conditions import read_oom_kills
 from fleetrank.device_agents.host.scratch import worker_environment
+from fleetrank.foundation.errors import says_out_of_memory
 from fleetrank.foundation.process.supervised_child import ChildEnd, End, exit_name, run_child
 from fleetrank.foundation.vocabulary import ErrorKind, Origin
 

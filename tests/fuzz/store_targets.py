@@ -12,13 +12,13 @@ from fleetrank.analysis.stored.columns import ROW_KEY, SCHEMA, SCHEMA_VERSION
 from fleetrank.device_agents.android.programs.raw_log import decode_log, encode_log
 from fleetrank.device_agents.android.runners.phone_runner import ToolOutput, ToolRun
 from fleetrank.device_agents.contract.codec import from_json, parse_json, to_json
-from fleetrank.device_agents.contract.failures import says_device_lost, says_out_of_memory
+from fleetrank.device_agents.contract.failures import says_device_lost
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, WorkerFacts
 from fleetrank.device_agents.contract.protocol import STAGE_MARK, decode_request, encode_request
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.device_agents.errors import AgentError
 from fleetrank.device_agents.host.worker_client import last_stage
-from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.errors import FleetError, says_out_of_memory
 from fleetrank.foundation.vocabulary import (
     ErrorKind,
     Family,
