@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fleetrank.device_agents.contract.agent import StopRequested, never_stop
-from fleetrank.device_agents.contract.codec import from_json
 from fleetrank.device_agents.contract.failures import (
     LOST_REMEDY,
     MEMORY_REMEDY,
@@ -19,9 +18,9 @@ from fleetrank.device_agents.contract.failures import (
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed, utc_now
 from fleetrank.device_agents.contract.protocol import STAGE_MARK, InferReply, encode_request
 from fleetrank.device_agents.contract.task import InferTask, MeasureTask
-from fleetrank.device_agents.errors import PermanentError
 from fleetrank.device_agents.host.conditions import read_oom_kills
 from fleetrank.device_agents.host.scratch import worker_environment
+from fleetrank.foundation.codec import CodecError, from_json
 from fleetrank.foundation.errors import says_out_of_memory
 from fleetrank.foundation.process.supervised_child import ChildEnd, End, exit_name, run_child
 from fleetrank.foundation.vocabulary import ErrorKind, Origin
@@ -113,7 +112,7 @@ def infer_in_worker(task: InferTask, *, command: Sequence[str] = WORKER) -> Fail
         return _failure_from_end(end)
     try:
         return from_json(InferReply, end.stdout).failure
-    except PermanentError as error:
+    except CodecError as error:
         return _bad_output(end, error.message)
 
 
@@ -122,7 +121,7 @@ def _read_measurement(task: MeasureTask, end: WorkerEnd, started: str) -> Measur
         return _failed(task, _failure_from_end(end), started)
     try:
         measurement = from_json(Measurement, end.stdout)
-    except PermanentError as error:
+    except CodecError as error:
         return _failed(task, _bad_output(end, error.message), started)
     if measurement.task_id != task.task_id:
         why = f"it answers task {measurement.task_id!r}, not {task.task_id!r}"

@@ -5,11 +5,11 @@ reads one request from standard input and writes one answer to standard output.
 """
 
 import argparse
-import json
 import os
 import sys
 from pathlib import Path
 
+from fleetrank.foundation.codec import from_json, to_json
 from fleetrank.foundation.process.own_process import (
     die_with_parent,
     exit_when_input_ends,
@@ -22,7 +22,7 @@ from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.cards.card import ExportRequest, Weights
 from fleetrank.models.cards.zoo import find_card, load_cards
 from fleetrank.models.errors import ModelError
-from fleetrank.models.export.messages import error_to_json, request_from_json, staged_to_json
+from fleetrank.models.export.messages import ExportAnswer, ExportOrder, Refusal
 from fleetrank.models.export.request import export_request
 
 
@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> int:
     except ModelError as error:
         sys.stderr.write(f"{error.message}\n{error.remedy}\n")
         return 2
-    sys.stdout.write(staged_to_json(staged) + "\n")
+    sys.stdout.write(to_json(staged) + "\n")
     return 0
 
 
@@ -63,16 +63,15 @@ def answer() -> int:
     """Handles the request of `models.export.process`; returns 0 if it wrote an answer."""
     die_with_parent()
     result_fd = keep_stdout_for_the_result()
-    order = json.loads(read_line(0))
+    order = from_json(ExportOrder, read_line(0))
     exit_when_input_ends(0)
-    limit_memory(order["memory_limit_bytes"])
-    request = request_from_json(order["request"])
+    limit_memory(order.memory_limit_bytes)
     try:
-        staged = export_request(request, Path(order["out_dir"]), is_trusted=order["is_trusted"])
-        text = staged_to_json(staged)
+        staged = export_request(order.request, order.out_dir, is_trusted=order.is_trusted)
+        found = ExportAnswer(staged=staged)
     except ModelError as error:
-        text = error_to_json(error)
-    write_all(result_fd, text.encode())
+        found = ExportAnswer(refusal=Refusal.of(error))
+    write_all(result_fd, to_json(found).encode())
     return 0
 
 

@@ -1,16 +1,16 @@
 """Runs one export in a child process, so that a crash does not end the parent."""
 
 import contextlib
-import json
 import os
 import sys
 from pathlib import Path
 
+from fleetrank.foundation.codec import CodecError, from_json, to_json
 from fleetrank.foundation.process.supervised_child import ChildEnd, End, exit_name, run_child
 from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.cards.card import ExportRequest, StagedExport
 from fleetrank.models.errors import ExportError
-from fleetrank.models.export.messages import request_to_json, staged_from_json
+from fleetrank.models.export.messages import ExportAnswer, ExportOrder
 
 _MIB = 1 << 20
 _PEAK_BYTES = {
@@ -49,16 +49,15 @@ def export_in_child(
         ExportError: the export failed, or the child crashed or took too long.
         UntrustedError: the export needs code that the user did not trust.
     """
-    order = {
-        "request": request_to_json(request),
-        "out_dir": str(out_dir.resolve()),
-        "memory_limit_bytes": memory_limit_bytes,
-        "is_trusted": is_trusted,
-    }
+    order = ExportOrder(
+        request=request,
+        out_dir=out_dir.resolve(),
+        memory_limit_bytes=memory_limit_bytes,
+        is_trusted=is_trusted,
+    )
     # -P: a models/ folder in the workspace does not shadow this package.
     command = (sys.executable, "-P", "-m", "fleetrank.models.export")
-    order_line = json.dumps(order)
-    ended = run_child(command, order_line, timeout_s=timeout_s, environment=_environment())
+    ended = run_child(command, to_json(order), timeout_s=timeout_s, environment=_environment())
     if ended.end is End.TIME_LIMIT:
         raise ExportError(
             f"exporting {request.card.name} to {request.format} took longer than "
@@ -79,8 +78,8 @@ def _environment() -> dict[str, str]:
 
 def _read(ended: ChildEnd, request: ExportRequest) -> StagedExport:
     if ended.exit_code == 0:
-        with contextlib.suppress(ValueError, KeyError, TypeError):
-            return staged_from_json(ended.stdout)
+        with contextlib.suppress(CodecError):
+            return from_json(ExportAnswer, ended.stdout).result()
     last_words = ended.stderr.strip()[-_LAST_WORDS:]
     what = f"exporting {request.card.name} to {request.format}"
     if ended.exit_code < 0:
