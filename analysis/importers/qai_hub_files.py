@@ -17,9 +17,8 @@ from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.importers.release import Row, file_reference, read_number, whole
 from fleetrank.analysis.stored.columns import NS_PER_MS
 from fleetrank.foundation.errors import BadFileError
-from fleetrank.foundation.plain_data import RECORD
+from fleetrank.foundation.plain_data import RECORD, check_events
 from fleetrank.foundation.visible_text import shortened
-from fleetrank.foundation.yaml_events import check_events
 
 FILES = ("perf.yaml", "info.yaml", "numerics.yaml", "_version.py")
 

@@ -15,8 +15,8 @@ from fleetrank.device_agents.android.programs.raw_log import decode_log
 from fleetrank.device_agents.android.runners.phone_runner import ToolReading
 from fleetrank.device_agents.android.runners.program_measurement import to_measurement
 from fleetrank.device_agents.android.runners.program_registry import create_phone_runner
-from fleetrank.device_agents.contract.codec import parse_json
 from fleetrank.device_agents.timing.flags import has_drift, has_outliers, has_spread
+from fleetrank.foundation.codec import parse_json
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.vocabulary import ErrorKind, Flag, Origin, Runtime, Status
 from fleetrank.orchestrator.errors import OrchestratorError

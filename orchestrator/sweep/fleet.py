@@ -3,9 +3,8 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from fleetrank.device_agents.contract.codec import from_plain, to_plain
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.device_agents.errors import PermanentError
+from fleetrank.foundation.codec import CodecError, from_plain, to_plain
 from fleetrank.orchestrator.dispatch.host.host_facts import HostFacts, read_host_facts
 from fleetrank.orchestrator.dispatch.ray.local_ray import LOCAL_HOST
 from fleetrank.orchestrator.dispatch.ray.ray_hosts import RayHosts
@@ -74,7 +73,7 @@ def fleet_of_record(record: object) -> Fleet:
             hosts=hosts,
             is_cluster=bool(found["is_cluster"]),
         )
-    except (KeyError, TypeError, ValueError, PermanentError) as error:
+    except (KeyError, TypeError, ValueError, CodecError) as error:
         raise StoreError(
             f"the sweep's record does not contain the hosts it was planned for: {error}",
             "start a new sweep; measured results are kept",

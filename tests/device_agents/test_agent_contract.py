@@ -14,7 +14,6 @@ from phone_agent import phone_options
 from fleetrank.device_agents.android.adb.adb_server import find_adb
 from fleetrank.device_agents.android.state.probe_text import VirtualMode
 from fleetrank.device_agents.contract.agent import Agent
-from fleetrank.device_agents.contract.codec import from_json, to_json
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import (
     Execution,
@@ -26,6 +25,7 @@ from fleetrank.device_agents.contract.task import (
 from fleetrank.device_agents.cuda.agent import CudaAgent
 from fleetrank.device_agents.errors import MissingLibraryError, PermanentError
 from fleetrank.device_agents.registry import AGENTS, create_agent
+from fleetrank.foundation.codec import from_json, to_json
 from fleetrank.foundation.vocabulary import ErrorKind, Flag, Runtime, SampleKind, Status
 from tests.device_agents.conftest import BACKENDS, MakeTask, sha256
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.device_agents.contract.codec import from_json, to_json
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.device_agents.contract.protocol import encode_request
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.device_agents.host.worker_client import measure_in_worker
+from fleetrank.foundation.codec import from_json, to_json
 from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Status
 from tests.device_agents.conftest import MakeTask, make_task
 
@@ -228,7 +228,7 @@ def test_a_primer_takes_the_runtime_out_of_the_model_s_memory(onnx_file: Path) -
 
 def test_a_killed_parent_leaves_no_worker(looping_onnx: Path) -> None:
     script = (
-        "import sys; from fleetrank.device_agents.contract.codec import from_json; "
+        "import sys; from fleetrank.foundation.codec import from_json; "
         "from fleetrank.device_agents.host.worker_client import measure_in_worker; "
         "from fleetrank.device_agents.contract.task import MeasureTask; "
         "measure_in_worker(from_json(MeasureTask, sys.argv[1]))"

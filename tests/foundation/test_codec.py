@@ -1,16 +1,17 @@
 import dataclasses
 import json
+import os
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.device_agents.contract.codec import from_json, to_json
 from fleetrank.device_agents.contract.device_facts import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Conditions, Failure, Measurement
 from fleetrank.device_agents.contract.protocol import decode_request, encode_request
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask
-from fleetrank.device_agents.errors import PermanentError
+from fleetrank.foundation.codec import CodecError, from_json, to_json
 from fleetrank.foundation.vocabulary import Runtime
 
 NUMBERS = st.integers(-(2**62), 2**62)
@@ -45,13 +46,13 @@ def test_requests_come_back_as_they_went(task: MeasureTask | InferTask) -> None:
 
 @given(st.text())
 def test_any_text_is_read_or_refused(text: str) -> None:
-    with pytest.raises(PermanentError):
+    with pytest.raises(CodecError):
         from_json(MeasureTask, text)
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists))
 def test_any_json_is_read_or_refused(plain: object) -> None:
-    with pytest.raises(PermanentError):
+    with pytest.raises(CodecError):
         decode_request(json.dumps({"kind": "measure", "task": plain}))
 
 
@@ -78,7 +79,7 @@ def changed(**changes: object) -> str:
     ],
 )
 def test_what_is_wrong_is_named(text: str, named: str) -> None:
-    with pytest.raises(PermanentError, match=named):
+    with pytest.raises(CodecError, match=named):
         from_json(MeasureTask, text)
 
 
@@ -86,13 +87,13 @@ def test_what_is_wrong_is_named(text: str, named: str) -> None:
 def test_a_missing_field_is_named_even_with_a_default(name: str) -> None:
     plain = json.loads(to_json(TASK))
     del plain[name]
-    with pytest.raises(PermanentError, match=name):
+    with pytest.raises(CodecError, match=name):
         from_json(MeasureTask, json.dumps(plain))
 
 
 def test_an_unknown_word_is_refused() -> None:
     text = to_json(TASK).replace('"onnx"', '"onyx"')
-    with pytest.raises(PermanentError, match=r"execution\.runtime should be Runtime"):
+    with pytest.raises(CodecError, match=r"execution\.runtime should be Runtime"):
         from_json(MeasureTask, text)
 
 
@@ -105,7 +106,7 @@ def test_options_keep_their_types() -> None:
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), object(), {"a": 1}, [1]])
 def test_what_json_or_the_codec_does_not_have_is_refused(value: object) -> None:
-    with pytest.raises(PermanentError):
+    with pytest.raises(CodecError):
         to_json(value)
 
 
@@ -115,5 +116,25 @@ def test_an_integer_is_read_where_a_float_is_due() -> None:
 
 
 def test_an_unknown_request_kind_is_named() -> None:
-    with pytest.raises(PermanentError, match="dance"):
+    with pytest.raises(CodecError, match="dance"):
         decode_request('{"kind": "dance", "task": {}}')
+
+
+def test_a_file_name_that_is_not_utf_8_survives_a_pipe() -> None:
+    name = os.fsdecode(b"/caf\xe9.onnx")
+    text = to_json(dataclasses.replace(TASK, artifact_path=name))
+    assert from_json(MeasureTask, text.encode().decode()).artifact_path == name
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Place:
+    folder: Path
+    other: Path | None = None
+
+
+def test_a_path_is_text_in_json() -> None:
+    place = Place(folder=Path("/a"))
+    assert to_json(place) == '{"folder":"/a","other":null}'
+    assert from_json(Place, to_json(place)) == place
+    with pytest.raises(CodecError, match=r"Place\.folder should be Path and is 3"):
+        from_json(Place, '{"folder":3,"other":null}')

@@ -1,4 +1,4 @@
-"""The only JSON codec of tasks and measurements; strict, and standard library only.
+"""The only JSON codec of the messages between processes; strict.
 
 Every field is written, and every field is required when reading. So two program versions that
 disagree raise an error immediately and do not fill in defaults.
@@ -6,36 +6,49 @@ disagree raise an error immediately and do not fill in defaults.
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
+from pathlib import Path
 from types import NoneType, UnionType
-from typing import TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from fleetrank.device_agents.errors import PermanentError
+from fleetrank.foundation.errors import FleetError
 
 T = TypeVar("T")
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
-REMEDY = "write it with the same version of fleetrank that reads it"
+_REMEDY = "write it with the same version of fleetrank that reads it"
+
+_CONVERSIONS: Mapping[tuple[object, type], Callable[[Any], object]] = {
+    (float, int): float,
+    (Path, str): Path,
+}
+"""From the annotated type and the type in JSON."""
+
+
+class CodecError(FleetError):
+    """A text is not the message that its reader expects, or a value has no form in JSON."""
 
 
 def to_json(value: object) -> str:
-    """Writes a frozen dataclass of the project's own types as one line of JSON.
+    """Writes a frozen dataclass of the project's own types as one line of JSON, in ASCII.
+
+    So the name of a file that is not UTF-8 also survives a pipe.
 
     Raises:
-        PermanentError: a type that the codec does not support, or a number that JSON lacks (NaN).
+        CodecError: a type that the codec does not support, or a number that JSON lacks (NaN).
     """
-    return json.dumps(to_plain(value), separators=(",", ":"), ensure_ascii=False)
+    return json.dumps(to_plain(value), separators=(",", ":"))
 
 
 def from_json(cls: type[T], text: str) -> T:
     """Reads the output of `to_json`.
 
     Raises:
-        PermanentError: not JSON, or a field is unknown, missing or of the wrong type; it is named.
+        CodecError: not JSON, or a field is unknown, missing or of the wrong type; it is named.
     """
     return from_plain(cls, parse_json(text))
 
@@ -44,22 +57,22 @@ def parse_json(text: str) -> Json:
     """Parses JSON and rejects what only Python accepts: NaN, and a key given twice.
 
     Raises:
-        PermanentError: the text is not strict JSON.
+        CodecError: the text is not strict JSON.
     """
     try:
         plain: Json = json.loads(
             text, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys
         )
     except (ValueError, RecursionError) as error:
-        raise PermanentError(f"not JSON: {error}", REMEDY) from error
+        raise CodecError(f"not JSON: {error}", _REMEDY) from error
     return plain
 
 
 def to_plain(value: object) -> Json:
-    """Turns dataclasses into objects, enums into their values and tuples into arrays.
+    """Turns dataclasses into objects, enums into their values, tuples into arrays, paths into text.
 
     Raises:
-        PermanentError: the same as `to_json`.
+        CodecError: the same as `to_json`.
     """
     if isinstance(value, Enum):
         return to_plain(value.value)
@@ -67,15 +80,17 @@ def to_plain(value: object) -> Json:
         return value
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise PermanentError(f"{value} has no form in JSON", "use None for a missing number")
+            raise CodecError(f"{value} has no form in JSON", "use None for a missing number")
         return value
+    if isinstance(value, Path):
+        return str(value)
     if isinstance(value, tuple):
         return [to_plain(item) for item in value]
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
-    raise PermanentError(
+    raise CodecError(
         f"the codec does not support the type {type(value).__name__}",
-        "use dataclasses, enums, tuples, strings, numbers and None",
+        "use dataclasses, enums, tuples, paths, strings, numbers and None",
     )
 
 
@@ -83,7 +98,7 @@ def from_plain(cls: type[T], plain: Json) -> T:
     """Builds a value of type `cls` from parsed JSON; the inverse of `to_plain`.
 
     Raises:
-        PermanentError: the same as `from_json`.
+        CodecError: the same as `from_json`.
     """
     return cast(T, _decode(cls, plain, cls.__name__))
 
@@ -98,8 +113,9 @@ def _decode(hint: object, plain: Json, where: str) -> object:
         return _decode_union(get_args(hint), plain, where)
     if origin is tuple:
         return _decode_tuple(get_args(hint), plain, where)
-    if hint is float and type(plain) is int:
-        return float(plain)
+    convert = _CONVERSIONS.get((hint, type(plain)))
+    if convert is not None:
+        return convert(plain)
     # `type is`, because True is an instance of int but must not be accepted as one.
     if hint in (str, int, float, bool, NoneType) and type(plain) is hint:
         return plain
@@ -112,10 +128,10 @@ def _decode_dataclass(cls: type, plain: Json, where: str) -> object:
     hints = _hints(cls)
     for name in plain:
         if name not in hints:
-            raise PermanentError(f"{where} has no field {name!r}", REMEDY)
+            raise CodecError(f"{where} has no field {name!r}", _REMEDY)
     for name in hints:
         if name not in plain:
-            raise PermanentError(f"{where} lacks the field {name!r}", REMEDY)
+            raise CodecError(f"{where} lacks the field {name!r}", _REMEDY)
     return cls(**{n: _decode(hint, plain[n], f"{where}.{n}") for n, hint in hints.items()})
 
 
@@ -161,10 +177,10 @@ def _name(hint: object) -> str:
     return hint.__name__ if isinstance(hint, type) else str(hint)
 
 
-def _ill_typed(hint: object, plain: Json, where: str) -> PermanentError:
+def _ill_typed(hint: object, plain: Json, where: str) -> CodecError:
     shown = json.dumps(plain)
     shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
-    return PermanentError(f"{where} should be {_name(hint)} and is {shown}", REMEDY)
+    return CodecError(f"{where} should be {_name(hint)} and is {shown}", _REMEDY)
 
 
 def _refuse_constant(name: str) -> Json:
