@@ -3,12 +3,13 @@
 import json
 import os
 import signal
-import time
 from pathlib import Path
 
 import psutil
 import pytest
-from sweep_process import MODES, ended, ok_repeats, start, wait_for_repeats
+from sweep_process import MODES, ended, ok_repeats, start, wait_for_notice, wait_for_repeats
+
+from fleetrank.orchestrator.dispatch.drive.stop_switch import STOPPING
 
 RAY_AGENTS = {"ray::DashboardAgent", "ray::RuntimeEnvAgent"}
 """Idle helpers of a raylet: when that is killed they tell a server which is gone, too, and end 60 s
@@ -67,7 +68,7 @@ def test_ctrl_c_twice_stops_now_and_the_repeat_is_measured_again(folder, mode: s
     process = start(folder, mode)
     wait_for_repeats(process, 1, "RepeatStarted")
     os.killpg(process.pid, signal.SIGINT)
-    time.sleep(1.0)
+    wait_for_notice(process, STOPPING)
     os.killpg(process.pid, signal.SIGINT)
     code, error = ended(process, limit_s=60)
     assert code == 130, error
