@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from pydantic import ByteSize, Field, TypeAdapter, ValidationError
 
-from fleetrank.device_agents.registry import create_agent
+from fleetrank.device_agents.registry import HOST_CPU, create_agent
 from fleetrank.foundation.strict_json import json_text
 from fleetrank.foundation.visible_text import shortened
 from fleetrank.foundation.vocabulary import RUNTIME_OF_FORMAT, Runtime, WeightsKind
@@ -100,7 +100,7 @@ def export(
     requests = [request for request in _requests(names, weights) if _is_wanted(request, runtime)]
     tools = ExportTools(
         cache=ArtifactCache(workspace.artifacts),
-        infer=create_agent("cpu", {}).infer,
+        infer=create_agent(HOST_CPU, {}).infer,
         emit=PlainLines(sys.stderr),
         switch=switch,
         is_trusted=trust,
