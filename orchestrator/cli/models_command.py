@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from pydantic import ByteSize, Field, TypeAdapter, ValidationError
 
-from fleetrank.device_agents.registry import create_agent
+from fleetrank.device_agents.registry import HOST_CPU, create_agent
 from fleetrank.foundation.strict_json import json_text
 from fleetrank.foundation.visible_text import shortened
 from fleetrank.foundation.vocabulary import RUNTIME_OF_FORMAT, Format, Runtime, WeightsKind
@@ -120,7 +120,7 @@ def export(
     ]
     tools = ExportTools(
         cache=ArtifactCache(workspace.artifacts),
-        infer=create_agent("cpu", {}).infer,
+        infer=create_agent(HOST_CPU, {}).infer,
         emit=PlainLines(sys.stderr),
         switch=switch,
         is_trusted=trust,

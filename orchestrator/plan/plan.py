@@ -9,7 +9,6 @@ from functools import cache
 from types import MappingProxyType
 
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.device_agents.runtimes.gpu_backends import CUDA, GPU_RUNTIMES
 from fleetrank.foundation.visible_text import shortened
 from fleetrank.foundation.vocabulary import RUNTIME_OF_FORMAT, Family, Mode, Runtime, WeightsKind
 from fleetrank.foundation.wording import nearest
@@ -25,7 +24,7 @@ from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.identity.cells import Cell, Plan, SkippedCell
 from fleetrank.orchestrator.identity.keys import cell_key, platform_key
 from fleetrank.orchestrator.plan.pinning import DeviceCores, affinities, check_affinity
-from fleetrank.orchestrator.workspace.device_registry import GPU, DeviceFile, find_device
+from fleetrank.orchestrator.workspace.device_registry import DeviceFile, find_device
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 
 ALL = "all"
@@ -37,16 +36,8 @@ _MOST_NAMED = 10
 _MOST_CELLS = 200_000
 """Cell limit: five times the 13 built-in models in three runtimes on a thousand devices."""
 _FORMAT_OF_RUNTIME = {runtime: format_ for format_, runtime in RUNTIME_OF_FORMAT.items()}
-DEFAULT_BACKENDS = {
-    Runtime.ONNX: "cpu",
-    Runtime.TORCH: "cpu",
-    Runtime.TFLITE: "xnnpack",
-    Runtime.EXECUTORCH: "xnnpack",
-}
-"""Default backend of each runtime, present on every host; verification uses them too."""
-
-GPU_BACKENDS_OF_RUNTIMES = DEFAULT_BACKENDS | dict.fromkeys(GPU_RUNTIMES, CUDA)
-"""Backends of a GPU's runtimes; others are skipped with a reason."""
+Backends = tuple[tuple[Runtime, tuple[str, ...]], ...]
+"""The backends of each runtime of a sweep on one device, in the order of the specification."""
 
 
 def make_plan(
@@ -74,8 +65,7 @@ def make_plan(
 
     # Devices share these objects, so that comparing and sending them to hosts is cheap.
     @cache
-    def ways(cores: DeviceCores, is_gpu: bool) -> tuple[Execution, ...]:
-        backends = GPU_BACKENDS_OF_RUNTIMES if is_gpu else DEFAULT_BACKENDS
+    def ways(cores: DeviceCores, backends: Backends) -> tuple[Execution, ...]:
         return tuple(executions(spec, cores, backends))
 
     @cache
@@ -84,8 +74,9 @@ def make_plan(
 
     selected = _select_devices(spec, devices)
     _check_size(spec, len(models) * len(selected))
+    backends = {device.name: _backends_on(spec, device) for device in selected}
     for device, model in itertools.product(selected, models):
-        for execution in ways(cores.get(device.name, DeviceCores()), device.kind == GPU):
+        for execution in ways(cores.get(device.name, DeviceCores()), backends[device.name]):
             cell = _cell(request(model, execution), device.name, execution)
             reason = _why_not_here(cell.export) or why_unsupported(device.name, execution)
             if reason is None:
@@ -108,18 +99,21 @@ def make_plan(
     )
 
 
-def executions(
-    spec: SweepSpec, cores: DeviceCores, backends: Mapping[Runtime, str] = DEFAULT_BACKENDS
-) -> Iterator[Execution]:
-    """Every execution that the specification names, on a device with these cores.
+def _backends_on(spec: SweepSpec, device: DeviceFile) -> Backends:
+    """The backends that the specification names, or the default of the device's kind."""
+    return tuple(
+        (runtime, spec.backends.get(runtime) or (device.kind_of.default_backend(runtime),))
+        for runtime in dict.fromkeys(spec.runtimes)
+    )
 
-    `backends` are the device's defaults, used if the specification names none.
-    """
-    for runtime in dict.fromkeys(spec.runtimes):
+
+def executions(spec: SweepSpec, cores: DeviceCores, backends: Backends) -> Iterator[Execution]:
+    """Every execution that the specification names, on a device with these cores and backends."""
+    for runtime, names in backends:
         options = tuple(sorted(spec.runtime_options.get(runtime, {}).items()))
         for mode, backend, precision, batch, threads in itertools.product(
             dict.fromkeys(spec.modes.get(runtime, (Mode.EAGER,))),
-            dict.fromkeys(spec.backends.get(runtime, (backends[runtime],))),
+            dict.fromkeys(names),
             dict.fromkeys(spec.precision),
             dict.fromkeys(spec.batch),
             dict.fromkeys(spec.threads),

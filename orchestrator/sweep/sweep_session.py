@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from fleetrank.analysis.stored.sweep_record import SweepState
-from fleetrank.device_agents.registry import create_agent
+from fleetrank.device_agents.registry import HOST_CPU, create_agent
 from fleetrank.foundation.lease import host_lease
 from fleetrank.foundation.vocabulary import Origin
 from fleetrank.models.cache import ArtifactCache
@@ -30,7 +30,6 @@ from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep.carrier import Carrier
 from fleetrank.orchestrator.sweep.sweep_record import record_stamp
 from fleetrank.orchestrator.sweep.sweep_setup import Setup, primed_formats
-from fleetrank.orchestrator.workspace.device_registry import HOST_CPU
 from fleetrank.orchestrator.workspace.provenance import sweep_facts
 from fleetrank.orchestrator.workspace.workspace import Workspace
 

@@ -29,9 +29,8 @@ from fleetrank.device_agents.android.state.probe_text import (
     why_refused,
 )
 from fleetrank.device_agents.contract import failures
-from fleetrank.device_agents.cpu import topology
 from fleetrank.device_agents.device_output.device_text import MAX_PROBE_BYTES
-from fleetrank.device_agents.host import conditions, memory, worker_client
+from fleetrank.device_agents.host import conditions, memory, topology, worker_client
 from fleetrank.device_agents.virtual_phone.handset import dumps
 from fleetrank.device_agents.virtual_phone.handset.paths import PhonePaths
 from fleetrank.foundation.errors import says_out_of_memory
@@ -157,7 +156,7 @@ COVERED = {
     "android.state.phone_conditions",
     "android.state.probe_text",
     "contract.failures",
-    "cpu.topology",
+    "host.topology",
     "device_output.device_text",
     "device_output.plausible",
     "host.conditions",

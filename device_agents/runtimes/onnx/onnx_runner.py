@@ -65,7 +65,7 @@ class OnnxRunner:
     """
 
     capability = Capability(
-        backends=frozenset({"cpu"}), option_names=frozenset({"spinning", "flush_denormals"})
+        backends=("cpu",), option_names=frozenset({"spinning", "flush_denormals"})
     )
 
     def version(self) -> str:

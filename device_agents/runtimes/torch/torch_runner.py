@@ -114,7 +114,7 @@ class TorchRunner:
     """
 
     capability = Capability(
-        backends=frozenset({"cpu"}),
+        backends=("cpu",),
         modes=frozenset({Mode.EAGER, Mode.COMPILE}),
         option_names=frozenset({"flush_denormals"}),
     )

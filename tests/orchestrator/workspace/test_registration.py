@@ -12,22 +12,24 @@ from adb_bench import AdbBench, free_port, open_bench
 from fleetrank.device_agents.android.adb.adb_server import AdbServer, find_adb
 from fleetrank.device_agents.android.agent import AndroidAgent
 from fleetrank.device_agents.android.phone_lease import phone_lease
-from fleetrank.device_agents.android.programs.tool_store import ToolStore
+from fleetrank.device_agents.android.registration.registrar import (
+    PhoneRegistrar,
+    registration_of,
+)
 from fleetrank.device_agents.android.state.cores import Core
 from fleetrank.device_agents.android.state.probe_text import facts_of_sections
 from fleetrank.device_agents.android.state.settings import settings_for_measuring
+from fleetrank.device_agents.contract.registration import CanaryFile, RegistrationRequest
 from fleetrank.device_agents.contract.task import OptionValue
 from fleetrank.device_agents.errors import MissingLibraryError
-from fleetrank.orchestrator.cli.devices.devices_phones import check_phone, clean_phone
+from fleetrank.foundation.errors import FleetError
 from fleetrank.orchestrator.errors import NothingToDoError, UsageError
-from fleetrank.orchestrator.phones.phone_registration import (
-    PhoneRequest,
-    Registrar,
-    registration_of,
-)
 from fleetrank.orchestrator.workspace.device_registry import DeviceFile
-from fleetrank.orchestrator.workspace.workspace import Workspace
-from tests.orchestrator.conftest import ARTIFACT
+from fleetrank.orchestrator.workspace.registration import (
+    NewDevice,
+    RegistrationDesk,
+    clean_device,
+)
 
 pytestmark = pytest.mark.adb
 
@@ -39,15 +41,19 @@ class Desk:
     """A phone on it, and what registers phones."""
 
     bench: AdbBench
-    registrar: Registrar
+    desk: RegistrationDesk
 
     def register(
         self, *known: DeviceFile, options: Mapping[str, OptionValue] = NO_OPTIONS
     ) -> DeviceFile:
-        request = PhoneRequest(
-            serial=self.bench.phone.serial, name=None, labels={}, tools={}, options=options
-        )
-        return self.registrar.register(request, known)
+        return self.register_as(None, *known, options=options)
+
+    def register_as(
+        self, name: str | None, *known: DeviceFile, options: Mapping[str, OptionValue] = NO_OPTIONS
+    ) -> DeviceFile:
+        request = RegistrationRequest(address=self.bench.phone.serial, options=options)
+        new = NewDevice(kind="android", request=request, name=name)
+        return self.desk.register(PhoneRegistrar({}), new, known)
 
     @property
     def folder(self) -> Path:
@@ -72,14 +78,11 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     canary = tmp_path / "canary.tflite"
     canary.write_bytes(b"\0\0\0\0TFL3 canned latencies are made of this")
     sha256 = hashlib.sha256(canary.read_bytes()).hexdigest()
-    registrar = Registrar(
-        server=server,
-        store=ToolStore(),
-        canary=lambda: replace(ARTIFACT, path=str(canary), sha256=sha256),
-        tell=lambda _: None,
+    registration = RegistrationDesk(
+        canary=lambda: CanaryFile(path=str(canary), sha256=sha256), say=lambda _: None
     )
     with open_bench(server, tmp_path / "phones", home) as bench:
-        yield Desk(bench=bench, registrar=registrar)
+        yield Desk(bench=bench, desk=registration)
     kill = [str(adb), "-P", str(port), "kill-server"]
     subprocess.run(kill, check=False, timeout=30, capture_output=True)
 
@@ -104,7 +107,7 @@ def test_an_option_no_phone_has_is_refused_by_name(desk: Desk) -> None:
 
 def test_a_phone_on_the_network_is_found_again_when_adb_has_forgotten_it(desk: Desk) -> None:
     device = desk.register()
-    desk.registrar.server.disconnect(desk.bench.phone.serial)
+    desk.bench.phone.server.disconnect(desk.bench.phone.serial)
     assert AndroidAgent(device.options).probe().device_model == "Google Pixel 8"
 
 
@@ -114,17 +117,16 @@ def test_a_phone_on_the_network_is_found_again_when_adb_has_forgotten_it(desk: D
 def test_a_name_that_cannot_be_had_is_refused_before_anything_runs(
     desk: Desk, name: str, problem: str
 ) -> None:
-    request = PhoneRequest(serial=desk.bench.phone.serial, name=name, labels={}, tools={})
     with pytest.raises(UsageError, match=problem):
-        desk.registrar.register(request, [DeviceFile(name="box", kind="cpu")])
+        desk.register_as(name, DeviceFile(name="box", kind="cpu"))
     assert not desk.folder.exists()
 
 
-def test_checking_a_phone_tells_another_one_at_its_address(desk: Desk, tmp_path: Path) -> None:
+def test_checking_a_phone_finds_another_one_at_its_address(desk: Desk) -> None:
     options = {"serial": desk.bench.phone.serial, "serial_hash": "0" * 64}
     device = DeviceFile(name="mine", kind="android", options=options)
     with pytest.raises(NothingToDoError, match="not the registered phone"):
-        check_phone(Workspace.init(tmp_path / "w"), device)
+        desk.desk.check(device)
 
 
 def test_removing_a_phone_restores_what_a_crash_left_and_leaves_nothing(desk: Desk) -> None:
@@ -133,19 +135,19 @@ def test_removing_a_phone_restores_what_a_crash_left_and_leaves_nothing(desk: De
     before = phone.shell(*asked, timeout_s=20).stdout
     with settings_for_measuring(phone):
         assert phone.shell(*asked, timeout_s=20).stdout != before
-        clean_phone(device)
+        clean_device(device)
         assert phone.shell(*asked, timeout_s=20).stdout == before
         assert not desk.folder.exists()
 
 
-def test_the_folder_of_a_phone_in_use_stays_and_the_person_is_told(
-    desk: Desk, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_folder_of_a_phone_in_use_stays_and_the_user_learns_why(desk: Desk) -> None:
     device = desk.register()
-    with phone_lease(str(device.options["serial_hash"])):
-        clean_phone(device)
+    with (
+        phone_lease(str(device.options["serial_hash"])),
+        pytest.raises(FleetError, match="in use"),
+    ):
+        clean_device(device)
     assert desk.folder.exists()
-    assert "in use" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -1,32 +1,20 @@
 """Compares a registered phone with its registration."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from statistics import fmean
 
 from fleetrank.device_agents.android.state.readiness import PhoneRules
 from fleetrank.device_agents.android.state.validity import CanaryReading, is_canary_off
-from fleetrank.orchestrator.workspace.device_registry import DeviceFile, Registration
+from fleetrank.device_agents.contract.registration import Change, RegisteredDevice, RegistrationData
 
 MAX_SPREAD = 0.10
 """Largest accepted spread between canary runs: with more, the phone is not repeatable enough for
 the 10 % ratio that a cell's canary is checked against."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """One fact, as registered and as found now; `meaning` is its effect on measurements."""
-
-    fact: str
-    registered: object
-    now: object
-    meaning: str
-
-
-def changes_between(before: DeviceFile, after: DeviceFile) -> tuple[Change, ...]:
+def changes_between(before: RegisteredDevice, after: RegisteredDevice) -> tuple[Change, ...]:
     """Compares two registrations of one phone: facts, programs, canary. Pure."""
-    old = before.registration or Registration()
-    new = after.registration or Registration()
+    old, new = before.registration, after.registration
     return (
         *_differences(
             old.facts,
@@ -48,7 +36,7 @@ def _differences(
             yield Change(fact=name, registered=old.get(name), now=new.get(name), meaning=meaning)
 
 
-def _changed_canary(old: Registration, new: Registration) -> list[Change]:
+def _changed_canary(old: RegistrationData, new: RegistrationData) -> list[Change]:
     changes = []
     if old.canary_latency_ns and new.canary_latency_ns:
         mean_old, mean_new = fmean(old.canary_latency_ns), fmean(new.canary_latency_ns)

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.device_agents.cpu.agent import CpuAgent
-from fleetrank.device_agents.cpu.topology import (
+from fleetrank.device_agents.errors import PermanentError
+from fleetrank.device_agents.host.topology import (
     cpus_one_per_core,
     order_by_core,
     parse_cpu_list,
@@ -16,7 +17,6 @@ from fleetrank.device_agents.cpu.topology import (
     parse_is_virtual,
     read_facts,
 )
-from fleetrank.device_agents.errors import PermanentError
 from fleetrank.foundation.vocabulary import Mode, Runtime
 
 ONNX = Execution(runtime=Runtime.ONNX, backend="cpu")

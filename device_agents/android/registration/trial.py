@@ -1,16 +1,16 @@
 """Runs the canary model on a phone to test its repeatability and find its delegates."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from fleetrank.device_agents.android.agent import AndroidAgent
 from fleetrank.device_agents.android.options import read_options
 from fleetrank.device_agents.android.programs.program import CANARY_BACKEND, canary_task
 from fleetrank.device_agents.contract.measurement import Measurement
+from fleetrank.device_agents.contract.registration import CanaryFile, Say
 from fleetrank.device_agents.contract.task import MeasureTask, OptionValue
 from fleetrank.device_agents.errors import UnsupportedError
 from fleetrank.foundation.vocabulary import Status
-from fleetrank.models.cards.card import Artifact
 
 TOOL = "benchmark_model"
 N_RUNS = 2
@@ -24,15 +24,13 @@ class PhoneTrial:
 
     Attributes:
         options: options of the phone's agent.
-        artifact: the canary model.
         affinity: CPUs to pin it to.
-        tell: receives lines about the progress.
     """
 
     options: Mapping[str, OptionValue]
-    artifact: Artifact
+    canary: CanaryFile
     affinity: tuple[int, ...] | None
-    tell: Callable[[str], None]
+    say: Say
 
     def latencies_ns(self) -> tuple[int, ...]:
         """Medians of the canary's runs, each in its own process.
@@ -43,7 +41,7 @@ class PhoneTrial:
         _, rules = read_options(self.options)
         latencies_ns = []
         for number in range(1, N_RUNS + 1):
-            self.tell(
+            self.say(
                 f"canary {number} of {N_RUNS}; "
                 f"waiting up to {rules.max_wait_s:g} s for the phone to be ready"
             )
@@ -54,7 +52,7 @@ class PhoneTrial:
         """Delegates that execute part of the canary, with the share of its nodes: `gpu 100%`."""
         found = []
         for backend in DELEGATES:
-            self.tell(f"canary with the {backend} delegate")
+            self.say(f"canary with the {backend} delegate")
             measurement = self._measure(backend, backend)
             if measurement.status is not Status.OK or measurement.worker is None:
                 continue
@@ -63,9 +61,7 @@ class PhoneTrial:
         return ", ".join(found) or "none"
 
     def _measure(self, name: str, backend: str) -> Measurement:
-        task = canary_task(
-            self.artifact.path, self.artifact.sha256, self.affinity, f"canary/{name}"
-        )
+        task = canary_task(self.canary.path, self.canary.sha256, self.affinity, f"canary/{name}")
         return AndroidAgent(self.options).measure(_with_backend(task, backend))
 
 
