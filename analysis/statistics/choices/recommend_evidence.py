@@ -21,7 +21,7 @@ from fleetrank.analysis.statistics.choices.decision_tree import (
 )
 from fleetrank.analysis.statistics.frontiers.pareto_table import pareto_table
 from fleetrank.analysis.statistics.prediction.family_errors import error_intervals, group_errors
-from fleetrank.analysis.statistics.transfer.ceiling import (
+from fleetrank.analysis.statistics.transfer.noise import (
     Noise,
     mean_ceiling,
     noises,
