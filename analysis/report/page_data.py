@@ -7,7 +7,7 @@ import polars as pl
 from fleetrank.analysis.figures.frontier import frontier_pairs
 from fleetrank.analysis.figures.heat_map import heat_columns
 from fleetrank.analysis.figures.latency import QUANTILES
-from fleetrank.analysis.figures.theme import FAMILY_COLOURS, FAMILY_SHAPES, NO_FAMILY
+from fleetrank.analysis.figures.theme import FAMILY_MARKS, NO_FAMILY
 from fleetrank.analysis.report.evidence import Evidence
 from fleetrank.analysis.report.page_tables import PageTables
 from fleetrank.analysis.report.shown import Shown
@@ -66,7 +66,6 @@ def page_data(evidence: Evidence, tables: PageTables) -> Json:
     return {
         "platforms": _platforms(shown),
         "models": _models(shown),
-        "devices": list(shown.devices),
         "memory_order": [
             shown.model_at[name] for name in models_by_memory(shown.cells)
         ],
@@ -78,8 +77,8 @@ def page_data(evidence: Evidence, tables: PageTables) -> Json:
         },
         "frontiers": _frontiers(evidence, tables.pair_rows("regret")),
         "families": {
-            name: {"colour": FAMILY_COLOURS[name], "shape": FAMILY_SHAPES[name]}
-            for name in FAMILY_COLOURS
+            name: {"colour": mark.colour, "shape": mark.shape}
+            for name, mark in FAMILY_MARKS.items()
         },
         "in_results": {
             "platforms": len(shown.names), "models": evidence.cells["model"].n_unique()
