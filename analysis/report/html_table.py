@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from fleetrank.analysis.report.shown import SUBJECTS, Shown
+from fleetrank.analysis.tables.glossary import meaning_of_column
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.tables import TABLES
 from fleetrank.analysis.tables.values import heading, value_text
@@ -19,10 +20,11 @@ Json = dict[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HtmlHead:
-    """A column's heading."""
+    """A column's heading; `hint` is the meaning of its word, if the glossary has it."""
 
     text: str
     is_number: bool
+    hint: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +100,9 @@ def html_table(
         id=name,
         caption=table.title,
         heads=tuple(
-            HtmlHead(text=heading(title), is_number=dtype.is_numeric())
+            HtmlHead(
+                text=heading(title), is_number=dtype.is_numeric(), hint=meaning_of_column(title)
+            )
             for title, dtype in frame.schema.items()
         ),
         rows=tuple(

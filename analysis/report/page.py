@@ -36,6 +36,7 @@ from fleetrank.analysis.report.sections.transfer_section import transfer_section
 from fleetrank.analysis.stored.load import DEFAULT_ORIGINS
 from fleetrank.analysis.stored.scope import devices_of
 from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.glossary import TERMS
 from fleetrank.analysis.tables.values import time_text
 from fleetrank.foundation.files import make_folder, replace_file
 from fleetrank.foundation.visible_text import visible
@@ -198,6 +199,7 @@ def render_page(evidence: Evidence, now: datetime) -> str:
         sections=sections,
         studies=study_tables(evidence, tables),
         families=_legend(evidence.shown.cells),
+        words={word: meaning.replace("`", "") for word, meaning in TERMS.items()},
         footer=" ".join(evidence.said),
         css=Markup(folder.joinpath("page.css").read_text(encoding="utf-8")),  # noqa: S704 - our own
         script_hashes=f"{script_hash(bundle)} {script_hash(page_js)}",
