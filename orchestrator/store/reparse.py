@@ -7,10 +7,10 @@ parser are decided again: an attempt that failed because of the phone's state st
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
-from fleetrank.analysis.stored.columns import SCHEMA_VERSION
+from fleetrank.analysis.stored.columns import COLUMNS, SCHEMA_VERSION
 from fleetrank.device_agents.contract.measurement import Measurement, WorkerFacts
 from fleetrank.device_agents.registry import load_kinds
 from fleetrank.device_agents.timing.flags import has_drift, has_outliers, has_spread
@@ -19,7 +19,7 @@ from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.vocabulary import ErrorKind, Flag, Origin, Runtime, Status
 from fleetrank.orchestrator.errors import OrchestratorError, StoreError
 from fleetrank.orchestrator.identity.keys import canonical_json
-from fleetrank.orchestrator.rows.translate import Row, latency_columns
+from fleetrank.orchestrator.rows.measured_columns import SUMMARIES, Row, measured_columns
 from fleetrank.orchestrator.store.raw_logs import read_log
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.workspace.provenance import package_versions
@@ -36,12 +36,12 @@ _JUDGED_BY_PARSERS = frozenset(
         ErrorKind.OUT_OF_MEMORY.value,
     }
 )
-_NOT_IN_A_READING = frozenset(
-    {
-        "device_samples_ns", "host_overhead_ns", "input_copy_ns", "stop_reason",
-        "baseline_memory_bytes", "reserved_memory_bytes", "process_memory_bytes",
-    }
-)  # fmt: skip
+_IN_A_READING = frozenset(field.name for field in fields(ToolReading))
+REPARSED = (
+    *(column.name for column in COLUMNS if column.field in _IN_A_READING),
+    *SUMMARIES,
+)
+"""Columns that a reading decides: they are fields of it, or calculated from its samples."""
 _ERROR_COLUMNS = (
     "error_kind", "error_message", "error_remedy", "error_stage", "error_is_transient", "exit_code",
 )  # fmt: skip
@@ -152,11 +152,8 @@ def _read(row: Row, root: Path) -> Measurement:
 def _columns(old: Row, measurement: Measurement) -> Row:
     """Returns the columns that the parser decides, as they would be stored today."""
     worker = measurement.worker or WorkerFacts()
-    columns = {
-        name: value
-        for name, value in latency_columns(measurement).items()
-        if name not in _NOT_IN_A_READING
-    }
+    measured = measured_columns(measurement)
+    columns = {name: measured[name] for name in REPARSED}
     settings = _settings(old) | dict(worker.settings)
     return {
         **columns,
