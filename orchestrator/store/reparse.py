@@ -6,8 +6,8 @@ parser are decided again: an attempt that failed because of the phone's state st
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from fleetrank.analysis.stored.columns import COLUMNS, SCHEMA_VERSION
@@ -36,12 +36,6 @@ _JUDGED_BY_PARSERS = frozenset(
         ErrorKind.OUT_OF_MEMORY.value,
     }
 )
-_IN_A_READING = frozenset(field.name for field in fields(ToolReading))
-REPARSED = (
-    *(column.name for column in COLUMNS if column.field in _IN_A_READING),
-    *SUMMARIES,
-)
-"""Columns that a reading decides: they are fields of it, or calculated from its samples."""
 _ERROR_COLUMNS = (
     "error_kind", "error_message", "error_remedy", "error_stage", "error_is_transient", "exit_code",
 )  # fmt: skip
@@ -116,11 +110,10 @@ def _is_judged(row: Row) -> bool:
 
 def _compare(old: Row, next_attempt: int, root: Path) -> Reparsed:
     try:
-        measurement = _read(old, root)
+        columns = _read(old, root)
     except (FleetError, OrchestratorError) as error:
         is_news = old["status"] == Status.OK.value
         return Reparsed(old=old, new=None, changes=(), refusal=str(error) if is_news else None)
-    columns = _columns(old, measurement)
     changes = tuple(
         (name, old.get(name), value) for name, value in columns.items() if old.get(name) != value
     )
@@ -137,23 +130,30 @@ def _compare(old: Row, next_attempt: int, root: Path) -> Reparsed:
     return Reparsed(old=old, new=new, changes=changes)
 
 
-def _read(row: Row, root: Path) -> Measurement:
+def decided_columns(fields: Collection[str]) -> tuple[str, ...]:
+    """The columns that a reading decides: fields of it, or calculated from its samples."""
+    return (*(column.name for column in COLUMNS if column.field in fields), *SUMMARIES)
+
+
+def _read(row: Row, root: Path) -> Row:
+    """What today's parser makes of the row's log, as columns."""
     log = read_log(root, row) or ""
     for one in load_kinds().values():
         reader = None if one.log_reader is None else one.log_reader()
         if reader is not None and reader.is_own(log):
-            return reader.read(log, Runtime(str(row["runtime"])), Origin(str(row["origin"])))
+            runtime, origin = Runtime(str(row["runtime"])), Origin(str(row["origin"]))
+            return _columns(row, reader.read(log, runtime, origin), decided_columns(reader.fields))
     raise StoreError(
         f"the log {row['raw_log']} is not a log of a known kind of device",
         "restore it from a copy; its row does not change",
     )
 
 
-def _columns(old: Row, measurement: Measurement) -> Row:
+def _columns(old: Row, measurement: Measurement, decided: Iterable[str]) -> Row:
     """Returns the columns that the parser decides, as they would be stored today."""
     worker = measurement.worker or WorkerFacts()
     measured = measured_columns(measurement)
-    columns = {name: measured[name] for name in REPARSED}
+    columns = {name: measured[name] for name in decided}
     settings = _settings(old) | dict(worker.settings)
     return {
         **columns,

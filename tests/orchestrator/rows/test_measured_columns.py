@@ -7,7 +7,7 @@ from operator import attrgetter
 import pytest
 
 from fleetrank.analysis.stored.columns import COLUMNS
-from fleetrank.device_agents.android.runners.phone_runner import ToolReading
+from fleetrank.device_agents.android.programs.raw_log import LOGS
 from fleetrank.device_agents.contract.measurement import (
     Conditions,
     Energy,
@@ -23,7 +23,7 @@ from fleetrank.orchestrator.rows.measured_columns import (
     condition_columns,
     measured_columns,
 )
-from fleetrank.orchestrator.store.reparse import REPARSED
+from fleetrank.orchestrator.store.reparse import decided_columns
 
 PARTS = {
     "failure": Failure(
@@ -105,7 +105,8 @@ def test_a_tools_summary_counts_only_without_samples() -> None:
 
 def test_a_stored_log_that_is_read_again_decides_what_a_reading_has_and_no_more() -> None:
     apart = {"summary", "settings", "runtime_version"}  # decided with other values of the old row
-    read = {field.name for field in fields(ToolReading)} - apart
+    read = LOGS.fields - apart
+    decided = decided_columns(LOGS.fields)
     by_field = {column.field: column.name for column in COLUMNS}
-    assert set(REPARSED) == {by_field[name] for name in read} | set(SUMMARIES)
-    assert not {"stop_reason", "baseline_memory_bytes", "device_samples_ns"} & set(REPARSED)
+    assert set(decided) == {by_field[name] for name in read} | set(SUMMARIES)
+    assert not {"stop_reason", "baseline_memory_bytes", "device_samples_ns"} & set(decided)
