@@ -7,6 +7,8 @@ import pytest
 from fleetrank.device_agents.contract.failures import End
 from fleetrank.device_agents.host.process import run_worker
 
+pytestmark = pytest.mark.slow
+
 ENDLESS = "import os\nwhile True: os.write(2, b'x' * 65536)"
 
 
