@@ -124,6 +124,9 @@ class _Watch:
         # What was collected is never garbage; tests that collect garbage need not look at it.
         gc.freeze()
 
+    def pytest_sessionfinish(self) -> None:
+        gc.unfreeze()
+
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
         """Fixtures count, too: they ran before."""

@@ -10,6 +10,8 @@ from fleetrank.device_agents.host.worker_client import measure_in_worker
 from fleetrank.foundation.vocabulary import Runtime
 from tests.device_agents.conftest import MakeTask
 
+pytestmark = pytest.mark.slow
+
 FILL = (
     "import os, signal, sys, tempfile, time; sys.stdin.readline(); "
     "open(os.path.join(tempfile.gettempdir(), 'left'), 'w').close(); "
@@ -22,7 +24,6 @@ def temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "timeout_s"),
     [
@@ -42,7 +43,6 @@ def test_the_scratch_folder_goes_however_the_worker_ends(
     assert list(temp.iterdir()) == []
 
 
-@pytest.mark.slow
 def test_a_worker_finds_its_scratch_folder_wherever_libraries_look(
     task_of: MakeTask, temp: Path
 ) -> None:
@@ -61,7 +61,6 @@ def test_a_trusted_task_has_neither_folder_nor_environment(task_of: MakeTask, te
         assert list(temp.iterdir()) == []
 
 
-@pytest.mark.slow
 def test_a_tree_that_a_hostile_file_left_is_removed_and_nothing_outside_is(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir(mode=0o755)
