@@ -33,7 +33,7 @@ TABLES: Mapping[str, str] = MappingProxyType(
         "decomposition": "transfer.decomposition:decomposition_table",
         "ceiling": "transfer.ceiling:ceiling_table",
         "stability": "transfer.stability:stability_table",
-        "predictability": "prediction.predictability_table:predictability_table",
+        "predictability": "prediction.predictability:predictability_table",
         "ratio-transfer": "prediction.ratio_transfer:ratio_transfer_table",
         "pareto": "frontiers.pareto_table:pareto_table",
         "regret": "frontiers.regret_table:regret_table",
