@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from fleetrank.foundation.vocabulary import Family, Format
 from fleetrank.models.cards.card import ExportRequest, ModelCard, Source, Weights
+from fleetrank.models.cards.zoo import load_cards
 
 if TYPE_CHECKING:
     import torch
-from fleetrank.models.cards.zoo import load_cards
 
 CANARY_MODEL = "squeezenet1_1"
 """Small: many runs a second on any phone. Large: the clock rate dominates, not call overhead."""

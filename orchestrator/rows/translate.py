@@ -15,7 +15,7 @@ from fleetrank.device_agents.contract.measurement import (
     ToolSummary,
     WorkerFacts,
 )
-from fleetrank.device_agents.timing.host_overhead import host_overhead_ns
+from fleetrank.device_agents.timing.flags import host_overhead_ns
 from fleetrank.foundation.vocabulary import Flag
 from fleetrank.models.cards.card import Artifact
 from fleetrank.orchestrator.identity.cells import Attempt, DevicePlace

@@ -11,7 +11,7 @@ from pathlib import Path
 from fleetrank.device_agents.android.adb.adb_server import AdbServer
 from fleetrank.device_agents.cpu import topology
 from fleetrank.device_agents.cuda.nvml import open_nvml
-from fleetrank.device_agents.host.rapl import open_rapl
+from fleetrank.device_agents.host.energy import open_rapl
 from fleetrank.foundation.errors import FleetError
 from fleetrank.orchestrator.identity.host_identity import host_hash
 from fleetrank.orchestrator.identity.provenance import PACKAGES, package_versions

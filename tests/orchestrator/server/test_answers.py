@@ -9,8 +9,7 @@ import pytest
 from fleet_rows import NETS, PLACES, write_results
 
 from fleetrank.foundation.lease import host_lease
-from fleetrank.orchestrator.compute.errors import RefusedError
-from fleetrank.orchestrator.compute.jobs import Job, JobKind
+from fleetrank.orchestrator.compute.jobs import Job, JobKind, RefusedError
 from fleetrank.orchestrator.server.answers import Answers
 from fleetrank.orchestrator.server.errors import BusyError, status_of
 from fleetrank.orchestrator.server.turn import Turn
