@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fleetrank.analysis.stored.columns import COLUMNS, Column
 from fleetrank.device_agents.contract.device_facts import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Conditions, Measurement, ToolSummary
-from fleetrank.device_agents.timing.host_overhead import host_overhead_ns
+from fleetrank.device_agents.timing.flags import host_overhead_ns
 from fleetrank.orchestrator.rows.known_columns import cpu_numbers, options_text
 
 Row = dict[str, object]

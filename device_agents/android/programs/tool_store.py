@@ -6,8 +6,7 @@ from typing import BinaryIO
 
 from fleetrank.device_agents.android.programs.tools import Tool, file_sha256
 from fleetrank.device_agents.errors import PermanentError
-from fleetrank.device_agents.host.user_folders import cache_folder
-from fleetrank.foundation.files import make_folder, replace_file_with
+from fleetrank.foundation.files import cache_folder, make_folder, replace_file_with
 from fleetrank.foundation.small_file import open_regular
 
 
