@@ -178,7 +178,6 @@ def render_page(evidence: Evidence, now: datetime) -> str:
     tables = page_tables(evidence)
     sections = [*(make(evidence, tables) for make in _SECTIONS), provenance_section(evidence)]
     data = page_data(evidence, tables)
-    ranks = tables.known("transfer", "frameworks")
     why_none = [
         tables.reasons[name] for name in ("transfer", "frameworks") if name in tables.reasons
     ]
@@ -201,9 +200,9 @@ def render_page(evidence: Evidence, now: datetime) -> str:
         facts=_facts(evidence.cells, now),
         banner=_banner(evidence.cells),
         doubts=_doubts(evidence.cells),
-        headlines=headlines(ranks, " ".join(why_none)),
+        headlines=headlines(tables.ranks, " ".join(why_none)),
         reading=READING,
-        family_lines=family_lines(tables["predictability"].frame),
+        family_lines=family_lines(tables.predictability),
         sections=sections,
         studies=study_tables(evidence, tables),
         families=_legend(evidence.shown.cells),

@@ -25,7 +25,7 @@ from fleetrank.analysis.statistics.frontiers.pair_frontiers import (
 )
 from fleetrank.analysis.statistics.frontiers.pareto_table import compare_frontiers
 from fleetrank.analysis.statistics.prediction.family_errors import error_intervals, group_errors
-from fleetrank.analysis.statistics.transfer.ceiling import (
+from fleetrank.analysis.statistics.transfer.noise import (
     Noise,
     mean_ceiling,
     noises,
