@@ -8,27 +8,29 @@ import polars as pl
 
 from fleetrank.analysis.arrays.pareto import Mask
 from fleetrank.analysis.errors import NoDataError
-from fleetrank.analysis.panel.directions import Group
+from fleetrank.analysis.panel.pair_groups import PairGroup, tier_groups
 from fleetrank.analysis.panel.pair_means import MeanFigures, mean_figures
 from fleetrank.analysis.panel.pairs import Pair, draws_for
 from fleetrank.analysis.panel.panel import Measure, Panel, measures
-from fleetrank.analysis.panel.repeats import make_repeats
+from fleetrank.analysis.panel.selected_pairs import MAX_LISTED_PAIRS, directed_pairs
+from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.choices.decision_tree import (
     ATTENTION_FAMILIES,
     CNN_FAMILIES,
     Figure,
 )
-from fleetrank.analysis.statistics.frontiers.pareto_table import pareto_table
+from fleetrank.analysis.statistics.frontiers.pair_frontiers import (
+    DEFAULT_OBJECTIVES,
+    parse_objectives,
+)
+from fleetrank.analysis.statistics.frontiers.pareto_table import compare_frontiers
 from fleetrank.analysis.statistics.prediction.family_errors import error_intervals, group_errors
-from fleetrank.analysis.statistics.transfer.ceiling import (
+from fleetrank.analysis.statistics.transfer.noise import (
     Noise,
     mean_ceiling,
     noises,
     pair_ceilings,
 )
-from fleetrank.analysis.statistics.transfer.directed import directed_pairs, tier_groups
-from fleetrank.analysis.statistics.transfer.transfer_table import MAX_LISTED_PAIRS
-from fleetrank.analysis.stored.scope import select_cells
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.foundation.wording import count_of
 
@@ -57,30 +59,31 @@ class Known:
         noise: of latency, for ceilings; `None` where the pairs are too many.
     """
 
-    frame: pl.LazyFrame
+    session: Session
     selection: Selection
     panel: Panel
     pairs: list[Pair]
-    groups: list[Group]
+    groups: list[PairGroup]
     noise: Noise | None
 
 
-def make_known(frame: pl.LazyFrame, selection: Selection) -> Known:
+def make_known(session: Session) -> Known:
     """Arrays of the selection.
 
     Raises:
         NoDataError: no row matches the selection.
     """
-    panel, repeats = make_repeats(frame, selection)
+    panel, selection = session.panel, session.selection
     try:
-        pairs, groups = tier_groups(panel, directed_pairs(panel, selection))
+        groups = tier_groups(panel, directed_pairs(panel, selection), is_directed=True)
     except NoDataError:
         # With one platform, branches that need only one are still answered.
-        pairs, groups = [], []
+        groups = []
+    pairs = [pair for group in groups for pair in group.pairs]
     is_small = len(pairs) <= MAX_LISTED_PAIRS
-    noise = noises(panel, repeats, selection.seed)[0] if is_small else None
+    noise = noises(session)[0] if is_small else None
     return Known(
-        frame=frame, selection=selection, panel=panel, pairs=pairs, groups=groups, noise=noise
+        session=session, selection=selection, panel=panel, pairs=pairs, groups=groups, noise=noise
     )
 
 
@@ -102,7 +105,7 @@ def evidence_of(figure: Figure, data: Known) -> Iterator[Evidence]:
         yield from (_rho(data, group, is_cnn_only=is_cnn_only) for group in groups)
 
 
-def _groups(figure: Figure, data: Known) -> Iterator[Group]:
+def _groups(figure: Figure, data: Known) -> Iterator[PairGroup]:
     """The pairs of tiers of a figure; rho has no direction, so one of two is enough."""
     seen: set[tuple[str, str]] = set()
     for group in data.groups:
@@ -132,12 +135,12 @@ def _flops(data: Known) -> Evidence:
     return _of_mean(found, "all platforms", what, where)
 
 
-def _rho(data: Known, group: Group, *, is_cnn_only: bool) -> Evidence:
+def _rho(data: Known, group: PairGroup, *, is_cnn_only: bool) -> Evidence:
     latency = measures(data.panel)[0]
     kept = _in_families(data.panel, CNN_FAMILIES) if is_cnn_only else None
     if kept is not None:
         latency = replace(latency, latency=np.where(kept[:, None], latency.latency, np.nan))
-    pairs, clusters = _unordered(data, group)
+    pairs, clusters = _unordered(group)
     found = mean_figures(latency, pairs, clusters, data.selection.seed)
     name = "CNN rankings" if is_cnn_only else "Latency rankings"
     what = f"{name} ({count_of(found.n_models, 'model')}) transfer from {_arrow(group)}"
@@ -149,17 +152,16 @@ def _rho(data: Known, group: Group, *, is_cnn_only: bool) -> Evidence:
     return replace(evidence, text=f"{evidence.text}, ceiling {ceiling:.2f}", ceiling=ceiling)
 
 
-def _unordered(data: Known, group: Group) -> tuple[list[Pair], list[str]]:
+def _unordered(group: PairGroup) -> tuple[list[Pair], list[int]]:
     """Each pair once, with the name of its cluster: inside a tier both directions are there."""
-    numbers = np.searchsorted(group.starts, np.arange(group.at.size), side="right").tolist()
-    once: dict[frozenset[int], tuple[Pair, str]] = {}
-    for at, number in zip(group.at.tolist(), numbers, strict=True):
-        once.setdefault(frozenset(data.pairs[at]), (data.pairs[at], str(number)))
+    once: dict[frozenset[int], tuple[Pair, int]] = {}
+    for pair, number in zip(group.pairs, group.clusters.tolist(), strict=True):
+        once.setdefault(frozenset(pair), (pair, number))
     return [pair for pair, _ in once.values()], [cluster for _, cluster in once.values()]
 
 
 def _ceiling(
-    data: Known, latency: Measure, pairs: Sequence[Pair], clusters: Sequence[str]
+    data: Known, latency: Measure, pairs: Sequence[Pair], clusters: Sequence[int]
 ) -> float | None:
     if data.noise is None:
         return None
@@ -186,12 +188,12 @@ def _of_mean(found: MeanFigures, scope: str, what: str, where: str) -> Evidence:
     )
 
 
-def _errors(data: Known, group: Group) -> Evidence:
+def _errors(data: Known, group: PairGroup) -> Evidence:
     """Leave-one-out error of transformers and hybrids, predicted from all models."""
     families = {"attention": _in_families(data.panel, ATTENTION_FAMILIES)}
     families["others"] = ~families["attention"]
     logs = measures(data.panel)[0].values
-    found = group_errors(logs, data.pairs, group, families)
+    found = group_errors(logs, group, families)
     rng = np.random.default_rng(data.selection.seed)
     interval = error_intervals(found.by_model, families, draws_for(data.pairs).bootstrap, rng)[0]
     n_models = int(found.figures.n_models[0])
@@ -217,7 +219,7 @@ def _errors(data: Known, group: Group) -> Evidence:
 
 
 def _tail(data: Known) -> Evidence:
-    cells = select_cells(data.frame, data.selection).cells
+    cells = data.session.cells.cells
     ratio = pl.col("latency_p99_ns") / pl.col("latency_ns")
     known = cells.filter(pl.col("latency_ns") > 0).with_columns(ratio.alias("tail"))
     known = known.drop_nulls("tail").sort("tail", "platform_key", "model")
@@ -237,29 +239,29 @@ def _tail(data: Known) -> Evidence:
 
 
 def _frontier(data: Known) -> Evidence:
+    unknown = Evidence(scope="all pairs", text="Frontiers are not known here")
     try:
-        shown = pareto_table(data.frame, data.selection).frame
-        rows = shown.filter(pl.col("level") == "pair").drop_nulls("precision")
+        found = compare_frontiers(data.session, parse_objectives(DEFAULT_OBJECTIVES))
     except NoDataError as error:
-        text = "Frontiers are not known here"
-        return Evidence(scope="all pairs", text=text, reason=error.message)
-    if rows.is_empty():
-        text, reason = "Frontiers are not known here", "no common model with an accuracy"
-        return Evidence(scope="all pairs", text=text, reason=reason)
-    means = {
-        name: float(rows.select(pl.col(name).mean()).item())
-        for name in ("precision", "recall", "chance_precision")
-    }
-    flops = rows.select(pl.col("flops_precision").mean()).item()
+        return replace(unknown, reason=error.message)
+    if not found.is_listed:
+        return replace(unknown, reason=f"more than {MAX_LISTED_PAIRS} pairs of platforms")
+    known = np.isfinite(found.figures["precision"])
+    if not known.any():
+        return replace(unknown, reason="no common model with an accuracy")
+    pairs = pl.DataFrame(dict(found.figures)).filter(pl.Series(known)).fill_nan(None)
+    means = pairs.mean().row(0, named=True)
+    flops = means["flops_precision"]
     by_flops = "" if flops is None else f", by FLOPs {flops:.2f}"
+    n_pairs = int(known.sum())
     return Evidence(
         scope="all pairs",
         text=f"The frontier of one platform has precision {means['precision']:.2f} and recall "
-        f"{means['recall']:.2f} on another, mean of {count_of(rows.height, 'pair')} (chance "
+        f"{means['recall']:.2f} on another, mean of {count_of(n_pairs, 'pair')} (chance "
         f"{means['chance_precision']:.2f}{by_flops})",
         value=means["precision"],
-        n_models=int(rows.select(pl.col("n_models").min()).item()),
-        n_pairs=rows.height,
+        n_models=int(found.n_models[known].min()),
+        n_pairs=n_pairs,
         reason="no interval: a mean over pairs",
     )
 
@@ -268,5 +270,5 @@ def _in_families(panel: Panel, families: Sequence[str]) -> Mask:
     return np.array([family in families for family in panel.families], dtype=np.bool_)
 
 
-def _arrow(group: Group) -> str:
+def _arrow(group: PairGroup) -> str:
     return f"{group.source} to {group.target}"
