@@ -40,7 +40,9 @@ SpecPath = Annotated[
 SweepId = Annotated[str | None, typer.Argument(metavar="ID", help="Sweep (default: the newest).")]
 Only = Annotated[
     str | None,
-    typer.Option(metavar="GLOB", help="Only cells whose model or platform matches this pattern."),
+    typer.Option(
+        metavar="PATTERN", help="Only cells of this model or platform; * matches anything."
+    ),
 ]
 Inline = Annotated[
     bool, typer.Option("--inline", help="Run in this process without Ray; for debugging.")
