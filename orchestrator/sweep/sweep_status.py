@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
 from fleetrank.foundation.lease import is_locked
-from fleetrank.orchestrator.dispatch.decide.tally import RepeatKey, Tally
+from fleetrank.orchestrator.dispatch.decide.lane import RepeatKey
+from fleetrank.orchestrator.dispatch.decide.tally import Tally
 from fleetrank.orchestrator.progress.progress_file import read_progress
 from fleetrank.orchestrator.store.results import ResultStore
 
