@@ -31,7 +31,7 @@ from fleetrank.models.cards.card import Artifact, Cost
 from fleetrank.orchestrator.dispatch.decide.tally import Tally
 from fleetrank.orchestrator.dispatch.decide.work import SweepWork, task_of
 from fleetrank.orchestrator.dispatch.drive.controller import Controller
-from fleetrank.orchestrator.dispatch.drive.ports import Ports
+from fleetrank.orchestrator.dispatch.drive.recorder import Recorder
 from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch
 from fleetrank.orchestrator.dispatch.ray.ray_cluster import cluster_ray
 from fleetrank.orchestrator.dispatch.ray.ray_hosts import LABEL
@@ -127,13 +127,12 @@ def conduct(
         carrier.executor(SWEEP, setup) as executor,
         store.open_journal(SWEEP) as journal,
     ):
-        ports = Ports(
-            executor=executor,
-            sink=JournalSink(store, journal, SWEEP),
-            emit=Publisher([ProgressFile(store.progress_path(SWEEP))]),
-            switch=StopSwitch(),
+        work = work_of(folder, setup)
+        emit = Publisher([ProgressFile(store.progress_path(SWEEP))])
+        recorder = Recorder(work, JournalSink(store, journal, SWEEP), emit)
+        controller = Controller(
+            work, tally, executor=executor, recorder=recorder, switch=StopSwitch()
         )
-        controller = Controller(work_of(folder, setup), tally, ports)
         stopwatch = Stopwatch()
         controller.run()
         return stopwatch.figures(), tally

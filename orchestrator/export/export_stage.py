@@ -22,8 +22,9 @@ from fleetrank.models.errors import ModelError
 from fleetrank.models.export.process import export_in_child, peak_memory_estimate_bytes
 from fleetrank.models.networks.primer import primer_request
 from fleetrank.models.verify import compare_files
-from fleetrank.orchestrator.dispatch.drive.stop_switch import STOPPING, StopSwitch
+from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch
 from fleetrank.orchestrator.progress.events import ExportFinished, ExportStarted, Notice, Subscriber
+from fleetrank.orchestrator.progress.wording import STOPPING
 
 _TIMEOUT_S = 900.0
 """Time limit; the slowest of the 39 exports of built-in models takes 16 s on two idle cores."""

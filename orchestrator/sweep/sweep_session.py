@@ -15,7 +15,7 @@ from fleetrank.models.networks.primer import canary_request
 from fleetrank.orchestrator.dispatch.decide.tally import Tally
 from fleetrank.orchestrator.dispatch.decide.work import SweepWork
 from fleetrank.orchestrator.dispatch.drive.controller import Controller
-from fleetrank.orchestrator.dispatch.drive.ports import Ports
+from fleetrank.orchestrator.dispatch.drive.recorder import Recorder
 from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch, listening
 from fleetrank.orchestrator.errors import NothingToDoError, OrchestratorError, StoreError
 from fleetrank.orchestrator.export.export_stage import Exports, ExportTools, build_artifacts
@@ -163,8 +163,9 @@ class SweepSession:
             if not exports.is_complete:
                 return
             sink = JournalSink(self._store, journal, self._sweep_id)
-            ports = Ports(executor=executor, sink=sink, emit=self._emit, switch=self._switch)
-            Controller(self._work(exports), tally, ports).run()
+            work = self._work(exports)
+            recorder = Recorder(work, sink, self._emit)
+            Controller(work, tally, executor=executor, recorder=recorder, switch=self._switch).run()
 
     def _export(self, tally: Tally) -> Exports:
         tools = ExportTools(
