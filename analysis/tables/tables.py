@@ -28,7 +28,7 @@ TABLES: Mapping[str, str] = MappingProxyType(
         "latency": "measured.cell_tables:latency_table",
         "memory": "measured.cell_tables:memory_table",
         "coldstart": "measured.cell_tables:coldstart_table",
-        "frm": "ranks.frm_table:frm_table",
+        "frm": "ranks.frm_scores:frm_table",
         "transfer": "transfer.transfer:transfer_table",
         "decomposition": "transfer.decomposition:decomposition_table",
         "ceiling": "transfer.ceiling:ceiling_table",
