@@ -1,17 +1,43 @@
 """The values of the page's charts as one JSON object; it has columns to stay small."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 
 import polars as pl
 
 from fleetrank.analysis.figures.frontier import frontier_pairs
-from fleetrank.analysis.figures.heat_map import heat_columns
 from fleetrank.analysis.figures.latency import QUANTILES
-from fleetrank.analysis.figures.theme import FAMILY_COLOURS, FAMILY_SHAPES, NO_FAMILY
+from fleetrank.analysis.figures.theme import FAMILY_MARKS, NO_FAMILY
 from fleetrank.analysis.report.evidence import Evidence
 from fleetrank.analysis.report.page_tables import PageTables
 from fleetrank.analysis.report.shown import Shown
 from fleetrank.analysis.statistics.frontiers.regret_table import EXTRA, LOST
+from fleetrank.analysis.statistics.transfer.transfer import TransferResult
+
+_PAIR_FIGURES = ("rho", "low", "high", "null_mean", "null_p95")
+_PAIR_DIGITS = 3
+
+
+def heat_columns(pairs: pl.DataFrame, positions: Mapping[str, int]) -> dict[str, list[object]]:
+    """The rows of level `pair` of one measure of `transfer`, as columns.
+
+    Args:
+        pairs: each pair once; rho has no direction.
+        positions: number of each platform on the page; pairs with another one are left out.
+
+    Returns:
+        `source`, `target` (numbers), `n_models`, the figures to three digits, and `reason`.
+    """
+    known = pairs.filter(
+        pl.col("source").is_in(list(positions)) & pl.col("target").is_in(list(positions))
+    )
+    return {
+        "source": [positions[key] for key in known["source"]],
+        "target": [positions[key] for key in known["target"]],
+        "n_models": known["n_models"].to_list(),
+        **{name: known[name].round(_PAIR_DIGITS).to_list() for name in _PAIR_FIGURES},
+        "reason": known["reason"].to_list(),
+    }
 
 
 def models_by_memory(cells: pl.DataFrame) -> list[str]:
@@ -57,29 +83,32 @@ _SCALED = {
     "load_mb": ("load_peak_memory_bytes", _PER_MB), "accuracy": ("accuracy_top1", 1.0),
 }  # fmt: skip
 _MEASURES = ("latency", "frm")
+_AGREEMENT = {
+    "source": pl.String, "target": pl.String, "n_models": pl.Int64, "rho": pl.Float64,
+    "low": pl.Float64, "high": pl.Float64, "null_mean": pl.Float64, "null_p95": pl.Float64,
+    "reason": pl.String,
+}  # fmt: skip
 
 
 def page_data(evidence: Evidence, tables: PageTables) -> Json:
     """The object that `templates/state.js` reads; a missing value is null."""
-    transfer = tables.pair_rows("transfer")
     shown = evidence.shown
     return {
         "platforms": _platforms(shown),
         "models": _models(shown),
-        "devices": list(shown.devices),
         "memory_order": [
             shown.model_at[name] for name in models_by_memory(shown.cells)
         ],
         "quantiles": list(QUANTILES),
         "cells": _cells(evidence),
         "pairs": {
-            name: heat_columns(_of_measure(transfer, name), shown.platform_at)
+            name: heat_columns(_agreements(tables.transfer, name), shown.platform_at)
             for name in _MEASURES
         },
         "frontiers": _frontiers(evidence, tables.pair_rows("regret")),
         "families": {
-            name: {"colour": FAMILY_COLOURS[name], "shape": FAMILY_SHAPES[name]}
-            for name in FAMILY_COLOURS
+            name: {"colour": mark.colour, "shape": mark.shape}
+            for name, mark in FAMILY_MARKS.items()
         },
         "in_results": {
             "platforms": len(shown.names), "models": evidence.cells["model"].n_unique()
@@ -87,8 +116,15 @@ def page_data(evidence: Evidence, tables: PageTables) -> Json:
     }  # fmt: skip
 
 
-def _of_measure(transfer: pl.DataFrame, measure: str) -> pl.DataFrame:
-    return transfer.filter(pl.col("measure") == measure)
+def _agreements(transfer: TransferResult | None, measure: str) -> pl.DataFrame:
+    """The pairs of one measure: names of their platforms and their figures."""
+    found = [one.agreement for one in transfer.pairs] if transfer is not None else []
+    rows = [
+        {"source": one.source, "target": one.target} | asdict(one.figures)
+        for one in found
+        if one.measure == measure
+    ]
+    return pl.DataFrame(rows, schema=_AGREEMENT)
 
 
 def _platforms(shown: Shown) -> list[Json]:

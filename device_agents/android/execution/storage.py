@@ -11,8 +11,7 @@ from fleetrank.device_agents.android.execution.catalogue import ProgramFile, fil
 from fleetrank.device_agents.android.state.probe_text import free_bytes
 from fleetrank.device_agents.android.state.settings import FOLDER
 from fleetrank.device_agents.errors import PermanentError, StorageFullError, TransientError
-from fleetrank.device_agents.host.user_folders import cache_folder
-from fleetrank.foundation.files import make_folder, replace_file_with
+from fleetrank.foundation.files import cache_folder, make_folder, replace_file_with
 from fleetrank.foundation.small_file import open_regular
 
 SPARE_BYTES = 100 * 1024 * 1024

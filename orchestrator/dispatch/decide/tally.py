@@ -8,6 +8,7 @@ from typing import Self
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.foundation.vocabulary import ErrorKind, Status
 from fleetrank.orchestrator.dispatch.decide.retry import condemns_cell
+from fleetrank.orchestrator.identity.keys import RowKey
 
 RepeatKey = tuple[str, int]
 """(cell key, 0-based repeat)."""
@@ -47,9 +48,9 @@ class Tally:
 
     def observe(self, row: Mapping[str, object]) -> None:
         """Counts one stored row."""
-        key = str(row["cell_key"]), int(str(row["repeat"]))
-        attempt = int(str(row["attempt"]))
-        self._next_attempt[key] = max(self._next_attempt.get(key, 0), attempt + 1)
+        row_key = RowKey.of(row)
+        key = row_key.cell_key, row_key.repeat
+        self._next_attempt[key] = max(self._next_attempt.get(key, 0), row_key.attempt + 1)
         if self._standing.get(key) is not Standing.OK:
             self._standing[key] = _standing(row)
         if self._standing[key] is Standing.OK:

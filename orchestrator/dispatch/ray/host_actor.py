@@ -10,8 +10,8 @@ from typing import TypeVar
 from fleetrank.device_agents.contract.device_facts import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.device_agents.host.user_folders import cache_folder
 from fleetrank.device_agents.registry import create_agent
+from fleetrank.foundation.files import cache_folder
 from fleetrank.orchestrator.dispatch.host.host_facts import (
     HostFacts,
     code_sha256,

@@ -9,7 +9,8 @@ from pathlib import Path
 import polars as pl
 
 from fleetrank.orchestrator.errors import StoreError
-from fleetrank.orchestrator.rows.translate import Row
+from fleetrank.orchestrator.identity.keys import RowKey
+from fleetrank.orchestrator.rows.measured_columns import Row
 from fleetrank.orchestrator.store.health.summaries import wrong_summaries
 from fleetrank.orchestrator.store.journals.journal import Journal
 from fleetrank.orchestrator.store.journals.row_index import (
@@ -18,10 +19,7 @@ from fleetrank.orchestrator.store.journals.row_index import (
     KEY,
     PART,
     JournalIndex,
-    Key,
     PartsIndex,
-    row_key,
-    row_name,
 )
 from fleetrank.orchestrator.store.parquet.part_reader import part_frames
 from fleetrank.orchestrator.store.parquet.parts import to_frame
@@ -44,7 +42,7 @@ class Side(Enum):
 class Difference:
     """One row; `text` names the columns and both values, `part` is the file."""
 
-    key: Key
+    key: RowKey
     part: Path
     wrong: Side
     text: str
@@ -61,7 +59,7 @@ def differences(journal: Journal, lines: JournalIndex, parts: PartsIndex) -> Ite
     in_parts = _rows_of_parts({parts.paths[number] for number in read[PART]}, keys)
     in_journal = _rows_of_journal(journal, keys)
     for row in differing.iter_rows(named=True):
-        key = row_key(row)
+        key = RowKey.of(row)
         pair = in_journal.get(key), in_parts.get(key)
         yield Difference(
             key=key,
@@ -69,7 +67,7 @@ def differences(journal: Journal, lines: JournalIndex, parts: PartsIndex) -> Ite
             wrong=_wrong_side(
                 *pair, is_line_checked=row[f"{IS_CHECKED}_of_journal"], is_sealed=row[IS_CHECKED]
             ),
-            text=f"{row_name(row)}: journal and {parts.paths[row[PART]].name} differ"
+            text=f"{RowKey.of(row).label}: journal and {parts.paths[row[PART]].name} differ"
             + _columns(*pair),
         )
 
@@ -107,18 +105,18 @@ def _short(value: object) -> str:
     return text if len(text) <= _SHOWN_LETTERS else text[:_SHOWN_LETTERS] + "..."
 
 
-def _rows_of_parts(paths: Iterable[Path], keys: pl.DataFrame) -> dict[Key, Row]:
+def _rows_of_parts(paths: Iterable[Path], keys: pl.DataFrame) -> dict[RowKey, Row]:
     frames = (frame for path in paths for frame in part_frames(path))
-    return {row_key(row): row for frame in frames for row in _wanted(frame, keys)}
+    return {RowKey.of(row): row for frame in frames for row in _wanted(frame, keys)}
 
 
-def _rows_of_journal(journal: Journal, keys: pl.DataFrame) -> dict[Key, Row]:
-    known, found = set(keys.rows()), dict[Key, Row]()
+def _rows_of_journal(journal: Journal, keys: pl.DataFrame) -> dict[RowKey, Row]:
+    known, found = set(keys.rows()), dict[RowKey, Row]()
     # A damaged packed file is reported as a separate fault.
     with contextlib.suppress(StoreError):
         for row in journal.rows():
-            if row_key(row) in known and row_key(row) not in found:
-                found |= {row_key(typed): typed for typed in _wanted(to_frame([row]), keys)}
+            if RowKey.of(row) in known and RowKey.of(row) not in found:
+                found |= {RowKey.of(typed): typed for typed in _wanted(to_frame([row]), keys)}
     return found
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import polars as pl
 
-from fleetrank.orchestrator.rows.translate import Row, summarise
-from fleetrank.orchestrator.store.journals.row_index import KEY, Key, PartsIndex, row_key, row_name
+from fleetrank.orchestrator.identity.keys import RowKey
+from fleetrank.orchestrator.rows.measured_columns import Row, summarise
+from fleetrank.orchestrator.store.journals.row_index import KEY, PartsIndex
 from fleetrank.orchestrator.store.parquet.part_reader import part_frames
 
 _COLUMNS = [*KEY, "samples_ns", *summarise([1])]
@@ -24,16 +25,16 @@ def wrong_summaries(row: Mapping[str, object]) -> Iterator[str]:
     for name, expected in summarise(samples).items():
         stored = row[name]
         if not _is_equal(stored, expected):
-            yield f"{row_name(row)}: {name} is {stored}, its samples give {expected}"
+            yield f"{RowKey.of(row).label}: {name} is {stored}, its samples give {expected}"
 
 
-def contradictions(parts: PartsIndex) -> dict[Key, list[str]]:
+def contradictions(parts: PartsIndex) -> dict[RowKey, list[str]]:
     """Returns by row key the summaries that the row's samples contradict."""
     found = {}
     for path in parts.paths:
         for row in () if path in parts.damaged else _sampled(path):
             if wrong := list(wrong_summaries(row)):
-                found[row_key(row)] = wrong
+                found[RowKey.of(row)] = wrong
     return found
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from fleetrank.analysis.stored.columns import ROW_KEY
 from fleetrank.foundation.small_file import open_regular
 from fleetrank.orchestrator.durable import store_error, sync_folder
 from fleetrank.orchestrator.errors import NewerSchemaError
-from fleetrank.orchestrator.rows.translate import Row
+from fleetrank.orchestrator.identity.keys import RowKey
+from fleetrank.orchestrator.rows.measured_columns import Row
 from fleetrank.orchestrator.store.journals.journal_line import (
     BadLineError,
     Entry,
@@ -231,4 +231,4 @@ class Journal:
 
 def _key_hash(row: Row) -> int:
     """Needs a fifth of the key's memory; a collision in a million rows has probability 1e-7."""
-    return hash(tuple(row[name] for name in ROW_KEY))
+    return hash(RowKey.of(row))
