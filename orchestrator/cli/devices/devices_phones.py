@@ -14,7 +14,7 @@ from fleetrank.device_agents.android.programs.tool_store import ToolStore
 from fleetrank.device_agents.android.state.settings import FOLDER, restore_settings
 from fleetrank.foundation.errors import FleetError
 from fleetrank.orchestrator.errors import NothingToDoError, UsageError
-from fleetrank.orchestrator.export.canary_export import canary_artifact
+from fleetrank.orchestrator.export.export_stage import canary_artifact
 from fleetrank.orchestrator.phones.phone_check import Change, changes_between
 from fleetrank.orchestrator.phones.phone_registration import (
     PhoneRequest,
