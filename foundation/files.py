@@ -60,6 +60,12 @@ def storage_error(path: Path, error: OSError) -> StorageError:
     return StorageError(f"{path} cannot be written: {error.strerror or error}", remedy)
 
 
+def cache_folder() -> Path:
+    """`fleetrank` in the user's cache folder, as defined by the XDG base directories."""
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "fleetrank"
+
+
 def make_folder(folder: Path) -> None:
     """Creates a folder and its parents if they are missing.
 
@@ -126,6 +132,21 @@ def written_aside(path: Path, *, is_synced: bool = False) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             aside.unlink()
+
+
+def move_file(source: Path, target: Path) -> None:
+    """Moves a file to a place where readers see the old file or all of the new one.
+
+    It is renamed, or copied and removed if the target is on another file system. Content and name
+    then survive a power cut.
+
+    Raises:
+        StorageError: it cannot be moved; the old file at `target` is unchanged.
+    """
+    import shutil  # not earlier: the measuring worker imports this module and never needs it
+
+    with written_aside(target, is_synced=True) as aside:
+        shutil.move(source, aside)
 
 
 def sync_file(path: Path) -> None:

@@ -2,33 +2,29 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 import polars as pl
 
-from fleetrank.analysis.report.shown import ELSEWHERE, Shown
+from fleetrank.analysis.report.shown import SUBJECTS, Shown
+from fleetrank.analysis.tables.glossary import meaning_of_column
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.tables import TABLES
+from fleetrank.analysis.tables.values import heading, value_text
 
 MAX_STATIC_ROWS = 40
 """Rows written as HTML; in a longer table the page's script writes the others."""
 MAX_ROWS = 8000
 """The page shows no more rows; `report show` prints all."""
-_UNITS = {
-    "ns": "ns", "us": "µs", "ms": "ms", "s": "s", "bytes": "bytes", "mib": "MiB", "mb": "MB",
-    "mj": "mJ", "mhz": "MHz", "c": "°C", "percent": "%",
-}  # fmt: skip
-_MISSING = "\N{EN DASH}"
-_DIGITS = 4
 Json = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HtmlHead:
-    """A column's heading."""
+    """A column's heading; `hint` is the meaning of its word, if the glossary has it."""
 
     text: str
     is_number: bool
+    hint: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,10 +38,10 @@ class HtmlCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HtmlRow:
-    """A row; `about` is the result of `Shown.tokens`."""
+    """A row; `about` is the result of `Shown.subjects`."""
 
     cells: tuple[HtmlCell, ...]
-    about: str
+    about: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,20 +88,21 @@ def html_table(
     frame = _worth_showing(table.frame)
     already = set(said)
     notes = [note for note in table.notes if note not in already]
-    about = [shown.tokens(row) for row in frame.iter_rows(named=True)]
-    kept = [number for number, words in enumerate(about) if ELSEWHERE not in words.split()]
-    kept = kept[:MAX_ROWS]
+    subjects = [shown.subjects(row) for row in frame.iter_rows(named=True)]
+    kept = [number for number, about in enumerate(subjects) if about is not None][:MAX_ROWS]
     if len(kept) < frame.height:
         remedy = f"; `fleetrank report show {name}` prints all" if name in TABLES else ""
         notes.append(f"{len(kept):,} of {frame.height:,} rows are on this page{remedy}.")
-    frame, about = frame[kept], [about[number] for number in kept]
+    frame, about = frame[kept], [subjects[number] or {} for number in kept]
     columns = [_column(column, shown.names) for column in frame.iter_columns()]
     head = range(min(frame.height, MAX_STATIC_ROWS))
     return HtmlTable(
         id=name,
         caption=table.title,
         heads=tuple(
-            HtmlHead(text=heading(title), is_number=dtype.is_numeric())
+            HtmlHead(
+                text=heading(title), is_number=dtype.is_numeric(), hint=meaning_of_column(title)
+            )
             for title, dtype in frame.schema.items()
         ),
         rows=tuple(
@@ -134,7 +131,10 @@ class _Column:
 
 
 def _column(column: pl.Series, names: Mapping[str, str]) -> _Column:
-    texts = [_text(value) for value in column]
+    texts = [
+        value if isinstance(value, str) else value_text(value, is_grouped=True)
+        for value in column.to_list()
+    ]
     keys = (
         [text for text in dict.fromkeys(texts) if text in names]
         if column.dtype == pl.String
@@ -148,10 +148,14 @@ def _column(column: pl.Series, names: Mapping[str, str]) -> _Column:
     )
 
 
-def _packed(columns: Sequence[_Column], about: Sequence[str]) -> Json:
+def _packed(columns: Sequence[_Column], about: Sequence[Mapping[str, str]]) -> Json:
     """Columns of texts, each text once: most of a table's texts are names, flags and dashes."""
     return {
-        "about": _coded(about),
+        "about": {
+            kind: _coded([row.get(kind, "") for row in about])
+            for kind in SUBJECTS
+            if any(kind in row for row in about)
+        },
         "columns": [
             {"number": column.is_number, "hints": dict(column.hints), **_coded(column.texts)}
             for column in columns
@@ -170,39 +174,3 @@ def _worth_showing(frame: pl.DataFrame) -> pl.DataFrame:
     """The frame without hashes and empty columns; `report show` prints all columns."""
     empty = [column.name for column in frame.iter_columns() if column.null_count() == len(column)]
     return frame.drop([*empty, "cell_key"], strict=False) if frame.height else frame
-
-
-def heading(name: str) -> str:
-    """`latency_p50_ms` as `latency p50, ms`; `platform_key` as `platform`."""
-    words = name.removeprefix("n_").removesuffix("_key").split("_")
-    unit = _UNITS.get(words[-1]) if len(words) > 1 else None
-    return f"{' '.join(words[:-1])}, {unit}" if unit else " ".join(words)
-
-
-def number_text(value: float) -> str:
-    """Four significant digits; an exponent only for very large or small values."""
-    is_grouped = 10**_DIGITS <= abs(value) < 1e6
-    text = f"{value:,.0f}" if is_grouped else f"{value:.{_DIGITS}g}"
-    return text.replace("-", "\N{MINUS SIGN}", 1) if value < 0 else text
-
-
-def _text(value: object) -> str:
-    if value is None:
-        return _MISSING
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}".replace("-", "\N{MINUS SIGN}")
-    if isinstance(value, float):
-        return number_text(value)
-    return _other_text(value)
-
-
-def _other_text(value: object) -> str:
-    if isinstance(value, datetime):
-        return f"{value:%Y-%m-%d %H:%M} UTC"
-    if isinstance(value, list | tuple | pl.Series):
-        return ", ".join(str(item) for item in value) or _MISSING
-    return str(value)

@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -15,7 +15,7 @@ import polars as pl
 from markupsafe import Markup
 
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.figures.theme import FAMILY_COLOURS, NO_FAMILY
+from fleetrank.analysis.figures.theme import FAMILY_MARKS, NO_FAMILY
 from fleetrank.analysis.report.evidence import Evidence, gather
 from fleetrank.analysis.report.page_data import page_data
 from fleetrank.analysis.report.page_tables import PageTables, page_tables
@@ -35,6 +35,8 @@ from fleetrank.analysis.report.sections.transfer_section import transfer_section
 from fleetrank.analysis.stored.columns import DEFAULT_ORIGINS
 from fleetrank.analysis.stored.scope import devices_of
 from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.glossary import TERMS
+from fleetrank.analysis.tables.values import time_text
 from fleetrank.foundation.files import make_folder, replace_file
 from fleetrank.foundation.visible_text import visible
 from fleetrank.foundation.wording import count_of
@@ -57,6 +59,20 @@ def script_bundle() -> str:
             "install it: pip install 'fleetrank[report]'",
         ) from error
     return str(vl_convert.javascript_bundle(_SNIPPET))
+
+
+def chart_specs(*names: str) -> dict[str, object]:
+    """The Vega-Lite specifications of charts, and their common style `look`.
+
+    A specification names its points (`datasets`) and has holes, `{"$": "name"}`, for what depends
+    on them; `templates/chart.js` fills both.
+    """
+    folder = resources.files("fleetrank.analysis").joinpath(_TEMPLATES)
+    files = {"look": "look.json"} | {name: f"{name}.vl.json" for name in names}
+    return {
+        name: json.loads(folder.joinpath(file).read_text(encoding="utf-8"))
+        for name, file in files.items()
+    }
 
 
 def json_block(value: object) -> Markup:
@@ -111,8 +127,8 @@ def script_hash(text: str) -> str:
 
 _TEMPLATES = "report/templates"
 _SCRIPTS = (
-    "state.js", "look.js", "latency.js", "memory.js", "ranks.js", "matrix.js", "frontiers.js",
-    "panels.js", "tables.js", "copying.js", "filters.js", "start.js",
+    "state.js", "chart.js", "look.js", "latency.js", "memory.js", "ranks.js", "matrix.js",
+    "frontiers.js", "panels.js", "tables.js", "copying.js", "filters.js", "start.js",
 )  # fmt: skip
 """The files are joined to one script. A file may use names from the files before it."""
 _SECTIONS: tuple[Callable[[Evidence, PageTables], Section], ...] = (
@@ -120,16 +136,6 @@ _SECTIONS: tuple[Callable[[Evidence, PageTables], Section], ...] = (
     quality_section, dropped_section,
 )  # fmt: skip
 """The order follows a reader's questions; provenance is last."""
-_FAMILY_PATHS: Mapping[str, str] = {
-    "standard_cnn": "M-4-4h8v8h-8z",
-    "mobile_cnn": "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0z",
-    "efficient_cnn": "M0-5.6L5.6 0L0 5.6L-5.6 0z",
-    "transformer": "M0-5L5.5 4.5H-5.5z",
-    "hybrid": "M0 5L5.5-4.5H-5.5z",
-    NO_FAMILY: "M-5-2h3v-3h4v3h3v4h-3v3h-4v-3h-3z",
-}
-"""The shapes of `theme.FAMILY_SHAPES`, for the legend."""
-
 _NAMED_FLAGS = 4
 """A sentence names at most this many kinds of flags."""
 
@@ -181,6 +187,7 @@ def render_page(evidence: Evidence, now: datetime) -> str:
         tables.reasons[name] for name in ("transfer", "frameworks") if name in tables.reasons
     ]
     every = [table for section in sections for table in section.tables]
+    data["specs"] = chart_specs("latency", "memory", "ranks", "matrix", "frontier")
     data["tables"] = {table.id: table.packed for table in every if table.packed is not None}
     folder = resources.files("fleetrank.analysis").joinpath(_TEMPLATES)
     own = "\n".join(folder.joinpath(name).read_text(encoding="utf-8") for name in _SCRIPTS)
@@ -205,6 +212,7 @@ def render_page(evidence: Evidence, now: datetime) -> str:
         sections=sections,
         studies=study_tables(evidence, tables),
         families=_legend(evidence.shown.cells),
+        words={word: meaning.replace("`", "") for word, meaning in TERMS.items()},
         footer=" ".join(evidence.said),
         css=Markup(folder.joinpath("page.css").read_text(encoding="utf-8")),  # noqa: S704 - our own
         script_hashes=f"{script_hash(bundle)} {script_hash(page_js)}",
@@ -217,8 +225,8 @@ def render_page(evidence: Evidence, now: datetime) -> str:
 def _legend(cells: pl.DataFrame) -> list[dict[str, str]]:
     present = set(cells["family"].fill_null(NO_FAMILY))
     return [
-        {"name": name.replace("_", " "), "colour": colour, "path": _FAMILY_PATHS[name]}
-        for name, colour in FAMILY_COLOURS.items()
+        {"name": name.replace("_", " "), "colour": mark.colour, "path": mark.path}
+        for name, mark in FAMILY_MARKS.items()
         if name in present
     ]
 
@@ -231,7 +239,7 @@ def _facts(cells: pl.DataFrame, now: datetime) -> list[str]:
         count_of(cells["platform_key"].n_unique(), "platform"),
         count_of(cells["device"].n_unique(), "device"),
         measured,
-        f"page built {now:%Y-%m-%d %H:%M} UTC",
+        f"page built {time_text(now)}",
     ]
 
 

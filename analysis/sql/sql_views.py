@@ -3,62 +3,18 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import duckdb
 import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
-
-from fleetrank.analysis.stored.columns import READ_COLUMNS, SCHEMA
-from fleetrank.analysis.stored.exclusions import read_exclusions
-from fleetrank.analysis.stored.load import stored_parts
-from fleetrank.foundation.errors import BadFileError
-from fleetrank.foundation.plain_data import read_json_object
-
-if TYPE_CHECKING:
-    import duckdb
-import duckdb
 from duckdb import CaseExpression, ColumnExpression, ConstantExpression, Expression
 
-from fleetrank.analysis.stored.columns import EXCLUDED
-from fleetrank.analysis.stored.exclusions import Exclusion
+from fleetrank.analysis.stored.columns import EXCLUDED, READ_COLUMNS, SCHEMA
+from fleetrank.analysis.stored.exclusions import Exclusion, read_exclusions
+from fleetrank.analysis.stored.load import stored_parts
 from fleetrank.analysis.stored.selection import regex_of
-
-
-def register_measurements(
-    connection: duckdb.DuckDBPyConnection, stored: str, exclusions: tuple[Exclusion, ...]
-) -> None:
-    """Creates the view `measurements`: stored rows, with the reason if a row is excluded.
-
-    It uses an expression over each row, not a join: if DuckDB does not know the sizes of two
-        relations, it may keep the large one in memory.
-    """
-    excluded = ConstantExpression(None).cast("VARCHAR")
-    if exclusions:
-        first, *others = exclusions
-        cases = CaseExpression(_covers(first), ConstantExpression(first.reason))
-        for one in others:
-            cases = cases.when(_covers(one), ConstantExpression(one.reason))
-        excluded = cases.otherwise(excluded)
-    rows = connection.table(stored)
-    named = [*(ColumnExpression(name) for name in rows.columns), excluded.alias(EXCLUDED.name)]
-    rows.select(*named).create_view("measurements")
-
-
-def _covers(one: Exclusion) -> Expression:
-    is_meant = ColumnExpression("sweep_id") == ConstantExpression(one.sweep_id)
-    if one.pattern is None:
-        return is_meant
-    return is_meant & (_matches("model", one.pattern) | _matches("platform_key", one.pattern))
-
-
-def _matches(column: str, pattern: str) -> Expression:
-    name = ColumnExpression(column)
-    if "*" not in pattern:
-        return name == ConstantExpression(pattern)
-    regex = ConstantExpression(regex_of(pattern))
-    return duckdb.FunctionExpression("regexp_matches", name, regex)
-
+from fleetrank.analysis.stored.sweep_record import read_record
 
 _DEVICE_FACTS = (
     "device_model", "tier", "origin", "host", "os", "arch", "cpu_model", "logical_cores",
@@ -86,7 +42,7 @@ class ViewColumn:
     doc: str
 
 
-def register_views(connection: "duckdb.DuckDBPyConnection", results: Path) -> None:
+def register_views(connection: duckdb.DuckDBPyConnection, results: Path) -> None:
     """Registers `measurements`, `devices`, `models` and `sweeps` with a connection.
 
     Arrow reads the files for the query, by column and row group, so DuckDB itself needs no access
@@ -96,14 +52,47 @@ def register_views(connection: "duckdb.DuckDBPyConnection", results: Path) -> No
         NoDataError: no Parquet file exists.
         AnalysisError: a newer fleetrank wrote the folder, or its exclusions are damaged.
     """
-    from fleetrank.analysis.sql.sql_views import register_measurements
-
     connection.register("stored", _dataset(results))
     register_measurements(connection, "stored", read_exclusions(results).entries)
     connection.register("sweep_records", _sweep_records(results / "sweeps"))
     connection.execute(f"CREATE VIEW devices AS {_newest_facts('device', _DEVICE_FACTS)}")
     connection.execute(f"CREATE VIEW models AS {_newest_facts('model', _MODEL_FACTS)}")
     connection.execute(f"CREATE VIEW sweeps AS {_SWEEPS}")
+
+
+def register_measurements(
+    connection: duckdb.DuckDBPyConnection, stored: str, exclusions: tuple[Exclusion, ...]
+) -> None:
+    """Creates the view `measurements`: stored rows, with the reason if a row is excluded.
+
+    It uses an expression over each row, not a join: if DuckDB does not know the sizes of two
+    relations, it may keep the large one in memory.
+    """
+    excluded = ConstantExpression(None).cast("VARCHAR")
+    if exclusions:
+        first, *others = exclusions
+        cases = CaseExpression(_covers(first), ConstantExpression(first.reason))
+        for one in others:
+            cases = cases.when(_covers(one), ConstantExpression(one.reason))
+        excluded = cases.otherwise(excluded)
+    rows = connection.table(stored)
+    named = [*(ColumnExpression(name) for name in rows.columns), excluded.alias(EXCLUDED.name)]
+    rows.select(*named).create_view("measurements")
+
+
+def _covers(one: Exclusion) -> Expression:
+    is_meant = ColumnExpression("sweep_id") == ConstantExpression(one.sweep_id)
+    if one.pattern is None:
+        return is_meant
+    return is_meant & (_matches("model", one.pattern) | _matches("platform_key", one.pattern))
+
+
+def _matches(column: str, pattern: str) -> Expression:
+    name = ColumnExpression(column)
+    if "*" not in pattern:
+        return name == ConstantExpression(pattern)
+    regex = ConstantExpression(regex_of(pattern))
+    return duckdb.FunctionExpression("regexp_matches", name, regex)
 
 
 def described_views() -> list[ViewColumn]:
@@ -207,22 +196,13 @@ def _arrow_schema() -> pa.Schema:
 
 def _sweep_records(folder: Path) -> pa.Table:
     """The records of the sweeps; if one cannot be read, its sweep has no facts from it."""
-    rows = []
-    for path in sorted(folder.glob("*.json")):
-        try:
-            record = read_json_object(path)
-        except BadFileError:
-            continue
-        rows.append({"sweep_id": path.stem, **{name: _text(record, name) for name in _RECORDS}})
+    records = [read_record(path) for path in sorted(folder.glob("*.json"))]
+    rows = [
+        {"sweep_id": one.sweep_id, "state": one.state, "command_line": one.command_line}
+        for one in records
+    ]
     names = ("sweep_id", *_RECORDS)
     return pa.Table.from_pylist(rows, schema=pa.schema([(name, pa.string()) for name in names]))
-
-
-def _text(record: Mapping[str, object], name: str) -> str | None:
-    value = record.get(name)
-    if isinstance(value, list):
-        return " ".join(str(part) for part in value)
-    return None if value is None else str(value)
 
 
 _SQL_TYPES: Mapping[pl.DataType, str] = {

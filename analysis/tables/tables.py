@@ -24,9 +24,9 @@ _STATISTICS = "fleetrank.analysis.statistics"
 
 TABLES: Mapping[str, str] = MappingProxyType(
     {
-        "latency": "measured.performance_table:latency_table",
-        "memory": "measured.performance_table:memory_table",
-        "coldstart": "measured.performance_table:coldstart_table",
+        "latency": "measured.cell_tables:latency_table",
+        "memory": "measured.cell_tables:memory_table",
+        "coldstart": "measured.cell_tables:coldstart_table",
         "frm": "ranks.frm_scores:frm_table",
         "transfer": "transfer.transfer:transfer_table",
         "decomposition": "transfer.decomposition:decomposition_table",
@@ -39,15 +39,15 @@ TABLES: Mapping[str, str] = MappingProxyType(
         "disagreement": "ranks.disagreement:disagreement_table",
         "shifts": "ranks.disagreement:shifts_table",
         "frameworks": "transfer.transfer:frameworks_table",
-        "proxies": "choices.proxies_table:proxies_table",
-        "coverage": "choices.proxies_table:coverage_table",
-        "next-models": "choices.next_models_table:next_models_table",
-        "savings": "choices.next_models_table:savings_table",
+        "proxies": "choices.proxies:proxies_table",
+        "coverage": "choices.coverage:coverage_table",
+        "next-models": "choices.next_models:next_models_table",
+        "savings": "choices.savings:savings_table",
         "composites": "ranks.composites:composites_table",
         "recommend": "choices.recommend_table:recommend_table",
         "significance": "measured.significance_table:significance_table",
-        "quality": "measured.quality_table:quality_table",
-        "dropped": "measured.quality_table:dropped_table",
+        "quality": "measured.cell_tables:quality_table",
+        "dropped": "measured.cell_tables:dropped_table",
         "audit": "measured.audit_table:audit_table",
     }
 )

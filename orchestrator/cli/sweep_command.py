@@ -40,7 +40,9 @@ SpecPath = Annotated[
 SweepId = Annotated[str | None, typer.Argument(metavar="ID", help="Sweep (default: the newest).")]
 Only = Annotated[
     str | None,
-    typer.Option(metavar="GLOB", help="Only cells whose model or platform matches this pattern."),
+    typer.Option(
+        metavar="PATTERN", help="Only cells of this model or platform; * matches anything."
+    ),
 ]
 Inline = Annotated[
     bool, typer.Option("--inline", help="Run in this process without Ray; for debugging.")
@@ -161,7 +163,7 @@ def status(sweep_id: SweepId = None, as_json: AsJson = False) -> None:
 @contextmanager
 def _display(progress: Progress) -> Iterator[list[Subscriber]]:
     """The event subscribers of a progress style; restores the terminal at the end."""
-    from fleetrank.orchestrator.cli.output.visible_console import VisibleConsole
+    from fleetrank.orchestrator.cli.output.terminal import VisibleConsole
     from fleetrank.orchestrator.progress.console import LiveConsole
     from fleetrank.orchestrator.progress.line_output import JsonLines, PlainLines
 

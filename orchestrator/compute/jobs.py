@@ -1,10 +1,25 @@
 """The jobs of a computing child and its answers; both are plain JSON."""
 
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 
-from fleetrank.orchestrator.compute.errors import RefusedError
+from fleetrank.analysis.errors import (
+    AnalysisError,
+    DamagedPartError,
+    NoDataError,
+    NotComparableError,
+    QueryError,
+)
+from fleetrank.foundation.codec import from_json, to_json
+from fleetrank.foundation.errors import FleetError
+from fleetrank.orchestrator.errors import (
+    NewerSchemaError,
+    OrchestratorError,
+    StoreError,
+    UsageError,
+)
 
 JSON_TYPE = "application/json"
 FORGET = b"forget\n"
@@ -63,14 +78,20 @@ class Job:
 
     def line(self) -> bytes:
         """The job as one line of JSON."""
-        content = {name: getattr(self, name) for name in self.__slots__}
-        return json.dumps(content).encode() + b"\n"
+        return to_json(self).encode() + b"\n"
 
     @classmethod
     def parse(cls, line: bytes) -> "Job":
         """Returns the job of a line that `line` wrote."""
-        content = json.loads(line)
-        return cls(**{**content, "kind": JobKind(content["kind"])})
+        return from_json(cls, line.decode())
+
+
+class RefusedError(OrchestratorError):
+    """A job was not answered; `kind` is the class name of the error in the child."""
+
+    def __init__(self, kind: str, message: str, remedy: str) -> None:
+        super().__init__(message, remedy)
+        self.kind = kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +100,18 @@ class Result:
 
     media_type: str
     body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Head:
+    media_type: str
+    size_bytes: int
+    refusal: tuple[str, str, str] | None
+    is_last: bool
+
+
+def _head(received: bytearray, end: int) -> _Head:
+    return from_json(_Head, received[:end].decode())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,28 +129,29 @@ class Reply:
 
     def encode(self) -> bytes:
         """Returns the bytes of the reply."""
-        head = {
-            "media_type": self.answer.media_type,
-            "size_bytes": len(self.answer.body),
-            "refusal": self.refusal,
-            "is_last": self.is_last,
-        }
-        return json.dumps(head).encode() + b"\n" + self.answer.body
+        head = _Head(
+            media_type=self.answer.media_type,
+            size_bytes=len(self.answer.body),
+            refusal=self.refusal,
+            is_last=self.is_last,
+        )
+        return to_json(head).encode() + b"\n" + self.answer.body
+
+    @staticmethod
+    def is_complete(received: bytearray) -> bool:
+        """Whether all of a reply has arrived."""
+        end = received.find(b"\n")
+        return end >= 0 and len(received) - end - 1 >= _head(received, end).size_bytes
 
     @classmethod
-    def parse(cls, received: bytearray) -> "Reply | None":
-        """Returns the reply when all of it has arrived, otherwise `None`."""
+    def parse(cls, received: bytearray) -> "Reply":
+        """Returns the reply of bytes that are complete."""
         end = received.find(b"\n")
-        if end < 0:
-            return None
-        head = json.loads(received[:end])
-        body = bytes(received[end + 1 :])
-        if len(body) < head["size_bytes"]:
-            return None
+        head = _head(received, end)
         return cls(
-            answer=Result(media_type=head["media_type"], body=body),
-            refusal=None if head["refusal"] is None else tuple(head["refusal"]),
-            is_last=head["is_last"],
+            answer=Result(media_type=head.media_type, body=bytes(received[end + 1 :])),
+            refusal=head.refusal,
+            is_last=head.is_last,
         )
 
     def result(self) -> Result:
@@ -129,3 +163,25 @@ class Reply:
         if self.refusal is not None:
             raise RefusedError(*self.refusal)
         return self.answer
+
+
+_MET: Mapping[str, type[FleetError]] = MappingProxyType(
+    {
+        kind.__name__: kind
+        for kind in (
+            AnalysisError,
+            DamagedPartError,
+            NewerSchemaError,
+            NoDataError,
+            NotComparableError,
+            QueryError,
+            StoreError,
+            UsageError,
+        )
+    }
+)
+
+
+def error_of_child(refused: RefusedError) -> FleetError:
+    """Returns the error of the child as its own class, so that the exit code is the same."""
+    return _MET.get(refused.kind, OrchestratorError)(refused.message, refused.remedy)

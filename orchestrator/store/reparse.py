@@ -6,25 +6,23 @@ parser are decided again: an attempt that failed because of the phone's state st
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleetrank.analysis.stored.columns import SCHEMA_VERSION
-from fleetrank.device_agents.android.programs.raw_log import decode_log
-from fleetrank.device_agents.android.runners.phone_runner import ToolReading
-from fleetrank.device_agents.android.runners.program_measurement import to_measurement
-from fleetrank.device_agents.android.runners.program_registry import create_phone_runner
-from fleetrank.device_agents.contract.codec import parse_json
+from fleetrank.analysis.stored.columns import COLUMNS, SCHEMA_VERSION
+from fleetrank.device_agents.contract.measurement import Measurement, WorkerFacts
+from fleetrank.device_agents.registry import load_kinds
 from fleetrank.device_agents.timing.flags import has_drift, has_outliers, has_spread
+from fleetrank.foundation.codec import parse_json
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.vocabulary import ErrorKind, Flag, Origin, Runtime, Status
-from fleetrank.orchestrator.errors import OrchestratorError
-from fleetrank.orchestrator.identity.keys import canonical_json
-from fleetrank.orchestrator.identity.provenance import package_versions
-from fleetrank.orchestrator.rows.translate import Row, latency_columns
+from fleetrank.orchestrator.errors import OrchestratorError, StoreError
+from fleetrank.orchestrator.identity.keys import RowKey, canonical_json
+from fleetrank.orchestrator.rows.measured_columns import SUMMARIES, Row, measured_columns
 from fleetrank.orchestrator.store.raw_logs import read_log
 from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.workspace.provenance import package_versions
 
 NOTE = "reparsed_attempt"
 """Setting of a row that comes from a stored log: the attempt whose log was read again."""
@@ -38,12 +36,6 @@ _JUDGED_BY_PARSERS = frozenset(
         ErrorKind.OUT_OF_MEMORY.value,
     }
 )
-_NOT_IN_A_READING = frozenset(
-    {
-        "device_samples_ns", "host_overhead_ns", "input_copy_ns", "stop_reason",
-        "baseline_memory_bytes", "reserved_memory_bytes", "process_memory_bytes",
-    }
-)  # fmt: skip
 _ERROR_COLUMNS = (
     "error_kind", "error_message", "error_remedy", "error_stage", "error_is_transient", "exit_code",
 )  # fmt: skip
@@ -98,9 +90,10 @@ def store_reparsed(store: ResultStore, sweep_id: str, reparsed: Iterable[Reparse
 
 def _newest_with_log(rows: Iterable[Row]) -> Iterator[tuple[Row, int]]:
     """Yields per repeat the newest attempt with a usable log, and the next attempt's number."""
-    repeats: dict[tuple[object, object], list[Row]] = defaultdict(list)
+    repeats: dict[tuple[str, int], list[Row]] = defaultdict(list)
     for row in rows:
-        repeats[row["cell_key"], row["repeat"]].append(row)
+        key = RowKey.of(row)
+        repeats[key.cell_key, key.repeat].append(row)
     for attempts in repeats.values():
         attempts.sort(key=_attempt)
         readable = [row for row in attempts if row.get("raw_log") and _is_judged(row)]
@@ -109,7 +102,7 @@ def _newest_with_log(rows: Iterable[Row]) -> Iterator[tuple[Row, int]]:
 
 
 def _attempt(row: Row) -> int:
-    return int(str(row["attempt"]))
+    return RowKey.of(row).attempt
 
 
 def _is_judged(row: Row) -> bool:
@@ -118,11 +111,10 @@ def _is_judged(row: Row) -> bool:
 
 def _compare(old: Row, next_attempt: int, root: Path) -> Reparsed:
     try:
-        reading = _read(old, root)
+        columns = _read(old, root)
     except (FleetError, OrchestratorError) as error:
         is_news = old["status"] == Status.OK.value
         return Reparsed(old=old, new=None, changes=(), refusal=str(error) if is_news else None)
-    columns = _columns(old, reading)
     changes = tuple(
         (name, old.get(name), value) for name, value in columns.items() if old.get(name) != value
     )
@@ -139,28 +131,38 @@ def _compare(old: Row, next_attempt: int, root: Path) -> Reparsed:
     return Reparsed(old=old, new=new, changes=changes)
 
 
-def _read(row: Row, root: Path) -> ToolReading:
-    log = read_log(root, row)
-    return create_phone_runner(Runtime(str(row["runtime"]))).read(decode_log(log or ""))
+def decided_columns(fields: Collection[str]) -> tuple[str, ...]:
+    """The columns that a reading decides: fields of it, or calculated from its samples."""
+    return (*(column.name for column in COLUMNS if column.field in fields), *SUMMARIES)
 
 
-def _columns(old: Row, reading: ToolReading) -> Row:
+def _read(row: Row, root: Path) -> Row:
+    """What today's parser makes of the row's log, as columns."""
+    log = read_log(root, row) or ""
+    for one in load_kinds().values():
+        reader = None if one.log_reader is None else one.log_reader()
+        if reader is not None and reader.is_own(log):
+            runtime, origin = Runtime(str(row["runtime"])), Origin(str(row["origin"]))
+            return _columns(row, reader.read(log, runtime, origin), decided_columns(reader.fields))
+    raise StoreError(
+        f"the log {row['raw_log']} is not a log of a known kind of device",
+        "restore it from a copy; its row does not change",
+    )
+
+
+def _columns(old: Row, measurement: Measurement, decided: Iterable[str]) -> Row:
     """Returns the columns that the parser decides, as they would be stored today."""
-    origin = Origin(str(old["origin"]))
-    measurement = to_measurement(reading, task_id="", origin=origin)
-    columns = {
-        name: value
-        for name, value in latency_columns(measurement).items()
-        if name not in _NOT_IN_A_READING
-    }
-    settings = _settings(old) | dict(reading.settings)
+    worker = measurement.worker or WorkerFacts()
+    measured = measured_columns(measurement)
+    columns = {name: measured[name] for name in decided}
+    settings = _settings(old) | dict(worker.settings)
     return {
         **columns,
         **dict.fromkeys(_ERROR_COLUMNS),
         "status": Status.OK.value,
         "runtime_settings": canonical_json(settings),
-        "runtime_version": reading.runtime_version or old.get("runtime_version"),
-        "flags": _flags(old, reading.samples_ns),
+        "runtime_version": worker.runtime_version or old.get("runtime_version"),
+        "flags": _flags(old, measurement.samples_ns),
     }
 
 

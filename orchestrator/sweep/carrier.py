@@ -105,7 +105,7 @@ def _local(spools: Path) -> Carrier:
                 )
             with _ray_executor(sweep_id, setup, hosts) as opened:
                 yield opened
-                is_idle = not opened.under_way()
+                is_idle = not opened.in_flight()
         if is_idle:
             remove_spent(spool)
 

@@ -15,6 +15,7 @@ from fleetrank.analysis.statistics.prediction.predictability import (
     PredictabilityResult,
 )
 from fleetrank.analysis.statistics.transfer.transfer import TransferResult
+from fleetrank.analysis.tables.values import MISSING
 from fleetrank.foundation.wording import count_of
 
 TIER_NAMES = {"gpu": "GPUs", "cpu": "CPUs", "edge": "edge devices"}
@@ -169,7 +170,7 @@ def _against_null(frm: MeanFigures) -> str:
 
 
 def _rho(value: float | None) -> str:
-    return "\N{EN DASH}" if value is None else f"{value:.2f}".replace("-", "\N{MINUS SIGN}")
+    return MISSING if value is None else f"{value:.2f}"
 
 
 def _interval(one: MeanFigures) -> str:

@@ -1,11 +1,13 @@
 """Array functions that check a data set; values are logarithms, NaN where one is missing."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
 from fleetrank.analysis.arrays.ranking import Floats
-from fleetrank.analysis.importers.release import SENTINELS
+from fleetrank.analysis.stored.columns import SENTINELS
 
 Mask = npt.NDArray[np.bool_]
 
@@ -90,6 +92,26 @@ def median_platform(logs: Floats, groups: npt.NDArray[np.int64]) -> Floats:
         effect = np.nan_to_num(_median(np.column_stack(parts), axis=1))
     effect[np.isfinite(logs).sum(axis=1) < MIN_PLATFORMS] = np.nan
     return effect
+
+
+def median_platforms(logs: Floats, tiers: Sequence[str]) -> list[Floats]:
+    """The median platform to compare each platform with, of its tier, (n_models,) each.
+
+    Of all tiers if its tier has fewer than 3 platforms.
+
+    Args:
+        logs: (n_models, n_platforms).
+        tiers: of each platform.
+    """
+    names, member = np.unique(np.array(tiers), return_inverse=True)
+    of_all = median_platform(logs, member)
+    of_tier = [
+        median_platform(logs[:, member == tier], member[member == tier])
+        if (member == tier).sum() >= MIN_PLATFORMS
+        else of_all
+        for tier in range(names.size)
+    ]
+    return [of_tier[tier] for tier in member]
 
 
 def fit_residuals(values: Floats, reference: Floats) -> tuple[Floats, float | None]:

@@ -42,7 +42,7 @@ class InlineExecutor:
         """Facts of each device, probed when entering; a device that did not answer is missing."""
         return self._facts
 
-    def under_way(self) -> Mapping[str, str]:
+    def in_flight(self) -> Mapping[str, str]:
         """Tasks in flight; empty after entering, because tasks here end with their driver."""
         return {}
 

@@ -83,7 +83,7 @@ class RayExecutor:
         """Facts of each device, probed when entering; a device that did not answer is missing."""
         return self._facts
 
-    def under_way(self) -> Mapping[str, str]:
+    def in_flight(self) -> Mapping[str, str]:
         """The sweep's tasks in flight, as a mapping from task id to device."""
         return {
             task_id: spec.name

@@ -1,22 +1,25 @@
 """Pages about one device, model or sweep, and the lists of them."""
 
 import json
-from typing import Annotated
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse
 
+from fleetrank.analysis.report.page import chart_specs, json_block
+from fleetrank.analysis.stored.sweep_record import SweepRecord
 from fleetrank.orchestrator.compute.jobs import Job, JobKind
 from fleetrank.orchestrator.errors import OrchestratorError
-from fleetrank.orchestrator.server.pages.chart import TimeChart, time_chart
 from fleetrank.orchestrator.server.pages.page_tables import GridTable, facts_grid, grid
 from fleetrank.orchestrator.server.pages.page_templates import render
 from fleetrank.orchestrator.server.server_context import Context, ServerContext
 
 router = APIRouter(include_in_schema=False)
 Name = Annotated[str, Query(min_length=1, max_length=500)]
-_RECORDED = ("command_line", "git_commit", "host", "python_version", "only", "spec_path")
 
 
 @router.get("/devices")
@@ -66,10 +69,15 @@ async def sweep(name: Name, context: Context) -> Response:
     """Progress per device, failures, provenance and commands of one sweep."""
     record = await run_in_threadpool(context.live.record, name)
     progress = await run_in_threadpool(context.live.of_sweep, name)
-    versions = record.get("versions")
-    provenance: dict[str, object] = {key: record.get(key) for key in _RECORDED}
-    if isinstance(versions, dict):
-        provenance |= {f"{library} version": version for library, version in versions.items()}
+    provenance: dict[str, object] = {
+        "command_line": record.command_line,
+        "git_commit": record.git_commit,
+        "host": record.host,
+        "python_version": record.python_version,
+        "only": record.only,
+        "spec_path": record.spec_path,
+    }
+    provenance |= {f"{library} version": version for library, version in record.versions.items()}
     tables, note = await _dossier_or_note(context, Job(kind=JobKind.SWEEP, name=name))
     return render(
         "sweep.html.j2",
@@ -79,8 +87,8 @@ async def sweep(name: Name, context: Context) -> Response:
             "progress": progress,
             "note": note,
             "tables": [facts_grid("Provenance", provenance), *tables],
-            "spec": record.get("spec_text"),
-            "skipped": _skipped(record.get("skipped")),
+            "spec": record.spec_text,
+            "skipped": _skipped(record),
         },
     )
 
@@ -110,6 +118,7 @@ async def _about(context: ServerContext, job: Job, here: str, kind: str) -> HTML
             "kind": kind,
             "basis": basis,
             "charts": [_chart(series) for series in content["series"]],
+            "data": json_block({"specs": chart_specs("time"), "charts": content["series"]}),
             "tables": [grid(one["title"], one["rows"], one["notes"]) for one in content["tables"]],
         },
     )
@@ -124,12 +133,30 @@ async def _dossier_or_note(context: ServerContext, job: Job) -> tuple[list[GridT
     return [grid(one["title"], one["rows"], one["notes"]) for one in content["tables"]], None
 
 
-def _chart(series: dict[str, object]) -> TimeChart:
-    points = series["points"]
-    pairs = [(str(x), float(y)) for x, y in points] if isinstance(points, list) else []
-    return time_chart(str(series["title"]), str(series["unit"]), pairs)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Chart:
+    """What the page says about a figure over time; the script draws its points."""
+
+    title: str
+    unit: str
+    low: float
+    high: float
+    first: datetime
+    last: datetime
 
 
-def _skipped(value: object) -> GridTable | None:
-    rows = [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
+def _chart(series: Mapping[str, Any]) -> _Chart:
+    times, values = zip(*series["points"], strict=True)
+    return _Chart(
+        title=series["title"],
+        unit=series["unit"],
+        low=min(values),
+        high=max(values),
+        first=datetime.fromisoformat(times[0]),
+        last=datetime.fromisoformat(times[-1]),
+    )
+
+
+def _skipped(record: SweepRecord) -> GridTable | None:
+    rows = [item.model_dump() for item in record.skipped]
     return grid("Not in the plan", rows) if rows else None

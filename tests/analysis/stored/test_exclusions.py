@@ -203,6 +203,7 @@ def with_and_without(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Pa
     return both, first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(TABLES) - {"dropped"}))
 def test_no_table_holds_what_was_excluded(with_and_without, name: str) -> None:
     def make(results: Path) -> object:
@@ -237,7 +238,7 @@ def test_the_page_is_made_without_them_and_says_so(with_and_without) -> None:
         key = ("model", "platform_key")
         mine, theirs = (getattr(one, name).sort(key) for one in (found, expected))
         assert mine.equals(theirs), name
-    assert [record["sweep_id"] for record in found.records] == [OLD]
+    assert [record.sweep_id for record in found.records] == [OLD]
     assert found.selected.collect().height == expected.selected.collect().height
     assert sum("excluded by hand: <b>wrong</b>." in note for note in found.said) == 1
 

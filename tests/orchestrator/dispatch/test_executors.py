@@ -163,7 +163,7 @@ def test_a_host_process_that_hangs_is_ended_and_its_devices_answer_again(
         found = wait_for(executor, 1)["t5"]
         assert found.failure is not None
         assert (found.failure.kind, found.failure.is_transient) == (ErrorKind.HOST_LOST, True)
-        assert executor.under_way() == {}
+        assert executor.in_flight() == {}
         end_s = time.perf_counter() + 60
         while not isinstance(executor.probe("quick"), DeviceFacts):
             assert time.perf_counter() < end_s
@@ -205,11 +205,11 @@ def test_what_nobody_has_stored_is_offered_to_the_next_driver(home: Path, tmp_pa
         executor.submit("slow", task("t8"))
         (found,) = [m for _ in range(20) for m in executor.poll(0.5)][:1]
         assert found.status is Status.OK
-        assert dict(executor.under_way()) == {"s/c/0/t8": "slow"}
+        assert dict(executor.in_flight()) == {"s/c/0/t8": "slow"}
     with open_ray(SPECS, tmp_path) as executor:
         again = {m.task_id: m for m in executor.poll(0.0)}
         assert again[found.task_id] == found
-        assert executor.under_way() == {}
+        assert executor.in_flight() == {}
         executor.acknowledge(list(again))
     with open_ray(SPECS, tmp_path) as executor:
         assert list(executor.poll(0.0)) == []

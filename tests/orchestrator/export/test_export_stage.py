@@ -19,11 +19,13 @@ from fleetrank.models.cards.card import (
     StagedExport,
     Weights,
 )
+from fleetrank.models.cards.identity import resolve
 from fleetrank.models.errors import ExportError
-from fleetrank.orchestrator.dispatch.drive.stop_switch import STOPPING, StopSwitch
+from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch
 from fleetrank.orchestrator.export import export_stage
 from fleetrank.orchestrator.export.export_stage import ExportTools, build_artifacts, may_start
 from fleetrank.orchestrator.progress.events import Event, ExportFinished, Notice
+from fleetrank.orchestrator.progress.wording import STOPPING
 
 OUTPUTS = np.linspace(1, 2, 16 * 10).reshape(16, 10).astype(np.float32)
 GIB = 2**30
@@ -31,7 +33,7 @@ GIB = 2**30
 
 def request(name: str, format_: Format = Format.ONNX) -> ExportRequest:
     card = ModelCard(name=name, family=Family.HYBRID, source=Source.TORCHVISION, entry="resnet18")
-    return ExportRequest(card=card, weights=Weights(), format=format_)
+    return ExportRequest(model=resolve(card), weights=Weights(), format=format_)
 
 
 class Stage:

@@ -4,11 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleetrank.analysis.stored.columns import ROW_KEY
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.foundation.vocabulary import Family, Format, Mode, Precision, Runtime, WeightsKind
 from fleetrank.models.cards.card import ExportRequest, ModelCard, Source, Weights
-from fleetrank.models.cards.zoo import card_sha256
+from fleetrank.models.cards.identity import resolve
 from fleetrank.orchestrator.identity.keys import (
+    RowKey,
     canonical_json,
     cell_key,
     platform_key,
@@ -18,7 +20,7 @@ from fleetrank.orchestrator.identity.keys import (
 CARD = ModelCard(
     name="net", family=Family.HYBRID, source=Source.TIMM, entry="net", weights_tag="tag"
 )
-REQUEST = ExportRequest(card=CARD, weights=Weights(), format=Format.ONNX)
+REQUEST = ExportRequest(model=resolve(CARD), weights=Weights(), format=Format.ONNX)
 EXECUTION = Execution(runtime=Runtime.ONNX, backend="cpu", threads=2, affinity=(0, 1))
 
 
@@ -74,8 +76,8 @@ def test_every_part_of_an_execution_is_part_of_the_platform(change) -> None:
         {"weights": Weights(seed=1)},
         {"weights": Weights(kind=WeightsKind.PRETRAINED)},
         {"weights": Weights(kind=WeightsKind.CHECKPOINT, checkpoint_sha256="00")},
-        {"card": replace(CARD, input_size=256)},
-        {"card": replace(CARD, accuracy_top1=70.0)},
+        {"model": resolve(replace(CARD, input_size=256))},
+        {"model": resolve(replace(CARD, accuracy_top1=70.0))},
     ],
 )
 def test_model_weights_and_export_options_are_part_of_a_cell(change) -> None:
@@ -88,7 +90,7 @@ def test_the_platform_is_part_of_a_cell() -> None:
 
 def test_another_recipe_of_the_export_makes_other_cells(monkeypatch) -> None:
     before = _key(REQUEST)
-    monkeypatch.setattr("fleetrank.models.cache._EXPORT_RECIPE", 999)
+    monkeypatch.setattr("fleetrank.models.cards.card._EXPORT_RECIPE", 999)
     assert _key(REQUEST) != before
 
 
@@ -100,7 +102,9 @@ def test_where_a_checkpoint_lies_is_not_part_of_a_cell() -> None:
 
 def test_a_cell_has_the_key_it_always_had() -> None:
     # Another key here makes every stored result a stranger to `sweep resume`: raise it on purpose.
-    assert card_sha256(CARD) == "08ab9c50709c5e83d52368eec44b4ede784d44a044fccbe1fbb34feb99d458f1"
+    assert (
+        resolve(CARD).sha256 == "08ab9c50709c5e83d52368eec44b4ede784d44a044fccbe1fbb34feb99d458f1"
+    )
     assert _key(REQUEST, platform_key("box", EXECUTION)) == "a943b9cc8a375bcc"
 
 
@@ -116,3 +120,14 @@ def test_an_imported_rows_platform_reads_like_a_measured_one() -> None:
     assert row_platform_key(row) == platform_key("box", EXECUTION)
     unknown = {name: row[name] for name in row if name not in {"threads", "affinity"}}
     assert row_platform_key(unknown | {"batch": None}) == "box/onnx/cpu/eager/fp32/b?/t?/afree/{}"
+
+
+def test_the_key_of_a_row_has_the_columns_and_types_of_the_table() -> None:
+    row = {"sweep_id": "s", "cell_key": "c", "repeat": 0, "attempt": 1, "model": "m"}
+    key = RowKey.of(row)
+    assert key == tuple(row[name] for name in ROW_KEY)
+    assert RowKey._fields == ROW_KEY
+    assert key.label == "cell c, repeat 0, attempt 1"
+    for wrong in ({"repeat": "0"}, {"cell_key": None}, {"attempt": 1.0}):
+        with pytest.raises(ValueError, match="not the key"):
+            RowKey.of(row | wrong)

@@ -1,14 +1,19 @@
 from dataclasses import replace
 
+import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from fleetrank.analysis.stored.selection import matches
 from fleetrank.foundation.vocabulary import Family, Format, WeightsKind
 from fleetrank.models.cards.card import ModelCard, Source
+from fleetrank.models.cards.identity import resolve
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.identity.cells import DevicePlace
 from fleetrank.orchestrator.plan.estimate import measuring_s
 from fleetrank.orchestrator.plan.pinning import DeviceCores
-from fleetrank.orchestrator.plan.plan import make_plan, narrow
+from fleetrank.orchestrator.plan.plan import make_plan, narrow, select_models
 from fleetrank.orchestrator.workspace.device_registry import DeviceFile
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 
@@ -20,6 +25,11 @@ PLACES = {
     "box": DevicePlace(device="d", host="h", needs_quiet=True),
     "sim": DevicePlace(device="d", host="h", needs_quiet=False),
 }
+
+
+def _make(spec: SweepSpec, cards: dict[str, ModelCard], devices: dict[str, DeviceFile], **more):
+    models = [resolve(card) for card in select_models(spec, cards)]
+    return make_plan(spec, models, devices, **more)
 
 
 def _card(name: str, family: Family = Family.HYBRID) -> ModelCard:
@@ -38,7 +48,7 @@ def _spec(**keys: object) -> SweepSpec:
 
 
 def _plan(**keys: object):
-    return make_plan(_spec(**keys), CARDS, DEVICES)
+    return _make(_spec(**keys), CARDS, DEVICES)
 
 
 def test_a_plan_is_every_combination_once() -> None:
@@ -52,9 +62,9 @@ def test_a_plan_is_every_combination_once() -> None:
 def test_a_gpu_gets_its_own_backends_unless_the_specification_names_some() -> None:
     gpus = {"gpu": DeviceFile(name="gpu", kind="cuda")}
     spec = {"runtimes": ["onnx", "torch"], "devices": "gpu"}
-    plan = make_plan(_spec(**spec), CARDS, gpus)
+    plan = _make(_spec(**spec), CARDS, gpus)
     assert {cell.execution.backend for cell in plan.cells} == {"cuda"}
-    named = make_plan(_spec(**spec, backends={"onnx": ["tensorrt"]}), CARDS, gpus)
+    named = _make(_spec(**spec, backends={"onnx": ["tensorrt"]}), CARDS, gpus)
     assert {cell.execution.backend for cell in named.cells} == {"cuda", "tensorrt"}
 
 
@@ -126,7 +136,7 @@ def test_affinity_follows_the_threads(affinity, expected) -> None:
 )
 def test_each_thread_gets_a_core_of_its_own_where_the_device_has_them(cpus, expected) -> None:
     spec = _spec(models="one", runtimes="onnx", threads=[1, 2], devices=["box", "sim"])
-    plan = make_plan(spec, CARDS, DEVICES, cores={"box": DeviceCores(one_per_core=cpus)})
+    plan = _make(spec, CARDS, DEVICES, cores={"box": DeviceCores(one_per_core=cpus)})
     seen = [cell.execution.affinity for cell in plan.cells]
     assert seen == [*expected, (0,), (0, 1)]
 
@@ -156,7 +166,7 @@ def test_a_users_file_is_skipped_in_other_runtimes_with_the_reason(tmp_path) -> 
     path = tmp_path / "mine.onnx"
     path.write_bytes(b"x")
     mine = replace(_card("mine"), source=Source.FILE, entry=str(path))
-    plan = make_plan(_spec(models="mine"), {"mine": mine}, DEVICES)
+    plan = _make(_spec(models="mine"), {"mine": mine}, DEVICES)
     assert [cell.export.format for cell in plan.cells] == [Format.ONNX]
     assert plan.cells[0].export.weights.kind is WeightsKind.EMBEDDED
     assert len(plan.skipped) == 2
@@ -165,7 +175,7 @@ def test_a_users_file_is_skipped_in_other_runtimes_with_the_reason(tmp_path) -> 
 
 def test_a_model_without_pretrained_weights_is_skipped_where_they_are_asked_for() -> None:
     bare = replace(_card("bare"), weights_tag=None)
-    plan = make_plan(_spec(runtimes="onnx", weights="pretrained"), CARDS | {"bare": bare}, DEVICES)
+    plan = _make(_spec(runtimes="onnx", weights="pretrained"), CARDS | {"bare": bare}, DEVICES)
     assert len(plan.cells) == 3
     assert [skipped.reason for skipped in plan.skipped] == [
         "bare has no pretrained weights: its card names no weights_tag"
@@ -173,7 +183,7 @@ def test_a_model_without_pretrained_weights_is_skipped_where_they_are_asked_for(
 
 
 def test_what_a_device_cannot_do_is_skipped_with_its_reason() -> None:
-    plan = make_plan(
+    plan = _make(
         _spec(models="one", runtimes="onnx", threads=[1, 8]),
         CARDS,
         DEVICES,
@@ -211,6 +221,25 @@ def test_unknown_names_are_answered_with_the_nearest(keys, message, remedy) -> N
 def test_a_pattern_narrows_a_plan(pattern, n_cells) -> None:
     plan = _plan(threads=[1, 2])
     assert len(narrow(plan, pattern).cells) == n_cells
+
+
+@given(st.text("onetwhr*/x ", max_size=12))
+def test_a_pattern_means_the_same_as_in_a_table(pattern) -> None:
+    plan = _plan()
+    names = pl.DataFrame({"name": ["one", "two", "three"]})
+    expected = set(names.filter(matches("name", pattern))["name"])
+    try:
+        cells = narrow(plan, pattern).cells
+    except UsageError:
+        cells = ()
+    by_name = {cell.export.card.name for cell in cells}
+    assert expected <= by_name
+    if "/" not in pattern and " " not in pattern and "x" not in pattern and "*" not in pattern:
+        assert by_name == expected
+
+
+def test_a_shells_pattern_of_an_older_version_still_selects_its_cells() -> None:
+    assert {cell.export.card.name for cell in narrow(_plan(), "t[wx]?").cells} == {"two"}
 
 
 def test_a_pattern_that_matches_nothing_is_refused() -> None:

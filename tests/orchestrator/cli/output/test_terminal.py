@@ -1,0 +1,73 @@
+"""Tables on a terminal fit it, and lose nothing without saying so."""
+
+import io
+
+import polars as pl
+import pytest
+from rich.console import Console
+
+from fleetrank.analysis.tables.table import Table
+from fleetrank.orchestrator.cli.output.terminal import print_on_terminal
+
+FRAME = pl.DataFrame(
+    {
+        "model": ["mobilenet_v3_large", "resnet18"],
+        "platform_key": [f"cpu-6b103d/onnx/cpu/eager/fp32/b1/t{n}/a0/{{}}" for n in (1, 2)],
+        "latency_p50_ms": [2.857, 14.91],
+        "latency_low_ms": pl.Series([None, None], dtype=pl.Float64),
+        "n_repeats": [3, 3],
+        "flags": [["drift", "outliers", "preempted", "repeats_disagree"], ["drift"]],
+    }
+)
+
+
+def shown(width: int, frame: pl.DataFrame = FRAME, notes: tuple[str, ...] = ()) -> list[str]:
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+    print_on_terminal(Table(title="Latency", frame=frame, notes=notes), console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
+
+
+def test_what_all_rows_share_is_said_once() -> None:
+    lines = shown(80)
+    assert "platform_key of all rows: cpu-6b103d/onnx/cpu/eager/fp32/b1/*/a0/{}" in lines
+    assert "n_repeats of all rows: 3" in lines
+    assert "empty in all rows: latency_low_ms" in lines
+    (row,) = [line.split() for line in lines if line.startswith("resnet18")]
+    assert row == ["resnet18", "t2", "14.91", "drift"]
+
+
+@pytest.mark.parametrize("width", [200, 100, 60, 45, 30, 20])
+def test_no_line_is_wider_than_the_terminal_and_no_number_is_broken(width: int) -> None:
+    lines = shown(width)
+    assert max(map(len, lines)) <= width
+    text = "\n".join(lines)
+    assert ("14.91" in text) or "Hidden columns:" in text
+    for name in ("p50", "flags"):
+        assert name in text, "shown, or named as hidden"
+
+
+def test_a_column_without_room_is_named() -> None:
+    text = " ".join(shown(30))
+    assert "Hidden columns:" in text
+    assert "flags" in text.partition("Hidden columns:")[2]
+
+
+def test_one_row_is_shown_whole() -> None:
+    assert any(
+        "cpu-6b103d/onnx/cpu/eager/fp32/b1/t1/a0/{}" in line for line in shown(200, FRAME[:1])
+    )
+
+
+def test_names_are_text_and_drive_no_terminal() -> None:
+    frame = pl.DataFrame({"model": ["[red]x[/red]\x1b[2J", "b"], "n": [1, 2]})
+    text = "\n".join(shown(60, frame, ("[bold]note\x1b[2J",)))
+    assert "\x1b" not in text
+    assert "[red]x[/red]" in text
+    assert "[bold]note" in text
+
+
+def test_an_empty_table_says_its_title_and_notes() -> None:
+    lines = shown(60, FRAME.clear(), ("nothing was measured",))
+    assert lines[0] == "Latency"
+    assert lines[-1] == "Note: nothing was measured"
