@@ -1,7 +1,7 @@
 """All tables of the page. Each is computed once; headlines, charts and study tables use them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -92,4 +92,4 @@ def _table(name: str, session: Session, evidence: Evidence) -> Table:
     drawn = pl.col("platform_key").is_in(list(evidence.compared_keys))
     few = session_table(name, session.narrowed(drawn)).frame
     parts = table.frame.filter(pl.col("level") != "pair"), few.filter(pl.col("level") == "pair")
-    return Table(title=table.title, frame=pl.concat(parts), notes=table.notes)
+    return replace(table, frame=pl.concat(parts))

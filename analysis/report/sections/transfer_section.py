@@ -1,5 +1,7 @@
 """How far ranks carry over between platforms: two matrices and their tables."""
 
+from dataclasses import replace
+
 import polars as pl
 
 from fleetrank.analysis.report.evidence import Evidence
@@ -59,4 +61,4 @@ def _of_paired(table: Table, evidence: Evidence) -> Table:
     keys = list(evidence.paired_keys)
     both = pl.col("source").is_in(keys) & pl.col("target").is_in(keys)
     frame = table.frame.filter((pl.col("level") != "pair") | both)
-    return Table(title=table.title, frame=frame, notes=table.notes)
+    return replace(table, frame=frame)

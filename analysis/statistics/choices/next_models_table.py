@@ -10,7 +10,7 @@ import polars as pl
 from fleetrank.analysis.arrays.pareto import frontier, overlap
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.panel.device_models import Profiles, profiles
+from fleetrank.analysis.panel.device_models import PROFILE_METHOD, Profiles, profiles
 from fleetrank.analysis.panel.panel import Panel
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.choices.next_models import (
@@ -137,6 +137,9 @@ def next_models_table(session: Session) -> Table:
     notes = (
         *panel.notes,
         *found.notes,
+    )
+    explanation = (
+        PROFILE_METHOD,
         _held_out(len(targets), len(found.devices), selection.seed),
         "variance_left: remaining variance of log latency, summed over models, as a share of "
         "the variance if the new device's speed were known. It is above 1 while only one model "
@@ -151,7 +154,9 @@ def next_models_table(session: Session) -> Table:
         "No intervals: devices of one fleet are too similar to be resampled.",
     )
     frame_of_rows = pl.DataFrame([row | counts for row in rows], schema=_STEPS)
-    return Table(title="Models to measure next", frame=frame_of_rows, notes=notes)
+    return Table(
+        title="Models to measure next", frame=frame_of_rows, notes=notes, explanation=explanation
+    )
 
 
 def savings_table(session: Session) -> Table:
@@ -177,6 +182,9 @@ def savings_table(session: Session) -> Table:
     notes = (
         *panel.notes,
         *found.notes,
+    )
+    explanation = (
+        PROFILE_METHOD,
         _held_out(len(targets), n_devices, selection.seed),
         f"A device is predicted by the mean log latency of {DRAWS} random sets of n_sources "
         "others, never its own; n_sources 0 ranks by FLOPs only. runs_saved: share of the "
@@ -186,7 +194,9 @@ def savings_table(session: Session) -> Table:
         "precision, recall: of the accuracy-latency frontier, which leaves out models without "
         f"accuracy: {count_of(without, 'model')}.",
     )
-    return Table(title="Runs saved against error", frame=shown, notes=notes)
+    return Table(
+        title="Runs saved against error", frame=shown, notes=notes, explanation=explanation
+    )
 
 
 def _whole(selection: Selection, name: str, default: int, most: int) -> int:

@@ -73,8 +73,12 @@ def proxies_table(session: Session) -> Table:
         f"seed {seed}, from 9 models on. The best of several candidates looks better "
         "than it is; held_out_* has no such bias."
     )
-    notes = (*fleet.panel.notes, _choice(fleet, folds), drawn, *_MEANING)
-    return Table(title="Best single reference device", frame=shown, notes=notes)
+    return Table(
+        title="Best single reference device",
+        frame=shown,
+        notes=(*fleet.panel.notes, _choice(fleet, folds)),
+        explanation=(drawn, *_MEANING),
+    )
 
 
 def coverage_table(session: Session) -> Table:
@@ -92,13 +96,12 @@ def coverage_table(session: Session) -> Table:
     owned = fleet.sources[list(members)]
     rows = [_covered(fleet, rho, owned, target, threshold) for target in fleet.targets.tolist()]
     shown = pl.DataFrame(rows, schema=_COVERAGE)
-    notes = (
-        *fleet.panel.notes,
-        _cover_note(fleet, cover, threshold),
-        *_kept(fleet, owned, cover, threshold),
-        *_MEANING,
+    return Table(
+        title="Coverage of the fleet",
+        frame=shown,
+        notes=(*fleet.panel.notes, _cover_note(fleet, cover, threshold)),
+        explanation=(*_kept(fleet, owned, cover, threshold), *_MEANING),
     )
-    return Table(title="Coverage of the fleet", frame=shown, notes=notes)
 
 
 _PROXIES = {

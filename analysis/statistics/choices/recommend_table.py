@@ -57,7 +57,8 @@ def recommend_table(session: Session) -> Table:
     return Table(
         title="Recommendations",
         frame=pl.DataFrame(rows, schema=_SCHEMA),
-        notes=(*data.panel.notes, *_MEANING, seed),
+        notes=data.panel.notes,
+        explanation=(*_MEANING, seed),
     )
 
 

@@ -104,6 +104,8 @@ def regret_table(session: Session) -> Table:
         *panel.notes,
         *(() if is_listed else (unlisted(pairs),)),
         *_without_accuracy(panel),
+    )
+    explanation = (
         _stated("Latency budgets", latencies, "ms", "the common models' latencies on the target"),
         _stated("Accuracy floors", floors, "%", "the common models' accuracies"),
         *_MEANING,
@@ -112,6 +114,7 @@ def regret_table(session: Session) -> Table:
         title="Regret of choosing on another device",
         frame=pl.DataFrame(rows, schema=_SCHEMA),
         notes=notes,
+        explanation=explanation,
     )
 
 

@@ -9,7 +9,7 @@ import polars as pl
 
 from fleetrank.analysis.arrays.bootstrap import MIN_MODELS_FOR_INTERVAL
 from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats
-from fleetrank.analysis.arrays.sample_size import few_models_note
+from fleetrank.analysis.arrays.sample_size import few_models_note, few_models_warning
 from fleetrank.analysis.panel.pair_groups import TIER_NOTE, PairGroup, tier_groups, unlike_facts
 from fleetrank.analysis.panel.pairs import Pair, draws_for
 from fleetrank.analysis.panel.panel import Panel, measures
@@ -81,10 +81,12 @@ def predictability_table(session: Session) -> Table:
         rows += _pair_rows(panel, logs, pairs, families)
     hidden = () if is_listed else (unlisted(pairs),)
     drawn = f"Seed {selection.seed}: {draws_for(pairs).bootstrap} resamples."
-    few = few_models_note(len(panel.models))
-    notes = (*panel.notes, *hidden, TIER_NOTE, *_MEANING, drawn, *few)
+    n_models = len(panel.models)
     return Table(
-        title="Predictability by family", frame=pl.DataFrame(rows, schema=_SCHEMA), notes=notes
+        title="Predictability by family",
+        frame=pl.DataFrame(rows, schema=_SCHEMA),
+        notes=(*panel.notes, *hidden, *few_models_warning(n_models)),
+        explanation=(TIER_NOTE, *_MEANING, drawn, *few_models_note(n_models)),
     )
 
 

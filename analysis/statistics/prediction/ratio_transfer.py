@@ -212,9 +212,11 @@ def ratio_transfer_table(session: Session) -> Table:
             "--target.",
         )
     drawn = f"Seed {selection.seed}: {draws_for(pairs).bootstrap} resamples."
-    notes = (*panel.notes, *hidden, TIER_NOTE, *_MEANING, drawn)
     return Table(
-        title="Kernel ratio transfer", frame=pl.DataFrame(rows, schema=_SCHEMA), notes=notes
+        title="Kernel ratio transfer",
+        frame=pl.DataFrame(rows, schema=_SCHEMA),
+        notes=(*panel.notes, *hidden),
+        explanation=(TIER_NOTE, *_MEANING, drawn),
     )
 
 

@@ -146,7 +146,8 @@ def composites_table(session: Session) -> Table:
     return Table(
         title="Composite measures",
         frame=shown.with_columns(pl.when(reason != "").then(reason).alias("reason")),
-        notes=(*comparable.notes, *_MEANING),
+        notes=comparable.notes,
+        explanation=_MEANING,
     )
 
 

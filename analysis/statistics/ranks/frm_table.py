@@ -43,8 +43,8 @@ def frm_table(session: Session) -> Table:
         )
     shown = pl.concat(parts).sort("platform_key", "rank_frm", "model")
     lacking = incomplete_notes(panel, weights.used)
-    notes = (*panel.notes, *lacking, *weights_note(weights), *_MEANING)
-    return Table(title="FRM", frame=shown, notes=notes)
+    notes = (*panel.notes, *lacking, *weights_note(weights))
+    return Table(title="FRM", frame=shown, notes=notes, explanation=_MEANING)
 
 
 def frm_weights(selection: Selection) -> Weights:

@@ -15,7 +15,7 @@ from fleetrank.analysis.arrays.bootstrap import (
 )
 from fleetrank.analysis.arrays.frm import frm, ratios
 from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats, average_ranks, require_finite
-from fleetrank.analysis.arrays.sample_size import few_models_note
+from fleetrank.analysis.arrays.sample_size import few_models_note, few_models_warning
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.pair_groups import group_agreement, tier_groups
 from fleetrank.analysis.panel.panel import Measure, Panel, incomplete_notes, measures
@@ -121,14 +121,13 @@ def stability_table(session: Session) -> Table:
         for row in _rows(panel, measure, columns, selection.seed)
     ]
     rows.sort(key=_place)
-    notes = (
-        *panel.notes,
-        *incomplete_notes(panel),
-        *_MEANING,
-        f"Seed {selection.seed}.",
-        *few_models_note(len(panel.models)),
+    n_models = len(panel.models)
+    return Table(
+        title="Stability inside a tier",
+        frame=pl.DataFrame(rows, _SCHEMA),
+        notes=(*panel.notes, *incomplete_notes(panel), *few_models_warning(n_models)),
+        explanation=(*_MEANING, f"Seed {selection.seed}.", *few_models_note(n_models)),
     )
-    return Table(title="Stability inside a tier", frame=pl.DataFrame(rows, _SCHEMA), notes=notes)
 
 
 def _groups(panel: Panel, chosen: list[int]) -> list[list[int]]:
