@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 
 from fleetrank.analysis.stored.sweep_record import SweepRecord, SweepState
 from fleetrank.foundation.lease import is_locked
-from fleetrank.orchestrator.dispatch.decide.tally import RepeatKey, Tally
+from fleetrank.orchestrator.dispatch.decide.lane import RepeatKey
+from fleetrank.orchestrator.dispatch.decide.tally import Tally
 from fleetrank.orchestrator.identity.keys import RowKey
 from fleetrank.orchestrator.progress.progress_file import read_progress
 from fleetrank.orchestrator.store.results import ResultStore

@@ -13,8 +13,12 @@ from fleetrank.analysis.stored.sweep_record import record_problems
 from fleetrank.foundation.wording import count_of
 from fleetrank.orchestrator.errors import StoreError, UsageError
 from fleetrank.orchestrator.identity.keys import RowKey
-from fleetrank.orchestrator.store.health.differences import Difference, Side, differences
-from fleetrank.orchestrator.store.health.summaries import contradictions
+from fleetrank.orchestrator.store.health.differences import (
+    Difference,
+    Side,
+    contradictions,
+    differences,
+)
 from fleetrank.orchestrator.store.journals.row_index import (
     IS_CHECKED,
     KEY,

@@ -1,13 +1,14 @@
 """FRM of every model on every platform, with its ratios."""
 
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import polars as pl
 
 from fleetrank.analysis.arrays.frm import EQUAL_WEIGHTS, Weights, frm, ratios
 from fleetrank.analysis.arrays.pareto import Mask
-from fleetrank.analysis.arrays.ranking import average_ranks
+from fleetrank.analysis.arrays.ranking import Floats, average_ranks
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.panel import Panel, components, incomplete_notes
 from fleetrank.analysis.panel.session import Session
@@ -27,23 +28,54 @@ _MEANING = (
 )
 
 
-def frm_table(session: Session) -> Table:
-    """One row per model and platform with all three components, ranked inside the platform."""
-    panel, selection = session.panel, session.selection
-    weights = frm_weights(selection)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlatformFrm:
+    """FRM of the models of one platform that have every component used.
+
+    Attributes:
+        platform, memory_metric: facts of the platform.
+        models: names, (n_models,).
+        ratios: component to value over its geometric mean, (n_models,); the components used.
+        frm, rank_frm, rank_latency: (n_models,); rank 1 is the best.
+        rank_flops: (n_models,), `None` if FRM does not use FLOPs.
+    """
+
+    platform: str
+    memory_metric: str | None
+    models: tuple[str, ...]
+    ratios: Mapping[str, Floats]
+    frm: Floats
+    rank_frm: Floats
+    rank_latency: Floats
+    rank_flops: Floats | None
+
+
+def frm_scores(session: Session) -> tuple[PlatformFrm, ...]:
+    """FRM on every platform that has models with all components used.
+
+    Raises:
+        AnalysisError: a weight is below 0, or latency's is 0.
+        NoDataError: no platform has such models.
+    """
+    panel, weights = session.panel, frm_weights(session.selection)
     used = [part for name, part in components(panel).items() if name in weights.used]
     present: Mask = np.all(np.isfinite(np.stack(used)), axis=0)
     columns = np.flatnonzero(present.any(axis=0)).tolist()
-    parts = [_platform_rows(panel, present[:, column], column, weights) for column in columns]
-    if not parts:
+    if not columns:
         raise NoDataError(
             f"no model has {', '.join(weights.used)} above 0 on any platform: "
             + " ".join(incomplete_notes(panel, weights.used)),
             "see `fleetrank report show memory` for the measured values",
         )
-    shown = pl.concat(parts).sort("platform_key", "rank_frm", "model")
-    lacking = incomplete_notes(panel, weights.used)
-    notes = (*panel.notes, *lacking, *weights_note(weights), *_MEANING)
+    return tuple(_of_platform(panel, present[:, column], column, weights) for column in columns)
+
+
+def frm_table(session: Session) -> Table:
+    """One row per model and platform with all three components, ranked inside the platform."""
+    weights = frm_weights(session.selection)
+    shown = pl.concat(map(_rows, frm_scores(session))).sort("platform_key", "rank_frm", "model")
+    lacking = incomplete_notes(session.panel, weights.used)
+    notes = (*session.panel.notes, *lacking, *weights_note(weights), *_MEANING)
     return Table(title="FRM", frame=shown, notes=notes)
 
 
@@ -68,25 +100,39 @@ def weights_note(weights: Weights) -> tuple[str, ...]:
     return (f"FRM here is the weighted geometric mean of its ratios, weights: {listed}.",)
 
 
-def _platform_rows(panel: Panel, present: Mask, column: int, weights: Weights) -> pl.DataFrame:
+def _of_platform(panel: Panel, present: Mask, column: int, weights: Weights) -> PlatformFrm:
     rows = np.flatnonzero(present)
     parts = {name: part[rows, column][:, None] for name, part in components(panel).items()}
     flops, latency = parts["flops"][:, 0], parts["latency"]
     compound = frm(flops, latency, parts["memory"], weights=weights)
     used = {name: ratios(part)[:, 0] for name, part in parts.items() if name in weights.used}
+    return PlatformFrm(
+        platform=panel.keys[column],
+        memory_metric=panel.platforms["memory_metric"][column],
+        models=tuple(panel.models[row] for row in rows),
+        ratios=used,
+        frm=compound[:, 0],
+        rank_frm=average_ranks(compound)[:, 0],
+        rank_latency=average_ranks(latency)[:, 0],
+        rank_flops=average_ranks(parts["flops"])[:, 0] if "flops" in used else None,
+    )
+
+
+def _rows(found: PlatformFrm) -> pl.DataFrame:
+    n = len(found.models)
     return pl.DataFrame(
         {
-            "model": [panel.models[row] for row in rows],
-            "platform_key": [panel.keys[column]] * rows.size,
-            "n_models": [rows.size] * rows.size,
-            "ratio_flops": used.get("flops"),
-            "ratio_latency": used["latency"],
-            "ratio_memory": used.get("memory"),
-            "frm": compound[:, 0],
-            "rank_frm": average_ranks(compound)[:, 0],
-            "rank_flops": average_ranks(parts["flops"])[:, 0] if "flops" in used else None,
-            "rank_latency": average_ranks(latency)[:, 0],
-            "memory_metric": [panel.platforms["memory_metric"][column]] * rows.size,
+            "model": found.models,
+            "platform_key": [found.platform] * n,
+            "n_models": [n] * n,
+            "ratio_flops": found.ratios.get("flops"),
+            "ratio_latency": found.ratios["latency"],
+            "ratio_memory": found.ratios.get("memory"),
+            "frm": found.frm,
+            "rank_frm": found.rank_frm,
+            "rank_flops": found.rank_flops,
+            "rank_latency": found.rank_latency,
+            "memory_metric": [found.memory_metric] * n,
         },
         schema_overrides=_SCHEMA,
     )
