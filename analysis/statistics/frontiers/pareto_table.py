@@ -180,10 +180,13 @@ def pareto_table(session: Session) -> Table:
         f"Objectives: {', '.join(found.objectives)}.",
         *(() if found.is_listed else (unlisted(found.pairs),)),
         *_incomplete(session.panel, found),
-        TIER_NOTE,
-        *_MEANING,
     )
-    return Table(title="Pareto frontiers", frame=pl.DataFrame(rows, schema=_SCHEMA), notes=notes)
+    return Table(
+        title="Pareto frontiers",
+        frame=pl.DataFrame(rows, schema=_SCHEMA),
+        notes=notes,
+        explanation=(TIER_NOTE, *_MEANING),
+    )
 
 
 def _tier_rows(found: ParetoResult) -> Iterator[Row]:

@@ -96,6 +96,8 @@ def regret_table(session: Session) -> Table:
         *session.panel.notes,
         *(() if found.is_listed else (unlisted(found.pairs),)),
         *_without_accuracy(session.panel),
+    )
+    explanation = (
         _stated("Latency budgets", latencies, "ms", "the common models' latencies on the target"),
         _stated("Accuracy floors", floors, "%", "the common models' accuracies"),
         *_MEANING,
@@ -104,6 +106,7 @@ def regret_table(session: Session) -> Table:
         title="Regret of choosing on another device",
         frame=pl.DataFrame([_row(cases) for cases in found.cases], schema=_SCHEMA),
         notes=notes,
+        explanation=explanation,
     )
 
 

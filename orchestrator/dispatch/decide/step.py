@@ -180,7 +180,8 @@ def _adopted(
     A valid measurement is stored if its repeat has none yet, even if a later attempt failed. A
     failed measurement is stored if its attempt has no row: an earlier driver started it and died.
     """
-    state.taken.append(measurement.task_id)
+    if not retry.is_host_lost(measurement.failure):
+        state.taken.append(measurement.task_id)
     if attempt is None:
         return
     key, tally = key_of(attempt), state.tally

@@ -18,6 +18,7 @@ from fleetrank.device_agents.registry import create_agent
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.lease import host_lease
 from fleetrank.foundation.vocabulary import ErrorKind
+from fleetrank.orchestrator.identity.task_id import sweep_of
 from fleetrank.orchestrator.workspace.device_spec import DeviceSpec
 
 _MOST_PROBES = 32
@@ -34,7 +35,7 @@ class _Running:
     deadline_s: float | None = None
 
 
-class DeviceBench:
+class LocalDevices:
     """Drives the devices of one host. Every method blocks; call it from a separate thread."""
 
     def __init__(self) -> None:
@@ -92,11 +93,11 @@ class DeviceBench:
                 if running.deadline_s is not None and running.deadline_s < late_s
             ]
 
-    def interrupt(self, task_ids_begin: str = "") -> None:
-        """Asks running tasks, all or one sweep's, to end; later tasks are not affected."""
+    def interrupt(self, sweep_id: str | None = None) -> None:
+        """Asks running tasks to end, of one sweep or (`None`) of all; later tasks still run."""
         with self._lock:
             for task_id, running in self._running.items():
-                if task_id.startswith(task_ids_begin):
+                if sweep_id is None or sweep_of(task_id) == sweep_id:
                     running.stop.set()
 
     @contextmanager
@@ -112,8 +113,7 @@ class DeviceBench:
             if spec.share is HostShare.NONE:
                 yield True
                 return
-            sweep_id = task.task_id.partition("/")[0]
-            purpose = f"sweep {sweep_id}, which measures on this host"
+            purpose = f"sweep {sweep_of(task.task_id)}, which measures on this host"
             is_shared = spec.share is HostShare.BESIDE
             with host_lease(purpose, is_shared=is_shared, give_up=stop.is_set) as is_held:
                 yield is_held

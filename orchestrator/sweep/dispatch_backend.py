@@ -21,7 +21,7 @@ from fleetrank.orchestrator.workspace.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Carrier:
+class DispatchBackend:
     """Lists the hosts before a sweep is planned, and sends its tasks to them afterwards.
 
     Attributes:
@@ -36,9 +36,9 @@ class Carrier:
 
 
 @contextmanager
-def open_carrier(
+def open_dispatch_backend(
     workspace: Workspace, *, cluster: str | None, is_inline: bool, emit: Subscriber
-) -> Iterator[Carrier]:
+) -> Iterator[DispatchBackend]:
     """Connects as the command line requests; a cluster keeps running when the block ends.
 
     Args:
@@ -69,14 +69,14 @@ def open_carrier(
             )
         if dashboard:
             emit(Notice(level="info", message=f"Ray's dashboard: http://{dashboard}"))
-        yield Carrier(
+        yield DispatchBackend(
             fleet=fleet,
             ask_host=hosts.why_unsupported,
             executor=lambda sweep_id, setup: _ray_executor(sweep_id, setup, hosts),
         )
 
 
-def _inline() -> Carrier:
+def _inline() -> DispatchBackend:
     """Runs without Ray: agents run in threads of this process."""
 
     @contextmanager
@@ -84,10 +84,10 @@ def _inline() -> Carrier:
         with InlineExecutor([device.spec for device in setup.devices.values()]) as opened:
             yield opened
 
-    return Carrier(fleet=this_host(), executor=executor)
+    return DispatchBackend(fleet=this_host(), executor=executor)
 
 
-def _local(spools: Path) -> Carrier:
+def _local(spools: Path) -> DispatchBackend:
     """A Ray instance that runs only during one sweep; a spool that is not empty is kept."""
 
     @contextmanager
@@ -109,7 +109,7 @@ def _local(spools: Path) -> Carrier:
         if is_idle:
             remove_spent(spool)
 
-    return Carrier(fleet=this_host(), executor=executor)
+    return DispatchBackend(fleet=this_host(), executor=executor)
 
 
 def _ray_executor(sweep_id: str, setup: Setup, hosts: RayHosts) -> RayExecutor:

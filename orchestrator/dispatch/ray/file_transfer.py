@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from fleetrank.device_agents.errors import TransientError
 from fleetrank.orchestrator.dispatch.host.host_files import FilePart, file_names, file_paths
-from fleetrank.orchestrator.dispatch.host.host_service import Order
+from fleetrank.orchestrator.dispatch.host.host_service import DeviceTask
 
 if TYPE_CHECKING:
     import ray
@@ -22,22 +22,22 @@ _PART_TIMEOUT_S = 120.0
 """One part takes this long over a link of 1 Mbit/s."""
 
 
-class Delivery:
-    """A transfer of the files that some orders need.
+class FileTransfer:
+    """A transfer of the files that some tasks need.
 
     Attributes:
-        orders: orders that were not accepted; they are sent again after the delivery.
-        error: why the delivery failed; `None` if it did not.
+        tasks: tasks that were not accepted; they are sent again after the transfer.
+        error: why the transfer failed; `None` if it did not.
     """
 
     def __init__(
-        self, actor: "ray.actor.ActorHandle", orders: Sequence[Order], missing: Sequence[str]
+        self, actor: "ray.actor.ActorHandle", tasks: Sequence[DeviceTask], missing: Sequence[str]
     ) -> None:
         wanted = set(missing)
-        self.orders = tuple(o for o in orders if not wanted.isdisjoint(file_names(o.task)))
+        self.tasks = tuple(t for t in tasks if not wanted.isdisjoint(file_names(t.task)))
         self.error: str | None = None
         self._actor = actor
-        self._paths = {path.name: path for order in self.orders for path in file_paths(order.task)}
+        self._paths = {path.name: path for given in self.tasks for path in file_paths(given.task)}
         self._missing = tuple(missing)
         self._is_stopped = threading.Event()
         self._thread = threading.Thread(target=self._send_all, daemon=True)

@@ -16,7 +16,7 @@ from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.device_agents.registry import create_agent
 from fleetrank.device_agents.simulated.agent import SimulatedAgent
 from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Status
-from fleetrank.orchestrator.dispatch.host.device_bench import DeviceBench
+from fleetrank.orchestrator.dispatch.host.local_devices import LocalDevices
 from fleetrank.orchestrator.workspace.device_spec import DeviceSpec, HostShare
 
 _LIMIT_S = 60.0
@@ -59,14 +59,14 @@ def _until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def _measure(bench: DeviceBench, answers: list[Measurement]) -> threading.Thread:
+def _measure(bench: LocalDevices, answers: list[Measurement]) -> threading.Thread:
     thread = threading.Thread(target=lambda: answers.append(bench.measure(QUIET, TASK)))
     thread.start()
     return thread
 
 
 def test_it_measures_when_the_other_has_finished_and_the_wait_does_not_count(other) -> None:
-    bench, answers = DeviceBench(), []
+    bench, answers = LocalDevices(), []
     thread = _measure(bench, answers)
     thread.join(1.0)
     assert thread.is_alive(), "longer than its time limit, and still waiting"
@@ -77,20 +77,20 @@ def test_it_measures_when_the_other_has_finished_and_the_wait_does_not_count(oth
 
 
 def test_a_wait_that_is_interrupted_is_an_interrupted_attempt(other) -> None:
-    bench, answers = DeviceBench(), []
+    bench, answers = LocalDevices(), []
     thread = _measure(bench, answers)
     _until(lambda: bench.interrupt() or not thread.is_alive())
     assert [answer.failure and answer.failure.kind for answer in answers] == [ErrorKind.INTERRUPTED]
 
 
 def test_a_device_with_a_processor_of_its_own_does_not_wait(other) -> None:
-    bench = DeviceBench()
+    bench = LocalDevices()
     assert bench.measure(DeviceSpec(name="d", kind="simulated"), TASK).status is Status.OK
 
 
 def test_one_device_measures_for_one_sweep_at_a_time_and_the_other_waits_its_turn() -> None:
     slow = DeviceSpec(name="d", kind="simulated", options=(("duration_s", 0.4),))
-    bench, answers = DeviceBench(), []
+    bench, answers = LocalDevices(), []
     tasks = [replace(TASK, task_id=f"s-{number}/c/0/0", timeout_s=60.0) for number in (1, 2)]
     threads = [
         threading.Thread(target=lambda t=t: answers.append(bench.measure(slow, t))) for t in tasks
@@ -106,23 +106,23 @@ def test_one_device_measures_for_one_sweep_at_a_time_and_the_other_waits_its_tur
 
 def test_a_task_whose_agent_does_not_come_back_in_time_is_overdue() -> None:
     slow = DeviceSpec(name="d", kind="simulated", options=(("duration_s", 30.0),))
-    bench = DeviceBench()
+    bench = LocalDevices()
     task = replace(TASK, timeout_s=0.05)
     thread = threading.Thread(target=bench.measure, args=(slow, task))
     thread.start()
     _until(lambda: bench.overdue(0.1) == [task.task_id])
     assert bench.overdue(60.0) == []
-    bench.interrupt("another sweep/")
+    bench.interrupt("another sweep")
     thread.join(0.2)
     assert thread.is_alive()
-    bench.interrupt("s-1/")
+    bench.interrupt("s-1")
     thread.join(_LIMIT_S)
     assert not thread.is_alive()
 
 
 def test_all_devices_are_asked_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     specs = tuple(DeviceSpec(name=name, kind="simulated") for name in "abc")
-    bench = DeviceBench()
+    bench = LocalDevices()
     together = threading.Barrier(len(specs), timeout=10)
     probe = SimulatedAgent.probe
 
