@@ -44,7 +44,7 @@ TABLES: Mapping[str, str] = MappingProxyType(
         "next-models": "choices.next_models:next_models_table",
         "savings": "choices.savings:savings_table",
         "composites": "ranks.composites:composites_table",
-        "recommend": "choices.recommend_table:recommend_table",
+        "recommend": "choices.recommend:recommend_table",
         "significance": "measured.significance_table:significance_table",
         "quality": "measured.cell_tables:quality_table",
         "dropped": "measured.cell_tables:dropped_table",

@@ -67,7 +67,7 @@ def test_sparse_platforms_and_models_are_left_out_and_counted(make_grid) -> None
     sparse = make_grid({"d": [1.0, 2]})
     table = make_table("savings", pl.concat([full, sparse]), Selection())
     assert any(
-        "Used: 6 models on 3 device models. Dropped: 1 platform " in note for note in table.notes
+        "Used: 6 models on 3 device models; dropped: 1 platform " in note for note in table.notes
     )
 
 

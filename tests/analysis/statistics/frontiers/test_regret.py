@@ -128,7 +128,7 @@ def test_the_users_budgets_by_hand(swapped) -> None:
 
 def test_the_settings_are_stated(swapped) -> None:
     selection = Selection(settings=(("budgets_ms", "2,3.5"),))
-    notes = make_table("regret", swapped, selection).notes
+    notes = make_table("regret", swapped, selection).explanation
     assert "Latency budgets: 2, 3.5 ms, as given." in notes
     assert (
         "Accuracy floors: the quartiles (25, 50, 75 %) of the common models' accuracies." in notes

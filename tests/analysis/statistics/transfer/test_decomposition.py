@@ -173,7 +173,7 @@ def test_frm_correlates_perfectly_while_latency_does_not_transfer(make_grid) -> 
     assert (frm["rho"], frm["null_mean"]) == (pytest.approx(1), pytest.approx(1))
     assert frm["p_value"] == 1
     assert (frm["headroom"], frm["reason"]) == (None, "no headroom: the null is 1")
-    assert any("An FRM correlation can be high" in n for n in table.notes)
+    assert any("An FRM correlation can be high" in n for n in table.explanation)
     (found,) = [note for note in table.notes if note.startswith("In ")]
     assert "does not show transfer" in found
 
