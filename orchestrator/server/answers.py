@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from fleetrank.device_agents.host.memory_limit import default_limit_bytes
+from fleetrank.device_agents.host.memory import default_limit_bytes
 from fleetrank.orchestrator.compute.child import QUERY_GRACE_S, QUERY_MEMORY_BYTES, Child
 from fleetrank.orchestrator.compute.jobs import Job, JobKind, Result
 from fleetrank.orchestrator.server.errors import BusyError
