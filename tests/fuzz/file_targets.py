@@ -94,7 +94,7 @@ def device_file(data: bytes) -> object:
     device = parse_file(as_file(data, "files/device.yaml"), DeviceFile)
     text = _text(device)
     assert parse_file(as_file(text.encode(), "files/again.yaml"), DeviceFile) == device
-    return (text, device.spec, device.registration and device.registration.canary_spread)
+    return (text, device.spec, device.found.canary_spread)
 
 
 def yaml_document(data: bytes) -> object:

@@ -85,7 +85,8 @@ def recommend_table(session: Session) -> Table:
     return Table(
         title="Recommendations",
         frame=pl.DataFrame([_row(one) for one in found], schema=_SCHEMA),
-        notes=(*session.panel.notes, *_MEANING, seed),
+        notes=session.panel.notes,
+        explanation=(*_MEANING, seed),
     )
 
 
