@@ -1,9 +1,11 @@
 """The decision tree answered from rows whose answers are known."""
 
+import numpy as np
 import pytest
 from wording import has
 
 from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.panel.selected_pairs import MAX_LISTED_PAIRS
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
 
@@ -104,3 +106,14 @@ def test_an_unknown_goal_is_told_with_those_there_are(make_grid) -> None:
     with pytest.raises(AnalysisError) as caught:
         answers(make_grid({"d": [1.0]}), "fun")
     assert "production" in caught.value.remedy
+
+
+def test_frontiers_of_too_many_pairs_are_not_given_for_that_reason(make_grid) -> None:
+    rng = np.random.default_rng(0)
+    grid = {f"d{n}": rng.uniform(1e6, 2e6, 2).tolist() for n in range(72)}
+    frame = make_grid(grid, accuracy=[60.0, 70.0])
+    (found,) = answers(frame, "architecture search").values()
+    assert (found["value"], found["reason"]) == (
+        None,
+        f"more than {MAX_LISTED_PAIRS} pairs of platforms",
+    )
