@@ -19,8 +19,7 @@ from fleetrank.analysis.figures.theme import FAMILY_MARKS, NO_FAMILY
 from fleetrank.analysis.report.evidence import Evidence, gather
 from fleetrank.analysis.report.page_data import page_data
 from fleetrank.analysis.report.page_tables import PageTables, page_tables
-from fleetrank.analysis.report.sections.families import family_lines
-from fleetrank.analysis.report.sections.headline import READING, headlines
+from fleetrank.analysis.report.sections.headline import READING, family_lines, headlines
 from fleetrank.analysis.report.sections.provenance import provenance_section
 from fleetrank.analysis.report.sections.sections import (
     Section,
@@ -33,7 +32,7 @@ from fleetrank.analysis.report.sections.sections import (
 )
 from fleetrank.analysis.report.sections.study import study_tables
 from fleetrank.analysis.report.sections.transfer_section import transfer_section
-from fleetrank.analysis.stored.load import DEFAULT_ORIGINS
+from fleetrank.analysis.stored.columns import DEFAULT_ORIGINS
 from fleetrank.analysis.stored.scope import devices_of
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.glossary import TERMS
@@ -184,7 +183,6 @@ def render_page(evidence: Evidence, now: datetime) -> str:
     tables = page_tables(evidence)
     sections = [*(make(evidence, tables) for make in _SECTIONS), provenance_section(evidence)]
     data = page_data(evidence, tables)
-    ranks = tables.known("transfer", "frameworks")
     why_none = [
         tables.reasons[name] for name in ("transfer", "frameworks") if name in tables.reasons
     ]
@@ -208,9 +206,9 @@ def render_page(evidence: Evidence, now: datetime) -> str:
         facts=_facts(evidence.cells, now),
         banner=_banner(evidence.cells),
         doubts=_doubts(evidence.cells),
-        headlines=headlines(ranks, " ".join(why_none)),
+        headlines=headlines(tables.ranks, " ".join(why_none)),
         reading=READING,
-        family_lines=family_lines(tables["predictability"].frame),
+        family_lines=family_lines(tables.predictability),
         sections=sections,
         studies=study_tables(evidence, tables),
         families=_legend(evidence.shown.cells),

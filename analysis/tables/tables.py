@@ -14,8 +14,7 @@ import polars as pl
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.stored.patterns import fits_platform
-from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.stored.selection import Selection, fits_platform
 from fleetrank.analysis.tables.table import Table
 
 TableFunction = Callable[[Session], Table]
@@ -28,24 +27,24 @@ TABLES: Mapping[str, str] = MappingProxyType(
         "latency": "measured.cell_tables:latency_table",
         "memory": "measured.cell_tables:memory_table",
         "coldstart": "measured.cell_tables:coldstart_table",
-        "frm": "ranks.frm_table:frm_table",
+        "frm": "ranks.frm_scores:frm_table",
         "transfer": "transfer.transfer:transfer_table",
         "decomposition": "transfer.decomposition:decomposition_table",
         "ceiling": "transfer.ceiling:ceiling_table",
         "stability": "transfer.stability:stability_table",
-        "predictability": "prediction.predictability_table:predictability_table",
+        "predictability": "prediction.predictability:predictability_table",
         "ratio-transfer": "prediction.ratio_transfer:ratio_transfer_table",
         "pareto": "frontiers.pareto_table:pareto_table",
         "regret": "frontiers.regret_table:regret_table",
         "disagreement": "ranks.disagreement:disagreement_table",
         "shifts": "ranks.disagreement:shifts_table",
         "frameworks": "transfer.transfer:frameworks_table",
-        "proxies": "choices.proxies_table:proxies_table",
-        "coverage": "choices.proxies_table:coverage_table",
-        "next-models": "choices.next_models_table:next_models_table",
-        "savings": "choices.next_models_table:savings_table",
+        "proxies": "choices.proxies:proxies_table",
+        "coverage": "choices.coverage:coverage_table",
+        "next-models": "choices.next_models:next_models_table",
+        "savings": "choices.savings:savings_table",
         "composites": "ranks.composites:composites_table",
-        "recommend": "choices.recommend_table:recommend_table",
+        "recommend": "choices.recommend:recommend_table",
         "significance": "measured.significance_table:significance_table",
         "quality": "measured.cell_tables:quality_table",
         "dropped": "measured.cell_tables:dropped_table",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from fleetrank.analysis.arrays.frm import Weights
-from fleetrank.analysis.arrays.sample_size import few_models_note, few_models_warning
+from fleetrank.analysis.arrays.ranking import few_models_note, few_models_warning
 from fleetrank.analysis.panel.pair_groups import (
     GroupAgreement,
     PairAgreement,
@@ -21,7 +21,7 @@ from fleetrank.analysis.panel.pairs import Pair, draws_for
 from fleetrank.analysis.panel.panel import Panel, incomplete_notes
 from fleetrank.analysis.panel.selected_pairs import MAX_LISTED_PAIRS, select_pairs, unlisted
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.ranks.frm_table import frm_weights, weights_note
+from fleetrank.analysis.statistics.ranks.frm_scores import frm_weights, weights_note
 from fleetrank.analysis.statistics.transfer.components import (
     component_measures,
     mean_shares,
