@@ -21,7 +21,7 @@ from fleetrank.orchestrator.cli.devices import devices_command
 from fleetrank.orchestrator.progress.progress_file import read_progress
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep.fleet import this_host
-from fleetrank.orchestrator.sweep.sweep_record import new_record, setup_of_record
+from fleetrank.orchestrator.sweep.sweep_run import new_record, setup_of_record
 from fleetrank.orchestrator.sweep.sweep_setup import plan_sweep
 from fleetrank.orchestrator.workspace.device_registry import DeviceFile, _text
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec, load_spec

@@ -19,11 +19,11 @@ from fleetrank.analysis.statistics.choices.decision_tree import (
     CNN_FAMILIES,
     Figure,
 )
+from fleetrank.analysis.statistics.frontiers.frontier_transfer import compare_frontiers
 from fleetrank.analysis.statistics.frontiers.pair_frontiers import (
     DEFAULT_OBJECTIVES,
     parse_objectives,
 )
-from fleetrank.analysis.statistics.frontiers.pareto_table import compare_frontiers
 from fleetrank.analysis.statistics.prediction.family_errors import error_intervals, group_errors
 from fleetrank.analysis.statistics.transfer.noise import (
     Noise,
