@@ -8,7 +8,7 @@ import polars as pl
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.report.evidence import Evidence
-from fleetrank.analysis.statistics.frontiers.pareto_table import ParetoResult, pareto
+from fleetrank.analysis.statistics.frontiers.frontier_transfer import ParetoResult, pareto
 from fleetrank.analysis.statistics.frontiers.regret import RegretResult
 from fleetrank.analysis.statistics.frontiers.regret_table import regrets
 from fleetrank.analysis.statistics.prediction.predictability import (
