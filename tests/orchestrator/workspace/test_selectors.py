@@ -17,7 +17,7 @@ from fleetrank.orchestrator.workspace.selectors import (
     selector_fields,
 )
 
-_FORMS = {"name", "format_", "as_json"}
+_FORMS = {"name", "format_", "as_json", "explain"}
 
 
 def test_report_show_takes_every_selector_and_no_other() -> None:
