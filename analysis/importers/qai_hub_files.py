@@ -16,9 +16,12 @@ from fleetrank.foundation.yaml_events import check_events
 
 FILES = ("perf.yaml", "info.yaml", "numerics.yaml", "_version.py")
 
+_TESTS = {"test", "tests"}
+"""Folders with fixtures: no model was measured there."""
 _UNITS = {"K": 1e3, "M": 1e6, "B": 1e9}
 _VERSION = re.compile(r"""__version__\s*=\s*["']([\w.]+)["']""")
-_RELEASE_FOLDER = re.compile(r"v?\d+(\.\d+)+")
+_RELEASE_FOLDER = re.compile(r"v?\d+(\.\d+)+([a-z]+\d+)?")
+"""Also `v0.4.0r1`, a release beside `v0.4.0`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +44,7 @@ def read_models(files: Mapping[str, bytes]) -> list[tuple[str, list[HubModel]]]:
     """
     releases: dict[str, list[HubModel]] = defaultdict(list)
     for path in sorted(files):
-        if PurePosixPath(path).name == "perf.yaml":
+        if PurePosixPath(path).name == "perf.yaml" and not _TESTS & {*PurePosixPath(path).parts}:
             releases[_release_of(path, files)].append(_read_model(path, files))
     if not releases:
         raise AnalysisError(

@@ -3,6 +3,8 @@
 import hashlib
 import math
 import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 Row = dict[str, object]
@@ -12,12 +14,17 @@ IMPORT_STAGE = "import"
 """`error_stage` of a row of the source that no figure may use."""
 
 _GROUPED = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
-SENTINELS = (-1.0, 0.0, float(2**31 - 1), float(2**32 - 1), float(2**63 - 1), float(2**64 - 1))
+_EXACT_SENTINELS = (-1.0, 0.0, float(2**31 - 1), float(2**32 - 1))
+_ROUNDED_SENTINELS = (float(2**63 - 1), float(2**64 - 1))
+SENTINELS = (*_EXACT_SENTINELS, *_ROUNDED_SENTINELS)
 """Codes for 'missing' in published tables; seen: -1 in OneProxy, 0 and 2^64-1 in AI Hub."""
 _MAX_COUNT = 2**62
 """Fits into 64 bits after any rounding."""
 _SENTINEL_TOLERANCE = 1e-9
-"""Of 2^64-1 written as a float or rounded by a printer."""
+"""Of 2^64-1 written as a float or rounded by a printer. The codes of 32 bits are compared exactly:
+2,048 MiB is one byte more than one of them."""
+_SYMBOL_NAMES = {"+": " plus ", "*": " star "}
+"""Characters that tell two products apart: Galaxy S23 and Galaxy S23+."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +88,29 @@ def read_number(text: object) -> float | None:
 
 def is_sentinel(value: float) -> bool:
     """Whether a figure in the source's unit is a code for 'missing'."""
-    return any(math.isclose(value, mark, rel_tol=_SENTINEL_TOLERANCE) for mark in SENTINELS)
+    return value in _EXACT_SENTINELS or any(
+        math.isclose(value, mark, rel_tol=_SENTINEL_TOLERANCE) for mark in _ROUNDED_SENTINELS
+    )
+
+
+def device_names(source: str, published: Iterable[str], *, kept: str = "") -> Mapping[str, str]:
+    """Our name for each published device name; two published names never share one.
+
+    A name is `SOURCE-` and the published one in small letters, with words for `+` and `*`, and `-`
+    for other characters that are not in `kept`. If two published names still have one name, all
+    but the first in alphabetical order get the first digits of the sha256 of their published name.
+    """
+    same: dict[str, list[str]] = defaultdict(list)
+    for name in sorted(set(published)):
+        words = "".join(_SYMBOL_NAMES.get(character, character) for character in name.lower())
+        slug = re.sub(rf"[^a-z0-9{re.escape(kept)}]+", "-", words).strip("-")
+        same[slug or "unknown"].append(name)
+    names = {}
+    for slug, (first, *others) in same.items():
+        names[first] = f"{source}-{slug}"
+        for name in others:
+            names[name] = f"{source}-{slug}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
+    return names
 
 
 def whole(value: float | None, factor: float = 1) -> int | None:
