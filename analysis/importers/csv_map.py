@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from fleetrank.analysis.errors import AnalysisError
@@ -61,7 +62,25 @@ def parse_csv(name: str, content: bytes, mapping_content: bytes) -> tuple[Releas
     reference = f"{file_reference(name, content)}; {file_reference('mapping', mapping_content)}"
     rows = tuple(_rows(lines, mapping, table, reference))
     return (
-        Release(source=mapping.name, version=mapping.version, licence=mapping.licence, rows=rows),
+        Release(
+            source=mapping.name,
+            version=mapping.version,
+            licence=mapping.licence,
+            rows=rows,
+            notes=_notes(lines, mapping),
+        ),
+    )
+
+
+def _notes(lines: list[dict[str, str]], mapping: Mapped) -> tuple[str, ...]:
+    """How many figures beside latency are codes for 'missing'; a latency drops its row."""
+    counts = Counter(
+        name for line in lines for name, (why, _) in _figures(line, mapping)[1].items()
+        if name != "latency" and why == "sentinel"
+    )  # fmt: skip
+    return tuple(
+        f"{n} of {len(lines)} {name} figures are codes for 'missing': unknown."
+        for name, n in sorted(counts.items())
     )
 
 

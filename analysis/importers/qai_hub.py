@@ -17,7 +17,7 @@ from fleetrank.analysis.importers.equivalence import (
     unequal_notes,
 )
 from fleetrank.analysis.importers.qai_hub_files import HubModel, read_models
-from fleetrank.analysis.importers.qai_hub_layouts import Job
+from fleetrank.analysis.importers.qai_hub_layouts import BYTES_PER_MIB, Job
 from fleetrank.analysis.importers.release import (
     Release,
     Row,
@@ -176,7 +176,7 @@ def _job_facts(job: Job, device: str, name: str) -> Row:
     precision = _precision(job.precision, unit)
     if precision == "int8" and job.precision not in {"int8", "w8a8"}:
         options = options | {"quantisation": job.precision}
-    memory = whole(job.memory_max_bytes)
+    memory = None if _is_code(job) else whole(job.memory_max_bytes)
     return {
         "source": SOURCE,
         "licence": LICENCE,
@@ -202,6 +202,12 @@ def _job_facts(job: Job, device: str, name: str) -> Row:
     }
 
 
+def _is_code(job: Job) -> bool:
+    """Whether the memory estimate is a code for 'missing', in bytes or in MiB; 0 is one."""
+    value = job.memory_max_bytes
+    return value is not None and (is_sentinel(value) or is_sentinel(value / BYTES_PER_MIB))
+
+
 def _compact(value: Mapping[str, object]) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
@@ -219,7 +225,7 @@ def _notes(models: list[HubModel], context: _Context) -> tuple[str, ...]:
     proxies = sorted({job.device for job in jobs if _PROXY in job.device} - set(context.aliases))
     elsewhere = sum(job.unit in {"CPU", "GPU"} for job in jobs)
     partly = sum(job.unit == "NPU" and bool(set(job.layers) - {"npu"}) for job in jobs)
-    no_memory = sum(not job.memory_max_bytes for job in jobs)
+    no_memory = sum(job.memory_max_bytes is None or _is_code(job) for job in jobs)
     several = sorted({model.name for model in models for job in model.jobs if job.n_components > 1})
     notes = [
         "Latency is one figure of one job on the vendor's farm; memory is the upper end of an "
@@ -238,7 +244,10 @@ def _notes(models: list[HubModel], context: _Context) -> tuple[str, ...]:
             f"{partly} of {len(jobs)} jobs on the NPU ran some layers elsewhere (runtime_settings)."
         )
     if no_memory:
-        notes.append(f"{no_memory} of {len(jobs)} memory estimates are 0: unknown.")
+        notes.append(
+            f"{no_memory} of {len(jobs)} memory estimates are missing, or a code for it such as 0: "
+            "unknown."
+        )
     if several:
         notes.append(f"Several components, each in a separate row: {_list(several)}.")
     return (*notes, *unequal_notes({model.name for model in models}, context.equivalences))

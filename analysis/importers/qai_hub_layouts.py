@@ -13,7 +13,7 @@ from fleetrank.analysis.importers.release import read_number
 from fleetrank.analysis.stored.columns import NS_PER_MS
 
 _NS_PER_US = 1e3
-_BYTES_PER_MIB = 2**20
+BYTES_PER_MIB = 2**20
 _PASSED = "Passed"
 
 Node = Mapping[str, object]
@@ -83,8 +83,8 @@ def _new_job(job: Node, component: tuple[str, int], device: str, path: str, prec
         has_passed=job.get("job_status") == _PASSED,
         latency=read_number(job.get("inference_time_milliseconds")),
         latency_unit_ns=NS_PER_MS,
-        memory_min_bytes=_scaled(memory.get("min"), _BYTES_PER_MIB),
-        memory_max_bytes=_scaled(memory.get("max"), _BYTES_PER_MIB),
+        memory_min_bytes=_scaled(memory.get("min"), BYTES_PER_MIB),
+        memory_max_bytes=_scaled(memory.get("max"), BYTES_PER_MIB),
         unit=_word(job.get("primary_compute_unit")) or "",
         layers=_counts({name: layers.get(name) for name in ("npu", "gpu", "cpu")}),
         tools={name: str(version) for name, version in node(job.get("tool_versions")).items()},

@@ -126,3 +126,15 @@ def test_two_gib_is_a_figure_and_the_code_beside_it_is_not() -> None:
     assert not is_sentinel(2048 * 2**20)
     assert is_sentinel(2**31 - 1)
     assert is_sentinel(float(2**64))
+
+
+def test_codes_for_missing_memory_are_counted_and_never_a_figure() -> None:
+    mapping = (
+        MAPPING.replace(b'latency = "time"', b'latency = "time"\nmemory = "rss"')
+        .replace(b'latency = "ms"', b'latency = "ms"\nmemory = "MiB"')
+        .replace(b"batch = 1", b'batch = 1\nmemory_metric = "maxrss_growth"')
+    )
+    table = b"net,phone,time,rss\na,P,1,-1\nb,P,2,2048\nc,P,3,0\n"
+    (release,) = parse_csv("t.csv", table, mapping)
+    assert [row.get("peak_memory_bytes") for row in release.rows] == [None, 2**31, None]
+    assert release.notes == ("2 of 3 memory figures are codes for 'missing': unknown.",)
