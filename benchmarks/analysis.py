@@ -32,10 +32,11 @@ from fleetrank.analysis.arrays.missing_ranks import spearman_common
 from fleetrank.analysis.arrays.pareto import frontier
 from fleetrank.analysis.arrays.ranking import products, spearman_matrix
 from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.columns import SCHEMA
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.tables.tables import TABLES, make_table
+from fleetrank.analysis.tables.tables import TABLES, session_table
 
 MODELS, PLATFORMS, SAMPLED = 1000, 2000, 200
 DRAWS, FLEET = 1000, 100
@@ -209,10 +210,10 @@ def all_tables(folder: Path) -> dict[str, object]:
     """Makes every table once from one scan, as the report page does."""
     seconds, refused = {}, {}
     started = time.perf_counter()
-    frame = load_measurements(folder)
+    session = Session(load_measurements(folder), Selection())
     for name in TABLES:
         try:
-            seconds[name] = timed(lambda name=name: make_table(name, frame, Selection()))[0]
+            seconds[name] = timed(lambda name=name: session_table(name, session))[0]
         except AnalysisError as error:
             refused[name] = error.message
     return {

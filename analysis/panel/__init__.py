@@ -1,4 +1,4 @@
 """Values per model and platform, and the pairs of platforms that are compared.
 
-Open `panel` first, then `pairs`.
+Open `session` first, then `panel` and `pairs`.
 """

@@ -10,8 +10,7 @@ import polars as pl
 
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.stored.comparable import EQUAL_INSIDE_PLATFORM, comparable_cells
-from fleetrank.analysis.stored.scope import Scope, select_cells
-from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.stored.scope import Scope
 
 PLATFORM_FACTS = (
     "device", "device_model", "tier", "runtime", "precision", "batch", "threads",
@@ -73,24 +72,12 @@ class Measure:
         return values
 
 
-def make_panel(frame: pl.LazyFrame, selection: Selection) -> Panel:
-    """Selected, comparable cells as arrays.
-
-    Raises:
-        NoDataError: no row matches the selection.
-        NotComparableError: no platform holds comparable rows.
-    """
-    return panel_of(comparable_scope(frame, selection))
-
-
-def comparable_scope(frame: pl.LazyFrame, selection: Selection) -> Scope:
+def comparable_scope(scope: Scope) -> Scope:
     """Selected cells that can be ranked, with `identity`, and the notes of every table.
 
     Raises:
-        NoDataError: no row matches the selection.
         NotComparableError: no platform holds comparable rows.
     """
-    scope = select_cells(frame, selection)
     cells, notes = comparable_cells(scope.cells)
     return Scope(cells=cells, notes=(*scope.notes, *notes))
 

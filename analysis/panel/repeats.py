@@ -6,12 +6,9 @@ import numpy as np
 import polars as pl
 
 from fleetrank.analysis.arrays.ranking import Floats
-from fleetrank.analysis.panel.panel import Panel, comparable_scope, panel_of, positions
+from fleetrank.analysis.panel.panel import Panel, positions
 from fleetrank.analysis.stored.comparable import IDENTITY
-from fleetrank.analysis.stored.last_result import LastResult
 from fleetrank.analysis.stored.load import last_attempts, valid_attempts
-from fleetrank.analysis.stored.scope import select_attempts
-from fleetrank.analysis.stored.selection import Selection
 
 _VALUES = ("latency_p50_ns", "peak_memory_bytes")
 
@@ -31,25 +28,10 @@ class Repeats:
     sweeps: Floats
 
 
-_last: LastResult[tuple[Panel, Repeats]] = LastResult()
-
-
-def make_repeats(frame: pl.LazyFrame, selection: Selection) -> tuple[Panel, Repeats]:
-    """The panel of `panel.make_panel` and its single measurements; the last result is kept.
-
-    Raises:
-        NoDataError: no row matches the selection.
-        NotComparableError: no platform holds comparable rows.
-    """
-    return _last.get(frame, selection, lambda: _make_repeats(frame, selection))
-
-
-def _make_repeats(frame: pl.LazyFrame, selection: Selection) -> tuple[Panel, Repeats]:
-    scope = comparable_scope(frame, selection)
-    panel = panel_of(scope)
-    attempts = select_attempts(frame, selection)
+def repeats_of(panel: Panel, comparable: pl.DataFrame, attempts: pl.LazyFrame) -> Repeats:
+    """The single measurements of a panel, from its comparable cells and the selected attempts."""
     key = ("model", "platform_key", "cell_key")
-    cells = scope.cells.select(*key, "identity", "memory_metric", "sample_kind", *IDENTITY).lazy()
+    cells = comparable.select(*key, "identity", "memory_metric", "sample_kind", *IDENTITY).lazy()
     newest = valid_attempts(attempts).join(cells.select(*key, "identity"), on=key)
     # A later sweep may have another runtime; facts that change a figure's meaning must be equal.
     same = ("model", "platform_key", "memory_metric", "sample_kind", *IDENTITY)
@@ -59,10 +41,7 @@ def _make_repeats(frame: pl.LazyFrame, selection: Selection) -> tuple[Panel, Rep
         .group_by("identity", "platform_key", "sweep_id")
         .agg(pl.col(name).median() for name in _VALUES)
     )
-    repeats = Repeats(
-        processes=_cube(newest, panel, "repeat"), sweeps=_cube(every, panel, "sweep_id")
-    )
-    return panel, repeats
+    return Repeats(processes=_cube(newest, panel, "repeat"), sweeps=_cube(every, panel, "sweep_id"))
 
 
 def _cube(rows: pl.LazyFrame, panel: Panel, layer: str) -> Floats:

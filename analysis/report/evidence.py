@@ -8,10 +8,11 @@ import polars as pl
 
 from fleetrank.analysis.figures.labels import chosen_platforms
 from fleetrank.analysis.figures.latency import process_medians, sample_quantiles, sampled_processes
+from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.report.shown import Shown, choose_shown
 from fleetrank.analysis.stored.columns import ORIGINS, ROW_KEY
 from fleetrank.analysis.stored.load import load_measurements, valid_attempts
-from fleetrank.analysis.stored.scope import select_attempts, select_cells
+from fleetrank.analysis.stored.scope import Scope, select_attempts, select_cells
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.foundation.errors import BadFileError
 from fleetrank.foundation.plain_data import read_json_object
@@ -36,33 +37,44 @@ class Evidence:
     Attributes:
         attempts: every stored attempt of any origin, without its samples; in memory, because every
             table scans it again.
-        averaged, compared, paired: attempts of the platforms used for means from tier to tier,
-            compared pair by pair, and listed as pairs. The same object if these are all platforms.
-        paired_keys: the platforms of `paired`.
+        averaged_keys, compared_keys, paired_keys: the platforms used for means from tier to tier,
+            compared pair by pair, and listed as pairs; each is a part of the one before.
         selected: the attempts that the page covers.
-        cells: as `cells_table.cell_values` gives them.
+        scope: the selected cells and their notes, which are about the whole page and are not
+            repeated under each table.
         processes: as `figures.latency.process_medians` gives them.
         quantiles: as `figures.latency.sample_quantiles` gives them, of the cells shown.
         shown: what is on the page.
         limits: notes on platforms that are not compared, and where to see them.
-        said: notes about the whole page, which are not repeated under each table.
         records: of the sweeps in `attempts`, newest first; `{}` where one cannot be read.
     """
 
     attempts: pl.LazyFrame
-    averaged: pl.LazyFrame
-    compared: pl.LazyFrame
-    paired: pl.LazyFrame
+    averaged_keys: tuple[str, ...]
+    compared_keys: tuple[str, ...]
     paired_keys: tuple[str, ...]
     selected: pl.LazyFrame
-    cells: pl.DataFrame
+    scope: Scope
     processes: pl.DataFrame
     quantiles: pl.DataFrame
     shown: Shown
-    said: tuple[str, ...]
     limits: tuple[str, ...]
     records: tuple[Record, ...]
     selection: Selection
+
+    @property
+    def cells(self) -> pl.DataFrame:
+        """The selected cells, as `cells_table.cell_values` gives them."""
+        return self.scope.cells
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """Notes about the whole page."""
+        return self.scope.notes
+
+    def session(self) -> Session:
+        """A session of all platforms; its arrays are kept as long as the caller keeps it."""
+        return Session(self.attempts, self.selection, cells=self.scope)
 
 
 def gather(results: Path, selection: Selection) -> Evidence:
@@ -88,20 +100,16 @@ def gather(results: Path, selection: Selection) -> Evidence:
         .lazy()
     )
     averaged, compared, paired = _chosen(scope.cells)
-    of_averaged = _only(attempts, averaged, len(shown.names))
-    of_compared = _only(of_averaged, compared, len(averaged))
     return Evidence(
         attempts=attempts,
-        averaged=of_averaged,
-        compared=of_compared,
-        paired=_only(of_compared, paired, len(compared)),
+        averaged_keys=averaged,
+        compared_keys=compared,
         paired_keys=paired,
         selected=selected,
-        cells=scope.cells,
+        scope=scope,
         processes=process_medians(of_shown),
         quantiles=sample_quantiles(scan, sampled_processes(of_shown)),
         shown=shown,
-        said=scope.notes,
         limits=tuple(_limits(len(averaged), len(compared), len(paired), len(shown.names))),
         records=tuple(_records(results, scope.cells)),
         selection=selection,
@@ -116,13 +124,6 @@ def _chosen(cells: pl.DataFrame) -> list[tuple[str, ...]]:
         cells = cells.filter(pl.col("platform_key").is_in(list(keys)))
         found.append(keys)
     return found
-
-
-def _only(attempts: pl.LazyFrame, keys: Sequence[str], n: int) -> pl.LazyFrame:
-    """The same frame object if no platform is left out: tables of one object share its reading."""
-    if len(keys) == n:
-        return attempts
-    return attempts.filter(pl.col("platform_key").is_in(list(keys)))
 
 
 def _limits(n_averaged: int, n_compared: int, n_paired: int, n: int) -> list[str]:

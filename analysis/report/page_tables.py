@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import polars as pl
 
 from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.report.evidence import Evidence
 from fleetrank.analysis.tables.table import Table
-from fleetrank.analysis.tables.tables import make_table
+from fleetrank.analysis.tables.tables import session_table
 
 _OF_ALL = (
     "latency", "coldstart", "memory", "quality", "dropped", "frm", "disagreement", "shifts",
@@ -55,18 +56,21 @@ class PageTables:
 
 
 def page_tables(evidence: Evidence) -> PageTables:
-    """Computes all tables; tables of one frame follow each other because they share its reading."""
+    """Computes all tables; those of one set of platforms share a session, one is kept at a time."""
     made: dict[str, Table] = {}
     reasons: dict[str, str] = {}
-    for frame, names in (
-        (evidence.attempts, _OF_ALL),
-        (evidence.averaged, _OF_AVERAGED),
-        (evidence.compared, _OF_COMPARED),
-        (evidence.paired, _OF_PAIRED),
+    session, n = evidence.session(), len(evidence.shown.names)
+    for keys, names in (
+        (None, _OF_ALL),
+        (evidence.averaged_keys, _OF_AVERAGED),
+        (evidence.compared_keys, _OF_COMPARED),
+        (evidence.paired_keys, _OF_PAIRED),
     ):
+        if keys is not None and len(keys) < n:
+            session, n = session.narrowed(pl.col("platform_key").is_in(list(keys))), len(keys)
         for name in names:
             try:
-                made[name] = _table(name, frame, evidence)
+                made[name] = _table(name, session, evidence)
             except AnalysisError as error:
                 reasons[name] = str(error)
                 title = name.capitalize()
@@ -74,17 +78,18 @@ def page_tables(evidence: Evidence) -> PageTables:
     return PageTables(made=made, reasons=reasons)
 
 
-def _table(name: str, frame: pl.LazyFrame, evidence: Evidence) -> Table:
+def _table(name: str, session: Session, evidence: Evidence) -> Table:
     n_models = evidence.cells["model"].n_unique()
     if name in _SLOW and n_models > _MANY_MODELS:
         raise AnalysisError(
             f"not computed for the page: it takes too long for {n_models:,} models",
             f"fleetrank report show {name}",
         )
-    table = make_table(name, frame, evidence.selection)
-    if name not in _OF_AVERAGED or evidence.compared is evidence.averaged:
+    table = session_table(name, session)
+    if name not in _OF_AVERAGED or evidence.compared_keys == evidence.averaged_keys:
         return table
     # With many platforms this table lists no pairs, so the drawn pairs use few platforms.
-    few = make_table(name, evidence.compared, evidence.selection).frame
+    drawn = pl.col("platform_key").is_in(list(evidence.compared_keys))
+    few = session_table(name, session.narrowed(drawn)).frame
     parts = table.frame.filter(pl.col("level") != "pair"), few.filter(pl.col("level") == "pair")
     return Table(title=table.title, frame=pl.concat(parts), notes=table.notes)

@@ -7,7 +7,6 @@ import polars as pl
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.stored.cells_table import MIN_REPEATS, cell_values
 from fleetrank.analysis.stored.exclusions import exclusion_notes, not_excluded
-from fleetrank.analysis.stored.last_result import LastResult
 from fleetrank.analysis.stored.patterns import matches
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.foundation.wording import count_of
@@ -49,26 +48,12 @@ def select_stored(frame: pl.LazyFrame, selection: Selection) -> pl.LazyFrame:
     return chosen
 
 
-_last: LastResult[Scope] = LastResult()
-"""Making cells of a million rows takes longer than making most tables."""
-
-
 def select_cells(frame: pl.LazyFrame, selection: Selection) -> Scope:
-    """Values of the selected cells, and the notes of every table.
-
-    A second call with the same frame object does not read the files again.
+    """Values of the selected cells, and the notes of every table; see `session.Session.cells`.
 
     Raises:
         NoDataError: the selection has no measurements, or every attempt failed.
     """
-    key = (
-        selection.sweep, selection.runtime, selection.precision, selection.family,
-        selection.model, selection.origins,
-    )  # fmt: skip
-    return _last.get(frame, key, lambda: _make_cells(frame, selection))
-
-
-def _make_cells(frame: pl.LazyFrame, selection: Selection) -> Scope:
     attempts = select_attempts(frame, selection)
     cells = cell_values(attempts)
     excluded = exclusion_notes(select_stored(frame, selection))

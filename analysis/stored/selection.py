@@ -34,6 +34,13 @@ class Selection:
     seed: int = 0
     settings: tuple[tuple[str, float | str], ...] = ()
 
+    @property
+    def rows(self) -> tuple[object, ...]:
+        """The fields that select rows: equal ones select the same rows of a frame."""
+        return (
+            self.sweep, self.runtime, self.precision, self.family, self.model, self.origins,
+        )  # fmt: skip
+
 
 @overload
 def setting(selection: Selection, name: str, default: float) -> float: ...

@@ -11,9 +11,10 @@ from typing import Any
 import polars as pl
 
 from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.formats import render
-from fleetrank.analysis.tables.tables import TABLES, make_table
+from fleetrank.analysis.tables.tables import TABLES, session_table
 from fleetrank.foundation.errors import BadFileError
 from fleetrank.foundation.files import make_folder, replace_file
 from fleetrank.foundation.plain_data import read_json_object
@@ -76,10 +77,9 @@ def export_tables(
     """
     if form not in SUFFIXES:
         raise AnalysisError(f"no format '{form}'", f"there are {', '.join(SUFFIXES)}")
-    make_table(
-        "latency", frame, selection
-    )  # a selection without data is an error: no folder is created
-    contents = [_content(name, frame, selection, form) for name in TABLES]
+    session = Session(frame, selection)
+    session_table("latency", session)  # a selection without data is an error: no folder is created
+    contents = [_content(name, session, form) for name in TABLES]
     written = [content for content in contents if content.entry.file]
     if not may_overwrite:
         _refuse_others(folder, index_name(form), [str(one.entry.file) for one in written])
@@ -90,9 +90,9 @@ def export_tables(
     return [content.entry for content in contents]
 
 
-def _content(name: str, frame: pl.LazyFrame, selection: Selection, form: str) -> _Content:
+def _content(name: str, session: Session, form: str) -> _Content:
     try:
-        table = make_table(name, frame, selection)
+        table = session_table(name, session)
     except AnalysisError as error:
         # With one device the table of proxies is not possible; the other tables are still written.
         entry = TableFile(

@@ -1,8 +1,8 @@
 """The tables a user can ask for by name.
 
-To add one: write a function `(frame, selection) -> Table` in `analysis/statistics/` and add
-its name to `TABLES`; its own settings (`--set`) are named in `SETTINGS`. Start from
-`scope.select_cells`, which applies the selection and returns the notes that every table shows.
+To add one: write a function `(session) -> Table` in `analysis/statistics/` and add its name to
+`TABLES`; its own settings (`--set`) are named in `SETTINGS`. Start from `session.cells` or
+`session.panel`: they hold the selected values, and the notes that every table shows.
 """
 
 import difflib
@@ -13,11 +13,12 @@ from types import MappingProxyType
 import polars as pl
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError
+from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.patterns import fits_platform
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
 
-TableFunction = Callable[[pl.LazyFrame, Selection], Table]
+TableFunction = Callable[[Session], Table]
 
 _STATISTICS = "fleetrank.analysis.statistics"
 """The package of the modules in `TABLES`."""
@@ -78,6 +79,14 @@ SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 def make_table(name: str, frame: pl.LazyFrame, selection: Selection) -> Table:
     """Makes one table from every stored attempt, as `load.load_measurements` scans them.
 
+    Raises the errors of `session_table`, which is for several tables of the same rows.
+    """
+    return session_table(name, Session(frame, selection))
+
+
+def session_table(name: str, session: Session) -> Table:
+    """Makes one table; tables of one session share its arrays.
+
     Raises:
         AnalysisError: no such table or setting exists; the remedy names the nearest. Or a setting
             is far out of range.
@@ -85,14 +94,14 @@ def make_table(name: str, frame: pl.LazyFrame, selection: Selection) -> Table:
         NotComparableError: rows differ in a fact that must be equal for the comparison.
     """
     function = table_function(name)
-    _refuse_unknown_settings(name, selection)
-    _refuse_unmatched(frame, selection)
+    _refuse_unknown_settings(name, session.selection)
+    _refuse_unmatched(session)
     if name in OF_PLATFORMS:
-        frame = _narrowed(name, frame, selection)
+        session = _of_platforms(name, session)
     try:
-        return function(frame, selection)
+        return function(session)
     except (ValueError, OverflowError) as error:
-        if not selection.settings:
+        if not session.selection.settings:
             raise
         raise AnalysisError(
             f"table '{name}' has no finite figures with these settings: {error}",
@@ -100,8 +109,9 @@ def make_table(name: str, frame: pl.LazyFrame, selection: Selection) -> Table:
         ) from error
 
 
-def _refuse_unmatched(frame: pl.LazyFrame, selection: Selection) -> None:
+def _refuse_unmatched(session: Session) -> None:
     """Raises an error for a selector that matches no stored row: it is probably misspelt."""
+    frame, selection = session.frame, session.selection
     for word, pattern, tier in (
         ("source", selection.source, selection.source_tier),
         ("target", selection.target, selection.target_tier),
@@ -117,15 +127,21 @@ def _refuse_unmatched(frame: pl.LazyFrame, selection: Selection) -> None:
             )
 
 
-def _narrowed(table: str, frame: pl.LazyFrame, selection: Selection) -> pl.LazyFrame:
+def _of_platforms(table: str, session: Session) -> Session:
+    selection = session.selection
     if selection.target is not None or selection.target_tier is not None:
         raise AnalysisError(
             f"table '{table}' shows single platforms and has no target",
             "choose platforms with source or source_tier",
         )
     if selection.source is None and selection.source_tier is None:
-        return frame
-    return frame.filter(fits_platform(selection.source, selection.source_tier))
+        return session
+    return session.once(_of_source)
+
+
+def _of_source(session: Session) -> Session:
+    selection = session.selection
+    return session.narrowed(fits_platform(selection.source, selection.source_tier))
 
 
 def _refuse_unknown_settings(table: str, selection: Selection) -> None:

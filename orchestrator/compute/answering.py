@@ -20,6 +20,7 @@ from fleetrank.orchestrator.durable import store_error
 
 if TYPE_CHECKING:
     from fleetrank.analysis.dossiers.dossier import Dossier
+    from fleetrank.analysis.panel.session import Session
     from fleetrank.analysis.stored.selection import Selection
 
 _MEDIA_TYPES = {
@@ -36,11 +37,12 @@ _MAX_LISTED = 100_000
 
 
 class Answering:
-    """Answers from one results folder; keeps the last scan, so that tables reuse its cells."""
+    """Answers from one results folder; keeps the last scan and its session for the next table."""
 
     def __init__(self, results: Path) -> None:
         self._results = results
         self._scan: tuple[str | None, pl.LazyFrame] | None = None
+        self._session: Session | None = None
         self._ways: Mapping[JobKind, Callable[[Job], Result]] = {
             JobKind.PAGE: self._page,
             JobKind.TABLE: self._table,
@@ -54,7 +56,7 @@ class Answering:
 
     def forget(self) -> None:
         """Drops the last scan, because the files have changed."""
-        self._scan = None
+        self._scan = self._session = None
 
     def answer(self, job: Job) -> Result:
         """Answers one job.
@@ -71,8 +73,8 @@ class Answering:
             return self._ways[job.kind](job)
 
     def _frame(self, sweep: str | None) -> pl.LazyFrame:
-        # The same object is kept, because cached values are found by its identity.
         if self._scan is None or self._scan[0] != sweep:
+            self._session = None
             self._scan = (sweep, load_measurements(self._results, sweep=sweep, origins=ORIGINS))
         return self._scan[1]
 
@@ -84,11 +86,15 @@ class Answering:
         return Result(media_type="text/html; charset=utf-8", body=html.encode())
 
     def _table(self, job: Job) -> Result:
+        from fleetrank.analysis.panel.session import Session
         from fleetrank.analysis.tables.formats import render
-        from fleetrank.analysis.tables.tables import make_table
+        from fleetrank.analysis.tables.tables import session_table
 
         selection = _selection(job)
-        table = make_table(job.name, self._frame(selection.sweep), selection)
+        frame = self._frame(selection.sweep)
+        # The older session is freed before the table needs memory.
+        self._session = (self._session or Session(frame, selection)).asked(selection)
+        table = session_table(job.name, self._session)
         return Result(media_type=_MEDIA_TYPES[job.form], body=render(table, job.form).encode())
 
     def _view(self, job: Job) -> Result:

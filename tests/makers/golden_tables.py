@@ -7,9 +7,10 @@ from pathlib import Path
 import polars as pl
 
 from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.tables.tables import TABLES, make_table
+from fleetrank.analysis.tables.tables import TABLES, session_table
 
 Figures = dict[str, list[object]]
 
@@ -19,11 +20,11 @@ def figures_of(results: Path) -> dict[str, Figures | str]:
 
     A table that cannot be made is the name of its error.
     """
-    frame = load_measurements(results)
+    session = Session(load_measurements(results), Selection())
     found: dict[str, Figures | str] = {}
     for name in TABLES:
         try:
-            table = make_table(name, frame, Selection()).frame
+            table = session_table(name, session).frame
         except AnalysisError as error:
             found[name] = type(error).__name__
             continue

@@ -11,7 +11,8 @@ from fleetrank.analysis.arrays.pareto import frontier, overlap
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.panel.device_models import Profiles, profiles
-from fleetrank.analysis.panel.panel import Panel, make_panel
+from fleetrank.analysis.panel.panel import Panel
+from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.choices.next_models import (
     SPEED_VARIANCE,
     Left,
@@ -104,12 +105,12 @@ _SAVINGS = {
 }
 
 
-def next_models_table(frame: pl.LazyFrame, selection: Selection) -> Table:
+def next_models_table(session: Session) -> Table:
     """Models to measure on an unmeasured device, best first, with the remaining error.
 
     Settings: `k`, how many.
     """
-    panel = make_panel(frame, selection)
+    panel, selection = session.panel, session.selection
     found = profiles(panel)
     n_models = found.rows.size
     k = _whole(selection, "k", MODELS_TO_MEASURE, n_models - 1)
@@ -153,9 +154,9 @@ def next_models_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     return Table(title="Models to measure next", frame=frame_of_rows, notes=notes)
 
 
-def savings_table(frame: pl.LazyFrame, selection: Selection) -> Table:
+def savings_table(session: Session) -> Table:
     """Share of runs saved by measuring some device models only, against the error accepted."""
-    panel = make_panel(frame, selection)
+    panel, selection = session.panel, session.selection
     found = profiles(panel)
     accuracy = panel.accuracy[found.rows]
     targets = _targets(found, selection.seed)

@@ -11,7 +11,8 @@ from fleetrank.analysis.arrays.bootstrap import percentile_interval
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.device_models import DRAWS, Agreement, agreement, device_members
-from fleetrank.analysis.panel.panel import Panel, make_panel
+from fleetrank.analysis.panel.panel import Panel
+from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.choices.proxies import (
     MAX_EXACT,
     Cover,
@@ -22,7 +23,7 @@ from fleetrank.analysis.statistics.choices.proxies import (
     typical_rho,
 )
 from fleetrank.analysis.stored.patterns import fits_platform
-from fleetrank.analysis.stored.selection import Selection, setting
+from fleetrank.analysis.stored.selection import setting
 from fleetrank.analysis.tables.table import Table
 from fleetrank.foundation.wording import count_of
 
@@ -51,10 +52,10 @@ class _Fleet:
     panel: Panel
 
 
-def proxies_table(frame: pl.LazyFrame, selection: Selection) -> Table:
+def proxies_table(session: Session) -> Table:
     """Each device model as the only one to own: how well it ranks models for the others."""
-    fleet = _fleet(frame, selection)
-    rho = _between(fleet, fleet.found.rho)
+    fleet = _fleet(session)
+    rho, seed = _between(fleet, fleet.found.rho), session.selection.seed
     folds = leave_one_out(_square(fleet, rho), fleet.sources)
     folds = [fold for fold in folds if fold.left_out in fleet.targets]
     low, high = _intervals(fleet)
@@ -69,20 +70,20 @@ def proxies_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     )
     drawn = (
         f"low to high: 95 % percentile bootstrap over models of median_rho, {DRAWS} resamples, "
-        f"seed {selection.seed}, from 9 models on. The best of several candidates looks better "
+        f"seed {seed}, from 9 models on. The best of several candidates looks better "
         "than it is; held_out_* has no such bias."
     )
     notes = (*fleet.panel.notes, _choice(fleet, folds), drawn, *_MEANING)
     return Table(title="Best single reference device", frame=shown, notes=notes)
 
 
-def coverage_table(frame: pl.LazyFrame, selection: Selection) -> Table:
+def coverage_table(session: Session) -> Table:
     """The fewest device models whose best member predicts every other one.
 
     Settings: `threshold`, the rho from which a device counts as predicted.
     """
-    threshold = setting(selection, "threshold", THRESHOLD)
-    fleet = _fleet(frame, selection)
+    threshold = setting(session.selection, "threshold", THRESHOLD)
+    fleet = _fleet(session)
     rho = fleet.found.rho.copy()
     np.fill_diagonal(rho, 1.0)
     grid = np.ix_(fleet.sources, fleet.targets)
@@ -124,8 +125,8 @@ _COVERAGE = {
 }
 
 
-def _fleet(frame: pl.LazyFrame, selection: Selection) -> _Fleet:
-    panel = make_panel(frame, selection)
+def _fleet(session: Session) -> _Fleet:
+    panel, selection = session.panel, session.selection
     found = agreement(panel, selection.seed)
     sources = _fitting(panel, selection.source, selection.source_tier)
     targets = _fitting(panel, selection.target, selection.target_tier)

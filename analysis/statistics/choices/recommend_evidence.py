@@ -12,7 +12,7 @@ from fleetrank.analysis.panel.directions import Group
 from fleetrank.analysis.panel.pair_means import MeanFigures, mean_figures
 from fleetrank.analysis.panel.pairs import Pair, draws_for
 from fleetrank.analysis.panel.panel import Measure, Panel, measures
-from fleetrank.analysis.panel.repeats import make_repeats
+from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.choices.decision_tree import (
     ATTENTION_FAMILIES,
     CNN_FAMILIES,
@@ -28,7 +28,6 @@ from fleetrank.analysis.statistics.transfer.ceiling import (
 )
 from fleetrank.analysis.statistics.transfer.directed import directed_pairs, tier_groups
 from fleetrank.analysis.statistics.transfer.transfer_table import MAX_LISTED_PAIRS
-from fleetrank.analysis.stored.scope import select_cells
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.foundation.wording import count_of
 
@@ -57,7 +56,7 @@ class Known:
         noise: of latency, for ceilings; `None` where the pairs are too many.
     """
 
-    frame: pl.LazyFrame
+    session: Session
     selection: Selection
     panel: Panel
     pairs: list[Pair]
@@ -65,22 +64,22 @@ class Known:
     noise: Noise | None
 
 
-def make_known(frame: pl.LazyFrame, selection: Selection) -> Known:
+def make_known(session: Session) -> Known:
     """Arrays of the selection.
 
     Raises:
         NoDataError: no row matches the selection.
     """
-    panel, repeats = make_repeats(frame, selection)
+    panel, selection = session.panel, session.selection
     try:
         pairs, groups = tier_groups(panel, directed_pairs(panel, selection))
     except NoDataError:
         # With one platform, branches that need only one are still answered.
         pairs, groups = [], []
     is_small = len(pairs) <= MAX_LISTED_PAIRS
-    noise = noises(panel, repeats, selection.seed)[0] if is_small else None
+    noise = noises(session)[0] if is_small else None
     return Known(
-        frame=frame, selection=selection, panel=panel, pairs=pairs, groups=groups, noise=noise
+        session=session, selection=selection, panel=panel, pairs=pairs, groups=groups, noise=noise
     )
 
 
@@ -217,7 +216,7 @@ def _errors(data: Known, group: Group) -> Evidence:
 
 
 def _tail(data: Known) -> Evidence:
-    cells = select_cells(data.frame, data.selection).cells
+    cells = data.session.cells.cells
     ratio = pl.col("latency_p99_ns") / pl.col("latency_ns")
     known = cells.filter(pl.col("latency_ns") > 0).with_columns(ratio.alias("tail"))
     known = known.drop_nulls("tail").sort("tail", "platform_key", "model")
@@ -238,7 +237,7 @@ def _tail(data: Known) -> Evidence:
 
 def _frontier(data: Known) -> Evidence:
     try:
-        shown = pareto_table(data.frame, data.selection).frame
+        shown = pareto_table(data.session).frame
         rows = shown.filter(pl.col("level") == "pair").drop_nulls("precision")
     except NoDataError as error:
         text = "Frontiers are not known here"

@@ -3,13 +3,14 @@
 import polars as pl
 
 from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.choices.decision_tree import TREE, Branch, Goal, advice
 from fleetrank.analysis.statistics.choices.recommend_evidence import (
     Evidence,
     evidence_of,
     make_known,
 )
-from fleetrank.analysis.stored.selection import Selection, setting
+from fleetrank.analysis.stored.selection import setting
 from fleetrank.analysis.tables.table import Table
 
 _SCHEMA = {
@@ -41,13 +42,14 @@ _MEANING = (
 )
 
 
-def recommend_table(frame: pl.LazyFrame, selection: Selection) -> Table:
+def recommend_table(session: Session) -> Table:
     """One row per branch of the tree and pair of tiers.
 
     Settings: `goal`, one of the five goals, or the beginning of its name.
     """
+    selection = session.selection
     branches = _branches(setting(selection, "goal", ""))
-    data = make_known(frame, selection)
+    data = make_known(session)
     rows = [
         _row(branch, found) for branch in branches for found in evidence_of(branch.figure, data)
     ]

@@ -11,7 +11,8 @@ from fleetrank.analysis.panel.directions import cluster_means, known_mean
 from fleetrank.analysis.panel.pair_groups import unlike_facts
 from fleetrank.analysis.panel.pairs import Pair
 from fleetrank.analysis.panel.panel import Panel
-from fleetrank.analysis.panel.repeats import Repeats, make_repeats
+from fleetrank.analysis.panel.repeats import Repeats
+from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.frontiers.objectives import (
     DEFAULT_OBJECTIVES,
     Objective,
@@ -30,7 +31,7 @@ from fleetrank.analysis.statistics.frontiers.pair_frontiers import (
 from fleetrank.analysis.statistics.transfer.directed import TIER_NOTE, directed_pairs, tier_groups
 from fleetrank.analysis.statistics.transfer.transfer_table import MAX_LISTED_PAIRS, unlisted
 from fleetrank.analysis.stored.cells_table import MIN_REPEATS
-from fleetrank.analysis.stored.selection import Selection, setting
+from fleetrank.analysis.stored.selection import setting
 from fleetrank.analysis.tables.table import Table
 
 _SCHEMA: dict[str, pl.DataType] = {
@@ -70,13 +71,13 @@ _NOTHING_COMMON = "no common model has all objectives"
 Row = dict[str, object]
 
 
-def pareto_table(frame: pl.LazyFrame, selection: Selection) -> Table:
+def pareto_table(session: Session) -> Table:
     """How well each source's frontier predicts each target's, and means from tier to tier.
 
     Setting `objectives`: names separated by commas, accuracy,latency by default.
     """
-    names = parse_objectives(setting(selection, "objectives", DEFAULT_OBJECTIVES))
-    panel, repeats = make_repeats(frame, selection)
+    names = parse_objectives(setting(session.selection, "objectives", DEFAULT_OBJECTIVES))
+    panel, repeats, selection = session.panel, session.repeats, session.selection
     pairs = directed_pairs(panel, selection)
     is_listed = len(pairs) <= MAX_LISTED_PAIRS
     objectives = _objectives(panel, repeats, names)

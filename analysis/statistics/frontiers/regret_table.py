@@ -13,7 +13,8 @@ from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.panel.pair_groups import unlike_facts
 from fleetrank.analysis.panel.pairs import Pair
-from fleetrank.analysis.panel.panel import Panel, make_panel, measures
+from fleetrank.analysis.panel.panel import Panel, measures
+from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.frontiers.regret import Budgets, Regrets, pair_regrets
 from fleetrank.analysis.statistics.transfer.directed import directed_pairs, tier_groups
 from fleetrank.analysis.statistics.transfer.transfer_table import MAX_LISTED_PAIRS, unlisted
@@ -72,14 +73,15 @@ class _Found:
     by_flops: Regrets
 
 
-def regret_table(frame: pl.LazyFrame, selection: Selection) -> Table:
+def regret_table(session: Session) -> Table:
     """Median, 90th percentile and worst regret from tier to tier, by source, and by pair.
 
     Settings `budgets_ms` and `floors_percent`: numbers separated by commas; quartiles of the
     target's latencies and of the accuracies by default.
     """
+    selection = session.selection
     latencies, floors = _numbers(selection, "budgets_ms"), _numbers(selection, "floors_percent")
-    panel = make_panel(frame, selection)
+    panel = session.panel
     pairs = directed_pairs(panel, selection)
     latency = measures(panel)[0].latency
     budgets = Budgets(

@@ -9,7 +9,8 @@ import polars as pl
 from fleetrank.analysis.arrays.bootstrap import MIN_MODELS_FOR_INTERVAL
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.errors import NotComparableError
-from fleetrank.analysis.panel.panel import Panel, make_panel
+from fleetrank.analysis.panel.panel import Panel
+from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.measured.audit import (
     MIN_PLATFORMS,
     OUTLIER_FACTOR,
@@ -25,8 +26,6 @@ from fleetrank.analysis.statistics.measured.audit import (
 )
 from fleetrank.analysis.stored.columns import NS_PER_MS
 from fleetrank.analysis.stored.comparable import differences
-from fleetrank.analysis.stored.scope import select_attempts, select_cells
-from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
 from fleetrank.foundation.wording import count_of
 
@@ -53,12 +52,12 @@ class Finding:
     what_to_do: str
 
 
-def audit_table(frame: pl.LazyFrame, selection: Selection) -> Table:
+def audit_table(session: Session) -> Table:
     """Every finding, by kind, platform and model."""
-    scope = select_cells(frame, selection)
-    findings = [*_mixed(scope.cells), *_sentinels(scope.cells), *_against_itself(frame, selection)]
+    scope = session.cells
+    findings = [*_mixed(scope.cells), *_sentinels(scope.cells), *_against_itself(session)]
     try:
-        panel = make_panel(frame, selection)
+        panel = session.panel
     except NotComparableError:
         notes = (
             *scope.notes,
@@ -128,12 +127,11 @@ def _sentinels(cells: pl.DataFrame) -> Iterator[Finding]:
             )
 
 
-def _against_itself(frame: pl.LazyFrame, selection: Selection) -> Iterator[Finding]:
+def _against_itself(session: Session) -> Iterator[Finding]:
     """The newest sweep of a model on a platform against the median of its older ones."""
     key = ("platform_key", "model", "input_size")
     sweeps = (
-        select_attempts(frame, selection)
-        .filter((pl.col("status") == "ok") & (pl.col("latency_p50_ns") > 0))
+        session.attempts.filter((pl.col("status") == "ok") & (pl.col("latency_p50_ns") > 0))
         .group_by(*key, "sweep_id")
         .agg(pl.col("latency_p50_ns").median(), pl.col("started_utc").min())
         .sort("started_utc", "sweep_id")

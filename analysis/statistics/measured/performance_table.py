@@ -2,18 +2,17 @@
 
 import polars as pl
 
+from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.columns import NS_PER_MS
-from fleetrank.analysis.stored.scope import select_cells
-from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
 
 _BYTES_PER_MIB = 2**20
 _MEDIANS = "Each figure is the median over repeats of the figures of single processes."
 
 
-def latency_table(frame: pl.LazyFrame, selection: Selection) -> Table:
+def latency_table(session: Session) -> Table:
     """p50, p95 and p99 per model and platform, with the interval of the p50 over processes."""
-    scope = select_cells(frame, selection)
+    scope = session.cells
     columns = {
         "latency_p50_ms": "latency_ns",
         "latency_low_ms": "latency_low_ns",
@@ -33,9 +32,9 @@ def latency_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     return Table(title="Latency", frame=shown, notes=(*scope.notes, _MEDIANS, interval))
 
 
-def memory_table(frame: pl.LazyFrame, selection: Selection) -> Table:
+def memory_table(session: Session) -> Table:
     """Peaks above the baseline while running and while loading, with their metric."""
-    scope = select_cells(frame, selection)
+    scope = session.cells
     columns = {
         "peak_memory_mib": "peak_memory_bytes",
         "load_peak_memory_mib": "load_peak_memory_bytes",
@@ -54,9 +53,9 @@ def memory_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     return Table(title="Peak memory", frame=shown, notes=(*scope.notes, _MEDIANS, metric))
 
 
-def coldstart_table(frame: pl.LazyFrame, selection: Selection) -> Table:
+def coldstart_table(session: Session) -> Table:
     """Load and first inference, and the ratio of the first one to a steady inference."""
-    scope = select_cells(frame, selection)
+    scope = session.cells
     columns = {
         "load_ms": "load_ns",
         "first_inference_ms": "first_inference_ns",

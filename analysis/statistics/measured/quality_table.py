@@ -3,17 +3,17 @@
 import polars as pl
 
 from fleetrank.analysis.errors import NoDataError
+from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.comparable import differences
 from fleetrank.analysis.stored.quality import DISAGREE_SHARE, dropped_attempts
-from fleetrank.analysis.stored.scope import select_cells, select_stored
-from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.stored.scope import select_stored
 from fleetrank.analysis.tables.table import Table
 from fleetrank.foundation.wording import count_of
 
 
-def quality_table(frame: pl.LazyFrame, selection: Selection) -> Table:
+def quality_table(session: Session) -> Table:
     """Quality flags of each model on each platform, the worst first."""
-    scope = select_cells(frame, selection)
+    scope = session.cells
     differing = differences(scope.cells)
     mixed = pl.col("platform_key").replace_strict(differing, default=None, return_dtype=pl.String)
     shown = (
@@ -38,13 +38,14 @@ def quality_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     return Table(title="Quality", frame=shown, notes=notes)
 
 
-def dropped_table(frame: pl.LazyFrame, selection: Selection) -> Table:
+def dropped_table(session: Session) -> Table:
     """All attempts that no figure uses, with the reason.
 
     Raises:
         NoDataError: the selection has no attempts at all.
     """
-    attempts = select_stored(frame, selection)
+    selection = session.selection
+    attempts = select_stored(session.frame, selection)
     total = attempts.select(pl.len()).collect().item()
     if total == 0:
         raise NoDataError(
@@ -52,7 +53,7 @@ def dropped_table(frame: pl.LazyFrame, selection: Selection) -> Table:
             "widen the selection; `--include-simulated` adds virtual and simulated devices",
         )
     dropped = dropped_attempts(attempts)
-    origins = frame.filter(~pl.col("origin").is_in(list(selection.origins)))
+    origins = session.frame.filter(~pl.col("origin").is_in(list(selection.origins)))
     others = origins.group_by("origin").len().sort("origin").collect()
     counts = dropped["reason"].value_counts().sort("reason").iter_rows()
     notes = [
@@ -66,10 +67,10 @@ def dropped_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     ]
     notes += [
         f"{platform} is left out of rankings because it mixes {text}."
-        for platform, text in _unlike(frame, selection, has_any=dropped.height < total).items()
+        for platform, text in _unlike(session, has_any=dropped.height < total).items()
     ]
     return Table(title="Dropped", frame=dropped, notes=tuple(notes))
 
 
-def _unlike(frame: pl.LazyFrame, selection: Selection, *, has_any: bool) -> dict[str, str]:
-    return differences(select_cells(frame, selection).cells) if has_any else {}
+def _unlike(session: Session, *, has_any: bool) -> dict[str, str]:
+    return differences(session.cells.cells) if has_any else {}

@@ -20,10 +20,9 @@ from fleetrank.analysis.arrays.significance import (
     mann_whitney,
     wilcoxon,
 )
+from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.transfer.transfer_table import MAX_LISTED_PAIRS
-from fleetrank.analysis.stored.comparable import comparable_cells
 from fleetrank.analysis.stored.load import valid_attempts
-from fleetrank.analysis.stored.scope import select_attempts, select_cells
 from fleetrank.analysis.stored.selection import Selection, setting
 from fleetrank.analysis.tables.table import Table
 from fleetrank.foundation.wording import count_of
@@ -80,16 +79,15 @@ class _Sample:
     accuracy: Floats
 
 
-def significance_table(frame: pl.LazyFrame, selection: Selection) -> Table:
+def significance_table(session: Session) -> Table:
     """Tests and effect sizes for pairs of models with near medians, platform by platform.
 
     Settings: `model_a`, `model_b` name the models (`*` matches any text), `within` the largest
     difference of medians listed when neither is named. `--source` and `--source-tier` choose
     platforms.
     """
-    scope = select_cells(frame, selection)
-    cells, notes = comparable_cells(scope.cells)
-    found = _pairs(_samples(frame, selection, cells), selection)
+    selection, comparable = session.selection, session.comparable
+    found = _pairs(_samples(session.attempts, comparable.cells), selection)
     # Counting a million pairs would take too long.
     pairs = list(itertools.islice(found, MAX_LISTED_PAIRS + 1))
     hidden: tuple[str, ...] = ()
@@ -108,17 +106,15 @@ def significance_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     return Table(
         title="Significance between models",
         frame=shown,
-        notes=(*scope.notes, *notes, *hidden, chosen, *_MEANING),
+        notes=(*comparable.notes, *hidden, chosen, *_MEANING),
     )
 
 
-def _samples(
-    frame: pl.LazyFrame, selection: Selection, cells: pl.DataFrame
-) -> Iterator[list[_Sample]]:
+def _samples(attempts: pl.LazyFrame, cells: pl.DataFrame) -> Iterator[list[_Sample]]:
     """The processes, one platform at a time in order; one without a latency is left out."""
     names = cells.select("cell_key", "platform_key", "identity")
     processes = (
-        valid_attempts(select_attempts(frame, selection))
+        valid_attempts(attempts)
         .select(
             "cell_key",
             pl.format("{} #{}", "sweep_id", "repeat").alias("run"),

@@ -13,7 +13,8 @@ from fleetrank.analysis.arrays.sample_size import few_models_note
 from fleetrank.analysis.panel.directions import Group
 from fleetrank.analysis.panel.pair_groups import unlike_facts
 from fleetrank.analysis.panel.pairs import Pair, draws_for
-from fleetrank.analysis.panel.panel import Panel, make_panel, measures
+from fleetrank.analysis.panel.panel import Panel, measures
+from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.prediction.family_errors import (
     ALL,
     Families,
@@ -25,7 +26,6 @@ from fleetrank.analysis.statistics.prediction.family_errors import (
 )
 from fleetrank.analysis.statistics.transfer.directed import TIER_NOTE, directed_pairs, tier_groups
 from fleetrank.analysis.statistics.transfer.transfer_table import MAX_LISTED_PAIRS, unlisted
-from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
 from fleetrank.foundation.wording import count_of
 
@@ -65,9 +65,9 @@ _MEANING = (
 Row = dict[str, object]
 
 
-def predictability_table(frame: pl.LazyFrame, selection: Selection) -> Table:
+def predictability_table(session: Session) -> Table:
     """Leave-one-out error by family, from tier to tier and for every directed pair."""
-    panel = make_panel(frame, selection)
+    panel, selection = session.panel, session.selection
     pairs = directed_pairs(panel, selection)
     logs = measures(panel)[0].values
     families = family_masks(panel.families)

@@ -24,10 +24,10 @@ from fleetrank.analysis.panel.directions import (
 )
 from fleetrank.analysis.panel.pair_groups import unlike_facts
 from fleetrank.analysis.panel.pairs import Pair, blocks, draws_for
-from fleetrank.analysis.panel.panel import Panel, make_panel, measures
+from fleetrank.analysis.panel.panel import Panel, measures
+from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.transfer.directed import TIER_NOTE, directed_pairs, tier_groups
 from fleetrank.analysis.statistics.transfer.transfer_table import MAX_LISTED_PAIRS, unlisted
-from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
 from fleetrank.foundation.wording import count_of
 
@@ -192,9 +192,9 @@ _MEANING = (
 Row = dict[str, object]
 
 
-def ratio_transfer_table(frame: pl.LazyFrame, selection: Selection) -> Table:
+def ratio_transfer_table(session: Session) -> Table:
     """r2 by reference model and their median, from tier to tier and for every directed pair."""
-    panel = make_panel(frame, selection)
+    panel, selection = session.panel, session.selection
     pairs = directed_pairs(panel, selection)
     logs = measures(panel)[0].values
     between, groups = tier_groups(panel, pairs)

@@ -8,9 +8,7 @@ import polars as pl
 
 from fleetrank.analysis.arrays.pareto import Mask
 from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats, require_finite
-from fleetrank.analysis.stored.comparable import comparable_cells
-from fleetrank.analysis.stored.scope import select_cells
-from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.tables.table import Table
 
 ACCURACY_POWER, PARAMETERS_POWER, MACS_POWER = 2.0, 0.5, 0.5
@@ -118,11 +116,10 @@ _MEANING = (
 )
 
 
-def composites_table(frame: pl.LazyFrame, selection: Selection) -> Table:
+def composites_table(session: Session) -> Table:
     """One row per model and platform; `--source` and `--source-tier` choose platforms."""
-    scope = select_cells(frame, selection)
-    cells, notes = comparable_cells(scope.cells)
-    scored = cells.sort("platform_key", "identity").with_columns(
+    comparable = session.comparable
+    scored = comparable.cells.sort("platform_key", "identity").with_columns(
         work=pl.col("flops") * pl.col("batch").fill_null(1),
         weight_bytes=pl.col("parameters")
         * pl.col("precision").replace_strict(_WEIGHT_BYTES, default=None, return_dtype=pl.Float64),
@@ -149,7 +146,7 @@ def composites_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     return Table(
         title="Composite measures",
         frame=shown.with_columns(pl.when(reason != "").then(reason).alias("reason")),
-        notes=(*scope.notes, *notes, *_MEANING),
+        notes=(*comparable.notes, *_MEANING),
     )
 
 

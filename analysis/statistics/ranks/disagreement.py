@@ -9,8 +9,8 @@ import polars as pl
 
 from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats, average_ranks
 from fleetrank.analysis.errors import NoDataError
-from fleetrank.analysis.panel.panel import Panel, incomplete_notes, make_panel, measures
-from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.panel.panel import Panel, incomplete_notes, measures
+from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.tables.table import Table
 
 MIN_SHIFT = 2.0
@@ -63,9 +63,9 @@ class _Platform:
     chance: Chance
 
 
-def disagreement_table(frame: pl.LazyFrame, selection: Selection) -> Table:
+def disagreement_table(session: Session) -> Table:
     """Cases of disagreement by measure, with the figures of a random ranking."""
-    panel = make_panel(frame, selection)
+    panel, selection = session.panel, session.selection
     platforms = _platforms(panel, selection.seed)
     rows = [
         _summary(measure, [one for one in platforms if one.measure == measure])
@@ -78,9 +78,9 @@ def disagreement_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     return _table("FLOPs disagreement", pl.DataFrame(rows), panel, chance)
 
 
-def shifts_table(frame: pl.LazyFrame, selection: Selection) -> Table:
+def shifts_table(session: Session) -> Table:
     """How far each model's rank shifts from its rank by FLOPs, over platforms."""
-    panel = make_panel(frame, selection)
+    panel, selection = session.panel, session.selection
     long = pl.concat(
         pl.DataFrame(
             {

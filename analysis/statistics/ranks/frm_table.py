@@ -9,7 +9,8 @@ from fleetrank.analysis.arrays.frm import EQUAL_WEIGHTS, Weights, frm, ratios
 from fleetrank.analysis.arrays.pareto import Mask
 from fleetrank.analysis.arrays.ranking import average_ranks
 from fleetrank.analysis.errors import AnalysisError, NoDataError
-from fleetrank.analysis.panel.panel import Panel, components, incomplete_notes, make_panel
+from fleetrank.analysis.panel.panel import Panel, components, incomplete_notes
+from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.selection import Selection, setting
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.tables import FRM_WEIGHTS
@@ -26,9 +27,9 @@ _MEANING = (
 )
 
 
-def frm_table(frame: pl.LazyFrame, selection: Selection) -> Table:
+def frm_table(session: Session) -> Table:
     """One row per model and platform with all three components, ranked inside the platform."""
-    panel = make_panel(frame, selection)
+    panel, selection = session.panel, session.selection
     weights = frm_weights(selection)
     used = [part for name, part in components(panel).items() if name in weights.used]
     present: Mask = np.all(np.isfinite(np.stack(used)), axis=0)

@@ -21,7 +21,7 @@ from fleetrank.analysis.panel.pair_means import cluster_weights
 from fleetrank.analysis.panel.pairs import Pair, blocks
 from fleetrank.analysis.panel.panel import Measure, Panel, measures
 from fleetrank.analysis.panel.repeats import Repeats
-from fleetrank.analysis.stored.last_result import LastResult
+from fleetrank.analysis.panel.session import Session
 from fleetrank.foundation.wording import count_of
 
 _FEW_REPEATS, _LEAST_SPLITS = 60, 10
@@ -67,15 +67,13 @@ class PairCeilings:
     methods: tuple[str | None, ...]
 
 
-_last: LastResult[tuple[Noise, Noise]] = LastResult()
+def noises(session: Session) -> tuple[Noise, Noise]:
+    """Noise of latency alone and of FRM, in the order of `panel.measures`; made once a session."""
+    return session.once(_noises)
 
 
-def noises(panel: Panel, repeats: Repeats, seed: int) -> tuple[Noise, Noise]:
-    """Noise of latency alone and of FRM, in the order of `panel.measures`; the last is kept."""
-    return _last.get(repeats, seed, lambda: _noises(panel, repeats, seed))
-
-
-def _noises(panel: Panel, repeats: Repeats, seed: int) -> tuple[Noise, Noise]:
+def _noises(session: Session) -> tuple[Noise, Noise]:
+    panel, repeats, seed = session.panel, session.repeats, session.selection.seed
     latency, frm = measures(panel)
     flops = np.where(panel.flops > 0, panel.flops, np.nan)
     return (

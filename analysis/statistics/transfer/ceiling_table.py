@@ -19,7 +19,7 @@ from fleetrank.analysis.panel.pair_groups import (
 )
 from fleetrank.analysis.panel.pairs import Block, Pair, blocks
 from fleetrank.analysis.panel.panel import Panel, incomplete_notes
-from fleetrank.analysis.panel.repeats import make_repeats
+from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.transfer.ceiling import (
     SPLIT,
     FrontierNoise,
@@ -39,7 +39,6 @@ from fleetrank.analysis.statistics.transfer.transfer_table import (
     select_pairs,
     unlisted,
 )
-from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
 from fleetrank.foundation.wording import count_of
 
@@ -87,9 +86,9 @@ _MEANING = (
 )
 
 
-def ceiling_table(frame: pl.LazyFrame, selection: Selection) -> Table:
+def ceiling_table(session: Session) -> Table:
     """Reliability of each platform, and each transfer figure as a share of what it allows."""
-    panel, repeats = make_repeats(frame, selection)
+    panel, repeats, selection = session.panel, session.repeats, session.selection
     # One platform has no pair, but it has a reliability.
     pairs = select_pairs(panel, selection) if len(panel.keys) > 1 else []
     columns = sorted({column for pair in pairs for column in pair}) or [0]
@@ -97,7 +96,7 @@ def ceiling_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     listed = pairs if is_listed else []
     groups = tier_groups(panel, pairs)
     rows: list[Row] = []
-    for noise in noises(panel, repeats, selection.seed):
+    for noise in noises(session):
         rows += _platform_rows(panel, noise, columns, selection.seed)
         for group in groups:
             rows += _group_row(noise, group, selection.seed)

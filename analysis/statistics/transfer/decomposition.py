@@ -13,14 +13,14 @@ from fleetrank.analysis.arrays.sample_size import few_models_note
 from fleetrank.analysis.panel.pair_groups import Row, group_rows, pair_rows, tier_groups
 from fleetrank.analysis.panel.pair_means import cluster_weights
 from fleetrank.analysis.panel.pairs import Pair, blocks, draws_for
-from fleetrank.analysis.panel.panel import Measure, Panel, components, incomplete_notes, make_panel
+from fleetrank.analysis.panel.panel import Measure, Panel, components, incomplete_notes
+from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.ranks.frm_table import frm_weights, weights_note
 from fleetrank.analysis.statistics.transfer.transfer_table import (
     MAX_LISTED_PAIRS,
     select_pairs,
     unlisted,
 )
-from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
 
 
@@ -176,9 +176,9 @@ _MEANING = (
 )
 
 
-def decomposition_table(frame: pl.LazyFrame, selection: Selection) -> Table:
+def decomposition_table(session: Session) -> Table:
     """FRM with its null, its parts, and the variance of each part; tiers first, then pairs."""
-    panel = make_panel(frame, selection)
+    panel, selection = session.panel, session.selection
     pairs = select_pairs(panel, selection)
     is_listed = len(pairs) <= MAX_LISTED_PAIRS
     weights = frm_weights(selection)

@@ -18,11 +18,11 @@ from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats, average_ranks,
 from fleetrank.analysis.arrays.sample_size import few_models_note
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.pair_groups import PairGroup, group_rows, tier_groups
-from fleetrank.analysis.panel.panel import Measure, Panel, incomplete_notes, make_panel, measures
+from fleetrank.analysis.panel.panel import Measure, Panel, incomplete_notes, measures
+from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.transfer.decomposition import component_measures
 from fleetrank.analysis.statistics.transfer.transfer_table import chosen_platforms
 from fleetrank.analysis.stored.columns import TIERS
-from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
 from fleetrank.foundation.wording import count_of
 
@@ -104,9 +104,9 @@ _MEANING = (
 )
 
 
-def stability_table(frame: pl.LazyFrame, selection: Selection) -> Table:
+def stability_table(session: Session) -> Table:
     """Spread of rank and ratio, and rho, over the platforms of each tier and batch."""
-    panel = make_panel(frame, selection)
+    panel, selection = session.panel, session.selection
     chosen, _ = chosen_platforms(panel, selection)
     groups = _groups(panel, chosen)
     if not groups:

@@ -17,7 +17,7 @@ from fleetrank.analysis.panel.pair_groups import (
 )
 from fleetrank.analysis.panel.pairs import Pair, draws_for
 from fleetrank.analysis.panel.panel import Panel, incomplete_notes
-from fleetrank.analysis.panel.repeats import make_repeats
+from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.transfer.ceiling import (
     Noise,
     mean_ceiling,
@@ -77,9 +77,9 @@ _MEANING = (
 )
 
 
-def transfer_table(frame: pl.LazyFrame, selection: Selection) -> Table:
+def transfer_table(session: Session) -> Table:
     """Rank transfer from tier to tier and for every pair of platforms, latency and FRM."""
-    panel, repeats = make_repeats(frame, selection)
+    panel, selection = session.panel, session.selection
     pairs = select_pairs(panel, selection)
     tiers = tier_groups(panel, pairs)
     note = (
@@ -89,13 +89,13 @@ def transfer_table(frame: pl.LazyFrame, selection: Selection) -> Table:
     )
     if not tiers:
         note = "Tier to tier: undefined, no two devices were measured at equal batch."
-    found = noises(panel, repeats, selection.seed)
+    found = noises(session)
     return _finish("Rank transfer", panel, found, (tiers, pairs), (note, selection.seed))
 
 
-def frameworks_table(frame: pl.LazyFrame, selection: Selection) -> Table:
+def frameworks_table(session: Session) -> Table:
     """Framework invariance: equal device, threads, batch and precision, different runtime."""
-    panel, repeats = make_repeats(frame, selection)
+    panel, selection = session.panel, session.selection
     facts = panel.platforms.to_dicts()
     same = ("device", "threads", "batch", "precision")
     pairs = [
@@ -111,7 +111,7 @@ def frameworks_table(frame: pl.LazyFrame, selection: Selection) -> Table:
         )
     groups = runtime_groups(panel, pairs)
     note = "Runtimes: mean inside a device model (a cluster) first, then over device models."
-    found = noises(panel, repeats, selection.seed)
+    found = noises(session)
     return _finish("Framework invariance", panel, found, (groups, pairs), (note, selection.seed))
 
 

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from fleetrank.analysis.panel.repeats import make_repeats
+from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.transfer.ceiling import splits_for
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
@@ -110,7 +110,8 @@ def test_repeats_hold_the_newest_sweep_and_the_last_valid_attempt(make_attempts)
         rows[0] | {"attempt": 1, "latency_p50_ns": 77.0},
         *rows[1:],
     ]
-    panel, repeats = make_repeats(make_attempts(retried), Selection())
+    session = Session(make_attempts(retried), Selection())
+    panel, repeats = session.panel, session.repeats
     assert repeats.processes.shape == (2, 5, 1, 2)
     assert repeats.processes[0, 0, 0, 0] == 77
     np.testing.assert_allclose(np.median(repeats.processes[0], axis=2), panel.latency)

@@ -18,7 +18,8 @@ from fleetrank.analysis.arrays.sample_size import few_models_note
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.panel.pair_means import mean_figures
 from fleetrank.analysis.panel.pairs import Block, block_resamples, block_rhos, blocks, pair_figures
-from fleetrank.analysis.panel.panel import Measure, Panel, make_panel
+from fleetrank.analysis.panel.panel import Measure, Panel
+from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.transfer.decomposition import (
     component_measures,
     mean_shares,
@@ -295,7 +296,7 @@ def test_public_files_give_the_figures_recomputed_by_hand(make_grid) -> None:
     folder = Path(os.environ.get("FLEETRANK_PUBLIC_DATA", "../shared/data")) / "timm"
     if not folder.is_dir():
         pytest.skip(f"{folder} is not here; FLEETRANK_PUBLIC_DATA names a folder with timm/ in it")
-    panel = public_panel(folder, make_panel(make_grid({"d1": [1.0]}), Selection()))
+    panel = public_panel(folder, Session(make_grid({"d1": [1.0]}), Selection()).panel)
     pairs = [(0, 1), (0, 2), (1, 2)]
     (block,) = blocks(np.isfinite(panel.latency), pairs)
     found = {one.name: block_rhos(one, block).round(3) for one in component_measures(panel)}
