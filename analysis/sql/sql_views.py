@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from fleetrank.analysis.stored.columns import READ_COLUMNS, SCHEMA
-from fleetrank.analysis.stored.exclusions import read_exclusions
+from fleetrank.analysis.stored.exclusions import meanings, read_exclusions
 from fleetrank.analysis.stored.load import stored_parts
 from fleetrank.foundation.errors import BadFileError
 from fleetrank.foundation.plain_data import read_json_object
@@ -49,7 +49,13 @@ def _covers(one: Exclusion) -> Expression:
     is_meant = ColumnExpression("sweep_id") == ConstantExpression(one.sweep_id)
     if one.pattern is None:
         return is_meant
-    return is_meant & (_matches("model", one.pattern) | _matches("platform_key", one.pattern))
+    fits = ConstantExpression(value=False)
+    for meaning in meanings(one.pattern):
+        all_match = ConstantExpression(value=True)
+        for column, part in meaning.items():
+            all_match &= _matches(column, part)
+        fits |= all_match
+    return is_meant & fits
 
 
 def _matches(column: str, pattern: str) -> Expression:
