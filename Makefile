@@ -67,7 +67,7 @@ bench: setup ## compare fleetrank with what a user would use instead, as ratios
 	$(BIN)/python benchmarks/orchestration.py
 	$(BIN)/python benchmarks/server.py
 
-# Material's advertisement of another generator is no warning of ours.
+# Material advertises another generator with a warning; it does not concern this site.
 docs: export NO_MKDOCS_2_WARNING := 1
 docs: setup ## build the documentation into site/, from docs/ and the code
 	$(BIN)/mkdocs build --strict --quiet

@@ -32,8 +32,8 @@ from fidelity import artifact_of, interval, shown
 from fleetrank.device_agents.confinement.walls import confine
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
-from fleetrank.device_agents.cpu.topology import cpus_one_per_core
 from fleetrank.device_agents.host.scratch import SCRATCH
+from fleetrank.device_agents.host.topology import cpus_one_per_core
 from fleetrank.device_agents.host.worker_client import measure_in_worker
 from fleetrank.device_agents.runtimes.runner import LoadedModel
 from fleetrank.device_agents.runtimes.runtime_registry import create_runner

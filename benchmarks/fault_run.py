@@ -24,7 +24,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from fleetrank.device_agents.android.adb.adb_server import AdbServer
@@ -32,6 +32,7 @@ from fleetrank.device_agents.android.adb.phone import Phone
 from fleetrank.device_agents.android.options import TOOLS
 from fleetrank.device_agents.android.programs.tool_store import ToolStore
 from fleetrank.device_agents.android.programs.tools import Tool, file_sha256
+from fleetrank.device_agents.android.registration.registrar import registration_of
 from fleetrank.device_agents.android.state.probe import probe_phone
 from fleetrank.device_agents.android.state.settings import FOLDER
 from fleetrank.device_agents.virtual_phone.daemon.farm import FarmedPhone, FarmSpec, VirtualFarm
@@ -39,12 +40,11 @@ from fleetrank.device_agents.virtual_phone.handset.faults import Fault, draw_inj
 from fleetrank.device_agents.virtual_phone.handset.profile import DEFAULT_PROFILES
 from fleetrank.device_agents.virtual_phone.handset.standin import standin_path
 from fleetrank.foundation.vocabulary import ErrorKind
-from fleetrank.orchestrator.phones.phone_registration import registration_of
 from fleetrank.orchestrator.progress.events import Event, RepeatFinished, RepeatStarted
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep.sweep_run import run_sweep
 from fleetrank.orchestrator.sweep.sweep_session import RunOptions
-from fleetrank.orchestrator.workspace.device_registry import PHONE, DeviceFile, save_device
+from fleetrank.orchestrator.workspace.device_registry import DeviceFile, Registration, save_device
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
 DATA = Path(__file__).parents[1] / "tests" / "device_agents" / "data"
@@ -262,8 +262,9 @@ def register(
             **tools,
         }
         names.append(f"phone-{number:02d}")
+        registration = Registration(**asdict(registration_of(facts)))
         device = DeviceFile(
-            name=names[-1], kind=PHONE, options=options, registration=registration_of(facts)
+            name=names[-1], kind="android", options=options, registration=registration
         )
         save_device(workspace, device)
     return tuple(names)

@@ -36,6 +36,7 @@ from fleetrank.device_agents.worker.inputs import make_inputs
 from fleetrank.foundation.vocabulary import RUNTIME_OF_FORMAT, Format, Runtime
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import ExportRequest, Weights
+from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import load_cards
 
 MODELS = ("mobilenet_v2", "squeezenet1_1", "resnet18", "deit_tiny")
@@ -80,7 +81,7 @@ def main() -> None:
 def artifact_of(model: str, file_format: str) -> tuple[str, str]:
     """Path and sha256 of an exported zoo model, exporting it when the cache has none."""
     request = ExportRequest(
-        card=load_cards(None)[model], weights=Weights(), format=Format(file_format)
+        model=resolve(load_cards(None)[model]), weights=Weights(), format=Format(file_format)
     )
     cache = ArtifactCache(Path("artifacts"))
     found = cache.find(request)

@@ -16,6 +16,7 @@ from fleetrank.device_agents.cuda.agent import CudaAgent
 from fleetrank.foundation.small_file import file_sha256
 from fleetrank.foundation.vocabulary import Format, Mode, Precision, Runtime
 from fleetrank.models.cards.card import ExportRequest, Weights
+from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import load_zoo
 from fleetrank.models.errors import ModelError
 from fleetrank.models.export.process import export_in_child
@@ -65,7 +66,7 @@ class Artifacts:
     def export(self, cell: Cell) -> None:
         """Exports the file of a cell."""
         request = ExportRequest(
-            card=load_zoo()[cell.model],
+            model=resolve(load_zoo()[cell.model]),
             weights=Weights(),
             format=Format.PT2,
             precision=cell.precision.value,

@@ -24,10 +24,10 @@ from random import Random
 
 from gpu_artifacts import TIMEOUT_S, Artifacts, Cell, default_jobs, prepare
 
-from fleetrank.device_agents.contract.codec import from_json, to_json
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import MeasurePolicy, MeasureTask
 from fleetrank.device_agents.cuda.agent import CudaAgent
+from fleetrank.foundation.codec import from_json, to_json
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.small_file import file_sha256
 from fleetrank.foundation.vocabulary import Mode, Precision, Status

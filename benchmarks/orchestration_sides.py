@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from fleetrank.analysis.stored.sweep_record import SweepRecord, SweepState
 from fleetrank.device_agents.contract.agent import Agent
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import MeasureTask
@@ -35,7 +36,6 @@ from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch
 from fleetrank.orchestrator.dispatch.ray.ray_cluster import cluster_ray
 from fleetrank.orchestrator.dispatch.ray.ray_hosts import LABEL
 from fleetrank.orchestrator.identity.cells import Attempt
-from fleetrank.orchestrator.identity.provenance import sweep_facts
 from fleetrank.orchestrator.progress.progress_file import ProgressFile
 from fleetrank.orchestrator.progress.publisher import Publisher
 from fleetrank.orchestrator.store.journal_sink import JournalSink
@@ -44,6 +44,7 @@ from fleetrank.orchestrator.sweep.carrier import Carrier, open_carrier
 from fleetrank.orchestrator.sweep.fleet import Fleet
 from fleetrank.orchestrator.sweep.sweep_setup import Setup, plan_sweep
 from fleetrank.orchestrator.workspace.device_spec import DeviceSpec
+from fleetrank.orchestrator.workspace.provenance import sweep_facts
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
@@ -110,7 +111,7 @@ def ours(folder: Path, address: str, repeats: int) -> Figures:
         started_s = time.perf_counter()
         setup = planned(folder, carrier.fleet, repeats)
         plan_s = time.perf_counter() - started_s
-        store.create_sweep(SWEEP, {"state": "running"})
+        store.create_sweep(SweepRecord(sweep_id=SWEEP, state=SweepState.RUNNING))
         figures, tally = conduct(folder, carrier, setup, store)
     if tally.n_ok != repeats:
         raise SystemExit(f"{tally.n_ok} of {repeats} repeats were measured")

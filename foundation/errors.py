@@ -1,4 +1,6 @@
-"""The base of every error that a user reads."""
+"""The base of every error that a user reads, and signs by which libraries' errors are known."""
+
+import re
 
 
 class FleetError(Exception):
@@ -34,3 +36,37 @@ _PANIC = "PanicException"
 def is_rust_panic(error: BaseException) -> bool:
     """Whether an error is a panic: it derives from `BaseException`, not from `Exception`."""
     return type(error).__name__ == _PANIC
+
+
+_MEMORY_SIGNS = re.compile(
+    "|".join(
+        (
+            "bad_alloc",  # the C++ standard library: std::bad_alloc
+            "std::length_error",  # the same: a container of impossible size, in a damaged file
+            "MemoryError",  # Python, in the traceback of a process that has ended
+            "can't allocate memory",  # PyTorch: DefaultCPUAllocator
+            "cannot allocate memory",  # the system: strerror(ENOMEM)
+            "failed to allocate memory",  # ONNX Runtime: its arena
+            "out of memory",  # CUDA: cudaErrorMemoryAllocation, and PyTorch's allocator above it
+            # The dynamic loader of glibc; also for a library that may not be executed.
+            r"failed to map segment from shared object(?!: Operation not permitted)",
+        )
+    ),
+    re.IGNORECASE,
+)
+"""How libraries report a failed allocation, in exceptions of their own and in their output."""
+
+
+def says_out_of_memory(text: str) -> bool:
+    """Whether a program's output means that an allocation failed."""
+    return _MEMORY_SIGNS.search(text) is not None
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error, or one of its causes, means that an allocation failed."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, MemoryError) or says_out_of_memory(str(cause)):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False

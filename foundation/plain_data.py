@@ -1,12 +1,15 @@
-"""Limits of data read from small files, and readers of JSON and TOML that apply them."""
+"""Limits of data read from small files, and the readers that apply them.
+
+JSON and TOML are checked after parsing. YAML is checked by its events, before anything is built.
+"""
 
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from fleetrank.foundation.errors import BadFileError
 from fleetrank.foundation.small_file import MAX_RECORD_BYTES, MAX_TYPED_BYTES, read_small_text
@@ -46,6 +49,10 @@ _TOML_STRING = re.compile(r"""\"(?:[^"\\\n]|\\.)*"|'[^'\n]*'""")
 _TOML_LONG_NUMBER = re.compile(rf"(?<![\w_])[-+]?[0-9_]{{{MAX_DIGITS + 1}}}")
 _TOML_ENDS = re.compile(r"[=\[\]{},#]")
 """Characters that end a key."""
+_YAML_BEGINS = {"SequenceStartEvent", "MappingStartEvent"}
+_YAML_ENDS = {"SequenceEndEvent", "MappingEndEvent"}
+_IN_YAML_NUMBERS = frozenset("_:+-. \t\n")
+"""Besides digits: YAML 1.1 reads `1:30` as 90; its time grows with the square of the parts."""
 
 
 def read_toml(path: Path) -> dict[str, object]:
@@ -150,3 +157,106 @@ def _walk(content: object) -> Iterator[tuple[int, str, object]]:
 def _shown(key: object) -> str:
     # In hexadecimal, Python has no limit of digits.
     return hex(key) if isinstance(key, int) else str(key)
+
+
+class Event(Protocol):
+    """An event of `yaml.parse`; most kinds have further attributes."""
+
+    @property
+    def start_mark(self) -> object:
+        """Its position in the text."""
+
+
+@dataclass(slots=True)
+class _Open:
+    """A list or mapping whose end has not been read.
+
+    Attributes:
+        n_before: values counted before it.
+        height: how deep its content is nested, itself included.
+        key: the last key in it; empty in a list.
+    """
+
+    anchor: str | None
+    n_before: int
+    is_mapping: bool
+    height: int = 1
+    n_inside: int = 0
+    key: str = ""
+
+
+def check_events(events: Iterable[Event], where: str, limits: DataLimits) -> None:
+    """Reads events until a limit is exceeded or the text ends.
+
+    An alias counts with its whole content, which is never expanded here.
+
+    Raises:
+        BadFileError: too many values, nested too deep, a number of too many digits, or a value that
+            contains itself; names the file and the place.
+    """
+    count = _Count(where, limits)
+    for event in events:
+        kind = type(event).__name__
+        anchor = getattr(event, "anchor", None)
+        if kind in _YAML_BEGINS:
+            count.begin(anchor, is_mapping=kind == "MappingStartEvent")
+        elif kind in _YAML_ENDS:
+            count.end()
+        elif kind == "AliasEvent":
+            count.alias(str(anchor))
+        elif kind == "ScalarEvent":
+            count.scalar(anchor, str(getattr(event, "value", "")))
+
+
+class _Count:
+    def __init__(self, where: str, limits: DataLimits) -> None:
+        self._where = where
+        self._limits = limits
+        self._n_values = 0
+        self._open: list[_Open] = []
+        self._named: dict[str, tuple[int, int]] = {}
+        """Anchor to the number of values and the depth of its content."""
+
+    def begin(self, anchor: str | None, *, is_mapping: bool) -> None:
+        self._named.pop(anchor or "", None)
+        self._add("", n_values=1, height=1)
+        self._open.append(_Open(anchor, self._n_values - 1, is_mapping))
+
+    def end(self) -> None:
+        ended = self._open.pop()
+        if self._open:
+            self._open[-1].height = max(self._open[-1].height, ended.height + 1)
+        if ended.anchor is not None:
+            self._named[ended.anchor] = (self._n_values - ended.n_before, ended.height)
+
+    def scalar(self, anchor: str | None, text: str) -> None:
+        self._add(text, n_values=1, height=0)
+        if len(text) > MAX_DIGITS and all(c.isdigit() or c in _IN_YAML_NUMBERS for c in text):
+            keys = ".".join(inside.key for inside in self._open if inside.key)
+            raise too_many_digits(f"{self._where}: key '{shortened(keys)}'")
+        if anchor is not None:
+            self._named[anchor] = (1, 0)
+
+    def alias(self, anchor: str) -> None:
+        if any(inside.anchor == anchor for inside in self._open) and anchor not in self._named:
+            raise BadFileError(
+                f"{self._where}: the alias *{shortened(anchor)} is inside the value that it names",
+                "write the value out",
+            )
+        # The parser rejects an alias without an anchor.
+        n_values, height = self._named.get(anchor, (1, 0))
+        self._add("", n_values=n_values, height=height)
+
+    def _add(self, text: str, *, n_values: int, height: int) -> None:
+        self._n_values += n_values
+        if self._n_values > self._limits.values:
+            raise too_many_values(self._where, self._limits)
+        if len(self._open) + height > self._limits.depth:
+            raise too_deep(self._where, self._limits)
+        if not self._open:
+            return
+        inside = self._open[-1]
+        inside.height = max(inside.height, height + 1)
+        if inside.is_mapping and inside.n_inside % 2 == 0:
+            inside.key = shortened(text)
+        inside.n_inside += 1

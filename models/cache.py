@@ -9,7 +9,6 @@ Threads and processes may share one folder: each file is written in staging and 
 """
 
 import contextlib
-import hashlib
 import json
 import logging
 import os
@@ -33,33 +32,13 @@ from fleetrank.foundation.plain_data import read_json_object
 from fleetrank.foundation.small_file import file_sha256
 from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.cards.card import Artifact, ExportRequest, Source, StagedExport
-from fleetrank.models.cards.zoo import card_sha256, weights_id
+from fleetrank.models.cards.identity import resolve
 from fleetrank.models.errors import ExportError
 from fleetrank.models.export.messages import cost_of
 
 _LOG = logging.getLogger(__name__)
-_EXPORT_RECIPE = 1
-"""Increase it when exporters or seeded weights change their output; old files no longer match."""
-
 _STRAY_AFTER = timedelta(days=1)
 """Longer than any export; an older file without an entry was left by a dead process."""
-
-
-def request_key(request: ExportRequest) -> str:
-    """The cache key of a request; equal on every machine.
-
-    Raises:
-        CardError: the user's file cannot be read.
-    """
-    parts = (
-        card_sha256(request.card),
-        weights_id(request.card, request.weights),
-        request.format,
-        request.precision,
-        request.batch,
-        _EXPORT_RECIPE,
-    )
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 class ArtifactCache:
@@ -72,11 +51,7 @@ class ArtifactCache:
         self._staging = self._root / "staging"
 
     def peek(self, request: ExportRequest) -> Artifact | None:
-        """As `find`, but changes nothing: no removal and no new time of use.
-
-        Raises:
-            CardError: the user's file cannot be read.
-        """
+        """As `find`, but changes nothing: no removal and no new time of use."""
         artifact = self._read_entry(self._entry_path(request))
         return artifact if artifact is not None and _is_sound(artifact) else None
 
@@ -84,9 +59,6 @@ class ArtifactCache:
         """The file for a request, with checked bytes; `None` when it has to be exported.
 
         A damaged entry is removed with a warning, so that it is exported again.
-
-        Raises:
-            CardError: the user's file cannot be read.
         """
         entry = self._entry_path(request)
         artifact = self._read_entry(entry)
@@ -118,8 +90,15 @@ class ArtifactCache:
         """Moves a staged file into the cache; readers see the complete file or no file.
 
         Raises:
-            ExportError: the disk is full or the folder cannot be written; no partial entry remains.
+            CardError: the user's file cannot be read any more.
+            ExportError: the disk is full, the folder cannot be written, or the files of the model
+                changed since the request was made; no partial entry remains.
         """
+        if resolve(request.card) != request.model:
+            raise ExportError(
+                f"the files of model {request.card.name} changed during the export",
+                "do not change them while fleetrank runs, and run the command again",
+            )
         with self._disk_errors():
             self._files.mkdir(parents=True, exist_ok=True)
             self._index.mkdir(parents=True, exist_ok=True)
@@ -164,7 +143,7 @@ class ArtifactCache:
         return removed + self._remove_strays(set(sizes))
 
     def _entry_path(self, request: ExportRequest) -> Path:
-        return self._index / f"{request_key(request)}.json"
+        return self._index / f"{request.key}.json"
 
     def _by_last_use(self) -> list[Path]:
         stamps: list[tuple[int, Path]] = []

@@ -9,17 +9,18 @@ from pathlib import Path
 
 from fleetrank.analysis.importers.release import Release, drop_reason
 from fleetrank.analysis.stored.columns import SCHEMA, SCHEMA_VERSION
+from fleetrank.analysis.stored.sweep_record import IMPORTED, SweepRecord, SweepState
 from fleetrank.models.cards.card import ModelCard
 from fleetrank.models.cards.zoo import find_card
+from fleetrank.orchestrator.identity.cells import SweepFacts
 from fleetrank.orchestrator.identity.keys import CELL_KEY_DIGITS, canonical_json, row_platform_key
-from fleetrank.orchestrator.identity.provenance import (
-    SweepFacts,
+from fleetrank.orchestrator.rows.translate import Row
+from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.workspace.provenance import (
     new_sweep_id,
     sweep_facts,
     sweep_provenance,
 )
-from fleetrank.orchestrator.rows.translate import Row
-from fleetrank.orchestrator.store.results import IMPORTED, ResultStore
 
 _ACCURACY_NOTE = {
     True: "Accuracy is the source's own for every model.",
@@ -66,13 +67,13 @@ def import_release(
     sweep_id, state = _stored(store, content)
     if sweep_id is None:
         sweep_id = new_sweep_id(f"import-{release.source}-{release.version}", store.sweep_ids())
-        store.create_sweep(sweep_id, _record(release, content, dropped, folder))
-    if state != "finished":
+        store.create_sweep(_record(sweep_id, release, content, dropped, folder))
+    if state is not SweepState.FINISHED:
         _write(store, sweep_id, rows, folder)
     return Imported(
         sweep_id=sweep_id,
         release=release,
-        is_new=state != "finished",
+        is_new=state is not SweepState.FINISHED,
         n_rows=len(rows),
         dropped=dict(dropped),
     )
@@ -82,34 +83,34 @@ def _has_accuracy(release: Release) -> bool:
     return any(row.get("accuracy_top1") is not None for row in release.rows)
 
 
-def _stored(store: ResultStore, content: str) -> tuple[str | None, object]:
+def _stored(store: ResultStore, content: str) -> tuple[str | None, SweepState | None]:
     """Returns the sweep that has this content, and its state."""
     for sweep_id in store.sweep_ids():
         record = store.sweep_record(sweep_id)
-        if record.get("content_sha256") == content:
-            return sweep_id, record.get("state")
+        if record.content_sha256 == content:
+            return sweep_id, record.state
     return None, None
 
 
 def _record(
-    release: Release, content: str, dropped: Mapping[str, int], folder: Path
-) -> dict[str, object]:
-    has_accuracy = _has_accuracy(release)
-    return {
-        "state": "interrupted",
-        "origin": IMPORTED,
-        "source": release.source,
-        "release": release.version,
-        "licence": release.licence,
-        "content_sha256": content,
-        "files": sorted({str(row["source_ref"]) for row in release.rows}),
-        "n_rows": len(release.rows),
-        "dropped": dict(dropped),
-        "aliases": dict(release.aliases),
-        "notes": [*release.notes, _ACCURACY_NOTE[has_accuracy]],
-        "started_utc": datetime.now(UTC).isoformat(),
-        **sweep_provenance(folder),
-    }
+    sweep_id: str, release: Release, content: str, dropped: Mapping[str, int], folder: Path
+) -> SweepRecord:
+    return SweepRecord(
+        sweep_id=sweep_id,
+        state=SweepState.IMPORTING,
+        origin=IMPORTED,
+        source=release.source,
+        release=release.version,
+        licence=release.licence,
+        content_sha256=content,
+        files=sorted({str(row["source_ref"]) for row in release.rows}),
+        n_rows=len(release.rows),
+        dropped=dict(dropped),
+        aliases=dict(release.aliases),
+        notes=[*release.notes, _ACCURACY_NOTE[_has_accuracy(release)]],
+        started_utc=datetime.now(UTC).isoformat(),
+        **dict(sweep_provenance(folder)),
+    )
 
 
 def _write(store: ResultStore, sweep_id: str, rows: Iterable[Row], folder: Path) -> None:
@@ -124,9 +125,14 @@ def _write(store: ResultStore, sweep_id: str, rows: Iterable[Row], folder: Path)
                     journal.append(row)
         store.publish(sweep_id)
         store.pack_journal(sweep_id)
-        counts = {"n_ok": n_of["ok"], "n_failed": n_of["failed"], "n_left": 0}
-        finished = datetime.now(UTC).isoformat()
-        store.update_record(sweep_id, {"state": "finished", "finished_utc": finished, **counts})
+        changes = {
+            "state": SweepState.FINISHED,
+            "finished_utc": datetime.now(UTC).isoformat(),
+            "n_ok": n_of["ok"],
+            "n_failed": n_of["failed"],
+            "n_left": 0,
+        }
+        store.update_record(sweep_id, changes)
 
 
 def _keyed(rows: Iterable[Row], facts: SweepFacts) -> Iterable[Row]:

@@ -1,7 +1,8 @@
 """Compares two sweeps cell by cell: which cells are slower or faster beyond the noise."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import comb
 from pathlib import Path
 
@@ -10,13 +11,16 @@ import polars as pl
 
 from fleetrank.analysis.arrays.significance import MIN_PROCESSES
 from fleetrank.analysis.comparison.cell_verdicts import (
+    FACTS,
     Cells,
-    Row,
+    ComparedCell,
+    Difference,
+    MeasuredCell,
     Verdict,
-    compared_rows,
-    with_verdicts,
+    compare_cells,
+    differing_facts,
+    facts_of,
 )
-from fleetrank.analysis.comparison.comparison_facts import Difference, facts_of, unlike_facts
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.stored.columns import EXCLUDED, ORIGINS
 from fleetrank.analysis.stored.exclusions import covers, exclusion_notes, read_exclusions
@@ -51,23 +55,28 @@ class Comparison:
     """The verdict on every cell of two sweeps.
 
     Attributes:
-        table: a row per cell, the slower ones first; ratio is median of b over median of a.
+        cells: the slower ones first.
+        table: a row per cell, in the same order.
         differences: facts that are not the same in both sweeps.
-        counts: cells per verdict, including verdicts with 0 cells.
     """
 
     sweep_a: str
     sweep_b: str
     threshold: float
+    cells: tuple[ComparedCell, ...]
     table: Table
     differences: tuple[Difference, ...]
-    counts: Mapping[Verdict, int]
+
+    @property
+    def counts(self) -> Mapping[Verdict, int]:
+        """Cells per verdict, including verdicts with 0 cells."""
+        found = Counter(cell.verdict for cell in self.cells)
+        return {verdict: found[verdict] for verdict in Verdict}
 
     @property
     def n_tested(self) -> int:
         """Number of tested cells."""
-        untested = self.counts[Verdict.REFUSED] + self.counts[Verdict.ONE_SIDED]
-        return sum(self.counts.values()) - untested
+        return sum(cell.p_value is not None for cell in self.cells)
 
 
 def compare_sweeps(
@@ -104,29 +113,24 @@ def compare_sweeps(
     }
     for sweep, scan in scans.items():
         _refuse_excluded(results, sweep, scan)
-    sides = [_cells(sweep, scan) for sweep, scan in scans.items()]
-    rows = with_verdicts(compared_rows(*sides), threshold, alpha)
-    counts = {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in Verdict}
-    differences = unlike_facts(*sides)
-    frame = pl.DataFrame([_plain(row) for row in rows], schema=_SCHEMA)
-    table = Table(
-        title=f"{sweep_b} against {sweep_a}",
-        frame=frame,
-        notes=(
-            *_banner(sides),
-            *(note for scan in scans.values() for note in exclusion_notes(scan)),
-            *(difference.sentence for difference in differences),
-            *_power(rows, alpha),
-            *_meaning(threshold, alpha),
-        ),
+    a, b = (_cells(sweep, scan) for sweep, scan in scans.items())
+    cells = compare_cells(a, b, threshold, alpha)
+    differences = differing_facts(a, b)
+    notes = (
+        *_banner((a, b)),
+        *(note for scan in scans.values() for note in exclusion_notes(scan)),
+        *(difference.sentence for difference in differences),
+        *_power(cells, alpha),
+        *_meaning(threshold, alpha),
     )
+    frame = pl.DataFrame([{**asdict(c), "verdict": c.verdict.value} for c in cells], schema=_SCHEMA)
     return Comparison(
         sweep_a=sweep_a,
         sweep_b=sweep_b,
         threshold=threshold,
-        table=table,
+        cells=cells,
+        table=Table(title=f"{sweep_b} against {sweep_a}", frame=frame, notes=notes),
         differences=differences,
-        counts=counts,
     )
 
 
@@ -148,7 +152,6 @@ def _refuse_excluded(results: Path, sweep: str, scan: pl.LazyFrame) -> None:
 
 
 def _cells(sweep: str, frame: pl.LazyFrame) -> Cells:
-    """Cell key to model, platform, process medians and facts."""
     processes = last_attempts(frame).filter(pl.col("latency_p50_ns") > 0)
     cells = (
         processes.group_by("cell_key")
@@ -165,35 +168,39 @@ def _cells(sweep: str, frame: pl.LazyFrame) -> Cells:
             f"sweep {sweep} has no successful measurement",
             "see `fleetrank report show dropped`, or compare another sweep",
         )
-    return {str(row["cell_key"]): row for row in cells.iter_rows(named=True)}
-
-
-def _plain(row: Row) -> Row:
-    return {name: row.get(name) for name in _SCHEMA} | {"verdict": str(row["verdict"])}
+    return {
+        row["cell_key"]: MeasuredCell(
+            model=row["model"],
+            platform_key=row["platform_key"],
+            medians_ns=np.array(row["medians_ns"], dtype=np.float64),
+            facts={name: row[name] for name in FACTS},
+        )
+        for row in cells.iter_rows(named=True)
+    }
 
 
 def _banner(sides: Sequence[Cells]) -> tuple[str, ...]:
-    origins = {str(cell["origin"]) for side in sides for cell in side.values()}
+    origins = {cell.facts["origin"] for side in sides for cell in side.values()}
     unreal = sorted(origin for origin in origins if origin in {"virtual", "simulated"})
     if not unreal:
         return ()
     return (f"NOT REAL DEVICES: rows are {' and '.join(unreal)}.",)
 
 
-def _power(rows: Sequence[Row], alpha: float) -> tuple[str, ...]:
+def _power(cells: Sequence[ComparedCell], alpha: float) -> tuple[str, ...]:
     """A note if the test could not have found a single slower cell."""
-    tested = [row for row in rows if row.get("p_value") is not None]
-    if not tested:
+    tested = [cell for cell in cells if cell.p_value is not None]
+    sizes = [(c.n_a, c.n_b) for c in tested if c.n_a is not None and c.n_b is not None]
+    if not sizes:
         return ()
-    sizes = [(int(str(row["n_a"])), int(str(row["n_b"]))) for row in tested]
     smallest = max(2 / comb(n_a + n_b, n_a) for n_a, n_b in sizes)
     needed = int(np.ceil(smallest * len(tested) / alpha))
     if needed <= 1:
         return ()
     return (
         f"With these repeats p is {smallest:.2g} at best: fewer than {needed} changed cells "
-        f"among {len(tested)} cannot be texts from chance. More repeats, or a sweep of fewer "
-        "cells, tell smaller groups.",
+        f"among {len(tested)} cannot be separated from chance. More repeats, or a sweep of "
+        "fewer cells, find smaller groups.",
     )
 
 

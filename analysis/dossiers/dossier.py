@@ -10,6 +10,7 @@ import polars as pl
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.stored.exclusions import exclusion_notes, not_excluded
 from fleetrank.analysis.tables.table import Table
+from fleetrank.analysis.tables.values import value_text
 from fleetrank.foundation.wording import count_of
 
 MAX_POINTS = 400
@@ -70,9 +71,7 @@ def newest_facts(rows: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
     for name in names:
         known = rows[name].drop_nulls()
         if len(known):
-            value = known[-1]
-            shown = ("no", "yes")[value] if isinstance(value, bool) else str(value)
-            pairs.append({"fact": name, "value": shown})
+            pairs.append({"fact": name, "value": value_text(known[-1])})
     return pl.DataFrame(pairs, schema={"fact": pl.String, "value": pl.String})
 
 

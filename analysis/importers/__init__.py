@@ -1,4 +1,4 @@
 """Published measurements of others as rows of the table.
 
-Open `release` first: what an importer gives.
+Open `importer` first: the importers by name, and how one is added; then `release`: what it gives.
 """

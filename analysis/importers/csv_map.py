@@ -5,17 +5,21 @@ import io
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.importers.csv_mapping import FACTS, QUANTITIES, WORDS, Mapped, read_mapping
-from fleetrank.analysis.importers.equivalence import Equivalences, load_equivalences, named
+from fleetrank.analysis.importers.importer import Importer, read_table
 from fleetrank.analysis.importers.release import (
+    Equivalences,
     Release,
     Row,
     device_names,
     drop,
     file_reference,
     is_sentinel,
+    load_equivalences,
+    named,
     read_number,
     whole,
 )
@@ -193,3 +197,10 @@ def _converted(figures: Mapping[str, float], mapping: Mapped) -> list[str]:
     if {"macs", "flops"} & set(figures) and not {"macs", "flops"} <= set(figures):
         texts.append("macs and flops: one from the other, flops = 2 x macs")
     return texts
+
+
+def _read_file(path: Path, mapping: bytes) -> tuple[Release, ...]:
+    return parse_csv(path.name, read_table(path), mapping)
+
+
+IMPORTER = Importer(read=_read_file, needs_mapping=True)

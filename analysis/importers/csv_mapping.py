@@ -1,6 +1,5 @@
 """The mapping from a user's CSV columns to our columns."""
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -9,6 +8,7 @@ from fleetrank.analysis.stored.columns import COLUMNS, SCHEMA
 from fleetrank.foundation.errors import BadFileError
 from fleetrank.foundation.plain_data import parse_toml
 from fleetrank.foundation.visible_text import shortened
+from fleetrank.foundation.wording import nearest
 
 QUANTITIES: Mapping[str, tuple[str, Mapping[str, float]]] = {
     "latency": (
@@ -120,8 +120,8 @@ def _check_keys(given: Iterable[str], known: tuple[str, ...], where: str) -> Non
     for key in given:
         if key not in known:
             shown = shortened(key)
-            near = difflib.get_close_matches(shown, known, n=1)
-            hint = f"did you mean '{near[0]}'? " if near else ""
+            near = nearest(key, known)
+            hint = f"did you mean '{near}'? " if near else ""
             raise AnalysisError(
                 f"{where} has an unknown key '{shown}'", f"{hint}known are {', '.join(known)}"
             )

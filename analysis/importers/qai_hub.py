@@ -9,21 +9,26 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
-from fleetrank.analysis.importers.equivalence import (
-    Equivalences,
-    load_equivalences,
-    named,
-    unequal_notes,
+from fleetrank.analysis.importers.importer import Importer, read_tables
+from fleetrank.analysis.importers.qai_hub_files import (
+    BYTES_PER_MIB,
+    FILES,
+    HubModel,
+    Job,
+    read_models,
 )
-from fleetrank.analysis.importers.qai_hub_files import HubModel, read_models
-from fleetrank.analysis.importers.qai_hub_layouts import BYTES_PER_MIB, Job
 from fleetrank.analysis.importers.release import (
+    Equivalences,
     Release,
     Row,
     device_names,
     drop,
     is_sentinel,
+    load_equivalences,
+    named,
+    unequal_notes,
     whole,
 )
 
@@ -255,3 +260,12 @@ def _notes(models: list[HubModel], context: _Context) -> tuple[str, ...]:
 
 def _list(names: list[str]) -> str:
     return ", ".join(names)
+
+
+def _read_folder(path: Path, _mapping: bytes) -> tuple[Release, ...]:
+    files = read_tables(path, *(f"**/{name}" for name in FILES))
+    # The folder of a release has the release's name.
+    return parse_qai_hub({f"{path.resolve().name}/{name}": files[name] for name in files})
+
+
+IMPORTER = Importer(read=_read_folder)

@@ -1,11 +1,20 @@
-"""The result of an importer: the rows of one release, and the reasons of dropped rows."""
+"""The result of an importer: the rows of one release, and what every importer does to a row.
+
+A row names its model as our card only by declaration, in `equivalence.toml` or in a user's mapping.
+"""
 
 import hashlib
 import math
 import re
+import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+
+from fleetrank.analysis.stored.columns import ROUNDED_SENTINELS, SENTINELS
+
+EQUIVALENCE_TABLE = Path(__file__).with_name("equivalence.toml")
 
 Row = dict[str, object]
 """Some columns of `analysis.stored.columns.SCHEMA`; keys and times are added when it is stored."""
@@ -14,15 +23,10 @@ IMPORT_STAGE = "import"
 """`error_stage` of a row of the source that no figure may use."""
 
 _GROUPED = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
-_EXACT_SENTINELS = (-1.0, 0.0, float(2**31 - 1), float(2**32 - 1))
-_ROUNDED_SENTINELS = (float(2**63 - 1), float(2**64 - 1))
-SENTINELS = (*_EXACT_SENTINELS, *_ROUNDED_SENTINELS)
-"""Codes for 'missing' in published tables; seen: -1 in OneProxy, 0 and 2^64-1 in AI Hub."""
 _MAX_COUNT = 2**62
 """Fits into 64 bits after any rounding."""
 _SENTINEL_TOLERANCE = 1e-9
-"""Of 2^64-1 written as a float or rounded by a printer. The codes of 32 bits are compared exactly:
-2,048 MiB is one byte more than one of them."""
+"""Of 2^64-1 written as a float or rounded by a printer."""
 _SYMBOL_NAMES = {"+": " plus ", "*": " star "}
 """Characters that tell two products apart: Galaxy S23 and Galaxy S23+."""
 
@@ -88,8 +92,8 @@ def read_number(text: object) -> float | None:
 
 def is_sentinel(value: float) -> bool:
     """Whether a figure in the source's unit is a code for 'missing'."""
-    return value in _EXACT_SENTINELS or any(
-        math.isclose(value, mark, rel_tol=_SENTINEL_TOLERANCE) for mark in _ROUNDED_SENTINELS
+    return value in SENTINELS or any(
+        math.isclose(value, mark, rel_tol=_SENTINEL_TOLERANCE) for mark in ROUNDED_SENTINELS
     )
 
 
@@ -123,3 +127,79 @@ def whole(value: float | None, factor: float = 1) -> int | None:
 def file_reference(name: str, content: bytes) -> str:
     """A file by name and content, as `source_ref` keeps it."""
     return f"{name} sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """A figure and its source."""
+
+    value: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Equivalences:
+    """The declarations about the names of one source.
+
+    Attributes:
+        equal: name in the source to the name of our card.
+        unequal: names that only look alike, to the reason.
+        macs: multiply-accumulates of the cards.
+    """
+
+    source: str
+    equal: Mapping[str, str]
+    unequal: Mapping[str, str]
+    macs: Mapping[str, Published]
+
+
+def load_equivalences(source: str) -> Equivalences:
+    """The declarations for one source; empty for a source that is not in the table."""
+    with EQUIVALENCE_TABLE.open("rb") as file:
+        table = tomllib.load(file)
+    mine = table.get(source, {"equal": {}, "unequal": {}})
+    macs = {
+        card: Published(value=entry["value"], source=entry["published"])
+        for card, entry in table["macs"].items()
+    }
+    return Equivalences(source=source, equal=mine["equal"], unequal=mine["unequal"], macs=macs)
+
+
+def named(row: Row, name: str, table: Equivalences) -> Row:
+    """The row under the model's name here: our card's where declared, else `<source>:<name>`.
+
+    A card's MACs replace the source's, so that a model has the same FLOPs in every source.
+    """
+    card = table.equal.get(name)
+    if card is None:
+        return row | {"model": f"{table.source}:{name}"}
+    derived = f"model: declared equal to card {card}, {name} in {table.source}"
+    macs = table.macs.get(card)
+    figures = {} if macs is None else flops_columns(macs.value, f"{macs.source}, by equivalence")
+    listed = row.get("derived")
+    return (
+        row
+        | {"model": card, "derived": [*(listed if isinstance(listed, list) else []), derived]}
+        | figures
+    )
+
+
+def flops_columns(macs: int | None, source: str) -> Row:
+    """Published MACs and FLOPs; empty without them."""
+    if macs is None:
+        return {}
+    return {
+        "macs": macs,
+        "flops": 2 * macs,
+        "flops_method": "published",
+        "flops_source": source,
+    }
+
+
+def unequal_notes(names: set[str], table: Equivalences) -> tuple[str, ...]:
+    """One sentence for each name of a source that is similar to a card but another network."""
+    return tuple(
+        f"{table.source}:{name} is kept apart: {why}."
+        for name, why in sorted(table.unequal.items())
+        if name in names
+    )

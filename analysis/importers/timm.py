@@ -11,23 +11,23 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.importers.equivalence import (
-    Equivalences,
-    flops_columns,
-    load_equivalences,
-    named,
-    unequal_notes,
-)
+from fleetrank.analysis.importers.importer import Importer, read_tables
 from fleetrank.analysis.importers.release import (
+    Equivalences,
     Release,
     Row,
     device_names,
     drop,
     file_reference,
+    flops_columns,
     is_sentinel,
+    load_equivalences,
+    named,
     read_number,
+    unequal_notes,
     whole,
 )
 
@@ -312,3 +312,11 @@ def _batch_note(bench: _Bench) -> str | None:
         f"{bench.name}: {smaller} of {len(batches)} models ran at a batch below {max(batches):g}, "
         f"down to {min(batches):g}."
     )
+
+
+def _read_checkout(path: Path, _mapping: bytes) -> tuple[Release, ...]:
+    inside = path / "results"
+    return parse_timm(read_tables(inside if inside.is_dir() else path, "*.csv"))
+
+
+IMPORTER = Importer(read=_read_checkout)

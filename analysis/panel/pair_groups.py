@@ -1,8 +1,12 @@
-"""Pairs of platforms grouped by two tiers or two runtimes, and rows of their figures."""
+"""Pairs of platforms grouped by two tiers or two runtimes."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
 
 from fleetrank.analysis.arrays.bootstrap import adjust_p
 from fleetrank.analysis.panel.pair_means import mean_figures
@@ -11,67 +15,141 @@ from fleetrank.analysis.panel.panel import Measure, Panel
 from fleetrank.analysis.stored.columns import TIERS
 from fleetrank.analysis.stored.comparable import EQUAL_INSIDE_PLATFORM
 
+TIER_NOTE = (
+    "Tier to tier: platforms of different devices at equal batch; mean inside a pair of device "
+    "models (a cluster) first, then over clusters."
+)
+_MAX_VALUES = 2_000_000
+"""Models x pairs processed at once: 16 MB an array."""
+
 Row = dict[str, object]
-_Facts = dict[str, object]
+
+
+class Level(StrEnum):
+    """What a row of a table is about."""
+
+    PLATFORM = "platform"
+    PAIR = "pair"
+    SOURCE = "source"
+    """One source and every target."""
+    TIER = "tier"
+    """Two tiers, or one tier with itself."""
+    RUNTIMES = "runtimes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairGroup:
-    """Pairs whose mean is the figure of source and target.
+    """Pairs of platforms that have one figure together, for example from one tier to another.
 
     Attributes:
-        clusters: for every pair, its two device models; the mean inside each is computed first.
+        level: `TIER` or `RUNTIMES`; `source` and `target` name two of these.
+        pairs: those of one cluster are side by side if the group has a direction; otherwise they
+            are in the caller's order.
+        clusters: number of the cluster (a pair of device models) of each pair, (n_pairs,). The
+            mean inside a cluster is computed first.
     """
 
-    level: str
+    level: Level
     source: str
     target: str
     pairs: tuple[Pair, ...]
-    clusters: tuple[str, ...]
+    clusters: npt.NDArray[np.int64]
+
+    @property
+    def starts(self) -> npt.NDArray[np.int64]:
+        """Where each cluster of a group with a direction begins in `pairs`, (n_clusters,)."""
+        return np.flatnonzero(np.diff(self.clusters, prepend=-1))
 
 
-def tier_groups(panel: Panel, pairs: Sequence[Pair]) -> list[PairGroup]:
-    """`between_devices`, by tiers in their own order: rho has no direction."""
-    return _groups(panel, between_devices(panel, pairs), "tier", _tier_order)
+def tier_groups(
+    panel: Panel, pairs: Sequence[Pair], *, is_directed: bool = False
+) -> list[PairGroup]:
+    """The pairs between different devices at equal batch, by tiers.
 
-
-def between_devices(panel: Panel, pairs: Sequence[Pair]) -> list[Pair]:
-    """Pairs of different devices at equal batch: the pairs of a mean over tiers."""
-    device, batch = panel.platforms["device"].to_list(), panel.platforms["batch"].to_list()
-    return [(i, j) for i, j in pairs if device[i] != device[j] and batch[i] == batch[j]]
+    Without a direction, as for rho, the two tiers of a group are in their usual order; with one,
+    from A to B and from B to A are two groups.
+    """
+    between = _between_devices(panel, pairs)
+    return _groups(panel, between, Level.TIER, None if is_directed else _tier_order)
 
 
 def runtime_groups(panel: Panel, pairs: Sequence[Pair]) -> list[PairGroup]:
     """Pairs by their two runtimes, in alphabetical order."""
-    return _groups(panel, pairs, "runtime", str)
+    return _groups(panel, pairs, Level.RUNTIMES, str)
+
+
+def _between_devices(panel: Panel, pairs: Sequence[Pair]) -> list[Pair]:
+    device, batch = panel.platforms["device"].to_list(), panel.platforms["batch"].to_list()
+    return [(i, j) for i, j in pairs if device[i] != device[j] and batch[i] == batch[j]]
 
 
 def _groups(
-    panel: Panel, pairs: Iterable[Pair], fact: str, order: Callable[[str], object]
+    panel: Panel, pairs: Iterable[Pair], level: Level, order: Callable[[str], object] | None
 ) -> list[PairGroup]:
-    facts = panel.platforms.to_dicts()
+    """Groups by the fact of the level; `order` sorts the two of a pair, `None` keeps them."""
+    is_directed = order is None
+    fact = {Level.TIER: "tier", Level.RUNTIMES: "runtime"}[level]
+    names = [str(name) for name in panel.platforms[fact].to_list()]
+    kinds = [str(kind) for kind in panel.platforms["device_model"].to_list()]
     members: dict[tuple[str, str], list[Pair]] = defaultdict(list)
     for i, j in pairs:
-        first, second = sorted((str(facts[i][fact]), str(facts[j][fact])), key=order)  # type: ignore[arg-type]
-        members[first, second].append((i, j))
-    return [
-        PairGroup(
-            level="runtimes" if fact == "runtime" else fact,
-            source=source,
-            target=target,
-            pairs=tuple(found),
-            clusters=tuple(_cluster(facts[i], facts[j]) for i, j in found),
-        )
-        for (source, target), found in sorted(members.items())
-    ]
+        key = (names[i], names[j])
+        if order is not None:
+            first, second = sorted(key, key=order)  # type: ignore[arg-type]
+            key = (first, second)
+        members[key].append((i, j))
+    found = []
+    for (source, target), mine in sorted(members.items()):
+        clusters = [_cluster(kinds[i], kinds[j], is_directed) for i, j in mine]
+        found.append(pair_group(level, (source, target), mine, clusters, is_directed=is_directed))
+    return found
+
+
+def _cluster(source: str, target: str, is_directed: bool) -> str:
+    """The name of two device models; without a direction in alphabetical order."""
+    return f"{source} -> {target}" if is_directed else " + ".join(sorted((source, target)))
+
+
+def pair_group(
+    level: Level,
+    between: tuple[str, str],
+    pairs: Sequence[Pair],
+    clusters: Sequence[str],
+    *,
+    is_directed: bool = False,
+) -> PairGroup:
+    """A group of pairs in any order; `clusters` has the name of each one's cluster."""
+    _, code = np.unique(clusters, return_inverse=True)
+    order = np.argsort(code, kind="stable") if is_directed else np.arange(len(pairs))
+    return PairGroup(
+        level=level,
+        source=between[0],
+        target=between[1],
+        pairs=tuple(pairs[at] for at in order.tolist()),
+        clusters=code[order],
+    )
 
 
 def _tier_order(tier: str) -> int:
     return TIERS.index(tier) if tier in TIERS else len(TIERS)
 
 
-def _cluster(source: _Facts, target: _Facts) -> str:
-    return " + ".join(sorted((str(source["device_model"]), str(target["device_model"]))))
+def chunks(
+    group: PairGroup, n_rows: int
+) -> Iterator[tuple[tuple[Pair, ...], npt.NDArray[np.int64]]]:
+    """A few whole clusters at a time, as their pairs and where each cluster begins in them.
+
+    Arrays of `n_rows` rows over such a chunk stay small, so that the pairs of a fleet need not be
+    in memory together.
+    """
+    limit = max(1, _MAX_VALUES // n_rows)
+    starts = group.starts
+    bounds = np.append(starts, len(group.pairs))
+    first = 0
+    while first < starts.size:
+        last = max(first + 1, int(np.searchsorted(bounds, bounds[first] + limit, "right")) - 1)
+        yield group.pairs[bounds[first] : bounds[last]], bounds[first:last] - bounds[first]
+        first = last
 
 
 def group_rows(group: PairGroup, found: Iterable[Measure], seed: int) -> list[Row]:
@@ -95,7 +173,7 @@ def pair_rows(panel: Panel, measure: Measure, pairs: Sequence[Pair], seed: int) 
     facts, keys = panel.platforms.to_dicts(), panel.keys
     return [
         {
-            "level": "pair",
+            "level": Level.PAIR,
             "measure": measure.name,
             "source": keys[i],
             "target": keys[j],

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from fleetrank.analysis.arrays.bootstrap import (
     MIN_MODELS_FOR_INTERVAL,
@@ -11,6 +12,7 @@ from fleetrank.analysis.arrays.bootstrap import (
     resample_counts,
 )
 from fleetrank.analysis.arrays.frm import headroom, null_p
+from fleetrank.analysis.arrays.known_means import cluster_weights
 from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats
 from fleetrank.analysis.panel.pairs import (
     Block,
@@ -56,12 +58,12 @@ class MeanFigures:
 
 
 def mean_figures(
-    measure: Measure, pairs: Sequence[Pair], clusters: Sequence[str], seed: int
+    measure: Measure, pairs: Sequence[Pair], clusters: npt.ArrayLike, seed: int
 ) -> MeanFigures:
     """Averages rho inside each cluster first, then over clusters.
 
-    `clusters` names the pair of device models of each pair, so that a device model with many
-    units or settings counts once.
+    `clusters` has the name or number of each pair's two device models, so that a device model with
+    many units or settings counts once.
     """
     parts = list(blocks(np.isfinite(measure.values), pairs))
     rho = _rhos(measure, parts, len(pairs))
@@ -103,18 +105,6 @@ def _rhos(measure: Measure, parts: Iterable[Block], n_pairs: int) -> Floats:
         if part.models.size >= MIN_MODELS:
             rho[part.where] = block_rhos(measure, part)
     return rho
-
-
-def cluster_weights(rho: Floats, clusters: Sequence[str]) -> tuple[Floats, float | None, int]:
-    """Each pair's share in the mean, the standard deviation over clusters, and their number."""
-    known = np.isfinite(rho)
-    names, member = np.unique(np.array(clusters)[known], return_inverse=True)
-    sizes = np.bincount(member)
-    weights = np.zeros(rho.size)
-    weights[known] = 1 / (sizes[member] * names.size)
-    means = np.bincount(member, weights=rho[known]) / sizes
-    spread = float(np.std(means, ddof=1)) if names.size > 1 else None
-    return weights, spread, names.size
 
 
 def _interval(

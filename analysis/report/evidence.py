@@ -14,8 +14,7 @@ from fleetrank.analysis.stored.columns import ORIGINS, ROW_KEY
 from fleetrank.analysis.stored.load import load_measurements, valid_attempts
 from fleetrank.analysis.stored.scope import Scope, select_attempts, select_cells
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.foundation.errors import BadFileError
-from fleetrank.foundation.plain_data import read_json_object
+from fleetrank.analysis.stored.sweep_record import SweepRecord, read_record
 
 _SAMPLES = ("samples_ns", "device_samples_ns")
 """Samples are most of the bytes. Tables need only the stored summaries, strips some samples."""
@@ -27,7 +26,6 @@ _MAX_AVERAGED = 1000
 of single pairs this takes 2 s for 318 platforms and 7 s for a thousand."""
 _MAX_PAIRED = 40
 """The 1,560 directed pairs of these platforms are listed and drawn, with their frontiers."""
-Record = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +44,7 @@ class Evidence:
         quantiles: as `figures.latency.sample_quantiles` gives them, of the cells shown.
         shown: what is on the page.
         limits: notes on platforms that are not compared, and where to see them.
-        records: of the sweeps in `attempts`, newest first; `{}` where one cannot be read.
+        records: of the sweeps in `attempts`, newest first; only its id where one cannot be read.
     """
 
     attempts: pl.LazyFrame
@@ -59,7 +57,7 @@ class Evidence:
     quantiles: pl.DataFrame
     shown: Shown
     limits: tuple[str, ...]
-    records: tuple[Record, ...]
+    records: tuple[SweepRecord, ...]
     selection: Selection
 
     @property
@@ -143,16 +141,7 @@ def _limits(n_averaged: int, n_compared: int, n_paired: int, n: int) -> list[str
     return notes
 
 
-def _records(results: Path, cells: pl.DataFrame) -> Sequence[Record]:
+def _records(results: Path, cells: pl.DataFrame) -> Sequence[SweepRecord]:
     sweeps = cells.group_by("sweep_id").agg(pl.col("started_utc").min())
     newest_first = sweeps.sort("started_utc", descending=True, nulls_last=True)["sweep_id"]
-    return [_record(results / "sweeps" / f"{sweep}.json", sweep) for sweep in newest_first]
-
-
-def _record(path: Path, sweep: str) -> Record:
-    """The sweeps' records; one that cannot be read is `{}`, so the page can still be built."""
-    try:
-        record = read_json_object(path)
-    except BadFileError:
-        record = {}
-    return {"sweep_id": sweep, **record}
+    return [read_record(results / "sweeps" / f"{sweep}.json") for sweep in newest_first]

@@ -2,24 +2,18 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 import polars as pl
 
 from fleetrank.analysis.report.shown import ELSEWHERE, Shown
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.tables import TABLES
+from fleetrank.analysis.tables.values import heading, value_text
 
 MAX_STATIC_ROWS = 40
 """Rows written as HTML; in a longer table the page's script writes the others."""
 MAX_ROWS = 8000
 """The page shows no more rows; `report show` prints all."""
-_UNITS = {
-    "ns": "ns", "us": "µs", "ms": "ms", "s": "s", "bytes": "bytes", "mib": "MiB", "mb": "MB",
-    "mj": "mJ", "mhz": "MHz", "c": "°C", "percent": "%",
-}  # fmt: skip
-_MISSING = "\N{EN DASH}"
-_DIGITS = 4
 Json = dict[str, object]
 
 
@@ -134,7 +128,10 @@ class _Column:
 
 
 def _column(column: pl.Series, names: Mapping[str, str]) -> _Column:
-    texts = [_text(value) for value in column]
+    texts = [
+        value if isinstance(value, str) else value_text(value, is_grouped=True)
+        for value in column.to_list()
+    ]
     keys = (
         [text for text in dict.fromkeys(texts) if text in names]
         if column.dtype == pl.String
@@ -170,39 +167,3 @@ def _worth_showing(frame: pl.DataFrame) -> pl.DataFrame:
     """The frame without hashes and empty columns; `report show` prints all columns."""
     empty = [column.name for column in frame.iter_columns() if column.null_count() == len(column)]
     return frame.drop([*empty, "cell_key"], strict=False) if frame.height else frame
-
-
-def heading(name: str) -> str:
-    """`latency_p50_ms` as `latency p50, ms`; `platform_key` as `platform`."""
-    words = name.removeprefix("n_").removesuffix("_key").split("_")
-    unit = _UNITS.get(words[-1]) if len(words) > 1 else None
-    return f"{' '.join(words[:-1])}, {unit}" if unit else " ".join(words)
-
-
-def number_text(value: float) -> str:
-    """Four significant digits; an exponent only for very large or small values."""
-    is_grouped = 10**_DIGITS <= abs(value) < 1e6
-    text = f"{value:,.0f}" if is_grouped else f"{value:.{_DIGITS}g}"
-    return text.replace("-", "\N{MINUS SIGN}", 1) if value < 0 else text
-
-
-def _text(value: object) -> str:
-    if value is None:
-        return _MISSING
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}".replace("-", "\N{MINUS SIGN}")
-    if isinstance(value, float):
-        return number_text(value)
-    return _other_text(value)
-
-
-def _other_text(value: object) -> str:
-    if isinstance(value, datetime):
-        return f"{value:%Y-%m-%d %H:%M} UTC"
-    if isinstance(value, list | tuple | pl.Series):
-        return ", ".join(str(item) for item in value) or _MISSING
-    return str(value)

@@ -36,6 +36,7 @@ from fleetrank.analysis.report.sections.transfer_section import transfer_section
 from fleetrank.analysis.stored.load import DEFAULT_ORIGINS
 from fleetrank.analysis.stored.scope import devices_of
 from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.values import time_text
 from fleetrank.foundation.files import make_folder, replace_file
 from fleetrank.foundation.visible_text import visible
 from fleetrank.foundation.wording import count_of
@@ -233,7 +234,7 @@ def _facts(cells: pl.DataFrame, now: datetime) -> list[str]:
         count_of(cells["platform_key"].n_unique(), "platform"),
         count_of(cells["device"].n_unique(), "device"),
         measured,
-        f"page built {now:%Y-%m-%d %H:%M} UTC",
+        f"page built {time_text(now)}",
     ]
 
 

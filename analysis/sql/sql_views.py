@@ -3,26 +3,61 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import duckdb
 import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
-
-from fleetrank.analysis.stored.columns import READ_COLUMNS, SCHEMA
-from fleetrank.analysis.stored.exclusions import meanings, read_exclusions
-from fleetrank.analysis.stored.load import stored_parts
-from fleetrank.foundation.errors import BadFileError
-from fleetrank.foundation.plain_data import read_json_object
-
-if TYPE_CHECKING:
-    import duckdb
-import duckdb
 from duckdb import CaseExpression, ColumnExpression, ConstantExpression, Expression
 
-from fleetrank.analysis.stored.columns import EXCLUDED
-from fleetrank.analysis.stored.exclusions import Exclusion
+from fleetrank.analysis.stored.columns import EXCLUDED, READ_COLUMNS, SCHEMA
+from fleetrank.analysis.stored.exclusions import Exclusion, meanings, read_exclusions
+from fleetrank.analysis.stored.load import stored_parts
 from fleetrank.analysis.stored.patterns import regex_of
+from fleetrank.analysis.stored.sweep_record import read_record
+
+_DEVICE_FACTS = (
+    "device_model", "tier", "origin", "host", "os", "arch", "cpu_model", "logical_cores",
+    "physical_cores", "memory_bytes", "is_virtual_machine", "clock_max_mhz", "governor",
+)  # fmt: skip
+_MODEL_FACTS = (
+    "family", "has_attention", "card_sha256", "input_size", "macs", "flops", "flops_method",
+    "parameters", "accuracy_top1", "accuracy_source",
+)  # fmt: skip
+_RECORDS: Mapping[str, str] = {
+    "state": "state of the sweep",
+    "command_line": "command that started it",
+}
+"""Facts from the record of a sweep; both can be missing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewColumn:
+    """One column of one relation, for display; `unit` is `None` without a unit."""
+
+    view: str
+    column: str
+    dtype: str
+    unit: str | None
+    doc: str
+
+
+def register_views(connection: duckdb.DuckDBPyConnection, results: Path) -> None:
+    """Registers `measurements`, `devices`, `models` and `sweeps` with a connection.
+
+    Arrow reads the files for the query, by column and row group, so DuckDB itself needs no access
+    to the file system.
+
+    Raises:
+        NoDataError: no Parquet file exists.
+        AnalysisError: a newer fleetrank wrote the folder, or its exclusions are damaged.
+    """
+    connection.register("stored", _dataset(results))
+    register_measurements(connection, "stored", read_exclusions(results).entries)
+    connection.register("sweep_records", _sweep_records(results / "sweeps"))
+    connection.execute(f"CREATE VIEW devices AS {_newest_facts('device', _DEVICE_FACTS)}")
+    connection.execute(f"CREATE VIEW models AS {_newest_facts('model', _MODEL_FACTS)}")
+    connection.execute(f"CREATE VIEW sweeps AS {_SWEEPS}")
 
 
 def register_measurements(
@@ -31,7 +66,7 @@ def register_measurements(
     """Creates the view `measurements`: stored rows, with the reason if a row is excluded.
 
     It uses an expression over each row, not a join: if DuckDB does not know the sizes of two
-        relations, it may keep the large one in memory.
+    relations, it may keep the large one in memory.
     """
     excluded = ConstantExpression(None).cast("VARCHAR")
     if exclusions:
@@ -64,52 +99,6 @@ def _matches(column: str, pattern: str) -> Expression:
         return name == ConstantExpression(pattern)
     regex = ConstantExpression(regex_of(pattern))
     return duckdb.FunctionExpression("regexp_matches", name, regex)
-
-
-_DEVICE_FACTS = (
-    "device_model", "tier", "origin", "host", "os", "arch", "cpu_model", "logical_cores",
-    "physical_cores", "memory_bytes", "is_virtual_machine", "clock_max_mhz", "governor",
-)  # fmt: skip
-_MODEL_FACTS = (
-    "family", "has_attention", "card_sha256", "input_size", "macs", "flops", "flops_method",
-    "parameters", "accuracy_top1", "accuracy_source",
-)  # fmt: skip
-_RECORDS: Mapping[str, str] = {
-    "state": "state of the sweep",
-    "command_line": "command that started it",
-}
-"""Facts from the record of a sweep; both can be missing."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ViewColumn:
-    """One column of one relation, for display; `unit` is `None` without a unit."""
-
-    view: str
-    column: str
-    dtype: str
-    unit: str | None
-    doc: str
-
-
-def register_views(connection: "duckdb.DuckDBPyConnection", results: Path) -> None:
-    """Registers `measurements`, `devices`, `models` and `sweeps` with a connection.
-
-    Arrow reads the files for the query, by column and row group, so DuckDB itself needs no access
-    to the file system.
-
-    Raises:
-        NoDataError: no Parquet file exists.
-        AnalysisError: a newer fleetrank wrote the folder, or its exclusions are damaged.
-    """
-    from fleetrank.analysis.sql.sql_views import register_measurements
-
-    connection.register("stored", _dataset(results))
-    register_measurements(connection, "stored", read_exclusions(results).entries)
-    connection.register("sweep_records", _sweep_records(results / "sweeps"))
-    connection.execute(f"CREATE VIEW devices AS {_newest_facts('device', _DEVICE_FACTS)}")
-    connection.execute(f"CREATE VIEW models AS {_newest_facts('model', _MODEL_FACTS)}")
-    connection.execute(f"CREATE VIEW sweeps AS {_SWEEPS}")
 
 
 def described_views() -> list[ViewColumn]:
@@ -213,22 +202,13 @@ def _arrow_schema() -> pa.Schema:
 
 def _sweep_records(folder: Path) -> pa.Table:
     """The records of the sweeps; if one cannot be read, its sweep has no facts from it."""
-    rows = []
-    for path in sorted(folder.glob("*.json")):
-        try:
-            record = read_json_object(path)
-        except BadFileError:
-            continue
-        rows.append({"sweep_id": path.stem, **{name: _text(record, name) for name in _RECORDS}})
+    records = [read_record(path) for path in sorted(folder.glob("*.json"))]
+    rows = [
+        {"sweep_id": one.sweep_id, "state": one.state, "command_line": one.command_line}
+        for one in records
+    ]
     names = ("sweep_id", *_RECORDS)
     return pa.Table.from_pylist(rows, schema=pa.schema([(name, pa.string()) for name in names]))
-
-
-def _text(record: Mapping[str, object], name: str) -> str | None:
-    value = record.get(name)
-    if isinstance(value, list):
-        return " ".join(str(part) for part in value)
-    return None if value is None else str(value)
 
 
 _SQL_TYPES: Mapping[pl.DataType, str] = {

@@ -48,7 +48,7 @@ def stored_parts(results: Path, *, sweep: str | None = None) -> list[Path]:
         NoDataError: no measurement exists, or no such sweep; measure or import first.
         AnalysisError: a newer fleetrank wrote the folder; upgrade.
     """
-    _refuse_newer_schema(results / "schema.json")
+    _refuse_newer_schema(results)
     measurements = results / "measurements"
     # The id is compared as text: it is not a pattern or a path.
     chosen = (f for f in _sweep_folders(measurements) if sweep is None or _sweep_of(f) == sweep)
@@ -101,22 +101,33 @@ def _release_order() -> pl.Expr:
     return numbers.list.eval(pl.element().str.zfill(6)).list.join(".")
 
 
-def _refuse_newer_schema(path: Path) -> None:
-    """Raises an error if the folder has a newer version; a missing file is accepted."""
+def schema_version(results: Path) -> int | None:
+    """The version of the table that a results folder holds; `None` without its `schema.json`.
+
+    Raises:
+        BadFileError: `schema.json` is damaged, or holds no version.
+    """
+    path = results / "schema.json"
     if not path.exists():
-        return
+        return None
+    remedy = f'restore it, or write {{"schema_version": {SCHEMA_VERSION}}} into it'
     try:
         version = read_checked_object(path).get("schema_version")
-    except BadFileError:
-        version = None
-    if not isinstance(version, int):
+    except BadFileError as error:
+        raise BadFileError(error.message, remedy) from error
+    if isinstance(version, int):
+        return version
+    raise BadFileError(f"{path} holds no schema_version", remedy)
+
+
+def _refuse_newer_schema(results: Path) -> None:
+    try:
+        version = schema_version(results)
+    except BadFileError as error:
+        raise AnalysisError(error.message, error.remedy) from error
+    if version is not None and version > SCHEMA_VERSION:
         raise AnalysisError(
-            f"{path} is not a schema record",
-            f'restore it, or write {{"schema_version": {SCHEMA_VERSION}}} into it',
-        )
-    if version > SCHEMA_VERSION:
-        raise AnalysisError(
-            f"{path.parent} has schema version {version}; this fleetrank reads {SCHEMA_VERSION}",
+            f"{results} has schema version {version}; this fleetrank reads {SCHEMA_VERSION}",
             "upgrade fleetrank, or point --workspace at another folder",
         )
 

@@ -1,6 +1,5 @@
 """Writes a table as text, JSON, CSV, Markdown or LaTeX."""
 
-import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
@@ -8,12 +7,9 @@ import polars as pl
 
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.tables.table import Table
+from fleetrank.analysis.tables.values import value_text
 from fleetrank.foundation.strict_json import json_text
 from fleetrank.foundation.visible_text import visible_line
-
-_DIGITS = 4
-"""Significant digits in formats for people; json and csv have all digits."""
-_MISSING = "-"
 
 _LATEX = str.maketrans(
     {
@@ -118,26 +114,7 @@ FORMATS: Mapping[str, Callable[[Table], str]] = MappingProxyType(
 
 
 def _texts(table: Table) -> list[list[str]]:
-    return [[format_value(value) for value in row] for row in table.frame.iter_rows()]
-
-
-def format_value(value: object) -> str:
-    """One cell for people: four significant digits, `-` for a missing value."""
-    if value is None:
-        return _MISSING
-    if isinstance(value, float):
-        return _format_number(value)
-    if isinstance(value, list):
-        return ", ".join(map(format_value, value)) or _MISSING
-    return visible_line(str(value))
-
-
-def _format_number(value: float) -> str:
-    """Plain notation, so that figures in a column align; only extreme values have an exponent."""
-    if value == 0 or not 1e-4 <= abs(value) < 1e9:
-        return f"{value:.{_DIGITS}g}"
-    decimals = max(0, _DIGITS - 1 - math.floor(math.log10(abs(value))))
-    return f"{value:.{decimals}f}"
+    return [[value_text(value) for value in row] for row in table.frame.iter_rows()]
 
 
 def _markdown(text: str) -> str:

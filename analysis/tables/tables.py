@@ -25,9 +25,9 @@ _STATISTICS = "fleetrank.analysis.statistics"
 
 TABLES: Mapping[str, str] = MappingProxyType(
     {
-        "latency": "measured.performance_table:latency_table",
-        "memory": "measured.performance_table:memory_table",
-        "coldstart": "measured.performance_table:coldstart_table",
+        "latency": "measured.cell_tables:latency_table",
+        "memory": "measured.cell_tables:memory_table",
+        "coldstart": "measured.cell_tables:coldstart_table",
         "frm": "ranks.frm_table:frm_table",
         "transfer": "transfer.transfer_table:transfer_table",
         "decomposition": "transfer.decomposition:decomposition_table",
@@ -47,8 +47,8 @@ TABLES: Mapping[str, str] = MappingProxyType(
         "composites": "ranks.composites:composites_table",
         "recommend": "choices.recommend_table:recommend_table",
         "significance": "measured.significance_table:significance_table",
-        "quality": "measured.quality_table:quality_table",
-        "dropped": "measured.quality_table:dropped_table",
+        "quality": "measured.cell_tables:quality_table",
+        "dropped": "measured.cell_tables:dropped_table",
         "audit": "measured.audit_table:audit_table",
     }
 )

@@ -7,10 +7,9 @@ from fleetrank.device_agents.android.cooling import wait_until_ready
 from fleetrank.device_agents.android.options import PhoneOptions
 from fleetrank.device_agents.android.phone_lease import phone_lease
 from fleetrank.device_agents.android.programs.program import Programs, read
-from fleetrank.device_agents.android.programs.raw_log import encode_log
+from fleetrank.device_agents.android.programs.raw_log import encode_log, to_measurement
 from fleetrank.device_agents.android.programs.tool_call import clean_runs
 from fleetrank.device_agents.android.runners.phone_runner import ToolReading, ToolRun
-from fleetrank.device_agents.android.runners.program_measurement import to_measurement
 from fleetrank.device_agents.android.state.boot import COME_BACK_LIMIT_S, wait_until_booted
 from fleetrank.device_agents.android.state.identity import identify
 from fleetrank.device_agents.android.state.phone_conditions import (

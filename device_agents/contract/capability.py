@@ -12,16 +12,21 @@ class Capability:
     """The supported names; any other name is rejected before anything is loaded or sent.
 
     Attributes:
-        backends: execution providers or delegates.
+        backends: execution providers or delegates; the first is the default.
         modes: ways to execute a graph.
         precisions: precisions of artifacts; by default every precision of a file is accepted.
         option_names: runtime options; the code that reads an option checks its value.
     """
 
-    backends: frozenset[str]
+    backends: tuple[str, ...]
     modes: frozenset[Mode] = frozenset({Mode.EAGER})
     precisions: frozenset[Precision] = frozenset(Precision)
     option_names: frozenset[str] = frozenset()
+
+    @property
+    def default_backend(self) -> str:
+        """The backend of a sweep that names none."""
+        return self.backends[0]
 
     def why_unsupported(self, execution: Execution, who: str, where: str = "") -> str | None:
         """Says what is not supported, or `None`.

@@ -3,15 +3,15 @@
 import json
 from dataclasses import dataclass
 
-from fleetrank.device_agents.contract.codec import REMEDY, from_plain, parse_json, to_plain
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.device_agents.contract.task import InferTask, MeasureTask
-from fleetrank.device_agents.errors import PermanentError
+from fleetrank.foundation.codec import CodecError, from_plain, parse_json, to_plain
 
 _TASKS: dict[str, type[MeasureTask] | type[InferTask]] = {
     "measure": MeasureTask,
     "infer": InferTask,
 }
+_REMEDY = "write it with the same version of fleetrank that reads it"
 
 STAGE_MARK = "fleetrank-stage:"
 """Starts a line on the worker's standard error with the name of the stage it enters.
@@ -37,12 +37,12 @@ def decode_request(line: str) -> MeasureTask | InferTask:
     """Decodes the output of `encode_request`.
 
     Raises:
-        PermanentError: the line is not a request; the message names the field.
+        CodecError: the line is not a request; the message names the field.
     """
     plain = parse_json(line)
     if not isinstance(plain, dict) or set(plain) != {"kind", "task"}:
-        raise PermanentError("a request must be an object with the keys kind and task", REMEDY)
+        raise CodecError("a request must be an object with the keys kind and task", _REMEDY)
     kind = plain["kind"]
     if not isinstance(kind, str) or kind not in _TASKS:
-        raise PermanentError(f"unknown request kind {kind!r}", REMEDY)
+        raise CodecError(f"unknown request kind {kind!r}", _REMEDY)
     return from_plain(_TASKS[kind], plain["task"])

@@ -10,15 +10,14 @@ from fleetrank.device_agents.contract.device_facts import DeviceFacts
 from fleetrank.device_agents.contract.failures import device_lost, failure_from_error
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask, OptionValue
-from fleetrank.device_agents.cpu.topology import read_facts
 from fleetrank.device_agents.cuda import nvml
 from fleetrank.device_agents.cuda.choice import VISIBLE, choose_gpu
 from fleetrank.device_agents.cuda.clocks import free_forgotten, held_clock
 from fleetrank.device_agents.cuda.facts import gpu_facts
 from fleetrank.device_agents.cuda.library import Gpu, GpuLibrary
 from fleetrank.device_agents.errors import PermanentError, TransientError, UnsupportedError
-from fleetrank.device_agents.host.process import WORKER
-from fleetrank.device_agents.host.worker_client import infer_in_worker, measure_in_worker
+from fleetrank.device_agents.host.topology import read_facts
+from fleetrank.device_agents.host.worker_client import WORKER, infer_in_worker, measure_in_worker
 from fleetrank.device_agents.runtimes.gpu_backends import why_unsupported_on_gpu
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.vocabulary import ErrorKind, Origin

@@ -1,21 +1,16 @@
-"""Prepares the worker's own process before any library starts threads.
+"""Undoes what the worker's process inherits, before any library starts threads.
 
 A Ray worker passes on nice 15, `OMP_NUM_THREADS=1` and oom_score_adj 1000; a measuring process
 that keeps them is slower than the same process started by hand.
 """
 
 import contextlib
-import ctypes
 import os
 import resource
-import signal
-import stat
 import sys
-import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-_PR_SET_PDEATHSIG = 1  # Source: linux/prctl.h
 _OOM_SCORE_ADJ = Path("/proc/self/oom_score_adj")
 _DROPPED_PREFIXES = ("OMP_", "KMP_", "GOMP_")
 
@@ -27,38 +22,6 @@ class Inherited:
     niceness: int | None
     oom_score_adj: int | None
     omp_num_threads: str | None
-
-
-def die_with_parent() -> None:
-    """Asks the kernel to kill this process when the thread that started it ends."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-
-
-def exit_when_input_ends(file_descriptor: int) -> None:
-    """Ends this process when the other end of its standard input is closed.
-
-    The parent-death signal is lost if the parent dies before it is set; this check is not. A file
-    as input, as in a person's shell, ends at once, which says nothing about the caller.
-    """
-    if stat.S_ISREG(os.fstat(file_descriptor).st_mode):
-        return
-
-    def wait() -> None:
-        while os.read(file_descriptor, 4096):
-            pass
-        os._exit(1)
-
-    threading.Thread(target=wait, name="stdin-watch", daemon=True).start()
-
-
-def limit_memory(limit_bytes: int | None) -> None:
-    """Makes allocations beyond the limit fail inside this process, not in the whole machine.
-
-    The address space is not limited: runtimes reserve far more of it than they use.
-    """
-    if limit_bytes is not None:
-        resource.setrlimit(resource.RLIMIT_DATA, (limit_bytes, limit_bytes))
 
 
 def pin(cpus: tuple[int, ...] | None) -> None:

@@ -1,25 +1,75 @@
 """Runs tasks in a worker process on this host and turns every outcome into an answer."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+import re
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from fleetrank.device_agents.contract.agent import StopRequested, never_stop
-from fleetrank.device_agents.contract.codec import from_json
 from fleetrank.device_agents.contract.failures import (
-    End,
-    WorkerEnd,
-    bad_output,
-    failure_from_end,
+    LOST_REMEDY,
+    MEMORY_REMEDY,
+    TAIL_CHARACTERS,
     failure_from_error,
     interrupted,
+    says_device_lost,
 )
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed, utc_now
-from fleetrank.device_agents.contract.protocol import InferReply, encode_request
+from fleetrank.device_agents.contract.protocol import STAGE_MARK, InferReply, encode_request
 from fleetrank.device_agents.contract.task import InferTask, MeasureTask
-from fleetrank.device_agents.errors import PermanentError
-from fleetrank.device_agents.host.process import WORKER, run_worker
+from fleetrank.device_agents.host.conditions import read_oom_kills
 from fleetrank.device_agents.host.scratch import worker_environment
+from fleetrank.foundation.codec import CodecError, from_json
+from fleetrank.foundation.errors import says_out_of_memory
+from fleetrank.foundation.process.supervised_child import ChildEnd, End, exit_name, run_child
 from fleetrank.foundation.vocabulary import ErrorKind, Origin
+
+WORKER = (sys.executable, "-P", "-m", "fleetrank.device_agents.worker")
+"""`-P` removes the working directory from the path: a workspace folder cannot hide a package."""
+
+_STAGE = re.compile(rf"^{STAGE_MARK} (\w+)\n?", re.MULTILINE | re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerEnd(ChildEnd):
+    """What is known about a worker after its end.
+
+    Attributes:
+        oom_kills: processes that the kernel killed for lack of memory in that time; `None` if
+            unknown.
+    """
+
+    oom_kills: int | None
+
+
+def run_worker(
+    request: str,
+    *,
+    timeout_s: float,
+    stop_requested: StopRequested = never_stop,
+    command: Sequence[str] = WORKER,
+    environment: Mapping[str, str] | None = None,
+) -> WorkerEnd:
+    """Runs a worker to its end; the arguments and errors are those of `run_child`."""
+    oom_before = read_oom_kills()
+    ended = run_child(
+        command,
+        request,
+        timeout_s=timeout_s,
+        stop_requested=stop_requested,
+        environment=environment,
+    )
+    oom_after = read_oom_kills()
+    has_counts = oom_before is not None and oom_after is not None
+    return WorkerEnd(
+        end=ended.end,
+        exit_code=ended.exit_code,
+        stdout=ended.stdout,
+        stderr=ended.stderr,
+        timeout_s=timeout_s,
+        oom_kills=(oom_after or 0) - (oom_before or 0) if has_counts else None,
+    )
 
 
 def measure_in_worker(
@@ -59,23 +109,23 @@ def infer_in_worker(task: InferTask, *, command: Sequence[str] = WORKER) -> Fail
     except OSError as error:
         return _not_started(error)
     if not _has_result(end):
-        return failure_from_end(end)
+        return _failure_from_end(end)
     try:
         return from_json(InferReply, end.stdout).failure
-    except PermanentError as error:
-        return bad_output(end, error.message)
+    except CodecError as error:
+        return _bad_output(end, error.message)
 
 
 def _read_measurement(task: MeasureTask, end: WorkerEnd, started: str) -> Measurement:
     if not _has_result(end):
-        return _failed(task, failure_from_end(end), started)
+        return _failed(task, _failure_from_end(end), started)
     try:
         measurement = from_json(Measurement, end.stdout)
-    except PermanentError as error:
-        return _failed(task, bad_output(end, error.message), started)
+    except CodecError as error:
+        return _failed(task, _bad_output(end, error.message), started)
     if measurement.task_id != task.task_id:
         why = f"it answers task {measurement.task_id!r}, not {task.task_id!r}"
-        return _failed(task, bad_output(end, why), started)
+        return _failed(task, _bad_output(end, why), started)
     return measurement
 
 
@@ -96,3 +146,72 @@ def _not_started(error: OSError) -> Failure:
         remedy="free memory and processes on this host",
         is_transient=True,
     )
+
+
+def _failure_from_end(end: WorkerEnd) -> Failure:
+    """Describes a worker that ended without a result."""
+    stage = last_stage(end.stderr)
+    kind, message, remedy, is_transient = _judge_end(end, f" in stage {stage}" if stage else "")
+    tail = _STAGE.sub("", end.stderr).strip()[-TAIL_CHARACTERS:]
+    return Failure(
+        kind=kind,
+        message=f"{message}; last output: {tail}" if tail else message,
+        remedy=remedy,
+        is_transient=is_transient,
+        stage=stage,
+        exit_code=end.exit_code,
+    )
+
+
+def _bad_output(end: WorkerEnd, why: str) -> Failure:
+    """Describes a worker that ended normally but whose output is not its result."""
+    return Failure(
+        kind=ErrorKind.BAD_OUTPUT,
+        message=f"the worker's output is not a result: {why}",
+        remedy="check that worker and agent are the same version of fleetrank",
+        is_transient=False,
+        stage=last_stage(end.stderr),
+        exit_code=end.exit_code,
+    )
+
+
+def last_stage(stderr: str) -> str | None:
+    """The last stage that the worker reported before it ended."""
+    found = _STAGE.findall(stderr)
+    return found[-1] if found else None
+
+
+def _judge_end(end: WorkerEnd, where: str) -> tuple[ErrorKind, str, str, bool]:
+    """Returns kind, message, remedy, and whether a retry makes sense."""
+    if end.end is End.STOP:
+        return ErrorKind.INTERRUPTED, f"stopped on request{where}", "resume the sweep", True
+    if end.end is End.TIME_LIMIT:
+        remedy = "raise timeout_s of the sweep, or remove the model from the sweep"
+        return ErrorKind.TIMED_OUT, f"no result after {end.timeout_s:g} s{where}", remedy, False
+    if end.end is End.TOO_MUCH_OUTPUT:
+        remedy = "look for a library that prints without limit"
+        return ErrorKind.BAD_OUTPUT, f"the worker wrote too much{where}", remedy, False
+    if end.exit_code == 0:
+        remedy = "check that worker and agent are the same version of fleetrank"
+        return ErrorKind.BAD_OUTPUT, f"the worker ended without a result{where}", remedy, False
+    return _judge_crash(end, where)
+
+
+def _judge_crash(end: WorkerEnd, where: str) -> tuple[ErrorKind, str, str, bool]:
+    if says_device_lost(end.stderr):
+        return ErrorKind.DEVICE_LOST, f"the device was lost{where}", LOST_REMEDY, True
+    if says_out_of_memory(end.stderr):
+        return ErrorKind.OUT_OF_MEMORY, f"an allocation failed{where}", MEMORY_REMEDY, False
+    if end.exit_code != -signal.SIGKILL:
+        remedy = "the runtime or the file may be defective; try another version of either"
+        return (
+            ErrorKind.CRASHED,
+            f"the worker ended with {exit_name(end.exit_code)}{where}",
+            remedy,
+            False,
+        )
+    if end.oom_kills:
+        remedy = "free memory on this host, or set a memory limit for the sweep"
+        return ErrorKind.OUT_OF_MEMORY, f"killed for lack of memory{where}", remedy, True
+    remedy = "find out which program kills processes on this host; the repeat can be retried"
+    return ErrorKind.CRASHED, f"the worker was killed by SIGKILL{where}", remedy, True

@@ -86,7 +86,7 @@ class ExecutorchModel:
 class ExecutorchRunner:
     """Backend `xnnpack`; ExecuTorch's own kernels run unsupported operators. It has no options."""
 
-    capability = Capability(backends=frozenset({"xnnpack"}))
+    capability = Capability(backends=("xnnpack",))
 
     def version(self) -> str:
         """The version of the runtime's library."""

@@ -23,13 +23,13 @@ TORCH_STREAM = "torch_stream"
 
 GPU_RUNTIMES: Mapping[Runtime, Capability] = {
     Runtime.TORCH: Capability(
-        backends=frozenset({CUDA}),
+        backends=(CUDA,),
         modes=frozenset({Mode.EAGER, Mode.COMPILE, Mode.GRAPHS}),
         precisions=frozenset({Precision.FP32, Precision.FP16, Precision.BF16}),
         option_names=frozenset({FLUSH_L2, TF32, CUDNN_BENCHMARK}),
     ),
     Runtime.ONNX: Capability(
-        backends=frozenset({CUDA, TENSORRT}),
+        backends=(CUDA, TENSORRT),
         modes=frozenset({Mode.EAGER, Mode.GRAPHS}),
         # Its CUDA provider lacks most operators in bfloat16, such as convolutions.
         precisions=frozenset({Precision.FP32, Precision.FP16}),

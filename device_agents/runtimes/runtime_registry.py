@@ -1,25 +1,35 @@
 """Runtimes by name; a runtime and its library are imported only on request."""
 
-import importlib
-from collections.abc import Mapping
+from collections.abc import Callable
 
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.device_agents.runtimes.runner import Runner
+from fleetrank.foundation.registry import Registry
 from fleetrank.foundation.vocabulary import Runtime
 
-RUNNERS: Mapping[Runtime, str] = {
-    Runtime.ONNX: "fleetrank.device_agents.runtimes.onnx.onnx_runner:OnnxRunner",
-    Runtime.TORCH: "fleetrank.device_agents.runtimes.torch.torch_runner:TorchRunner",
-    Runtime.TFLITE: "fleetrank.device_agents.runtimes.tflite_runner:TfliteRunner",
-    Runtime.EXECUTORCH: "fleetrank.device_agents.runtimes.executorch_runner:ExecutorchRunner",
-}
+RUNTIMES = Registry[Callable[[], Runner]](
+    "runtime",
+    {
+        Runtime.ONNX: "fleetrank.device_agents.runtimes.onnx.onnx_runner:OnnxRunner",
+        Runtime.TORCH: "fleetrank.device_agents.runtimes.torch.torch_runner:TorchRunner",
+        Runtime.TFLITE: "fleetrank.device_agents.runtimes.tflite_runner:TfliteRunner",
+        Runtime.EXECUTORCH: "fleetrank.device_agents.runtimes.executorch_runner:ExecutorchRunner",
+    },
+)
 
 
 def create_runner(runtime: Runtime) -> Runner:
     """Creates the runner of a runtime; the library is imported when the runner loads a file."""
-    module_name, class_name = RUNNERS[runtime].split(":")
-    runner: Runner = getattr(importlib.import_module(module_name), class_name)()
-    return runner
+    return RUNTIMES.load(runtime)()
+
+
+def default_backend(runtime: Runtime) -> str:
+    """The backend on a processor if a sweep names none; verification uses it too.
+
+    Raises:
+        UnknownNameError: the runtime is not registered.
+    """
+    return create_runner(runtime).capability.default_backend
 
 
 def why_unsupported(execution: Execution) -> str | None:

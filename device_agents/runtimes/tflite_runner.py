@@ -69,7 +69,7 @@ class TfliteModel:
 class TfliteRunner:
     """Backends: `xnnpack` (LiteRT's default) and `builtin` (its own kernels). It has no options."""
 
-    capability = Capability(backends=frozenset({"xnnpack", "builtin"}))
+    capability = Capability(backends=("xnnpack", "builtin"))
 
     def version(self) -> str:
         """The version of the runtime's library."""

@@ -8,7 +8,7 @@ import threading
 from dataclasses import asdict
 from pathlib import Path
 
-from fleetrank.device_agents.android.state.probe_text import VirtualMode
+from fleetrank.device_agents.contract.registration import VirtualMode
 from fleetrank.device_agents.virtual_phone.daemon.farm import FarmSpec, VirtualFarm
 from fleetrank.device_agents.virtual_phone.handset.profile import DEFAULT_PROFILES, load_profiles
 from fleetrank.foundation.errors import FleetError

@@ -9,20 +9,21 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from fleetrank.device_agents.contract.codec import to_json
 from fleetrank.device_agents.contract.failures import failure_from_error
 from fleetrank.device_agents.contract.measurement import Measurement, failed
 from fleetrank.device_agents.contract.protocol import STAGE_MARK, InferReply, decode_request
 from fleetrank.device_agents.contract.task import InferTask, MeasureTask
-from fleetrank.device_agents.host.isolation import (
-    Inherited,
+from fleetrank.device_agents.host.isolation import Inherited, pin, shed_inheritance
+from fleetrank.foundation.codec import to_json
+from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.process.own_process import (
     die_with_parent,
     exit_when_input_ends,
+    keep_stdout_for_the_result,
     limit_memory,
-    pin,
-    shed_inheritance,
+    read_line,
+    write_all,
 )
-from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.vocabulary import Origin
 
 if TYPE_CHECKING:
@@ -35,15 +36,15 @@ BAD_REQUEST = 2
 def main() -> int:
     """Reads one request, executes it, writes one reply; returns the exit code."""
     die_with_parent()
-    result_fd = _keep_stdout_for_the_result()
+    result_fd = keep_stdout_for_the_result()
     try:
-        task = decode_request(_read_line(0))
+        task = decode_request(read_line(0))
     except FleetError as error:
         print(error, file=sys.stderr)  # noqa: T201 - the parent keeps it as the reason
         return BAD_REQUEST
     inherited = shed_inheritance()
     reply = _answer(task, inherited)
-    _write_all(result_fd, f"{to_json(reply)}\n".encode())
+    write_all(result_fd, f"{to_json(reply)}\n".encode())
     # Runtimes sometimes crash while unloading; the result is already written, so skip unloading.
     sys.stderr.flush()
     os._exit(0)
@@ -80,29 +81,6 @@ def _confine(task: MeasureTask | InferTask) -> "Walls":
 def _enter(stage: str) -> None:
     """Writes the stage to standard error; after a crash the parent reads the last one."""
     os.write(2, f"{STAGE_MARK} {stage}\n".encode())
-
-
-def _keep_stdout_for_the_result() -> int:
-    """Redirects descriptor 1 to standard error, so that output of libraries cannot mix in."""
-    result_fd = os.dup(1)
-    os.dup2(2, 1)
-    return result_fd
-
-
-def _read_line(file_descriptor: int) -> str:
-    received = bytearray()
-    while not received.endswith(b"\n"):
-        chunk = os.read(file_descriptor, 65_536)
-        if not chunk:
-            break
-        received += chunk
-    return received.decode("utf-8", errors="replace")
-
-
-def _write_all(file_descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(file_descriptor, view) :]
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from fleetrank.device_agents.contract.failures import LOST_REMEDY, is_memory_error, says_device_lost
+from fleetrank.device_agents.contract.failures import LOST_REMEDY, says_device_lost
 from fleetrank.device_agents.errors import (
     BadArtifactError,
     LostArtifactError,
@@ -13,7 +13,7 @@ from fleetrank.device_agents.errors import (
     UnsupportedError,
 )
 from fleetrank.device_agents.runtimes.runner import LoadedModel, TensorSpec
-from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.errors import FleetError, is_out_of_memory
 from fleetrank.foundation.small_file import open_regular
 
 State = tuple[int, int, int, int, int]
@@ -91,7 +91,7 @@ def run_once(model: LoadedModel) -> None:
     except (FleetError, MemoryError):
         raise
     except Exception as error:
-        if is_memory_error(error):
+        if is_out_of_memory(error):
             raise MemoryError(str(error)) from error
         if says_device_lost(str(error)):
             raise TransientError(str(error), LOST_REMEDY) from error

@@ -42,7 +42,7 @@ def _command_texts(name: str) -> Iterator[str]:
     """A command's section, and one for each command of a group."""
     group = get_command(build_app([name]))
     if not isinstance(group, TyperGroup):
-        raise TypeError("the app is no group of commands")
+        raise TypeError("the app is not a group of commands")
     found = group.commands[name]
     yield f"## {name}"
     if not isinstance(found, TyperGroup):
@@ -57,7 +57,7 @@ def _command_texts(name: str) -> Iterator[str]:
 
 def _section(path: str, command: object) -> str:
     if not isinstance(command, TyperCommand):
-        raise TypeError(f"{path} is no command")
+        raise TypeError(f"{path} is not a command")
     context = command.make_context(path, [], resilient_parsing=True)
     usage = " ".join([path, *command.collect_usage_pieces(context)])
     return "\n\n".join([f"```text\n{usage}\n```", command.help or "", _parameters(command)])
@@ -74,6 +74,6 @@ def _parameters(command: object) -> str:
 
 
 def _text(text: str) -> str:
-    """Help is plain text: a star or an angle bracket in it is no markup."""
+    """Help is plain text: a star or an angle bracket in it is not markup."""
     escaped = text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
     return escaped.replace("  [", " [")

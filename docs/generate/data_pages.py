@@ -37,7 +37,7 @@ def _column_row(column: ViewColumn) -> str:
 
 
 def tables_page() -> str:
-    """Markdown: each table of `fleetrank report show`, and what it can be told."""
+    """Markdown: each table of `fleetrank report show`, and its settings."""
     rows = []
     for name in TABLES:
         settings = ", ".join(f"`{setting}`" for setting in SETTINGS.get(name, ()))

@@ -1,11 +1,22 @@
 """Types that describe a network, its weights and its exported file."""
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from fleetrank.foundation.vocabulary import Family, FlopsMethod, Format, WeightsKind
+from fleetrank.foundation.vocabulary import (
+    RUNTIME_OF_FORMAT,
+    Family,
+    FlopsMethod,
+    Format,
+    WeightsKind,
+)
+
+_EXPORT_RECIPE = 1
+"""Increase it when exporters or seeded weights change their output; old files no longer match."""
 
 
 class Source(StrEnum):
@@ -57,6 +68,18 @@ class ModelCard:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedCard:
+    """A card together with the identity of its content, read once by `identity.resolve`.
+
+    Attributes:
+        sha256: equal on every machine; covers the card and the bytes of the files it names.
+    """
+
+    card: ModelCard
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
     """The exact weights of a model.
 
@@ -90,11 +113,34 @@ class Cost:
 class ExportRequest:
     """One file to be exported; equal requests share one entry of the artifact cache."""
 
-    card: ModelCard
+    model: ResolvedCard
     weights: Weights
     format: Format
     precision: str = "fp32"
     batch: int = 1
+
+    @property
+    def card(self) -> ModelCard:
+        """The card of the model."""
+        return self.model.card
+
+    @property
+    def runtime(self) -> str:
+        """The runtime that executes the requested file."""
+        return RUNTIME_OF_FORMAT[self.format]
+
+    @property
+    def key(self) -> str:
+        """The key in the artifact cache, part of the cell key; equal on every machine."""
+        parts = (
+            self.model.sha256,
+            weights_id(self.card, self.weights),
+            self.format,
+            self.precision,
+            self.batch,
+            _EXPORT_RECIPE,
+        )
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,3 +204,23 @@ FORMATS_OF_SUFFIX: Mapping[str, Format] = {
 def external_data_names(path: Path) -> tuple[str, str]:
     """Names that PyTorch and onnx give to external data; other files do not affect the identity."""
     return f"{path.name}.data", f"{path.name}_data"
+
+
+def formats_of(card: ModelCard) -> tuple[Format, ...]:
+    """The formats that a network can be exported to: all, or only that of the user's file."""
+    if card.source is not Source.FILE:
+        return tuple(Format)
+    suffix = Path(card.entry).suffix.lower()
+    # A SavedModel is a folder and has no suffix.
+    return (FORMATS_OF_SUFFIX.get(suffix, Format.TFLITE),)
+
+
+def weights_id(card: ModelCard, weights: Weights) -> str:
+    """A short readable name of these exact weights, such as `seeded-0`; part of the cell key."""
+    if card.source is Source.FILE:
+        return str(WeightsKind.EMBEDDED)
+    if weights.kind is WeightsKind.SEEDED:
+        return f"{weights.kind}-{weights.seed}"
+    if weights.kind is WeightsKind.PRETRAINED:
+        return f"{weights.kind}-{card.weights_tag}"
+    return f"{weights.kind}-{weights.checkpoint_sha256}"

@@ -1,16 +1,29 @@
-"""`python -m fleetrank.models.export MODEL FORMAT --out DIR`; the child if without arguments."""
+"""Exports without the command line's libraries, and the exporting child of `process`.
+
+`python -m fleetrank.models.export MODEL FORMAT --out DIR` exports one model. Without arguments it
+reads one request from standard input and writes one answer to standard output.
+"""
 
 import argparse
 import os
 import sys
 from pathlib import Path
 
+from fleetrank.foundation.codec import from_json, to_json
+from fleetrank.foundation.process.own_process import (
+    die_with_parent,
+    exit_when_input_ends,
+    keep_stdout_for_the_result,
+    limit_memory,
+    read_line,
+    write_all,
+)
 from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.cards.card import ExportRequest, Weights
+from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import find_card, load_cards
 from fleetrank.models.errors import ModelError
-from fleetrank.models.export import child
-from fleetrank.models.export.messages import staged_to_json
+from fleetrank.models.export.messages import ExportAnswer, ExportOrder, Refusal
 from fleetrank.models.export.request import export_request
 
 
@@ -32,7 +45,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     try:
         request = ExportRequest(
-            card=find_card(load_cards(options.cards), options.model),
+            model=resolve(find_card(load_cards(options.cards), options.model)),
             weights=Weights(seed=options.seed),
             format=Format(options.format),
             precision=options.precision,
@@ -43,7 +56,23 @@ def main(arguments: list[str]) -> int:
     except ModelError as error:
         sys.stderr.write(f"{error.message}\n{error.remedy}\n")
         return 2
-    sys.stdout.write(staged_to_json(staged) + "\n")
+    sys.stdout.write(to_json(staged) + "\n")
+    return 0
+
+
+def answer() -> int:
+    """Handles the request of `models.export.process`; returns 0 if it wrote an answer."""
+    die_with_parent()
+    result_fd = keep_stdout_for_the_result()
+    order = from_json(ExportOrder, read_line(0))
+    exit_when_input_ends(0)
+    limit_memory(order.memory_limit_bytes)
+    try:
+        staged = export_request(order.request, order.out_dir, is_trusted=order.is_trusted)
+        found = ExportAnswer(staged=staged)
+    except ModelError as error:
+        found = ExportAnswer(refusal=Refusal.of(error))
+    write_all(result_fd, to_json(found).encode())
     return 0
 
 
@@ -51,4 +80,4 @@ if __name__ == "__main__":
     # Exports run on the processor. But PyTorch saves a GPU's random state while it traces for
     # ONNX, which opens the GPU and would disturb a measurement on it.
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    sys.exit(main(sys.argv[1:]) if len(sys.argv) > 1 else child.main())
+    sys.exit(main(sys.argv[1:]) if len(sys.argv) > 1 else answer())

@@ -1,37 +1,61 @@
-"""The JSON messages between parent and exporting child."""
+"""The messages between the exporting child and its parent, one line of JSON each."""
 
-import json
-from dataclasses import asdict
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from fleetrank.foundation.vocabulary import Family, FlopsMethod, Format, WeightsKind
-from fleetrank.models.cards.card import (
-    Cost,
-    ExportRequest,
-    ModelCard,
-    Source,
-    StagedExport,
-    Weights,
-)
+from fleetrank.foundation.vocabulary import FlopsMethod
+from fleetrank.models.cards.card import Cost, ExportRequest, StagedExport
 from fleetrank.models.errors import ExportError, ModelError, UntrustedError
 
-_ERRORS = {"ExportError": ExportError, "UntrustedError": UntrustedError}
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportOrder:
+    """What the child does: the arguments of `process.export_in_child`."""
+
+    request: ExportRequest
+    out_dir: Path
+    memory_limit_bytes: int | None
+    is_trusted: bool
 
 
-def request_to_json(request: ExportRequest) -> str:
-    """A request as JSON, for the child's standard input and the cache's index."""
-    return json.dumps(asdict(request), sort_keys=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """An error of the child."""
+
+    is_about_trust: bool
+    message: str
+    remedy: str
+
+    @classmethod
+    def of(cls, error: ModelError) -> "Refusal":
+        """The refusal that says what this error says."""
+        return cls(
+            is_about_trust=isinstance(error, UntrustedError),
+            message=error.message,
+            remedy=error.remedy,
+        )
 
 
-def request_from_json(text: str) -> ExportRequest:
-    """Inverse of `request_to_json`; both processes run the same version of fleetrank."""
-    fields: dict[str, Any] = json.loads(text)
-    card, weights = fields.pop("card"), fields.pop("weights")
-    card |= {"family": Family(card["family"]), "source": Source(card["source"])}
-    weights |= {"kind": WeightsKind(weights["kind"])}
-    fields |= {"format": Format(fields["format"])}
-    return ExportRequest(card=ModelCard(**card), weights=Weights(**weights), **fields)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportAnswer:
+    """What the child did; exactly one of the two is not `None`."""
+
+    staged: StagedExport | None = None
+    refusal: Refusal | None = None
+
+    def result(self) -> StagedExport:
+        """The exported file.
+
+        Raises:
+            ExportError: the child's error, with its text; or the answer is empty.
+            UntrustedError: the same, for a child that lacked trust.
+        """
+        if self.staged is not None:
+            return self.staged
+        if self.refusal is None:
+            raise ExportError("the exporting child gave an empty answer", "report it as a bug")
+        kind = UntrustedError if self.refusal.is_about_trust else ExportError
+        raise kind(self.refusal.message, self.refusal.remedy)
 
 
 def cost_of(*, macs: int | None, parameters: int | None, method: str | None) -> Cost:
@@ -40,41 +64,4 @@ def cost_of(*, macs: int | None, parameters: int | None, method: str | None) -> 
         macs=macs,
         parameters=parameters,
         method=None if method is None else FlopsMethod(method),
-    )
-
-
-def staged_to_json(staged: StagedExport) -> str:
-    """The child's answer for a success."""
-    return json.dumps(asdict(staged), default=str)
-
-
-def error_to_json(error: ModelError) -> str:
-    """The child's answer for a failure."""
-    name = "UntrustedError" if isinstance(error, UntrustedError) else "ExportError"
-    return json.dumps({"error": name, "message": error.message, "remedy": error.remedy})
-
-
-def staged_from_json(text: str) -> StagedExport:
-    """Parses the child's answer.
-
-    Raises:
-        ExportError: the child's error, with its class and text.
-        UntrustedError: the same, for a child that lacked trust.
-        ValueError: the text is not an answer.
-    """
-    try:
-        fields: dict[str, Any] = json.loads(text)
-    except RecursionError as error:
-        raise ValueError("the answer is nested too deeply") from error
-    if "error" in fields:
-        raise _ERRORS[fields["error"]](fields["message"], fields["remedy"])
-    paths = (fields["inputs_path"], fields["reference_path"])
-    inputs_path, reference_path = (None if path is None else Path(path) for path in paths)
-    return StagedExport(
-        path=Path(fields["path"]),
-        format=Format(fields["format"]),
-        cost=cost_of(**fields["cost"]),
-        versions=tuple((name, version) for name, version in fields["versions"]),
-        inputs_path=inputs_path,
-        reference_path=reference_path,
     )

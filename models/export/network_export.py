@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fleetrank.foundation.errors import is_out_of_memory
 from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.cards.card import Cost, ExportRequest, Source, StagedExport
 from fleetrank.models.errors import ExportError
 from fleetrank.models.export.exporter import Exporter, create_exporter, library_versions
-from fleetrank.models.memory import is_out_of_memory
 from fleetrank.models.networks.cost import count_cost, stated_cost
 from fleetrank.models.networks.verification_inputs import CASES, seeded_images
 from fleetrank.models.networks.weights import network_with_weights

@@ -1,20 +1,16 @@
 """Runs one export in a child process, so that a crash does not end the parent."""
 
 import contextlib
-import json
 import os
-import signal
-import subprocess
 import sys
-import tempfile
-import time
 from pathlib import Path
-from typing import IO
 
+from fleetrank.foundation.codec import CodecError, from_json, to_json
+from fleetrank.foundation.process.supervised_child import ChildEnd, End, exit_name, run_child
 from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.cards.card import ExportRequest, StagedExport
 from fleetrank.models.errors import ExportError
-from fleetrank.models.export.messages import request_to_json, staged_from_json
+from fleetrank.models.export.messages import ExportAnswer, ExportOrder
 
 _MIB = 1 << 20
 _PEAK_BYTES = {
@@ -25,8 +21,6 @@ _PEAK_BYTES = {
 }
 """Highest resident size measured over the 13 built-in models, rounded up."""
 _LAST_WORDS = 400
-_POLL_S = 0.05
-"""Polling interval; small compared with an export, which takes seconds."""
 
 
 def peak_memory_estimate_bytes(request: ExportRequest) -> int:
@@ -55,61 +49,22 @@ def export_in_child(
         ExportError: the export failed, or the child crashed or took too long.
         UntrustedError: the export needs code that the user did not trust.
     """
-    order = {
-        "request": request_to_json(request),
-        "out_dir": str(out_dir.resolve()),
-        "memory_limit_bytes": memory_limit_bytes,
-        "is_trusted": is_trusted,
-        "parent_pid": os.getpid(),
-    }
-    # Files instead of pipes: they cannot block, and no grandchild can keep them open.
-    with (
-        tempfile.TemporaryFile() as question,
-        tempfile.TemporaryFile() as answer,
-        tempfile.TemporaryFile() as log,
-    ):
-        question.write(json.dumps(order).encode())
-        question.seek(0)
-        exit_code = _run(question, answer, log, timeout_s)
-        if exit_code is None:
-            raise ExportError(
-                f"exporting {request.card.name} to {request.format} took longer than "
-                f"{timeout_s:g} s and was stopped",
-                "increase the export's time limit, or remove this model or runtime",
-            )
-        return _read(answer, log, exit_code, request)
-
-
-def _run(question: IO[bytes], answer: IO[bytes], log: IO[bytes], timeout_s: float) -> int | None:
-    """The child's exit code; `None` if it was killed after the timeout."""
-    child = subprocess.Popen(
-        # -P: a models/ folder in the workspace does not shadow this package.
-        [sys.executable, "-P", "-m", "fleetrank.models.export"],
-        stdin=question,
-        stdout=answer,
-        stderr=log,
-        env=_environment(),
-        start_new_session=True,
+    order = ExportOrder(
+        request=request,
+        out_dir=out_dir.resolve(),
+        memory_limit_bytes=memory_limit_bytes,
+        is_trusted=is_trusted,
     )
-    has_ended = False
-    try:
-        has_ended = _ends_within(child.pid, timeout_s)
-    finally:
-        # Also after a normal end, to kill remaining child processes.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
-        exit_code = child.wait()
-    return exit_code if has_ended else None
-
-
-def _ends_within(pid: int, timeout_s: float) -> bool:
-    """Waits without reaping, so that the group's id is not reused before the group is killed."""
-    deadline_ns = time.perf_counter_ns() + int(timeout_s * 1e9)
-    while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-        if time.perf_counter_ns() >= deadline_ns:
-            return False
-        time.sleep(_POLL_S)
-    return True
+    # -P: a models/ folder in the workspace does not shadow this package.
+    command = (sys.executable, "-P", "-m", "fleetrank.models.export")
+    ended = run_child(command, to_json(order), timeout_s=timeout_s, environment=_environment())
+    if ended.end is End.TIME_LIMIT:
+        raise ExportError(
+            f"exporting {request.card.name} to {request.format} took longer than "
+            f"{timeout_s:g} s and was stopped",
+            "increase the export's time limit, or remove this model or runtime",
+        )
+    return _read(ended, request)
 
 
 def _environment() -> dict[str, str]:
@@ -121,25 +76,19 @@ def _environment() -> dict[str, str]:
     }
 
 
-def _read(
-    answer: IO[bytes], log: IO[bytes], exit_code: int, request: ExportRequest
-) -> StagedExport:
-    answer.seek(0)
-    text = answer.read().decode(errors="replace")
-    if exit_code == 0:
-        with contextlib.suppress(ValueError, KeyError, TypeError):
-            return staged_from_json(text)
-    log.seek(0)
-    last_words = log.read().decode(errors="replace").strip()[-_LAST_WORDS:]
+def _read(ended: ChildEnd, request: ExportRequest) -> StagedExport:
+    if ended.exit_code == 0:
+        with contextlib.suppress(CodecError):
+            return from_json(ExportAnswer, ended.stdout).result()
+    last_words = ended.stderr.strip()[-_LAST_WORDS:]
     what = f"exporting {request.card.name} to {request.format}"
-    if exit_code < 0:
-        name = signal.Signals(-exit_code).name
+    if ended.exit_code < 0:
         raise ExportError(
-            f"{what} was ended by {name}: {last_words or 'no output'}",
+            f"{what} was ended by {exit_name(ended.exit_code)}: {last_words or 'no output'}",
             "out of memory is the usual cause: close other programs, raise the memory limit, or "
             "export fewer models at once",
         )
     raise ExportError(
-        f"{what} ended with exit code {exit_code} and no answer: {last_words}",
+        f"{what} ended with exit code {ended.exit_code} and no answer: {last_words}",
         "this is a bug in fleetrank or in the exporter's installation: run `fleetrank doctor`",
     )

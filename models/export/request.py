@@ -6,12 +6,12 @@ import resource
 import shutil
 from pathlib import Path
 
+from fleetrank.foundation.errors import is_out_of_memory
 from fleetrank.foundation.files import is_no_room, storage_error
 from fleetrank.models.cards.card import ExportRequest, Source, StagedExport
 from fleetrank.models.errors import ExportError, ModelError
 from fleetrank.models.export.network_export import export_network
 from fleetrank.models.export.user_file import stage_file
-from fleetrank.models.memory import is_out_of_memory
 
 _NO_ROOM_BYTES = 1024 * 1024
 """Smaller than any exported network; if a writer fails with less free space, the disk is full."""

@@ -4,10 +4,10 @@ import importlib
 import sys
 from typing import TYPE_CHECKING
 
+from fleetrank.foundation.errors import is_out_of_memory
 from fleetrank.foundation.wording import nearest
 from fleetrank.models.cards.card import ModelCard, Source
 from fleetrank.models.errors import ExportError, UntrustedError
-from fleetrank.models.memory import is_out_of_memory
 
 if TYPE_CHECKING:
     import torch

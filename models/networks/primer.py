@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from fleetrank.foundation.vocabulary import Family, Format
 from fleetrank.models.cards.card import ExportRequest, ModelCard, Source, Weights
+from fleetrank.models.cards.identity import resolve
+from fleetrank.models.cards.zoo import load_zoo
 
 if TYPE_CHECKING:
     import torch
-from fleetrank.models.cards.zoo import load_cards
 
 CANARY_MODEL = "squeezenet1_1"
 """Small: many runs a second on any phone. Large: the clock rate dominates, not call overhead."""
@@ -18,16 +19,18 @@ CANARY_MODEL = "squeezenet1_1"
 
 def canary_request() -> ExportRequest:
     """The export request of the canary; TFLite, because LiteRT's tool runs on every phone."""
-    card = load_cards(None)[CANARY_MODEL]
-    return ExportRequest(card=card, weights=Weights(), format=Format.TFLITE)
+    model = resolve(load_zoo()[CANARY_MODEL])
+    return ExportRequest(model=model, weights=Weights(), format=Format.TFLITE)
 
 
-_CARD = ModelCard(
-    name="primer",
-    family=Family.STANDARD_CNN,
-    source=Source.ENTRY_POINT,
-    entry="fleetrank.models.networks.primer:make_network",
-    input_size=16,
+_PRIMER = resolve(
+    ModelCard(
+        name="primer",
+        family=Family.STANDARD_CNN,
+        source=Source.ENTRY_POINT,
+        entry="fleetrank.models.networks.primer:make_network",
+        input_size=16,
+    )
 )
 
 
@@ -46,4 +49,4 @@ def make_network() -> "torch.nn.Module":
 
 def primer_request(format: Format) -> ExportRequest:  # noqa: A002 - the word of the data class
     """The export request of a format's primer."""
-    return ExportRequest(card=_CARD, weights=Weights(), format=format)
+    return ExportRequest(model=_PRIMER, weights=Weights(), format=format)

@@ -30,11 +30,11 @@ def status(
 
     found = read_cluster_status(current().workspace, cluster)
     if as_json:
-        print(json_text(asdict(found), indent=2))
+        print(json_text(found.as_plain(), indent=2))
     else:
         print(f"dashboard  {found.dashboard or 'none: not started, or its packages are missing'}")
         print(f"this host  {found.here or 'not a device host'}\n")
-        print_table([asdict(host) for host in found.hosts], as_json=False)
+        print_table([host.as_row() for host in found.hosts], as_json=False)
         print()
         print_table([asdict(device) for device in found.devices], as_json=False)
         for problem in found.problems:

@@ -17,8 +17,7 @@ def doctor(
     as_json: AsJson = False,
 ) -> None:
     """Check runtimes, exporters, disk, cores, load, priority, confinement, Ray, adb and GPU."""
-    from fleetrank.orchestrator.doctor.device_checks import check_devices
-    from fleetrank.orchestrator.doctor.host_checks import check_host
+    from fleetrank.orchestrator.doctor.host_checks import check_devices, check_host
     from fleetrank.orchestrator.doctor.software_checks import check_software
 
     findings = [*check_host(current().workspace.root), *check_software(), *check_devices()]

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from typing import Annotated
@@ -10,14 +10,24 @@ from typing import Annotated
 import typer
 from pydantic import ByteSize, Field, TypeAdapter, ValidationError
 
-from fleetrank.device_agents.registry import create_agent
+from fleetrank.device_agents.registry import HOST_CPU, create_agent
 from fleetrank.foundation.strict_json import json_text
 from fleetrank.foundation.visible_text import shortened
-from fleetrank.foundation.vocabulary import RUNTIME_OF_FORMAT, Runtime, WeightsKind
+from fleetrank.foundation.vocabulary import RUNTIME_OF_FORMAT, Format, Runtime, WeightsKind
 from fleetrank.foundation.wording import count_of
 from fleetrank.models.cache import ArtifactCache
-from fleetrank.models.cards.card import Artifact, ExportRequest, ModelCard, Source, Weights
-from fleetrank.models.cards.zoo import card_sha256, find_card, formats_of, load_cards, runtime_of
+from fleetrank.models.cards.card import (
+    Artifact,
+    ExportRequest,
+    ModelCard,
+    ResolvedCard,
+    Source,
+    Weights,
+    formats_of,
+)
+from fleetrank.models.cards.identity import resolve
+from fleetrank.models.cards.zoo import find_card, load_cards
+from fleetrank.models.errors import CardError
 from fleetrank.orchestrator.cli.context import current
 from fleetrank.orchestrator.cli.host_turn import host_turn
 from fleetrank.orchestrator.cli.output.listing import AsJson, print_table
@@ -69,14 +79,15 @@ def list_models(as_json: AsJson = False) -> None:
 def show(name: Name, as_json: AsJson = False) -> None:
     """Print a model's card in the format of cards/NAME.toml."""
     card = find_card(_cards(), name)
+    model = resolve(card)
     if as_json:
-        identity = {"runtimes": _runtimes(card), "card_sha256": card_sha256(card)}
+        identity = {"runtimes": _runtimes(card), "card_sha256": model.sha256}
         print(json_text(asdict(card) | identity, indent=2))
         return
     print(card_text(card))
-    print(f"# runs in {', '.join(_runtimes(card))}; sha256 of the card {card_sha256(card)}")
+    print(f"# runs in {', '.join(_runtimes(card))}; sha256 of the card {model.sha256}")
     cache = ArtifactCache(current().folder / "artifacts")
-    for row in _artifact_rows(cache.peek, _requests([name], WeightsChoice.SEEDED)):
+    for row in _artifact_rows(cache.peek, _requests([model], WeightsChoice.SEEDED)):
         print("# exported: " + ", ".join(f"{key} {value}" for key, value in row.items()))
 
 
@@ -97,23 +108,34 @@ def export(
 ) -> None:
     """Export models and verify each file. Cached files are reused."""
     workspace, switch = current().workspace, StopSwitch()
-    requests = [request for request in _requests(names, weights) if _is_wanted(request, runtime)]
+    models, unreadable = _resolved(
+        card
+        for card in _chosen(names)
+        if any(_is_wanted(card, f, runtime) for f in formats_of(card))
+    )
+    requests = [
+        request
+        for request in _requests(models, weights)
+        if _is_wanted(request.card, request.format, runtime)
+    ]
     tools = ExportTools(
         cache=ArtifactCache(workspace.artifacts),
-        infer=create_agent("cpu", {}).infer,
+        infer=create_agent(HOST_CPU, {}).infer,
         emit=PlainLines(sys.stderr),
         switch=switch,
         is_trusted=trust,
     )
     with host_turn("models export"), listening(switch):
         exports = build_artifacts(requests, (), tools)
+    for error in unreadable:
+        print(f"{error.message}\n  -> {error.remedy}", file=sys.stderr)
     for request, failure in exports.failures.items():
         # The reason was already printed during the export.
         print(f"  {request.card.name} as {request.format} -> {failure.remedy}", file=sys.stderr)
     print_table([_artifact_row(*found) for found in exports.artifacts.items()], as_json)
     if not exports.is_complete:
         raise typer.Exit(_EXIT_INTERRUPTED)
-    if exports.failures:
+    if exports.failures or unreadable:
         raise typer.Exit(_EXIT_FAILED)
 
 
@@ -124,7 +146,7 @@ def verify(
     """Compare the outputs of exported files with those of PyTorch."""
     cache = ArtifactCache(current().workspace.artifacts)
     before = {artifact.path for artifact in cache.entries()}
-    rows = _artifact_rows(cache.find, _requests(names, weights))
+    rows = _artifact_rows(cache.find, _requests(map(resolve, _chosen(names)), weights))
     if not before:
         raise NothingToDoError("no model has been exported", "run `fleetrank models export`")
     print_table(rows, as_json)
@@ -188,22 +210,38 @@ def _artifact_row(request: ExportRequest, artifact: Artifact) -> dict[str, objec
     }
 
 
-def _requests(names: list[str] | None, weights: WeightsChoice) -> list[ExportRequest]:
-    """Every format of the named models, or of all models."""
+def _chosen(names: list[str] | None) -> list[ModelCard]:
+    """The named cards, or all cards."""
     cards = _cards()
-    chosen = [find_card(cards, name) for name in names] if names else list(cards.values())
+    return [find_card(cards, name) for name in names] if names else list(cards.values())
+
+
+def _resolved(cards: Iterable[ModelCard]) -> tuple[list[ResolvedCard], list[CardError]]:
+    """The models, and the errors of cards whose file cannot be read."""
+    models, errors = list[ResolvedCard](), list[CardError]()
+    for card in cards:
+        try:
+            models.append(resolve(card))
+        except CardError as error:
+            errors.append(error)
+    return models, errors
+
+
+def _requests(models: Iterable[ResolvedCard], weights: WeightsChoice) -> list[ExportRequest]:
+    """Every format of the models."""
     return [
-        ExportRequest(card=card, weights=_weights(card, weights), format=format_)
-        for card in chosen
-        for format_ in formats_of(card)
+        ExportRequest(model=model, weights=_weights(model.card, weights), format=format_)
+        for model in models
+        for format_ in formats_of(model.card)
     ]
 
 
-def _is_wanted(request: ExportRequest, runtimes: list[Runtime] | None) -> bool:
+def _is_wanted(card: ModelCard, format_: Format, runtimes: list[Runtime] | None) -> bool:
     """Runtimes to export for; by default the standard ones, and for a user's file its own."""
+    runtime = RUNTIME_OF_FORMAT[format_]
     if runtimes is None:
-        return request.card.source is Source.FILE or runtime_of(request) in DEFAULT_RUNTIMES
-    return runtime_of(request) in runtimes
+        return card.source is Source.FILE or runtime in DEFAULT_RUNTIMES
+    return runtime in runtimes
 
 
 def _weights(card: ModelCard, weights: WeightsChoice) -> Weights:

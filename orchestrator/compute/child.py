@@ -5,18 +5,15 @@ than most answers. If a job ends the child (crash, memory, time limit), the next
 one.
 """
 
-import contextlib
 import os
-import selectors
-import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
-from time import monotonic
-from typing import TypeVar
 
+from fleetrank.foundation.process.supervised_child import End, SupervisedChild, exit_name
 from fleetrank.orchestrator.compute.errors import RefusedError
 from fleetrank.orchestrator.compute.jobs import FORGET, READY, Job, Reply, Result
 
@@ -30,15 +27,8 @@ _THREADS = ("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "AR
 """Arrow's own threads follow OMP_NUM_THREADS."""
 _ALLOCATOR = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
 """Arrow's default (mimalloc in pyarrow 24) reserves 1 GiB at start, which the limit counts."""
-_CHUNK_BYTES = 1 << 20
 _MAX_BODY_BYTES = 256 << 20
 """Fifty times the largest page; a longer reply is an error of the child."""
-
-Said = TypeVar("Said")
-
-
-class _NoAnswerError(Exception):
-    """The child ended, or did not answer in time; the message says which."""
 
 
 class Child:
@@ -67,8 +57,8 @@ class Child:
         thread_counts = {name: str(threads) for name in _THREADS if threads is not None}
         self._environment = os.environ | _ALLOCATOR | thread_counts
         self._limit_mib = memory_limit_bytes >> 20
-        self._errors = subprocess.DEVNULL if is_quiet else None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._stderr = subprocess.DEVNULL if is_quiet else None
+        self._child: SupervisedChild | None = None
         self._fingerprint = ""
         self._lock = threading.Lock()
 
@@ -86,56 +76,54 @@ class Child:
         """
         with self._lock:
             try:
-                process = self._running()
-                is_new = fingerprint != self._fingerprint
-                self._fingerprint = fingerprint
-                _send(process, (FORGET if is_new else b"") + job.line())
-                reply = _receive(process, Reply.parse, timeout_s)
-                if reply.is_last:
-                    self._kill()
-                return reply.result()
-            except RefusedError:
-                raise
-            except (_NoAnswerError, BrokenPipeError) as error:
-                code = self._kill()
-                limit_s = job.timeout_s if job.is_query else timeout_s
-                raise self._no_answer(job, code, limit_s, is_late=str(error) == "late") from error
+                end, reply = self._exchange(job, fingerprint, timeout_s)
             except BaseException:
-                self._kill()
+                self._end()
                 raise
+            if reply is None:
+                limit_s = job.timeout_s if job.is_query else timeout_s
+                is_late = end is End.TIME_LIMIT
+                raise self._no_answer(job, self._end(), limit_s, is_late=is_late)
+            if reply.is_last:
+                self._end()
+            return reply.result()
 
     def close(self) -> None:
-        """Ends the child, even while it computes."""
-        self._kill()
+        """Ends the child, even while it computes for another thread."""
+        child = self._child
+        if child is not None:
+            child.kill()
+        # A thread that waits for an answer collects the child itself.
+        if self._lock.acquire(blocking=False):
+            try:
+                self._end()
+            finally:
+                self._lock.release()
 
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is None or self._process.poll() is not None:
-            self._kill()
-            self._process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._errors,
-                env=self._environment,
-                start_new_session=True,
+    def _exchange(self, job: Job, fingerprint: str, timeout_s: float) -> tuple[End, Reply | None]:
+        """Starts the child if none runs, and sends the job; `None` if no reply came."""
+        child = self._child
+        if child is None or child.has_ended():
+            self._end()
+            child = self._child = SupervisedChild(
+                self._command, environment=self._environment, stderr=self._stderr
             )
             # The time limit is for the job and does not include the start of the child.
-            _receive(self._process, _parse_ready, _START_S)
-        return self._process
+            end = _wait(child, lambda received: received == READY, _START_S)
+            if end is not End.COMPLETE:
+                return end, None
+        is_new, self._fingerprint = fingerprint != self._fingerprint, fingerprint
+        child.stdout.clear()
+        child.send((FORGET if is_new else b"") + job.line())
+        end = _wait(child, Reply.is_complete, timeout_s)
+        reply = Reply.parse(child.stdout) if end is End.COMPLETE else None
+        child.stdout.clear()
+        return end, reply
 
-    def _kill(self) -> int | None:
+    def _end(self) -> int | None:
         """Ends the child and returns its exit code; `None` if no child was running."""
-        process, self._process = self._process, None
-        if process is None:
-            return None
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        ended = process.wait()
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                with contextlib.suppress(OSError):
-                    stream.close()
-        return ended
+        child, self._child = self._child, None
+        return None if child is None else child.end()
 
     def _no_answer(
         self, job: Job, code: int | None, limit_s: float, *, is_late: bool
@@ -146,48 +134,19 @@ class Child:
             return RefusedError(
                 kind, f"{what} took longer than {limit_s:g} s and was ended", "select less data"
             )
+        how = "unknown exit code" if code is None else exit_name(code)
         return RefusedError(
             kind,
-            f"{what} ended the process that computed it ({_named(code)})",
+            f"{what} ended the process that computed it ({how})",
             f"it may need more than its limit of {self._limit_mib} MiB: select less data",
         )
 
 
-def _named(code: int | None) -> str:
-    """How a process ended; a negative code is the signal that ended it."""
-    if code is not None and code < 0:
-        with contextlib.suppress(ValueError):
-            return signal.Signals(-code).name
-    return f"exit code {code}"
-
-
-def _send(process: subprocess.Popen[bytes], lines: bytes) -> None:
-    if process.stdin is None:
-        raise _NoAnswerError("no pipe")
-    process.stdin.write(lines)
-    process.stdin.flush()
-
-
-def _receive(
-    process: subprocess.Popen[bytes], parse: Callable[[bytearray], Said | None], timeout_s: float
-) -> Said:
-    """Reads from the child until `parse` finds a complete message."""
-    if process.stdout is None:
-        raise _NoAnswerError("no pipe")
-    received = bytearray()
-    deadline_s = monotonic() + timeout_s
-    with selectors.DefaultSelector() as selector:
-        selector.register(process.stdout, selectors.EVENT_READ)
-        while True:
-            if (said := parse(received)) is not None:
-                return said
-            if not selector.select(max(0.0, deadline_s - monotonic())):
-                raise _NoAnswerError("late")
-            chunk = os.read(process.stdout.fileno(), _CHUNK_BYTES)
-            if not chunk or len(received) > _MAX_BODY_BYTES:
-                raise _NoAnswerError("ended")
-            received += chunk
-
-
-def _parse_ready(received: bytearray) -> bool | None:
-    return True if received == READY else None
+def _wait(
+    child: SupervisedChild, is_complete: Callable[[bytearray], bool], timeout_s: float
+) -> End:
+    return child.wait(
+        deadline_ns=time.perf_counter_ns() + int(timeout_s * 1e9),
+        max_bytes=_MAX_BODY_BYTES,
+        is_complete=is_complete,
+    )

@@ -1,9 +1,9 @@
 """The jobs of a computing child and its answers; both are plain JSON."""
 
-import json
 from dataclasses import dataclass
 from enum import StrEnum
 
+from fleetrank.foundation.codec import from_json, to_json
 from fleetrank.orchestrator.compute.errors import RefusedError
 
 JSON_TYPE = "application/json"
@@ -63,14 +63,12 @@ class Job:
 
     def line(self) -> bytes:
         """The job as one line of JSON."""
-        content = {name: getattr(self, name) for name in self.__slots__}
-        return json.dumps(content).encode() + b"\n"
+        return to_json(self).encode() + b"\n"
 
     @classmethod
     def parse(cls, line: bytes) -> "Job":
         """Returns the job of a line that `line` wrote."""
-        content = json.loads(line)
-        return cls(**{**content, "kind": JobKind(content["kind"])})
+        return from_json(cls, line.decode())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +77,18 @@ class Result:
 
     media_type: str
     body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Head:
+    media_type: str
+    size_bytes: int
+    refusal: tuple[str, str, str] | None
+    is_last: bool
+
+
+def _head(received: bytearray, end: int) -> _Head:
+    return from_json(_Head, received[:end].decode())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,28 +106,29 @@ class Reply:
 
     def encode(self) -> bytes:
         """Returns the bytes of the reply."""
-        head = {
-            "media_type": self.answer.media_type,
-            "size_bytes": len(self.answer.body),
-            "refusal": self.refusal,
-            "is_last": self.is_last,
-        }
-        return json.dumps(head).encode() + b"\n" + self.answer.body
+        head = _Head(
+            media_type=self.answer.media_type,
+            size_bytes=len(self.answer.body),
+            refusal=self.refusal,
+            is_last=self.is_last,
+        )
+        return to_json(head).encode() + b"\n" + self.answer.body
+
+    @staticmethod
+    def is_complete(received: bytearray) -> bool:
+        """Whether all of a reply has arrived."""
+        end = received.find(b"\n")
+        return end >= 0 and len(received) - end - 1 >= _head(received, end).size_bytes
 
     @classmethod
-    def parse(cls, received: bytearray) -> "Reply | None":
-        """Returns the reply when all of it has arrived, otherwise `None`."""
+    def parse(cls, received: bytearray) -> "Reply":
+        """Returns the reply of bytes that are complete."""
         end = received.find(b"\n")
-        if end < 0:
-            return None
-        head = json.loads(received[:end])
-        body = bytes(received[end + 1 :])
-        if len(body) < head["size_bytes"]:
-            return None
+        head = _head(received, end)
         return cls(
-            answer=Result(media_type=head["media_type"], body=body),
-            refusal=None if head["refusal"] is None else tuple(head["refusal"]),
-            is_last=head["is_last"],
+            answer=Result(media_type=head.media_type, body=bytes(received[end + 1 :])),
+            refusal=head.refusal,
+            is_last=head.is_last,
         )
 
     def result(self) -> Result:

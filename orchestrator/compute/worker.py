@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from fleetrank.analysis.stored.part_files import damage_error, damaged_part_of
-from fleetrank.device_agents.host.isolation import limit_memory
 from fleetrank.foundation.errors import FleetError, is_rust_panic
+from fleetrank.foundation.process.own_process import keep_stdout_for_the_result, limit_memory
 from fleetrank.orchestrator.compute.jobs import FORGET, READY, Job, Reply, Result
 
 
@@ -23,9 +23,7 @@ def main() -> None:
     """Answers until the input ends."""
     results = Path(sys.argv[1])
     limit_memory(int(sys.argv[2]) if len(sys.argv) > 2 else None)
-    # The output of a library must not mix with an answer.
-    output = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
+    output = os.fdopen(keep_stdout_for_the_result(), "wb")
     # Imported after the limit is set, because the limit includes the memory of the libraries.
     from fleetrank.orchestrator.compute.answering import Answering
 

@@ -1,4 +1,4 @@
-"""Checks whether this host is suitable for measuring: load, space, clocks; pure decisions."""
+"""Checks whether this host is suitable for measuring, and what it can see of each kind."""
 
 import os
 import shutil
@@ -9,6 +9,7 @@ import psutil
 from fleetrank.device_agents.confinement.landlock import NETWORK_ABI
 from fleetrank.device_agents.confinement.landlock import abi as landlock_abi
 from fleetrank.device_agents.host.conditions import read_governor
+from fleetrank.device_agents.registry import load_kinds
 from fleetrank.device_agents.timing.flags import MAX_BUSY_SHARE
 from fleetrank.orchestrator.doctor.finding import Finding, ok, warning
 from fleetrank.orchestrator.doctor.finding import error as failed
@@ -110,4 +111,16 @@ def check_host(workspace: Path) -> list[Finding]:
         judge_load(psutil.cpu_percent(interval=_BUSY_WINDOW_S) / 100),
         judge_niceness(os.nice(0)),
         judge_confinement(landlock_abi()),
+    ]
+
+
+def check_devices() -> list[Finding]:
+    """Checks what the kinds of devices need of this host, such as adb or a GPU's driver."""
+    return [
+        ok(check.name, check.message)
+        if check.remedy is None
+        else warning(check.name, check.message, check.remedy)
+        for one in load_kinds().values()
+        if one.check_host is not None
+        for check in one.check_host()
     ]

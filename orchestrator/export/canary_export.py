@@ -2,7 +2,7 @@
 
 import sys
 
-from fleetrank.device_agents.registry import create_agent
+from fleetrank.device_agents.registry import HOST_CPU, create_agent
 from fleetrank.foundation.lease import host_lease
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import Artifact
@@ -27,7 +27,7 @@ def canary_artifact(workspace: Workspace) -> Artifact:
         return found
     tools = ExportTools(
         cache=cache,
-        infer=create_agent("cpu", {}).infer,
+        infer=create_agent(HOST_CPU, {}).infer,
         emit=PlainLines(sys.stderr),
         switch=StopSwitch(),
     )

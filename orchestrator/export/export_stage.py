@@ -13,6 +13,7 @@ import psutil
 
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.device_agents.contract.task import Execution, InferTask
+from fleetrank.device_agents.registry import HOST_CPU, load_kind
 from fleetrank.foundation.small_file import file_sha256
 from fleetrank.foundation.vocabulary import RUNTIME_OF_FORMAT, ErrorKind, Format, Precision, Runtime
 from fleetrank.models.cache import ArtifactCache
@@ -22,7 +23,6 @@ from fleetrank.models.export.process import export_in_child, peak_memory_estimat
 from fleetrank.models.networks.primer import primer_request
 from fleetrank.models.verify import compare_files
 from fleetrank.orchestrator.dispatch.drive.stop_switch import STOPPING, StopSwitch
-from fleetrank.orchestrator.plan.plan import DEFAULT_BACKENDS
 from fleetrank.orchestrator.progress.events import ExportFinished, ExportStarted, Notice, Subscriber
 
 _TIMEOUT_S = 900.0
@@ -235,7 +235,7 @@ def _infer_task(
         artifact_sha256=file_sha256(staged.path),
         execution=Execution(
             runtime=runtime,
-            backend=DEFAULT_BACKENDS[runtime],
+            backend=load_kind(HOST_CPU).default_backend(runtime),
             precision=Precision(request.precision),
             batch=request.batch,
         ),

@@ -1,4 +1,4 @@
-"""The identifiers of cells, platforms, hosts and rows.
+"""The parts of a sweep and their keys: values only, nothing here reads a file.
 
 Open `cells` first, then `keys`.
 """

@@ -49,6 +49,20 @@ class Repeat:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SweepFacts:
+    """The values that all rows of one sweep share.
+
+    Attributes:
+        git_commit: commit of the workspace; `None` outside git.
+    """
+
+    sweep_id: str
+    seed: int
+    fleetrank_version: str
+    git_commit: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """One try at one repeat.
 

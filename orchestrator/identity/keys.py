@@ -5,7 +5,6 @@ import json
 from collections.abc import Mapping
 
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.models.cache import request_key
 from fleetrank.models.cards.card import ExportRequest
 
 CELL_KEY_DIGITS = 16
@@ -60,5 +59,5 @@ def cell_key(request: ExportRequest, platform: str) -> str:
     export) and the platform; a change of any of them gives another key. Versions of exporters and
     runtimes are stored in the row instead.
     """
-    text = canonical_json([request_key(request), platform])
+    text = canonical_json([request.key, platform])
     return hashlib.sha256(text.encode()).hexdigest()[:CELL_KEY_DIGITS]

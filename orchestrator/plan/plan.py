@@ -9,17 +9,22 @@ from functools import cache
 from types import MappingProxyType
 
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.device_agents.runtimes.gpu_backends import CUDA, GPU_RUNTIMES
 from fleetrank.foundation.visible_text import shortened
 from fleetrank.foundation.vocabulary import RUNTIME_OF_FORMAT, Family, Mode, Runtime, WeightsKind
 from fleetrank.foundation.wording import nearest
-from fleetrank.models.cards.card import ExportRequest, ModelCard, Source, Weights
-from fleetrank.models.cards.zoo import formats_of
+from fleetrank.models.cards.card import (
+    ExportRequest,
+    ModelCard,
+    ResolvedCard,
+    Source,
+    Weights,
+    formats_of,
+)
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.identity.cells import Cell, Plan, SkippedCell
 from fleetrank.orchestrator.identity.keys import cell_key, platform_key
 from fleetrank.orchestrator.plan.pinning import DeviceCores, affinities, check_affinity
-from fleetrank.orchestrator.workspace.device_registry import GPU, DeviceFile, find_device
+from fleetrank.orchestrator.workspace.device_registry import DeviceFile, find_device
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 
 ALL = "all"
@@ -31,21 +36,13 @@ _MOST_NAMED = 10
 _MOST_CELLS = 200_000
 """Cell limit: five times the 13 built-in models in three runtimes on a thousand devices."""
 _FORMAT_OF_RUNTIME = {runtime: format_ for format_, runtime in RUNTIME_OF_FORMAT.items()}
-DEFAULT_BACKENDS = {
-    Runtime.ONNX: "cpu",
-    Runtime.TORCH: "cpu",
-    Runtime.TFLITE: "xnnpack",
-    Runtime.EXECUTORCH: "xnnpack",
-}
-"""Default backend of each runtime, present on every host; verification uses them too."""
-
-GPU_BACKENDS_OF_RUNTIMES = DEFAULT_BACKENDS | dict.fromkeys(GPU_RUNTIMES, CUDA)
-"""Backends of a GPU's runtimes; others are skipped with a reason."""
+Backends = tuple[tuple[Runtime, tuple[str, ...]], ...]
+"""The backends of each runtime of a sweep on one device, in the order of the specification."""
 
 
 def make_plan(
     spec: SweepSpec,
-    cards: Mapping[str, ModelCard],
+    models: Sequence[ResolvedCard],
     devices: Mapping[str, DeviceFile],
     *,
     cores: Mapping[str, DeviceCores] = MappingProxyType({}),
@@ -53,13 +50,14 @@ def make_plan(
 ) -> Plan:
     """Expands a specification into measurable cells and skipped cells.
 
-    `cores` maps device names to their cores; a device that is missing counts its CPUs from 0.
+    `models` are the cards of `select_models` with their identities. `cores` maps device names to
+    their cores; a device that is missing counts its CPUs from 0.
 
     Raises:
-        UsageError: a model or device is unknown (names the key and the nearest known one), or the
-            list of CPUs in the specification does not fit its threads.
+        UsageError: a device is unknown (names the key and the nearest known one), the
+            specification gives weights of a model that it does not name, or its list of CPUs does
+            not fit its threads.
     """
-    models = _select_models(spec, cards)
     _check_weights_of(spec, models)
     check_affinity(spec)
     cells: dict[str, Cell] = {}
@@ -67,20 +65,20 @@ def make_plan(
 
     # Devices share these objects, so that comparing and sending them to hosts is cheap.
     @cache
-    def ways(cores: DeviceCores, is_gpu: bool) -> tuple[Execution, ...]:
-        backends = GPU_BACKENDS_OF_RUNTIMES if is_gpu else DEFAULT_BACKENDS
+    def ways(cores: DeviceCores, backends: Backends) -> tuple[Execution, ...]:
         return tuple(executions(spec, cores, backends))
 
     @cache
-    def request(card: ModelCard, execution: Execution) -> ExportRequest:
-        return _request(spec, card, execution)
+    def request(model: ResolvedCard, execution: Execution) -> ExportRequest:
+        return _request(spec, model, execution)
 
     selected = _select_devices(spec, devices)
     _check_size(spec, len(models) * len(selected))
-    for device, card in itertools.product(selected, models):
-        for execution in ways(cores.get(device.name, DeviceCores()), device.kind == GPU):
-            cell = _cell(request(card, execution), device.name, execution)
-            reason = _why_not_here(card, cell.export) or why_unsupported(device.name, execution)
+    backends = {device.name: _backends_on(spec, device) for device in selected}
+    for device, model in itertools.product(selected, models):
+        for execution in ways(cores.get(device.name, DeviceCores()), backends[device.name]):
+            cell = _cell(request(model, execution), device.name, execution)
+            reason = _why_not_here(cell.export) or why_unsupported(device.name, execution)
             if reason is None:
                 cells[cell.cell_key] = cell
             else:
@@ -101,18 +99,21 @@ def make_plan(
     )
 
 
-def executions(
-    spec: SweepSpec, cores: DeviceCores, backends: Mapping[Runtime, str] = DEFAULT_BACKENDS
-) -> Iterator[Execution]:
-    """Every execution that the specification names, on a device with these cores.
+def _backends_on(spec: SweepSpec, device: DeviceFile) -> Backends:
+    """The backends that the specification names, or the default of the device's kind."""
+    return tuple(
+        (runtime, spec.backends.get(runtime) or (device.kind_of.default_backend(runtime),))
+        for runtime in dict.fromkeys(spec.runtimes)
+    )
 
-    `backends` are the device's defaults, used if the specification names none.
-    """
-    for runtime in dict.fromkeys(spec.runtimes):
+
+def executions(spec: SweepSpec, cores: DeviceCores, backends: Backends) -> Iterator[Execution]:
+    """Every execution that the specification names, on a device with these cores and backends."""
+    for runtime, names in backends:
         options = tuple(sorted(spec.runtime_options.get(runtime, {}).items()))
         for mode, backend, precision, batch, threads in itertools.product(
             dict.fromkeys(spec.modes.get(runtime, (Mode.EAGER,))),
-            dict.fromkeys(spec.backends.get(runtime, (backends[runtime],))),
+            dict.fromkeys(names),
             dict.fromkeys(spec.precision),
             dict.fromkeys(spec.batch),
             dict.fromkeys(spec.threads),
@@ -174,8 +175,12 @@ def narrow(plan: Plan, pattern: str) -> Plan:
     return replace(plan, cells=cells)
 
 
-def _select_models(spec: SweepSpec, cards: Mapping[str, ModelCard]) -> list[ModelCard]:
-    """The cards that a specification names (by name, family, or all), each once, in its order."""
+def select_models(spec: SweepSpec, cards: Mapping[str, ModelCard]) -> list[ModelCard]:
+    """The cards that a specification names (by name, family, or all), each once, in its order.
+
+    Raises:
+        UsageError: a model is unknown; names the nearest known one.
+    """
     selected: dict[str, ModelCard] = {}
     unknown: list[str] = []
     families = set(Family)
@@ -204,8 +209,8 @@ def _select_devices(spec: SweepSpec, devices: Mapping[str, DeviceFile]) -> list[
     return list(selected.values())
 
 
-def _check_weights_of(spec: SweepSpec, models: Sequence[ModelCard]) -> None:
-    names = [card.name for card in models]
+def _check_weights_of(spec: SweepSpec, models: Sequence[ResolvedCard]) -> None:
+    names = [model.card.name for model in models]
     if unknown := [word for word in spec.weights_of if word not in names]:
         raise _unknown(spec, "weights_of", "model of this sweep", unknown, names)
 
@@ -235,10 +240,10 @@ def _cell(request: ExportRequest, device: str, execution: Execution) -> Cell:
     )
 
 
-def _request(spec: SweepSpec, card: ModelCard, execution: Execution) -> ExportRequest:
+def _request(spec: SweepSpec, model: ResolvedCard, execution: Execution) -> ExportRequest:
     return ExportRequest(
-        card=card,
-        weights=_weights(spec, card),
+        model=model,
+        weights=_weights(spec, model.card),
         format=_FORMAT_OF_RUNTIME[execution.runtime],
         precision=execution.precision.value,
         batch=execution.batch,
@@ -257,8 +262,9 @@ def _weights(spec: SweepSpec, card: ModelCard) -> Weights:
     )
 
 
-def _why_not_here(card: ModelCard, request: ExportRequest) -> str | None:
+def _why_not_here(request: ExportRequest) -> str | None:
     """The reason why no device can measure this; `None` if one can."""
+    card = request.card
     formats = formats_of(card)
     if request.format not in formats:
         # A file that the user exported runs only in the runtime of its format.

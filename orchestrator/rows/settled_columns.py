@@ -10,9 +10,7 @@ from collections.abc import Mapping
 
 from fleetrank.device_agents.contract.device_facts import DeviceFacts
 from fleetrank.device_agents.contract.task import Execution, Options
-from fleetrank.models.cards.card import Artifact, Cost, ExportRequest, ModelCard
-from fleetrank.models.cards.zoo import card_sha256, weights_id
-from fleetrank.models.errors import ModelError
+from fleetrank.models.cards.card import Artifact, Cost, ExportRequest, weights_id
 from fleetrank.orchestrator.identity.keys import affinity_text, canonical_json
 
 Columns = Mapping[str, object]
@@ -20,16 +18,6 @@ Columns = Mapping[str, object]
 _ALWAYS_STORABLE = (type(None), int, bool, list)
 _KEPT = 4096
 """Larger than the number of devices, exports or executions of a sweep; a few kB each."""
-
-
-@functools.lru_cache(maxsize=_KEPT)
-def _card_identity(card: ModelCard) -> str | None:
-    """Read once, because it includes a user's file that can be deleted before the last row."""
-    try:
-        return card_sha256(card)
-    except ModelError:
-        # A measurement is kept even if the file it needed was deleted later.
-        return None
 
 
 @functools.lru_cache(maxsize=_KEPT)
@@ -43,7 +31,7 @@ def model_columns(export: ExportRequest, artifact: Artifact | None) -> Columns:
         "model": card.name,
         "family": card.family.value,
         "has_attention": card.has_attention,
-        "card_sha256": _card_identity(card),
+        "card_sha256": export.model.sha256,
         "weights_kind": weights.kind.value,
         "weights_id": weights_id(card, weights),
         "input_size": card.input_size,

@@ -18,8 +18,7 @@ from fleetrank.device_agents.contract.measurement import (
 from fleetrank.device_agents.timing.host_overhead import host_overhead_ns
 from fleetrank.foundation.vocabulary import Flag
 from fleetrank.models.cards.card import Artifact
-from fleetrank.orchestrator.identity.cells import Attempt, DevicePlace
-from fleetrank.orchestrator.identity.provenance import SweepFacts
+from fleetrank.orchestrator.identity.cells import Attempt, DevicePlace, SweepFacts
 from fleetrank.orchestrator.rows.settled_columns import (
     cpu_numbers,
     device_columns,

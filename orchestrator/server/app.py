@@ -11,7 +11,6 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from fleetrank.orchestrator.errors import OrchestratorError
-from fleetrank.orchestrator.identity.provenance import package_versions
 from fleetrank.orchestrator.server import api
 from fleetrank.orchestrator.server.access import Access
 from fleetrank.orchestrator.server.answers import Answers
@@ -22,6 +21,7 @@ from fleetrank.orchestrator.server.live import Live
 from fleetrank.orchestrator.server.pages import about_pages, pages
 from fleetrank.orchestrator.server.pages.page_templates import asset, render
 from fleetrank.orchestrator.server.server_context import ServerContext
+from fleetrank.orchestrator.workspace.provenance import package_versions
 
 _ASSETS: Mapping[str, str] = MappingProxyType(
     {"page.css": "text/css", "server.css": "text/css", "live.js": "text/javascript"}

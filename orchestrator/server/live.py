@@ -11,11 +11,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import monotonic
 
+from fleetrank.analysis.stored.sweep_record import IMPORTED, SweepRecord, SweepState
 from fleetrank.orchestrator.dispatch.decide.tally import Tally
 from fleetrank.orchestrator.errors import StoreError, UsageError
 from fleetrank.orchestrator.progress.progress_file import read_progress
 from fleetrank.orchestrator.server.journal_tail import JournalTail
-from fleetrank.orchestrator.store.results import IMPORTED, Record, ResultStore
+from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep.sweep_status import SweepCount, SweepStatus, is_running
 
 _FRESH_S = 0.5
@@ -77,7 +78,7 @@ class _Watched:
             self.latest.appendleft(shown)
 
     def devices(
-        self, record: Record, now: Mapping[str, Mapping[str, object]]
+        self, record: SweepRecord, now: Mapping[str, Mapping[str, object]]
     ) -> tuple[DeviceProgress, ...]:
         totals = _totals(record)
         tallies = {device: Tally() for device in totals} | self._devices
@@ -119,8 +120,8 @@ class Live:
         """Returns all sweeps, newest first; a sweep with a damaged record is left out."""
         store = ResultStore(self._results)
         with self._lock:
-            known = [(sweep_id, _record(store, sweep_id)) for sweep_id in _newest_first(store)]
-            return [self._progress_of(store, *one).status for one in known if one[1]]
+            known = [_record(store, sweep_id) for sweep_id in _newest_first(store)]
+            return [self._progress_of(store, one).status for one in known if one is not None]
 
     def of_sweep(self, sweep_id: str) -> SweepProgress:
         """Returns one sweep; without its devices if it ended before this server read it.
@@ -131,9 +132,9 @@ class Live:
         """
         store = ResultStore(self._results)
         with self._lock:
-            return self._progress_of(store, sweep_id, store.sweep_record(sweep_id))
+            return self._progress_of(store, store.sweep_record(sweep_id))
 
-    def record(self, sweep_id: str) -> Record:
+    def record(self, sweep_id: str) -> SweepRecord:
         """Returns the record of a sweep.
 
         Raises:
@@ -145,24 +146,25 @@ class Live:
     def _look(self) -> list[SweepProgress]:
         store = ResultStore(self._results)
         return [
-            self._progress_of(store, sweep_id, _record(store, sweep_id))
+            self._progress_of(store, _record(store, sweep_id) or SweepRecord(sweep_id=sweep_id))
             for number, sweep_id in enumerate(_newest_first(store))
             if number == 0 or is_running(store, sweep_id)
         ]
 
-    def _progress_of(self, store: ResultStore, sweep_id: str, record: Record) -> SweepProgress:
+    def _progress_of(self, store: ResultStore, record: SweepRecord) -> SweepProgress:
+        sweep_id = record.sweep_id
         runs = is_running(store, sweep_id)
         # The record of an ended sweep has its counts, so its journal is not read.
-        if runs or record.get("state") == "running" or not isinstance(record.get("n_ok"), int):
+        if runs or record.state is SweepState.RUNNING or record.counts is None:
             path = store.open_journal(sweep_id).path
             self._watched.setdefault(sweep_id, _Watched(path))
         watched = self._watched.get(sweep_id)
         if watched is None:
-            return SweepProgress(status=_at_its_end(sweep_id, record), devices=(), latest=())
+            return SweepProgress(status=_at_its_end(record), devices=(), latest=())
         # After record and lease were read, so that the counts are not older than they are.
         watched.look()
-        status = watched.count.status(sweep_id, record, is_running=runs)
-        if record.get("origin") == IMPORTED:
+        status = watched.count.status(record, is_running=runs)
+        if record.is_imported:
             status = replace(status, state=IMPORTED)
         now = read_progress(store.progress_path(sweep_id)) if runs else {}
         return SweepProgress(
@@ -174,28 +176,30 @@ def _newest_first(store: ResultStore) -> list[str]:
     return store.sweep_ids()[::-1][:_LISTED]
 
 
-def _record(store: ResultStore, sweep_id: str) -> Record:
+def _record(store: ResultStore, sweep_id: str) -> SweepRecord | None:
     """Returns `None` for a damaged record, so that the list shows the other sweeps."""
     try:
         return store.sweep_record(sweep_id)
     except (StoreError, UsageError):
-        return {}
+        return None
 
 
-def _at_its_end(sweep_id: str, record: Record) -> SweepStatus:
+def _at_its_end(record: SweepRecord) -> SweepStatus:
     """The progress of a sweep that does not run, from the counts in its record."""
-    bare = SweepCount().status(sweep_id, record, is_running=False)
-    n_ok, n_failed, n_left = (int(str(record[name])) for name in ("n_ok", "n_failed", "n_left"))
-    return replace(bare, n_ok=n_ok, n_failed=n_failed, n_left=n_left)
+    status = SweepCount().status(record, is_running=False)
+    if record.counts is None:
+        return status
+    n_ok, n_failed, n_left = record.counts
+    return replace(status, n_ok=n_ok, n_failed=n_failed, n_left=n_left)
 
 
-def _totals(record: Record) -> dict[str, int]:
-    plan = record.get("plan")
-    cells = plan.get("cells_by_device") if isinstance(plan, Mapping) else None
-    repeats = plan.get("repeats") if isinstance(plan, Mapping) else None
-    if not isinstance(cells, Mapping) or not isinstance(repeats, int):
-        return {}
-    return {str(device): n * repeats for device, n in cells.items() if isinstance(n, int)}
+def _totals(record: SweepRecord) -> dict[str, int]:
+    plan = record.plan
+    return (
+        {}
+        if plan is None
+        else {device: n * plan.repeats for device, n in plan.cells_by_device.items()}
+    )
 
 
 def _shown(row: Mapping[str, object]) -> dict[str, object]:

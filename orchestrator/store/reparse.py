@@ -11,20 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleetrank.analysis.stored.columns import SCHEMA_VERSION
-from fleetrank.device_agents.android.programs.raw_log import decode_log
-from fleetrank.device_agents.android.runners.phone_runner import ToolReading
-from fleetrank.device_agents.android.runners.program_measurement import to_measurement
-from fleetrank.device_agents.android.runners.program_registry import create_phone_runner
-from fleetrank.device_agents.contract.codec import parse_json
+from fleetrank.device_agents.contract.measurement import Measurement, WorkerFacts
+from fleetrank.device_agents.registry import load_kinds
 from fleetrank.device_agents.timing.flags import has_drift, has_outliers, has_spread
+from fleetrank.foundation.codec import parse_json
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.vocabulary import ErrorKind, Flag, Origin, Runtime, Status
-from fleetrank.orchestrator.errors import OrchestratorError
+from fleetrank.orchestrator.errors import OrchestratorError, StoreError
 from fleetrank.orchestrator.identity.keys import canonical_json
-from fleetrank.orchestrator.identity.provenance import package_versions
 from fleetrank.orchestrator.rows.translate import Row, latency_columns
 from fleetrank.orchestrator.store.raw_logs import read_log
 from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.workspace.provenance import package_versions
 
 NOTE = "reparsed_attempt"
 """Setting of a row that comes from a stored log: the attempt whose log was read again."""
@@ -118,11 +116,11 @@ def _is_judged(row: Row) -> bool:
 
 def _compare(old: Row, next_attempt: int, root: Path) -> Reparsed:
     try:
-        reading = _read(old, root)
+        measurement = _read(old, root)
     except (FleetError, OrchestratorError) as error:
         is_news = old["status"] == Status.OK.value
         return Reparsed(old=old, new=None, changes=(), refusal=str(error) if is_news else None)
-    columns = _columns(old, reading)
+    columns = _columns(old, measurement)
     changes = tuple(
         (name, old.get(name), value) for name, value in columns.items() if old.get(name) != value
     )
@@ -139,28 +137,34 @@ def _compare(old: Row, next_attempt: int, root: Path) -> Reparsed:
     return Reparsed(old=old, new=new, changes=changes)
 
 
-def _read(row: Row, root: Path) -> ToolReading:
-    log = read_log(root, row)
-    return create_phone_runner(Runtime(str(row["runtime"]))).read(decode_log(log or ""))
+def _read(row: Row, root: Path) -> Measurement:
+    log = read_log(root, row) or ""
+    for one in load_kinds().values():
+        reader = None if one.log_reader is None else one.log_reader()
+        if reader is not None and reader.is_own(log):
+            return reader.read(log, Runtime(str(row["runtime"])), Origin(str(row["origin"])))
+    raise StoreError(
+        f"the log {row['raw_log']} is not a log of a known kind of device",
+        "restore it from a copy; its row does not change",
+    )
 
 
-def _columns(old: Row, reading: ToolReading) -> Row:
+def _columns(old: Row, measurement: Measurement) -> Row:
     """Returns the columns that the parser decides, as they would be stored today."""
-    origin = Origin(str(old["origin"]))
-    measurement = to_measurement(reading, task_id="", origin=origin)
+    worker = measurement.worker or WorkerFacts()
     columns = {
         name: value
         for name, value in latency_columns(measurement).items()
         if name not in _NOT_IN_A_READING
     }
-    settings = _settings(old) | dict(reading.settings)
+    settings = _settings(old) | dict(worker.settings)
     return {
         **columns,
         **dict.fromkeys(_ERROR_COLUMNS),
         "status": Status.OK.value,
         "runtime_settings": canonical_json(settings),
-        "runtime_version": reading.runtime_version or old.get("runtime_version"),
-        "flags": _flags(old, reading.samples_ns),
+        "runtime_version": worker.runtime_version or old.get("runtime_version"),
+        "flags": _flags(old, measurement.samples_ns),
     }
 
 

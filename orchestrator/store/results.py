@@ -8,8 +8,12 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from time import monotonic
 
+from pydantic import ValidationError
+
 from fleetrank.analysis.stored.columns import SCHEMA_VERSION
+from fleetrank.analysis.stored.load import schema_version
 from fleetrank.analysis.stored.part_files import is_pending
+from fleetrank.analysis.stored.sweep_record import RECORD_VERSION, SweepRecord, record_problems
 from fleetrank.foundation.checksum import read_checked_object, with_checksum
 from fleetrank.foundation.errors import BadFileError
 from fleetrank.foundation.lease import holder, open_lease, sign, wait_for_lock
@@ -52,14 +56,10 @@ def sweep_lease(path: Path) -> Iterator[None]:
 _log = logging.getLogger(__name__)
 
 _SWEEP_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-IMPORTED = "imported"
-"""`origin` of the record of an imported sweep."""
 RESTORE_RECORD = (
     "restore it from a copy; if you changed it by hand, delete its entry 'checksum'. The rows of "
     "the sweep are stored in other files"
 )
-Record = dict[str, object]
-"""The record of a sweep; JSON values only."""
 
 
 class ResultStore:
@@ -72,18 +72,21 @@ class ResultStore:
             NewerSchemaError: the folder was written by a newer fleetrank.
         """
         self.root = root
-        _refuse_newer(root / "schema.json")
+        _refuse_newer(root)
 
-    def create_sweep(self, sweep_id: str, record: Mapping[str, object]) -> None:
-        """Makes the record of a new sweep, and the folder's schema mark.
+    def create_sweep(self, record: SweepRecord) -> None:
+        """Stores the record of a new sweep, and the folder's schema mark.
 
         Raises:
             StoreError: the sweep exists already, or the disk is full.
         """
-        if self.record_path(sweep_id).exists():
-            raise StoreError(f"sweep {sweep_id} exists already", "resume it, or start a new sweep")
+        path = self.record_path(record.sweep_id)
+        if path.exists():
+            raise StoreError(
+                f"sweep {record.sweep_id} exists already", "resume it, or start a new sweep"
+            )
         self.write_schema()
-        _write_json(self.record_path(sweep_id), {"sweep_id": sweep_id, **record})
+        _write_json(path, {"record_version": RECORD_VERSION, **record.as_json()})
 
     def write_schema(self) -> None:
         """Makes the folder's schema mark, unless it exists."""
@@ -104,26 +107,39 @@ class ResultStore:
                 f"did you mean '{guess}'?" if guess else "`fleetrank results list` lists them",
             )
 
-    def sweep_record(self, sweep_id: str) -> Record:
+    def sweep_record(self, sweep_id: str) -> SweepRecord:
         """Returns the record of a sweep.
 
         Raises:
             UsageError: the sweep does not exist; the remedy names the nearest id.
+            NewerSchemaError: a newer fleetrank wrote the record.
             StoreError: its record is damaged.
         """
         path = self.record_path(sweep_id)
         if is_pending(self.root, sweep_id) or not path.exists():
             self.check_sweep(sweep_id)
         try:
-            return read_checked_object(path)
+            return _parse_record(path, read_checked_object(path))
         except BadFileError as error:
             raise StoreError(
                 f"{path} is damaged: {error.message.removeprefix(f'{path} ')}", RESTORE_RECORD
             ) from error
+        except ValidationError as error:
+            raise StoreError(
+                f"{path} is damaged: {'; '.join(record_problems(error))}", RESTORE_RECORD
+            ) from error
 
     def update_record(self, sweep_id: str, changes: Mapping[str, object]) -> None:
-        """Changes entries of a sweep's record; readers see the complete old or new record."""
-        _write_json(self.record_path(sweep_id), {**self.sweep_record(sweep_id), **changes})
+        """Changes entries of a sweep's record; readers see the complete old or new record.
+
+        Raises:
+            ValueError: a change is not an entry of `SweepRecord`, or its value is not valid.
+            StoreError: the disk is full, or the record is damaged; nothing changed.
+        """
+        if unknown := changes.keys() - SweepRecord.model_fields:
+            raise ValueError(f"a record has no entries {sorted(unknown)}")
+        entries = self.sweep_record(sweep_id).as_json() | dict(changes)
+        _write_json(self.record_path(sweep_id), SweepRecord.model_validate(entries).as_json())
 
     def sweep_ids(self) -> list[str]:
         """Returns all sweeps, oldest first, without those being removed or copied."""
@@ -141,7 +157,7 @@ class ResultStore:
             NothingToDoError: the workspace has no such sweep.
         """
         for sweep_id in reversed(self.sweep_ids()):
-            if self.sweep_record(sweep_id).get("origin") != IMPORTED:
+            if not self.sweep_record(sweep_id).is_imported:
                 return sweep_id
         raise NothingToDoError(
             f"{self.root} holds no sweep", "run one: `fleetrank sweep run sweeps/NAME.yaml`"
@@ -258,25 +274,33 @@ def _age(sweep_id: str) -> tuple[str, str]:
     return (sweep_id.split("-")[-2] if sweep_id.count("-") > 1 else "", sweep_id)
 
 
+def _parse_record(path: Path, entries: Mapping[str, object]) -> SweepRecord:
+    version = entries.get("record_version")
+    if isinstance(version, int) and version > RECORD_VERSION:
+        raise NewerSchemaError(
+            f"{path} has record version {version}; this fleetrank knows {RECORD_VERSION}",
+            "use the newer fleetrank that wrote it",
+        )
+    record = SweepRecord.model_validate({"sweep_id": path.stem, **entries})
+    if record.sweep_id != path.stem:
+        raise StoreError(
+            f"{path} is damaged: its entry 'sweep_id' is {record.sweep_id!r}", RESTORE_RECORD
+        )
+    return record
+
+
 def _write_json(path: Path, content: Mapping[str, object]) -> None:
     text = json.dumps(with_checksum(content), indent=2, ensure_ascii=False) + "\n"
     replace_file(path, text.encode())
 
 
-def _refuse_newer(path: Path) -> None:
-    if not path.exists():
-        return
-    problem = "it holds no schema_version"
+def _refuse_newer(root: Path) -> None:
     try:
-        version = read_checked_object(path).get("schema_version")
+        version = schema_version(root)
     except BadFileError as error:
-        version, problem = None, error.message.removeprefix(f"{path} ")
-    if not isinstance(version, int):
-        raise StoreError(
-            f"{path} is damaged: {problem}", f'write {{"schema_version": {SCHEMA_VERSION}}} into it'
-        )
-    if version > SCHEMA_VERSION:
+        raise StoreError(error.message, error.remedy) from error
+    if version is not None and version > SCHEMA_VERSION:
         raise NewerSchemaError(
-            f"{path.parent} has schema version {version}; this fleetrank knows {SCHEMA_VERSION}",
+            f"{root} has schema version {version}; this fleetrank knows {SCHEMA_VERSION}",
             "use the newer fleetrank that wrote it, or another workspace",
         )

@@ -2,14 +2,15 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
+from fleetrank.device_agents.registry import load_kinds
 from fleetrank.orchestrator.dispatch.host.host_facts import HostFacts
 from fleetrank.orchestrator.dispatch.ray.ray_cluster import cluster_ray
 from fleetrank.orchestrator.dispatch.ray.ray_hosts import Problem, RayHosts
 from fleetrank.orchestrator.sweep.fleet import Fleet, fleet_of
 from fleetrank.orchestrator.sweep.sweep_setup import devices_of, host_of
-from fleetrank.orchestrator.workspace.device_registry import GPU, HOST_CPU, DeviceFile
+from fleetrank.orchestrator.workspace.device_registry import DeviceFile
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
 _COMPARED = ("ray", "onnxruntime", "torch", "ai-edge-litert")
@@ -21,8 +22,7 @@ class HostStatus:
     """One host that answers.
 
     Attributes:
-        phones: listed by its adb server; `None` if no server runs.
-        gpus: NVIDIA GPUs and MIG instances; `None` if no driver answers.
+        seen: how many devices it sees, by the noun of their kind; `None` if it cannot be known.
         running: tasks in progress, of all sweeps.
         to_collect: finished measurements that no driver has collected yet.
     """
@@ -34,10 +34,16 @@ class HostStatus:
     onnxruntime: str | None
     torch: str | None
     litert: str | None
-    phones: int | None
-    gpus: int | None
+    seen: Mapping[str, int | None]
     running: int
     to_collect: int
+
+    def as_row(self) -> dict[str, object]:
+        """One row of a listing, with a column for each kind of device that a host can see."""
+        row: dict[str, object] = {}
+        for name, value in asdict(self).items():
+            row |= value if name == "seen" else {name: value}
+        return row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +65,10 @@ class ClusterStatus:
     hosts: tuple[HostStatus, ...]
     devices: tuple[DeviceStatus, ...]
     problems: tuple[str, ...]
+
+    def as_plain(self) -> dict[str, object]:
+        """As JSON values."""
+        return asdict(self) | {"hosts": [host.as_row() for host in self.hosts]}
 
 
 def read_cluster_status(workspace: Workspace, address: str) -> ClusterStatus:
@@ -99,13 +109,10 @@ def find_problems(
         host = host_of(device, fleet)
         if host not in fleet.hosts:
             found.append(f"{device.name} is attached to host {host}, which is not available")
-        elif device.kind == HOST_CPU and not device.host and len(fleet.hosts) > 1:
+        elif device.kind_of.is_host_cpu and not device.host and len(fleet.hosts) > 1:
             found.append(f"{device.name} has no host: add `host: {host}` to its file")
-        elif device.kind == GPU and not _has_gpu(fleet.hosts[host], device):
-            found.append(
-                f"{device.name} is attached to host {host}, which has no such GPU: "
-                "compare `nvidia-smi -L` there with the device's file"
-            )
+        elif absence := _why_absent(fleet.hosts[host], device):
+            found.append(f"{device.name} is attached to host {host}, {absence}")
     return found
 
 
@@ -125,13 +132,16 @@ def skew(hosts: Mapping[str, HostFacts]) -> list[str]:
     return found
 
 
-def _has_gpu(facts: HostFacts, device: DeviceFile) -> bool:
-    wanted = str(device.options.get("uuid", ""))
-    return any(uuid.startswith(wanted) for uuid in facts.gpus or ())
+def _why_absent(facts: HostFacts, device: DeviceFile) -> str | None:
+    presence = device.kind_of.presence
+    if presence is None:
+        return None
+    return presence.why_absent(device.options, dict(facts.seen).get(device.kind))
 
 
 def _host(name: str, facts: HostFacts) -> HostStatus:
     versions = dict(facts.versions)
+    seen = dict(facts.seen)
     return HostStatus(
         host=name,
         hash=facts.host_hash,
@@ -140,8 +150,11 @@ def _host(name: str, facts: HostFacts) -> HostStatus:
         onnxruntime=versions.get("onnxruntime"),
         torch=versions.get("torch"),
         litert=versions.get("ai-edge-litert"),
-        phones=None if facts.phones is None else len(facts.phones),
-        gpus=None if facts.gpus is None else len(facts.gpus),
+        seen={
+            one.presence.noun: None if (found := seen.get(name)) is None else len(found)
+            for name, one in load_kinds().items()
+            if one.presence is not None
+        },
         running=facts.n_running,
         to_collect=facts.n_kept,
     )

@@ -3,9 +3,8 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from fleetrank.device_agents.contract.codec import from_plain, to_plain
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.device_agents.errors import PermanentError
+from fleetrank.foundation.codec import CodecError, Json, from_plain, to_plain
 from fleetrank.orchestrator.dispatch.host.host_facts import HostFacts, read_host_facts
 from fleetrank.orchestrator.dispatch.ray.local_ray import LOCAL_HOST
 from fleetrank.orchestrator.dispatch.ray.ray_hosts import RayHosts
@@ -42,8 +41,7 @@ class Fleet:
             "is_cluster": self.is_cluster,
             # No serial numbers: records are shared, and names are private.
             "hosts": {
-                name: to_plain(replace(facts, phones=None, gpus=None))
-                for name, facts in self.hosts.items()
+                name: to_plain(replace(facts, seen=())) for name, facts in self.hosts.items()
             },
         }
 
@@ -67,15 +65,21 @@ def fleet_of_record(record: object) -> Fleet:
     """
     try:
         found = dict(record)  # type: ignore[call-overload]
-        hosts = {name: from_plain(HostFacts, it) for name, it in dict(found["hosts"]).items()}
+        hosts = {name: _facts_of_record(it) for name, it in dict(found["hosts"]).items()}
         here = found["here"]
         return Fleet(
             here=None if here is None else str(here),
             hosts=hosts,
             is_cluster=bool(found["is_cluster"]),
         )
-    except (KeyError, TypeError, ValueError, PermanentError) as error:
+    except (KeyError, TypeError, ValueError, CodecError) as error:
         raise StoreError(
             f"the sweep's record does not contain the hosts it was planned for: {error}",
             "start a new sweep; measured results are kept",
         ) from error
+
+
+def _facts_of_record(record: Mapping[str, Json]) -> HostFacts:
+    """The facts of one host; earlier versions stored two kinds of seen devices as empty fields."""
+    kept = {name: value for name, value in record.items() if name not in ("phones", "gpus")}
+    return from_plain(HostFacts, {"seen": [], **kept})

@@ -7,20 +7,15 @@ from pathlib import Path
 
 from fleetrank.foundation.files import RUN_AGAIN
 from fleetrank.orchestrator.errors import NewerSchemaError, StoreError, UsageError
-from fleetrank.orchestrator.identity.provenance import clock_lag, new_sweep_id, sweep_provenance
 from fleetrank.orchestrator.progress.events import Notice
 from fleetrank.orchestrator.progress.publisher import Publisher
 from fleetrank.orchestrator.progress.wording import duration
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep.carrier import Carrier, open_carrier
-from fleetrank.orchestrator.sweep.sweep_record import setup_of_record, setup_record
-from fleetrank.orchestrator.sweep.sweep_session import (
-    RunOptions,
-    SweepOutcome,
-    SweepSession,
-    record_stamp,
-)
+from fleetrank.orchestrator.sweep.sweep_record import new_record, setup_of_record
+from fleetrank.orchestrator.sweep.sweep_session import RunOptions, SweepOutcome, SweepSession
 from fleetrank.orchestrator.sweep.sweep_setup import Setup, plan_sweep, read_spec
+from fleetrank.orchestrator.workspace.provenance import clock_lag, new_sweep_id, sweep_provenance
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
 
@@ -42,14 +37,7 @@ def run_sweep(
         if lag := clock_lag(known):
             Publisher(options.subscribers)(Notice(level="warning", message=_late(lag)))
         sweep_id = new_sweep_id(spec.name, known)
-        record = {
-            "state": "running",
-            "started_utc": record_stamp(),
-            "finished_utc": None,
-            **setup_record(setup, path),
-            **sweep_provenance(workspace.root),
-        }
-        store.create_sweep(sweep_id, record)
+        store.create_sweep(new_record(sweep_id, setup, path, sweep_provenance(workspace.root)))
         with _resumable(sweep_id):
             return SweepSession(workspace, store, sweep_id, setup, options, carrier).run()
 
@@ -64,7 +52,7 @@ def resume_sweep(workspace: Workspace, sweep_id: str | None, options: RunOptions
     """
     store = ResultStore(workspace.results)
     sweep_id = sweep_id or store.newest_sweep()
-    setup = setup_of_record(workspace, sweep_id, store.sweep_record(sweep_id))
+    setup = setup_of_record(workspace, store.sweep_record(sweep_id))
     with _carrier(workspace, options) as carrier:
         _check_same_place(setup, options)
         with _resumable(sweep_id):

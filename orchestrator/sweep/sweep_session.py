@@ -4,10 +4,10 @@ import contextlib
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from time import perf_counter
 
-from fleetrank.device_agents.registry import create_agent
+from fleetrank.analysis.stored.sweep_record import SweepState
+from fleetrank.device_agents.registry import HOST_CPU, create_agent
 from fleetrank.foundation.lease import host_lease
 from fleetrank.foundation.vocabulary import Origin
 from fleetrank.models.cache import ArtifactCache
@@ -20,7 +20,6 @@ from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch, listen
 from fleetrank.orchestrator.errors import NothingToDoError, OrchestratorError, StoreError
 from fleetrank.orchestrator.export.export_stage import Exports, ExportTools, build_artifacts
 from fleetrank.orchestrator.identity.cells import Cell, Plan
-from fleetrank.orchestrator.identity.provenance import sweep_facts
 from fleetrank.orchestrator.plan.estimate import measuring_s
 from fleetrank.orchestrator.progress.events import Notice, Subscriber, SweepFinished, SweepStarted
 from fleetrank.orchestrator.progress.progress_file import ProgressFile
@@ -29,8 +28,9 @@ from fleetrank.orchestrator.store.journal_sink import JournalSink
 from fleetrank.orchestrator.store.journals.journal import Journal
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep.carrier import Carrier
+from fleetrank.orchestrator.sweep.sweep_record import record_stamp
 from fleetrank.orchestrator.sweep.sweep_setup import Setup, primed_formats
-from fleetrank.orchestrator.workspace.device_registry import HOST_CPU
+from fleetrank.orchestrator.workspace.provenance import sweep_facts
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
 
@@ -99,7 +99,11 @@ class SweepSession:
             tally = Tally.of(journal.rows())
             self._store.update_record(
                 self._sweep_id,
-                {"state": "running", "run_started_utc": record_stamp(), "finished_utc": None},
+                {
+                    "state": SweepState.RUNNING,
+                    "run_started_utc": record_stamp(),
+                    "finished_utc": None,
+                },
             )
             self._announce(tally)
             try:
@@ -111,7 +115,9 @@ class SweepSession:
             except BaseException as error:
                 # Ctrl-C while Ray starts or ends, when our handlers are not active.
                 is_interrupt = isinstance(error, KeyboardInterrupt)
-                self._close_record("interrupted" if is_interrupt else "failed", tally)
+                self._close_record(
+                    SweepState.INTERRUPTED if is_interrupt else SweepState.FAILED, tally
+                )
                 raise
             outcome = self._outcome(tally)
             self._close_record(_state_of(outcome), tally)
@@ -229,7 +235,7 @@ class SweepSession:
             ),
         )
 
-    def _close_record(self, state: str, tally: Tally) -> None:
+    def _close_record(self, state: SweepState, tally: Tally) -> None:
         """Writes the record; on failure the old one stays, with state `running` and no lease."""
         changes = {
             "state": state,
@@ -242,11 +248,11 @@ class SweepSession:
             self._store.update_record(self._sweep_id, changes)
 
 
-def _state_of(outcome: SweepOutcome) -> str:
+def _state_of(outcome: SweepOutcome) -> SweepState:
     """Whether pending repeats of a regular end belong to an abandoned device."""
     if outcome.is_interrupted:
-        return "interrupted"
-    return "stopped" if outcome.n_left else "finished"
+        return SweepState.INTERRUPTED
+    return SweepState.STOPPED if outcome.n_left else SweepState.FINISHED
 
 
 def _open_cells(plan: Plan, tally: Tally) -> list[Cell]:
@@ -256,8 +262,3 @@ def _open_cells(plan: Plan, tally: Tally) -> list[Cell]:
         for cell in plan.cells
         if not all(tally.is_finished((cell.cell_key, index)) for index in range(plan.repeats))
     ]
-
-
-def record_stamp() -> str:
-    """The time rounded to whole seconds, as stored in records."""
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -6,25 +6,23 @@ from functools import cache
 from pathlib import Path
 from statistics import fmean
 
+from fleetrank.device_agents.contract.kind import EnergyMeter, Pinning
 from fleetrank.device_agents.contract.task import CanaryTask, Execution
 from fleetrank.device_agents.registry import create_agent
 from fleetrank.foundation.vocabulary import Format
 from fleetrank.foundation.wording import nearest
 from fleetrank.models.cards.card import Artifact
+from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import load_cards
 from fleetrank.orchestrator.dispatch.host.host_facts import HostFacts
 from fleetrank.orchestrator.errors import NothingToDoError, UsageError
 from fleetrank.orchestrator.identity.cells import Cell, DevicePlace, Plan
 from fleetrank.orchestrator.identity.keys import platform_key
 from fleetrank.orchestrator.plan.pinning import DeviceCores
-from fleetrank.orchestrator.plan.plan import make_plan, narrow
+from fleetrank.orchestrator.plan.plan import make_plan, narrow, select_models
 from fleetrank.orchestrator.sweep.fleet import Fleet, Refusals, this_host
 from fleetrank.orchestrator.workspace.device_registry import (
-    GPU,
-    HOST_CPU,
-    PHONE,
     DeviceFile,
-    Registration,
     host_cpu,
     load_devices,
     read_device_files,
@@ -58,27 +56,27 @@ class Setup:
         return {name: self._place(device) for name, device in self.devices.items()}
 
     def _place(self, device: DeviceFile) -> DevicePlace:
-        host = host_of(device, self.fleet)
+        host, traits = host_of(device, self.fleet), device.traits
         return DevicePlace(
             device=device.name,
             host=host,
             host_hash=self.fleet.host_hash(host),
-            counts_energy=_counts_energy(device, self.fleet.hosts.get(host)),
+            counts_energy=_counts_energy(traits.energy, self.fleet.hosts.get(host)),
             is_here=host == self.fleet.here,
-            needs_quiet=device.needs_quiet,
-            origin=device.origin,
+            needs_quiet=traits.needs_quiet,
+            origin=traits.origin,
         )
 
     @property
     def has_canaries(self) -> bool:
         """Whether any device was registered with a canary."""
-        return any(_registered(device).canary_latency_ns for device in self.devices.values())
+        return any(device.found.canary_latency_ns for device in self.devices.values())
 
     def canaries(self, artifact: Artifact | None) -> dict[str, CanaryTask]:
         """The canary of each phone registered with one, by device; empty without a file."""
         if artifact is None:
             return {}
-        registrations = {name: _registered(device) for name, device in self.devices.items()}
+        registrations = {name: device.found for name, device in self.devices.items()}
         return {
             name: CanaryTask(
                 artifact_path=artifact.path,
@@ -125,7 +123,7 @@ def plan_sweep(
         host = host_of(device, fleet)
         if not fleet.is_cluster and host != fleet.here:
             return f"it is attached to host {host}: measure there, or with --cluster ADDRESS"
-        if device.kind == HOST_CPU and host != fleet.here:
+        if device.kind_of.is_host_cpu and host != fleet.here:
             reason = None if ask_host is None else ask_host(host, device.spec, execution)
             if reason is not None:
                 refused[platform_key(name, execution)] = reason
@@ -134,7 +132,7 @@ def plan_sweep(
 
     plan = make_plan(
         spec,
-        load_cards(workspace.cards),
+        [resolve(card) for card in select_models(spec, load_cards(workspace.cards))],
         devices,
         cores={device.name: _cores(device, fleet) for device in devices.values()},
         why_unsupported=why_unsupported,
@@ -172,7 +170,7 @@ def devices_of(workspace: Workspace, fleet: Fleet) -> dict[str, DeviceFile]:
     if not fleet.is_cluster:
         return load_devices(workspace)
     files = read_device_files(workspace)
-    cpus = {host_of(d, fleet): d for d in files.values() if d.kind == HOST_CPU}
+    cpus = {host_of(d, fleet): d for d in files.values() if d.kind_of.is_host_cpu}
     for host, facts in fleet.hosts.items():
         cpus.setdefault(host, host_cpu(host, facts.host_hash))
     devices = {device.name: device for device in cpus.values()} | files
@@ -180,12 +178,9 @@ def devices_of(workspace: Workspace, fleet: Fleet) -> dict[str, DeviceFile]:
 
 
 def primed_formats(setup: Setup, cells: Iterable[Cell]) -> set[Format]:
-    """The formats for which some cells need a primer.
-
-    Only a worker on this host has lazy imports that would otherwise count for the model.
-    """
-    kinds = {name: device.kind for name, device in setup.devices.items()}
-    return {cell.export.format for cell in cells if kinds[cell.device] == HOST_CPU}
+    """The formats for which some cells need a primer."""
+    primed = {name for name, device in setup.devices.items() if device.traits.is_primed}
+    return {cell.export.format for cell in cells if cell.device in primed}
 
 
 def read_spec(workspace: Workspace, path: Path) -> tuple[SweepSpec, Path]:
@@ -208,24 +203,17 @@ def read_spec(workspace: Workspace, path: Path) -> tuple[SweepSpec, Path]:
     return load_spec(found), found.resolve()
 
 
-def _counts_energy(device: DeviceFile, facts: HostFacts | None) -> bool:
-    """Whether energy is counted: on NVIDIA GPUs, and on a processor with a readable counter."""
-    return device.kind == GPU or (
-        device.kind == HOST_CPU and facts is not None and facts.counts_energy
-    )
+def _counts_energy(meter: EnergyMeter | None, facts: HostFacts | None) -> bool:
+    """Whether energy is counted: by the device, or by a counter of its host that can be read."""
+    if meter is EnergyMeter.HOST:
+        return facts is not None and facts.counts_energy
+    return meter is EnergyMeter.DEVICE
 
 
 def _cores(device: DeviceFile, fleet: Fleet) -> DeviceCores:
-    if device.kind == HOST_CPU:
+    pinning = device.traits.pinning
+    if pinning is Pinning.HOST_CORES:
         facts = fleet.hosts.get(host_of(device, fleet))
         return DeviceCores(one_per_core=None if facts is None else facts.one_per_core)
-    clusters = _registered(device).clusters
-    # Counting from 0, as on other devices, would pin a phone to its slowest cores, and a GPU's
-    # compiler to one.
-    is_unpinned = device.kind in (PHONE, GPU)
-    return DeviceCores(clusters=clusters, one_per_core=() if is_unpinned else None)
-
-
-def _registered(device: DeviceFile) -> Registration:
-    """The device's registration data; empty for a device that was never probed."""
-    return device.registration or Registration()
+    clusters = device.found.clusters
+    return DeviceCores(clusters=clusters, one_per_core=() if pinning is Pinning.FREE else None)

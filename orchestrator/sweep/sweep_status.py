@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
+from fleetrank.analysis.stored.sweep_record import SweepRecord, SweepState
 from fleetrank.foundation.lease import is_locked
 from fleetrank.orchestrator.dispatch.decide.tally import RepeatKey, Tally
 from fleetrank.orchestrator.progress.progress_file import read_progress
@@ -69,18 +70,16 @@ class SweepCount:
         if isinstance(stamp := row.get("started_utc"), str):
             self._started.append(datetime.fromisoformat(stamp))
 
-    def status(
-        self, sweep_id: str, record: Mapping[str, object], *, is_running: bool
-    ) -> SweepStatus:
+    def status(self, record: SweepRecord, *, is_running: bool) -> SweepStatus:
         """The progress of this record's sweep, without the current work of devices."""
-        n_repeats = _n_repeats(record)
+        n_repeats = 0 if record.plan is None else record.plan.n_cells * record.plan.repeats
         n_left = max(0, n_repeats - self._tally.n_ok - self._tally.n_failed)
         started = _of_run(self._started, record)
         return SweepStatus(
-            sweep_id=sweep_id,
+            sweep_id=record.sweep_id,
             state=state_of(record, is_running=is_running),
-            started_utc=_text(record.get("started_utc")),
-            finished_utc=_text(record.get("finished_utc")),
+            started_utc=record.started_utc,
+            finished_utc=record.finished_utc,
             n_repeats=n_repeats,
             n_ok=self._tally.n_ok,
             n_failed=self._tally.n_failed,
@@ -105,7 +104,7 @@ def read_status(store: ResultStore, sweep_id: str) -> SweepStatus:
     for row in store.open_journal(sweep_id).rows():
         count.observe(row)
     runs = is_running(store, sweep_id)
-    status = count.status(sweep_id, record, is_running=runs)
+    status = count.status(record, is_running=runs)
     return replace(status, devices=_devices(store, sweep_id)) if runs else status
 
 
@@ -119,20 +118,19 @@ def _devices(store: ResultStore, sweep_id: str) -> tuple[Mapping[str, object], .
     return tuple({"device": name, **facts} for name, facts in found.items())
 
 
-def state_of(record: Mapping[str, object], *, is_running: bool) -> str:
-    """A sweep's state; a record with `running` but no live driver means that the driver died."""
+def state_of(record: SweepRecord, *, is_running: bool) -> str:
+    """A sweep's state; without a live process nothing runs and no import is under way."""
     if is_running:
-        return "running"
-    state = str(record.get("state"))
-    return "stopped" if state == "running" else state
+        return SweepState.RUNNING
+    ended = {SweepState.RUNNING: SweepState.STOPPED, SweepState.IMPORTING: SweepState.INTERRUPTED}
+    return "unknown" if record.state is None else ended.get(record.state, record.state)
 
 
-def _of_run(started: list[datetime], record: Mapping[str, object]) -> list[datetime]:
+def _of_run(started: list[datetime], record: SweepRecord) -> list[datetime]:
     """Start times of the current run's attempts; the pause before a resume does not count."""
-    run_started = record.get("run_started_utc")
-    if not isinstance(run_started, str):
+    if record.run_started_utc is None:
         return started
-    since = datetime.fromisoformat(run_started)
+    since = datetime.fromisoformat(record.run_started_utc)
     return [stamp for stamp in started if stamp >= since]
 
 
@@ -145,13 +143,6 @@ def _seconds_left(started: list[datetime], n_left: int) -> float | None:
     return elapsed_s / len(started) * n_left if elapsed_s > 0 else None
 
 
-def _n_repeats(record: Mapping[str, object]) -> int:
-    plan = record.get("plan")
-    if not isinstance(plan, Mapping):
-        return 0
-    return int(str(plan.get("n_cells", 0))) * int(str(plan.get("repeats", 0)))
-
-
 def _failure(row: Mapping[str, object]) -> dict[str, object]:
     return {
         "model": row.get("model"),
@@ -161,7 +152,3 @@ def _failure(row: Mapping[str, object]) -> dict[str, object]:
         "message": row.get("error_message"),
         "remedy": row.get("error_remedy"),
     }
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None

@@ -4,33 +4,27 @@ import logging
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from statistics import fmean
 from typing import Annotated
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
-from fleetrank.device_agents.registry import AGENTS
+from fleetrank.device_agents.contract.kind import Kind, Traits
+from fleetrank.device_agents.contract.registration import RegistrationData
+from fleetrank.device_agents.registry import HOST_CPU, KINDS, load_kind
 from fleetrank.foundation.checksum import MARK, marked_checksum
 from fleetrank.foundation.visible_text import shortened
-from fleetrank.foundation.vocabulary import Origin
 from fleetrank.foundation.wording import nearest
 from fleetrank.orchestrator.durable import replace_file
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.identity.host_identity import host_hash
-from fleetrank.orchestrator.workspace.device_spec import HOST_NAME, DeviceSpec, HostShare
+from fleetrank.orchestrator.workspace.device_spec import HOST_NAME, DeviceSpec
+from fleetrank.orchestrator.workspace.provenance import host_hash
 from fleetrank.orchestrator.workspace.spec_values import OptionSpec
 from fleetrank.orchestrator.workspace.workspace import Workspace
 from fleetrank.orchestrator.workspace.yaml_file import parse_file
 
 _log = logging.getLogger(__name__)
 
-HOST_CPU = "cpu"
-"""The device kind that shares cores, caches and power with all other work on its host."""
-GPU = "cuda"
-"""The device kind that also needs a quiet host, because the host's processor feeds it."""
-PHONE = "android"
-"""The device kind that is registered over adb."""
 LOCAL_CPU = "local-cpu"
 """The name that means this host's CPU on every host, so that a sweep file can be shared."""
 _MARK = "# checksum "
@@ -41,10 +35,10 @@ _HOST_CPU_NAME = re.compile("cpu-[0-9a-f]{6}")
 
 
 def _known_kind(kind: str) -> str:
-    if kind not in AGENTS:
+    if kind not in KINDS:
         raise ValueError(
             f"unknown device kind '{kind}': it has no agent (docs/gpu.md explains how to "
-            f"add one); use one of {', '.join(AGENTS)}"
+            f"add one); use one of {', '.join(KINDS)}"
         )
     return kind
 
@@ -63,12 +57,11 @@ LatencyNs = Annotated[int, Field(ge=1, lt=2**63)]
 
 
 class Registration(BaseModel):
-    """The data found when a phone was registered; `devices check` compares it with the phone now.
+    """A checked `RegistrationData` in a device file; `devices check` compares it with the device.
 
     Attributes:
         facts: from the probe, for display and for `devices check`.
-        clusters: CPUs with equal maximum clock, fastest cluster first; empty if the phone reports
-            no cores, or programs cannot be pinned to them.
+        clusters: CPUs with equal maximum clock, fastest cluster first.
         canary_latency_ns: median of each canary process, on the fastest cluster.
     """
 
@@ -80,15 +73,14 @@ class Registration(BaseModel):
     canary_latency_ns: tuple[LatencyNs, ...] = ()
 
     @property
-    def canary_affinity(self) -> tuple[int, ...] | None:
-        """The fastest cluster; `None` if no clusters are known."""
-        return self.clusters[0] if self.clusters else None
-
-    @property
-    def canary_spread(self) -> float | None:
-        """Repeatability: (largest - smallest) / mean of the canary's medians."""
-        runs = self.canary_latency_ns
-        return (max(runs) - min(runs)) / fmean(runs) if len(runs) > 1 else None
+    def data(self) -> RegistrationData:
+        """The data as its kind understands them."""
+        return RegistrationData(
+            registered_utc=self.registered_utc,
+            facts=self.facts,
+            clusters=self.clusters,
+            canary_latency_ns=self.canary_latency_ns,
+        )
 
 
 class DeviceFile(BaseModel):
@@ -102,7 +94,7 @@ class DeviceFile(BaseModel):
         AfterValidator(_not_local_cpu),
     ] = Field(description="name used in sweeps; equal to the file name without .yaml")
     kind: Annotated[str, AfterValidator(_known_kind)] = Field(
-        description="device kind: cpu, cuda, simulated, android"
+        description=f"device kind: {', '.join(KINDS)}"
     )
     host: Annotated[str, Field(pattern=f"^{HOST_NAME}$")] | None = Field(
         default=None,
@@ -119,7 +111,8 @@ class DeviceFile(BaseModel):
     @classmethod
     def _owns_its_name(cls, kind: str, info: ValidationInfo) -> str:
         name = info.data.get("name")
-        if kind != HOST_CPU and isinstance(name, str) and _HOST_CPU_NAME.fullmatch(name):
+        is_reserved = isinstance(name, str) and _HOST_CPU_NAME.fullmatch(name)
+        if is_reserved and not load_kind(kind).is_host_cpu:
             raise ValueError(
                 f"'{name}' is reserved for the CPU of a host; choose another name for a device "
                 f"of kind {kind}"
@@ -127,35 +120,31 @@ class DeviceFile(BaseModel):
         return kind
 
     @property
-    def origin(self) -> Origin:
-        """The origin for its rows while the device cannot be queried."""
-        if self.kind == "simulated":
-            return Origin.SIMULATED
-        return Origin.VIRTUAL if "virtual" in self.options else Origin.MEASURED
+    def found(self) -> RegistrationData:
+        """The data found at its registration; empty for a device that was never probed."""
+        return RegistrationData() if self.registration is None else self.registration.data
 
     @property
-    def share(self) -> HostShare:
-        """The host lease needed to measure on it; a virtual phone in real mode takes it itself."""
-        if self.kind in (HOST_CPU, GPU):
-            return HostShare.ALONE
-        is_phone = self.kind == PHONE and self.options.get("virtual") != "real"
-        return HostShare.BESIDE if is_phone else HostShare.NONE
+    def traits(self) -> Traits:
+        """What its kind says about it."""
+        return self.kind_of.traits_of(self.options)
+
+    @property
+    def kind_of(self) -> Kind:
+        """Its kind, which answers what callers must know about the device."""
+        return load_kind(self.kind)
 
     @property
     def spec(self) -> DeviceSpec:
         """The values needed to create its agent."""
+        traits = self.traits
         return DeviceSpec(
             name=self.name,
             kind=self.kind,
             options=tuple(sorted(self.options.items())),
-            share=self.share,
-            origin=self.origin,
+            share=traits.share,
+            origin=traits.origin,
         )
-
-    @property
-    def needs_quiet(self) -> bool:
-        """Whether measuring on it needs a quiet host, because it uses the host's cores."""
-        return self.share is HostShare.ALONE or self.options.get("virtual") == "real"
 
 
 def local_cpu() -> DeviceFile:

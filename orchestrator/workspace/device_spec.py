@@ -1,24 +1,13 @@
 """What a host needs to know about a device; light, since every command reads device files."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 
+from fleetrank.device_agents.contract.kind import HostShare
 from fleetrank.device_agents.contract.task import Options
 from fleetrank.foundation.vocabulary import Origin
 
 HOST_NAME = r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}"
 """Allowed host names: they become parts of paths and actor names."""
-
-
-class HostShare(StrEnum):
-    """How measuring on a device uses its host's lease."""
-
-    ALONE = "alone"
-    """Exclusive: the device computes on the host's own cores."""
-    BESIDE = "beside"
-    """Shared with devices of the same kind, such as phones on one host."""
-    NONE = "none"
-    """No lease: the device disturbs no other measurement, or takes the lease itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,14 @@
-"""The selection of results for a table: one definition for command line and API."""
+"""The selection of results for a table: one definition for command line, API and server pages.
 
-from collections.abc import Sequence
+A field of `Selectors` makes the option, the query parameter and the field of the server's form. To
+add one, add it here and, with its meaning, to `analysis.stored.selection.Selection`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.config import JsonDict
 
 from fleetrank.analysis.stored.columns import FAMILIES, ORIGINS, PRECISIONS, STORED_RUNTIMES, TIERS
@@ -13,22 +18,14 @@ from fleetrank.orchestrator.errors import UsageError
 
 _MAX_TEXT = 500
 """Longer than any name or platform key; a longer pattern is a mistake or an attack."""
-MAX_SEED = 2**63 - 1
-_WORDS = {
-    "source_tier": TIERS,
-    "target_tier": TIERS,
-    "runtime": STORED_RUNTIMES,
-    "precision": PRECISIONS,
-    "family": FAMILIES,
-}
-"""Selectors that accept only words of a closed set."""
+_MAX_SEED = 2**63 - 1
+PAGE_SELECTORS = ("sweep", "include_simulated", "seed")
+"""The selectors of outputs about all models and platforms: the report page, the exported tables."""
 
 
-def _text(description: str, name: str = "") -> str | None:
-    """A text field; all rows are selected if it is not given."""
-    extra: JsonDict = {"maxLength": _MAX_TEXT}
-    if name in _WORDS:
-        extra = {"enum": list(_WORDS[name])}
+def _text(description: str, words: Sequence[str] = ()) -> str | None:
+    """A text field, of a closed set of words if there are any; `None` selects all rows."""
+    extra: JsonDict = {"enum": list(words)} if words else {"maxLength": _MAX_TEXT}
     found: str | None = Field(default=None, description=description, json_schema_extra=extra)
     return found
 
@@ -51,13 +48,13 @@ class Selectors(BaseModel):
     sweep: str | None = _text("Only this sweep (default: the newest of each model and platform).")
     source: str | None = _text("Source device, or platform pattern with *.")
     target: str | None = _text("The same for the target device.")
-    source_tier: str | None = _text("Tier of the source: gpu, cpu or edge.", "source_tier")
-    target_tier: str | None = _text("The same for the target device.", "target_tier")
+    source_tier: str | None = _text("Tier of the source: gpu, cpu or edge.", TIERS)
+    target_tier: str | None = _text("The same for the target device.", TIERS)
     runtime: str | None = _text(
-        "Runtime such as tflite; qnn exists only in imported data.", "runtime"
+        "Runtime such as tflite; qnn exists only in imported data.", STORED_RUNTIMES
     )
-    precision: str | None = _text("Precision: fp32, fp16, bf16 or int8.", "precision")
-    family: str | None = _text("Model family such as transformer.", "family")
+    precision: str | None = _text("Precision: fp32, fp16, bf16 or int8.", PRECISIONS)
+    family: str | None = _text("Model family such as transformer.", FAMILIES)
     model: str | None = _text("A model, or a pattern with *.")
     settings: tuple[str, ...] = Field(
         default=(),
@@ -71,17 +68,21 @@ class Selectors(BaseModel):
     seed: int = Field(
         default=0,
         ge=0,
-        le=MAX_SEED,
+        le=_MAX_SEED,
         description="Random seed for bootstrap, permutation and null draws.",
     )
 
-    @field_validator("*", mode="before")
+    @model_validator(mode="before")
     @classmethod
-    def _drop_empty(cls, value: object) -> object:
+    def _drop_empty(cls, given: Mapping[str, object]) -> Mapping[str, object]:
         """Drops empty fields, which a form sends too."""
-        if isinstance(value, list | tuple):
-            return tuple(part for part in value if part != "")
-        return None if value == "" else value
+        kept = {
+            name: [part for part in value if part != ""]
+            if isinstance(value, list | tuple)
+            else value
+            for name, value in given.items()
+        }
+        return {name: value for name, value in kept.items() if value != ""}
 
     def selection(self) -> Selection:
         """Converts the selectors for the analysis.
@@ -92,30 +93,22 @@ class Selectors(BaseModel):
         """
         self._refuse_what_cannot_be()
         return Selection(
-            sweep=self.sweep,
-            source=self.source,
-            target=self.target,
-            source_tier=self.source_tier,
-            target_tier=self.target_tier,
-            runtime=self.runtime,
-            precision=self.precision,
-            family=self.family,
-            model=self.model,
+            **self.model_dump(exclude={"include_simulated", "settings"}),
             origins=origins_of(include_simulated=self.include_simulated),
-            seed=self.seed,
             settings=_settings(self.settings),
         )
 
     def _refuse_what_cannot_be(self) -> None:
         """Rejects a misspelt word, which would otherwise select no rows."""
+        known = {field.name: field.words for field in selector_fields()}
         for name, text in self:
             if isinstance(text, str) and len(text) > _MAX_TEXT:
                 raise UsageError(
                     f"the {_spoken(name)} has {len(text)} characters",
                     f"names and patterns have at most {_MAX_TEXT} characters",
                 )
-            if isinstance(text, str) and text not in (known := _WORDS.get(name, (text,))):
-                raise UsageError(f"unknown {_spoken(name)} '{text}'", f"use {', '.join(known)}")
+            if isinstance(text, str) and text not in (words := known[name] or [text]):
+                raise UsageError(f"unknown {_spoken(name)} '{text}'", f"use {', '.join(words)}")
 
 
 def origins_of(*, include_simulated: bool) -> tuple[str, ...]:
@@ -123,9 +116,49 @@ def origins_of(*, include_simulated: bool) -> tuple[str, ...]:
     return ORIGINS if include_simulated else DEFAULT_ORIGINS
 
 
-def describe(name: str) -> str:
-    """The description of a selector, for the help of an option."""
-    return str(Selectors.model_fields[name].description)
+class SelectorKind(StrEnum):
+    """How a selector is given; the words are those of JSON schema."""
+
+    TEXT = "text"
+    BOOLEAN = "boolean"
+    INTEGER = "integer"
+    ARRAY = "array"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectorField:
+    """One selector, as an option or a form shows it.
+
+    Attributes:
+        name: of the API's query parameter.
+        words: the only ones that it takes; empty for free text.
+        default: `None` for text, which then selects all rows.
+        minimum, maximum: limits of an integer.
+    """
+
+    name: str
+    kind: SelectorKind
+    description: str
+    words: tuple[str, ...]
+    default: object
+    minimum: int | None
+    maximum: int | None
+
+
+def selector_fields() -> tuple[SelectorField, ...]:
+    """All selectors, in the order of help and API."""
+    return tuple(
+        SelectorField(
+            name=name,
+            kind=SelectorKind(field.get("type", SelectorKind.TEXT)),
+            description=field["description"],
+            words=tuple(field.get("enum", ())),
+            default=field["default"],
+            minimum=field.get("minimum"),
+            maximum=field.get("maximum"),
+        )
+        for name, field in Selectors.model_json_schema()["properties"].items()
+    )
 
 
 def _spoken(name: str) -> str:

@@ -11,11 +11,10 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from fleetrank.foundation.errors import BadFileError
-from fleetrank.foundation.plain_data import TYPED, check_limits
+from fleetrank.foundation.plain_data import TYPED, check_events, check_limits
 from fleetrank.foundation.small_file import read_small_text
 from fleetrank.foundation.visible_text import shortened
 from fleetrank.foundation.wording import nearest
-from fleetrank.foundation.yaml_events import check_events
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.workspace.expected_values import OF_KEY, Expected, Place, ordinal
 

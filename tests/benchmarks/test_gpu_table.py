@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from fake_gpu import FakeGpuLibrary
 
-from fleetrank.device_agents.contract.codec import from_json, to_json
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.device_agents.cuda.agent import CudaAgent
+from fleetrank.foundation.codec import from_json, to_json
 from fleetrank.foundation.vocabulary import ErrorKind, Status
 
 ROOT = Path(__file__).parents[2]

@@ -12,10 +12,9 @@ from fake_gpu import FakeGpuLibrary
 from phone_agent import phone_options
 
 from fleetrank.device_agents.android.adb.adb_server import find_adb
-from fleetrank.device_agents.android.state.probe_text import VirtualMode
 from fleetrank.device_agents.contract.agent import Agent
-from fleetrank.device_agents.contract.codec import from_json, to_json
 from fleetrank.device_agents.contract.measurement import Measurement
+from fleetrank.device_agents.contract.registration import VirtualMode
 from fleetrank.device_agents.contract.task import (
     Execution,
     InferTask,
@@ -25,7 +24,9 @@ from fleetrank.device_agents.contract.task import (
 )
 from fleetrank.device_agents.cuda.agent import CudaAgent
 from fleetrank.device_agents.errors import MissingLibraryError, PermanentError
-from fleetrank.device_agents.registry import AGENTS, create_agent
+from fleetrank.device_agents.registry import KINDS as ALL_KINDS
+from fleetrank.device_agents.registry import create_agent
+from fleetrank.foundation.codec import from_json, to_json
 from fleetrank.foundation.vocabulary import ErrorKind, Flag, Runtime, SampleKind, Status
 from tests.device_agents.conftest import BACKENDS, MakeTask, sha256
 
@@ -66,10 +67,10 @@ def agent(request: pytest.FixtureRequest) -> Agent:
 
 
 def test_every_kind_is_tested() -> None:
-    assert {*OPTIONS, "android", "cuda"} == set(AGENTS)
+    assert {*OPTIONS, "android", "cuda"} == set(ALL_KINDS)
 
 
-@pytest.mark.parametrize("kind", sorted(AGENTS))
+@pytest.mark.parametrize("kind", sorted(ALL_KINDS))
 def test_an_unknown_option_is_refused_by_name(kind: str) -> None:
     with pytest.raises(PermanentError, match="colour"):
         create_agent(kind, {"colour": "red"})

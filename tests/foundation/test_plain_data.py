@@ -8,11 +8,11 @@ from fleetrank.foundation.plain_data import (
     MAX_DIGITS,
     TYPED,
     DataLimits,
+    check_events,
     check_limits,
     parse_toml,
     read_json_object,
 )
-from fleetrank.foundation.yaml_events import check_events
 
 FEW = DataLimits(max_bytes=1000, values=10, depth=3)
 

@@ -35,7 +35,6 @@ from fleetrank.device_agents.android.state.probe_text import (
     to_device_facts,
     why_refused,
 )
-from fleetrank.device_agents.contract.codec import to_json
 from fleetrank.device_agents.errors import AgentError
 from fleetrank.device_agents.host.conditions import (
     parse_available_memory,
@@ -45,6 +44,7 @@ from fleetrank.device_agents.host.conditions import (
     parse_oom_kills,
     parse_stat,
 )
+from fleetrank.foundation.codec import to_json
 
 DATA = ROOT / "tests" / "data"
 SEPARATOR = b"\n=====\n"

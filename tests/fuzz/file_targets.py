@@ -12,6 +12,7 @@ from target import ROOT, Target, as_file, scratch
 from fleetrank.analysis.importers.csv_mapping import read_mapping
 from fleetrank.analysis.stored.exclusions import FILE as EXCLUSIONS_FILE
 from fleetrank.analysis.stored.exclusions import excluded_column, exclusion_notes, read_exclusions
+from fleetrank.analysis.stored.sweep_record import Provenance
 from fleetrank.device_agents.android.programs.tools import load_catalogue
 from fleetrank.device_agents.contract.device_facts import DeviceFacts
 from fleetrank.foundation.errors import FleetError
@@ -20,7 +21,7 @@ from fleetrank.orchestrator.cli.devices import devices_command
 from fleetrank.orchestrator.progress.progress_file import read_progress
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep.fleet import this_host
-from fleetrank.orchestrator.sweep.sweep_record import setup_of_record, setup_record
+from fleetrank.orchestrator.sweep.sweep_record import new_record, setup_of_record
 from fleetrank.orchestrator.sweep.sweep_setup import plan_sweep
 from fleetrank.orchestrator.workspace.device_registry import DeviceFile, _text
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec, load_spec
@@ -133,7 +134,7 @@ def sweep_record(data: bytes) -> object:
     (workspace.results / "sweeps" / "s.json").write_bytes(data)
     store = ResultStore(workspace.results)
     try:
-        setup = setup_of_record(workspace, "s", store.sweep_record("s"))
+        setup = setup_of_record(workspace, store.sweep_record("s"))
     finally:
         (workspace.results / "sweeps" / "s.json").unlink()
     return setup.plan.cells
@@ -155,8 +156,8 @@ def _recorded() -> tuple[Workspace, dict[str, object]]:
     path = folder / "sweeps" / "one.yaml"
     path.write_text("name: one\nmodels: [resnet18]\nruntimes: [onnx]\n")
     setup = plan_sweep(workspace, load_spec(path), None, fleet=this_host())
-    record: dict[str, object] = json.loads(json.dumps(setup_record(setup, path)))
-    return workspace, record
+    record = new_record("s", setup, path, Provenance())
+    return workspace, record.as_json()
 
 
 def _record_inputs() -> st.SearchStrategy[bytes]:

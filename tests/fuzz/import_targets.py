@@ -10,9 +10,13 @@ from mutation import HOSTILE, NUMBERS, arbitrary, as_toml, as_yaml, documents, m
 from target import ROOT, Target
 
 from fleetrank.analysis.importers.csv_map import parse_csv
-from fleetrank.analysis.importers.equivalence import load_equivalences
 from fleetrank.analysis.importers.qai_hub import parse_qai_hub
-from fleetrank.analysis.importers.release import Release, drop_reason, read_number
+from fleetrank.analysis.importers.release import (
+    Release,
+    drop_reason,
+    load_equivalences,
+    read_number,
+)
 from fleetrank.analysis.importers.timm import ACCURACY_FILE, parse_timm
 from fleetrank.analysis.stored.columns import COLUMNS, SCHEMA
 from fleetrank.orchestrator.store.parquet.parts import to_frame

@@ -11,17 +11,14 @@ from target import Target, as_file, scratch
 from fleetrank.analysis.stored.columns import ROW_KEY, SCHEMA, SCHEMA_VERSION
 from fleetrank.device_agents.android.programs.raw_log import decode_log, encode_log
 from fleetrank.device_agents.android.runners.phone_runner import ToolOutput, ToolRun
-from fleetrank.device_agents.contract.codec import from_json, parse_json, to_json
-from fleetrank.device_agents.contract.failures import (
-    last_stage,
-    says_device_lost,
-    says_out_of_memory,
-)
+from fleetrank.device_agents.contract.failures import says_device_lost
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, WorkerFacts
 from fleetrank.device_agents.contract.protocol import STAGE_MARK, decode_request, encode_request
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.device_agents.errors import AgentError
-from fleetrank.foundation.errors import FleetError
+from fleetrank.device_agents.host.worker_client import last_stage
+from fleetrank.foundation.codec import from_json, parse_json, to_json
+from fleetrank.foundation.errors import FleetError, says_out_of_memory
 from fleetrank.foundation.vocabulary import (
     ErrorKind,
     Family,
@@ -32,8 +29,8 @@ from fleetrank.foundation.vocabulary import (
     Runtime,
     Status,
 )
-from fleetrank.models.cards.card import ExportRequest, ModelCard, Source, Weights
-from fleetrank.models.export.messages import request_from_json, request_to_json, staged_from_json
+from fleetrank.models.cards.card import ExportRequest, ModelCard, ResolvedCard, Source, Weights
+from fleetrank.models.export.messages import ExportAnswer
 from fleetrank.orchestrator.dispatch.host.host_files import _checked
 from fleetrank.orchestrator.dispatch.host.spool import Spool
 from fleetrank.orchestrator.store.journals.journal import Journal, JournalProblem
@@ -60,7 +57,10 @@ ROW = {name: "x" if not SCHEMA[name].is_integer() else 0 for name in ROW_KEY} | 
     "started_utc": "2026-01-01T00:00:00+00:00",
 }  # fmt: skip
 EXPORT = ExportRequest(
-    card=ModelCard(name="m", family=Family.HYBRID, source=Source.FILE, entry="/m.onnx"),
+    model=ResolvedCard(
+        card=ModelCard(name="m", family=Family.HYBRID, source=Source.FILE, entry="/m.onnx"),
+        sha256="c" * 64,
+    ),
     weights=Weights(),
     format=Format.ONNX,
 )
@@ -68,6 +68,7 @@ STAGED = {
     "path": "/m", "format": "onnx", "versions": [["onnx", "1"]], "inputs_path": None,
     "reference_path": "/r", "cost": {"macs": 1, "parameters": 2, "method": "counted"},
 }  # fmt: skip
+ANSWER = {"staged": STAGED, "refusal": None}
 LOG = ToolOutput(
     run=ToolRun(argv=("/t", "--a=b c"), result_file="/r", log_tag="X", warmup_runs=2),
     exit_code=0, stdout="out\n== end\n", stderr="é", result=b"\0\xff", logcat="",
@@ -116,11 +117,11 @@ def worker_request(data: bytes) -> object:
 
 
 def export_request(data: bytes) -> object:
-    return request_from_json(data.decode("utf-8", "replace"))
+    return from_json(ExportRequest, data.decode("utf-8", "replace"))
 
 
 def export_answer(data: bytes) -> object:
-    return staged_from_json(data.decode("utf-8", "replace"))
+    return from_json(ExportAnswer, data.decode("utf-8", "replace")).result()
 
 
 def journal(data: bytes) -> object:
@@ -201,18 +202,14 @@ TARGETS = (
     ),
     Target(
         name="export_request",
-        inputs=_json_inputs(json.loads(request_to_json(EXPORT))),
+        inputs=_json_inputs(json.loads(to_json(EXPORT))),
         check=export_request,
-        # Its one caller is the parent of the process that reads it.
-        may_raise=(FleetError, ValueError, KeyError, TypeError, AttributeError),
         share=0.25,
     ),
     Target(
         name="export_answer",
-        inputs=_json_inputs(STAGED, ("error", "message", "remedy")),
+        inputs=_json_inputs(ANSWER, ("staged", "refusal", "message", "remedy")),
         check=export_answer,
-        # `models.export.process` takes these for a child that did not answer.
-        may_raise=(FleetError, ValueError, KeyError, TypeError),
         share=0.5,
     ),
     Target(name="journal", inputs=_journal_inputs(), check=journal),

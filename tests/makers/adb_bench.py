@@ -11,7 +11,7 @@ import pytest
 
 from fleetrank.device_agents.android.adb.adb_server import AdbServer
 from fleetrank.device_agents.android.adb.phone import Phone
-from fleetrank.device_agents.android.state.probe_text import VirtualMode
+from fleetrank.device_agents.contract.registration import VirtualMode
 from fleetrank.device_agents.virtual_phone.daemon.farm import FarmedPhone, FarmSpec, VirtualFarm
 from fleetrank.device_agents.virtual_phone.handset.faults import Fault
 

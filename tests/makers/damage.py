@@ -20,6 +20,7 @@ from fleet_rows import NETS, PLACES, write_results
 from fleetrank.analysis.stored.columns import ORIGINS
 from fleetrank.analysis.stored.exclusions import read_exclusions
 from fleetrank.analysis.stored.load import load_measurements
+from fleetrank.analysis.stored.sweep_record import SweepRecord
 from fleetrank.foundation.errors import FleetError
 from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.store.exclusions import exclude
@@ -65,7 +66,7 @@ def make_workspace(root: Path) -> Workspace:
     (root / "cluster.yaml").write_text("cluster_name: t\n")
     store = ResultStore(workspace.results)
     for number, sweep_id in enumerate((LINES, PACKED)):
-        store.create_sweep(sweep_id, RECORD)
+        store.create_sweep(SweepRecord.model_validate({"sweep_id": sweep_id} | RECORD))
         with store.open_journal(sweep_id) as journal:
             for row in _rows(root / "made", sweep_id, number):
                 journal.append(row)

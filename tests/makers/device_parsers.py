@@ -29,11 +29,11 @@ from fleetrank.device_agents.android.state.probe_text import (
     why_refused,
 )
 from fleetrank.device_agents.contract import failures
-from fleetrank.device_agents.cpu import topology
 from fleetrank.device_agents.device_output.device_text import MAX_PROBE_BYTES
-from fleetrank.device_agents.host import conditions, memory
+from fleetrank.device_agents.host import conditions, memory, topology, worker_client
 from fleetrank.device_agents.virtual_phone.handset import dumps
 from fleetrank.device_agents.virtual_phone.handset.paths import PhonePaths
+from fleetrank.foundation.errors import says_out_of_memory
 
 DATA = Path(__file__).parents[1] / "data"
 Parser = Callable[[str], object]
@@ -131,9 +131,9 @@ TOOLS: dict[str, tuple[Parser, str]] = {
     "perf file": (lambda text: PerfTest().read(output(PERF, result=text.encode())), PERF_ROWS),
     "failed": (lambda text: BenchmarkModel().read(output(text, exit_code=1)), WORDS),
     "raw log": (decode_log, encode_log(output("text\n", result=b"\0\1"))),
-    "out of memory": (failures.says_out_of_memory, WORDS),
+    "out of memory": (says_out_of_memory, WORDS),
     "device lost": (failures.says_device_lost, WORDS),
-    "stage": (failures.last_stage, "fleetrank-stage load\nfleetrank-stage timed\n"),
+    "stage": (worker_client.last_stage, "fleetrank-stage load\nfleetrank-stage timed\n"),
 }
 """Parser and a text that it reads, of a program's size."""
 
@@ -156,11 +156,12 @@ COVERED = {
     "android.state.phone_conditions",
     "android.state.probe_text",
     "contract.failures",
-    "cpu.topology",
+    "host.topology",
     "device_output.device_text",
     "device_output.plausible",
     "host.conditions",
     "host.memory",
+    "host.worker_client",
     "virtual_phone.handset.paths",
 }
 """Modules that parse device text and are reached through `PROBES` or `TOOLS`."""

@@ -32,6 +32,14 @@ def wait_for_repeats(process: subprocess.Popen, count: int, event: str = "Repeat
         count -= json.loads(line)["event"] == event
 
 
+def wait_for_notice(process: subprocess.Popen, message: str) -> None:
+    """Reads the progress until it shows this notice."""
+    while line := process.stdout.readline():
+        if json.loads(line).get("message") == message:
+            return
+    raise AssertionError(process.stderr.read())
+
+
 def ended(process: subprocess.Popen, limit_s: float = 60) -> tuple[int, str]:
     _out, error = process.communicate(timeout=limit_s)
     return process.returncode, error

@@ -7,6 +7,7 @@ import pytest
 
 from fleetrank.foundation.vocabulary import Family, Format
 from fleetrank.models.cards.card import ExportRequest, ModelCard, Source, Weights
+from fleetrank.models.cards.identity import resolve
 
 EntryPoint = Callable[..., ExportRequest]
 
@@ -25,7 +26,7 @@ def entry_point(tmp_path: Path) -> EntryPoint:
             input_size=16,
             import_folder=str(tmp_path),
         )
-        return ExportRequest(card=card, weights=Weights(), format=format_)
+        return ExportRequest(model=resolve(card), weights=Weights(), format=format_)
 
     return make
 
@@ -42,6 +43,6 @@ def file_request() -> Callable[[Path, Format], ExportRequest]:
             entry=str(path),
             input_size=None,
         )
-        return ExportRequest(card=card, weights=Weights(), format=format_)
+        return ExportRequest(model=resolve(card), weights=Weights(), format=format_)
 
     return make

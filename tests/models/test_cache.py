@@ -6,13 +6,24 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.foundation.vocabulary import FlopsMethod, Format
+from fleetrank.foundation.vocabulary import Family, FlopsMethod, Format
 from fleetrank.models.cache import ArtifactCache
-from fleetrank.models.cards.card import Artifact, Cost, ExportRequest, StagedExport, Weights
+from fleetrank.models.cards.card import (
+    Artifact,
+    Cost,
+    ExportRequest,
+    ModelCard,
+    Source,
+    StagedExport,
+    Weights,
+)
+from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import load_zoo
 from fleetrank.models.errors import ExportError
 
-REQUEST = ExportRequest(card=load_zoo()["resnet18"], weights=Weights(), format=Format.ONNX)
+REQUEST = ExportRequest(
+    model=resolve(load_zoo()["resnet18"]), weights=Weights(), format=Format.ONNX
+)
 COST = Cost(macs=1000, parameters=10, method=FlopsMethod.COUNTED)
 
 
@@ -58,13 +69,27 @@ def test_nothing_is_left_of_the_staging_folder(tmp_path: Path) -> None:
         replace(REQUEST, batch=8),
         replace(REQUEST, precision="fp16"),
         replace(REQUEST, weights=Weights(seed=1)),
-        replace(REQUEST, card=load_zoo()["resnet50"]),
+        replace(REQUEST, model=resolve(load_zoo()["resnet50"])),
     ],
 )
 def test_other_request_is_another_entry(tmp_path: Path, other: ExportRequest) -> None:
     cache = ArtifactCache(tmp_path)
     put(cache, REQUEST, b"network")
     assert cache.find(other) is None
+
+
+def test_file_changed_during_its_export_is_not_stored(tmp_path: Path) -> None:
+    path = tmp_path / "mine.onnx"
+    path.write_bytes(b"1234")
+    card = ModelCard(name="mine", family=Family.HYBRID, source=Source.FILE, entry=str(path))
+    request = ExportRequest(model=resolve(card), weights=Weights(), format=Format.ONNX)
+    cache = ArtifactCache(tmp_path / "artifacts")
+    staged = stage(cache, request, b"network")
+    path.write_bytes(b"4321")
+    with pytest.raises(ExportError, match="changed during the export"):
+        cache.commit(request, staged, None)
+    assert cache.find(request) is None
+    assert cache.find(replace(request, model=resolve(card))) is None
 
 
 def test_damaged_file_is_removed_so_that_it_is_exported_again(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from fleetrank.models.cards.card import (
     StagedExport,
     Weights,
 )
+from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import load_zoo
 from fleetrank.models.export.process import export_in_child
 from fleetrank.models.files.onnx_cost import count_onnx_macs
@@ -55,7 +56,7 @@ def test_primer_exports_to_every_format_without_trust(tmp_path: Path, format_: F
 @pytest.mark.export
 def test_onnx_of_a_zoo_network_is_one_self_contained_file_with_its_batch(tmp_path: Path) -> None:
     card = load_zoo()["squeezenet1_1"]
-    request = ExportRequest(card=card, weights=Weights(), format=Format.ONNX, batch=2)
+    request = ExportRequest(model=resolve(card), weights=Weights(), format=Format.ONNX, batch=2)
     staged = export(request, tmp_path)
     model = onnx.load(str(staged.path), load_external_data=False)
     assert not any(tensor.external_data for tensor in model.graph.initializer)
@@ -78,7 +79,7 @@ def test_keras_model_and_saved_model_become_tflite_when_trusted(tmp_path: Path) 
         card = ModelCard(
             name="mine", family=Family.HYBRID, source=Source.FILE, entry=str(tmp_path / name)
         )
-        request = ExportRequest(card=card, weights=Weights(), format=Format.TFLITE)
+        request = ExportRequest(model=resolve(card), weights=Weights(), format=Format.TFLITE)
         staged = export(request, tmp_path, is_trusted=True)
         assert staged.path.read_bytes()[4:8] == b"TFL3"
         assert "tensorflow-cpu" in dict(staged.versions)

@@ -9,11 +9,12 @@ import pytest
 
 from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.cards.card import ExportRequest, Weights
+from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import load_zoo
 from fleetrank.models.errors import ExportError
 from fleetrank.models.export.request import export_request
 
-REQUEST = ExportRequest(card=load_zoo()["resnet18"], weights=Weights(), format=Format.PT2)
+REQUEST = ExportRequest(model=resolve(load_zoo()["resnet18"]), weights=Weights(), format=Format.PT2)
 Usage = namedtuple("Usage", "total used free")
 
 

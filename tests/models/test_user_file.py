@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from fleetrank.foundation.vocabulary import FlopsMethod, Format
 from fleetrank.models.cards.card import Cost, ExportRequest
+from fleetrank.models.cards.identity import resolve
 from fleetrank.models.errors import ExportError, UntrustedError
 from fleetrank.models.export.user_file import stage_file
 
@@ -85,7 +86,7 @@ def test_an_image_whose_size_the_file_leaves_free_has_that_of_the_card(
     write_image_onnx(tmp_path / "m.onnx", ["N", 3, "H", "W"])
     request = file_request(tmp_path / "m.onnx", Format.ONNX)
     assert "dynamic height and width" in refused(request, out_dir).message
-    sized = replace(request, card=replace(request.card, input_size=32))
+    sized = replace(request, model=resolve(replace(request.card, input_size=32)))
     staged = stage_file(sized, out_dir, is_trusted=False)
     dims = onnx.load(str(staged.path)).graph.input[0].type.tensor_type.shape.dim
     assert [dim.dim_value or dim.dim_param for dim in dims] == ["N", 3, 32, 32]
@@ -193,9 +194,12 @@ def test_text_file_is_no_onnx_model(
     assert "export it again" in error.remedy
 
 
-def test_missing_file_is_named(out_dir: Path, file_request: FileRequest) -> None:
-    error = refused(file_request(Path("/nowhere/m.onnx"), Format.ONNX), out_dir)
-    assert error.message == "/nowhere/m.onnx does not exist"
+def test_missing_file_is_named(tmp_path: Path, out_dir: Path, file_request: FileRequest) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(b"1")
+    request = file_request(path, Format.ONNX)
+    path.unlink()
+    assert refused(request, out_dir).message == f"{path} does not exist"
 
 
 def test_tflite_file_is_taken_over_unchanged(out_dir: Path, file_request: FileRequest) -> None:

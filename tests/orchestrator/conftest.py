@@ -1,7 +1,6 @@
 """A card, a cell and a row that tests of the orchestrator vary."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,9 +20,16 @@ from fleetrank.foundation.vocabulary import (
     Status,
     Tier,
 )
-from fleetrank.models.cards.card import Artifact, Cost, ExportRequest, ModelCard, Source, Weights
-from fleetrank.orchestrator.identity.cells import Attempt, Cell, DevicePlace, Repeat
-from fleetrank.orchestrator.identity.provenance import SweepFacts
+from fleetrank.models.cards.card import (
+    Artifact,
+    Cost,
+    ExportRequest,
+    ModelCard,
+    Source,
+    Weights,
+)
+from fleetrank.models.cards.identity import resolve
+from fleetrank.orchestrator.identity.cells import Attempt, Cell, DevicePlace, Repeat, SweepFacts
 from fleetrank.orchestrator.rows.translate import Row, make_row
 
 CARD = ModelCard(
@@ -40,7 +46,7 @@ CELL = Cell(
     cell_key="0123456789abcdef",
     platform_key="box/onnx/cpu/eager/fp32/b1/t2/a0,1/{}",
     device="box",
-    export=ExportRequest(card=CARD, weights=Weights(), format=Format.ONNX),
+    export=ExportRequest(model=resolve(CARD), weights=Weights(), format=Format.ONNX),
     execution=EXECUTION,
 )
 ARTIFACT = Artifact(
@@ -131,12 +137,6 @@ def new_row(translate: RowMaker) -> RowMaker:
         return base | changes
 
     return build
-
-
-@pytest.fixture
-def new_cell() -> Callable[[ModelCard], Cell]:
-    """A cell of another model."""
-    return lambda card: replace(CELL, export=replace(CELL.export, card=card))
 
 
 @pytest.fixture(scope="session")

@@ -4,10 +4,10 @@ import tomllib
 
 import pytest
 
-from fleetrank.analysis.importers.equivalence import TABLE, load_equivalences
+from fleetrank.analysis.importers.release import EQUIVALENCE_TABLE, load_equivalences
 from fleetrank.models.cards.zoo import load_zoo
 
-SOURCES = sorted(set(tomllib.loads(TABLE.read_text())) - {"macs"})
+SOURCES = sorted(set(tomllib.loads(EQUIVALENCE_TABLE.read_text())) - {"macs"})
 
 
 @pytest.mark.parametrize("source", SOURCES)

@@ -8,6 +8,7 @@ from enum import StrEnum
 import polars as pl
 
 from fleetrank.analysis.tables.table import Table
+from fleetrank.analysis.tables.values import MISSING
 from fleetrank.foundation.wording import count_of
 
 TIER_NAMES = {"gpu": "GPUs", "cpu": "CPUs", "edge": "edge devices"}
@@ -190,7 +191,7 @@ def _against_null(frm: Agreement) -> str:
 
 
 def _rho(value: float | None) -> str:
-    return "\N{EN DASH}" if value is None else f"{value:.2f}".replace("-", "\N{MINUS SIGN}")
+    return MISSING if value is None else f"{value:.2f}"
 
 
 def _interval(one: Agreement) -> str:

@@ -1,12 +1,11 @@
 """The sources of the page's figures: sweeps, devices, versions, commands."""
 
-from collections.abc import Mapping
-
 import polars as pl
 
 from fleetrank.analysis.report.evidence import Evidence
 from fleetrank.analysis.report.html_table import html_table
 from fleetrank.analysis.report.sections.sections import Section
+from fleetrank.analysis.stored.sweep_record import SweepRecord
 from fleetrank.analysis.tables.table import Table
 
 _DEVICE_FACTS = (
@@ -61,11 +60,9 @@ def _sweeps(evidence: Evidence) -> pl.DataFrame:
         .sort("started", descending=True, nulls_last=True)
         .collect()
     )
-    by_id = {str(record["sweep_id"]): record for record in evidence.records}
-    extra = [
-        {name: _text(by_id.get(sweep, {}), name) for name in ("command_line", "state")}
-        for sweep in spans["sweep_id"]
-    ]
+    by_id = {record.sweep_id: record for record in evidence.records}
+    known = [by_id.get(sweep, SweepRecord(sweep_id=sweep)) for sweep in spans["sweep_id"]]
+    extra = [{"command_line": one.command_line, "state": one.state} for one in known]
     short = pl.col("git_commit").str.replace_all(_COMMIT, "$1").alias("git_commit")
     columns = {"command_line": pl.String(), "state": pl.String()}
     return spans.with_columns(short).hstack(pl.DataFrame(extra, schema=columns))
@@ -98,17 +95,8 @@ def _models(cells: pl.DataFrame) -> pl.DataFrame:
 
 def _versions(evidence: Evidence) -> pl.DataFrame:
     rows = [
-        {"sweep": str(record["sweep_id"]), "library": str(name), "version": str(version)}
+        {"sweep": record.sweep_id, "library": name, "version": version}
         for record in evidence.records
-        for name, version in _mapping(record.get("versions")).items()
+        for name, version in record.versions.items()
     ]
     return pl.DataFrame(rows)
-
-
-def _mapping(value: object) -> Mapping[object, object]:
-    return value if isinstance(value, dict) else {}
-
-
-def _text(record: Mapping[str, object], name: str) -> str | None:
-    value = record.get(name)
-    return None if value is None else str(value)

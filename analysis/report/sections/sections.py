@@ -1,6 +1,5 @@
 """The sections of the page below the answer: their text, charts and tables."""
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import polars as pl
@@ -205,19 +204,14 @@ def _doubts(evidence: Evidence) -> Table:
 
 def _skipped(evidence: Evidence) -> tuple[HtmlTable, ...]:
     rows = [
-        {"sweep": str(record.get("sweep_id")), "cell": str(item.get("label")),
-         "reason": str(item.get("reason"))}
+        {"sweep": record.sweep_id, "cell": item.label, "reason": item.reason}
         for record in evidence.records
-        for item in _objects(record.get("skipped"))
-    ]  # fmt: skip
+        for item in record.skipped
+    ]
     if not rows:
         return ()
     table = Table(title="Cells that the plan skipped", frame=pl.DataFrame(rows))
     return (html_table("skipped", table, evidence.shown, is_open=True),)
-
-
-def _objects(value: object) -> Iterable[Mapping[str, object]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def listed(

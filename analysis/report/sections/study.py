@@ -6,13 +6,14 @@ from dataclasses import dataclass
 import polars as pl
 
 from fleetrank.analysis.report.evidence import Evidence
-from fleetrank.analysis.report.html_table import HtmlTable, heading, html_table
+from fleetrank.analysis.report.html_table import HtmlTable, html_table
 from fleetrank.analysis.report.page_tables import PageTables
 from fleetrank.analysis.report.sections.families import over_pairs
 from fleetrank.analysis.statistics.frontiers.regret_table import EXTRA, LOST
 from fleetrank.analysis.statistics.ranks.disagreement import MIN_SHIFT
 from fleetrank.analysis.tables.formats import render
 from fleetrank.analysis.tables.table import Table
+from fleetrank.analysis.tables.values import heading
 
 _MAX_ROWS = 40
 """A table with this many rows fills a page of a paper."""

@@ -46,7 +46,7 @@ function shortNames(names, most) {
 
 function matrixRows(measure, sides, names) {
   const on = new Set(sides), pairs = data.pairs[measure], rows = [];
-  const fixed = (value) => (value === null ? "?" : value.toFixed(2));
+  const fixed = (value) => (value === null ? "-" : value.toFixed(2));
   pairs.source.forEach((source, at) => {
     const target = pairs.target[at];
     if (!on.has(source) || !on.has(target)) return;

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from fleetrank.analysis.arrays.known_means import known_median
 from fleetrank.analysis.arrays.ranking import Floats
-from fleetrank.analysis.panel.directions import known_median
 
 MAX_EXACT = 20
 """A search of 2^20 subsets takes seconds."""

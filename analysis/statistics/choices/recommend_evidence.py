@@ -8,10 +8,11 @@ import polars as pl
 
 from fleetrank.analysis.arrays.pareto import Mask
 from fleetrank.analysis.errors import NoDataError
-from fleetrank.analysis.panel.directions import Group
+from fleetrank.analysis.panel.pair_groups import PairGroup, tier_groups
 from fleetrank.analysis.panel.pair_means import MeanFigures, mean_figures
 from fleetrank.analysis.panel.pairs import Pair, draws_for
 from fleetrank.analysis.panel.panel import Measure, Panel, measures
+from fleetrank.analysis.panel.selected_pairs import MAX_LISTED_PAIRS, directed_pairs
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.choices.decision_tree import (
     ATTENTION_FAMILIES,
@@ -26,8 +27,6 @@ from fleetrank.analysis.statistics.transfer.ceiling import (
     noises,
     pair_ceilings,
 )
-from fleetrank.analysis.statistics.transfer.directed import directed_pairs, tier_groups
-from fleetrank.analysis.statistics.transfer.transfer_table import MAX_LISTED_PAIRS
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.foundation.wording import count_of
 
@@ -60,7 +59,7 @@ class Known:
     selection: Selection
     panel: Panel
     pairs: list[Pair]
-    groups: list[Group]
+    groups: list[PairGroup]
     noise: Noise | None
 
 
@@ -72,10 +71,11 @@ def make_known(session: Session) -> Known:
     """
     panel, selection = session.panel, session.selection
     try:
-        pairs, groups = tier_groups(panel, directed_pairs(panel, selection))
+        groups = tier_groups(panel, directed_pairs(panel, selection), is_directed=True)
     except NoDataError:
         # With one platform, branches that need only one are still answered.
-        pairs, groups = [], []
+        groups = []
+    pairs = [pair for group in groups for pair in group.pairs]
     is_small = len(pairs) <= MAX_LISTED_PAIRS
     noise = noises(session)[0] if is_small else None
     return Known(
@@ -101,7 +101,7 @@ def evidence_of(figure: Figure, data: Known) -> Iterator[Evidence]:
         yield from (_rho(data, group, is_cnn_only=is_cnn_only) for group in groups)
 
 
-def _groups(figure: Figure, data: Known) -> Iterator[Group]:
+def _groups(figure: Figure, data: Known) -> Iterator[PairGroup]:
     """The pairs of tiers of a figure; rho has no direction, so one of two is enough."""
     seen: set[tuple[str, str]] = set()
     for group in data.groups:
@@ -131,12 +131,12 @@ def _flops(data: Known) -> Evidence:
     return _of_mean(found, "all platforms", what, where)
 
 
-def _rho(data: Known, group: Group, *, is_cnn_only: bool) -> Evidence:
+def _rho(data: Known, group: PairGroup, *, is_cnn_only: bool) -> Evidence:
     latency = measures(data.panel)[0]
     kept = _in_families(data.panel, CNN_FAMILIES) if is_cnn_only else None
     if kept is not None:
         latency = replace(latency, latency=np.where(kept[:, None], latency.latency, np.nan))
-    pairs, clusters = _unordered(data, group)
+    pairs, clusters = _unordered(group)
     found = mean_figures(latency, pairs, clusters, data.selection.seed)
     name = "CNN rankings" if is_cnn_only else "Latency rankings"
     what = f"{name} ({count_of(found.n_models, 'model')}) transfer from {_arrow(group)}"
@@ -148,17 +148,16 @@ def _rho(data: Known, group: Group, *, is_cnn_only: bool) -> Evidence:
     return replace(evidence, text=f"{evidence.text}, ceiling {ceiling:.2f}", ceiling=ceiling)
 
 
-def _unordered(data: Known, group: Group) -> tuple[list[Pair], list[str]]:
+def _unordered(group: PairGroup) -> tuple[list[Pair], list[int]]:
     """Each pair once, with the name of its cluster: inside a tier both directions are there."""
-    numbers = np.searchsorted(group.starts, np.arange(group.at.size), side="right").tolist()
-    once: dict[frozenset[int], tuple[Pair, str]] = {}
-    for at, number in zip(group.at.tolist(), numbers, strict=True):
-        once.setdefault(frozenset(data.pairs[at]), (data.pairs[at], str(number)))
+    once: dict[frozenset[int], tuple[Pair, int]] = {}
+    for pair, number in zip(group.pairs, group.clusters.tolist(), strict=True):
+        once.setdefault(frozenset(pair), (pair, number))
     return [pair for pair, _ in once.values()], [cluster for _, cluster in once.values()]
 
 
 def _ceiling(
-    data: Known, latency: Measure, pairs: Sequence[Pair], clusters: Sequence[str]
+    data: Known, latency: Measure, pairs: Sequence[Pair], clusters: Sequence[int]
 ) -> float | None:
     if data.noise is None:
         return None
@@ -185,12 +184,12 @@ def _of_mean(found: MeanFigures, scope: str, what: str, where: str) -> Evidence:
     )
 
 
-def _errors(data: Known, group: Group) -> Evidence:
+def _errors(data: Known, group: PairGroup) -> Evidence:
     """Leave-one-out error of transformers and hybrids, predicted from all models."""
     families = {"attention": _in_families(data.panel, ATTENTION_FAMILIES)}
     families["others"] = ~families["attention"]
     logs = measures(data.panel)[0].values
-    found = group_errors(logs, data.pairs, group, families)
+    found = group_errors(logs, group, families)
     rng = np.random.default_rng(data.selection.seed)
     interval = error_intervals(found.by_model, families, draws_for(data.pairs).bootstrap, rng)[0]
     n_models = int(found.figures.n_models[0])
@@ -267,5 +266,5 @@ def _in_families(panel: Panel, families: Sequence[str]) -> Mask:
     return np.array([family in families for family in panel.families], dtype=np.bool_)
 
 
-def _arrow(group: Group) -> str:
+def _arrow(group: PairGroup) -> str:
     return f"{group.source} to {group.target}"

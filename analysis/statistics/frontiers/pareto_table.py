@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import polars as pl
 
+from fleetrank.analysis.arrays.known_means import cluster_means, known_mean
 from fleetrank.analysis.arrays.ranking import Floats
-from fleetrank.analysis.panel.directions import cluster_means, known_mean
-from fleetrank.analysis.panel.pair_groups import unlike_facts
+from fleetrank.analysis.panel.pair_groups import TIER_NOTE, tier_groups, unlike_facts
 from fleetrank.analysis.panel.pairs import Pair
 from fleetrank.analysis.panel.panel import Panel
 from fleetrank.analysis.panel.repeats import Repeats
+from fleetrank.analysis.panel.selected_pairs import MAX_LISTED_PAIRS, directed_pairs, unlisted
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.frontiers.objectives import (
     DEFAULT_OBJECTIVES,
@@ -28,8 +29,6 @@ from fleetrank.analysis.statistics.frontiers.pair_frontiers import (
     Objectives,
     pair_frontiers,
 )
-from fleetrank.analysis.statistics.transfer.directed import TIER_NOTE, directed_pairs, tier_groups
-from fleetrank.analysis.statistics.transfer.transfer_table import MAX_LISTED_PAIRS, unlisted
 from fleetrank.analysis.stored.cells_table import MIN_REPEATS
 from fleetrank.analysis.stored.selection import setting
 from fleetrank.analysis.tables.table import Table
@@ -111,9 +110,8 @@ def _tier_rows(
 ) -> Iterator[Row]:
     stacked = np.array([figures[name] for name in FIGURES])
     position = {pair: at for at, pair in enumerate(pairs)}
-    between, groups = tier_groups(panel, pairs)
-    for group in groups:
-        mine = [position[between[at]] for at in group.at]
+    for group in tier_groups(panel, pairs, is_directed=True):
+        mine = [position[pair] for pair in group.pairs]
         by_cluster = cluster_means(stacked[:, mine], group.starts)
         used = n_models[mine] > 0
         yield {

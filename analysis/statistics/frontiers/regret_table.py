@@ -11,13 +11,12 @@ import polars as pl
 
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.panel.pair_groups import unlike_facts
+from fleetrank.analysis.panel.pair_groups import tier_groups, unlike_facts
 from fleetrank.analysis.panel.pairs import Pair
 from fleetrank.analysis.panel.panel import Panel, measures
+from fleetrank.analysis.panel.selected_pairs import MAX_LISTED_PAIRS, directed_pairs, unlisted
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.frontiers.regret import Budgets, Regrets, pair_regrets
-from fleetrank.analysis.statistics.transfer.directed import directed_pairs, tier_groups
-from fleetrank.analysis.statistics.transfer.transfer_table import MAX_LISTED_PAIRS, unlisted
 from fleetrank.analysis.stored.columns import NS_PER_MS
 from fleetrank.analysis.stored.selection import Selection, setting
 from fleetrank.analysis.tables.table import Table
@@ -135,10 +134,9 @@ def _levels(
 ) -> Iterator[tuple[Row, npt.NDArray[np.int64]]]:
     """The meaning of each row, and the positions of its pairs."""
     position = {pair: at for at, pair in enumerate(pairs)}
-    between, groups = tier_groups(panel, pairs)
-    for group in groups:
+    for group in tier_groups(panel, pairs, is_directed=True):
         facts: Row = {"level": "tier", "source": group.source, "target": group.target}
-        yield facts, np.array([position[between[at]] for at in group.at])
+        yield facts, np.array([position[pair] for pair in group.pairs])
     by_source: dict[int, list[int]] = defaultdict(list)
     for at, (i, _) in enumerate(pairs):
         by_source[i].append(at)

@@ -1,4 +1,4 @@
 """Tables of measurements: latency, memory, quality, audit, differences between models.
 
-Open `performance_table` first.
+Open `cell_tables` first.
 """

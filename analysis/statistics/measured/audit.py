@@ -1,11 +1,13 @@
 """Array functions that check a data set; values are logarithms, NaN where one is missing."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
 from fleetrank.analysis.arrays.ranking import Floats
-from fleetrank.analysis.importers.release import SENTINELS
+from fleetrank.analysis.stored.columns import ROUNDED_SENTINELS, SENTINELS
 
 Mask = npt.NDArray[np.bool_]
 
@@ -92,6 +94,26 @@ def median_platform(logs: Floats, groups: npt.NDArray[np.int64]) -> Floats:
     return effect
 
 
+def median_platforms(logs: Floats, tiers: Sequence[str]) -> list[Floats]:
+    """The median platform to compare each platform with, of its tier, (n_models,) each.
+
+    Of all tiers if its tier has fewer than 3 platforms.
+
+    Args:
+        logs: (n_models, n_platforms).
+        tiers: of each platform.
+    """
+    names, member = np.unique(np.array(tiers), return_inverse=True)
+    of_all = median_platform(logs, member)
+    of_tier = [
+        median_platform(logs[:, member == tier], member[member == tier])
+        if (member == tier).sum() >= MIN_PLATFORMS
+        else of_all
+        for tier in range(names.size)
+    ]
+    return [of_tier[tier] for tier in member]
+
+
 def fit_residuals(values: Floats, reference: Floats) -> tuple[Floats, float | None]:
     """Distances of a platform's log values from its line on the median platform, and their scale.
 
@@ -135,9 +157,10 @@ def sentinels(values: Floats, units: tuple[float, ...]) -> Mask:
         values: any shape, not logarithms.
         units: what one of each unit is in the unit of `values`.
     """
-    marks = np.array([mark * unit for mark in SENTINELS for unit in units])
-    near = np.isclose(values[..., None], marks, rtol=1e-9, atol=0.0)
-    found: Mask = near.any(axis=-1)
+    found: Mask = np.zeros(values.shape, dtype=np.bool_)
+    for codes, tolerance in ((SENTINELS, 1e-12), (ROUNDED_SENTINELS, 1e-9)):
+        marks = np.outer(codes, units).ravel()
+        found |= np.isclose(values[..., None], marks, rtol=tolerance, atol=0.0).any(axis=-1)
     return found
 
 

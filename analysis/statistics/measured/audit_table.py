@@ -1,7 +1,9 @@
 """Checks of a data set, measured or imported, before its figures are used."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 
 import numpy as np
 import polars as pl
@@ -12,13 +14,12 @@ from fleetrank.analysis.errors import NotComparableError
 from fleetrank.analysis.panel.panel import Panel
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.measured.audit import (
-    MIN_PLATFORMS,
     OUTLIER_FACTOR,
     OUTLIER_SCALES,
     PROPORTIONAL_SHARE,
     duplicate_pairs,
     fit_residuals,
-    median_platform,
+    median_platforms,
     outliers,
     sentinels,
     tied_share,
@@ -35,6 +36,28 @@ _TIME_UNITS_NS = (1.0, 1e3, 1e6, 1e9)
 _MEMORY_UNITS_BYTES = (1.0, 2.0**10, 1e6, 2.0**20)
 
 
+class Problem(StrEnum):
+    """What a finding is about."""
+
+    DIFFERENT_FACTS = "different facts"
+    """A platform mixes facts that must be equal inside it."""
+    DIFFERENT_METRICS = "different memory metrics"
+    SENTINEL = "sentinel"
+    """A figure is a code for 'missing'."""
+    AGAINST_ITSELF = "outlier against itself"
+    """The newest sweep contradicts the older ones."""
+    AGAINST_THE_FIT = "outlier against the fit"
+    """A figure is far from what the platform's other models predict."""
+    UNIT_SLIP = "unit slip"
+    """Such an outlier near 10^3 or 10^6."""
+    DUPLICATE = "duplicate platform"
+    PROPORTIONAL = "proportional platform"
+    """All ratios to another platform are equal, but not 1."""
+    TIED_LATENCY = "tied latency"
+    TIED_MEMORY = "tied memory"
+    TOO_FEW_MODELS = "too few models"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One finding of the audit.
@@ -44,7 +67,7 @@ class Finding:
         figure: the observed value; `detail` explains it.
     """
 
-    what: str
+    what: Problem
     platform_key: str
     model: str | None
     figure: float | None
@@ -52,34 +75,66 @@ class Finding:
     what_to_do: str
 
 
-def audit_table(session: Session) -> Table:
-    """Every finding, by kind, platform and model."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditResult:
+    """All findings, by kind, platform, model and detail.
+
+    Attributes:
+        is_complete: false if no platform can be ranked, so that only single rows were checked.
+        notes: facts about the selected rows.
+    """
+
+    findings: tuple[Finding, ...]
+    is_complete: bool
+    notes: tuple[str, ...]
+
+
+def audit(session: Session) -> AuditResult:
+    """Checks the selected rows.
+
+    Raises:
+        NoDataError: no row matches the selection.
+    """
     scope = session.cells
     findings = [*_mixed(scope.cells), *_sentinels(scope.cells), *_against_itself(session)]
+    is_complete, notes = True, scope.notes
     try:
         panel = session.panel
     except NotComparableError:
-        notes = (
-            *scope.notes,
-            "Every platform mixes facts that must be equal: no other check was made.",
-        )
+        is_complete = False
     else:
         findings += _of_panel(panel)
-        notes = (*panel.notes, *_METHOD)
-    shown = pl.DataFrame(
-        [asdict(finding) for finding in findings],
-        schema={
-            "what": pl.String, "platform_key": pl.String, "model": pl.String,
-            "figure": pl.Float64, "detail": pl.String, "what_to_do": pl.String,
-        },
-    ).sort("what", "platform_key", "model", "detail")  # fmt: skip
-    counts = shown["what"].value_counts().sort("what").iter_rows()
+        notes = panel.notes
+    findings.sort(key=lambda one: (one.what, one.platform_key, one.model or "", one.detail))
+    return AuditResult(findings=tuple(findings), is_complete=is_complete, notes=notes)
+
+
+def audit_table(session: Session) -> Table:
+    """Every finding, by kind, platform and model."""
+    found = audit(session)
+    counts = sorted(Counter(finding.what for finding in found.findings).items())
     listed = ", ".join(f"{what} {count}" for what, count in counts)
-    summary = f"{count_of(shown.height, 'finding')}: {listed or 'none'}."
+    summary = f"{count_of(len(found.findings), 'finding')}: {listed or 'none'}."
     dropped = "Rows left out at import are in table `dropped`."
-    return Table(title="Audit", frame=shown, notes=(summary, dropped, *notes))
+    method = _METHOD if found.is_complete else (_NO_METHOD,)
+    return Table(
+        title="Audit",
+        frame=pl.DataFrame(
+            [{**asdict(one), "what": one.what.value} for one in found.findings], schema=_SCHEMA
+        ),
+        notes=(summary, dropped, *found.notes, *method),
+    )
 
 
+_SCHEMA = {
+    "what": pl.String,
+    "platform_key": pl.String,
+    "model": pl.String,
+    "figure": pl.Float64,
+    "detail": pl.String,
+    "what_to_do": pl.String,
+}
+_NO_METHOD = "Every platform mixes facts that must be equal: no other check was made."
 _METHOD = (
     "duplicate: every ratio over the common models (5 or more) within "
     f"+-{100 * PROPORTIONAL_SHARE:g} % of their median.",
@@ -101,7 +156,7 @@ def _of_panel(panel: Panel) -> Iterator[Finding]:
 def _mixed(cells: pl.DataFrame) -> Iterator[Finding]:
     for platform, text in differences(cells).items():
         yield Finding(
-            what="different memory metrics" if "memory_metric:" in text else "different facts",
+            what=Problem.DIFFERENT_METRICS if "memory_metric:" in text else Problem.DIFFERENT_FACTS,
             platform_key=platform,
             model=None,
             figure=None,
@@ -118,7 +173,7 @@ def _sentinels(cells: pl.DataFrame) -> Iterator[Finding]:
         values = cells[column].cast(pl.Float64).to_numpy().astype(np.float64)
         for row in cells.filter(pl.Series(sentinels(values, units))).iter_rows(named=True):
             yield Finding(
-                what="sentinel",
+                what=Problem.SENTINEL,
                 platform_key=row["platform_key"],
                 model=row["model"],
                 figure=float(row[column]),
@@ -148,7 +203,7 @@ def _against_itself(session: Session) -> Iterator[Finding]:
         ratio = row["newest"] / row["older"]
         if max(ratio, 1 / ratio) > OUTLIER_FACTOR:
             yield Finding(
-                what="outlier against itself",
+                what=Problem.AGAINST_ITSELF,
                 platform_key=row["platform_key"],
                 model=row["model"],
                 figure=ratio,
@@ -170,7 +225,7 @@ def _duplicates(panel: Panel, logs: Floats) -> Iterator[Finding]:
         is_equal = max(ratio, 1 / ratio) - 1 + deviation <= PROPORTIONAL_SHARE
         form = "equal to" if is_equal else "proportional to"
         yield Finding(
-            what="duplicate platform" if is_equal else "proportional platform",
+            what=Problem.DUPLICATE if is_equal else Problem.PROPORTIONAL,
             platform_key=panel.keys[second],
             model=None,
             figure=ratio,
@@ -183,7 +238,7 @@ def _duplicates(panel: Panel, logs: Floats) -> Iterator[Finding]:
 
 
 def _off_the_line(panel: Panel, logs: Floats) -> Iterator[Finding]:
-    references = _references(panel, logs)
+    references = median_platforms(logs, panel.platforms["tier"].fill_null("?").to_list())
     for column, key in enumerate(panel.keys):
         residuals, scale = fit_residuals(logs[:, column], references[column])
         if scale is None:
@@ -193,7 +248,7 @@ def _off_the_line(panel: Panel, logs: Floats) -> Iterator[Finding]:
             factor = float(np.exp(residuals[row]))
             slip = int(powers[row])
             yield Finding(
-                what="unit slip" if slip else "outlier against the fit",
+                what=Problem.UNIT_SLIP if slip else Problem.AGAINST_THE_FIT,
                 platform_key=key,
                 model=panel.models[row],
                 figure=factor,
@@ -211,29 +266,17 @@ def _off_the_line(panel: Panel, logs: Floats) -> Iterator[Finding]:
             )
 
 
-def _references(panel: Panel, logs: Floats) -> list[Floats]:
-    """The median platform that each platform is compared with: of its tier, or of all tiers."""
-    tiers, member = np.unique(
-        panel.platforms["tier"].fill_null("?").to_numpy().astype(str), return_inverse=True
-    )
-    of_all = median_platform(logs, member)
-    of_tier = [
-        median_platform(logs[:, member == tier], member[member == tier])
-        if (member == tier).sum() >= MIN_PLATFORMS
-        else of_all
-        for tier in range(tiers.size)
-    ]
-    return [of_tier[tier] for tier in member]
-
-
 def _ties(panel: Panel) -> Iterator[Finding]:
-    for name, values in (("latency", panel.latency), ("memory", panel.memory)):
+    for what, values in (
+        (Problem.TIED_LATENCY, panel.latency),
+        (Problem.TIED_MEMORY, panel.memory),
+    ):
         for column, key in enumerate(panel.keys):
             share = tied_share(values[:, column])
             if share > MAX_TIED_SHARE:
                 n = int(np.isfinite(values[:, column]).sum())
                 yield Finding(
-                    what=f"tied {name}",
+                    what=what,
                     platform_key=key,
                     model=None,
                     figure=share,
@@ -247,7 +290,7 @@ def _few(panel: Panel) -> Iterable[Finding]:
     for key, n in zip(panel.keys, counts.tolist(), strict=True):
         if n < MIN_MODELS_FOR_INTERVAL:
             yield Finding(
-                what="too few models",
+                what=Problem.TOO_FEW_MODELS,
                 platform_key=key,
                 model=None,
                 figure=float(n),

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from operator import itemgetter
 
@@ -14,14 +14,15 @@ from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.arrays.significance import (
     MIN_PAIRS,
     MIN_PROCESSES,
+    TSquared,
     cliffs_delta,
     cohens_d,
     hotelling_t2,
     mann_whitney,
     wilcoxon,
 )
+from fleetrank.analysis.panel.selected_pairs import MAX_LISTED_PAIRS
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.transfer.transfer_table import MAX_LISTED_PAIRS
 from fleetrank.analysis.stored.load import valid_attempts
 from fleetrank.analysis.stored.selection import Selection, setting
 from fleetrank.analysis.tables.table import Table
@@ -79,6 +80,64 @@ class _Sample:
     accuracy: Floats
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelPair:
+    """Two models on one platform; a test that could not be made is `None`, with the reason.
+
+    Attributes:
+        n_a, n_b: processes of each model.
+        ratio: median of b over median of a; `None` if that of a is 0.
+        u: pairs of processes in which b is slower; `p_value` is its two-sided p.
+        n_paired: repeats with the same number in one sweep, which the signed-rank test uses.
+    """
+
+    platform_key: str
+    model_a: str
+    model_b: str
+    n_a: int
+    n_b: int
+    ratio: float | None
+    u: float | None = None
+    p_value: float | None = None
+    p_adjusted: float | None = None
+    n_paired: int | None = None
+    wilcoxon_p: float | None = None
+    wilcoxon_p_adjusted: float | None = None
+    cohens_d: float | None = None
+    cliffs_delta: float | None = None
+    hotelling_t2: float | None = None
+    hotelling_p: float | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignificanceResult:
+    """Tests of pairs of models, p adjusted over them; `None` if too many pairs match."""
+
+    pairs: tuple[ModelPair, ...] | None
+
+
+def significance(session: Session) -> SignificanceResult:
+    """Tests and effect sizes for the pairs of models that the settings name, or near ones.
+
+    Raises the errors of `Session.comparable`.
+    """
+    found = _pairs(_samples(session.attempts, session.comparable.cells), session.selection)
+    # Counting a million pairs would take too long.
+    samples = list(itertools.islice(found, MAX_LISTED_PAIRS + 1))
+    if len(samples) > MAX_LISTED_PAIRS:
+        return SignificanceResult(pairs=None)
+    tested = [_tested(a, b) for a, b in samples]
+    adjusted = adjust_p([pair.p_value for pair in tested])
+    wilcoxon_adjusted = adjust_p([pair.wilcoxon_p for pair in tested])
+    return SignificanceResult(
+        pairs=tuple(
+            replace(pair, p_adjusted=p, wilcoxon_p_adjusted=wilcoxon_p)
+            for pair, p, wilcoxon_p in zip(tested, adjusted, wilcoxon_adjusted, strict=True)
+        )
+    )
+
+
 def significance_table(session: Session) -> Table:
     """Tests and effect sizes for pairs of models with near medians, platform by platform.
 
@@ -86,27 +145,17 @@ def significance_table(session: Session) -> Table:
     difference of medians listed when neither is named. `--source` and `--source-tier` choose
     platforms.
     """
-    selection, comparable = session.selection, session.comparable
-    found = _pairs(_samples(session.attempts, comparable.cells), selection)
-    # Counting a million pairs would take too long.
-    pairs = list(itertools.islice(found, MAX_LISTED_PAIRS + 1))
+    pairs = significance(session).pairs
     hidden: tuple[str, ...] = ()
-    if len(pairs) > MAX_LISTED_PAIRS:
+    if pairs is None:
         hidden = (
             f"More than {MAX_LISTED_PAIRS} pairs of models match and are not listed: choose "
             "fewer with --source, --model or --set within=0.05.",
         )
-        pairs = []
-    rows = pl.DataFrame([_row(a, b) for a, b in pairs], schema=_SCHEMA)
-    shown = rows.with_columns(
-        pl.Series(f"{name}_adjusted", adjust_p(rows[column].to_list()), pl.Float64)
-        for name, column in (("p", "p_value"), ("wilcoxon_p", "wilcoxon_p"))
-    )
-    chosen = _chosen_note(selection)
     return Table(
         title="Significance between models",
-        frame=shown,
-        notes=(*comparable.notes, *hidden, chosen, *_MEANING),
+        frame=pl.DataFrame([asdict(pair) for pair in pairs or ()], schema=_SCHEMA),
+        notes=(*session.comparable.notes, *hidden, _chosen_note(session.selection), *_MEANING),
     )
 
 
@@ -170,57 +219,61 @@ def _fit(a: _Sample, b: _Sample, wanted_a: str, wanted_b: str) -> bool:
     return fnmatchcase(a.model, wanted_a) and fnmatchcase(b.model, wanted_b)
 
 
-def _row(a: _Sample, b: _Sample) -> dict[str, object]:
+def _tested(a: _Sample, b: _Sample) -> ModelPair:
     n_a, n_b = a.latency.size, b.latency.size
     median_a = float(np.median(a.latency))
-    row: dict[str, object] = {
-        "platform_key": a.platform,
-        "model_a": a.model,
-        "model_b": b.model,
-        "n_a": n_a,
-        "n_b": n_b,
-        "ratio": float(np.median(b.latency)) / median_a if median_a > 0 else None,
-    }
+    pair = ModelPair(
+        platform_key=a.platform,
+        model_a=a.model,
+        model_b=b.model,
+        n_a=n_a,
+        n_b=n_b,
+        ratio=float(np.median(b.latency)) / median_a if median_a > 0 else None,
+    )
     if min(n_a, n_b) < MIN_PROCESSES:
-        return row | {
-            "reason": f"{count_of(min(n_a, n_b), 'process', 'processes')}, at least "
-            f"{MIN_PROCESSES} a side needed"
-        }
-    u, p = mann_whitney(a.latency, b.latency)
-    tests = (_paired(a, b), _effect(a, b), _both_measures(a, b))
-    reasons = [str(test.pop("reason")) for test in tests if "reason" in test]
-    paired, effect, both = tests
-    return (
-        row | {"u": u, "p_value": p, "reason": "; ".join(reasons) or None} | paired | effect | both
+        few = count_of(min(n_a, n_b), "process", "processes")
+        return replace(pair, reason=f"{few}, at least {MIN_PROCESSES} a side needed")
+    u, p_value = mann_whitney(a.latency, b.latency)
+    n_paired, wilcoxon_p = _paired(a, b)
+    d = cohens_d(a.latency, b.latency)
+    both, no_both = _both_measures(a, b)
+    reasons = (
+        None if wilcoxon_p is not None
+        else f"no Wilcoxon: {n_paired} paired repeats, at least {MIN_PAIRS} needed",
+        None if d is not None else "no Cohen's d: neither side varies",
+        no_both,
+    )  # fmt: skip
+    return replace(
+        pair,
+        u=u,
+        p_value=p_value,
+        n_paired=n_paired,
+        wilcoxon_p=wilcoxon_p,
+        cohens_d=d,
+        cliffs_delta=cliffs_delta(a.latency, b.latency),
+        hotelling_t2=None if both is None else both.t2,
+        hotelling_p=None if both is None else both.p_value,
+        reason="; ".join(reason for reason in reasons if reason) or None,
     )
 
 
-def _paired(a: _Sample, b: _Sample) -> dict[str, object]:
+def _paired(a: _Sample, b: _Sample) -> tuple[int, float | None]:
+    """Number of paired repeats, and the p of their signed-rank test."""
     at_b = {run: position for position, run in enumerate(b.runs)}
     common = [(i, at_b[run]) for i, run in enumerate(a.runs) if run in at_b]
     if len(common) < MIN_PAIRS:
-        reason = f"no Wilcoxon: {len(common)} paired repeats, at least {MIN_PAIRS} needed"
-        return {"n_paired": len(common), "reason": reason}
+        return len(common), None
     here, there = np.array(common).T
-    return {"n_paired": len(common), "wilcoxon_p": wilcoxon(b.latency[there] - a.latency[here])}
+    return len(common), wilcoxon(b.latency[there] - a.latency[here])
 
 
-def _effect(a: _Sample, b: _Sample) -> dict[str, object]:
-    effect: dict[str, object] = {"cliffs_delta": cliffs_delta(a.latency, b.latency)}
-    d = cohens_d(a.latency, b.latency)
-    return effect | (
-        {"reason": "no Cohen's d: neither side varies"} if d is None else {"cohens_d": d}
-    )
-
-
-def _both_measures(a: _Sample, b: _Sample) -> dict[str, object]:
+def _both_measures(a: _Sample, b: _Sample) -> tuple[TSquared | None, str | None]:
+    """The test of latency and accuracy together, or the reason why there is none."""
     accuracies = (a.accuracy, b.accuracy)
     if any(np.isnan(accuracy).any() or np.ptp(accuracy) == 0 for accuracy in accuracies):
-        return {"reason": "no T2: accuracy was not measured with variance"}
+        return None, "no T2: accuracy was not measured with variance"
     found = hotelling_t2(*(np.column_stack([one.latency, one.accuracy]) for one in (a, b)))
-    if found is None:
-        return {"reason": "no T2: latency and accuracy do not both vary"}
-    return {"hotelling_t2": found.t2, "hotelling_p": found.p_value}
+    return found, "no T2: latency and accuracy do not both vary" if found is None else None
 
 
 def _chosen_note(selection: Selection) -> str:

@@ -11,14 +11,9 @@ from fleetrank.analysis.arrays.bootstrap import (
     percentile_interval,
     resample_counts,
 )
+from fleetrank.analysis.arrays.known_means import cluster_means, known_mean, known_median
 from fleetrank.analysis.arrays.ranking import Floats
-from fleetrank.analysis.panel.directions import (
-    Group,
-    chunks,
-    cluster_means,
-    known_mean,
-    known_median,
-)
+from fleetrank.analysis.panel.pair_groups import PairGroup, chunks
 from fleetrank.analysis.panel.pairs import Pair
 from fleetrank.analysis.statistics.prediction.prediction import predictions
 
@@ -100,9 +95,7 @@ def pair_errors(
     return figures, found.n_common
 
 
-def group_errors(
-    logs: Floats, pairs: Sequence[Pair], group: Group, families: Families
-) -> GroupErrors:
+def group_errors(logs: Floats, group: PairGroup, families: Families) -> GroupErrors:
     """Figures over the pairs of a group, (n_families + 1,).
 
     A model's error is averaged inside each cluster, then over clusters; a family's mean is over
@@ -110,7 +103,7 @@ def group_errors(
     """
     sums, counts = np.zeros((2, logs.shape[0])), np.zeros((2, logs.shape[0]))
     medians, rhos, common, used = [], [], [], []
-    for part in _parts(logs, pairs, group, families):
+    for part in _parts(logs, group, families):
         both = np.array([part.errors, part.shifts])
         sums += np.nansum(both, axis=2)
         counts += np.isfinite(both).sum(axis=2)
@@ -166,10 +159,8 @@ def _interval(
     return float(low), float(high)
 
 
-def _parts(
-    logs: Floats, pairs: Sequence[Pair], group: Group, families: Families
-) -> Iterator[_Part]:
-    for mine, starts in chunks(group, pairs, logs.shape[0]):
+def _parts(logs: Floats, group: PairGroup, families: Families) -> Iterator[_Part]:
+    for mine, starts in chunks(group, logs.shape[0]):
         found = predictions(logs, mine, _groups(families))
         yield _Part(
             errors=cluster_means(found.errors, starts),

@@ -10,10 +10,10 @@ import polars as pl
 from fleetrank.analysis.arrays.bootstrap import MIN_MODELS_FOR_INTERVAL
 from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats
 from fleetrank.analysis.arrays.sample_size import few_models_note
-from fleetrank.analysis.panel.directions import Group
-from fleetrank.analysis.panel.pair_groups import unlike_facts
+from fleetrank.analysis.panel.pair_groups import TIER_NOTE, PairGroup, tier_groups, unlike_facts
 from fleetrank.analysis.panel.pairs import Pair, draws_for
 from fleetrank.analysis.panel.panel import Panel, measures
+from fleetrank.analysis.panel.selected_pairs import MAX_LISTED_PAIRS, directed_pairs, unlisted
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.prediction.family_errors import (
     ALL,
@@ -24,8 +24,6 @@ from fleetrank.analysis.statistics.prediction.family_errors import (
     group_errors,
     pair_errors,
 )
-from fleetrank.analysis.statistics.transfer.directed import TIER_NOTE, directed_pairs, tier_groups
-from fleetrank.analysis.statistics.transfer.transfer_table import MAX_LISTED_PAIRS, unlisted
 from fleetrank.analysis.tables.table import Table
 from fleetrank.foundation.wording import count_of
 
@@ -71,7 +69,8 @@ def predictability_table(session: Session) -> Table:
     pairs = directed_pairs(panel, selection)
     logs = measures(panel)[0].values
     families = family_masks(panel.families)
-    between, groups = tier_groups(panel, pairs)
+    groups = tier_groups(panel, pairs, is_directed=True)
+    between = [pair for group in groups for pair in group.pairs]
     rows = [
         row
         for group in groups
@@ -90,9 +89,9 @@ def predictability_table(session: Session) -> Table:
 
 
 def _group_rows(
-    logs: Floats, pairs: Sequence[Pair], group: Group, families: Families, seed: int
+    logs: Floats, pairs: Sequence[Pair], group: PairGroup, families: Families, seed: int
 ) -> Iterator[Row]:
-    found = group_errors(logs, pairs, group, families)
+    found = group_errors(logs, group, families)
     names = f"predictability/{group.source}/{group.target}"
     rng = np.random.default_rng([seed, zlib.crc32(names.encode())])
     intervals = error_intervals(found.by_model, families, draws_for(pairs).bootstrap, rng)

@@ -14,20 +14,19 @@ from fleetrank.analysis.arrays.bootstrap import (
     percentile_interval,
     resample_counts,
 )
+from fleetrank.analysis.arrays.known_means import cluster_means, known_mean, known_median
 from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats, require_finite
-from fleetrank.analysis.panel.directions import (
-    Group,
+from fleetrank.analysis.panel.pair_groups import (
+    TIER_NOTE,
+    PairGroup,
     chunks,
-    cluster_means,
-    known_mean,
-    known_median,
+    tier_groups,
+    unlike_facts,
 )
-from fleetrank.analysis.panel.pair_groups import unlike_facts
 from fleetrank.analysis.panel.pairs import Pair, blocks, draws_for
 from fleetrank.analysis.panel.panel import Panel, measures
+from fleetrank.analysis.panel.selected_pairs import MAX_LISTED_PAIRS, directed_pairs, unlisted
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.transfer.directed import TIER_NOTE, directed_pairs, tier_groups
-from fleetrank.analysis.statistics.transfer.transfer_table import MAX_LISTED_PAIRS, unlisted
 from fleetrank.analysis.tables.table import Table
 from fleetrank.foundation.wording import count_of
 
@@ -124,11 +123,11 @@ def median_draws(
     return medians
 
 
-def group_r2(logs: Floats, pairs: Sequence[Pair], group: Group) -> GroupR2:
+def group_r2(logs: Floats, group: PairGroup) -> GroupR2:
     """Averages r2 inside each cluster first, then over clusters."""
     sums, counts, above = np.zeros((3, logs.shape[0] + 1))
     medians, common = [], []
-    for some, starts in chunks(group, pairs, logs.shape[0]):
+    for some, starts in chunks(group, logs.shape[0]):
         r2, n_common = pair_r2(logs, some)
         by_cluster = cluster_means(np.vstack([r2, known_median(r2, 0)]), starts)
         sums += np.nansum(by_cluster, axis=1)
@@ -197,9 +196,10 @@ def ratio_transfer_table(session: Session) -> Table:
     panel, selection = session.panel, session.selection
     pairs = directed_pairs(panel, selection)
     logs = measures(panel)[0].values
-    between, groups = tier_groups(panel, pairs)
     rows = [
-        row for group in groups for row in _group_rows(panel, logs, between, group, selection.seed)
+        row
+        for group in tier_groups(panel, pairs, is_directed=True)
+        for row in _group_rows(panel, logs, group, selection.seed)
     ]
     hidden: tuple[str, ...] = ()
     if len(pairs) > MAX_LISTED_PAIRS:
@@ -222,10 +222,8 @@ def _lists_references(panel: Panel, pairs: Sequence[Pair]) -> bool:
     return len(pairs) * len(panel.models) <= MAX_LISTED_PAIRS
 
 
-def _group_rows(
-    panel: Panel, logs: Floats, pairs: Sequence[Pair], group: Group, seed: int
-) -> Iterator[Row]:
-    found = group_r2(logs, pairs, group)
+def _group_rows(panel: Panel, logs: Floats, group: PairGroup, seed: int) -> Iterator[Row]:
+    found = group_r2(logs, group)
     facts: Row = {"level": "tier", "source": group.source, "target": group.target}
     behind: Row = {"n_models": found.fewest, "n_pairs": found.n_pairs}
     for at, reference in enumerate([*panel.models, MEDIAN]):
@@ -234,8 +232,9 @@ def _group_rows(
         if reference != MEDIAN:
             yield row | {"reason": _UNDEFINED if row["r2"] is None else None}
             continue
-        mine = [pairs[position] for position in group.at]
-        draws = _resampled(logs, mine, seed) if found.fewest >= MIN_MODELS_FOR_INTERVAL else None
+        draws = (
+            _resampled(logs, group.pairs, seed) if found.fewest >= MIN_MODELS_FOR_INTERVAL else None
+        )
         if draws is not None:
             draws = known_mean(cluster_means(draws, group.starts), 1)[:, None]
         interval = _interval(draws, 0, found.fewest)

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fleetrank.analysis.arrays.frontier_noise import frontiers, resampled_medians, self_overlap
+from fleetrank.analysis.arrays.known_means import cluster_weights
 from fleetrank.analysis.arrays.pareto import Mask
 from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats
 from fleetrank.analysis.arrays.reliability import (
@@ -17,7 +18,6 @@ from fleetrank.analysis.arrays.reliability import (
     split_halves,
     split_reliability,
 )
-from fleetrank.analysis.panel.pair_means import cluster_weights
 from fleetrank.analysis.panel.pairs import Pair, blocks
 from fleetrank.analysis.panel.panel import Measure, Panel, measures
 from fleetrank.analysis.panel.repeats import Repeats
@@ -171,7 +171,7 @@ def pair_ceilings(noise: Noise, pairs: Sequence[Pair]) -> PairCeilings:
     )
 
 
-def mean_ceiling(ceilings: PairCeilings, clusters: Sequence[str]) -> float:
+def mean_ceiling(ceilings: PairCeilings, clusters: npt.ArrayLike) -> float:
     """The mean over pairs, weighted as their mean rho is; NaN where a pair with a rho has none.
 
     A share is only valid if the mean rho and the mean ceiling use the same pairs.

@@ -19,6 +19,7 @@ from fleetrank.analysis.panel.pair_groups import (
 )
 from fleetrank.analysis.panel.pairs import Block, Pair, blocks
 from fleetrank.analysis.panel.panel import Panel, incomplete_notes
+from fleetrank.analysis.panel.selected_pairs import MAX_LISTED_PAIRS, select_pairs, unlisted
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.transfer.ceiling import (
     SPLIT,
@@ -33,11 +34,6 @@ from fleetrank.analysis.statistics.transfer.ceiling import (
     reliability_of,
     share_of_ceiling,
     why_unreliable,
-)
-from fleetrank.analysis.statistics.transfer.transfer_table import (
-    MAX_LISTED_PAIRS,
-    select_pairs,
-    unlisted,
 )
 from fleetrank.analysis.tables.table import Table
 from fleetrank.foundation.wording import count_of

@@ -5,22 +5,19 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from fleetrank.analysis.arrays.frm import EQUAL_WEIGHTS, Weights
+from fleetrank.analysis.arrays.known_means import cluster_weights
 from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats, require_finite
 from fleetrank.analysis.arrays.sample_size import few_models_note
 from fleetrank.analysis.panel.pair_groups import Row, group_rows, pair_rows, tier_groups
-from fleetrank.analysis.panel.pair_means import cluster_weights
 from fleetrank.analysis.panel.pairs import Pair, blocks, draws_for
 from fleetrank.analysis.panel.panel import Measure, Panel, components, incomplete_notes
+from fleetrank.analysis.panel.selected_pairs import MAX_LISTED_PAIRS, select_pairs, unlisted
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.ranks.frm_table import frm_weights, weights_note
-from fleetrank.analysis.statistics.transfer.transfer_table import (
-    MAX_LISTED_PAIRS,
-    select_pairs,
-    unlisted,
-)
 from fleetrank.analysis.tables.table import Table
 
 
@@ -118,7 +115,7 @@ def pair_shares(panel: Panel, pairs: Sequence[Pair], weights: Weights = EQUAL_WE
     return shares
 
 
-def mean_shares(shares: Floats, clusters: Sequence[str]) -> Floats:
+def mean_shares(shares: Floats, clusters: npt.ArrayLike) -> Floats:
     """Shares (n_components, n_pairs) averaged inside each cluster first; NaN without any pair."""
     if np.isnan(shares[0]).all():
         return np.full(shares.shape[0], np.nan)

@@ -19,9 +19,9 @@ from fleetrank.analysis.arrays.sample_size import few_models_note
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.pair_groups import PairGroup, group_rows, tier_groups
 from fleetrank.analysis.panel.panel import Measure, Panel, incomplete_notes, measures
+from fleetrank.analysis.panel.selected_pairs import chosen_platforms
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.transfer.decomposition import component_measures
-from fleetrank.analysis.statistics.transfer.transfer_table import chosen_platforms
 from fleetrank.analysis.stored.columns import TIERS
 from fleetrank.analysis.tables.table import Table
 from fleetrank.foundation.wording import count_of

@@ -1,6 +1,5 @@
 """Does a ranking carry over? Between platforms, between tiers, between runtimes."""
 
-import itertools
 from collections.abc import Sequence
 
 import polars as pl
@@ -17,6 +16,7 @@ from fleetrank.analysis.panel.pair_groups import (
 )
 from fleetrank.analysis.panel.pairs import Pair, draws_for
 from fleetrank.analysis.panel.panel import Panel, incomplete_notes
+from fleetrank.analysis.panel.selected_pairs import MAX_LISTED_PAIRS, select_pairs, unlisted
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.transfer.ceiling import (
     Noise,
@@ -25,16 +25,7 @@ from fleetrank.analysis.statistics.transfer.ceiling import (
     pair_ceilings,
     share_of_ceiling,
 )
-from fleetrank.analysis.stored.patterns import fits_platform
-from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
-from fleetrank.foundation.wording import count_of
-
-MAX_LISTED_PAIRS = 5000
-"""More pairs are not listed; means over tiers are still computed."""
-
-_NAMED = 20
-"""Maximum platforms in an error message."""
 
 _SCHEMA = {
     "level": pl.String,
@@ -115,46 +106,6 @@ def frameworks_table(session: Session) -> Table:
     return _finish("Framework invariance", panel, found, (groups, pairs), (note, selection.seed))
 
 
-def select_pairs(panel: Panel, selection: Selection) -> list[Pair]:
-    """Every selected pair, each once, source first.
-
-    Raises:
-        NoDataError: fewer than two platforms match.
-    """
-    sources, targets = chosen_platforms(panel, selection)
-    if sources == targets:
-        pairs = list(itertools.combinations(sources, 2))
-    else:
-        unordered = {
-            frozenset((i, j)): (i, j) for i in reversed(sources) for j in targets if i != j
-        }
-        pairs = sorted(unordered.values())
-    if not pairs:
-        raise nothing_to_compare(panel)
-    return pairs
-
-
-def chosen_platforms(panel: Panel, selection: Selection) -> tuple[list[int], list[int]]:
-    """Columns of the sources and of the targets that the selection names."""
-    return (
-        _chosen(panel, selection.source, selection.source_tier),
-        _chosen(panel, selection.target, selection.target_tier),
-    )
-
-
-def nothing_to_compare(panel: Panel) -> NoDataError:
-    """The error if fewer than two platforms match; the remedy lists the measured ones."""
-    known = ", ".join([*panel.keys[:_NAMED], *(["..."] if len(panel.keys) > _NAMED else [])])
-    return NoDataError(
-        "no two platforms in the selection can be compared",
-        f"measured platforms: {known}; " + " ".join(panel.notes),
-    )
-
-
-def _chosen(panel: Panel, pattern: str | None, tier: str | None) -> list[int]:
-    return panel.platforms.with_row_index("at").filter(fits_platform(pattern, tier))["at"].to_list()
-
-
 def _finish(
     title: str,
     panel: Panel,
@@ -194,11 +145,3 @@ def _share(row: Row, ceiling: float) -> Row:
     rho = None if row["rho"] is None else float(str(row["rho"]))
     known, share = share_of_ceiling(rho, ceiling)
     return {"ceiling": known, "share_of_ceiling": share}
-
-
-def unlisted(pairs: Sequence[Pair]) -> str:
-    """A note that too many pairs exist to list them, and how to see some."""
-    return (
-        f"{count_of(len(pairs), 'pair')} of platforms are not listed (over {MAX_LISTED_PAIRS}): "
-        "choose fewer with --source or --target."
-    )

@@ -8,10 +8,15 @@ import base64
 import re
 import shlex
 
-from fleetrank.device_agents.android.runners.phone_runner import ToolOutput, ToolRun
+from fleetrank.device_agents.android.runners.phone_runner import ToolOutput, ToolReading, ToolRun
+from fleetrank.device_agents.android.runners.program_registry import create_phone_runner
+from fleetrank.device_agents.contract.kind import LogReader
+from fleetrank.device_agents.contract.measurement import Measurement, WorkerFacts
 from fleetrank.device_agents.errors import BadOutputError
+from fleetrank.foundation.vocabulary import Origin, Runtime, Status
 
-_FIRST_LINE = "fleetrank raw log 1\n"
+_MARK = "fleetrank raw log "
+_FIRST_LINE = f"{_MARK}1\n"
 _LAST_LINE = "== end\n"
 _HEADING = re.compile(r"== ([a-z_]{1,20}), ([0-9]{1,12}) characters\n", re.ASCII)
 
@@ -82,3 +87,38 @@ def _sections(text: str, at: int, last: int) -> dict[str, str]:
 
 def _damaged(why: str) -> BadOutputError:
     return BadOutputError(f"a raw log is damaged: {why}", "restore it; its row does not change")
+
+
+def to_measurement(reading: ToolReading, *, task_id: str, origin: Origin) -> Measurement:
+    """A good measurement without conditions, flags and times; the agent adds those."""
+    return Measurement(
+        task_id=task_id,
+        status=Status.OK,
+        origin=origin,
+        sample_kind=reading.sample_kind,
+        samples_ns=reading.samples_ns,
+        summary=reading.summary,
+        load_ns=reading.load_ns,
+        first_inference_ns=reading.first_inference_ns,
+        warmup_ns=reading.warmup_ns,
+        warmup_runs=reading.warmup_runs,
+        memory_metric=reading.memory_metric,
+        load_peak_memory_bytes=reading.load_peak_memory_bytes,
+        run_peak_memory_bytes=reading.run_peak_memory_bytes,
+        worker=WorkerFacts(
+            runtime_version=reading.runtime_version, settings=tuple(sorted(reading.settings))
+        ),
+    )
+
+
+def read_log(text: str, runtime: Runtime, origin: Origin) -> Measurement:
+    """What today's parser makes of a log, without conditions, flags and times.
+
+    Raises:
+        FleetError: the log is damaged, or the parser rejects the program's output.
+    """
+    reading = create_phone_runner(runtime).read(decode_log(text))
+    return to_measurement(reading, task_id="", origin=origin)
+
+
+LOGS = LogReader(is_own=lambda text: text.startswith(_MARK), read=read_log)

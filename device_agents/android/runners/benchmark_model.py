@@ -44,8 +44,8 @@ _OPTIONS: dict[str, tuple[type, frozenset[str]]] = {
 """Option to its type and the backends that accept it; the flag has the option's name."""
 
 _BACKEND_FLAGS = {
-    "builtin": ("--use_xnnpack=false",),
     "xnnpack": ("--use_xnnpack=true",),
+    "builtin": ("--use_xnnpack=false",),
     # Half precision is the delegate's own default. We set it only on request, so it is visible.
     "gpu": ("--use_gpu=true", "--gpu_precision_loss_allowed=false"),
     "nnapi": ("--use_nnapi=true",),
@@ -78,7 +78,7 @@ class BenchmarkModel:
 
     tool = "benchmark_model"
     artifact_suffix = ".tflite"
-    capability = Capability(backends=frozenset(_BACKEND_FLAGS), option_names=frozenset(_OPTIONS))
+    capability = Capability(backends=tuple(_BACKEND_FLAGS), option_names=frozenset(_OPTIONS))
 
     def why_unsupported(self, execution: Execution) -> str | None:
         """Says why the program cannot execute this, or `None` when it can."""

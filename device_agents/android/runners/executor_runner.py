@@ -52,7 +52,7 @@ class ExecutorRunner:
 
     tool = "executor_runner"
     artifact_suffix = ".pte"
-    capability = Capability(backends=frozenset({"xnnpack", "portable"}))
+    capability = Capability(backends=("xnnpack", "portable"))
 
     def why_unsupported(self, execution: Execution) -> str | None:
         """Says why the program cannot execute this, or `None` when it can."""

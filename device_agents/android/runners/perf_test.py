@@ -66,7 +66,7 @@ class PerfTest:
     tool = "onnxruntime_perf_test"
     artifact_suffix = ".onnx"
     capability = Capability(
-        backends=frozenset({"cpu", "xnnpack", "nnapi"}), option_names=frozenset({"spinning"})
+        backends=("cpu", "xnnpack", "nnapi"), option_names=frozenset({"spinning"})
     )
 
     def why_unsupported(self, execution: Execution) -> str | None:

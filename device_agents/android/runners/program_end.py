@@ -4,7 +4,6 @@ import signal
 from dataclasses import dataclass, replace
 
 from fleetrank.device_agents.android.runners.phone_runner import ToolOutput
-from fleetrank.device_agents.contract.failures import says_out_of_memory
 from fleetrank.device_agents.device_output.device_text import without_long_lines
 from fleetrank.device_agents.errors import (
     BadArtifactError,
@@ -13,7 +12,7 @@ from fleetrank.device_agents.errors import (
     OutOfMemoryError,
     UnsupportedError,
 )
-from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.errors import FleetError, says_out_of_memory
 
 TAIL_CHARACTERS = 600
 """Most characters of a program's last output that a message keeps."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from fleetrank.device_agents.android.runners.phone_runner import PhoneRunner
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.device_agents.errors import UnsupportedError
+from fleetrank.device_agents.runtimes import runtime_registry
 from fleetrank.foundation.vocabulary import Runtime
 
 RUNNERS: Mapping[Runtime, str] = {
@@ -27,6 +28,17 @@ def create_phone_runner(runtime: Runtime) -> PhoneRunner:
     module_name, class_name = RUNNERS[runtime].split(":")
     runner: PhoneRunner = getattr(importlib.import_module(module_name), class_name)()
     return runner
+
+
+def default_backend(runtime: Runtime) -> str:
+    """The backend of a sweep that names none; that of a processor if no program runs the runtime.
+
+    Raises:
+        UnknownNameError: the runtime is not registered.
+    """
+    if runtime not in RUNNERS:
+        return runtime_registry.default_backend(runtime)
+    return create_phone_runner(runtime).capability.default_backend
 
 
 def why_unsupported(execution: Execution) -> str | None:

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from fleetrank.device_agents.android.adb.phone import Phone
 from fleetrank.device_agents.android.adb.sections import read_sections
-from fleetrank.device_agents.android.state.probe_text import VirtualMode, hash_serial, virtual_mode
+from fleetrank.device_agents.android.state.probe_text import hash_serial, virtual_mode
 from fleetrank.device_agents.contract.agent import StopRequested, never_stop
+from fleetrank.device_agents.contract.registration import VirtualMode
 from fleetrank.device_agents.errors import UnusableDeviceError
 from fleetrank.foundation.vocabulary import Origin
 

@@ -3,12 +3,12 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
 from fleetrank.device_agents.android.state.cores import Cluster, Core, clusters_of, parse_cores
 from fleetrank.device_agents.android.state.df_text import free_bytes
 from fleetrank.device_agents.android.state.dumpsys import parse_battery, parse_thermal
 from fleetrank.device_agents.contract.device_facts import DeviceFacts
+from fleetrank.device_agents.contract.registration import VirtualMode
 from fleetrank.device_agents.contract.task import Options
 from fleetrank.device_agents.device_output.device_text import value_of, whole_number
 from fleetrank.device_agents.device_output.plausible import MEMORY_BYTES
@@ -28,15 +28,6 @@ Source: `shell_and_utilities/README.md` of platform/system/core.
 """
 ABIS = ("arm64-v8a", "armeabi-v7a", "x86_64")
 """The instruction sets of the runners; no runner is built for 32-bit x86."""
-
-
-class VirtualMode(StrEnum):
-    """Where the latencies of a virtual phone come from."""
-
-    REAL = "real"
-    """The model runs on the phone's host."""
-    CANNED = "canned"
-    """Computed from the model's SHA-256 and the phone's seed, in milliseconds."""
 
 
 def virtual_mode(reported: str | None) -> VirtualMode | None:

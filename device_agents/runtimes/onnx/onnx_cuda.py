@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Protocol, cast
 
-from fleetrank.device_agents.contract.failures import is_memory_error, says_device_lost
+from fleetrank.device_agents.contract.failures import says_device_lost
 from fleetrank.device_agents.contract.task import Execution, Options, OptionValue
 from fleetrank.device_agents.errors import UnsupportedError
 from fleetrank.device_agents.runtimes.gpu_backends import TENSORRT, TF32, TORCH_STREAM
@@ -13,6 +13,7 @@ from fleetrank.device_agents.runtimes.onnx.onnx_nodes import fixed_spec_of, spec
 from fleetrank.device_agents.runtimes.options import boolean_option, missing_library
 from fleetrank.device_agents.runtimes.runner import Array, TensorSpec
 from fleetrank.device_agents.runtimes.torch.torch_cuda import TorchGpu
+from fleetrank.foundation.errors import is_out_of_memory
 from fleetrank.foundation.vocabulary import Mode
 
 _RECORD_ASSIGNMENT = "session.record_ep_graph_assignment_info"
@@ -203,7 +204,7 @@ def _open(ort: ModuleType, path: str, options: object, providers: Providers) -> 
     try:
         return cast(object, ort.InferenceSession(path, options, providers, enable_fallback=0))
     except (RuntimeError, ValueError) as error:
-        if is_memory_error(error) or says_device_lost(str(error)):
+        if is_out_of_memory(error) or says_device_lost(str(error)):
             raise
         raise UnsupportedError(
             f"ONNX Runtime cannot use {providers[0][0]}: {error}",

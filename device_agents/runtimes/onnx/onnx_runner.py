@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Protocol, cast
 
 from fleetrank.device_agents.contract.capability import Capability
-from fleetrank.device_agents.contract.failures import says_device_lost, says_out_of_memory
+from fleetrank.device_agents.contract.failures import says_device_lost
 from fleetrank.device_agents.contract.task import Execution, Options
 from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError
 from fleetrank.device_agents.runtimes.gpu_backends import GPU_BACKENDS
@@ -15,7 +15,7 @@ from fleetrank.device_agents.runtimes.onnx import onnx_cuda
 from fleetrank.device_agents.runtimes.onnx.onnx_nodes import Node, spec_of
 from fleetrank.device_agents.runtimes.options import boolean_option, missing_library
 from fleetrank.device_agents.runtimes.runner import Array, LoadedModel
-from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.errors import FleetError, says_out_of_memory
 
 _UNSUPPORTED_SIGNS = (
     "NOT_IMPLEMENTED", "Could not find an implementation", "is not a registered function/op",
@@ -65,7 +65,7 @@ class OnnxRunner:
     """
 
     capability = Capability(
-        backends=frozenset({"cpu"}), option_names=frozenset({"spinning", "flush_denormals"})
+        backends=("cpu",), option_names=frozenset({"spinning", "flush_denormals"})
     )
 
     def version(self) -> str:

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 
-from fleetrank.device_agents.contract.codec import Json
+from fleetrank.foundation.codec import Json
 
 Form = Callable[[Json, str], Json]
 """Raises `UnfitError` for a value that does not have this form."""

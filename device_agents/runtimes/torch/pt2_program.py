@@ -23,7 +23,6 @@ Source: torch 2.13, _export/serde/schema.py and serialize.py, export/_unlift.py,
 
 import re
 
-from fleetrank.device_agents.contract.codec import Json
 from fleetrank.device_agents.runtimes.torch.pt2_forms import (
     UnfitError,
     boolean,
@@ -48,6 +47,7 @@ from fleetrank.device_agents.runtimes.torch.pt2_forms import (
     union,
     version_text,
 )
+from fleetrank.foundation.codec import Json
 
 _HAS_SCHEMA = re.compile(r"torch\.ops\.(?!higher_order\.)")
 """PyTorch matches arguments of these operators by schema; for others, names become keywords."""

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import cast
 
 from fleetrank.device_agents.contract.capability import Capability
-from fleetrank.device_agents.contract.failures import is_memory_error, says_device_lost
+from fleetrank.device_agents.contract.failures import says_device_lost
 from fleetrank.device_agents.contract.task import Execution, Options
 from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError
 from fleetrank.device_agents.runtimes.gpu_backends import CUDA
@@ -25,7 +25,7 @@ from fleetrank.device_agents.runtimes.torch.torch_tensors import (
     as_numpy_has_it,
     as_tensor,
 )
-from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.errors import FleetError, is_out_of_memory
 from fleetrank.foundation.vocabulary import Mode
 
 
@@ -114,7 +114,7 @@ class TorchRunner:
     """
 
     capability = Capability(
-        backends=frozenset({"cpu"}),
+        backends=("cpu",),
         modes=frozenset({Mode.EAGER, Mode.COMPILE}),
         option_names=frozenset({"flush_denormals"}),
     )
@@ -180,7 +180,7 @@ def _open(torch: ModuleType, path: str, device: str | None) -> tuple[object, Cal
         raise
     except Exception as error:  # a damaged file can raise anything from KeyError to zlib.error
         text = f"{type(error).__name__}: {error}"
-        if is_memory_error(error):
+        if is_out_of_memory(error):
             raise MemoryError(text) from error
         if says_device_lost(text):
             raise

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from fleetrank.device_agents.android.state.probe_text import VirtualMode
+from fleetrank.device_agents.contract.registration import VirtualMode
 from fleetrank.device_agents.errors import PermanentError
 from fleetrank.device_agents.virtual_phone.daemon.connection import Connection, end_tasks
 from fleetrank.device_agents.virtual_phone.handset.faults import Fault, Injection

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from fleetrank.device_agents.android.options import TOOLS
 from fleetrank.device_agents.errors import UnsupportedError
 
 _FOLDER = Path(__file__).parents[1] / "standins"
@@ -14,8 +13,9 @@ def standin_path(tool: str) -> Path:
     Raises:
         UnsupportedError: no stand-in of that name exists.
     """
-    if tool not in TOOLS:
+    known = {path.name: path for path in sorted(_FOLDER.iterdir())}
+    if tool not in known:
         raise UnsupportedError(
-            f"virtual phones have no stand-in for '{tool}'", f"use one of {', '.join(TOOLS)}"
+            f"virtual phones have no stand-in for '{tool}'", f"use one of {', '.join(known)}"
         )
-    return _FOLDER / tool
+    return known[tool]

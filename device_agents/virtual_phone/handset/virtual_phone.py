@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleetrank.device_agents.android.state.probe_text import VirtualMode
+from fleetrank.device_agents.contract.registration import VirtualMode
 from fleetrank.device_agents.virtual_phone.handset import adb_key, folder, runner_faults
 from fleetrank.device_agents.virtual_phone.handset.adb_key import PublicKey
 from fleetrank.device_agents.virtual_phone.handset.faults import CUTTING, ONCE, RUNNER, Fault

@@ -3,12 +3,15 @@
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from fleetrank.device_agents.contract.registration import CanaryFile, RegistrationRequest
 from fleetrank.device_agents.contract.task import OptionValue
-from fleetrank.device_agents.registry import create_agent
+from fleetrank.device_agents.registry import KINDS, create_agent
+from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.visible_text import shortened
 from fleetrank.orchestrator.cli.context import current
 from fleetrank.orchestrator.cli.devices.devices_discover import discover
@@ -16,13 +19,17 @@ from fleetrank.orchestrator.cli.devices.devices_virtual import virtual
 from fleetrank.orchestrator.cli.output.listing import AsJson, print_table
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.workspace.device_registry import (
-    GPU,
-    PHONE,
     DeviceFile,
     find_device,
     load_devices,
     remove_device,
     save_device,
+)
+from fleetrank.orchestrator.workspace.registration import (
+    NewDevice,
+    RegistrationDesk,
+    clean_device,
+    kind_with_address,
 )
 from fleetrank.orchestrator.workspace.yaml_file import load_yaml, parse_content
 
@@ -75,7 +82,7 @@ def add(
     ] = None,
     *,
     kind: Annotated[
-        str | None, typer.Option(help="cpu, cuda or simulated; for phones use --adb.")
+        str | None, typer.Option(help=f"{', '.join(KINDS)}; for phones use --adb.")
     ] = None,
     adb: Annotated[
         str | None, typer.Option(help="Serial number of a phone, from `devices discover`.")
@@ -99,19 +106,19 @@ def add(
     workspace, name = current().workspace, name or named
     labels = dict(_split(label, "--label"))
     options = {key: _value(key, text) for key, text in _split(option, "--option")}
-    if adb is not None and kind not in (None, PHONE):
-        raise UsageError(
-            f"--adb is for phones, but --kind is {kind}", "remove one of the two options"
-        )
     if adb is not None:
-        from fleetrank.orchestrator.cli.devices.devices_phones import add_phone, tool_paths
-        from fleetrank.orchestrator.phones.phone_registration import PhoneRequest
-
-        tools = tool_paths(_split(tool, "--tool"))
-        request = PhoneRequest(
-            serial=adb, name=name, labels=labels, tools=tools, options=options, host=host
+        new = NewDevice(
+            kind=_kind_with_address("adb", kind),
+            request=RegistrationRequest(
+                address=adb,
+                programs={key: Path(path).expanduser() for key, path in _split(tool, "--tool")},
+                options=options,
+            ),
+            name=name,
+            labels=labels,
+            host=host,
         )
-        print(workspace.devices / f"{add_phone(workspace, request).name}.yaml")
+        print(workspace.devices / f"{_desk().add(workspace, new).name}.yaml")
         return
     if tool:
         raise UsageError("--tool is only for phones", "give the phone with --adb SERIAL")
@@ -124,7 +131,7 @@ def add(
     device = parse_content(f"device '{name}'", DeviceFile, content)
     # The agent rejects an unknown kind or option before the file is written.
     agent = create_agent(device.kind, device.options)
-    if device.kind == GPU and device.host is None:
+    if device.kind_of.is_probed_when_added and device.host is None:
         agent.probe()  # detects a missing driver now instead of during a sweep
     print(save_device(workspace, device))
 
@@ -137,9 +144,7 @@ def check(name: Name, as_json: AsJson = False) -> None:
         create_agent(device.kind, device.options).probe()
         rows: list[dict[str, object]] = []
     else:
-        from fleetrank.orchestrator.cli.devices.devices_phones import change_rows, check_phone
-
-        rows = change_rows(check_phone(current().workspace, device))
+        rows = [asdict(change) for change in _desk().check(device)]
     if rows or as_json:
         print_table(rows, as_json)
     else:
@@ -156,9 +161,32 @@ def remove(name: Name) -> None:
     if device is None:
         print(f"the file of {name} could not be read and was removed", file=sys.stderr)
     elif device.registration is not None:
-        from fleetrank.orchestrator.cli.devices.devices_phones import clean_phone
+        try:
+            clean_device(device)
+        except FleetError as error:
+            print(f"{error.message}\n  -> {error.remedy}", file=sys.stderr)
 
-        clean_phone(device)
+
+def _kind_with_address(option: str, kind: str | None) -> str:
+    """The kind whose devices this option registers, if it is the requested one."""
+    known = kind_with_address(option)
+    if kind not in (None, known):
+        raise UsageError(
+            f"--{option} is for phones, but --kind is {kind}", "remove one of the two options"
+        )
+    return known
+
+
+def _desk() -> RegistrationDesk:
+    workspace = current().workspace
+
+    def canary() -> CanaryFile:
+        from fleetrank.orchestrator.export.canary_export import canary_artifact
+
+        artifact = canary_artifact(workspace)
+        return CanaryFile(path=artifact.path, sha256=artifact.sha256)
+
+    return RegistrationDesk(canary=canary, say=lambda line: print(line, file=sys.stderr))
 
 
 def _split(pairs: Sequence[str] | None, option: str) -> list[tuple[str, str]]:

@@ -1,92 +1,66 @@
-"""`fleetrank devices discover`: the phones that adb lists, and the next step for each."""
+"""`fleetrank devices discover`: the devices that this host sees, and the next step for each."""
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from fleetrank.device_agents.android.adb.adb_server import AdbServer
-from fleetrank.device_agents.android.adb.adb_text import (
-    REMEDIES,
-    DeviceState,
-    MdnsService,
-    SeenDevice,
-    Transport,
-)
+from fleetrank.device_agents.contract.kind import Kind
+from fleetrank.device_agents.contract.registration import SeenDevice
+from fleetrank.device_agents.registry import load_kinds
 from fleetrank.orchestrator.cli.context import current
 from fleetrank.orchestrator.cli.output.listing import AsJson, print_table
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.workspace.device_registry import DeviceFile, load_devices
-
-_ANNOUNCED = "announced"
-"""State of a phone that is announced on the network but not connected."""
-_PAIRING = "_adb-tls-pairing._tcp"
-NOTHING_SEEN = (
-    "adb lists no phone: connect one and enable USB debugging in its developer options, "
-    "or try `fleetrank devices virtual`"
-)
 
 
 def discover(
     as_json: AsJson = False,
 ) -> None:
     """List the phones that adb finds and the next step for each."""
-    server = AdbServer()
-    rows = rows_of(server.devices(), server.mdns_services(), _registered())
+    devices = list(_registered())
+    rows: list[dict[str, object]] = []
+    advice = []
+    for one in load_kinds().values():
+        if one.discoverer is not None:
+            discoverer = one.discoverer()
+            rows += rows_of(one, discoverer.discover(), devices)
+            advice.append(discoverer.nothing_seen)
     if rows or as_json:
         print_table(rows, as_json)
     else:
-        print(NOTHING_SEEN)
+        print("\n".join(advice))
 
 
 def rows_of(
-    seen: Sequence[SeenDevice], services: Iterable[MdnsService], devices: Iterable[DeviceFile]
+    kind: Kind, seen: Iterable[SeenDevice], devices: Iterable[DeviceFile]
 ) -> list[dict[str, object]]:
-    """One row per phone; phones that are announced but not connected come last.
-
-    Args:
-        seen: phones that adb is connected to.
-        services: phones announced on the network.
-        devices: registered devices; their option `serial` identifies the phone.
-    """
-    names = {str(device.options.get("serial")): device.name for device in devices}
-    rows = [_seen_row(one, names.get(one.serial)) for one in seen]
-    known = {one.serial for one in seen}
-    rows += [
-        _announced_row(service, names.get(service.address))
-        for service in services
-        if service.address not in known and f"{service.name}.{service.kind}" not in known
+    """One row per device that a host sees; a registered one is recognised by its address."""
+    names: dict[str | None, str] = {}
+    if kind.registrar is not None:
+        registrar = kind.registrar({})
+        names = {
+            registrar.address_of(device.options): device.name
+            for device in devices
+            if device.kind_of is kind
+        }
+    return [
+        {
+            "serial": one.address,
+            "state": one.state,
+            "transport": one.transport,
+            "model": one.model,
+            "registered_as": names.get(one.address),
+            "what_to_do": _what_to_do(kind, one, names.get(one.address)),
+        }
+        for one in seen
     ]
-    return rows
 
 
-def _seen_row(seen: SeenDevice, name: str | None) -> dict[str, object]:
-    return {
-        "serial": seen.serial,
-        "state": seen.state.value,
-        "transport": seen.transport.value,
-        "model": seen.model,
-        "registered_as": name,
-        "what_to_do": _what_to_do(seen, name),
-    }
-
-
-def _what_to_do(seen: SeenDevice, name: str | None) -> str:
-    if seen.state is not DeviceState.DEVICE:
-        return REMEDIES[seen.state]
+def _what_to_do(kind: Kind, seen: SeenDevice, name: str | None) -> str:
+    if seen.remedy is not None:
+        return seen.remedy
     if name is not None:
         return f"nothing; registered as {name}"
-    return f"fleetrank devices add --adb {shlex.quote(seen.serial)}"
-
-
-def _announced_row(service: MdnsService, name: str | None) -> dict[str, object]:
-    verb = "pair" if service.kind == _PAIRING else "connect"
-    return {
-        "serial": service.address,
-        "state": _ANNOUNCED,
-        "transport": Transport.MDNS.value,
-        "model": None,
-        "registered_as": name,
-        "what_to_do": f"adb {verb} {shlex.quote(service.address)}",
-    }
+    return f"fleetrank devices add --{kind.address_option} {shlex.quote(seen.address)}"
 
 
 def _registered() -> Iterable[DeviceFile]:

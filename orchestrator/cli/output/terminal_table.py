@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from fleetrank.analysis.tables.formats import format_value
+from fleetrank.analysis.tables.values import MISSING, heading, value_text
 
 if TYPE_CHECKING:
     from fleetrank.analysis.tables.table import Table
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 _GAP = 2
 _LEAST_TEXT = 16
 """Minimum width of a text column, below which it is hard to read; the first is never wrapped."""
-_NOTHING = format_value(None)
 _PART = "/"
 """Columns of platform keys, whose parts are mostly equal within one table."""
 
@@ -25,7 +24,7 @@ Columns = dict[str, list[str]]
 def print_on_terminal(table: "Table", console: Console) -> None:
     """Prints a table within the console's width; lists columns that do not fit below it."""
     columns = {
-        name: [format_value(value) for value in table.frame[name].to_list()]
+        name: [value_text(value) for value in table.frame[name].to_list()]
         for name in table.frame.columns
     }
     shown, shared = _without_shared(columns)
@@ -35,12 +34,12 @@ def print_on_terminal(table: "Table", console: Console) -> None:
         hidden.insert(0, shown.popitem()[0])
     grid = Grid(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
     for name, width in (widths or dict.fromkeys(shown, console.width)).items():
-        heading = Text(name.replace("_", " "))
-        grid.add_column(heading, justify="right" if name in numbers else "left", width=width)
+        title = Text(heading(name))
+        grid.add_column(title, justify="right" if name in numbers else "left", width=width)
     for row in zip(*shown.values(), strict=True):
         grid.add_row(*(Text(cell, overflow="fold") for cell in row))
     console.print(Text(table.title, style="bold"))
-    empty = [name for name, text in shared.items() if text == _NOTHING]
+    empty = [name for name, text in shared.items() if text == MISSING]
     for name, text in shared.items():
         if name not in empty:
             console.print(Text(f"{name} of all rows: {text}", style="dim"))
@@ -51,7 +50,7 @@ def print_on_terminal(table: "Table", console: Console) -> None:
         names = ", ".join(hidden)
         console.print(Text(f"Hidden columns: {names}. Use a wider terminal or --format csv."))
     for note in table.notes:
-        console.print(Text(f"Note: {format_value(note)}"))
+        console.print(Text(f"Note: {value_text(note)}"))
 
 
 def _without_shared(columns: Columns) -> tuple[Columns, dict[str, str]]:
@@ -81,7 +80,7 @@ def _widths(columns: Columns, numbers: set[str], width: int) -> Mapping[str, int
     `None` when the columns do not fit.
     """
     wanted = {
-        name: max(*map(len, name.split("_")), *map(len, cells), 1)
+        name: max(*map(len, heading(name).split()), *map(len, cells), 1)
         for name, cells in columns.items()
     }
     is_whole = {*numbers, next(iter(columns), "")}

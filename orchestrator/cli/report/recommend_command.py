@@ -6,35 +6,21 @@ from typing import Annotated
 import typer
 
 from fleetrank.orchestrator.cli.report.report_command import selected_table
-from fleetrank.orchestrator.cli.report.selector_options import (
-    OfPrecision,
-    OfRuntime,
-    Seed,
-    Simulated,
-    Source,
-    SourceTier,
-    Sweep,
-    Target,
-    TargetTier,
-)
+from fleetrank.orchestrator.cli.report.selector_options import with_selectors
 from fleetrank.orchestrator.workspace.selectors import Selectors
 
 
+@with_selectors(
+    "sweep", "source", "target", "source_tier", "target_tier", "runtime", "precision",
+    "include_simulated", "seed",
+)  # fmt: skip
 def recommend(
     *,
     goal: Annotated[
         str, typer.Option(help="Goal such as 'production', or its first letters (default: all).")
     ] = "",
-    source: Source = None,
-    target: Target = None,
-    source_tier: SourceTier = None,
-    target_tier: TargetTier = None,
-    runtime: OfRuntime = None,
-    precision: OfPrecision = None,
+    selectors: Selectors,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
-    sweep: Sweep = None,
-    include_simulated: Simulated = False,
-    seed: Seed = 0,
 ) -> None:
     """Show what to measure for a goal and the figures that support it.
 
@@ -42,19 +28,8 @@ def recommend(
     """
     from fleetrank.analysis.tables.formats import render
 
-    selectors = Selectors(
-        sweep=sweep,
-        source=source,
-        target=target,
-        source_tier=source_tier,
-        target_tier=target_tier,
-        runtime=runtime,
-        precision=precision,
-        set=(f"goal={goal}",),
-        include_simulated=include_simulated,
-        seed=seed,
-    )
-    table = selected_table("recommend", selectors)
+    chosen = selectors.model_copy(update={"settings": (f"goal={goal}",)})
+    table = selected_table("recommend", chosen)
     if as_json:
         print(render(table, "json"), end="")
         return

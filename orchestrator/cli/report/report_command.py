@@ -13,21 +13,8 @@ from fleetrank.orchestrator.cli.output.visible_stream import write_data
 from fleetrank.orchestrator.cli.report.report_compare import compare
 from fleetrank.orchestrator.cli.report.report_export import export
 from fleetrank.orchestrator.cli.report.report_serve import serve
-from fleetrank.orchestrator.cli.report.selector_options import (
-    OfFamily,
-    OfModel,
-    OfPrecision,
-    OfRuntime,
-    Seed,
-    Settings,
-    Simulated,
-    Source,
-    SourceTier,
-    Sweep,
-    Target,
-    TargetTier,
-)
-from fleetrank.orchestrator.workspace.selectors import Selectors, TableFormat, origins_of
+from fleetrank.orchestrator.cli.report.selector_options import with_selectors
+from fleetrank.orchestrator.workspace.selectors import PAGE_SELECTORS, Selectors, TableFormat
 
 if TYPE_CHECKING:
     from fleetrank.analysis.tables.table import Table
@@ -42,14 +29,13 @@ _LIBRARIES = ("jinja2", "vl_convert")
 
 
 @app.command()
+@with_selectors(*PAGE_SELECTORS)
 def build(
     *,
     out: Annotated[
         Path | None, typer.Option(help=f"File to write (default: {_PAGE} in the workspace).")
     ] = None,
-    sweep: Sweep = None,
-    include_simulated: Simulated = False,
-    seed: Seed = 0,
+    selectors: Selectors,
 ) -> None:
     """Write the transfer report as one offline HTML page."""
     missing = [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]
@@ -62,13 +48,16 @@ def build(
 
     workspace = current().workspace
     path = out or workspace.root / _PAGE
-    origins = origins_of(include_simulated=include_simulated)
-    with reading_turn("report build", workspace.results, sweep):
-        build_report(workspace.results, path, sweep=sweep, origins=origins, seed=seed)
+    chosen = selectors.selection()
+    with reading_turn("report build", workspace.results, chosen.sweep):
+        build_report(
+            workspace.results, path, sweep=chosen.sweep, origins=chosen.origins, seed=chosen.seed
+        )
     print(path)
 
 
 @app.command()
+@with_selectors()
 def show(
     name: Annotated[str, typer.Argument(help="Table such as latency, memory, transfer, pareto.")],
     *,
@@ -76,38 +65,13 @@ def show(
         TableFormat.TABLE
     ),
     as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
-    sweep: Sweep = None,
-    source: Source = None,
-    target: Target = None,
-    source_tier: SourceTier = None,
-    target_tier: TargetTier = None,
-    runtime: OfRuntime = None,
-    precision: OfPrecision = None,
-    family: OfFamily = None,
-    model: OfModel = None,
-    settings: Settings = None,
-    include_simulated: Simulated = False,
-    seed: Seed = 0,
+    selectors: Selectors,
 ) -> None:
     """Print one table as text, JSON, CSV, Markdown or LaTeX."""
     from fleetrank.analysis.tables.formats import render
     from fleetrank.orchestrator.cli.output.terminal_table import print_on_terminal
     from fleetrank.orchestrator.cli.output.visible_console import VisibleConsole
 
-    selectors = Selectors(
-        sweep=sweep,
-        source=source,
-        target=target,
-        source_tier=source_tier,
-        target_tier=target_tier,
-        runtime=runtime,
-        precision=precision,
-        family=family,
-        model=model,
-        set=tuple(settings or ()),
-        include_simulated=include_simulated,
-        seed=seed,
-    )
     table = selected_table(name, selectors)
     form = TableFormat.JSON if as_json else format_
     console = VisibleConsole()

@@ -9,8 +9,8 @@ import typer
 from fleetrank.orchestrator.cli.context import current
 from fleetrank.orchestrator.cli.host_turn import host_turn
 from fleetrank.orchestrator.cli.output.listing import print_table
-from fleetrank.orchestrator.cli.report.selector_options import Seed, Simulated, Sweep
-from fleetrank.orchestrator.workspace.selectors import Selectors
+from fleetrank.orchestrator.cli.report.selector_options import with_selectors
+from fleetrank.orchestrator.workspace.selectors import PAGE_SELECTORS, Selectors
 
 
 class ExportFormat(StrEnum):
@@ -21,15 +21,14 @@ class ExportFormat(StrEnum):
     MARKDOWN = "markdown"
 
 
+@with_selectors(*PAGE_SELECTORS)
 def export(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="Target folder; created if missing.")
     ],
     *,
     to: Annotated[ExportFormat, typer.Option("--to", help="File format of the tables.")],
-    sweep: Sweep = None,
-    include_simulated: Simulated = False,
-    seed: Seed = 0,
+    selectors: Selectors,
     force: Annotated[
         bool, typer.Option("--force", help="Also replace files that no export wrote.")
     ] = False,
@@ -43,12 +42,10 @@ def export(
     from fleetrank.analysis.stored.load import load_measurements
     from fleetrank.analysis.tables.table_files import export_tables
 
-    selectors = Selectors(sweep=sweep, include_simulated=include_simulated, seed=seed)
-    frame = load_measurements(current().workspace.results, sweep=sweep, origins=ORIGINS)
+    chosen = selectors.selection()
+    frame = load_measurements(current().workspace.results, sweep=chosen.sweep, origins=ORIGINS)
     with host_turn("report export"):
-        entries = export_tables(
-            frame, selectors.selection(), folder, form=to.value, may_overwrite=force
-        )
+        entries = export_tables(frame, chosen, folder, form=to.value, may_overwrite=force)
     rows = [
         {"table": entry.table, "file": entry.file, "missing_because": entry.missing_because}
         for entry in entries

@@ -53,15 +53,21 @@ class ExportFormat(StrEnum):
 def list_sweeps(as_json: AsJson = False) -> None:
     """List the sweeps, oldest first."""
     store = ResultStore(current().workspace.results)
-    names = ("started_utc", "finished_utc", "git_commit")
     left_out = _left_out(store)
     rows = []
     for sweep_id in store.sweep_ids():
         record = store.sweep_record(sweep_id)
         state = state_of(record, is_running=is_running(store, sweep_id))
-        facts = {name: record.get(name) for name in names}
-        excluded = left_out.get(sweep_id)
-        rows.append({"sweep_id": sweep_id, "state": state, **facts, "excluded": excluded})
+        rows.append(
+            {
+                "sweep_id": sweep_id,
+                "state": state,
+                "started_utc": record.started_utc,
+                "finished_utc": record.finished_utc,
+                "git_commit": record.git_commit,
+                "excluded": left_out.get(sweep_id),
+            }
+        )
     print_table(rows, as_json)
 
 

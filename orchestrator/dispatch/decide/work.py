@@ -10,8 +10,14 @@ from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.cards.card import Artifact, ExportRequest
 from fleetrank.orchestrator.dispatch.decide.state import Lane
 from fleetrank.orchestrator.dispatch.decide.tally import Tally
-from fleetrank.orchestrator.identity.cells import Attempt, Cell, DevicePlace, Plan, Repeat
-from fleetrank.orchestrator.identity.provenance import SweepFacts
+from fleetrank.orchestrator.identity.cells import (
+    Attempt,
+    Cell,
+    DevicePlace,
+    Plan,
+    Repeat,
+    SweepFacts,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

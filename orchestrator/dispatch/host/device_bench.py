@@ -10,6 +10,7 @@ from time import perf_counter
 from fleetrank.device_agents.contract.agent import Agent
 from fleetrank.device_agents.contract.device_facts import DeviceFacts
 from fleetrank.device_agents.contract.failures import interrupted
+from fleetrank.device_agents.contract.kind import HostShare
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed
 from fleetrank.device_agents.contract.task import MeasureTask
 from fleetrank.device_agents.errors import TransientError
@@ -17,7 +18,7 @@ from fleetrank.device_agents.registry import create_agent
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.lease import host_lease
 from fleetrank.foundation.vocabulary import ErrorKind
-from fleetrank.orchestrator.workspace.device_spec import DeviceSpec, HostShare
+from fleetrank.orchestrator.workspace.device_spec import DeviceSpec
 
 _MOST_PROBES = 32
 """Probes in parallel: a phone that hangs takes half a minute, and threads are cheap."""

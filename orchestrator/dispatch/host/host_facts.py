@@ -8,14 +8,13 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from fleetrank.device_agents.android.adb.adb_server import AdbServer
-from fleetrank.device_agents.cpu import topology
-from fleetrank.device_agents.cuda.nvml import open_nvml
+from fleetrank.device_agents.host import topology
 from fleetrank.device_agents.host.rapl import open_rapl
-from fleetrank.foundation.errors import FleetError
-from fleetrank.orchestrator.identity.host_identity import host_hash
-from fleetrank.orchestrator.identity.provenance import PACKAGES, package_versions
+from fleetrank.device_agents.registry import load_kinds
+from fleetrank.orchestrator.workspace.provenance import PACKAGES, host_hash, package_versions
 
+Seen = tuple[tuple[str, tuple[str, ...] | None], ...]
+"""By kind: addresses of the devices that a host sees; `None` if it cannot be known."""
 _OWN_PACKAGES = ("analysis", "device_agents", "foundation", "models", "orchestrator")
 
 
@@ -30,8 +29,7 @@ class HostFacts:
         code_sha256: hash of fleetrank's source files, because two checkouts can have the same
             version.
         niceness: niceness of the host's process; every worker inherits it.
-        phones: serials that the host's adb server lists, in any state; `None` if no server runs.
-        gpus: UUIDs of usable NVIDIA GPUs and MIG instances; `None` if no driver answers.
+        seen: the devices that the host sees, by kind; empty if they were not asked for.
         counts_energy: its processors' energy can be read; this needs separate energy windows.
         n_running: tasks in flight.
         n_kept: measurements that no driver has acknowledged yet.
@@ -43,8 +41,7 @@ class HostFacts:
     versions: tuple[tuple[str, str], ...]
     code_sha256: str
     niceness: int
-    phones: tuple[str, ...] | None = None
-    gpus: tuple[str, ...] | None = None
+    seen: Seen = ()
     counts_energy: bool = False
     n_running: int = 0
     n_kept: int = 0
@@ -52,8 +49,7 @@ class HostFacts:
 
 def read_host_facts(
     *,
-    phones: tuple[str, ...] | None = None,
-    gpus: tuple[str, ...] | None = None,
+    seen: Seen = (),
     n_running: int = 0,
     n_kept: int = 0,
 ) -> HostFacts:
@@ -65,30 +61,20 @@ def read_host_facts(
         versions=tuple(sorted(package_versions(["fleetrank", *PACKAGES]).items())),
         code_sha256=code_sha256(),
         niceness=os.nice(0),
-        phones=phones,
-        gpus=gpus,
+        seen=seen,
         counts_energy=open_rapl() is not None,
         n_running=n_running,
         n_kept=n_kept,
     )
 
 
-def seen_phones() -> tuple[str, ...] | None:
-    """Serials that this host's adb server lists; starts no server, `None` if no server runs."""
-    try:
-        server = AdbServer()
-        return tuple(seen.serial for seen in server.devices()) if server.answers() else None
-    except FleetError:
-        return None  # no adb on this host
-
-
-def seen_gpus() -> tuple[str, ...] | None:
-    """UUIDs of this host's GPUs and MIG instances; `None` if no NVIDIA driver answers."""
-    try:
-        found = open_nvml().find()
-    except FleetError:
-        return None  # no driver, or no binding for it
-    return tuple(gpu.uuid for gpu in found.gpus if not gpu.is_divided)
+def seen_devices() -> Seen:
+    """The devices that this host sees now, of each kind that can be seen."""
+    return tuple(
+        (name, one.presence.seen_here())
+        for name, one in load_kinds().items()
+        if one.presence is not None
+    )
 
 
 @cache

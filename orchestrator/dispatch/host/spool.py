@@ -10,9 +10,8 @@ from pathlib import Path
 
 import orjson
 
-from fleetrank.device_agents.contract.codec import from_json
 from fleetrank.device_agents.contract.measurement import Measurement
-from fleetrank.device_agents.errors import PermanentError
+from fleetrank.foundation.codec import CodecError, from_json
 from fleetrank.orchestrator.durable import replace_file, sync_folder
 
 _log = logging.getLogger(__name__)
@@ -144,5 +143,5 @@ def _read(path: Path) -> Iterable[Measurement]:
                 continue
             try:
                 yield from_json(Measurement, line.decode("utf-8", "replace"))
-            except PermanentError as error:
+            except CodecError as error:
                 _log.warning("%s, line %d is not a measurement: %s", path, number, error.message)

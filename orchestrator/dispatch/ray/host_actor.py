@@ -16,8 +16,7 @@ from fleetrank.orchestrator.dispatch.host.host_facts import (
     HostFacts,
     code_sha256,
     read_host_facts,
-    seen_gpus,
-    seen_phones,
+    seen_devices,
 )
 from fleetrank.orchestrator.dispatch.host.host_files import FilePart
 from fleetrank.orchestrator.dispatch.host.host_service import Answer, HostService, Order, Question
@@ -49,9 +48,7 @@ class HostActor:
         """Returns the facts of this host and the number of its tasks."""
         n_running, n_kept = len(self._service.running), self._service.n_kept
         return await self._call(
-            lambda: read_host_facts(
-                phones=seen_phones(), gpus=seen_gpus(), n_running=n_running, n_kept=n_kept
-            )
+            lambda: read_host_facts(seen=seen_devices(), n_running=n_running, n_kept=n_kept)
         )
 
     async def accept(self, orders: Sequence[Order], *, has_files: bool) -> Sequence[str]:

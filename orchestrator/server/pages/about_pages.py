@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse
 
+from fleetrank.analysis.stored.sweep_record import SweepRecord
 from fleetrank.orchestrator.compute.jobs import Job, JobKind
 from fleetrank.orchestrator.errors import OrchestratorError
 from fleetrank.orchestrator.server.pages.chart import TimeChart, time_chart
@@ -16,7 +17,6 @@ from fleetrank.orchestrator.server.server_context import Context, ServerContext
 
 router = APIRouter(include_in_schema=False)
 Name = Annotated[str, Query(min_length=1, max_length=500)]
-_RECORDED = ("command_line", "git_commit", "host", "python_version", "only", "spec_path")
 
 
 @router.get("/devices")
@@ -66,10 +66,15 @@ async def sweep(name: Name, context: Context) -> Response:
     """Progress per device, failures, provenance and commands of one sweep."""
     record = await run_in_threadpool(context.live.record, name)
     progress = await run_in_threadpool(context.live.of_sweep, name)
-    versions = record.get("versions")
-    provenance: dict[str, object] = {key: record.get(key) for key in _RECORDED}
-    if isinstance(versions, dict):
-        provenance |= {f"{library} version": version for library, version in versions.items()}
+    provenance: dict[str, object] = {
+        "command_line": record.command_line,
+        "git_commit": record.git_commit,
+        "host": record.host,
+        "python_version": record.python_version,
+        "only": record.only,
+        "spec_path": record.spec_path,
+    }
+    provenance |= {f"{library} version": version for library, version in record.versions.items()}
     tables, note = await _dossier_or_note(context, Job(kind=JobKind.SWEEP, name=name))
     return render(
         "sweep.html.j2",
@@ -79,8 +84,8 @@ async def sweep(name: Name, context: Context) -> Response:
             "progress": progress,
             "note": note,
             "tables": [facts_grid("Provenance", provenance), *tables],
-            "spec": record.get("spec_text"),
-            "skipped": _skipped(record.get("skipped")),
+            "spec": record.spec_text,
+            "skipped": _skipped(record),
         },
     )
 
@@ -130,6 +135,6 @@ def _chart(series: dict[str, object]) -> TimeChart:
     return time_chart(str(series["title"]), str(series["unit"]), pairs)
 
 
-def _skipped(value: object) -> GridTable | None:
-    rows = [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
+def _skipped(record: SweepRecord) -> GridTable | None:
+    rows = [item.model_dump() for item in record.skipped]
     return grid("Not in the plan", rows) if rows else None

@@ -1,11 +1,12 @@
 """Rows of JSON as cells of a page; every text is escaped by the template."""
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import urlencode
 
-from fleetrank.analysis.tables.formats import format_value
+from fleetrank.analysis.tables.values import heading, value_text
 
 MAX_ROWS = 1000
 """Maximum number of rows on a page; the API returns all rows."""
@@ -62,7 +63,7 @@ def grid(
         shown_notes.append(f"The first {MAX_ROWS} of {len(rows)} rows; the API returns all rows.")
     return GridTable(
         title=title,
-        heads=tuple(name.replace("_", " ") for name in names),
+        heads=tuple(map(heading, names)),
         rows=tuple(
             tuple(_cell(name, row[name], links, is_number=name in numbers) for name in names)
             for row in shown
@@ -99,10 +100,6 @@ def _cell(
 
 def _text(name: str, value: object) -> str:
     if name.endswith("_utc") and isinstance(value, str):
-        try:
-            return f"{datetime.fromisoformat(value):%Y-%m-%d %H:%M:%S}"
-        except ValueError:
-            return value
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return format_value(value)
+        with contextlib.suppress(ValueError):
+            return value_text(datetime.fromisoformat(value))
+    return value_text(value, is_grouped=True)

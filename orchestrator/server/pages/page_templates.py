@@ -1,13 +1,14 @@
 """Templates to responses; every value is escaped."""
 
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 
 import jinja2
 from starlette.responses import HTMLResponse
 
 from fleetrank.analysis.report.page import shown
+from fleetrank.analysis.tables.values import value_text
 from fleetrank.orchestrator.progress.wording import duration
 
 
@@ -22,6 +23,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters["duration"] = duration
+    environment.filters["value"] = partial(value_text, is_grouped=True)
     return environment
 
 

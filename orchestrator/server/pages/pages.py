@@ -1,11 +1,12 @@
 """The HTML pages: the growing report, one page per device, model and sweep, tables, SQL."""
 
 import json
+from collections.abc import Mapping
 from typing import Annotated
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import model_validator
 from starlette.concurrency import run_in_threadpool
 
 from fleetrank.analysis.sql.sql_views import described_views
@@ -17,21 +18,34 @@ from fleetrank.orchestrator.server.documents import QueryQuery
 from fleetrank.orchestrator.server.pages.page_tables import GridTable, grid
 from fleetrank.orchestrator.server.pages.page_templates import render
 from fleetrank.orchestrator.server.server_context import Context, ServerContext, sent
-from fleetrank.orchestrator.workspace.selectors import MAX_SEED, Selectors, TableFormat
+from fleetrank.orchestrator.workspace.selectors import (
+    PAGE_SELECTORS,
+    SelectorKind,
+    Selectors,
+    TableFormat,
+    selector_fields,
+)
 
 router = APIRouter(include_in_schema=False)
 
 
-class PageQuery(BaseModel, extra="forbid"):
-    """The selection that the report shows."""
+class PageQuery(Selectors):
+    """The selectors of the report page; the others are an error."""
 
-    sweep: str | None = Field(default=None, max_length=500)
-    include_simulated: bool = False
-    seed: int = Field(default=0, ge=0, le=MAX_SEED)
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_others(cls, given: Mapping[str, object]) -> Mapping[str, object]:
+        others = sorted(set(given) - set(PAGE_SELECTORS))
+        if others:
+            raise ValueError(
+                f"the page has no selector '{others[0]}'; it has {', '.join(PAGE_SELECTORS)}"
+            )
+        return given
 
     def job(self) -> Job:
         """The page as a job."""
-        return Job(kind=JobKind.PAGE, selectors=self.model_dump_json())
+        text = self.model_dump_json(include=set(PAGE_SELECTORS))
+        return Job(kind=JobKind.PAGE, selectors=text)
 
     def suffix(self) -> str:
         """The selection as the query part of an address."""
@@ -99,7 +113,6 @@ async def table(
             "fields": _fields(asked),
             "settings": SETTINGS.get(name, ()),
             "given_setting": next(iter(asked.settings), ""),
-            "include_simulated": asked.include_simulated,
             "basis": basis,
         },
     )
@@ -149,16 +162,14 @@ async def _live(context: ServerContext) -> dict[str, object]:
 
 
 def _fields(asked: Selectors) -> list[dict[str, object]]:
-    """Returns one form field for each text selector."""
-    properties = Selectors.model_json_schema()["properties"]
+    """One form field for each selector but `set`, whose names the table gives."""
+    given = asked.model_dump(by_alias=True)
     return [
         {
-            "name": name,
-            "label": name.replace("_", " "),
-            "help": properties[name]["description"],
-            "words": properties[name].get("enum"),
-            "value": getattr(asked, name) or "",
+            "field": field,
+            "label": field.name.replace("_", " "),
+            "value": "" if given[field.name] == field.default else given[field.name],
         }
-        for name in properties
-        if name not in {"set", "seed", "include_simulated"}
+        for field in selector_fields()
+        if field.kind is not SelectorKind.ARRAY
     ]

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
+from pydantic import ValidationError
 
 from fleetrank.analysis.stored.part_files import damage_error
+from fleetrank.analysis.stored.sweep_record import record_problems
 from fleetrank.foundation.wording import count_of
 from fleetrank.orchestrator.errors import StoreError, UsageError
 from fleetrank.orchestrator.store.health.differences import Difference, Side, differences
-from fleetrank.orchestrator.store.health.record_check import record_problems
 from fleetrank.orchestrator.store.health.summaries import contradictions
 from fleetrank.orchestrator.store.journals.row_index import (
     IS_CHECKED,
@@ -23,6 +24,7 @@ from fleetrank.orchestrator.store.journals.row_index import (
     row_name,
 )
 from fleetrank.orchestrator.store.results import RESTORE_RECORD, ResultStore
+from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 
 _REPAIR = "`fleetrank results verify --repair`"
 KEEP = (
@@ -83,11 +85,6 @@ class Examined:
         return is_damaged or not _only_in(self.parts.rows, self.journal.rows).is_empty()
 
 
-def find_faults(store: ResultStore, sweep_id: str) -> list[Fault]:
-    """Returns all faults of one sweep; empty means no fault."""
-    return list(examine(store, sweep_id).faults)
-
-
 def examine(store: ResultStore, sweep_id: str) -> Examined:
     """Compares the stored files of one sweep; writes nothing."""
     journal_file = store.open_journal(sweep_id)
@@ -124,8 +121,13 @@ def _faults_of_record(store: ResultStore, sweep_id: str) -> Iterator[Fault]:
         path = store.record_path(sweep_id)
         yield Fault(text=f"{path} is missing", remedy=RESTORE_RECORD)
         return
-    for problem in record_problems(sweep_id, record):
-        yield Fault(text=f"{store.record_path(sweep_id)}: {problem}", remedy=RESTORE_RECORD)
+    if record.spec is None:
+        return
+    try:
+        SweepSpec.model_validate(record.spec)
+    except ValidationError as error:
+        for problem in record_problems(error, "spec"):
+            yield Fault(text=f"{store.record_path(sweep_id)}: {problem}", remedy=RESTORE_RECORD)
 
 
 def _faults_of_journal(journal: JournalIndex, parts: PartsIndex, n_lost: int) -> Iterator[Fault]:

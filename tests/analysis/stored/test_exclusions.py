@@ -237,7 +237,7 @@ def test_the_page_is_made_without_them_and_says_so(with_and_without) -> None:
         key = ("model", "platform_key")
         mine, theirs = (getattr(one, name).sort(key) for one in (found, expected))
         assert mine.equals(theirs), name
-    assert [record["sweep_id"] for record in found.records] == [OLD]
+    assert [record.sweep_id for record in found.records] == [OLD]
     assert found.selected.collect().height == expected.selected.collect().height
     assert sum("excluded by hand: <b>wrong</b>." in note for note in found.said) == 1
 

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.tables.formats import FORMATS, format_value, render
+from fleetrank.analysis.tables.formats import FORMATS, render
 from fleetrank.analysis.tables.table import Table
 
 
@@ -84,15 +84,6 @@ def test_control_characters_of_a_name_reach_no_terminal(form: str) -> None:
 def test_an_empty_table_can_be_written(form: str) -> None:
     frame = pl.DataFrame(schema={"model": pl.String, "rho": pl.Float64})
     assert "rho" in render(Table(title="t", frame=frame), form) or form == "json"
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(0.0, "0"), (0.00123456, "0.001235"), (12.3456, "12.35"), (123456.0, "123456"),
-     (1e-7, "1e-07"), (5, "5"), (None, "-"), (True, "True"), (-0.5, "-0.5000")],
-)  # fmt: skip
-def test_numbers_for_people(value: object, text: str) -> None:
-    assert format_value(value) == text
 
 
 def test_unknown_format_is_told_with_those_known(table: Table) -> None:

@@ -18,11 +18,11 @@ from fleetrank.device_agents.android.agent import AndroidAgent
 from fleetrank.device_agents.android.phone_lease import phone_lease
 from fleetrank.device_agents.android.programs.tools import file_sha256
 from fleetrank.device_agents.android.state.probe_text import hash_serial
-from fleetrank.device_agents.contract.codec import to_json
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.device_agents.contract.task import CanaryTask, Execution, MeasurePolicy, MeasureTask
 from fleetrank.device_agents.errors import PermanentError
 from fleetrank.device_agents.virtual_phone.handset.faults import Fault
+from fleetrank.foundation.codec import to_json
 from fleetrank.foundation.vocabulary import (
     ErrorKind,
     Origin,
@@ -395,7 +395,7 @@ def test_a_hostile_serial_is_only_text(new_agent: NewAgent, tmp_path: Path) -> N
 KILLED = """
 import sys, json
 from fleetrank.device_agents.android.agent import AndroidAgent
-from fleetrank.device_agents.contract.codec import from_json
+from fleetrank.foundation.codec import from_json
 from fleetrank.device_agents.contract.task import (MeasureTask)
 options, task = json.loads(sys.argv[1]), from_json(MeasureTask, sys.argv[2])
 AndroidAgent(options).measure(task)

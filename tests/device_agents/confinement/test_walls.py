@@ -15,14 +15,17 @@ from hostile_pt2 import rewrite
 
 from fleetrank.device_agents.confinement import landlock
 from fleetrank.device_agents.confinement.walls import confine
-from fleetrank.device_agents.contract.codec import from_json
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.protocol import encode_request
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask
 from fleetrank.device_agents.errors import UnsupportedError
-from fleetrank.device_agents.host.process import run_worker
 from fleetrank.device_agents.host.scratch import SCRATCH, worker_environment
-from fleetrank.device_agents.host.worker_client import infer_in_worker, measure_in_worker
+from fleetrank.device_agents.host.worker_client import (
+    infer_in_worker,
+    measure_in_worker,
+    run_worker,
+)
+from fleetrank.foundation.codec import from_json
 from fleetrank.foundation.vocabulary import ErrorKind, Mode, Runtime, Status
 from tests.device_agents.conftest import MakeTask, make_task
 

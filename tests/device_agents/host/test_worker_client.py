@@ -8,13 +8,15 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
+from waiting import wait_until
 
-from fleetrank.device_agents.contract.codec import from_json, to_json
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.device_agents.contract.protocol import encode_request
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.device_agents.host.worker_client import measure_in_worker
+from fleetrank.foundation.codec import from_json, to_json
 from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Status
 from tests.device_agents.conftest import MakeTask, make_task
 
@@ -228,7 +230,7 @@ def test_a_primer_takes_the_runtime_out_of_the_model_s_memory(onnx_file: Path) -
 
 def test_a_killed_parent_leaves_no_worker(looping_onnx: Path) -> None:
     script = (
-        "import sys; from fleetrank.device_agents.contract.codec import from_json; "
+        "import sys; from fleetrank.foundation.codec import from_json; "
         "from fleetrank.device_agents.host.worker_client import measure_in_worker; "
         "from fleetrank.device_agents.contract.task import MeasureTask; "
         "measure_in_worker(from_json(MeasureTask, sys.argv[1]))"
@@ -236,12 +238,13 @@ def test_a_killed_parent_leaves_no_worker(looping_onnx: Path) -> None:
     request = to_json(make_task(looping_onnx, Runtime.ONNX))
     parent = subprocess.Popen([sys.executable, "-P", "-c", script, request])
     try:
-        worker = wait_for_child(parent.pid)
-        time.sleep(0.5)
+        worker = psutil.Process(wait_for_child(parent.pid))
+        # To load the runtime takes half of that; the rest is the endless model.
+        wait_until(lambda: worker.cpu_times().user > 1.0, "a worker inside the model", 60.0)
     finally:
         parent.kill()
         parent.wait()
-    assert is_soon_gone(worker)
+    assert is_soon_gone(worker.pid)
 
 
 def test_a_worker_ends_when_its_input_does(looping_onnx: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from virtual_phone_clients import Adb, OnePhone
 
-from fleetrank.device_agents.android.state.probe_text import VirtualMode
+from fleetrank.device_agents.contract.registration import VirtualMode
 from fleetrank.device_agents.virtual_phone.daemon.farm import FarmSpec, VirtualFarm
 from fleetrank.device_agents.virtual_phone.handset.standin import standin_path
 

@@ -5,14 +5,12 @@ from pathlib import Path
 import pytest
 
 from fleetrank.foundation.vocabulary import Family, Format, WeightsKind
-from fleetrank.models.cards.card import ModelCard, Source, Weights
+from fleetrank.models.cards.card import ModelCard, Source, Weights, formats_of, weights_id
+from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import (
-    card_sha256,
     find_card,
-    formats_of,
     load_cards,
     load_zoo,
-    weights_id,
 )
 from fleetrank.models.errors import CardError
 
@@ -76,31 +74,31 @@ def test_user_file_has_the_one_format_of_its_runtime() -> None:
 
 def test_identity_changes_with_any_field_of_a_card() -> None:
     card = load_zoo()["resnet18"]
-    assert card_sha256(card) == card_sha256(replace(card))
-    assert card_sha256(card) != card_sha256(replace(card, accuracy_top1=70.0))
+    assert resolve(card).sha256 == resolve(replace(card)).sha256
+    assert resolve(card).sha256 != resolve(replace(card, accuracy_top1=70.0)).sha256
 
 
 def test_identity_of_a_file_is_its_bytes_and_not_its_place(tmp_path: Path) -> None:
     first, second = tmp_path / "a.onnx", tmp_path / "b.onnx"
     first.write_bytes(b"same")
     second.write_bytes(b"same")
-    assert card_sha256(file_card(first)) == card_sha256(file_card(second))
+    assert resolve(file_card(first)).sha256 == resolve(file_card(second)).sha256
     second.write_bytes(b"changed")
-    assert card_sha256(file_card(first)) != card_sha256(file_card(second))
+    assert resolve(file_card(first)).sha256 != resolve(file_card(second)).sha256
 
 
 def test_identity_of_a_file_covers_its_external_data(tmp_path: Path) -> None:
     path, data = tmp_path / "a.onnx", tmp_path / "a.onnx.data"
     path.write_bytes(b"graph")
     data.write_bytes(b"weights")
-    before = card_sha256(file_card(path))
+    before = resolve(file_card(path)).sha256
     data.write_bytes(b"others")
-    assert card_sha256(file_card(path)) != before
+    assert resolve(file_card(path)).sha256 != before
 
 
 def test_identity_of_a_missing_file_says_where_to_correct_it(tmp_path: Path) -> None:
     with pytest.raises(CardError, match=r"gone\.onnx"):
-        card_sha256(file_card(tmp_path / "gone.onnx"))
+        resolve(file_card(tmp_path / "gone.onnx"))
 
 
 def test_edited_entry_point_is_another_network(tmp_path: Path) -> None:
@@ -114,9 +112,9 @@ def test_edited_entry_point_is_another_network(tmp_path: Path) -> None:
         entry="nets.tiny:make",
         import_folder=str(tmp_path),
     )
-    before = card_sha256(card)
+    before = resolve(card).sha256
     (package / "tiny.py").write_text("WIDTH = 16")
-    assert card_sha256(card) != before
+    assert resolve(card).sha256 != before
 
 
 def test_identity_does_not_depend_on_where_the_workspace_lies(tmp_path: Path) -> None:
@@ -132,7 +130,7 @@ def test_identity_does_not_depend_on_where_the_workspace_lies(tmp_path: Path) ->
             entry="nets:make",
             import_folder=str(folder),
         )
-        shas.append(card_sha256(card))
+        shas.append(resolve(card).sha256)
     assert shas[0] == shas[1]
 
 
@@ -150,6 +148,6 @@ def test_file_changed_within_the_same_run_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "a.onnx"
     path.write_bytes(b"1234")
     os.utime(path, (1, 1))
-    before = card_sha256(file_card(path))
+    before = resolve(file_card(path)).sha256
     path.write_bytes(b"4321")
-    assert card_sha256(file_card(path)) != before
+    assert resolve(file_card(path)).sha256 != before

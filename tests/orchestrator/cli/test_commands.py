@@ -12,10 +12,12 @@ import polars as pl
 import pytest
 from full_disk import no_room_beyond
 
+from fleetrank.analysis.stored.sweep_record import SweepRecord, SweepState
 from fleetrank.foundation.lease import host_lease
 from fleetrank.foundation.vocabulary import FlopsMethod, Format
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import Cost, ExportRequest, StagedExport, Weights
+from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.user_cards import load_user_card
 from fleetrank.models.cards.zoo import load_zoo
 from fleetrank.orchestrator.cli.main import run
@@ -39,7 +41,13 @@ def workspace(tmp_path: Path, monkeypatch, capsys) -> Workspace:
 @pytest.fixture
 def stored(workspace: Workspace, new_row) -> ResultStore:
     store = ResultStore(workspace.results)
-    store.create_sweep(SWEEP_ID, {"state": "finished", "started_utc": "2026-01-02T03:04:05+00:00"})
+    store.create_sweep(
+        SweepRecord(
+            sweep_id=SWEEP_ID,
+            state=SweepState.FINISHED,
+            started_utc="2026-01-02T03:04:05+00:00",
+        )
+    )
     with store.open_journal(SWEEP_ID) as journal:
         journal.append(new_row())
         journal.append(new_row(repeat=1))
@@ -200,7 +208,7 @@ def test_without_results_there_is_nothing_to_do(workspace) -> None:
     assert run(["results", "export"]) == 4
     assert run(["results", "verify"]) == 4
     assert run(["results", "list"]) == 0
-    ResultStore(workspace.results).create_sweep(SWEEP_ID, {})
+    ResultStore(workspace.results).create_sweep(SweepRecord(sweep_id=SWEEP_ID))
     assert run(["results", "export"]) == 4
     assert run(["results", "verify", "no-such-sweep"]) == 2
 
@@ -235,28 +243,26 @@ def test_a_table_lines_up_and_shows_no_control_characters(capsys) -> None:
     assert json.loads(capsys.readouterr().out) == rows
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (902345.0, "902345"), (12345678901, "12345678901"), (0.0, "0"), (-3.0, "-3"),
-        (12345678.9, "12345679"), (1 / 3, "0.333333"), (0.5, "0.5"), (1234.5678, "1234.57"),
-        (1.25e-9, "1.25e-09"), (1.5e20, "1.5e+20"), (float("nan"), "nan"), (float("inf"), "inf"),
-    ],
-)  # fmt: skip
-def test_a_number_in_a_table_loses_nothing_an_analyst_needs(capsys, value, text) -> None:
-    print_table([{"n\x1b[2J": value}], as_json=False)
-    assert capsys.readouterr().out.split() == ["n\\u001b[2J", text]
-
-
 def _export(workspace: Workspace, name: str) -> Path:
     """Puts a file into the cache as an export would."""
     cache = ArtifactCache(workspace.artifacts)
-    request = ExportRequest(card=load_zoo()[name], weights=Weights(), format=Format.ONNX)
+    request = ExportRequest(model=resolve(load_zoo()[name]), weights=Weights(), format=Format.ONNX)
     path = cache.staging_dir(request) / "model.onnx"
     path.write_bytes(name.encode() * 100)
     cost = Cost(macs=7, parameters=3, method=FlopsMethod.COUNTED)
     staged = StagedExport(path=path, format=Format.ONNX, cost=cost, versions=(("onnx", "1"),))
     return Path(cache.commit(request, staged, 1e-6).path)
+
+
+def test_a_missing_model_file_fails_its_own_export_only(workspace, capsys) -> None:
+    card = 'family = "hybrid"\nsource = "file"\nentry = "../gone.onnx"\n'
+    (workspace.cards / "mine.toml").write_text(card)
+    _export(workspace, "resnet18")
+    assert run(["models", "export", "resnet18", "mine", "--runtime", "onnx", "--json"]) == 3
+    out, err = capsys.readouterr()
+    assert [row["model"] for row in json.loads(out)] == ["resnet18"]
+    assert "gone.onnx" in err
+    assert run(["models", "export", "mine", "--runtime", "torch", "--json"]) == 0
 
 
 def test_exported_files_are_verified_and_a_damaged_one_is_dropped(workspace, capsys) -> None:

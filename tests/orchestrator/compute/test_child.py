@@ -1,7 +1,9 @@
 """A computing child: what it answers, and what ends it."""
 
 import os
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -32,10 +34,10 @@ def child(results: Path) -> Iterator[Child]:
 
 def test_a_killed_child_costs_one_answer(child: Child) -> None:
     assert child.ask(query("SELECT 1 AS n"), "f", timeout_s=60).body
-    process = child._process
+    process = child._child
     assert process is not None
     os.kill(process.pid, 9)
-    process.wait()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert child.ask(query("SELECT 2 AS n"), "f", timeout_s=60).body == (
         b'{"rows": [{"n": 2}], "is_cut": false}'
     )
@@ -74,20 +76,32 @@ def test_a_defect_is_an_answer_too(child: Child) -> None:
 def test_closing_ends_the_child(results: Path) -> None:
     child = Child(results, memory_limit_bytes=2 << 30)
     child.ask(query("SELECT 1"), "f", timeout_s=60)
-    process = child._process
+    process = child._child
     assert process is not None
     child.close()
-    assert process.returncode is not None
+    assert not Path(f"/proc/{process.pid}").exists()
+
+
+def test_closing_ends_a_child_that_computes_for_another_thread(child: Child) -> None:
+    child.ask(query("SELECT 1"), "f", timeout_s=60)
+    slow = query("SELECT count(*) FROM range(100000000000) a, range(100000) b", timeout_s=30)
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(child.ask, slow, "f", timeout_s=60)
+        while not child._lock.locked():
+            time.sleep(0.01)
+        child.close()
+        with pytest.raises(RefusedError, match="SIGKILL"):
+            answer.result(timeout=30)
 
 
 def test_a_value_without_a_form_ends_no_child(child: Child) -> None:
     child.ask(query("SELECT 1"), "f", timeout_s=60)
-    before = child._process
+    before = child._child
     with pytest.raises(RefusedError, match="no form outside of SQL") as raised:
         child.ask(query("SELECT DATE '5877642-06-25'"), "f", timeout_s=60)
     assert isinstance(error_of_child(raised.value), QueryError)
     child.ask(query("SELECT 1"), "f", timeout_s=60)
-    assert child._process is before
+    assert child._child is before
 
 
 def test_a_value_that_no_interrupt_stops_ends_with_the_limit_in_the_message(child: Child) -> None:

@@ -20,9 +20,9 @@ from fleetrank.foundation.vocabulary import (
     Tier,
 )
 from fleetrank.models.cards.card import Artifact, Cost, ExportRequest, ModelCard, Source, Weights
+from fleetrank.models.cards.identity import resolve
 from fleetrank.orchestrator.dispatch.decide.work import SweepWork
-from fleetrank.orchestrator.identity.cells import Cell, DevicePlace, Plan
-from fleetrank.orchestrator.identity.provenance import SweepFacts
+from fleetrank.orchestrator.identity.cells import Cell, DevicePlace, Plan, SweepFacts
 
 Answer = Callable[[str, MeasureTask], Failure | None]
 
@@ -38,7 +38,7 @@ def make_cell(device: str, number: int) -> Cell:
         cell_key=f"{device}-{number}",
         platform_key=f"{device}/onnx",
         device=device,
-        export=ExportRequest(card=card, weights=Weights(), format=Format.ONNX),
+        export=ExportRequest(model=resolve(card), weights=Weights(), format=Format.ONNX),
         execution=Execution(runtime=Runtime.ONNX, backend="cpu"),
     )
 

@@ -11,6 +11,7 @@ from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.foundation.vocabulary import ErrorKind, Family, Format, Runtime
 from fleetrank.models.cards.card import ExportRequest, ModelCard, Source, Weights
+from fleetrank.models.cards.identity import resolve
 from fleetrank.orchestrator.dispatch.decide.assign import next_assignments
 from fleetrank.orchestrator.dispatch.decide.retry import (
     RetryRules,
@@ -41,7 +42,7 @@ def attempt(device: str, index: int) -> Attempt:
         cell_key=f"{device}/{index % 2}",
         platform_key=device,
         device=device,
-        export=ExportRequest(card=CARD, weights=Weights(), format=Format.ONNX),
+        export=ExportRequest(model=resolve(CARD), weights=Weights(), format=Format.ONNX),
         execution=Execution(runtime=Runtime.ONNX, backend="cpu"),
     )
     return Attempt(repeat=Repeat(cell=cell, index=index), number=0)

@@ -2,7 +2,6 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.orchestrator.doctor.device_checks import FoundAdb, check_adb, judge_adb, judge_gpu
 from fleetrank.orchestrator.doctor.finding import Finding, Level
 from fleetrank.orchestrator.doctor.host_checks import (
     MIN_FREE_DISK_BYTES,
@@ -22,9 +21,6 @@ from fleetrank.orchestrator.doctor.software_checks import (
     judge_library,
     version_of,
 )
-
-NEW_ADB = FoundAdb(path=Path("/wheel/adb"), version="36.0.0-13206524")
-OLD_ADB = FoundAdb(path=Path("/usr/bin/adb"), version="29.0.6-debian")
 
 
 @pytest.mark.parametrize(
@@ -47,12 +43,6 @@ OLD_ADB = FoundAdb(path=Path("/usr/bin/adb"), version="29.0.6-debian")
         (judge_confinement(None), Level.WARNING),
         (judge_memory(8 * 1024**3), Level.OK),
         (judge_memory(1024**3), Level.WARNING),
-        (judge_adb(NEW_ADB, None), Level.OK),
-        (judge_adb(NEW_ADB, NEW_ADB), Level.OK),
-        (judge_adb(NEW_ADB, OLD_ADB), Level.WARNING),
-        (judge_gpu(None, has_driver_files=False), Level.OK),
-        (judge_gpu(None, has_driver_files=True), Level.WARNING),
-        (judge_gpu("NVIDIA H100, 580.1", has_driver_files=True), Level.OK),
         (judge_library(LIBRARIES[0], "1.0", None), Level.OK),
         (judge_library(LIBRARIES[0], None, None), Level.WARNING),
         (judge_library(LIBRARIES[0], "1.0", "OSError"), Level.ERROR),
@@ -70,44 +60,6 @@ def test_a_missing_runtime_names_the_extra_to_install() -> None:
 
 def test_a_module_that_fails_to_import_is_named_with_its_reason() -> None:
     assert list(import_failures(["json", "no_such_module"])) == ["no_such_module"]
-
-
-def test_two_versions_of_adb_are_both_named_with_what_settles_it() -> None:
-    finding = judge_adb(NEW_ADB, OLD_ADB)
-    for adb in (NEW_ADB, OLD_ADB):
-        assert f"{adb.version} at {adb.path}" in finding.message
-    assert "FLEETRANK_ADB=/usr/bin/adb" in (finding.remedy or "")
-
-
-def _fake_adb(path: Path, version: str) -> Path:
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(
-        f"#!/bin/sh\necho Android Debug Bridge version 1.0.41\necho Version {version}\n"
-    )
-    path.chmod(0o755)
-    return path
-
-
-def test_the_adb_that_measuring_would_use_is_the_one_judged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    used = _fake_adb(tmp_path / "used" / "adb", "35.0.2-1")
-    on_path = _fake_adb(tmp_path / "path" / "adb", "34.0.5-2")
-    monkeypatch.setenv("FLEETRANK_ADB", str(used))
-    monkeypatch.setenv("PATH", str(on_path.parent), prepend=":")
-    finding = check_adb()
-    assert finding.level is Level.WARNING
-    assert f"35.0.2-1 at {used}" in finding.message
-    assert f"34.0.5-2 at {on_path}" in finding.message
-
-
-def test_an_adb_that_is_not_where_it_is_said_to_be_is_told_with_its_remedy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FLEETRANK_ADB", str(tmp_path / "adb"))
-    finding = check_adb()
-    assert finding.level is Level.WARNING
-    assert "FLEETRANK_ADB" in (finding.remedy or "")
 
 
 def test_an_installed_library_has_a_version() -> None:

@@ -19,6 +19,7 @@ from fleetrank.models.cards.card import (
     StagedExport,
     Weights,
 )
+from fleetrank.models.cards.identity import resolve
 from fleetrank.models.errors import ExportError
 from fleetrank.orchestrator.dispatch.drive.stop_switch import STOPPING, StopSwitch
 from fleetrank.orchestrator.export import export_stage
@@ -31,7 +32,7 @@ GIB = 2**30
 
 def request(name: str, format_: Format = Format.ONNX) -> ExportRequest:
     card = ModelCard(name=name, family=Family.HYBRID, source=Source.TORCHVISION, entry="resnet18")
-    return ExportRequest(card=card, weights=Weights(), format=format_)
+    return ExportRequest(model=resolve(card), weights=Weights(), format=format_)
 
 
 class Stage:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.foundation.vocabulary import Family, Format, Mode, Precision, Runtime, WeightsKind
 from fleetrank.models.cards.card import ExportRequest, ModelCard, Source, Weights
-from fleetrank.models.cards.zoo import card_sha256
+from fleetrank.models.cards.identity import resolve
 from fleetrank.orchestrator.identity.keys import (
     canonical_json,
     cell_key,
@@ -18,7 +18,7 @@ from fleetrank.orchestrator.identity.keys import (
 CARD = ModelCard(
     name="net", family=Family.HYBRID, source=Source.TIMM, entry="net", weights_tag="tag"
 )
-REQUEST = ExportRequest(card=CARD, weights=Weights(), format=Format.ONNX)
+REQUEST = ExportRequest(model=resolve(CARD), weights=Weights(), format=Format.ONNX)
 EXECUTION = Execution(runtime=Runtime.ONNX, backend="cpu", threads=2, affinity=(0, 1))
 
 
@@ -74,8 +74,8 @@ def test_every_part_of_an_execution_is_part_of_the_platform(change) -> None:
         {"weights": Weights(seed=1)},
         {"weights": Weights(kind=WeightsKind.PRETRAINED)},
         {"weights": Weights(kind=WeightsKind.CHECKPOINT, checkpoint_sha256="00")},
-        {"card": replace(CARD, input_size=256)},
-        {"card": replace(CARD, accuracy_top1=70.0)},
+        {"model": resolve(replace(CARD, input_size=256))},
+        {"model": resolve(replace(CARD, accuracy_top1=70.0))},
     ],
 )
 def test_model_weights_and_export_options_are_part_of_a_cell(change) -> None:
@@ -88,7 +88,7 @@ def test_the_platform_is_part_of_a_cell() -> None:
 
 def test_another_recipe_of_the_export_makes_other_cells(monkeypatch) -> None:
     before = _key(REQUEST)
-    monkeypatch.setattr("fleetrank.models.cache._EXPORT_RECIPE", 999)
+    monkeypatch.setattr("fleetrank.models.cards.card._EXPORT_RECIPE", 999)
     assert _key(REQUEST) != before
 
 
@@ -100,7 +100,9 @@ def test_where_a_checkpoint_lies_is_not_part_of_a_cell() -> None:
 
 def test_a_cell_has_the_key_it_always_had() -> None:
     # Another key here makes every stored result a stranger to `sweep resume`: raise it on purpose.
-    assert card_sha256(CARD) == "08ab9c50709c5e83d52368eec44b4ede784d44a044fccbe1fbb34feb99d458f1"
+    assert (
+        resolve(CARD).sha256 == "08ab9c50709c5e83d52368eec44b4ede784d44a044fccbe1fbb34feb99d458f1"
+    )
     assert _key(REQUEST, platform_key("box", EXECUTION)) == "a943b9cc8a375bcc"
 
 

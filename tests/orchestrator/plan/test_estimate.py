@@ -2,6 +2,7 @@ import pytest
 
 from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.cards.card import ExportRequest, Weights
+from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import load_zoo
 from fleetrank.models.networks.primer import primer_request
 from fleetrank.orchestrator.plan.estimate import exporting_s
@@ -10,7 +11,10 @@ ZOO = load_zoo()
 
 
 def _requests(format_: Format) -> list[ExportRequest]:
-    return [ExportRequest(card=card, weights=Weights(), format=format_) for card in ZOO.values()]
+    return [
+        ExportRequest(model=resolve(card), weights=Weights(), format=format_)
+        for card in ZOO.values()
+    ]
 
 
 def test_exports_that_are_there_cost_nothing() -> None:

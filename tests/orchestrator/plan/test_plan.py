@@ -4,11 +4,12 @@ import pytest
 
 from fleetrank.foundation.vocabulary import Family, Format, WeightsKind
 from fleetrank.models.cards.card import ModelCard, Source
+from fleetrank.models.cards.identity import resolve
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.identity.cells import DevicePlace
 from fleetrank.orchestrator.plan.estimate import measuring_s
 from fleetrank.orchestrator.plan.pinning import DeviceCores
-from fleetrank.orchestrator.plan.plan import make_plan, narrow
+from fleetrank.orchestrator.plan.plan import make_plan, narrow, select_models
 from fleetrank.orchestrator.workspace.device_registry import DeviceFile
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 
@@ -20,6 +21,11 @@ PLACES = {
     "box": DevicePlace(device="d", host="h", needs_quiet=True),
     "sim": DevicePlace(device="d", host="h", needs_quiet=False),
 }
+
+
+def _make(spec: SweepSpec, cards: dict[str, ModelCard], devices: dict[str, DeviceFile], **more):
+    models = [resolve(card) for card in select_models(spec, cards)]
+    return make_plan(spec, models, devices, **more)
 
 
 def _card(name: str, family: Family = Family.HYBRID) -> ModelCard:
@@ -38,7 +44,7 @@ def _spec(**keys: object) -> SweepSpec:
 
 
 def _plan(**keys: object):
-    return make_plan(_spec(**keys), CARDS, DEVICES)
+    return _make(_spec(**keys), CARDS, DEVICES)
 
 
 def test_a_plan_is_every_combination_once() -> None:
@@ -52,9 +58,9 @@ def test_a_plan_is_every_combination_once() -> None:
 def test_a_gpu_gets_its_own_backends_unless_the_specification_names_some() -> None:
     gpus = {"gpu": DeviceFile(name="gpu", kind="cuda")}
     spec = {"runtimes": ["onnx", "torch"], "devices": "gpu"}
-    plan = make_plan(_spec(**spec), CARDS, gpus)
+    plan = _make(_spec(**spec), CARDS, gpus)
     assert {cell.execution.backend for cell in plan.cells} == {"cuda"}
-    named = make_plan(_spec(**spec, backends={"onnx": ["tensorrt"]}), CARDS, gpus)
+    named = _make(_spec(**spec, backends={"onnx": ["tensorrt"]}), CARDS, gpus)
     assert {cell.execution.backend for cell in named.cells} == {"cuda", "tensorrt"}
 
 
@@ -126,7 +132,7 @@ def test_affinity_follows_the_threads(affinity, expected) -> None:
 )
 def test_each_thread_gets_a_core_of_its_own_where_the_device_has_them(cpus, expected) -> None:
     spec = _spec(models="one", runtimes="onnx", threads=[1, 2], devices=["box", "sim"])
-    plan = make_plan(spec, CARDS, DEVICES, cores={"box": DeviceCores(one_per_core=cpus)})
+    plan = _make(spec, CARDS, DEVICES, cores={"box": DeviceCores(one_per_core=cpus)})
     seen = [cell.execution.affinity for cell in plan.cells]
     assert seen == [*expected, (0,), (0, 1)]
 
@@ -156,7 +162,7 @@ def test_a_users_file_is_skipped_in_other_runtimes_with_the_reason(tmp_path) -> 
     path = tmp_path / "mine.onnx"
     path.write_bytes(b"x")
     mine = replace(_card("mine"), source=Source.FILE, entry=str(path))
-    plan = make_plan(_spec(models="mine"), {"mine": mine}, DEVICES)
+    plan = _make(_spec(models="mine"), {"mine": mine}, DEVICES)
     assert [cell.export.format for cell in plan.cells] == [Format.ONNX]
     assert plan.cells[0].export.weights.kind is WeightsKind.EMBEDDED
     assert len(plan.skipped) == 2
@@ -165,7 +171,7 @@ def test_a_users_file_is_skipped_in_other_runtimes_with_the_reason(tmp_path) -> 
 
 def test_a_model_without_pretrained_weights_is_skipped_where_they_are_asked_for() -> None:
     bare = replace(_card("bare"), weights_tag=None)
-    plan = make_plan(_spec(runtimes="onnx", weights="pretrained"), CARDS | {"bare": bare}, DEVICES)
+    plan = _make(_spec(runtimes="onnx", weights="pretrained"), CARDS | {"bare": bare}, DEVICES)
     assert len(plan.cells) == 3
     assert [skipped.reason for skipped in plan.skipped] == [
         "bare has no pretrained weights: its card names no weights_tag"
@@ -173,7 +179,7 @@ def test_a_model_without_pretrained_weights_is_skipped_where_they_are_asked_for(
 
 
 def test_what_a_device_cannot_do_is_skipped_with_its_reason() -> None:
-    plan = make_plan(
+    plan = _make(
         _spec(models="one", runtimes="onnx", threads=[1, 8]),
         CARDS,
         DEVICES,

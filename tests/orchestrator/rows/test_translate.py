@@ -24,7 +24,7 @@ from fleetrank.foundation.vocabulary import (
     SampleKind,
     Status,
 )
-from fleetrank.models.cards.card import ModelCard, Source
+from fleetrank.models.cards.card import ModelCard, ResolvedCard, Source
 from fleetrank.orchestrator.identity.cells import DevicePlace, Repeat
 from fleetrank.orchestrator.identity.keys import canonical_json
 from fleetrank.orchestrator.rows.translate import summarise
@@ -198,10 +198,13 @@ def test_what_an_equal_device_took_over_stays_the_cells_and_says_who_measured(
     assert own["taken_over_by"] is None
 
 
-def test_a_users_file_that_is_gone_costs_no_row(translate, new_cell, first) -> None:
-    gone = ModelCard(name="m", family=Family.HYBRID, source=Source.FILE, entry="/none/m.onnx")
-    row = translate(attempt=replace(first, repeat=Repeat(cell=new_cell(gone), index=0)))
-    assert (row["model"], row["card_sha256"], row["latency_p50_ns"]) == ("m", None, 25.0)
+def test_a_row_keeps_the_identity_of_a_file_that_is_gone(translate, first) -> None:
+    card = ModelCard(name="m", family=Family.HYBRID, source=Source.FILE, entry="/none/m.onnx")
+    cell = first.repeat.cell
+    export = replace(cell.export, model=ResolvedCard(card=card, sha256="ab"))
+    repeat = Repeat(cell=replace(cell, export=export), index=0)
+    row = translate(attempt=replace(first, repeat=repeat))
+    assert (row["model"], row["card_sha256"], row["latency_p50_ns"]) == ("m", "ab", 25.0)
 
 
 def test_one_sample_has_no_standard_deviation() -> None:

@@ -1,12 +1,12 @@
 """What is computed, remembered, left for later, or ended."""
 
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from fleet_rows import NETS, PLACES, write_results
+from waiting import wait_until
 
 from fleetrank.foundation.lease import host_lease
 from fleetrank.orchestrator.compute.errors import RefusedError
@@ -30,17 +30,16 @@ def answers(results: Path) -> Iterator[Answers]:
     found.close()
 
 
-def _add_sweep(results: Path) -> None:
+def _add_sweep(answers: Answers, results: Path) -> None:
     write_results(results, nets=NETS[:5], places=PLACES[:2], n_samples=3, sweep="z-1-a", seed=9)
-    # Answers look at the folder twice a second.
-    time.sleep(0.6)
+    wait_until(lambda: answers.remembered(LATENCY) is None, "a look at the folder")
 
 
 def test_an_answer_is_remembered_until_the_results_change(answers: Answers, results: Path) -> None:
     assert answers.remembered(LATENCY) is None
     first = answers.get(LATENCY)
     assert answers.remembered(LATENCY) == first
-    _add_sweep(results)
+    _add_sweep(answers, results)
     assert answers.remembered(LATENCY) is None
     second = answers.get(LATENCY)
     assert second.is_current
@@ -49,7 +48,7 @@ def test_an_answer_is_remembered_until_the_results_change(answers: Answers, resu
 
 def test_beside_a_measurement_the_last_answer_stands(answers: Answers, results: Path) -> None:
     first = answers.get(LATENCY)
-    _add_sweep(results)
+    _add_sweep(answers, results)
     with host_lease("a measurement"):
         last = answers.get(LATENCY)
         assert (last.body, last.is_current) == (first.body, False)

@@ -2,7 +2,6 @@
 
 import os
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import httpx
 import pytest
 from fleet_rows import HOSTILE_DEVICE, HOSTILE_MODEL, SWEEP
 from serving import Served
+from waiting import wait_until
 
 from fleetrank.foundation.lease import host_lease
 
@@ -175,10 +175,11 @@ def test_beside_a_measurement_a_page_says_how_old_it_is(
         assert "a measurement runs on this host" not in client.get(path).text
     part = next((hostile_workspace / "results").glob("measurements/*/part-*.parquet"))
     os.utime(part)
-    # The server looks at the folder twice a second.
-    time.sleep(0.6)
     with host_lease("a measurement"):
         for path in paths:
-            assert "a measurement runs on this host" in client.get(path).text
+            wait_until(
+                lambda path=path: "a measurement runs on this host" in client.get(path).text,
+                f"the server's next look at the folder, and the age of {path}",
+            )
         assert client.get("/api/progress").status_code == 200
     assert "a measurement runs on this host" not in client.get("/devices").text

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from fleetrank.analysis.stored.sweep_record import IMPORTED, SweepRecord, SweepState
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.server.journal_tail import JournalTail
 from fleetrank.orchestrator.server.live import Live
-from fleetrank.orchestrator.store.results import IMPORTED, ResultStore
+from fleetrank.orchestrator.store.results import ResultStore
 
 SWEEP = "s-20260101T000000-aa"
 PLAN = {"n_cells": 3, "repeats": 2, "cells_by_device": {"a": 2, "b": 1}}
@@ -27,7 +28,7 @@ def row(device: str, cell: str, repeat: int, **facts: object) -> dict[str, objec
 def store(tmp_path: Path) -> ResultStore:
     store = ResultStore(tmp_path)
     record = {"state": "running", "started_utc": "2026-01-01T00:00:00+00:00", "plan": PLAN}
-    store.create_sweep(SWEEP, record)
+    store.create_sweep(SweepRecord.model_validate({"sweep_id": SWEEP} | record))
     return store
 
 
@@ -83,7 +84,7 @@ def test_an_imported_sweep_is_marked_so(store: ResultStore) -> None:
 
 
 def test_a_damaged_record_hides_no_other(store: ResultStore) -> None:
-    store.create_sweep("t-20260102T000000-bb", {"state": "finished"})
+    store.create_sweep(SweepRecord(sweep_id="t-20260102T000000-bb", state=SweepState.FINISHED))
     store.record_path(SWEEP).write_text("{half")
     found = Live(store.root).sweeps()
     assert [status.sweep_id for status in found] == ["t-20260102T000000-bb"]

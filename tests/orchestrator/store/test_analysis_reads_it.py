@@ -2,13 +2,14 @@
 
 from fleetrank.analysis.stored.columns import READ_SCHEMA
 from fleetrank.analysis.stored.load import load_measurements
+from fleetrank.analysis.stored.sweep_record import SweepRecord
 from fleetrank.orchestrator.store.results import ResultStore
 
 
 def test_analysis_loads_what_was_published(tmp_path, new_row) -> None:
     store = ResultStore(tmp_path)
     sweep_id = str(new_row()["sweep_id"])
-    store.create_sweep(sweep_id, {})
+    store.create_sweep(SweepRecord(sweep_id=sweep_id))
     with store.open_journal(sweep_id) as journal:
         journal.append(new_row())
         journal.append(new_row(repeat=1, status="failed", samples_ns=None))

@@ -5,6 +5,7 @@ import os
 import pytest
 from full_disk import no_room_beyond
 
+from fleetrank.analysis.stored.sweep_record import SweepRecord, SweepState
 from fleetrank.orchestrator.errors import StoreError
 from fleetrank.orchestrator.store.journal_sink import JournalSink
 from fleetrank.orchestrator.store.parquet.part_reader import read_rows
@@ -17,7 +18,7 @@ SWEEP_ID = "s-20260102T030405-0a1b"
 @pytest.fixture
 def store(tmp_path) -> ResultStore:
     store = ResultStore(tmp_path / "results")
-    store.create_sweep(SWEEP_ID, {"state": "running"})
+    store.create_sweep(SweepRecord(sweep_id=SWEEP_ID, state=SweepState.RUNNING))
     return store
 
 
@@ -70,11 +71,11 @@ def test_parts_and_records_stay_as_they_were_when_the_disk_is_full(store, new_ro
         with pytest.raises(StoreError, match="file size limit"):
             store.publish(SWEEP_ID)
         with pytest.raises(StoreError, match="file size limit"):
-            store.update_record(SWEEP_ID, {"state": "done"})
+            store.update_record(SWEEP_ID, {"state": SweepState.FINISHED})
     folder = store.parts_folder(SWEEP_ID)
     assert [row["repeat"] for row in read_rows(folder)] == [0]
     assert [path.name for path in folder.iterdir()] == ["part-00000000.parquet"]
-    assert store.sweep_record(SWEEP_ID)["state"] == "running"
+    assert store.sweep_record(SWEEP_ID).state is SweepState.RUNNING
     store.publish(SWEEP_ID)
     assert [row["repeat"] for row in read_rows(folder)] == [0, 1]
 
@@ -83,6 +84,6 @@ def test_a_folder_that_cannot_be_made_is_a_store_error(tmp_path, new_row) -> Non
     (tmp_path / "results").write_text("a file")
     store = ResultStore(tmp_path / "results")
     with pytest.raises(StoreError, match="cannot be written"):
-        store.create_sweep(SWEEP_ID, {})
+        store.create_sweep(SweepRecord(sweep_id=SWEEP_ID))
     with pytest.raises(StoreError, match="cannot be written"):
         store.open_journal(SWEEP_ID).append(new_row())

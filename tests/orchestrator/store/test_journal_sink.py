@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from fleetrank.analysis.stored.sweep_record import SweepRecord, SweepState
 from fleetrank.orchestrator.errors import StoreError
 from fleetrank.orchestrator.rows.translate import Row
 from fleetrank.orchestrator.store.journal_sink import JournalSink
@@ -19,7 +20,7 @@ NewRow = Callable[..., Row]
 @pytest.fixture
 def store(tmp_path: Path) -> ResultStore:
     store = ResultStore(tmp_path / "results")
-    store.create_sweep(SWEEP_ID, {"state": "running"})
+    store.create_sweep(SweepRecord(sweep_id=SWEEP_ID, state=SweepState.RUNNING))
     return store
 
 

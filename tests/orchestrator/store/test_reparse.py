@@ -3,10 +3,11 @@ from pathlib import Path
 
 import pytest
 
+from fleetrank.analysis.stored.sweep_record import SweepRecord
 from fleetrank.device_agents.android.programs.raw_log import encode_log
 from fleetrank.device_agents.android.runners.phone_runner import ToolOutput, ToolRun
 from fleetrank.orchestrator.cli.main import run
-from fleetrank.orchestrator.store.health.verify import find_faults
+from fleetrank.orchestrator.store.health.verify import examine
 from fleetrank.orchestrator.store.raw_logs import set_aside
 from fleetrank.orchestrator.store.reparse import reparse_sweep, store_reparsed
 from fleetrank.orchestrator.store.results import ResultStore
@@ -26,7 +27,7 @@ def workspace(tmp_path, monkeypatch) -> Workspace:
 @pytest.fixture
 def store(workspace) -> ResultStore:
     store = ResultStore(workspace.results)
-    store.create_sweep(SWEEP_ID, {})
+    store.create_sweep(SweepRecord(sweep_id=SWEEP_ID))
     return store
 
 
@@ -55,7 +56,7 @@ def test_a_failed_reading_becomes_a_good_attempt_beside_it(store, new_row) -> No
     assert (new["latency_p50_ns"], new["sample_count"]) == (8_541_000.0, 117)
     assert new["started_utc"] == old["started_utc"]
     assert json.loads(str(new["runtime_settings"]))["reparsed_attempt"] == 0
-    assert find_faults(store, SWEEP_ID) == []
+    assert examine(store, SWEEP_ID).faults == ()
 
 
 def test_reading_again_changes_nothing_more(store, new_row) -> None:

@@ -4,9 +4,16 @@ from pathlib import Path
 import pytest
 
 from fleetrank.analysis.stored.columns import SCHEMA_VERSION
+from fleetrank.analysis.stored.sweep_record import (
+    IMPORTED,
+    RECORD_VERSION,
+    SweepRecord,
+    SweepState,
+)
 from fleetrank.orchestrator.errors import NewerSchemaError, NothingToDoError, StoreError, UsageError
 from fleetrank.orchestrator.store.parquet.part_reader import read_rows, read_sweeps
 from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.sweep.sweep_status import state_of
 
 SWEEP_ID = "quick-20260102T030405-0a1b"
 
@@ -14,7 +21,7 @@ SWEEP_ID = "quick-20260102T030405-0a1b"
 @pytest.fixture
 def store(tmp_path: Path) -> ResultStore:
     store = ResultStore(tmp_path / "results")
-    store.create_sweep(SWEEP_ID, {"state": "running"})
+    store.create_sweep(SweepRecord(sweep_id=SWEEP_ID, state=SweepState.RUNNING))
     return store
 
 
@@ -25,24 +32,54 @@ def _append(store: ResultStore, *rows: dict[str, object]) -> None:
 
 
 def test_a_record_is_kept_and_changed(store) -> None:
-    store.update_record(SWEEP_ID, {"state": "done", "n": 3})
-    assert ResultStore(store.root).sweep_record(SWEEP_ID) == {
+    store.update_record(SWEEP_ID, {"state": SweepState.FINISHED, "n_ok": 3})
+    assert ResultStore(store.root).sweep_record(SWEEP_ID).as_json() == {
         "sweep_id": SWEEP_ID,
-        "state": "done",
-        "n": 3,
+        "record_version": RECORD_VERSION,
+        "state": "finished",
+        "n_ok": 3,
     }
     mark = json.loads((store.root / "schema.json").read_text())
     assert mark["schema_version"] == SCHEMA_VERSION
 
 
+def test_a_record_cannot_get_an_entry_that_readers_do_not_know(store) -> None:
+    with pytest.raises(ValueError, match="n_okay"):
+        store.update_record(SWEEP_ID, {"n_okay": 3})
+    with pytest.raises(ValueError, match="state"):
+        store.update_record(SWEEP_ID, {"state": "done"})
+
+
+def test_entries_of_a_newer_fleetrank_are_kept(store) -> None:
+    path = store.record_path(SWEEP_ID)
+    path.write_text(json.dumps({"sweep_id": SWEEP_ID, "mood": "good"}))
+    store.update_record(SWEEP_ID, {"n_ok": 1})
+    assert json.loads(path.read_text())["mood"] == "good"
+    path.write_text(json.dumps({"sweep_id": SWEEP_ID, "record_version": RECORD_VERSION + 1}))
+    with pytest.raises(NewerSchemaError, match="record version"):
+        store.sweep_record(SWEEP_ID)
+
+
+def test_an_import_under_way_has_its_own_state_which_older_readers_take_for_a_stop(store) -> None:
+    made = SweepRecord(sweep_id="i-1", state=SweepState.IMPORTING, origin=IMPORTED)
+    store.create_sweep(made)
+    assert json.loads(store.record_path("i-1").read_text())["state"] == "interrupted"
+    found = store.sweep_record("i-1")
+    assert found.state is SweepState.IMPORTING
+    assert state_of(found, is_running=True) == "running"
+    assert state_of(found, is_running=False) == "interrupted"
+    store.update_record("i-1", {"n_ok": 1})
+    assert store.sweep_record("i-1").state is SweepState.IMPORTING
+
+
 def test_a_sweep_is_not_created_twice(store) -> None:
     with pytest.raises(StoreError, match="already"):
-        store.create_sweep(SWEEP_ID, {})
+        store.create_sweep(SweepRecord(sweep_id=SWEEP_ID))
 
 
 def test_the_newest_sweep_is_the_one_started_last_whatever_its_name(store) -> None:
-    store.create_sweep("a-b-20270101T000000-0000", {})
-    store.create_sweep("zz-20250101T000000-0000", {})
+    store.create_sweep(SweepRecord(sweep_id="a-b-20270101T000000-0000"))
+    store.create_sweep(SweepRecord(sweep_id="zz-20250101T000000-0000"))
     assert store.newest_sweep() == "a-b-20270101T000000-0000"
     assert store.sweep_ids()[0] == "zz-20250101T000000-0000"
 

@@ -7,16 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from fleetrank.analysis.stored.sweep_record import Provenance, SweepRecord
+from fleetrank.device_agents.contract.kind import HostShare
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.orchestrator.dispatch.host.host_facts import HostFacts, read_host_facts
 from fleetrank.orchestrator.dispatch.ray.ray_hosts import Problem
 from fleetrank.orchestrator.errors import StoreError, UsageError
 from fleetrank.orchestrator.sweep.cluster_status import find_problems, skew
 from fleetrank.orchestrator.sweep.fleet import Fleet, fleet_of_record, this_host
-from fleetrank.orchestrator.sweep.sweep_record import setup_of_record, setup_record
+from fleetrank.orchestrator.sweep.sweep_record import new_record, setup_of_record
 from fleetrank.orchestrator.sweep.sweep_setup import devices_of, host_of, plan_sweep
 from fleetrank.orchestrator.workspace.device_registry import DeviceFile
-from fleetrank.orchestrator.workspace.device_spec import DeviceSpec, HostShare
+from fleetrank.orchestrator.workspace.device_spec import DeviceSpec
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
@@ -28,8 +30,7 @@ FACTS = HostFacts(
     versions=(("fleetrank", "1"), ("onnxruntime", "1.22")),
     code_sha256="c" * 64,
     niceness=0,
-    phones=("SERIAL",),
-    gpus=("GPU-SERIAL",),
+    seen=(("android", ("SERIAL",)), ("cuda", ("GPU-SERIAL",))),
 )
 OTHER = replace(FACTS, host_hash="ddddddeeeeee", one_per_core=(0, 1))
 FLEET = Fleet(here="head", hosts={"head": FACTS, "lab": OTHER}, is_cluster=True)
@@ -50,8 +51,16 @@ def register(workspace: Workspace, name: str, kind: str, host: str | None) -> No
 def test_a_record_gives_the_fleet_back_without_serial_numbers() -> None:
     text = json.dumps(FLEET.as_record())
     assert "SERIAL" not in text
-    hosts = {name: replace(facts, phones=None, gpus=None) for name, facts in FLEET.hosts.items()}
+    hosts = {name: replace(facts, seen=()) for name, facts in FLEET.hosts.items()}
     assert fleet_of_record(json.loads(text)) == replace(FLEET, hosts=hosts)
+
+
+def test_a_record_of_an_earlier_version_is_read() -> None:
+    record = json.loads(json.dumps(FLEET.as_record()))
+    for facts in record["hosts"].values():
+        del facts["seen"]
+        facts |= {"phones": None, "gpus": None}
+    assert fleet_of_record(record) == fleet_of_record(json.loads(json.dumps(FLEET.as_record())))
 
 
 @pytest.mark.parametrize(
@@ -121,12 +130,13 @@ def test_a_resume_plans_the_same_when_a_host_is_gone_or_answers_otherwise(
     assert [s.reason for s in setup.plan.skipped] == ["no such library there"]
     path = workspace.sweeps / "s.yaml"
     path.write_text("name: s\n")
-    record = json.loads(json.dumps(setup_record(setup, path)))
-    again = setup_of_record(workspace, "s-1", record)
+    made = new_record("s-1", setup, path, Provenance())
+    record = SweepRecord.model_validate(json.loads(json.dumps(made.as_json())))
+    again = setup_of_record(workspace, record)
     assert again.plan == setup.plan
     register(workspace, "box", "simulated", "head")
     with pytest.raises(UsageError, match="cannot be resumed"):
-        setup_of_record(workspace, "s-1", record)
+        setup_of_record(workspace, record)
 
 
 def test_a_place_says_whether_its_energy_is_counted(workspace: Workspace) -> None:
@@ -173,7 +183,7 @@ def test_what_is_wrong_with_a_cluster_is_said_with_its_remedy() -> None:
 def test_a_gpu_its_host_does_not_have_is_named() -> None:
     def named(**options: str) -> list[str]:
         gpu = DeviceFile(name="h100", kind="cuda", host="lab", options=options)
-        hosts = {"lab": replace(OTHER, gpus=("GPU-8f6c1",))}
+        hosts = {"lab": replace(OTHER, seen=(("cuda", ("GPU-8f6c1",)),))}
         return find_problems(Fleet(here="lab", hosts=hosts, is_cluster=True), [gpu], [])
 
     assert named(uuid="GPU-8f6c") == named() == []

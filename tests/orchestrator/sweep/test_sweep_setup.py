@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from fleetrank.analysis.stored.sweep_record import Provenance
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.sweep.sweep_record import setup_of_record, setup_record
+from fleetrank.orchestrator.sweep.sweep_record import new_record, setup_of_record
 from fleetrank.orchestrator.sweep.sweep_setup import Setup, plan_sweep
 from fleetrank.orchestrator.workspace.device_registry import (
     DeviceFile,
@@ -41,9 +42,10 @@ def resume_with(workspace: Workspace, phone: DeviceFile) -> Setup:
     """Begins a sweep, changes the phone, and goes on."""
     path = workspace.sweeps / "s.yaml"
     path.write_text("{name: s, models: [resnet18], runtimes: [tflite], devices: [phone]}\n")
-    record = setup_record(plan_sweep(workspace, load_spec(path), None), path)
+    setup = plan_sweep(workspace, load_spec(path), None)
+    record = new_record("s-1", setup, path, Provenance())
     update_device(workspace, phone)
-    return setup_of_record(workspace, "s-1", record)
+    return setup_of_record(workspace, record)
 
 
 def test_a_phone_registered_anew_that_is_the_same_goes_on(workspace: Workspace) -> None:

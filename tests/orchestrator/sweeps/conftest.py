@@ -12,6 +12,7 @@ from types import MappingProxyType
 import numpy as np
 import pytest
 
+from fleetrank.analysis.stored.sweep_record import SweepRecord
 from fleetrank.orchestrator.store.results import ResultStore
 
 _COMMAND = "from fleetrank.orchestrator.cli.main import main; main()"
@@ -107,7 +108,7 @@ class Folder:
         store = self.store
         return list(store.open_journal(store.newest_sweep()).rows())
 
-    def record(self) -> dict[str, object]:
+    def record(self) -> SweepRecord:
         return self.store.sweep_record(self.store.newest_sweep())
 
 

@@ -20,7 +20,7 @@ def test_a_sweep_measures_everything_and_says_where_it_is(folder) -> None:
     parts = str(folder.root / "results/measurements/*/part-*.parquet")
     assert pl.read_parquet(parts, hive_partitioning=False).height == 16
     record = folder.record()
-    assert (record["state"], record["n_ok"], record["n_left"]) == ("finished", 16, 0)
+    assert (record.state, record.n_ok, record.n_left) == ("finished", 16, 0)
     assert "results/measurements/sweep_id=t-" in done.stdout
     assert "fleetrank report build" in done.stdout
     assert "16 measured, 0 failed, 0 left" in done.stdout

@@ -3,12 +3,13 @@
 import json
 import os
 import signal
-import time
 from pathlib import Path
 
 import psutil
 import pytest
-from sweep_process import MODES, ended, ok_repeats, start, wait_for_repeats
+from sweep_process import MODES, ended, ok_repeats, start, wait_for_notice, wait_for_repeats
+
+from fleetrank.orchestrator.dispatch.drive.stop_switch import STOPPING
 
 RAY_AGENTS = {"ray::DashboardAgent", "ray::RuntimeEnvAgent"}
 """Idle helpers of a raylet: when that is killed they tell a server which is gone, too, and end 60 s
@@ -39,7 +40,7 @@ def test_kill_9_of_the_driver_then_resume_gives_the_same_set(folder, mode: str) 
     after = ok_repeats(folder)
     assert len(after) == 20, "none is missing"
     assert set(after.values()) == {1}, "none is measured twice"
-    assert folder.record()["state"] == "finished"
+    assert folder.record().state == "finished"
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -54,7 +55,7 @@ def test_ctrl_c_once_stores_the_running_repeat_and_stops(folder, mode: str) -> N
     assert code == 130, error
     assert "Traceback" not in error
     assert [row["status"] for row in folder.rows()] == ["ok", "ok"]
-    assert folder.record()["state"] == "interrupted"
+    assert folder.record().state == "interrupted"
     assert "sweep resume" in error
     parts = list((folder.root / "results/measurements").rglob("part-*.parquet"))
     assert parts, "what was measured is published"
@@ -67,7 +68,7 @@ def test_ctrl_c_twice_stops_now_and_the_repeat_is_measured_again(folder, mode: s
     process = start(folder, mode)
     wait_for_repeats(process, 1, "RepeatStarted")
     os.killpg(process.pid, signal.SIGINT)
-    time.sleep(1.0)
+    wait_for_notice(process, STOPPING)
     os.killpg(process.pid, signal.SIGINT)
     code, error = ended(process, limit_s=60)
     assert code == 130, error
@@ -113,7 +114,7 @@ def test_a_reader_that_goes_away_does_not_end_the_sweep(folder) -> None:
     process.wait(timeout=60)
     process.stderr.close()
     assert len(folder.rows()) == 6
-    assert folder.record()["state"] == "finished"
+    assert folder.record().state == "finished"
 
 
 @pytest.mark.export

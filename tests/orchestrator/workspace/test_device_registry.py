@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from fleetrank.device_agents.contract.kind import HostShare
 from fleetrank.foundation.vocabulary import Origin
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.identity.host_identity import host_hash
 from fleetrank.orchestrator.workspace.device_registry import (
     LOCAL_CPU,
     DeviceFile,
@@ -15,7 +15,7 @@ from fleetrank.orchestrator.workspace.device_registry import (
     remove_device,
     save_device,
 )
-from fleetrank.orchestrator.workspace.device_spec import HostShare
+from fleetrank.orchestrator.workspace.provenance import host_hash
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
 PHONE = DeviceFile(name="phone-1", kind="simulated", options={"tier": "edge", "noise": 0.1})
@@ -55,9 +55,9 @@ def test_a_built_in_device_has_no_file_to_remove(workspace) -> None:
 
 def test_a_gpu_needs_its_host_to_itself() -> None:
     gpu = DeviceFile(name="gpu", kind="cuda", options={"uuid": "GPU-1"})
-    assert gpu.needs_quiet
-    assert gpu.share is HostShare.ALONE
-    assert gpu.origin is Origin.MEASURED
+    assert gpu.traits.needs_quiet
+    assert gpu.traits.share is HostShare.ALONE
+    assert gpu.traits.origin is Origin.MEASURED
 
 
 def test_an_unknown_device_is_answered_with_the_nearest(workspace) -> None:

@@ -4,19 +4,47 @@ import inspect
 
 import pytest
 from fastapi import FastAPI
+from pydantic import ValidationError
 
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.orchestrator.cli.report import report_command
+from fleetrank.orchestrator.cli.report import report_command, report_export
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.server import api
-from fleetrank.orchestrator.workspace.selectors import Selectors
+from fleetrank.orchestrator.server.pages.pages import PageQuery
+from fleetrank.orchestrator.workspace.selectors import (
+    PAGE_SELECTORS,
+    Selectors,
+    selector_fields,
+)
 
 _FORMS = {"name", "format_", "as_json"}
 
 
 def test_report_show_takes_every_selector_and_no_other() -> None:
     options = set(inspect.signature(report_command.show).parameters) - _FORMS
-    assert options == set(Selectors.model_fields)
+    assert options == {field.name for field in selector_fields()}
+
+
+@pytest.mark.parametrize("command", [report_command.build, report_export.export])
+def test_outputs_about_everything_take_the_selectors_of_the_page(command) -> None:
+    taken = set(inspect.signature(command).parameters) & {one.name for one in selector_fields()}
+    assert taken == set(PAGE_SELECTORS)
+
+
+def test_a_field_says_what_an_option_and_a_form_need() -> None:
+    fields = {field.name: field for field in selector_fields()}
+    assert fields["source_tier"].words == ("gpu", "cpu", "edge")
+    assert (fields["model"].words, fields["model"].default) == ((), None)
+    assert (fields["seed"].minimum, fields["seed"].kind) == (0, "integer")
+    assert fields["set"].kind == "array"
+
+
+def test_the_page_takes_its_own_selectors_alone() -> None:
+    asked = PageQuery.model_validate({"sweep": "s", "seed": "7"})
+    assert Selectors.model_validate_json(asked.job().selectors) == Selectors(sweep="s", seed=7)
+    assert asked.suffix() == "?sweep=s&seed=7"
+    with pytest.raises(ValidationError, match="no selector 'source'"):
+        PageQuery.model_validate({"source": "pixel-7"})
 
 
 def test_the_api_documents_every_selector() -> None:
@@ -33,7 +61,8 @@ def test_nothing_given_selects_all() -> None:
 
 
 def test_empty_fields_of_a_form_are_not_given() -> None:
-    assert Selectors(sweep="", runtime="", set=("",)).selection() == Selection()
+    given = {"sweep": "", "runtime": "", "set": ["", ""], "seed": ""}
+    assert Selectors.model_validate(given).selection() == Selection()
 
 
 def test_settings_are_pairs() -> None:

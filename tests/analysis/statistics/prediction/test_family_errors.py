@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fleetrank.analysis.panel import directions
-from fleetrank.analysis.panel.directions import grouped, known_mean, known_median
+from fleetrank.analysis.arrays.known_means import known_mean, known_median
+from fleetrank.analysis.panel import pair_groups
+from fleetrank.analysis.panel.pair_groups import Level, pair_group
 from fleetrank.analysis.statistics.prediction.family_errors import (
     error_intervals,
     family_masks,
@@ -33,11 +34,11 @@ def test_families_are_sorted_and_a_missing_one_is_named() -> None:
 @given(latencies, st.booleans())
 def test_a_group_averages_clusters_first(values: np.ndarray, one_cluster_at_a_time: bool) -> None:
     logs = np.log(values)
-    (group,) = grouped([("edge", "edge")] * len(PAIRS), CLUSTERS)
+    group = pair_group(Level.TIER, ("edge", "edge"), PAIRS, CLUSTERS, is_directed=True)
     with pytest.MonkeyPatch.context() as patch:
         if one_cluster_at_a_time:
-            patch.setattr(directions, "_MAX_VALUES", 1)
-        found = group_errors(logs, PAIRS, group, FAMILIES)
+            patch.setattr(pair_groups, "_MAX_VALUES", 1)
+        found = group_errors(logs, group, FAMILIES)
     errors = predictions(logs, PAIRS, []).errors
     by_cluster = np.column_stack(
         [

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fleetrank.analysis.panel.directions import grouped
+from fleetrank.analysis.panel.pair_groups import Level, pair_group
 from fleetrank.analysis.statistics.prediction.ratio_transfer import (
     group_r2,
     median_draws,
@@ -77,8 +77,8 @@ PAIRS = [(0, 1), (1, 0), (0, 2), (2, 1)]
 @given(hnp.arrays(np.float64, (7, 3), elements=HOLEY))
 def test_a_group_averages_clusters_first(latencies: np.ndarray) -> None:
     logs = np.log(latencies)
-    (group,) = grouped([("cpu", "cpu")] * 4, ["a", "b", "a", "c"])
-    found = group_r2(logs, PAIRS, group)
+    group = pair_group(Level.TIER, ("cpu", "cpu"), PAIRS, ["a", "b", "a", "c"], is_directed=True)
+    found = group_r2(logs, group)
     r2, n_common = pair_r2(logs, PAIRS)
     for at, (i, j) in enumerate(PAIRS):
         common = np.isfinite(logs[:, [i, j]]).all(axis=1)

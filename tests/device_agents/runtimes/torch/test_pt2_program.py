@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from fleetrank.device_agents.contract.codec import Json
 from fleetrank.device_agents.runtimes.torch.pt2_forms import (
     UnfitError,
     dotted_path,
@@ -21,6 +20,7 @@ from fleetrank.device_agents.runtimes.torch.pt2_program import (
     checked_program,
     checked_table,
 )
+from fleetrank.foundation.codec import Json
 
 LEAF: Json = {"type": None, "context": None, "children_spec": []}
 

@@ -1,32 +1,23 @@
-from fleetrank.device_agents.android.adb.adb_text import MdnsService, parse_devices
+from fleetrank.device_agents.contract.registration import SeenDevice
+from fleetrank.device_agents.registry import load_kind
 from fleetrank.orchestrator.cli.devices.devices_discover import rows_of
 from fleetrank.orchestrator.workspace.device_registry import DeviceFile
 
-SEEN = parse_devices(
-    "A1   device usb:1-1 model:Pixel_6 transport_id:1\n"
-    "B 2  device usb:1-2 model:Pixel_7 transport_id:2\n"
-    "10.0.0.2:5555 unauthorized transport_id:3\n"
-)
-SERVICES = (
-    MdnsService(name="adb-x", kind="_adb-tls-connect._tcp", address="10.0.0.2:5555"),
-    MdnsService(name="adb-y", kind="_adb-tls-connect._tcp", address="10.0.0.3:5555"),
-    MdnsService(name="adb-z", kind="_adb-tls-pairing._tcp", address="10.0.0.4:4444"),
-)
-REGISTERED = DeviceFile(name="mine", kind="simulated", options={"serial": "A1"})
+REGISTERED = DeviceFile(name="mine", kind="android", options={"serial": "A1"})
 
 
-def test_each_phone_is_told_what_to_do_about() -> None:
-    rows = rows_of(SEEN, SERVICES, [REGISTERED])
-    told = [(row["serial"], row["state"], row["registered_as"]) for row in rows]
-    assert told == [
-        ("A1", "device", "mine"),
-        ("B 2", "device", None),
-        ("10.0.0.2:5555", "unauthorized", None),
-        ("10.0.0.3:5555", "announced", None),
-        ("10.0.0.4:4444", "announced", None),
+def test_each_device_has_its_next_step() -> None:
+    seen = [
+        SeenDevice(address=address, state="s", transport="usb", model="Pixel 6", remedy=remedy)
+        for address, remedy in (("A1", None), ("B 2", None), ("C3", "unlock it"))
     ]
-    advice = [str(row["what_to_do"]) for row in rows]
-    assert advice[0] == "nothing; registered as mine"
-    assert advice[1] == "fleetrank devices add --adb 'B 2'"
-    assert "accept" in advice[2]
-    assert advice[3:] == ["adb connect 10.0.0.3:5555", "adb pair 10.0.0.4:4444"]
+    rows = rows_of(load_kind("android"), seen, [REGISTERED])
+    assert [row["registered_as"] for row in rows] == ["mine", None, None]
+    assert [row["what_to_do"] for row in rows] == [
+        "nothing; registered as mine",
+        "fleetrank devices add --adb 'B 2'",
+        "unlock it",
+    ]
+    assert list(rows[0]) == [
+        "serial", "state", "transport", "model", "registered_as", "what_to_do",
+    ]  # fmt: skip

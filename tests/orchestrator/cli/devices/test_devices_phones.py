@@ -22,8 +22,6 @@ from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import Cost, StagedExport
 from fleetrank.models.networks.primer import canary_request
 from fleetrank.orchestrator.cli.main import run
-from fleetrank.orchestrator.phones.phone_check import changes_between
-from fleetrank.orchestrator.workspace.device_registry import DeviceFile, Registration
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
 pytestmark = pytest.mark.adb
@@ -210,20 +208,6 @@ def test_check_tells_another_system_another_speed_and_another_program(
     assert "compare only sweeps" in found["android_release"]["meaning"]
     assert found["canary_latency_ns"]["now"] > found["canary_latency_ns"]["registered"]
     assert "benchmark_model" in found
-
-
-def test_a_phone_that_repeats_itself_worse_is_told() -> None:
-    options = {"serial": "S"}
-    before, after = (
-        DeviceFile(
-            name="p",
-            kind="android",
-            options=options,
-            registration=Registration(canary_latency_ns=latencies),
-        )
-        for latencies in ((100, 101), (95, 108))
-    )
-    assert [change.fact for change in changes_between(before, after)] == ["canary_spread"]
 
 
 def test_another_phone_at_the_address_is_not_taken_for_it(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from fleet_rows import NETS, PLACES, write_results
 
+from fleetrank.analysis.stored.sweep_record import SweepRecord
 from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.store.results import ResultStore
 
@@ -151,7 +152,7 @@ def test_a_sweep_that_runs_can_be_excluded(workspace, capsys, new_row) -> None:
     store = ResultStore(workspace / "results")
     row = new_row()
     sweep = str(row["sweep_id"])
-    store.create_sweep(sweep, {})
+    store.create_sweep(SweepRecord(sweep_id=sweep))
     with store.lease(sweep), store.open_journal(sweep) as journal:
         journal.append(row)
         journal.flush()

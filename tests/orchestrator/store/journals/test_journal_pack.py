@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from fleetrank.analysis.stored.sweep_record import SweepRecord
 from fleetrank.orchestrator.errors import StoreError
 from fleetrank.orchestrator.server.journal_tail import JournalTail
-from fleetrank.orchestrator.store.health.verify import find_faults
+from fleetrank.orchestrator.store.health.verify import examine
 from fleetrank.orchestrator.store.journals import journal_pack
 from fleetrank.orchestrator.store.results import ResultStore
 
@@ -22,7 +23,7 @@ def _small_journals_too(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def store(tmp_path: Path, new_row) -> ResultStore:
     store = ResultStore(tmp_path)
-    store.create_sweep(SWEEP_ID, {})
+    store.create_sweep(SweepRecord(sweep_id=SWEEP_ID))
     _append(store, *(new_row(repeat=number) for number in range(3)))
     return store
 
@@ -44,7 +45,7 @@ def test_a_packed_journal_has_the_same_rows(store) -> None:
     assert store.pack_journal(SWEEP_ID)
     assert not journal.path.exists()
     assert list(store.open_journal(SWEEP_ID).rows()) == before
-    assert find_faults(store, SWEEP_ID) == []
+    assert examine(store, SWEEP_ID).faults == ()
 
 
 def test_rows_that_come_later_are_read_and_packed_too(store, new_row) -> None:
@@ -52,7 +53,7 @@ def test_rows_that_come_later_are_read_and_packed_too(store, new_row) -> None:
         store.pack_journal(SWEEP_ID)
         _append(store, new_row(repeat=repeat))
         assert _repeats(store) == list(range(repeat + 1))
-        assert find_faults(store, SWEEP_ID) == []
+        assert examine(store, SWEEP_ID).faults == ()
     assert store.pack_journal(SWEEP_ID)
     assert not store.pack_journal(SWEEP_ID)
     assert _repeats(store) == [0, 1, 2, 3, 4]
@@ -123,7 +124,7 @@ def test_killed_at_any_step_it_loses_and_doubles_no_row(
         with contextlib.suppress(_Killed):
             store.pack_journal(SWEEP_ID)
     assert _repeats(store) == [0, 1, 2]
-    assert find_faults(store, SWEEP_ID) == []
+    assert examine(store, SWEEP_ID).faults == ()
     _append(store, new_row(repeat=3))
     assert _repeats(store) == [0, 1, 2, 3]
     store.pack_journal(SWEEP_ID)
@@ -143,10 +144,10 @@ def test_a_damaged_packed_journal_is_refused_and_made_again_from_the_parts(store
     with pytest.raises(StoreError, match="is damaged") as caught:
         list(store.open_journal(SWEEP_ID).rows())
     assert "--repair" in caught.value.remedy
-    assert [str(path) in fault.text for fault in find_faults(store, SWEEP_ID)] == [True, False]
+    assert [str(path) in fault.text for fault in examine(store, SWEEP_ID).faults] == [True, False]
     (done,) = repair_sweep(store, SWEEP_ID)
     assert "3 rows" in done
-    assert find_faults(store, SWEEP_ID) == []
+    assert examine(store, SWEEP_ID).faults == ()
     assert list(store.open_journal(SWEEP_ID).rows()) == before
     assert (path.parent / f"{path.name}.damaged").read_bytes() == content
 

@@ -1,0 +1,40 @@
+"""The kind `cpu`: the processor of a host."""
+
+from fleetrank.device_agents.contract.agent import Agent
+from fleetrank.device_agents.contract.kind import (
+    DeviceOptions,
+    EnergyMeter,
+    HostShare,
+    Kind,
+    Pinning,
+    Traits,
+)
+from fleetrank.foundation.vocabulary import Runtime
+
+_TRAITS = Traits(
+    share=HostShare.ALONE,
+    needs_quiet=True,
+    pinning=Pinning.HOST_CORES,
+    energy=EnergyMeter.HOST,
+    is_primed=True,
+)
+
+
+def _create_agent(options: DeviceOptions) -> Agent:
+    from fleetrank.device_agents.cpu.agent import CpuAgent
+
+    return CpuAgent(options)
+
+
+def _default_backend(runtime: Runtime) -> str:
+    from fleetrank.device_agents.runtimes.runtime_registry import default_backend
+
+    return default_backend(runtime)
+
+
+CPU = Kind(
+    create_agent=_create_agent,
+    traits_of=lambda _options: _TRAITS,
+    default_backend=_default_backend,
+    is_host_cpu=True,
+)

@@ -1,0 +1,4 @@
+"""One supervised child process, for every package that runs work outside its own process.
+
+Open `supervised_child` first: the parent's side. `own_process` is the child's side.
+"""

@@ -1,0 +1,76 @@
+"""The identity of a model: its card and the bytes of the files that the card names.
+
+This is the only module that reads those files. Planning, keys and rows use its result.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+from fleetrank.foundation.small_file import file_sha256
+from fleetrank.models.cards.card import ModelCard, ResolvedCard, Source, external_data_names
+from fleetrank.models.errors import CardError
+
+_WHERE_NOT_WHAT = ("import_folder",)
+
+
+def resolve(card: ModelCard) -> ResolvedCard:
+    """Reads the files that a card names, if it names any, and adds its identity.
+
+    A file is identified by its bytes, not its path. An entry point is also identified by its
+    source in the workspace, so that an edited network counts as a different network.
+
+    Raises:
+        CardError: the file cannot be read.
+    """
+    fields = {name: value for name, value in asdict(card).items() if name not in _WHERE_NOT_WHAT}
+    if card.source is Source.FILE:
+        fields["entry"] = Path(card.entry).suffix
+        fields["content"] = _tree_sha256(Path(card.entry))
+    elif card.source is Source.ENTRY_POINT and card.import_folder is not None:
+        fields["content"] = _source_sha256(Path(card.import_folder), card.entry)
+    return ResolvedCard(card=card, sha256=_json_sha256(fields))
+
+
+def _json_sha256(value: object) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _tree_sha256(path: Path) -> str:
+    try:
+        parts = [(_name_in(path, file), file_sha256(file)) for file in _files_of(path)]
+    except OSError as error:
+        raise CardError(
+            f"cannot read the model file {path}: {error.strerror}",
+            "correct 'entry' in its card; a relative path starts at the card's folder",
+        ) from error
+    return _json_sha256(parts)
+
+
+def _source_sha256(folder: Path, entry: str) -> str | None:
+    """Hash of the module's file or its top-level package; `None` if installed elsewhere."""
+    package = entry.partition(":")[0].split(".")[0]
+    if (folder / f"{package}.py").is_file():
+        return _tree_sha256(folder / f"{package}.py")
+    files = sorted((folder / package).rglob("*.py"))
+    if not files:
+        return None
+    return _json_sha256([(f.relative_to(folder).as_posix(), file_sha256(f)) for f in files])
+
+
+def _files_of(path: Path) -> Iterator[Path]:
+    """The file itself, a SavedModel's files, or a file together with its external data."""
+    if path.is_dir():
+        yield from sorted(p for p in path.rglob("*") if p.is_file())
+        return
+    yield path
+    beside = (path.with_name(name) for name in external_data_names(path))
+    yield from (file for file in beside if file.is_file())
+
+
+def _name_in(path: Path, file: Path) -> str:
+    """The name used in the hash: relative path in a folder; only the suffix for a single file."""
+    return file.relative_to(path).as_posix() if path.is_dir() else file.name[len(path.name) :]

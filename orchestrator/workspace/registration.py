@@ -1,0 +1,210 @@
+"""Registers devices that answer at an address, and compares them with their registration later.
+
+The kind of a device says what is found on it; this module decides the name and keeps the file.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+
+from fleetrank.device_agents.contract.registration import (
+    Applicant,
+    CanaryFile,
+    Change,
+    RegisteredDevice,
+    Registrar,
+    RegistrationRequest,
+    Say,
+)
+from fleetrank.device_agents.contract.task import OptionValue
+from fleetrank.device_agents.registry import create_agent, load_kind, load_kinds
+from fleetrank.foundation.errors import FleetError
+from fleetrank.orchestrator.errors import NothingToDoError, OrchestratorError, UsageError
+from fleetrank.orchestrator.workspace.device_registry import (
+    DeviceFile,
+    Registration,
+    load_devices,
+    remove_device,
+    save_device,
+    update_device,
+)
+from fleetrank.orchestrator.workspace.workspace import Workspace
+from fleetrank.orchestrator.workspace.yaml_file import parse_content
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewDevice:
+    """The user's request for a device of a kind that is registered by its address.
+
+    Attributes:
+        name: `None` keeps the registered name, or derives one from the model.
+        host: cluster host it is attached to; `None` keeps the registered one.
+    """
+
+    kind: str
+    request: RegistrationRequest
+    name: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    host: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistrationDesk:
+    """What registration needs from its caller.
+
+    Attributes:
+        canary: returns the exported canary model; called only if a program can run it.
+        say: receives lines about the progress.
+    """
+
+    canary: Callable[[], CanaryFile]
+    say: Say
+
+    def add(self, workspace: Workspace, new: NewDevice) -> DeviceFile:
+        """Registers or re-registers a device and writes its file.
+
+        Raises:
+            UsageError: a program that no runner uses, or a name that another device has.
+            NothingToDoError: the device cannot be reached or used.
+        """
+        registrar = registrar_of(new.kind, {})
+        for name in new.request.programs:
+            if name not in registrar.programs:
+                known = ", ".join(registrar.programs)
+                raise UsageError(f"--tool {name}: not used by any runner", f"use {known}")
+        devices = {device.name: device for device in load_devices(workspace).values()}
+        device = self.register(registrar, new, devices.values())
+        before = _same_device(registrar, device, devices.values())
+        if before is not None and before.name == device.name:
+            update_device(workspace, device)
+            return device
+        save_device(workspace, device)
+        if before is not None:
+            remove_device(workspace, before.name)
+        return device
+
+    def check(self, device: DeviceFile) -> tuple[Change, ...]:
+        """Repeats a device's registration without writing a file; returns what has changed.
+
+        Raises:
+            NothingToDoError: the device is unreachable or unusable, or it is a different device.
+        """
+        registrar = registrar_of(device.kind, device.options)
+        try:
+            create_agent(device.kind, device.options).probe()
+        except FleetError as error:
+            raise NothingToDoError(error.message, error.remedy) from error
+        address = registrar.address_of(device.options) or ""
+        request = RegistrationRequest(address=address)
+        new = NewDevice(kind=device.kind, request=request, name=device.name)
+        after = self.register(registrar, new, [device])
+        return registrar.changes(_registered(device), _registered(after))
+
+    def register(
+        self, registrar: Registrar, new: NewDevice, known: Collection[DeviceFile]
+    ) -> DeviceFile:
+        """Probes a device, tries it out and returns its description; writes no file.
+
+        Args:
+            registrar: of its kind.
+            new: the user's request.
+            known: registered devices; the same device keeps its name, labels and options.
+
+        Raises:
+            UsageError: the name belongs to another device or is invalid.
+            NothingToDoError: the device is unreachable or unusable; the remedy names the problem.
+        """
+        try:
+            return self._register(registrar, new, known)
+        except OrchestratorError:
+            raise
+        except FleetError as error:
+            raise NothingToDoError(error.message, error.remedy) from error
+
+    def _register(
+        self, registrar: Registrar, new: NewDevice, known: Collection[DeviceFile]
+    ) -> DeviceFile:
+        found = registrar.meet(new.request, self.say)
+        before = _find(registrar, found.identity, new.kind, known)
+        options = found.options(before.options if before else {})
+        # Checks the user's input first, because the canary takes a minute.
+        content = {
+            "name": _name(new, found, before, {device.name for device in known}),
+            "kind": new.kind,
+            "host": new.host or (before.host if before else None),
+            "options": options,
+            "labels": {**(before.labels if before else {}), **new.labels},
+        }
+        where = f"device {new.request.address!r}"
+        device = parse_content(where, DeviceFile, content)
+        registration = Registration(**asdict(found.try_out(options, self.canary)))
+        return device.model_copy(update={"registration": registration})
+
+
+def registrar_of(kind: str, options: Mapping[str, OptionValue]) -> Registrar:
+    """The registrar of a kind, for a device with these options.
+
+    Raises:
+        UsageError: devices of this kind are added by name.
+    """
+    create = load_kind(kind).registrar
+    if create is None:
+        raise UsageError(
+            f"a device of kind {kind} has no registration", f"add it with NAME --kind {kind}"
+        )
+    return create(options)
+
+
+def kind_with_address(option: str) -> str:
+    """The kind whose devices `devices add` registers with this option."""
+    return next(name for name, one in load_kinds().items() if one.address_option == option)
+
+
+def clean_device(device: DeviceFile) -> None:
+    """Deletes what fleetrank left on a device whose kind leaves something there.
+
+    Raises:
+        FleetError: the device does not answer or is in use; the remedy is the user's command.
+    """
+    create = device.kind_of.registrar
+    if create is not None:
+        create(device.options).clean(device.options)
+
+
+def _registered(device: DeviceFile) -> RegisteredDevice:
+    return RegisteredDevice(options=device.options, registration=device.found)
+
+
+def _same_device(
+    registrar: Registrar, device: DeviceFile, known: Iterable[DeviceFile]
+) -> DeviceFile | None:
+    return _find(registrar, registrar.identity_of(device.options), device.kind, known)
+
+
+def _find(
+    registrar: Registrar, identity: str | None, kind: str, known: Iterable[DeviceFile]
+) -> DeviceFile | None:
+    """The registered device with this identity, for any address; `None` for a new device."""
+    if identity is None:
+        return None
+    of_kind = (device for device in known if device.kind_of is load_kind(kind))
+    return next((d for d in of_kind if registrar.identity_of(d.options) == identity), None)
+
+
+def _name(
+    new: NewDevice, found: Applicant, before: DeviceFile | None, taken: Collection[str]
+) -> str:
+    """The requested name, the registered name, or one from its model, numbered if it is in use."""
+    had = None if before is None else before.name
+    name = new.name or had
+    if name is not None:
+        if name in taken and name != had:
+            raise UsageError(
+                f"a device '{name}' already exists: {name}.yaml",
+                f"choose another --name, or `fleetrank devices remove {name}` first",
+            )
+        return name
+    words = re.sub(r"[^a-z0-9]+", "-", found.model.lower()).strip("-")
+    stem = words[:50] or new.kind
+    numbered = (f"{stem}-{number}" for number in range(2, len(taken) + 3))
+    return next(name for name in (stem, *numbered) if name not in taken)

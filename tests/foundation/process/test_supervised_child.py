@@ -1,0 +1,154 @@
+"""A child process ends in every case, with all that it started."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from itertools import chain, islice, repeat
+from pathlib import Path
+
+import psutil
+import pytest
+
+from fleetrank.foundation.process import supervised_child
+from fleetrank.foundation.process.supervised_child import (
+    ChildEnd,
+    End,
+    SupervisedChild,
+    exit_name,
+    run_child,
+)
+
+ENDLESS = "import os\nwhile True: os.write(2, b'x' * 65536)"
+SLEEPS_ELSEWHERE = """
+import os, subprocess, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        print(os.getpid(), flush=True)
+        os.execvp("sleep", ["sleep", "600"])
+    os._exit(0)
+os.wait()
+"""
+
+
+def run(script: str, timeout_s: float = 30.0, stop: Callable[[], bool] | None = None) -> ChildEnd:
+    command = (sys.executable, "-c", script)
+    return run_child(command, "hello", timeout_s=timeout_s, stop_requested=stop or (lambda: False))
+
+
+@pytest.fixture
+def echo() -> Iterator[SupervisedChild]:
+    script = "import sys\nfor line in sys.stdin: print(line, end='', flush=True)"
+    child = SupervisedChild((sys.executable, "-c", script))
+    yield child
+    child.end()
+
+
+def later_ns(seconds: float = 30.0) -> int:
+    return time.perf_counter_ns() + int(seconds * 1e9)
+
+
+def test_a_child_that_never_stops_writing_is_ended_at_its_limit() -> None:
+    started = time.perf_counter_ns()
+    assert run(ENDLESS, 1.0).end is End.TIME_LIMIT
+    assert time.perf_counter_ns() - started < 5_000_000_000
+
+
+def test_the_last_output_of_an_ended_child_is_kept() -> None:
+    end = run("print('x' * 300_000)")
+    assert end.end is End.ITSELF
+    assert len(end.stdout) == 300_001
+
+
+def test_a_result_without_end_is_ended() -> None:
+    assert run("[print('x' * 65536) for _ in iter(int, 1)]").end is End.TOO_MUCH_OUTPUT
+
+
+def test_only_the_end_of_the_messages_is_kept() -> None:
+    end = run("import sys; print('first' + 'x' * 200_000 + 'last', file=sys.stderr)")
+    assert end.stderr.endswith("last\n")
+    assert len(end.stderr) == supervised_child.MAX_STDERR_BYTES
+
+
+def test_a_pipe_that_is_never_empty_is_read_once_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds: list[int] = []
+    chunks = chain(islice(repeat(b"x"), 1000), repeat(None))
+    monkeypatch.setattr(supervised_child, "_read", lambda _fd: next(chunks))
+
+    def stop() -> bool:
+        rounds.append(1)
+        return next(chunks) == b"x"
+
+    assert (run(ENDLESS, 2.0, stop).end, len(rounds)) == (End.STOP, 1)
+
+
+@pytest.mark.parametrize("ending", ["", "os.abort()", "time.sleep(600)"])
+def test_a_daemon_that_left_the_group_is_killed_however_the_child_ends(ending: str) -> None:
+    end = run(SLEEPS_ELSEWHERE + ending, 3.0)
+    assert is_soon_gone(int(end.stdout))
+
+
+def test_a_process_without_the_mark_is_left_alone() -> None:
+    other = SupervisedChild(("sleep", "600"))
+    try:
+        run("pass")
+        assert not other.has_ended()
+    finally:
+        assert other.end() == -signal.SIGKILL
+
+
+def test_a_child_answers_more_than_once(echo: SupervisedChild) -> None:
+    for line in (b"one\n", b"two\n"):
+        echo.stdout.clear()
+        echo.send(line)
+        end = echo.wait(deadline_ns=later_ns(), is_complete=lambda got, line=line: got == line)
+        assert end is End.COMPLETE
+
+
+def test_an_answer_that_never_comes_ends_the_wait_and_not_the_child(echo: SupervisedChild) -> None:
+    assert echo.wait(deadline_ns=later_ns(0.05)) is End.TIME_LIMIT
+    assert not echo.has_ended()
+
+
+def test_another_thread_can_kill_a_child_that_is_waited_for(echo: SupervisedChild) -> None:
+    def kill() -> bool:
+        echo.kill()
+        return False
+
+    assert echo.wait(deadline_ns=later_ns(), stop_requested=kill) is End.ITSELF
+    assert echo.end() == -signal.SIGKILL
+
+
+def test_the_group_is_killed_while_its_number_is_still_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = []
+    monkeypatch.setattr(os, "killpg", lambda pid, _: seen.append(psutil.Process(pid).status()))
+    run("pass")
+    assert seen == [psutil.STATUS_ZOMBIE]
+
+
+def test_a_child_that_reads_nothing_can_be_sent_to() -> None:
+    child = SupervisedChild(("true",))
+    assert child.wait(deadline_ns=later_ns()) is End.ITSELF
+    child.send(b"x" * 1_000_000)
+    assert child.end() == 0
+    assert child.end() == 0
+
+
+def test_a_signal_has_its_name() -> None:
+    assert (exit_name(-9), exit_name(-64), exit_name(3)) == ("SIGKILL", "SIGRTMAX", "exit code 3")
+    assert exit_name(-200) == "signal 200"
+
+
+def is_soon_gone(pid: int) -> bool:
+    limit_ns = later_ns(10)
+    while time.perf_counter_ns() < limit_ns:
+        if not Path(f"/proc/{pid}").exists():
+            return True
+        if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+            return True
+        time.sleep(0.02)
+    return False
