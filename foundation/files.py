@@ -128,6 +128,21 @@ def written_aside(path: Path, *, is_synced: bool = False) -> Iterator[Path]:
             aside.unlink()
 
 
+def move_file(source: Path, target: Path) -> None:
+    """Moves a file to a place where readers see the old file or all of the new one.
+
+    It is renamed, or copied and removed if the target is on another file system. Content and name
+    then survive a power cut.
+
+    Raises:
+        StorageError: it cannot be moved; the old file at `target` is unchanged.
+    """
+    import shutil  # not earlier: the measuring worker imports this module and never needs it
+
+    with written_aside(target, is_synced=True) as aside:
+        shutil.move(source, aside)
+
+
 def sync_file(path: Path) -> None:
     """Makes a file's content survive a power cut."""
     _sync(path, os.O_RDONLY)

@@ -22,7 +22,7 @@ class Registry(Mapping[str, str], Generic[T]):
 
     Args:
         noun: what one member is, for messages: `runtime`.
-        members: the table; its order is the order of `sorted` output in messages.
+        members: the table; messages list the names in its order.
     """
 
     def __init__(self, noun: str, members: Mapping[str, str]) -> None:

@@ -1,6 +1,5 @@
 """Words in messages: counts with their noun, and the name that a user probably meant."""
 
-import difflib
 from collections.abc import Iterable
 
 _LONGEST = 100
@@ -9,6 +8,8 @@ _LONGEST = 100
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name most similar to `name`; `None` if no name is similar."""
+    import difflib  # not earlier: the measuring worker imports this module and never needs it
+
     matches = difflib.get_close_matches(name[:_LONGEST].lower(), list(known), n=1, cutoff=0.5)
     return matches[0] if matches else None
 

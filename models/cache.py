@@ -21,13 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from fleetrank.foundation.errors import BadFileError, MissingFileError
-from fleetrank.foundation.files import (
-    StorageError,
-    replace_file,
-    storage_error,
-    sync_file,
-    sync_folder,
-)
+from fleetrank.foundation.files import StorageError, move_file, replace_file, storage_error
 from fleetrank.foundation.plain_data import read_json_object
 from fleetrank.foundation.small_file import file_sha256
 from fleetrank.foundation.vocabulary import Format
@@ -113,7 +107,7 @@ class ArtifactCache:
                 max_relative_error=max_relative_error,
                 is_trusted=request.card.source is not Source.FILE,
             )
-            _move_durably(staged.path, Path(artifact.path))
+            move_file(staged.path, Path(artifact.path))
             self._write_entry(request, artifact)
         if staged.path.parent.parent == self._staging:
             shutil.rmtree(staged.path.parent, ignore_errors=True)
@@ -216,15 +210,3 @@ def _is_old(path: Path) -> bool:
     except FileNotFoundError:
         return False
     return datetime.now(UTC) - changed > _STRAY_AFTER
-
-
-def _move_durably(source: Path, target: Path) -> None:
-    """Moves by renaming if both are on one file system; syncs the content to disk first."""
-    aside = target.with_name(f".{target.name}.{os.getpid()}-{os.urandom(4).hex()}")
-    try:
-        shutil.move(source, aside)
-        sync_file(aside)
-        aside.replace(target)
-        sync_folder(target.parent)
-    finally:
-        aside.unlink(missing_ok=True)

@@ -14,7 +14,7 @@ from fleetrank.models.cards.card import ModelCard
 from fleetrank.models.cards.zoo import find_card
 from fleetrank.orchestrator.identity.cells import SweepFacts
 from fleetrank.orchestrator.identity.keys import CELL_KEY_DIGITS, canonical_json, row_platform_key
-from fleetrank.orchestrator.rows.translate import Row
+from fleetrank.orchestrator.rows.measured_columns import Row
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.workspace.provenance import (
     new_sweep_id,

@@ -1,16 +1,59 @@
-"""Settings every test shares; needs nothing but pytest, so that a bare machine can load it."""
+"""Settings every test shares; needs nothing but pytest, so that a bare machine can load it.
 
+`pytest --unit` is the set to run between two edits: the tests of the folders below, less those
+marked `slow` and those with a marker of special needs. A test of the set that starts a process or
+loads a runtime fails.
+"""
+
+import gc
 import importlib.util
 import signal
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+
+UNIT_FOLDERS = (
+    "analysis",
+    "device_agents/android",
+    "device_agents/contract",
+    "device_agents/cuda",
+    "device_agents/device_output",
+    "device_agents/host",
+    "device_agents/simulated",
+    "device_agents/timing",
+    "device_agents/virtual_phone",
+    "foundation",
+    "models/cards",
+    "models/files",
+    "orchestrator/dispatch/decide",
+    "orchestrator/export",
+    "orchestrator/identity",
+    "orchestrator/plan",
+    "orchestrator/progress",
+    "orchestrator/rows",
+    "orchestrator/store",
+    "orchestrator/sweep",
+    "orchestrator/workspace",
+)
+"""The folders of `--unit`, with all below them."""
+NOT_UNIT = {"slow", "ray", "export", "browser", "gpu", "android", "adb", "cluster"}
+"""Markers that `--unit` leaves out."""
+STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"}
+HEAVY = {
+    "ai_edge_litert", "executorch", "litert_torch", "onnxruntime", "playwright", "ray",
+    "tensorflow", "torch",
+}  # fmt: skip
+"""Libraries that take a second or more to load."""
 
 if importlib.util.find_spec("hypothesis") is not None:
     from hypothesis import settings
 
     # Shared machines stall for longer than any per-example deadline; chance is not a test result.
     settings.register_profile("fleetrank", deadline=None, derandomize=True)
+    # Of a hundred examples, those that find a slip while one edits are mostly among the first.
+    settings.register_profile("unit", settings.get_profile("fleetrank"), max_examples=20)
     settings.load_profile("fleetrank")
 
 
@@ -25,3 +68,69 @@ def own_host_lease(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
         yield
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--unit", action="store_true", help="the set to run between two edits")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--unit"):
+        if importlib.util.find_spec("hypothesis") is not None:
+            settings.load_profile("unit")
+        watch = _Watch()
+        sys.addaudithook(watch.hear)
+        config.pluginmanager.register(watch, "unit-watch")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Other folders are not even read; `None` leaves the question to pytest."""
+    if not config.getoption("--unit"):
+        return None
+    here = Path(__file__).parent
+    wanted = [here / name for name in UNIT_FOLDERS]
+    is_way = any(collection_path in (folder, *folder.parents) for folder in wanted)
+    is_inside = any(folder in collection_path.parents for folder in wanted)
+    return None if is_way or is_inside else True
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--unit"):
+        left = [one for one in items if any(mark.name in NOT_UNIT for mark in one.iter_markers())]
+        config.hook.pytest_deselected(items=left)
+        items[:] = [one for one in items if one not in set(left)]
+
+
+class _Watch:
+    """Fails a test of `--unit` that does what the set is to be free of."""
+
+    def __init__(self) -> None:
+        self._seen: list[str] = []
+
+    def hear(self, event: str, arguments: tuple[object, ...]) -> None:
+        """The audit hook; a hook cannot be removed, so it only notes."""
+        if event in STARTS:
+            self._seen.append(f"starts a process ({event})")
+        elif event == "import" and str(arguments[0]).partition(".")[0] in HEAVY:
+            self._seen.append(f"imports {arguments[0]}")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection(self) -> None:
+        self._seen.clear()  # what pytest and its plug-ins start does not concern a test
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        if self._seen:
+            raise pytest.UsageError(f"a module of `--unit`, when it is read, {self._seen[0]}")
+        # What was collected is never garbage; tests that collect garbage need not look at it.
+        gc.freeze()
+
+    def pytest_sessionfinish(self) -> None:
+        gc.unfreeze()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
+        """Fixtures count, too: they ran before."""
+        yield
+        seen, self._seen = self._seen, []
+        if seen:
+            pytest.fail(f"a unit test {seen[0]}: mark it `slow`, or give it what it needs")

@@ -1,4 +1,4 @@
-"""Pairs of platforms grouped by two tiers or two runtimes."""
+"""Pairs of platforms grouped by two tiers or two runtimes, and how far their rankings agree."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fleetrank.analysis.arrays.bootstrap import adjust_p
-from fleetrank.analysis.panel.pair_means import mean_figures
-from fleetrank.analysis.panel.pairs import Pair, pair_figures
+from fleetrank.analysis.panel.pair_means import MeanFigures, mean_figures
+from fleetrank.analysis.panel.pairs import Pair, PairFigures, pair_figures
 from fleetrank.analysis.panel.panel import Measure, Panel
 from fleetrank.analysis.stored.columns import TIERS
 from fleetrank.analysis.stored.comparable import EQUAL_INSIDE_PLATFORM
@@ -59,6 +59,40 @@ class PairGroup:
     def starts(self) -> npt.NDArray[np.int64]:
         """Where each cluster of a group with a direction begins in `pairs`, (n_clusters,)."""
         return np.flatnonzero(np.diff(self.clusters, prepend=-1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupAgreement:
+    """How far one measure ranks models alike on both sides of a group, as a mean over its pairs."""
+
+    level: Level
+    measure: str
+    source: str
+    target: str
+    figures: MeanFigures
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairAgreement:
+    """How far one measure ranks models alike on two platforms.
+
+    Attributes:
+        source, target: platform keys.
+        p_adjusted: Benjamini-Hochberg over the pairs computed together.
+        unlike: facts that differ and change the meaning of the figure; `None` without any.
+    """
+
+    measure: str
+    source: str
+    target: str
+    figures: PairFigures
+    p_adjusted: float | None
+    unlike: str | None
+
+    @property
+    def level(self) -> Level:
+        """Two platforms."""
+        return Level.PAIR
 
 
 def tier_groups(
@@ -152,37 +186,43 @@ def chunks(
         first = last
 
 
-def group_rows(group: PairGroup, found: Iterable[Measure], seed: int) -> list[Row]:
-    """One row per measure: its mean over the pairs of the group."""
-    return [
-        {
-            "level": group.level,
-            "measure": measure.name,
-            "source": group.source,
-            "target": group.target,
-        }
-        | asdict(mean_figures(measure, group.pairs, group.clusters, seed))
-        for measure in found
-    ]
+def group_agreement(group: PairGroup, measure: Measure, seed: int) -> GroupAgreement:
+    """The mean over the pairs of the group."""
+    return GroupAgreement(
+        level=group.level,
+        measure=measure.name,
+        source=group.source,
+        target=group.target,
+        figures=mean_figures(measure, group.pairs, group.clusters, seed),
+    )
 
 
-def pair_rows(panel: Panel, measure: Measure, pairs: Sequence[Pair], seed: int) -> list[Row]:
-    """One row per pair, with p-values adjusted over them."""
+def pair_agreements(
+    panel: Panel, measure: Measure, pairs: Sequence[Pair], seed: int
+) -> Iterator[PairAgreement]:
+    """Every pair, in the order given; p-values are adjusted over them."""
     figures = pair_figures(measure, pairs, seed)
     adjusted = adjust_p([figure.p_value for figure in figures])
     facts, keys = panel.platforms.to_dicts(), panel.keys
-    return [
-        {
-            "level": Level.PAIR,
-            "measure": measure.name,
-            "source": keys[i],
-            "target": keys[j],
-            "p_adjusted": p_adjusted,
-            "unlike": unlike_facts(facts[i], facts[j]),
-        }
-        | asdict(figure)
-        for (i, j), figure, p_adjusted in zip(pairs, figures, adjusted, strict=True)
-    ]
+    for (i, j), figure, p_adjusted in zip(pairs, figures, adjusted, strict=True):
+        yield PairAgreement(
+            measure=measure.name,
+            source=keys[i],
+            target=keys[j],
+            figures=figure,
+            p_adjusted=p_adjusted,
+            unlike=unlike_facts(facts[i], facts[j]),
+        )
+
+
+def agreement_row(one: GroupAgreement | PairAgreement) -> Row:
+    """Its names and figures as the row of a table; a column that it does not have is absent."""
+    row: Row = {
+        "level": one.level, "measure": one.measure, "source": one.source, "target": one.target
+    }  # fmt: skip
+    if isinstance(one, PairAgreement):
+        row |= {"p_adjusted": one.p_adjusted, "unlike": one.unlike}
+    return row | asdict(one.figures)
 
 
 def unlike_facts(source: Mapping[str, object], target: Mapping[str, object]) -> str | None:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from fleetrank.analysis.report.shown import ELSEWHERE, Shown
+from fleetrank.analysis.report.shown import SUBJECTS, Shown
+from fleetrank.analysis.tables.glossary import meaning_of_column
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.tables import TABLES
 from fleetrank.analysis.tables.values import heading, value_text
@@ -19,10 +20,11 @@ Json = dict[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HtmlHead:
-    """A column's heading."""
+    """A column's heading; `hint` is the meaning of its word, if the glossary has it."""
 
     text: str
     is_number: bool
+    hint: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,10 +38,10 @@ class HtmlCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HtmlRow:
-    """A row; `about` is the result of `Shown.tokens`."""
+    """A row; `about` is the result of `Shown.subjects`."""
 
     cells: tuple[HtmlCell, ...]
-    about: str
+    about: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,20 +88,21 @@ def html_table(
     frame = _worth_showing(table.frame)
     already = set(said)
     notes = [note for note in table.notes if note not in already]
-    about = [shown.tokens(row) for row in frame.iter_rows(named=True)]
-    kept = [number for number, words in enumerate(about) if ELSEWHERE not in words.split()]
-    kept = kept[:MAX_ROWS]
+    subjects = [shown.subjects(row) for row in frame.iter_rows(named=True)]
+    kept = [number for number, about in enumerate(subjects) if about is not None][:MAX_ROWS]
     if len(kept) < frame.height:
         remedy = f"; `fleetrank report show {name}` prints all" if name in TABLES else ""
         notes.append(f"{len(kept):,} of {frame.height:,} rows are on this page{remedy}.")
-    frame, about = frame[kept], [about[number] for number in kept]
+    frame, about = frame[kept], [subjects[number] or {} for number in kept]
     columns = [_column(column, shown.names) for column in frame.iter_columns()]
     head = range(min(frame.height, MAX_STATIC_ROWS))
     return HtmlTable(
         id=name,
         caption=table.title,
         heads=tuple(
-            HtmlHead(text=heading(title), is_number=dtype.is_numeric())
+            HtmlHead(
+                text=heading(title), is_number=dtype.is_numeric(), hint=meaning_of_column(title)
+            )
             for title, dtype in frame.schema.items()
         ),
         rows=tuple(
@@ -145,10 +148,14 @@ def _column(column: pl.Series, names: Mapping[str, str]) -> _Column:
     )
 
 
-def _packed(columns: Sequence[_Column], about: Sequence[str]) -> Json:
+def _packed(columns: Sequence[_Column], about: Sequence[Mapping[str, str]]) -> Json:
     """Columns of texts, each text once: most of a table's texts are names, flags and dashes."""
     return {
-        "about": _coded(about),
+        "about": {
+            kind: _coded([row.get(kind, "") for row in about])
+            for kind in SUBJECTS
+            if any(kind in row for row in about)
+        },
         "columns": [
             {"number": column.is_number, "hints": dict(column.hints), **_coded(column.texts)}
             for column in columns

@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -15,7 +15,7 @@ import polars as pl
 from markupsafe import Markup
 
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.figures.theme import FAMILY_COLOURS, NO_FAMILY
+from fleetrank.analysis.figures.theme import FAMILY_MARKS, NO_FAMILY
 from fleetrank.analysis.report.evidence import Evidence, gather
 from fleetrank.analysis.report.page_data import page_data
 from fleetrank.analysis.report.page_tables import PageTables, page_tables
@@ -36,6 +36,7 @@ from fleetrank.analysis.report.sections.transfer_section import transfer_section
 from fleetrank.analysis.stored.load import DEFAULT_ORIGINS
 from fleetrank.analysis.stored.scope import devices_of
 from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.glossary import TERMS
 from fleetrank.analysis.tables.values import time_text
 from fleetrank.foundation.files import make_folder, replace_file
 from fleetrank.foundation.visible_text import visible
@@ -122,16 +123,6 @@ _SECTIONS: tuple[Callable[[Evidence, PageTables], Section], ...] = (
     quality_section, dropped_section,
 )  # fmt: skip
 """The order follows a reader's questions; provenance is last."""
-_FAMILY_PATHS: Mapping[str, str] = {
-    "standard_cnn": "M-4-4h8v8h-8z",
-    "mobile_cnn": "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0z",
-    "efficient_cnn": "M0-5.6L5.6 0L0 5.6L-5.6 0z",
-    "transformer": "M0-5L5.5 4.5H-5.5z",
-    "hybrid": "M0 5L5.5-4.5H-5.5z",
-    NO_FAMILY: "M-5-2h3v-3h4v3h3v4h-3v3h-4v-3h-3z",
-}
-"""The shapes of `theme.FAMILY_SHAPES`, for the legend."""
-
 _NAMED_FLAGS = 4
 """A sentence names at most this many kinds of flags."""
 
@@ -208,6 +199,7 @@ def render_page(evidence: Evidence, now: datetime) -> str:
         sections=sections,
         studies=study_tables(evidence, tables),
         families=_legend(evidence.shown.cells),
+        words={word: meaning.replace("`", "") for word, meaning in TERMS.items()},
         footer=" ".join(evidence.said),
         css=Markup(folder.joinpath("page.css").read_text(encoding="utf-8")),  # noqa: S704 - our own
         script_hashes=f"{script_hash(bundle)} {script_hash(page_js)}",
@@ -220,8 +212,8 @@ def render_page(evidence: Evidence, now: datetime) -> str:
 def _legend(cells: pl.DataFrame) -> list[dict[str, str]]:
     present = set(cells["family"].fill_null(NO_FAMILY))
     return [
-        {"name": name.replace("_", " "), "colour": colour, "path": _FAMILY_PATHS[name]}
-        for name, colour in FAMILY_COLOURS.items()
+        {"name": name.replace("_", " "), "colour": mark.colour, "path": mark.path}
+        for name, mark in FAMILY_MARKS.items()
         if name in present
     ]
 

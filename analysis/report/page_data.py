@@ -5,13 +5,37 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from fleetrank.analysis.figures.frontier import frontier_pairs
-from fleetrank.analysis.figures.heat_map import heat_columns
 from fleetrank.analysis.figures.latency import QUANTILES
-from fleetrank.analysis.figures.theme import FAMILY_COLOURS, FAMILY_SHAPES, NO_FAMILY
+from fleetrank.analysis.figures.theme import FAMILY_MARKS, NO_FAMILY
 from fleetrank.analysis.report.evidence import Evidence
 from fleetrank.analysis.report.page_tables import PageTables
 from fleetrank.analysis.report.shown import Shown
 from fleetrank.analysis.statistics.frontiers.regret_table import EXTRA, LOST
+
+_PAIR_FIGURES = ("rho", "low", "high", "null_mean", "null_p95")
+_PAIR_DIGITS = 3
+
+
+def heat_columns(pairs: pl.DataFrame, positions: Mapping[str, int]) -> dict[str, list[object]]:
+    """The rows of level `pair` of one measure of `transfer`, as columns.
+
+    Args:
+        pairs: each pair once; rho has no direction.
+        positions: number of each platform on the page; pairs with another one are left out.
+
+    Returns:
+        `source`, `target` (numbers), `n_models`, the figures to three digits, and `reason`.
+    """
+    known = pairs.filter(
+        pl.col("source").is_in(list(positions)) & pl.col("target").is_in(list(positions))
+    )
+    return {
+        "source": [positions[key] for key in known["source"]],
+        "target": [positions[key] for key in known["target"]],
+        "n_models": known["n_models"].to_list(),
+        **{name: known[name].round(_PAIR_DIGITS).to_list() for name in _PAIR_FIGURES},
+        "reason": known["reason"].to_list(),
+    }
 
 
 def models_by_memory(cells: pl.DataFrame) -> list[str]:
@@ -66,7 +90,6 @@ def page_data(evidence: Evidence, tables: PageTables) -> Json:
     return {
         "platforms": _platforms(shown),
         "models": _models(shown),
-        "devices": list(shown.devices),
         "memory_order": [
             shown.model_at[name] for name in models_by_memory(shown.cells)
         ],
@@ -78,8 +101,8 @@ def page_data(evidence: Evidence, tables: PageTables) -> Json:
         },
         "frontiers": _frontiers(evidence, tables.pair_rows("regret")),
         "families": {
-            name: {"colour": FAMILY_COLOURS[name], "shape": FAMILY_SHAPES[name]}
-            for name in FAMILY_COLOURS
+            name: {"colour": mark.colour, "shape": mark.shape}
+            for name, mark in FAMILY_MARKS.items()
         },
         "in_results": {
             "platforms": len(shown.names), "models": evidence.cells["model"].n_unique()

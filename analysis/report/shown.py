@@ -13,12 +13,12 @@ MAX_MODELS = 40
 """A panel with more rows is not readable."""
 MAX_CELLS = 4500
 """Values (model on platform) on the page; they take about 2 MB."""
-ELSEWHERE = "x"
-"""Marks a row about something that is not on the page; any filter hides the row."""
+SUBJECTS = ("platform", "model", "device", "tier", "runtime", "precision", "family")
+"""What a row can be about: the names of its `data-` attributes, which `state.js` reads."""
 _WORDS = {
-    "tier": ("t", TIERS), "runtime": ("r", STORED_RUNTIMES), "precision": ("c", PRECISIONS),
-    "family": ("f", FAMILIES),
+    "tier": TIERS, "runtime": STORED_RUNTIMES, "precision": PRECISIONS, "family": FAMILIES,
 }  # fmt: skip
+_SIDES = ("source", "target")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,34 +58,47 @@ class Shown:
         """Number of each device."""
         return {name: number for number, name in enumerate(self.devices)}
 
-    def tokens(self, row: Mapping[str, object]) -> str:
-        """The subjects of a table's row, as tokens for the filter.
+    def subjects(self, row: Mapping[str, object]) -> Mapping[str, str] | None:
+        """What a table's row is about, by kind; a filter hides it when one of these is hidden.
 
-        `p3` is the fourth platform, `m` a model, `d` a device; `t`, `r`, `c`, `f` precede a tier,
-        runtime, precision or family. A row is hidden when one of its subjects is hidden.
+        A platform is its number on the page, anything else its name. Two platforms, tiers or
+        runtimes (source and target) are separated by a space.
+
+        Returns:
+            `None` if the row is about a model, platform or device that is not on the page.
         """
-        found = [self._token(name, row.get(name)) for name in _ABOUT if row.get(name) is not None]
-        return " ".join(dict.fromkeys(word for word in found if word))
+        texts = {name: str(value) for name, value in row.items() if value is not None}
+        if self._is_elsewhere(texts):
+            return None
+        found: dict[str, list[str]] = {}
+        if (key := texts.get("platform_key")) is not None:
+            found["platform"] = [str(self.platform_at[key])]
+        for side in _SIDES:
+            kind, word = self._side(texts.get(side, ""))
+            if kind and word not in found.setdefault(kind, []):
+                found[kind].append(word)
+        for name in ("model", "device", *_WORDS):
+            text = texts.get(name)
+            if text in _WORDS.get(name, (text,)) and text not in found.get(name, (None,)):
+                found.setdefault(name, []).append(str(text))
+        return {kind: " ".join(found[kind]) for kind in SUBJECTS if kind in found}
 
-    def _token(self, column: str, value: object) -> str | None:
-        text = str(value)
-        if column in _WORDS:
-            letter, known = _WORDS[column]
-            return letter + text if text in known else None
-        if column in {"source", "target"}:
-            if text in self.platform_at:
-                return f"p{self.platform_at[text]}"
-            of_group = self._token("tier", text) or self._token("runtime", text)
-            return of_group or (ELSEWHERE if text in self.names else None)
-        letter, lookup = {
-            "platform_key": ("p", self.platform_at),
-            "model": ("m", self.model_at),
-            "device": ("d", self.device_at),
-        }[column]
-        return f"{letter}{lookup[text]}" if text in lookup else ELSEWHERE
+    def _is_elsewhere(self, texts: Mapping[str, str]) -> bool:
+        for name, known in (
+            ("platform_key", self.platform_at), ("model", self.model_at),
+            ("device", self.device_at),
+        ):  # fmt: skip
+            if texts.get(name) not in (None, *known):
+                return True
+        sides = (texts.get(side) for side in _SIDES)
+        return any(side in self.names and side not in self.platform_at for side in sides)
 
-
-_ABOUT = ("platform_key", "source", "target", "model", "device", *_WORDS)
+    def _side(self, text: str) -> tuple[str, str]:
+        """Kind and name of a source or target; the kind of any other text is empty."""
+        if text in self.platform_at:
+            return "platform", str(self.platform_at[text])
+        kinds = (kind for kind in ("tier", "runtime") if text in _WORDS[kind])
+        return next(kinds, ""), text
 
 
 def choose_shown(cells: pl.DataFrame) -> Shown:

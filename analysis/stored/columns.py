@@ -4,6 +4,9 @@ One row is one attempt at one repeat of one cell, failures included; the key is
 `(sweep_id, cell_key, repeat, attempt)`. Units are the last part of a name. `null` means not known
 or not applicable, never 0. A string column with a closed set of values names it; the sets are
 those of `foundation.vocabulary`.
+
+A new measured column is a line here and a field in `device_agents/contract/measurement.py`: rows
+take it from there, and a test names the one that is missing.
 """
 
 from dataclasses import dataclass
@@ -42,17 +45,25 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column; `values` is the closed set of a string column, `None` where it is open."""
+    """One column.
+
+    Attributes:
+        values: the closed set of a string column; `None` where it is open.
+        field: where a `Measurement` has the value, such as `failure.kind`; `None` if it comes from
+            elsewhere (plan, card, device) or is calculated.
+    """
 
     name: str
     dtype: pl.DataType
     doc: str
     values: tuple[str, ...] | None = None
+    field: str | None = None
 
 
 _STR, _INT, _FLOAT, _BOOL = pl.String(), pl.Int64(), pl.Float64(), pl.Boolean()
 _UTC = pl.Datetime("us", "UTC")
 _INTS, _STRS = pl.List(pl.Int64), pl.List(pl.String)
+_Values = tuple[str, ...] | None
 
 RUNTIMES = words_of(Runtime)
 IMPORTED_RUNTIMES = ("qnn",)
@@ -74,10 +85,18 @@ WEIGHTS_KINDS = words_of(WeightsKind)
 FORMATS = words_of(Format)
 
 
-def _column(
-    name: str, dtype: pl.DataType, doc: str, values: tuple[str, ...] | None = None
-) -> Column:
+def _column(name: str, dtype: pl.DataType, doc: str, values: _Values = None) -> Column:
     return Column(name=name, dtype=dtype, doc=doc, values=values)
+
+
+def _measured(name: str, dtype: pl.DataType, doc: str, values: _Values = None) -> Column:
+    return _at(name, name, dtype, doc, values)
+
+
+def _at(field: str, name: str, dtype: pl.DataType, doc: str, values: _Values = None) -> Column:
+    """In another field, or in a part of the measurement: `part.` is its field of that name."""
+    path = f"{field}{name}" if field.endswith(".") else field
+    return Column(name=name, dtype=dtype, doc=doc, values=values, field=path)
 
 
 _IDENTITY = (
@@ -121,7 +140,7 @@ _DEVICE = (
     ),
     _column("device_model", _STR, "type of the device; two phones of one model share it"),
     _column("tier", _STR, "class of device", TIERS),
-    _column("origin", _STR, "source of the row", ORIGINS),
+    _measured("origin", _STR, "source of the row", ORIGINS),
     _column("host", _STR, "hash of the host's name"),
     _column("os", _STR, "operating system of the device"),
     _column("arch", _STR, "instruction set"),
@@ -144,20 +163,20 @@ _PLATFORM = (
     _column("options", _STR, "JSON object of runtime options that differ from the default"),
 )
 _OUTCOME = (
-    _column("status", _STR, "result of the attempt", STATUSES),
-    _column("error_kind", _STR, "kind of the error", ERROR_KINDS),
-    _column("error_message", _STR, "text of the error"),
-    _column("error_remedy", _STR, "what the user can do about it"),
-    _column("error_stage", _STR, "stage of the attempt that failed"),
-    _column("error_is_transient", _BOOL, "whether a retry made sense"),
-    _column("exit_code", _INT, "exit code of the worker; a negative one is a signal"),
+    _measured("status", _STR, "result of the attempt", STATUSES),
+    _at("failure.kind", "error_kind", _STR, "kind of the error", ERROR_KINDS),
+    _at("failure.message", "error_message", _STR, "text of the error"),
+    _at("failure.remedy", "error_remedy", _STR, "what the user can do about it"),
+    _at("failure.stage", "error_stage", _STR, "stage of the attempt that failed"),
+    _at("failure.is_transient", "error_is_transient", _BOOL, "whether a retry made sense"),
+    _at("failure.", "exit_code", _INT, "exit code of the worker; a negative one is a signal"),
 )
 _LATENCY = (
-    _column("sample_kind", _STR, "what one sample measures", SAMPLE_KINDS),
-    _column("samples_ns", _INTS, "synchronised wall clock per inference, in order; null if none"),
-    _column("device_samples_ns", _INTS, "the same from the device clock (CUDA events)"),
+    _measured("sample_kind", _STR, "what one sample measures", SAMPLE_KINDS),
+    _measured("samples_ns", _INTS, "synchronised wall clock per inference, in order; null if none"),
+    _measured("device_samples_ns", _INTS, "the same from the device clock (CUDA events)"),
     _column("host_overhead_ns", _FLOAT, "median of wall clock minus device clock per inference"),
-    _column("input_copy_ns", _INT, "time to copy the inputs to the device; not in the samples"),
+    _measured("input_copy_ns", _INT, "time to copy the inputs to the device; not in the samples"),
     _column("sample_count", _INT, "number of timed inferences"),
     _column("latency_p50_ns", _FLOAT, "median of this process"),
     _column("latency_p90_ns", _FLOAT, "90th percentile of this process"),
@@ -165,29 +184,33 @@ _LATENCY = (
     _column("latency_p99_ns", _FLOAT, "99th percentile of this process"),
     _column("latency_mean_ns", _FLOAT, "mean of this process"),
     _column("latency_std_ns", _FLOAT, "standard deviation (n - 1) of this process"),
-    _column("load_ns", _INT, "time to read the artifact and create the session"),
-    _column("first_inference_ns", _INT, "time of the first inference after loading"),
-    _column("warmup_ns", _INT, "length of the warm-up"),
-    _column("warmup_runs", _INT, "inferences in the warm-up"),
-    _column("stop_reason", _STR, "half_width, max_time or max_samples"),
+    _measured("load_ns", _INT, "time to read the artifact and create the session"),
+    _measured("first_inference_ns", _INT, "time of the first inference after loading"),
+    _measured("warmup_ns", _INT, "length of the warm-up"),
+    _measured("warmup_runs", _INT, "inferences in the warm-up"),
+    _measured("stop_reason", _STR, "half_width, max_time or max_samples"),
 )
 _MEMORY = (
-    _column("memory_metric", _STR, "what the memory figures count", MEMORY_METRICS),
-    _column("baseline_memory_bytes", _INT, "resident size before loading, with the primer"),
-    _column("load_peak_memory_bytes", _INT, "peak above the baseline until the first output"),
-    _column("peak_memory_bytes", _INT, "peak above the baseline while running; used by FRM"),
-    _column("reserved_memory_bytes", _INT, "GPU memory that PyTorch's allocator reserved"),
-    _column("process_memory_bytes", _INT, "GPU memory of the process, with its context"),
-    _column("energy_mj", _FLOAT, "energy of one inference, including idle power"),
-    _column("energy_above_idle_mj", _FLOAT, "energy of one inference above idle power"),
-    _column("idle_power_mw", _FLOAT, "mean power before the model was loaded"),
-    _column("energy_window_ns", _INT, "length of the runs repeated for energy"),
-    _column("energy_runs", _INT, "inferences in that window"),
-    _column("energy_counter_steps", _INT, "changes of the energy counter in that window"),
-    _column("energy_method", _STR, "source of the energy figure", ENERGY_METHODS),
-)
+    _measured("memory_metric", _STR, "what the memory figures count", MEMORY_METRICS),
+    _measured("baseline_memory_bytes", _INT, "resident size before loading, with the primer"),
+    _measured("load_peak_memory_bytes", _INT, "peak above the baseline until the first output"),
+    _at("run_peak_memory_bytes", "peak_memory_bytes", _INT,
+        "peak above the baseline while running; used by FRM"),
+    _measured("reserved_memory_bytes", _INT, "GPU memory that PyTorch's allocator reserved"),
+    _measured("process_memory_bytes", _INT, "GPU memory of the process, with its context"),
+    _at("energy.per_inference_mj", "energy_mj", _FLOAT,
+        "energy of one inference, including idle power"),
+    _at("energy.above_idle_mj", "energy_above_idle_mj", _FLOAT,
+        "energy of one inference above idle power"),
+    _at("energy.", "idle_power_mw", _FLOAT, "mean power before the model was loaded"),
+    _at("energy.window_ns", "energy_window_ns", _INT, "length of the runs repeated for energy"),
+    _at("energy.runs", "energy_runs", _INT, "inferences in that window"),
+    _at("energy.counter_steps", "energy_counter_steps", _INT,
+        "changes of the energy counter in that window"),
+    _at("energy.method", "energy_method", _STR, "source of the energy figure", ENERGY_METHODS),
+)  # fmt: skip
 _CONDITIONS = tuple(
-    _column(f"{name}_{when}", dtype, f"{doc}, {when} the repeat")
+    _at(f"conditions_{when}.{name}", f"{name}_{when}", dtype, f"{doc}, {when} the repeat")
     for when in ("before", "after")
     for name, dtype, doc in (
         ("load_1min", _FLOAT, "load average of one minute"),
@@ -212,20 +235,23 @@ _CONDITIONS = tuple(
 _WORKER = (
     _column("clock_max_mhz", _FLOAT, "highest clock of the device"),
     _column("governor", _STR, "frequency governor"),
-    _column("runtime_version", _STR, "version of the runtime library"),
-    _column("python_version", _STR, "version of Python in the worker"),
-    _column("runtime_settings", _STR, "JSON object of the settings that the runtime really used"),
-    _column("worker_affinity", _STR, "CPUs the worker could use while timing, '0,1'"),
-    _column("niceness", _INT, "niceness of the worker"),
-    _column("oom_score_adj", _INT, "oom_score_adj of the worker"),
-    _column("omp_num_threads", _STR, "OMP_NUM_THREADS of the worker"),
-    _column("involuntary_switches", _INT, "involuntary context switches while timing"),
-    _column("confinement", _STR, "sandbox of an untrusted file; null: trusted, older or failed"),
-    _column("flags", _STRS, "quality flags of this row", FLAGS),
-    _column("raw_log", _STR, "path of the stored tool output in the results folder"),
-    _column("started_utc", _UTC, "start of the attempt, or time of the import"),
-    _column("finished_utc", _UTC, "end of the attempt"),
-)
+    _at("worker.", "runtime_version", _STR, "version of the runtime library"),
+    _at("worker.", "python_version", _STR, "version of Python in the worker"),
+    _at("worker.settings", "runtime_settings", _STR,
+        "JSON object of the settings that the runtime really used"),
+    _at("worker.affinity", "worker_affinity", _STR,
+        "CPUs the worker could use while timing, '0,1'"),
+    _at("worker.", "niceness", _INT, "niceness of the worker"),
+    _at("worker.", "oom_score_adj", _INT, "oom_score_adj of the worker"),
+    _at("worker.", "omp_num_threads", _STR, "OMP_NUM_THREADS of the worker"),
+    _at("worker.", "involuntary_switches", _INT, "involuntary context switches while timing"),
+    _at("worker.", "confinement", _STR,
+        "sandbox of an untrusted file; null: trusted, older or failed"),
+    _measured("flags", _STRS, "quality flags of this row", FLAGS),
+    _measured("raw_log", _STR, "path of the stored tool output in the results folder"),
+    _measured("started_utc", _UTC, "start of the attempt, or time of the import"),
+    _measured("finished_utc", _UTC, "end of the attempt"),
+)  # fmt: skip
 _SOURCE = (
     _column("source", _STR, "publisher of an imported row"),
     _column("source_ref", _STR, "file and sha256 of its content, or commit"),

@@ -103,10 +103,12 @@ class LogReader:
         is_own: whether this kind wrote a log.
         read: (log, runtime, origin) to the measurement that today's parser makes of it, without
             conditions, flags and times; raises `FleetError` if the parser rejects the log.
+        fields: the fields of that measurement that a log decides.
     """
 
     is_own: Callable[[str], bool]
     read: Callable[[str, Runtime, Origin], Measurement]
+    fields: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

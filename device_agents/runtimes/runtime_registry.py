@@ -1,26 +1,25 @@
 """Runtimes by name; a runtime and its library are imported only on request."""
 
-from collections.abc import Callable
-
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.device_agents.runtimes.runner import Runner
 from fleetrank.foundation.registry import Registry
 from fleetrank.foundation.vocabulary import Runtime
 
-RUNTIMES = Registry[Callable[[], Runner]](
+_HERE = "fleetrank.device_agents.runtimes"
+RUNNERS: Registry[type[Runner]] = Registry(
     "runtime",
     {
-        Runtime.ONNX: "fleetrank.device_agents.runtimes.onnx.onnx_runner:OnnxRunner",
-        Runtime.TORCH: "fleetrank.device_agents.runtimes.torch.torch_runner:TorchRunner",
-        Runtime.TFLITE: "fleetrank.device_agents.runtimes.tflite_runner:TfliteRunner",
-        Runtime.EXECUTORCH: "fleetrank.device_agents.runtimes.executorch_runner:ExecutorchRunner",
+        Runtime.ONNX: f"{_HERE}.onnx.onnx_runner:OnnxRunner",
+        Runtime.TORCH: f"{_HERE}.torch.torch_runner:TorchRunner",
+        Runtime.TFLITE: f"{_HERE}.tflite_runner:TfliteRunner",
+        Runtime.EXECUTORCH: f"{_HERE}.executorch_runner:ExecutorchRunner",
     },
 )
 
 
 def create_runner(runtime: Runtime) -> Runner:
     """Creates the runner of a runtime; the library is imported when the runner loads a file."""
-    return RUNTIMES.load(runtime)()
+    return RUNNERS.load(runtime)()
 
 
 def default_backend(runtime: Runtime) -> str:

@@ -191,10 +191,7 @@ class Artifact:
 
 
 FORMATS_OF_SUFFIX: Mapping[str, Format] = {
-    ".onnx": Format.ONNX,
-    ".pt2": Format.PT2,
-    ".tflite": Format.TFLITE,
-    ".pte": Format.PTE,
+    **{f".{format_}": format_ for format_ in Format},
     ".keras": Format.TFLITE,
     ".h5": Format.TFLITE,
 }

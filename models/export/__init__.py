@@ -1,4 +1,4 @@
 """Exports a network or a user's file in a child process.
 
-Open `exporter` first; it defines the contract and lists the exporters. `process` starts the child.
+Open `exporters` first: the table of formats. `process` starts the child, `__main__` is the child.
 """

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fleetrank.foundation.errors import is_out_of_memory
-from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.cards.card import Cost, ExportRequest, Source, StagedExport
 from fleetrank.models.errors import ExportError
-from fleetrank.models.export.exporter import Exporter, create_exporter, library_versions
+from fleetrank.models.export.exporters import EXPORTERS, Exporter, library_versions
 from fleetrank.models.networks.cost import count_cost, stated_cost
 from fleetrank.models.networks.verification_inputs import CASES, seeded_images
 from fleetrank.models.networks.weights import network_with_weights
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _DTYPES = {"fp32": None, "fp16": "float16", "bf16": "bfloat16"}
-_PRECISIONS = {Format.PT2: ("fp32", "fp16", "bf16"), Format.ONNX: ("fp32", "fp16")}
-"""Weights, inputs and arithmetic share one type; ONNX Runtime lacks bfloat16 convolutions."""
 _SOURCE_LIBRARY = {Source.TORCHVISION: ("torchvision",), Source.TIMM: ("timm",)}
 
 
@@ -35,7 +32,7 @@ def export_network(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -
     """
     _check_precision(request)
     card = request.card
-    exporter = create_exporter(request.format)
+    exporter = EXPORTERS[request.format]
     libraries = exporter.libraries + _SOURCE_LIBRARY.get(card.source, ())
     versions = library_versions(libraries, exporter.extra)
     network = network_with_weights(card, request.weights, is_trusted=is_trusted)
@@ -61,7 +58,7 @@ def export_network(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -
 
 
 def _check_precision(request: ExportRequest) -> None:
-    known = _PRECISIONS.get(request.format, ("fp32",))
+    known = EXPORTERS[request.format].precisions
     if request.precision not in known:
         raise ExportError(
             f"{request.format} cannot be exported in precision {request.precision!r}",

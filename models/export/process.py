@@ -7,25 +7,17 @@ from pathlib import Path
 
 from fleetrank.foundation.codec import CodecError, from_json, to_json
 from fleetrank.foundation.process.supervised_child import ChildEnd, End, exit_name, run_child
-from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.cards.card import ExportRequest, StagedExport
 from fleetrank.models.errors import ExportError
+from fleetrank.models.export.exporters import EXPORTERS
 from fleetrank.models.export.messages import ExportAnswer, ExportOrder
 
-_MIB = 1 << 20
-_PEAK_BYTES = {
-    Format.ONNX: 1100 * _MIB,
-    Format.PT2: 800 * _MIB,
-    Format.TFLITE: 1500 * _MIB,
-    Format.PTE: 900 * _MIB,
-}
-"""Highest resident size measured over the 13 built-in models, rounded up."""
 _LAST_WORDS = 400
 
 
 def peak_memory_estimate_bytes(request: ExportRequest) -> int:
     """Memory that an export may use; determines how many run in parallel."""
-    return _PEAK_BYTES[request.format]
+    return EXPORTERS[request.format].peak_memory_bytes
 
 
 def export_in_child(

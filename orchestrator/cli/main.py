@@ -61,7 +61,7 @@ COMMANDS: Mapping[str, Command] = {
         "fleetrank.orchestrator.cli.report.report_command:app", "Tables and the report page."
     ),
     "recommend": Command(
-        "fleetrank.orchestrator.cli.report.recommend_command:recommend",
+        "fleetrank.orchestrator.cli.report.report_command:recommend",
         "Show what to measure for a goal.",
     ),
     "query": Command(

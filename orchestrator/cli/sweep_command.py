@@ -161,7 +161,7 @@ def status(sweep_id: SweepId = None, as_json: AsJson = False) -> None:
 @contextmanager
 def _display(progress: Progress) -> Iterator[list[Subscriber]]:
     """The event subscribers of a progress style; restores the terminal at the end."""
-    from fleetrank.orchestrator.cli.output.visible_console import VisibleConsole
+    from fleetrank.orchestrator.cli.output.terminal import VisibleConsole
     from fleetrank.orchestrator.progress.console import LiveConsole
     from fleetrank.orchestrator.progress.line_output import JsonLines, PlainLines
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fleetrank.analysis.stored.columns import ROW_KEY
 from fleetrank.analysis.stored.exclusions import read_exclusions
-from fleetrank.orchestrator.rows.translate import Row
+from fleetrank.orchestrator.rows.measured_columns import Row
 from fleetrank.orchestrator.store.results import ResultStore
 
 

@@ -1,18 +1,26 @@
-"""Answers to jobs: cached until the results change, then computed again."""
+"""Answers to jobs: cached until the results change, then computed again, in turn.
+
+Making a page or answering SQL is a computation. It would change the latency of a measurement on
+this host, so none runs beside one. Reading a file that has grown is cheap and is not counted.
+"""
 
 import hashlib
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from time import monotonic
 
+from fleetrank.analysis.stored.exclusions import FILE as EXCLUSIONS
+from fleetrank.analysis.stored.part_files import PARTS
 from fleetrank.device_agents.host.memory_limit import default_limit_bytes
+from fleetrank.foundation.lease import host_lease
 from fleetrank.orchestrator.compute.child import QUERY_GRACE_S, QUERY_MEMORY_BYTES, Child
 from fleetrank.orchestrator.compute.jobs import Job, JobKind, Result
 from fleetrank.orchestrator.server.errors import BusyError
-from fleetrank.orchestrator.server.fingerprint import Fingerprint
-from fleetrank.orchestrator.server.turn import Turn
 
 _PATIENCE_S = 45.0
 """How long a request waits for the end of the running repeat: by default a repeat is timed for
@@ -23,6 +31,13 @@ _QUERY_THREADS = 2
 """Threads of each library: on a host of 128 cores the stacks alone would use the memory."""
 _REMEMBERED_BYTES = 128 << 20
 """Room for a few pages of 5 MB and thousands of tables."""
+_MAX_WAITING = 24
+"""Each holds one of the server's 40 threads; further requests get an error and try again."""
+_LOOKED_AT = (
+    f"measurements/*/{PARTS}", "sweeps/*.json", "sweeps/*.pending", "schema.json", EXCLUSIONS,
+)  # fmt: skip
+_FRESH_S = 0.5
+"""How long a fingerprint is reused: a hundred sweeps need 200 system calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +55,78 @@ class Answer:
     fingerprint: str
     made_utc: datetime
     is_current: bool = True
+
+
+class Fingerprint:
+    """Fingerprint of one folder's Parquet parts, records and exclusions; reads no file."""
+
+    def __init__(self, results: Path) -> None:
+        self._results = results
+        self._seen: tuple[float, str] | None = None
+        self._lock = threading.Lock()
+
+    def now(self) -> str:
+        """Returns a text that changes when any file is added, removed or rewritten."""
+        with self._lock:
+            if self._seen is None or monotonic() - self._seen[0] > _FRESH_S:
+                self._seen = (monotonic(), self._look())
+            return self._seen[1]
+
+    def _look(self) -> str:
+        digest = hashlib.sha256()
+        for pattern in _LOOKED_AT:
+            for path in sorted(self._results.glob(pattern)):
+                try:
+                    found = path.stat()
+                except FileNotFoundError:
+                    continue  # merged with others just now
+                digest.update(f"{path.name} {path.parent.name}".encode())
+                digest.update(f" {found.st_size} {found.st_mtime_ns} {found.st_ino}\n".encode())
+        return digest.hexdigest()[:16]
+
+
+class Turn:
+    """The right to compute; used by many threads."""
+
+    def __init__(self, *, max_waiting: int = _MAX_WAITING) -> None:
+        self._waiting = threading.BoundedSemaphore(max_waiting)
+        self._one = threading.Lock()
+
+    @contextmanager
+    def take(self, patience_s: float) -> Iterator[None]:
+        """Holds the right to compute during the block; waits at most `patience_s` for it.
+
+        Raises:
+            BusyError: too many requests wait, or the right was not free in time.
+        """
+        if not self._waiting.acquire(blocking=False):
+            raise BusyError(
+                "too many requests wait for a computation", "try again in a few seconds"
+            )
+        try:
+            deadline_s = monotonic() + patience_s
+            if not self._one.acquire(timeout=patience_s):
+                raise BusyError(
+                    f"other requests took longer than {patience_s:g} s", "try again later"
+                )
+            try:
+                waited_for: list[str] = []
+                with host_lease(
+                    "the report server, which computes an answer",
+                    on_wait=waited_for.append,
+                    give_up=lambda: monotonic() >= deadline_s,
+                ) as is_held:
+                    if not is_held:
+                        raise BusyError(
+                            "a measurement runs on this host, and an answer would disturb it"
+                            + "".join(f": {what}" for what in waited_for),
+                            "try again in a minute",
+                        )
+                    yield
+            finally:
+                self._one.release()
+        finally:
+            self._waiting.release()
 
 
 class Answers:

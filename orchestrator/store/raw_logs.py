@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fleetrank.orchestrator.durable import replace_file
 from fleetrank.orchestrator.errors import StoreError, UsageError
-from fleetrank.orchestrator.rows.translate import Row
+from fleetrank.orchestrator.rows.measured_columns import Row
 
 _FOLDER = "raw"
 MAX_LOG_BYTES = 16 * 1024 * 1024

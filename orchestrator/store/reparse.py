@@ -6,11 +6,11 @@ parser are decided again: an attempt that failed because of the phone's state st
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleetrank.analysis.stored.columns import SCHEMA_VERSION
+from fleetrank.analysis.stored.columns import COLUMNS, SCHEMA_VERSION
 from fleetrank.device_agents.contract.measurement import Measurement, WorkerFacts
 from fleetrank.device_agents.registry import load_kinds
 from fleetrank.device_agents.timing.flags import has_drift, has_outliers, has_spread
@@ -19,7 +19,7 @@ from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.vocabulary import ErrorKind, Flag, Origin, Runtime, Status
 from fleetrank.orchestrator.errors import OrchestratorError, StoreError
 from fleetrank.orchestrator.identity.keys import canonical_json
-from fleetrank.orchestrator.rows.translate import Row, latency_columns
+from fleetrank.orchestrator.rows.measured_columns import SUMMARIES, Row, measured_columns
 from fleetrank.orchestrator.store.raw_logs import read_log
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.workspace.provenance import package_versions
@@ -36,12 +36,6 @@ _JUDGED_BY_PARSERS = frozenset(
         ErrorKind.OUT_OF_MEMORY.value,
     }
 )
-_NOT_IN_A_READING = frozenset(
-    {
-        "device_samples_ns", "host_overhead_ns", "input_copy_ns", "stop_reason",
-        "baseline_memory_bytes", "reserved_memory_bytes", "process_memory_bytes",
-    }
-)  # fmt: skip
 _ERROR_COLUMNS = (
     "error_kind", "error_message", "error_remedy", "error_stage", "error_is_transient", "exit_code",
 )  # fmt: skip
@@ -116,11 +110,10 @@ def _is_judged(row: Row) -> bool:
 
 def _compare(old: Row, next_attempt: int, root: Path) -> Reparsed:
     try:
-        measurement = _read(old, root)
+        columns = _read(old, root)
     except (FleetError, OrchestratorError) as error:
         is_news = old["status"] == Status.OK.value
         return Reparsed(old=old, new=None, changes=(), refusal=str(error) if is_news else None)
-    columns = _columns(old, measurement)
     changes = tuple(
         (name, old.get(name), value) for name, value in columns.items() if old.get(name) != value
     )
@@ -137,26 +130,30 @@ def _compare(old: Row, next_attempt: int, root: Path) -> Reparsed:
     return Reparsed(old=old, new=new, changes=changes)
 
 
-def _read(row: Row, root: Path) -> Measurement:
+def decided_columns(fields: Collection[str]) -> tuple[str, ...]:
+    """The columns that a reading decides: fields of it, or calculated from its samples."""
+    return (*(column.name for column in COLUMNS if column.field in fields), *SUMMARIES)
+
+
+def _read(row: Row, root: Path) -> Row:
+    """What today's parser makes of the row's log, as columns."""
     log = read_log(root, row) or ""
     for one in load_kinds().values():
         reader = None if one.log_reader is None else one.log_reader()
         if reader is not None and reader.is_own(log):
-            return reader.read(log, Runtime(str(row["runtime"])), Origin(str(row["origin"])))
+            runtime, origin = Runtime(str(row["runtime"])), Origin(str(row["origin"]))
+            return _columns(row, reader.read(log, runtime, origin), decided_columns(reader.fields))
     raise StoreError(
         f"the log {row['raw_log']} is not a log of a known kind of device",
         "restore it from a copy; its row does not change",
     )
 
 
-def _columns(old: Row, measurement: Measurement) -> Row:
+def _columns(old: Row, measurement: Measurement, decided: Iterable[str]) -> Row:
     """Returns the columns that the parser decides, as they would be stored today."""
     worker = measurement.worker or WorkerFacts()
-    columns = {
-        name: value
-        for name, value in latency_columns(measurement).items()
-        if name not in _NOT_IN_A_READING
-    }
+    measured = measured_columns(measurement)
+    columns = {name: measured[name] for name in decided}
     settings = _settings(old) | dict(worker.settings)
     return {
         **columns,

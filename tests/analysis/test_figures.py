@@ -10,7 +10,6 @@ import pytest
 from fleet_rows import NETS, PLACES, Net, Place, write_results
 
 from fleetrank.analysis.figures.frontier import frontier_pairs
-from fleetrank.analysis.figures.heat_map import heat_columns
 from fleetrank.analysis.figures.labels import chosen_platforms, models_by_latency, platform_labels
 from fleetrank.analysis.figures.latency import (
     QUANTILES,
@@ -18,7 +17,7 @@ from fleetrank.analysis.figures.latency import (
     sample_quantiles,
     sampled_processes,
 )
-from fleetrank.analysis.report.page_data import flops_ranks, models_by_memory
+from fleetrank.analysis.report.page_data import flops_ranks, heat_columns, models_by_memory
 from fleetrank.analysis.stored.cells_table import cell_values
 from fleetrank.analysis.stored.load import load_measurements, valid_attempts
 

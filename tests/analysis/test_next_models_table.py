@@ -78,6 +78,7 @@ def test_two_device_models_cannot_judge(make_grid) -> None:
             make_table(name, frame, Selection())
 
 
+@pytest.mark.slow
 def test_a_large_fleet_takes_seconds(make_grid) -> None:
     frame = make_grid(
         {f"d{n:02}": [2 + math.sin(i * n + i) for i in range(12)] for n in range(60)},

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.statistics.frontiers.objectives import (
+from fleetrank.analysis.statistics.frontiers.pair_frontiers import (
     by_flops,
     parse_objectives,
     process_interval,

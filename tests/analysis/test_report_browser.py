@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from fleet_rows import HOSTILE_DEVICE, HOSTILE_MODEL, Place, hostile_results, write_results
@@ -11,7 +12,9 @@ from headless_browser import headless_chromium
 from fleetrank.analysis.report.page import build_report
 
 pytestmark = pytest.mark.browser
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+if TYPE_CHECKING:
+    from playwright import sync_api as playwright
+
 WIDTHS = {"phone": 390, "laptop": 1366, "wide": 2200}
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 import polars as pl
@@ -19,7 +20,8 @@ from headless_browser import headless_chromium
 from fleetrank.analysis.report.page import build_report
 
 pytestmark = pytest.mark.browser
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+if TYPE_CHECKING:
+    from playwright import sync_api as playwright
 
 
 @pytest.fixture(scope="module")

@@ -30,6 +30,8 @@ from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
 from fleetrank.foundation.files import StorageError
 
+pytestmark = pytest.mark.slow
+
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 MAX_BYTES = 5_000_000
 

@@ -34,16 +34,29 @@ def test_missing_is_a_dash_and_a_key_has_its_short_name(shown: Shown) -> None:
 
 
 def test_a_row_says_what_it_is_about(shown: Shown) -> None:
-    at = {name: number for number, name in enumerate(shown.models)}
     row = {"model": "resnet18", "source": KEY, "target": "edge", "family": "all"}
-    p = list(shown.platforms).index(KEY)
-    assert shown.tokens(row) == f"p{p} tedge m{at['resnet18']}"
-    assert shown.tokens({"device": "pixel-7"}) == f"d{shown.devices.index('pixel-7')}"
-    assert shown.tokens({"runtime": "onnx", "tier": "gpu", "precision": None}) == "tgpu ronnx"
+    platform = str(list(shown.platforms).index(KEY))
+    assert shown.subjects(row) == {"platform": platform, "model": "resnet18", "tier": "edge"}
+    assert shown.subjects({"device": "pixel-7"}) == {"device": "pixel-7"}
+    words = {"runtime": "onnx", "tier": "gpu", "precision": None}
+    assert shown.subjects(words) == {"tier": "gpu", "runtime": "onnx"}
+
+
+def test_a_pair_is_about_both_sides_and_equal_sides_count_once(shown: Shown) -> None:
+    first, second = list(shown.platforms)[:2]
+    assert shown.subjects({"source": first, "target": second}) == {"platform": "0 1"}
+    assert shown.subjects({"source": "cpu", "target": "cpu"}) == {"tier": "cpu"}
+    assert shown.subjects({"source": "cpu", "target": "edge"}) == {"tier": "cpu edge"}
+
+
+def test_a_row_about_something_else_is_not_of_the_page(shown: Shown) -> None:
+    assert shown.subjects({"model": "elsewhere"}) is None
+    assert shown.subjects({"device": "elsewhere"}) is None
+    assert shown.subjects({"platform_key": "elsewhere"}) is None
 
 
 def test_a_word_that_is_no_name_of_the_page_is_about_nothing(shown: Shown) -> None:
-    assert shown.tokens({"source": "every target", "reason": "resnet18"}) == ""
+    assert shown.subjects({"source": "every target", "reason": "resnet18"}) == {}
 
 
 def test_rows_beyond_the_page_are_counted_and_left_out(shown: Shown) -> None:

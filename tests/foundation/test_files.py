@@ -82,3 +82,30 @@ def test_content_is_synced_before_it_has_its_name(
     path.unlink()
     replace_file(path, b"x", is_synced=True)
     assert synced == [("file", False), ("folder", True)]
+
+
+def test_a_moved_file_replaces_the_old_one(tmp_path: Path) -> None:
+    source, target = tmp_path / "new", tmp_path / "old"
+    source.write_text("new")
+    target.write_text("old")
+    files.move_file(source, target)
+    assert target.read_text() == "new"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_file_moves_to_another_file_system(tmp_path: Path) -> None:
+    shm = Path("/dev/shm")
+    if not shm.is_dir() or shm.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("one file system only")
+    source = shm / f"fleetrank-test-{os.getpid()}"
+    source.write_text("far")
+    files.move_file(source, tmp_path / "near")
+    assert (tmp_path / "near").read_text() == "far"
+    assert not source.exists()
+
+
+def test_a_file_that_cannot_be_moved_leaves_the_old_one(tmp_path: Path) -> None:
+    (tmp_path / "old").write_text("old")
+    with pytest.raises(StorageError, match="old cannot be written"):
+        files.move_file(tmp_path / "missing", tmp_path / "old")
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]

@@ -13,6 +13,8 @@ import pytest
 
 from fleetrank.foundation.lease import LeaseError, give_up_at_once, host_lease, runtime_folder
 
+pytestmark = pytest.mark.slow
+
 HOLD = """
 import sys, time
 from fleetrank.foundation.lease import host_lease

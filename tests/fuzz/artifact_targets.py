@@ -19,8 +19,9 @@ from fleetrank.device_agents.errors import AgentError
 from fleetrank.device_agents.runtimes import executorch_runner
 from fleetrank.device_agents.runtimes.torch.pt2_program import checked_program
 from fleetrank.device_agents.runtimes.torch.pt2_scan import copy_checked
+from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.errors import ModelError
-from fleetrank.models.export import user_file
+from fleetrank.models.export.exporters import EXPORTERS
 from fleetrank.models.files.onnx_file import stage_onnx
 
 TFLITE = tuple(
@@ -118,18 +119,22 @@ def onnx_file(data: bytes) -> object:
 
 
 def tflite_file(data: bytes) -> object:
-    return user_file._check_tflite(data, Path("m.tflite"))
+    return _copied(Format.TFLITE, as_file(data, "artifacts/m.tflite"))
 
 
 def pte_file(data: bytes) -> object:
     path = as_file(data, "artifacts/m.pte")
-    user_file._check_pte(path)
+    _copied(Format.PTE, path)
     executorch_runner._check_identifier(str(path))
     return executorch_runner._check_delegates(str(path), ("XnnpackBackend", "VulkanBackend"))
 
 
 def users_pt2_file(data: bytes) -> object:
-    return user_file._check_pt2(as_file(data, "artifacts/mine.pt2"))
+    return _copied(Format.PT2, as_file(data, "artifacts/mine.pt2"))
+
+
+def _copied(format_: Format, path: Path) -> object:
+    return EXPORTERS[format_].copy(path, scratch() / f"artifacts/staged.{format_}", None)
 
 
 @cache

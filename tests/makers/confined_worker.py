@@ -96,9 +96,9 @@ def main() -> int:
     def pin_and_go_bad(cpus: tuple[int, ...] | None) -> None:
         """Not before: the runners import NumPy, whose threads have to be confined ones."""
         pin(cpus)
-        from fleetrank.device_agents.runtimes.runtime_registry import RUNTIMES
+        from fleetrank.device_agents.runtimes.runtime_registry import RUNNERS
 
-        for member in RUNTIMES.values():
+        for member in RUNNERS.values():
             make_hostile(*member.split(":"), Path(folder), int(port))
 
     worker.pin = pin_and_go_bad

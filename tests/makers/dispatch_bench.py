@@ -9,7 +9,7 @@ from fleetrank.orchestrator.dispatch.drive.ports import Ports
 from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch
 from fleetrank.orchestrator.errors import StoreError
 from fleetrank.orchestrator.progress.events import Event
-from fleetrank.orchestrator.rows.translate import Row
+from fleetrank.orchestrator.rows.measured_columns import Row
 
 
 class Sink:

@@ -3,16 +3,20 @@
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import pytest
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
 _CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
 
 
 @contextmanager
-def headless_chromium() -> "Iterator[playwright.Browser]":
-    """A browser for the block, which asks nobody for anything by itself."""
+def headless_chromium() -> "Iterator[Browser]":
+    """A browser for the block; it makes no requests by itself."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     if _CHROMIUM is None:
         pytest.skip("no Chromium on this machine: apt-get install chromium")
     with playwright.sync_playwright() as driver:

@@ -30,7 +30,8 @@ from fleetrank.models.cards.card import (
 )
 from fleetrank.models.cards.identity import resolve
 from fleetrank.orchestrator.identity.cells import Attempt, Cell, DevicePlace, Repeat, SweepFacts
-from fleetrank.orchestrator.rows.translate import Row, make_row
+from fleetrank.orchestrator.rows.measured_columns import Row
+from fleetrank.orchestrator.rows.translate import make_row
 
 CARD = ModelCard(
     name="resnet18",

@@ -21,7 +21,7 @@ for (const dimension of DIMENSIONS) {
 
 // An empty set selects all.
 const chosen = new Map(DIMENSIONS.map((dimension) => [dimension.name, new Set()]));
-const shown = { platforms: [], models: [], isAll: true, hidden: new Set() };
+const shown = { platforms: [], models: [], isAll: true, hidden: [] };
 
 function numbersOf(kind) {
   const asked = DIMENSIONS.filter((one) => one.of === kind && chosen.get(one.name).size > 0);
@@ -35,33 +35,30 @@ function lookAgain() {
   shown.platforms = numbersOf("platforms");
   shown.models = numbersOf("models");
   shown.isAll = DIMENSIONS.every((one) => chosen.get(one.name).size === 0);
-  shown.hidden = shown.isAll ? new Set() : hiddenWords();
+  shown.hidden = hiddenSubjects();
 }
 
-// The words of Shown.tokens in shown.py: a row about any of these is hidden.
-function hiddenWords() {
-  const platforms = shown.platforms.map((number) => data.platforms[number]);
-  const models = shown.models.map((number) => data.models[number]);
-  const kept = new Set([
-    ...shown.platforms.map((number) => "p" + number),
-    ...shown.models.map((number) => "m" + number),
-    ...platforms.flatMap((one) => ["t" + one.tier, "r" + one.runtime, "c" + one.precision]),
-    ...platforms.map((one) => "d" + data.devices.indexOf(one.device)),
-    ...models.map((one) => "f" + one.family),
-  ]);
-  const all = [
-    "x",
-    ...data.platforms.map((one, number) => "p" + number),
-    ...data.models.map((one, number) => "m" + number),
-    ...data.platforms.flatMap((one) => ["t" + one.tier, "r" + one.runtime, "c" + one.precision]),
-    ...data.devices.map((one, number) => "d" + number),
-    ...data.models.map((one) => "f" + one.family),
-  ];
-  return new Set(all.filter((word) => !kept.has(word)));
+// By kind of subject, what the filter hides. The kinds are the `data-` attributes of a row
+// (`SUBJECTS` in shown.py): a platform is its number, anything else its name.
+function hiddenSubjects() {
+  const hidden = { platform: data.platforms.map((one, number) => String(number))
+    .filter((number) => !shown.platforms.includes(Number(number))) };
+  for (const { name, of, value, options } of DIMENSIONS) {
+    const kept = new Set(shown[of].map((number) => value(data[of][number])));
+    hidden[name] = options.filter((option) => !kept.has(option));
+  }
+  return Object.entries(hidden).filter(([, values]) => values.length > 0)
+    .map(([kind, values]) => [kind, new Set(values)]);
 }
 
+// A row has one model and one device, whose names may contain spaces; of the rest up to two.
 function isShown(about) {
-  return shown.hidden.size === 0 || !about.split(" ").some((word) => shown.hidden.has(word));
+  return shown.hidden.every(([kind, hidden]) => {
+    const text = about[kind];
+    if (!text) return true;
+    return ["model", "device"].includes(kind) ? !hidden.has(text)
+      : !text.split(" ").some((word) => hidden.has(word));
+  });
 }
 
 // The cells of each platform, by model.

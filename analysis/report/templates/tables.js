@@ -9,7 +9,11 @@ function texts(column) {
 function unpack(name) {
   if (!unpacked.has(name)) {
     const { about, columns } = data.tables[name];
-    unpacked.set(name, { about: texts(about), limit: PART,
+    const kinds = Object.entries(about).map(([kind, column]) => [kind, texts(column)]);
+    const count = texts(columns[0]).length;
+    const rows = Array.from({ length: count }, (_, at) => (
+      Object.fromEntries(kinds.map(([kind, words]) => [kind, words[at]]))));
+    unpacked.set(name, { about: rows, limit: PART,
       columns: columns.map((column) => ({ ...column, texts: texts(column) })) });
   }
   return unpacked.get(name);
@@ -52,7 +56,7 @@ function followFilter(table) {
     if (isOpen(table)) writeTable(table);
     return;
   }
-  for (const row of table.tBodies[0].rows) row.hidden = !isShown(row.dataset.about || "");
+  for (const row of table.tBodies[0].rows) row.hidden = !isShown(row.dataset);
 }
 
 function followAll() {

@@ -19,9 +19,13 @@ from fleetrank.analysis.statistics.choices.decision_tree import (
     CNN_FAMILIES,
     Figure,
 )
-from fleetrank.analysis.statistics.frontiers.pareto_table import pareto_table
+from fleetrank.analysis.statistics.frontiers.pair_frontiers import (
+    DEFAULT_OBJECTIVES,
+    parse_objectives,
+)
+from fleetrank.analysis.statistics.frontiers.pareto_table import compare_frontiers
 from fleetrank.analysis.statistics.prediction.family_errors import error_intervals, group_errors
-from fleetrank.analysis.statistics.transfer.ceiling import (
+from fleetrank.analysis.statistics.transfer.noise import (
     Noise,
     mean_ceiling,
     noises,
@@ -235,29 +239,29 @@ def _tail(data: Known) -> Evidence:
 
 
 def _frontier(data: Known) -> Evidence:
+    unknown = Evidence(scope="all pairs", text="Frontiers are not known here")
     try:
-        shown = pareto_table(data.session).frame
-        rows = shown.filter(pl.col("level") == "pair").drop_nulls("precision")
+        found = compare_frontiers(data.session, parse_objectives(DEFAULT_OBJECTIVES))
     except NoDataError as error:
-        text = "Frontiers are not known here"
-        return Evidence(scope="all pairs", text=text, reason=error.message)
-    if rows.is_empty():
-        text, reason = "Frontiers are not known here", "no common model with an accuracy"
-        return Evidence(scope="all pairs", text=text, reason=reason)
-    means = {
-        name: float(rows.select(pl.col(name).mean()).item())
-        for name in ("precision", "recall", "chance_precision")
-    }
-    flops = rows.select(pl.col("flops_precision").mean()).item()
+        return replace(unknown, reason=error.message)
+    if not found.is_listed:
+        return replace(unknown, reason=f"more than {MAX_LISTED_PAIRS} pairs of platforms")
+    known = np.isfinite(found.figures["precision"])
+    if not known.any():
+        return replace(unknown, reason="no common model with an accuracy")
+    pairs = pl.DataFrame(dict(found.figures)).filter(pl.Series(known)).fill_nan(None)
+    means = pairs.mean().row(0, named=True)
+    flops = means["flops_precision"]
     by_flops = "" if flops is None else f", by FLOPs {flops:.2f}"
+    n_pairs = int(known.sum())
     return Evidence(
         scope="all pairs",
         text=f"The frontier of one platform has precision {means['precision']:.2f} and recall "
-        f"{means['recall']:.2f} on another, mean of {count_of(rows.height, 'pair')} (chance "
+        f"{means['recall']:.2f} on another, mean of {count_of(n_pairs, 'pair')} (chance "
         f"{means['chance_precision']:.2f}{by_flops})",
         value=means["precision"],
-        n_models=int(rows.select(pl.col("n_models").min()).item()),
-        n_pairs=rows.height,
+        n_models=int(found.n_models[known].min()),
+        n_pairs=n_pairs,
         reason="no interval: a mean over pairs",
     )
 

@@ -1,7 +1,8 @@
-"""Frontiers of platforms compared pair by pair, on the models both have."""
+"""Frontiers of platforms in chosen objectives, compared pair by pair on the models both have."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 
 import numpy as np
 
@@ -14,8 +15,29 @@ from fleetrank.analysis.arrays.pareto import (
     overlaps,
 )
 from fleetrank.analysis.arrays.ranking import Floats
+from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.panel.pairs import Block, Pair, blocks
+from fleetrank.analysis.panel.panel import Panel
+from fleetrank.analysis.panel.repeats import Repeats
+from fleetrank.analysis.stored.cells_table import MIN_REPEATS, interval_depth
+from fleetrank.foundation.wording import nearest
 
+
+class Objective(StrEnum):
+    """Accuracy is better when larger, all others when smaller."""
+
+    ACCURACY = "accuracy"
+    LATENCY = "latency"
+    MEMORY = "memory"
+    ENERGY = "energy"
+    FLOPS = "flops"
+
+
+DEFAULT_OBJECTIVES = "accuracy,latency"
+_PROCESSES = (Objective.LATENCY, Objective.MEMORY)
+"""In the order of `Repeats.processes`."""
+_EXACT = (Objective.ACCURACY, Objective.FLOPS)
+"""These have no noise on a platform: they are properties of the model."""
 SHAPES = ("hypervolume_ratio", "epsilon_share", "epsilon_factor")
 _OVERLAPS = ("n_source", "n_target", "precision", "recall", "f1", "jaccard", "chance_precision")
 _FLOPS = ("flops_precision", "flops_recall", "flops_f1")
@@ -38,6 +60,35 @@ class Objectives:
     values: Floats
     bounds: tuple[Floats, Floats]
     flops: Floats
+
+
+def parse_objectives(text: str) -> tuple[Objective, ...]:
+    """Two or more names, separated by commas.
+
+    Raises:
+        AnalysisError: a name is unknown or given twice, or there is only one.
+    """
+    names = [name.strip() for name in text.split(",")]
+    known = ", ".join(Objective)
+    for name in names:
+        if name not in list(Objective):
+            near = nearest(name, Objective)
+            hint = f"did you mean '{near}'? " if near else ""
+            raise AnalysisError(f"no objective '{name}'", f"{hint}there are {known}")
+    if len(names) < 2 or len(set(names)) < len(names):
+        raise AnalysisError(
+            f"'{text}' are not two or more different objectives", f"choose from {known}"
+        )
+    return tuple(Objective(name) for name in names)
+
+
+def make_objectives(panel: Panel, repeats: Repeats, names: tuple[Objective, ...]) -> Objectives:
+    """The values of the named objectives with their noise, and of those that need no device."""
+    return Objectives(
+        values=_points(panel, names),
+        bounds=_noise_bounds(panel, repeats, names),
+        flops=_points(panel, by_flops(names))[:, 0],
+    )
 
 
 def pair_frontiers(
@@ -118,3 +169,63 @@ def _logs(values: Floats) -> Floats | None:
         return None
     logs: Floats = np.sign(values) * np.log(np.abs(values))
     return logs
+
+
+def _points(panel: Panel, objectives: tuple[Objective, ...]) -> Floats:
+    """Values where smaller is better, (n_models, n_platforms, n_objectives); NaN is missing.
+
+    Accuracy is negated. A cost of 0 or less is not a measurement and missing.
+    """
+    return np.stack([_values(panel, one) for one in objectives], axis=2)
+
+
+def _noise_bounds(
+    panel: Panel, repeats: Repeats, objectives: tuple[Objective, ...]
+) -> tuple[Floats, Floats]:
+    """Lower and upper bounds of the values within their noise; NaN where it is not known.
+
+    Latency and memory have their intervals over processes, which need 5 repeats; accuracy and
+    FLOPs are exact. The noise of energy is never known.
+    """
+    low, high = _points(panel, objectives), _points(panel, objectives)
+    for at, objective in enumerate(objectives):
+        if objective in _PROCESSES:
+            values = repeats.processes[_PROCESSES.index(objective)]
+            low[:, :, at], high[:, :, at] = process_interval(values)
+        elif objective is Objective.ENERGY:
+            low[:, :, at] = high[:, :, at] = np.nan
+    return low, high
+
+
+def process_interval(values: Floats) -> tuple[Floats, Floats]:
+    """Interval of the median over processes (..., n_repeats), NaN missing, as tables show it.
+
+    NaN below 5 of them.
+    """
+    in_order = np.sort(values, axis=-1)
+    count = np.isfinite(values).sum(axis=-1)
+    depth = np.array([interval_depth(n) for n in range(values.shape[-1] + 1)])[count]
+    ends = [
+        np.take_along_axis(in_order, np.maximum(at, 0)[..., None], axis=-1)[..., 0]
+        for at in (depth, count - 1 - depth)
+    ]
+    low, high = np.where(count >= MIN_REPEATS, ends, np.nan)
+    return low, high
+
+
+def by_flops(objectives: tuple[Objective, ...]) -> tuple[Objective, ...]:
+    """The objectives that need no device: FLOPs replace all measured ones."""
+    return tuple(dict.fromkeys(one if one in _EXACT else Objective.FLOPS for one in objectives))
+
+
+def _values(panel: Panel, objective: Objective) -> Floats:
+    shape = panel.latency.shape
+    if objective is Objective.ACCURACY:
+        return np.broadcast_to(-panel.accuracy[:, None], shape)
+    costs = {
+        Objective.LATENCY: panel.latency,
+        Objective.MEMORY: panel.memory,
+        Objective.ENERGY: panel.energy,
+        Objective.FLOPS: np.broadcast_to(panel.flops[:, None], shape),
+    }[objective]
+    return np.where(costs > 0, costs, np.nan)

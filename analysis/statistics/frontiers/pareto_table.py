@@ -1,33 +1,29 @@
 """Does the frontier found on one platform hold on another?"""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from fleetrank.analysis.arrays.known_means import cluster_means, known_mean
 from fleetrank.analysis.arrays.ranking import Floats
-from fleetrank.analysis.panel.pair_groups import TIER_NOTE, tier_groups, unlike_facts
+from fleetrank.analysis.panel.pair_groups import TIER_NOTE, Level, tier_groups, unlike_facts
 from fleetrank.analysis.panel.pairs import Pair
 from fleetrank.analysis.panel.panel import Panel
-from fleetrank.analysis.panel.repeats import Repeats
 from fleetrank.analysis.panel.selected_pairs import MAX_LISTED_PAIRS, directed_pairs, unlisted
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.frontiers.objectives import (
-    DEFAULT_OBJECTIVES,
-    Objective,
-    by_flops,
-    noise_bounds,
-    parse_objectives,
-    points,
-)
 from fleetrank.analysis.statistics.frontiers.pair_frontiers import (
+    DEFAULT_OBJECTIVES,
     FIGURES,
     SHAPES,
     Figures,
-    Objectives,
+    Objective,
+    make_objectives,
     pair_frontiers,
+    parse_objectives,
 )
 from fleetrank.analysis.stored.cells_table import MIN_REPEATS
 from fleetrank.analysis.stored.selection import setting
@@ -70,72 +66,136 @@ _NOTHING_COMMON = "no common model has all objectives"
 Row = dict[str, object]
 
 
-def pareto_table(session: Session) -> Table:
-    """How well each source's frontier predicts each target's, and means from tier to tier.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierFrontiers:
+    """Means of the pairs from one tier to another.
 
-    Setting `objectives`: names separated by commas, accuracy,latency by default.
+    Attributes:
+        n_models: fewest common models of a pair; 0 if no pair has any.
+        n_pairs: pairs with a common model; `n_clusters`: pairs of device models among them.
+        means: of each of `FIGURES`, (n_figures,), inside a cluster first; NaN is undefined.
     """
-    names = parse_objectives(setting(session.selection, "objectives", DEFAULT_OBJECTIVES))
-    panel, repeats, selection = session.panel, session.repeats, session.selection
-    pairs = directed_pairs(panel, selection)
+
+    source: str
+    target: str
+    n_models: int
+    n_pairs: int
+    n_clusters: int
+    means: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParetoResult:
+    """How well the frontier of each source predicts that of each target.
+
+    Attributes:
+        pairs: columns of the panel, source first.
+        n_models: common models, (n_pairs,).
+        figures: each of `FIGURES`, (n_pairs,); NaN is undefined.
+        tiers: means from tier to tier.
+        is_listed: false if the pairs are too many to list; `SHAPES` are then undefined.
+        n_measured: measured latencies.
+        lacking: values that are missing although a latency was measured, per objective,
+            (n_models, n_platforms).
+    """
+
+    objectives: tuple[Objective, ...]
+    pairs: tuple[Pair, ...]
+    n_models: Floats
+    figures: Figures
+    tiers: tuple[TierFrontiers, ...]
+    is_listed: bool
+    n_measured: int
+    lacking: tuple[npt.NDArray[np.bool_], ...]
+
+
+def compare_frontiers(session: Session, names: tuple[Objective, ...]) -> ParetoResult:
+    """Compares the frontiers of all selected pairs in the named objectives.
+
+    Raises:
+        NoDataError: fewer than two platforms match the selection.
+    """
+    panel = session.panel
+    objectives = make_objectives(panel, session.repeats, names)
+    pairs = directed_pairs(panel, session.selection)
     is_listed = len(pairs) <= MAX_LISTED_PAIRS
-    objectives = _objectives(panel, repeats, names)
     n_models, figures = pair_frontiers(objectives, pairs, with_shapes=is_listed)
-    rows = list(_tier_rows(panel, pairs, n_models, figures))
-    if is_listed:
-        rows += _pair_rows(panel, pairs, n_models, figures)
-    why_none = _reasons(names, is_listed=is_listed)
-    rows = [row | {"reason": _reason(row, why_none)} for row in rows]
-    notes = (
-        *panel.notes,
-        f"Objectives: {', '.join(names)}.",
-        *(() if is_listed else (unlisted(pairs),)),
-        *_incomplete(panel, names, objectives.values),
-        TIER_NOTE,
-        *_MEANING,
-    )
-    return Table(title="Pareto frontiers", frame=pl.DataFrame(rows, schema=_SCHEMA), notes=notes)
-
-
-def _objectives(panel: Panel, repeats: Repeats, names: tuple[Objective, ...]) -> Objectives:
-    return Objectives(
-        values=points(panel, names),
-        bounds=noise_bounds(panel, repeats, names),
-        flops=points(panel, by_flops(names))[:, 0],
+    is_measured = np.isfinite(panel.latency)
+    lacks = is_measured[:, :, None] & np.isnan(objectives.values)
+    return ParetoResult(
+        objectives=names,
+        pairs=tuple(pairs),
+        n_models=n_models,
+        figures=figures,
+        tiers=tuple(_tiers(panel, pairs, n_models, figures)),
+        is_listed=is_listed,
+        n_measured=int(is_measured.sum()),
+        lacking=tuple(lacks[:, :, at] for at in range(len(names))),
     )
 
 
-def _tier_rows(
-    panel: Panel, pairs: Sequence[Pair], n_models: Floats, figures: Figures
-) -> Iterator[Row]:
+def _tiers(
+    panel: Panel, pairs: list[Pair], n_models: Floats, figures: Figures
+) -> Iterator[TierFrontiers]:
     stacked = np.array([figures[name] for name in FIGURES])
     position = {pair: at for at, pair in enumerate(pairs)}
     for group in tier_groups(panel, pairs, is_directed=True):
         mine = [position[pair] for pair in group.pairs]
         by_cluster = cluster_means(stacked[:, mine], group.starts)
         used = n_models[mine] > 0
+        yield TierFrontiers(
+            source=group.source,
+            target=group.target,
+            n_models=int(n_models[mine][used].min()) if used.any() else 0,
+            n_pairs=int(used.sum()),
+            n_clusters=int(np.isfinite(by_cluster[0]).sum()),
+            means=known_mean(by_cluster, 1),
+        )
+
+
+def pareto_table(session: Session) -> Table:
+    """How well each source's frontier predicts each target's, and means from tier to tier.
+
+    Setting `objectives`: names separated by commas, accuracy,latency by default.
+    """
+    names = parse_objectives(setting(session.selection, "objectives", DEFAULT_OBJECTIVES))
+    found = compare_frontiers(session, names)
+    why_none = _reasons(found)
+    rows = [*_tier_rows(found), *(_pair_rows(session.panel, found) if found.is_listed else ())]
+    rows = [row | {"reason": _reason(row, why_none)} for row in rows]
+    notes = (
+        *session.panel.notes,
+        f"Objectives: {', '.join(names)}.",
+        *(() if found.is_listed else (unlisted(found.pairs),)),
+        *_incomplete(session.panel, found),
+        TIER_NOTE,
+        *_MEANING,
+    )
+    return Table(title="Pareto frontiers", frame=pl.DataFrame(rows, schema=_SCHEMA), notes=notes)
+
+
+def _tier_rows(found: ParetoResult) -> Iterator[Row]:
+    for tier in found.tiers:
         yield {
-            "level": "tier",
-            "source": group.source,
-            "target": group.target,
-            "n_models": int(n_models[mine][used].min()) if used.any() else 0,
-            "n_pairs": int(used.sum()),
-            "n_clusters": int(np.isfinite(by_cluster[0]).sum()),
-        } | _known(known_mean(by_cluster, 1))
+            "level": Level.TIER.value,
+            "source": tier.source,
+            "target": tier.target,
+            "n_models": tier.n_models,
+            "n_pairs": tier.n_pairs,
+            "n_clusters": tier.n_clusters,
+        } | _known(tier.means)
 
 
-def _pair_rows(
-    panel: Panel, pairs: Sequence[Pair], n_models: Floats, figures: Figures
-) -> Iterator[Row]:
-    stacked = np.array([figures[name] for name in FIGURES])
+def _pair_rows(panel: Panel, found: ParetoResult) -> Iterator[Row]:
+    stacked = np.array([found.figures[name] for name in FIGURES])
     facts = panel.platforms.to_dicts()
-    for at, (i, j) in enumerate(pairs):
+    for at, (i, j) in enumerate(found.pairs):
         yield {
-            "level": "pair",
+            "level": Level.PAIR.value,
             "unlike": unlike_facts(facts[i], facts[j]),
             "source": panel.keys[i],
             "target": panel.keys[j],
-            "n_models": int(n_models[at]),
+            "n_models": int(found.n_models[at]),
         } | _known(stacked[:, at])
 
 
@@ -146,17 +206,18 @@ def _known(values: Floats) -> Row:
     }
 
 
-def _reasons(names: tuple[Objective, ...], *, is_listed: bool) -> dict[str, str]:
+def _reasons(found: ParetoResult) -> dict[str, str]:
     """Reasons for undefined figures, by the last figure of each kind."""
     few = f"no noisy_*: fewer than {MIN_REPEATS} repeats of a common model"
     unknown = "no noisy_*: the noise of energy is not known"
     volume = "no hypervolume_ratio: the target's frontier is not better than the worst values"
     unlisted_shapes = "hypervolume_ratio, epsilon_*: computed only if pairs are listed"
+    factor = "no epsilon_factor: an accuracy of 0"
     return {
         "flops_f1": "no FLOPs baseline: a common model has no FLOPs",
-        "noisy_f1": unknown if Objective.ENERGY in names else few,
-        SHAPES[0]: volume if is_listed else unlisted_shapes,
-        SHAPES[2]: "no epsilon_factor: an accuracy of 0" if is_listed else unlisted_shapes,
+        "noisy_f1": unknown if Objective.ENERGY in found.objectives else few,
+        SHAPES[0]: volume if found.is_listed else unlisted_shapes,
+        SHAPES[2]: factor if found.is_listed else unlisted_shapes,
     }
 
 
@@ -167,18 +228,15 @@ def _reason(row: Row, why_none: dict[str, str]) -> str | None:
     return "; ".join(texts) or None
 
 
-def _incomplete(panel: Panel, names: tuple[Objective, ...], values: Floats) -> tuple[str, ...]:
+def _incomplete(panel: Panel, found: ParetoResult) -> tuple[str, ...]:
     """Notes on models and values that are left out, and on what they lack."""
-    measured = np.isfinite(panel.latency)
     notes = []
-    for at, name in enumerate(names):
-        lacks = measured & np.isnan(values[:, :, at])
+    for name, lacks in zip(found.objectives, found.lacking, strict=True):
         if name in {Objective.ACCURACY, Objective.FLOPS} and lacks.any():
             models = (panel.models[row] for row in np.flatnonzero(lacks.any(axis=1)))
             notes.append(f"Dropped, no {name}: {', '.join(models)}.")
         elif lacks.any():
             notes.append(
-                f"Dropped: {int(lacks.sum())} of {int(measured.sum())} values without {name} "
-                "above 0."
+                f"Dropped: {int(lacks.sum())} of {found.n_measured} values without {name} above 0."
             )
     return tuple(notes)

@@ -1,4 +1,4 @@
 """Do rankings transfer between platforms, what is the limit, and how stable are they?
 
-Open `transfer_table` first.
+Open `transfer` first.
 """

@@ -1,242 +1,257 @@
-"""The highest agreement that the noise of both platforms allows."""
+"""The highest agreement possible, given how repeatable each platform is."""
 
-import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
+import polars as pl
 
-from fleetrank.analysis.arrays.frontier_noise import frontiers, resampled_medians, self_overlap
-from fleetrank.analysis.arrays.known_means import cluster_weights
-from fleetrank.analysis.arrays.pareto import Mask
-from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats
-from fleetrank.analysis.arrays.reliability import (
-    MIN_REPEATS_TO_SPLIT,
-    reliability_interval,
-    retest_reliability,
-    split_halves,
-    split_reliability,
-)
-from fleetrank.analysis.panel.pairs import Pair, blocks
-from fleetrank.analysis.panel.panel import Measure, Panel, measures
-from fleetrank.analysis.panel.repeats import Repeats
+from fleetrank.analysis.arrays.sample_size import few_models_note
+from fleetrank.analysis.panel.pair_groups import Level, Row, agreement_row
+from fleetrank.analysis.panel.panel import Panel, incomplete_notes
+from fleetrank.analysis.panel.selected_pairs import MAX_LISTED_PAIRS, unlisted
 from fleetrank.analysis.panel.session import Session
-from fleetrank.foundation.wording import count_of
+from fleetrank.analysis.statistics.transfer.frontier_ceiling import (
+    FrontierCeiling,
+    frontier_ceilings,
+)
+from fleetrank.analysis.statistics.transfer.noise import (
+    Method,
+    Noise,
+    noises,
+    platform_interval,
+    reliability_of,
+    why_unreliable,
+)
+from fleetrank.analysis.statistics.transfer.transfer import (
+    Ceiling,
+    GroupTransfer,
+    PairTransfer,
+    TransferResult,
+    known,
+    transfer,
+)
+from fleetrank.analysis.tables.table import Table
 
-_FEW_REPEATS, _LEAST_SPLITS = 60, 10
-"""With more repeats fewer splits are enough: at 310, ten and fifty differ by less than 0.01."""
-_FEW_PLATFORMS = 50
-"""Up to this many platforms splits and resamples are cheap, so many are made."""
+_SCHEMA = {
+    "level": pl.String,
+    "measure": pl.String,
+    "source": pl.String,
+    "target": pl.String,
+    "n_models": pl.Int64,
+    "n_pairs": pl.Int64,
+    "figure": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "null_mean": pl.Float64,
+    "null_p95": pl.Float64,
+    "reliability_source": pl.Float64,
+    "reliability_target": pl.Float64,
+    "ceiling": pl.Float64,
+    "share_of_ceiling": pl.Float64,
+    "method": pl.String,
+    "unlike": pl.String,
+    "reason": pl.String,
+}
+_NO_CEILING = "no ceiling: a side has no reliability over the common models (rows `platform`)"
 
-SPLIT, RETEST = "split repeats", "pairs of sweeps"
-
-Rows = npt.NDArray[np.int64]
+_MEANING = (
+    "figure: rho of a pair or of a tier (as in table `transfer`), precision and recall of "
+    "frontiers (as in `pareto`); in rows `platform` the reliability of the platform's own ranking.",
+    "reliability: rho between the rankings of random halves of each model's repeats, mean over "
+    "splits, extended to all repeats by Spearman-Brown. With too few repeats it is the mean rho "
+    "of pairs of sweeps of the platform; differences between versions and days then count as "
+    "noise.",
+    "ceiling = sqrt(reliability_source x reliability_target), over the models of the pair: the "
+    "rho of two platforms with the same true ranking. share_of_ceiling = figure / ceiling; a "
+    "share above 1 is sampling error.",
+    "Repeats of one session share its temperature, versions and memory layout, so they agree "
+    "better than repeats from different days: their ceiling is an upper bound, and the share is "
+    "a lower bound.",
+    "Frontiers: the process medians of every cell are resampled twice with replacement, and one "
+    "frontier is compared with the other; a pair's ceiling is the geometric mean of both "
+    "platforms' own, by analogy. With 2 or 3 repeats resampling understates the noise.",
+    "FRM is highly repeatable because FLOPs do not vary at all: compare it with its null.",
+    "low to high: 95 % percentile bootstrap over models, from 9 on; none for frontiers.",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Noise:
-    """Random halves and single sweeps of one measure on every platform, as logarithms.
+class Reliability:
+    """How well one platform's ranking agrees with itself; `None` has its `reason`.
 
     Attributes:
-        halves: (2, n_models, n_platforms, n_splits), NaN where a model has fewer than 2 repeats.
-        lengthening: (n_models, n_platforms), see `reliability.split_halves`.
-        sweeps: (n_models, n_platforms, n_sweeps).
+        n_models: with 2 repeats or more.
+        low, high: 95 % percentile bootstrap over models; `None` for pairs of sweeps.
     """
 
-    measure: Measure
-    halves: Floats
-    lengthening: Floats
-    sweeps: Floats
+    measure: str
+    platform: str
+    n_models: int
+    value: float | None
+    low: float | None
+    high: float | None
+    method: Method | None
+    reason: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairCeilings:
-    """Reliability of both sides of every pair over its common models; NaN where undefined.
+class CeilingResult:
+    """Reliabilities, and the transfer figures with their ceilings.
 
     Attributes:
-        source, target, ceiling: (n_pairs,).
-        has_models: (n_pairs,), whether it has the 5 common models that a rho needs.
-        methods: how the two were found, `None` without a ceiling.
+        platforms: by latency first, then by FRM.
+        transfer: `None` if only one platform was measured.
+        frontiers: of single platforms, then of pairs.
+        n_splits, n_frontiers: random draws of repeats, and of frontiers.
+        notes: facts that the reader must know.
     """
 
-    source: Floats
-    target: Floats
-    ceiling: Floats
-    has_models: Mask
-    methods: tuple[str | None, ...]
+    platforms: tuple[Reliability, ...]
+    transfer: TransferResult | None
+    frontiers: tuple[FrontierCeiling, ...]
+    n_splits: int
+    n_frontiers: int
+    seed: int
+    n_models: int
+    notes: tuple[str, ...]
 
 
-def noises(session: Session) -> tuple[Noise, Noise]:
-    """Noise of latency alone and of FRM, in the order of `panel.measures`; made once a session."""
-    return session.once(_noises)
+def ceilings(session: Session) -> CeilingResult:
+    """Reliability of each platform, and each transfer figure with the ceiling it allows."""
+    panel, seed = session.panel, session.selection.seed
+    # One platform has no pair, but it has a reliability.
+    found = transfer(session) if len(panel.keys) > 1 else None
+    pairs = found.selected if found is not None else ()
+    columns = sorted({column for pair in pairs for column in pair}) or [0]
+    of_measures = noises(session)
+    listed = pairs if len(pairs) <= MAX_LISTED_PAIRS else ()
+    frontiers, n_frontiers = frontier_ceilings(session, columns, listed)
+    return CeilingResult(
+        platforms=tuple(
+            one for noise in of_measures for one in _reliabilities(panel, noise, columns, seed)
+        ),
+        transfer=found,
+        frontiers=frontiers,
+        n_splits=of_measures[0].halves.shape[3],
+        n_frontiers=n_frontiers,
+        seed=seed,
+        n_models=len(panel.models),
+        notes=(*panel.notes, *incomplete_notes(panel)),
+    )
 
 
-def _noises(session: Session) -> tuple[Noise, Noise]:
-    panel, repeats, seed = session.panel, session.repeats, session.selection.seed
-    latency, frm = measures(panel)
-    flops = np.where(panel.flops > 0, panel.flops, np.nan)
+def _reliabilities(
+    panel: Panel, noise: Noise, columns: Sequence[int], seed: int
+) -> Iterator[Reliability]:
+    every = np.arange(len(panel.models))
+    for column in columns:
+        value, method = reliability_of(noise, every, column)
+        interval = platform_interval(noise, column, panel.keys[column], seed)
+        has_interval = interval is not None and method is Method.SPLIT
+        low, high = interval if interval is not None and has_interval else (None, None)
+        yield Reliability(
+            measure=noise.measure.name,
+            platform=panel.keys[column],
+            n_models=int(np.isfinite(noise.lengthening[:, column]).sum()),
+            value=known(value),
+            low=low,
+            high=high,
+            method=method,
+            reason=why_unreliable(noise, column) if known(value) is None else None,
+        )
+
+
+def ceiling_table(session: Session) -> Table:
+    """Reliability of each platform, and each transfer figure as a share of what it allows."""
+    found = ceilings(session)
+    selected = found.transfer.selected if found.transfer is not None else ()
+    notes = (
+        *found.notes,
+        *((unlisted(selected),) if len(selected) > MAX_LISTED_PAIRS else ()),
+        *_MEANING,
+        f"Seed {found.seed}: {found.n_splits} splits, 400 resamples of models, "
+        f"{found.n_frontiers} pairs of resampled frontiers.",
+        *few_models_note(found.n_models),
+    )
+    frame = pl.DataFrame(list(_rows(found)), schema=_SCHEMA)
+    return Table(title="Ceilings", frame=frame, notes=notes)
+
+
+def _rows(found: CeilingResult) -> Iterator[Row]:
+    """Platforms first, then tiers, then pairs; measure after measure."""
+    of_platforms = [one for one in found.frontiers if one.level is Level.PLATFORM]
+    yield from (_platform_row(one) for one in found.platforms)
+    yield from (_frontier_row(one) for one in of_platforms)
+    if found.transfer is not None:
+        groups = found.transfer.groups
+        measures = dict.fromkeys(one.agreement.measure for one in groups)
+        yield from (
+            _group_row(one) for name in measures for one in groups if one.agreement.measure == name
+        )
+        yield from (_pair_row(one) for one in found.transfer.pairs)
+    yield from (_frontier_row(one) for one in found.frontiers[len(of_platforms) :])
+
+
+def _platform_row(one: Reliability) -> Row:
+    return {
+        "level": Level.PLATFORM,
+        "measure": one.measure,
+        "source": one.platform,
+        "n_models": one.n_models,
+        "figure": one.value,
+        "low": one.low,
+        "high": one.high,
+        "method": one.method,
+        "reason": one.reason,
+    }
+
+
+def _group_row(one: GroupTransfer) -> Row:
+    why = f"no ceiling: {one.n_lacking} of {one.n_ranked} pairs have none"
+    rho, reason = one.agreement.figures.rho, one.agreement.figures.reason
+    return agreement_row(one.agreement) | _ceiling(one.ceiling, rho, (reason, why))
+
+
+def _pair_row(one: PairTransfer) -> Row:
+    rho, reason = one.agreement.figures.rho, one.agreement.figures.reason
     return (
-        _noise(latency, panel.keys, repeats, (slice(0, 1), np.ones_like(flops)), seed),
-        _noise(frm, panel.keys, repeats, (slice(0, 2), flops), seed),
+        agreement_row(one.agreement)
+        | {
+            "reliability_source": one.reliability_source,
+            "reliability_target": one.reliability_target,
+        }
+        | _ceiling(one.ceiling, rho, (reason, _NO_CEILING))
     )
 
 
-def _noise(
-    measure: Measure,
-    keys: Sequence[str],
-    repeats: Repeats,
-    made_of: tuple[slice, Floats],
-    seed: int,
-) -> Noise:
-    """The noise from the parts measured in each repeat, and the constant part."""
-    measured, constant = made_of
-    log_constant = np.log(constant)
-    n_splits = splits_for(len(keys), repeats.processes.shape[-1])
-    halves = np.empty((2, *measure.latency.shape, n_splits))
-    lengthening = np.empty(measure.latency.shape)
-    for column, key in enumerate(keys):
-        parts = repeats.processes[measured, :, column]
-        mine, longer = split_halves(parts, n_splits, platform_rng(seed, key, measure.name))
-        halves[:, :, column] = mine + log_constant[:, None]
-        lengthening[:, column] = np.where(np.isfinite(log_constant), longer, np.nan)
-    sweeps = np.log(repeats.sweeps[measured]).sum(axis=0) + log_constant[:, None, None]
-    return Noise(measure=measure, halves=halves, lengthening=lengthening, sweeps=sweeps)
+def _ceiling(ceiling: Ceiling, rho: float | None, reasons: tuple[str | None, str]) -> Row:
+    """The figure as a share of its ceiling; the second reason is for a missing ceiling."""
+    of_figure, of_ceiling = reasons
+    is_lacking = ceiling.value is None and rho is not None
+    texts = [text for text in (of_figure, of_ceiling if is_lacking else None) if text is not None]
+    return {
+        "figure": rho,
+        "ceiling": ceiling.value,
+        "share_of_ceiling": ceiling.share,
+        "method": ", ".join(ceiling.methods) or None,
+        "reason": "; ".join(texts) or None,
+    }
 
 
-def splits_for(n_platforms: int, n_repeats: int) -> int:
-    """Number of splits: long halves differ less from split to split."""
-    most = 200 if n_platforms <= _FEW_PLATFORMS else 50
-    return max(_LEAST_SPLITS, min(most, most * _FEW_REPEATS // n_repeats))
-
-
-def platform_rng(seed: int, key: str, purpose: str) -> np.random.Generator:
-    """A separate random stream per platform: another platform does not change its figures."""
-    return np.random.default_rng([seed, zlib.crc32(f"{key} {purpose}".encode())])
-
-
-def reliability_of(noise: Noise, models: Rows, column: int) -> tuple[float, str | None]:
-    """Reliability of one platform over `models`, and how it was found.
-
-    Halves of repeats where 5 models have two of them, else pairs of sweeps; NaN and `None` where
-    neither gives any.
-    """
-    split = split_reliability(noise.halves[:, models, column], noise.lengthening[models, column])
-    if np.isfinite(split):
-        return split, SPLIT
-    retest = retest_reliability(noise.sweeps[models, column])
-    return retest, RETEST if np.isfinite(retest) else None
-
-
-def why_unreliable(noise: Noise, column: int) -> str:
-    """Why `reliability_of` all of a platform's models is undefined."""
-    n_models = int(np.isfinite(noise.lengthening[:, column]).sum())
-    if n_models < MIN_MODELS:
-        return (
-            f"{count_of(n_models, 'model')} with {MIN_REPEATS_TO_SPLIT} repeats or more, at least "
-            f"{MIN_MODELS} needed, and no two sweeps of as many"
-        )
-    return "halves of its repeats do not agree at all"
-
-
-def platform_interval(noise: Noise, column: int, key: str, seed: int) -> tuple[float, float] | None:
-    """95 % percentile bootstrap over models of the reliability; `None` below 9 models."""
-    rng = platform_rng(seed, key, f"{noise.measure.name} interval")
-    return reliability_interval(noise.halves[:, :, column], noise.lengthening[:, column], rng)
-
-
-def pair_ceilings(noise: Noise, pairs: Sequence[Pair]) -> PairCeilings:
-    """sqrt(reliability of source x reliability of target), over each pair's common models.
-
-    Source: Spearman 1904, correction for attenuation.
-    """
-    sides = np.full((2, len(pairs)), np.nan)
-    has_models = np.zeros(len(pairs), dtype=np.bool_)
-    methods: list[str | None] = [None] * len(pairs)
-    for block in blocks(np.isfinite(noise.measure.values), pairs):
-        has_models[block.where] = block.models.size >= MIN_MODELS
-        found = [reliability_of(noise, block.models, column) for column in block.columns.tolist()]
-        values = np.array([value for value, _ in found])
-        sides[:, block.where] = values[block.source], values[block.target]
-        for where, i, j in zip(block.where, block.source, block.target, strict=True):
-            methods[where] = _both(found[i][1], found[j][1])
-    source, target = sides
-    ceiling = np.sqrt(np.maximum(source * target, 0.0))
-    return PairCeilings(
-        source=source,
-        target=target,
-        ceiling=ceiling,
-        has_models=has_models,
-        methods=tuple(methods),
-    )
-
-
-def mean_ceiling(ceilings: PairCeilings, clusters: npt.ArrayLike) -> float:
-    """The mean over pairs, weighted as their mean rho is; NaN where a pair with a rho has none.
-
-    A share is only valid if the mean rho and the mean ceiling use the same pairs.
-    """
-    ranked = ceilings.ceiling[ceilings.has_models]
-    if ranked.size == 0 or np.isnan(ranked).any():
-        return float("nan")
-    weights, _, _ = cluster_weights(ceilings.ceiling, clusters)
-    return float(np.nansum(ceilings.ceiling * weights))
-
-
-def share_of_ceiling(figure: float | None, ceiling: float) -> tuple[float | None, float | None]:
-    """The ceiling and the figure over it, `None` where undefined."""
-    if np.isnan(ceiling):
-        return None, None
-    return float(ceiling), None if figure is None else figure / float(ceiling)
-
-
-def _both(first: str | None, second: str | None) -> str | None:
-    if first is None or second is None:
-        return None
-    return first if first == second else f"{first} / {second}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrontierNoise:
-    """Frontiers of two independent series of resampled medians per platform.
-
-    Attributes:
-        latency: (2, n_platforms, draws, n_models), NaN where a model has fewer than 2 repeats or
-            no accuracy.
-        accuracy: (n_models,).
-    """
-
-    latency: Floats
-    accuracy: Floats
-
-    @property
-    def present(self) -> Mask:
-        """Models that can be used, (n_models, n_platforms)."""
-        mask: Mask = np.isfinite(self.latency[0, :, 0, :]).T
-        return mask
-
-
-def frontier_noise(panel: Panel, repeats: Repeats, seed: int) -> FrontierNoise:
-    """Resamples every cell's process medians, twice over."""
-    n_platforms = len(panel.keys)
-    draws = 200 if n_platforms <= _FEW_PLATFORMS else 50
-    latency = np.empty((2, n_platforms, draws, len(panel.models)))
-    for column, key in enumerate(panel.keys):
-        processes = repeats.processes[0, :, column]
-        is_used = (np.isfinite(processes).sum(axis=1) >= MIN_REPEATS_TO_SPLIT) & np.isfinite(
-            panel.accuracy
-        )
-        rng = platform_rng(seed, key, "frontier")
-        for side in (0, 1):
-            medians = resampled_medians(processes, draws, rng)
-            latency[side, column] = np.where(is_used, medians, np.nan)
-    return FrontierNoise(latency=latency, accuracy=panel.accuracy)
-
-
-def frontier_overlap(noise: FrontierNoise, models: Rows, column: int) -> tuple[float, float]:
-    """Mean precision and recall of the platform's frontier for itself; NaN below 5 models."""
-    if models.size < MIN_MODELS:
-        return float("nan"), float("nan")
-    accuracy = noise.accuracy[models]
-    first, second = (frontiers(side[column][:, models], accuracy) for side in noise.latency)
-    return self_overlap(first, second)
+def _frontier_row(one: FrontierCeiling) -> Row:
+    return {
+        "level": one.level,
+        "measure": one.measure,
+        "source": one.source,
+        "target": one.target,
+        "n_models": one.n_models,
+        "figure": one.value,
+        "reliability_source": one.own_source,
+        "reliability_target": one.own_target,
+        "ceiling": one.ceiling,
+        "share_of_ceiling": one.share,
+        "method": None if one.value is None else Method.RESAMPLED,
+        "unlike": one.unlike,
+        "reason": one.reason,
+    }

@@ -17,11 +17,11 @@ from fleetrank.analysis.arrays.frm import frm, ratios
 from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats, average_ranks, require_finite
 from fleetrank.analysis.arrays.sample_size import few_models_note
 from fleetrank.analysis.errors import NoDataError
-from fleetrank.analysis.panel.pair_groups import PairGroup, group_rows, tier_groups
+from fleetrank.analysis.panel.pair_groups import group_agreement, tier_groups
 from fleetrank.analysis.panel.panel import Measure, Panel, incomplete_notes, measures
 from fleetrank.analysis.panel.selected_pairs import chosen_platforms
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.transfer.decomposition import component_measures
+from fleetrank.analysis.statistics.transfer.components import component_measures
 from fleetrank.analysis.stored.columns import TIERS
 from fleetrank.analysis.tables.table import Table
 from fleetrank.foundation.wording import count_of
@@ -198,12 +198,20 @@ def _ratios(panel: Panel, name: str, grid: tuple[Ints, ...]) -> Floats:
 
 def _rho(panel: Panel, measure: Measure, columns: list[int], seed: int) -> dict[str, object]:
     pairs = [(i, j) for at, i in enumerate(columns) for j in columns[at + 1 :]]
-    groups: list[PairGroup] = tier_groups(panel, pairs)
+    groups = tier_groups(panel, pairs)
     if not groups:
         return {"reason": "one device only: rho is between different devices"}
-    ((row,),) = (group_rows(group, [measure], seed) for group in groups)
-    shown = {name: row[name] for name in ("n_models", "low", "high", "null_mean", "null_p95")}
-    return shown | {"value": row["rho"], "reason": row["reason"]}
+    (group,) = groups
+    found = group_agreement(group, measure, seed).figures
+    return {
+        "n_models": found.n_models,
+        "value": found.rho,
+        "low": found.low,
+        "high": found.high,
+        "null_mean": found.null_mean,
+        "null_p95": found.null_p95,
+        "reason": found.reason,
+    }
 
 
 def _place(row: dict[str, object]) -> tuple[int, str, int, int, int]:

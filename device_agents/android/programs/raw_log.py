@@ -5,6 +5,7 @@ mistaken for a heading. The program's result file is a section of base64.
 """
 
 import base64
+import dataclasses
 import re
 import shlex
 
@@ -121,4 +122,8 @@ def read_log(text: str, runtime: Runtime, origin: Origin) -> Measurement:
     return to_measurement(reading, task_id="", origin=origin)
 
 
-LOGS = LogReader(is_own=lambda text: text.startswith(_MARK), read=read_log)
+LOGS = LogReader(
+    is_own=lambda text: text.startswith(_MARK),
+    read=read_log,
+    fields=frozenset(field.name for field in dataclasses.fields(ToolReading)),
+)

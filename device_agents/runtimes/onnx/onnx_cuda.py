@@ -9,7 +9,13 @@ from fleetrank.device_agents.contract.failures import says_device_lost
 from fleetrank.device_agents.contract.task import Execution, Options, OptionValue
 from fleetrank.device_agents.errors import UnsupportedError
 from fleetrank.device_agents.runtimes.gpu_backends import TENSORRT, TF32, TORCH_STREAM
-from fleetrank.device_agents.runtimes.onnx.onnx_nodes import fixed_spec_of, spec_of
+from fleetrank.device_agents.runtimes.onnx.onnx_session import (
+    Session,
+    SessionOptions,
+    Value,
+    fixed_spec_of,
+    spec_of,
+)
 from fleetrank.device_agents.runtimes.options import boolean_option, missing_library
 from fleetrank.device_agents.runtimes.runner import Array, TensorSpec
 from fleetrank.device_agents.runtimes.torch.torch_cuda import TorchGpu
@@ -91,18 +97,13 @@ class TorchStream:
         return round(self._start.elapsed_time(self._end) * 1e6)
 
 
-class _Value(Protocol):
-    def update_inplace(self, array: Array) -> None: ...
-    def numpy(self) -> Array: ...
-
-
 class OnnxCudaModel:
     """One session with its binding; it fulfils `DeviceModel`."""
 
     def __init__(
         self,
         ort: ModuleType,
-        session: object,
+        session: Session,
         batch: int,
         *,
         gpu: OnnxGpu,
@@ -110,17 +111,17 @@ class OnnxCudaModel:
         settings: Mapping[str, OptionValue],
     ) -> None:
         self._ort, self._session, self._gpu, self._stream = ort, session, gpu, stream
-        nodes = session.get_inputs()  # type: ignore[attr-defined]
+        nodes = session.get_inputs()
         self.inputs = tuple(spec_of(node, batch) for node in nodes)
         self.settings: Options = tuple(sorted(settings.items()))
-        self._binding = session.io_binding()  # type: ignore[attr-defined]
+        self._binding = session.io_binding()
         self._run_options = ort.RunOptions()
         if stream is not None:
             # The code that passed the stream waits for it, after the end event.
             self._run_options.add_run_config_entry("disable_synchronize_execution_providers", "1")
         self._host: list[Array] = []
-        self._values: list[_Value] = []
-        for node in session.get_outputs():  # type: ignore[attr-defined]
+        self._values: list[Value] = []
+        for node in session.get_outputs():
             self._bind_output(node.name, fixed_spec_of(node, batch))
 
     def set_inputs(self, arrays: Sequence[Array]) -> None:
@@ -144,7 +145,7 @@ class OnnxCudaModel:
         """Runs one inference; ONNX Runtime waits for its own stream, we wait for ours."""
         if self._stream is not None:
             self._stream.start()
-        self._session.run_with_iobinding(self._binding, self._run_options)  # type: ignore[attr-defined]
+        self._session.run_with_iobinding(self._binding, self._run_options)
         if self._stream is not None:
             self._stream.finish()
 
@@ -166,7 +167,9 @@ class OnnxCudaModel:
         self._binding.bind_ortvalue_output(name, value)
 
 
-def load(ort: ModuleType, path: str, options: object, execution: Execution) -> OnnxCudaModel:
+def load(
+    ort: ModuleType, path: str, options: SessionOptions, execution: Execution
+) -> OnnxCudaModel:
     """Loads a file for the backend's provider, which must exist and be used.
 
     Raises:
@@ -183,7 +186,7 @@ def load(ort: ModuleType, path: str, options: object, execution: Execution) -> O
                 f"this ONNX Runtime has no {name}: {reason}",
                 "pip install onnxruntime-gpu instead of onnxruntime, for TensorRT also tensorrt",
             )
-    options.add_session_config_entry(_RECORD_ASSIGNMENT, "1")  # type: ignore[attr-defined]
+    options.add_session_config_entry(_RECORD_ASSIGNMENT, "1")
     session = _open(ort, path, options, providers)
     _check_provider(session, providers[0][0])
     return OnnxCudaModel(
@@ -196,13 +199,13 @@ def load(ort: ModuleType, path: str, options: object, execution: Execution) -> O
     )
 
 
-def _open(ort: ModuleType, path: str, options: object, providers: Providers) -> object:
+def _open(ort: ModuleType, path: str, options: SessionOptions, providers: Providers) -> Session:
     """Opens a session without a retry with other providers, which would hide the reason.
 
     ONNX Runtime raises its own exception classes for a file, and standard ones for a provider.
     """
     try:
-        return cast(object, ort.InferenceSession(path, options, providers, enable_fallback=0))
+        return cast(Session, ort.InferenceSession(path, options, providers, enable_fallback=0))
     except (RuntimeError, ValueError) as error:
         if is_out_of_memory(error) or says_device_lost(str(error)):
             raise
@@ -213,9 +216,9 @@ def _open(ort: ModuleType, path: str, options: object, providers: Providers) -> 
         ) from error
 
 
-def _check_provider(session: object, wanted: str) -> None:
+def _check_provider(session: Session, wanted: str) -> None:
     """Rejects a session that fell back to another provider; ONNX Runtime does not report this."""
-    used = session.get_providers()  # type: ignore[attr-defined]
+    used = session.get_providers()
     if not used or used[0] != wanted:
         raise UnsupportedError(
             f"ONNX Runtime fell back from {wanted} to {', '.join(used) or 'nothing'}",
@@ -223,7 +226,9 @@ def _check_provider(session: object, wanted: str) -> None:
         )
 
 
-def _settings(session: object, execution: Execution, *, has_stream: bool) -> dict[str, OptionValue]:
+def _settings(
+    session: Session, execution: Execution, *, has_stream: bool
+) -> dict[str, OptionValue]:
     stated: dict[str, OptionValue] = {
         "graph_optimization": "all",
         "intra_op_threads": execution.threads,
@@ -235,7 +240,7 @@ def _settings(session: object, execution: Execution, *, has_stream: bool) -> dic
     return stated if on_cpu is None else stated | {"nodes_on_cpu": on_cpu}
 
 
-def _nodes_on_cpu(session: object) -> int | None:
+def _nodes_on_cpu(session: Session) -> int | None:
     """Number of nodes that run on the processor; `None` with an older ONNX Runtime."""
     tell = getattr(session, "get_provider_graph_assignment_info", None)
     if tell is None:

@@ -4,7 +4,7 @@ import importlib
 import importlib.metadata
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Protocol, cast
+from typing import cast
 
 from fleetrank.device_agents.contract.capability import Capability
 from fleetrank.device_agents.contract.failures import says_device_lost
@@ -12,7 +12,7 @@ from fleetrank.device_agents.contract.task import Execution, Options
 from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError
 from fleetrank.device_agents.runtimes.gpu_backends import GPU_BACKENDS
 from fleetrank.device_agents.runtimes.onnx import onnx_cuda
-from fleetrank.device_agents.runtimes.onnx.onnx_nodes import Node, spec_of
+from fleetrank.device_agents.runtimes.onnx.onnx_session import Session, SessionOptions, spec_of
 from fleetrank.device_agents.runtimes.options import boolean_option, missing_library
 from fleetrank.device_agents.runtimes.runner import Array, LoadedModel
 from fleetrank.foundation.errors import FleetError, says_out_of_memory
@@ -25,15 +25,10 @@ _UNSUPPORTED_SIGNS = (
 """Texts with which ONNX Runtime 1.22 to 1.31 reports a missing operator."""
 
 
-class _Session(Protocol):
-    def get_inputs(self) -> list[Node]: ...
-    def run(self, output_names: None, feed: dict[str, Array]) -> list[Array]: ...
-
-
 class OnnxModel:
     """One session, its feed and its last outputs; it fulfils `LoadedModel`."""
 
-    def __init__(self, session: _Session, batch: int, settings: Options) -> None:
+    def __init__(self, session: Session, batch: int, settings: Options) -> None:
         self._session = session
         self.inputs = tuple(spec_of(node, batch) for node in session.get_inputs())
         self.settings = settings
@@ -104,11 +99,13 @@ class OnnxRunner:
             ("intra_op_threads", execution.threads),
             ("spinning", spinning),
         )
-        return OnnxModel(cast(_Session, session), execution.batch, settings)
+        return OnnxModel(cast(Session, session), execution.batch, settings)
 
 
-def _session_options(ort: ModuleType, threads: int, *, spinning: bool, flush: bool) -> object:
-    options = ort.SessionOptions()
+def _session_options(
+    ort: ModuleType, threads: int, *, spinning: bool, flush: bool
+) -> SessionOptions:
+    options = cast(SessionOptions, ort.SessionOptions())
     # With the value 0, the pool takes all cores and sets its own affinity.
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1

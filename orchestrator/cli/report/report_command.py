@@ -1,6 +1,8 @@
-"""`fleetrank report`: the page, tables and comparisons, also over HTTP."""
+"""`fleetrank report` and `recommend`: the page and the tables of the analysis."""
 
 import importlib.util
+from enum import StrEnum
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,10 +10,10 @@ import typer
 
 from fleetrank.device_agents.errors import MissingLibraryError
 from fleetrank.orchestrator.cli.context import current
-from fleetrank.orchestrator.cli.host_turn import reading_turn
+from fleetrank.orchestrator.cli.host_turn import host_turn, reading_turn
+from fleetrank.orchestrator.cli.output.listing import print_table
 from fleetrank.orchestrator.cli.output.visible_stream import write_data
 from fleetrank.orchestrator.cli.report.report_compare import compare
-from fleetrank.orchestrator.cli.report.report_export import export
 from fleetrank.orchestrator.cli.report.report_serve import serve
 from fleetrank.orchestrator.cli.report.selector_options import with_selectors
 from fleetrank.orchestrator.workspace.selectors import PAGE_SELECTORS, Selectors, TableFormat
@@ -21,11 +23,18 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True)
 app.command()(compare)
-app.command()(export)
 app.command()(serve)
 
 _PAGE = "report.html"
 _LIBRARIES = ("jinja2", "vl_convert")
+
+
+class ExportFormat(StrEnum):
+    """File formats for programs, papers and pages."""
+
+    CSV = "csv"
+    LATEX = "latex"
+    MARKDOWN = "markdown"
 
 
 @app.command()
@@ -69,10 +78,9 @@ def show(
 ) -> None:
     """Print one table as text, JSON, CSV, Markdown or LaTeX."""
     from fleetrank.analysis.tables.formats import render
-    from fleetrank.orchestrator.cli.output.terminal_table import print_on_terminal
-    from fleetrank.orchestrator.cli.output.visible_console import VisibleConsole
+    from fleetrank.orchestrator.cli.output.terminal import VisibleConsole, print_on_terminal
 
-    table = selected_table(name, selectors)
+    table = _selected_table(name, selectors)
     form = TableFormat.JSON if as_json else format_
     console = VisibleConsole()
     if form is TableFormat.TABLE and console.is_terminal:
@@ -83,7 +91,72 @@ def show(
         print(render(table, form.value), end="")
 
 
-def selected_table(name: str, selectors: Selectors) -> "Table":
+@app.command()
+@with_selectors(*PAGE_SELECTORS)
+def export(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Target folder; created if missing.")
+    ],
+    *,
+    to: Annotated[ExportFormat, typer.Option("--to", help="File format of the tables.")],
+    selectors: Selectors,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also replace files that no export wrote.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the index as JSON.")] = False,
+) -> None:
+    """Write every table and an index of them into a folder.
+
+    A table that cannot be computed from the results is omitted; the index gives the reason.
+    """
+    from fleetrank.analysis.stored.columns import ORIGINS
+    from fleetrank.analysis.stored.load import load_measurements
+    from fleetrank.analysis.tables.table_files import export_tables
+
+    chosen = selectors.selection()
+    frame = load_measurements(current().workspace.results, sweep=chosen.sweep, origins=ORIGINS)
+    with host_turn("report export"):
+        entries = export_tables(frame, chosen, folder, form=to.value, may_overwrite=force)
+    rows = [
+        {"table": entry.table, "file": entry.file, "missing_because": entry.missing_because}
+        for entry in entries
+    ]
+    print_table(rows, as_json)
+
+
+@with_selectors(
+    "sweep", "source", "target", "source_tier", "target_tier", "runtime", "precision",
+    "include_simulated", "seed",
+)  # fmt: skip
+def recommend(
+    *,
+    goal: Annotated[
+        str, typer.Option(help="Goal such as 'production', or its first letters (default: all).")
+    ] = "",
+    selectors: Selectors,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
+) -> None:
+    """Show what to measure for a goal and the figures that support it.
+
+    `fleetrank report show recommend` prints the same as a table and accepts all selectors.
+    """
+    from fleetrank.analysis.tables.formats import render
+
+    chosen = selectors.model_copy(update={"settings": (f"goal={goal}",)})
+    table = _selected_table("recommend", chosen)
+    if as_json:
+        print(render(table, "json"), end="")
+        return
+    for name, rows in groupby(table.frame.iter_rows(named=True), key=lambda row: str(row["goal"])):
+        print(f"{name[:1].upper()}{name[1:]}")
+        for row in rows:
+            print(f"  {row['answer']}")
+    print()
+    for note in table.notes:
+        print(f"# {note}")
+
+
+def _selected_table(name: str, selectors: Selectors) -> "Table":
     """Builds a table from the workspace's results.
 
     Raises:

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from fleetrank.orchestrator.rows.translate import Row
+from fleetrank.orchestrator.rows.measured_columns import Row
 
 
 class RowSink(Protocol):

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from fleetrank.orchestrator.errors import StoreError
-from fleetrank.orchestrator.rows.translate import Row
+from fleetrank.orchestrator.rows.measured_columns import Row
 from fleetrank.orchestrator.store.health.summaries import wrong_summaries
 from fleetrank.orchestrator.store.journals.journal import Journal
 from fleetrank.orchestrator.store.journals.row_index import (

@@ -11,7 +11,7 @@ from pathlib import Path
 from fleetrank.analysis.stored.part_files import PARTS, damaged_part
 from fleetrank.orchestrator.durable import replace_file_with, store_error, sync_folder
 from fleetrank.orchestrator.errors import StoreError
-from fleetrank.orchestrator.rows.translate import Row
+from fleetrank.orchestrator.rows.measured_columns import Row
 from fleetrank.orchestrator.store.health.differences import Side
 from fleetrank.orchestrator.store.health.verify import KEEP_BOTH, Examined, examine
 from fleetrank.orchestrator.store.journals.journal import Journal

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from fleetrank.orchestrator.rows.translate import Row, summarise
+from fleetrank.orchestrator.rows.measured_columns import Row, summarise
 from fleetrank.orchestrator.store.journals.row_index import KEY, Key, PartsIndex, row_key, row_name
 from fleetrank.orchestrator.store.parquet.part_reader import part_frames
 

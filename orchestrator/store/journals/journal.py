@@ -16,7 +16,7 @@ from fleetrank.analysis.stored.columns import ROW_KEY
 from fleetrank.foundation.small_file import open_regular
 from fleetrank.orchestrator.durable import store_error, sync_folder
 from fleetrank.orchestrator.errors import NewerSchemaError
-from fleetrank.orchestrator.rows.translate import Row
+from fleetrank.orchestrator.rows.measured_columns import Row
 from fleetrank.orchestrator.store.journals.journal_line import (
     BadLineError,
     Entry,

@@ -12,7 +12,7 @@ from fleetrank.analysis.stored.columns import ROW_KEY, SCHEMA, SCHEMA_VERSION
 from fleetrank.foundation.checksum import DIGITS, KEY, MARK, marked_checksum
 from fleetrank.orchestrator.errors import NewerSchemaError
 from fleetrank.orchestrator.identity.keys import canonical_json
-from fleetrank.orchestrator.rows.translate import Row
+from fleetrank.orchestrator.rows.measured_columns import Row
 
 _KEY_TYPES = {name: int if SCHEMA[name].is_integer() else str for name in ROW_KEY}
 _START, _END = f',"{KEY}":"'.encode(), b'"}'

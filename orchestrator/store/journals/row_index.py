@@ -14,7 +14,7 @@ import polars as pl
 from fleetrank.analysis.stored.columns import ROW_KEY, SCHEMA
 from fleetrank.analysis.stored.part_files import PARTS
 from fleetrank.orchestrator.errors import StoreError
-from fleetrank.orchestrator.rows.translate import Row
+from fleetrank.orchestrator.rows.measured_columns import Row
 from fleetrank.orchestrator.store.journals.journal import Journal, JournalProblem
 from fleetrank.orchestrator.store.journals.journal_line import Entry
 from fleetrank.orchestrator.store.parquet.part_reader import (

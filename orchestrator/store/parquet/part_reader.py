@@ -19,7 +19,7 @@ from fleetrank.analysis.stored.part_files import (
 )
 from fleetrank.analysis.stored.part_seal import BrokenSealError, require_seal
 from fleetrank.orchestrator.errors import StoreError
-from fleetrank.orchestrator.rows.translate import Row
+from fleetrank.orchestrator.rows.measured_columns import Row
 
 ROWS_AT_ONCE = 2000
 """Rows in memory: 30 MB with 2,000 samples a row."""

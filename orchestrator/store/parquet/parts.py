@@ -19,7 +19,7 @@ from fleetrank.analysis.stored.columns import ROW_KEY, SCHEMA
 from fleetrank.analysis.stored.part_files import PARTS, first_row
 from fleetrank.orchestrator.durable import replace_file
 from fleetrank.orchestrator.errors import StoreError
-from fleetrank.orchestrator.rows.translate import Row
+from fleetrank.orchestrator.rows.measured_columns import Row
 from fleetrank.orchestrator.store.parquet.part_reader import (
     STAMPS,
     part_frames,

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from fleetrank.analysis.arrays.frontier_noise import frontiers, resampled_medians, self_overlap
 from fleetrank.analysis.arrays.pareto import frontier, overlap
 from fleetrank.analysis.arrays.reliability import (
     reliability_interval,
@@ -17,6 +16,11 @@ from fleetrank.analysis.arrays.reliability import (
     spearman_brown,
     split_halves,
     split_reliability,
+)
+from fleetrank.analysis.statistics.transfer.frontier_ceiling import (
+    frontiers,
+    resampled_medians,
+    self_overlap,
 )
 
 series = hnp.arrays(

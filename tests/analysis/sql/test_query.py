@@ -14,6 +14,8 @@ from fleetrank.analysis.sql.query import run_query
 from fleetrank.analysis.sql.sql_views import described_views, register_views
 from fleetrank.analysis.stored.columns import READ_COLUMNS
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -2,11 +2,14 @@
 
 import duckdb
 import polars as pl
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fleetrank.analysis.sql.sql_views import register_measurements
 from fleetrank.analysis.stored.exclusions import Exclusion, Exclusions, excluded_column
+
+pytestmark = pytest.mark.slow
 
 _texts = st.text(alphabet="aA*.%_\\[]'-#\n", min_size=1, max_size=3)
 

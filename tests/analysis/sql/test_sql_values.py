@@ -9,6 +9,8 @@ from fleetrank.analysis.errors import QueryError
 from fleetrank.analysis.sql.query import query_frames, run_query
 from fleetrank.analysis.sql.sql_values import rows_of
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -203,6 +203,7 @@ def with_and_without(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Pa
     return both, first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(TABLES) - {"dropped"}))
 def test_no_table_holds_what_was_excluded(with_and_without, name: str) -> None:
     def make(results: Path) -> object:

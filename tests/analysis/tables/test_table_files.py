@@ -16,6 +16,8 @@ from fleetrank.analysis.tables.table_files import export_tables, index_name
 from fleetrank.analysis.tables.tables import TABLES
 from fleetrank.foundation.files import StorageError
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def frame(tmp_path_factory: pytest.TempPathFactory) -> pl.LazyFrame:

@@ -326,6 +326,7 @@ def fleet(make_grid) -> pl.LazyFrame:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(TABLES))
 def test_every_table_has_notes_every_format_and_no_row_order(make_grid, name: str) -> None:
     frame = fleet(make_grid)
@@ -336,6 +337,7 @@ def test_every_table_has_notes_every_format_and_no_row_order(make_grid, name: st
     assert all(render(table, form) for form in FORMATS)
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_rows_take_seconds() -> None:
     n_models, n_platforms, repeats = 100, 200, 5
     n = n_models * n_platforms * repeats

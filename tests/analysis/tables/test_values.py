@@ -16,7 +16,7 @@ from fleetrank.analysis.tables.formats import render
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.values import heading, number_text, value_text
 from fleetrank.orchestrator.cli.output.listing import print_table
-from fleetrank.orchestrator.cli.output.terminal_table import print_on_terminal
+from fleetrank.orchestrator.cli.output.terminal import print_on_terminal
 from fleetrank.orchestrator.server.pages.page_tables import grid
 
 ROW: dict[str, object] = {

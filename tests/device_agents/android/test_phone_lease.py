@@ -7,6 +7,8 @@ import pytest
 from fleetrank.device_agents.android.phone_lease import phone_lease
 from fleetrank.device_agents.errors import TransientError
 
+pytestmark = pytest.mark.slow
+
 HOLD = """
 import sys
 from pathlib import Path

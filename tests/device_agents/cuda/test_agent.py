@@ -29,6 +29,8 @@ from fleetrank.foundation.vocabulary import (
 )
 from tests.device_agents.conftest import make_task, sha256
 
+pytestmark = pytest.mark.slow
+
 WORKER = (sys.executable, str(Path(__file__).parents[2] / "makers/fake_gpu_worker.py"))
 
 

@@ -35,6 +35,7 @@ def test_the_lowest_limit_of_the_groups_counts(tmp_path: Path) -> None:
     assert default_limit_bytes(tmp_path) == 400_000
 
 
+@pytest.mark.slow
 def test_a_model_that_eats_all_memory_fails_without_any_limit_in_the_task(
     huge_onnx: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -10,6 +10,8 @@ from fleetrank.device_agents.host.worker_client import measure_in_worker
 from fleetrank.foundation.vocabulary import Runtime
 from tests.device_agents.conftest import MakeTask
 
+pytestmark = pytest.mark.slow
+
 FILL = (
     "import os, signal, sys, tempfile, time; sys.stdin.readline(); "
     "open(os.path.join(tempfile.gettempdir(), 'left'), 'w').close(); "

@@ -20,6 +20,8 @@ from fleetrank.foundation.codec import from_json, to_json
 from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Status
 from tests.device_agents.conftest import MakeTask, make_task
 
+pytestmark = pytest.mark.slow
+
 READ_REQUEST = "import os, signal, sys, time; sys.stdin.readline(); "
 
 

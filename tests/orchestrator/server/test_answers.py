@@ -11,9 +11,8 @@ from waiting import wait_until
 from fleetrank.foundation.lease import host_lease
 from fleetrank.orchestrator.compute.errors import RefusedError
 from fleetrank.orchestrator.compute.jobs import Job, JobKind
-from fleetrank.orchestrator.server.answers import Answers
+from fleetrank.orchestrator.server.answers import Answers, Turn
 from fleetrank.orchestrator.server.errors import BusyError, status_of
-from fleetrank.orchestrator.server.turn import Turn
 
 LATENCY = Job(kind=JobKind.TABLE, name="latency")
 

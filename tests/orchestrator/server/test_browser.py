@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pytest
@@ -13,7 +14,9 @@ from headless_browser import headless_chromium
 from serving import Served, serving
 
 pytestmark = pytest.mark.browser
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+if TYPE_CHECKING:
+    from playwright import sync_api as playwright
+
 WIDTHS = {"phone": 390, "laptop": 1366, "wide": 2200}
 PAGES = {
     "home": "/",

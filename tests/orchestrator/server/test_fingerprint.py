@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fleetrank.orchestrator.server.fingerprint import Fingerprint
+from fleetrank.orchestrator.server.answers import Fingerprint
 from fleetrank.orchestrator.store.exclusions import exclude, take_back
 
 

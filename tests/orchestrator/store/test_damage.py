@@ -5,7 +5,10 @@
 
 import os
 
+import pytest
 from damage import CRASHED, SILENT, campaign, make_workspace, table
+
+pytestmark = pytest.mark.slow
 
 N_DAMAGES = int(os.environ.get("FLEETRANK_DAMAGES", "135"))
 

@@ -7,7 +7,7 @@ import pytest
 
 from fleetrank.analysis.stored.sweep_record import SweepRecord, SweepState
 from fleetrank.orchestrator.errors import StoreError
-from fleetrank.orchestrator.rows.translate import Row
+from fleetrank.orchestrator.rows.measured_columns import Row
 from fleetrank.orchestrator.store.journal_sink import JournalSink
 from fleetrank.orchestrator.store.parquet import parts as parts_module
 from fleetrank.orchestrator.store.parquet.part_reader import read_rows

@@ -19,6 +19,7 @@ with sweep_lease(Path(sys.argv[1])):
 """
 
 
+@pytest.mark.slow
 def test_a_second_driver_is_refused_until_the_first_is_dead(tmp_path: Path) -> None:
     path = tmp_path / "sweeps" / "s.lease"
     driver = subprocess.Popen([sys.executable, "-c", HOLD, path], stdout=subprocess.PIPE)

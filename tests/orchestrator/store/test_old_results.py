@@ -34,6 +34,7 @@ def test_its_rows_record_and_exclusions_are_read(root, capsys) -> None:
     assert "tiny" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_its_sweep_goes_on_and_new_rows_have_checksums(root, capsys) -> None:
     assert run(["--workspace", str(root), "sweep", "resume", "--inline"]) == 0
     store = ResultStore(root / "results")

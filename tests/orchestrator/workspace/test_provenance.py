@@ -27,6 +27,7 @@ def _git(folder: Path, *arguments: str) -> str:
     ).stdout.strip()
 
 
+@pytest.mark.slow
 def test_the_commit_is_named_and_a_changed_file_makes_it_dirty(tmp_path) -> None:
     assert git_commit(tmp_path) is None
     _git(tmp_path, "init", "-q")
@@ -42,6 +43,7 @@ def test_the_commit_is_named_and_a_changed_file_makes_it_dirty(tmp_path) -> None
     assert git_commit(tmp_path) == f"{commit}-dirty"
 
 
+@pytest.mark.slow
 def test_without_git_there_is_no_commit(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert git_commit(tmp_path) is None
@@ -60,6 +62,7 @@ def test_the_host_is_a_hash_that_names_nobody(monkeypatch) -> None:
     assert one != other
 
 
+@pytest.mark.slow
 def test_provenance_fits_into_the_record_and_loads_nothing_heavy(tmp_path) -> None:
     record = Provenance.model_validate_json(sweep_provenance(tmp_path).model_dump_json())
     assert record.versions["numpy"] == package_versions(["numpy"])["numpy"]

@@ -7,7 +7,7 @@ from fastapi import FastAPI
 from pydantic import ValidationError
 
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.orchestrator.cli.report import report_command, report_export
+from fleetrank.orchestrator.cli.report import report_command
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.server import api
 from fleetrank.orchestrator.server.pages.pages import PageQuery
@@ -25,7 +25,7 @@ def test_report_show_takes_every_selector_and_no_other() -> None:
     assert options == {field.name for field in selector_fields()}
 
 
-@pytest.mark.parametrize("command", [report_command.build, report_export.export])
+@pytest.mark.parametrize("command", [report_command.build, report_command.export])
 def test_outputs_about_everything_take_the_selectors_of_the_page(command) -> None:
     taken = set(inspect.signature(command).parameters) & {one.name for one in selector_fields()}
     assert taken == set(PAGE_SELECTORS)

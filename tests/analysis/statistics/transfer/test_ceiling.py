@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.transfer.ceiling import splits_for
+from fleetrank.analysis.statistics.transfer.noise import splits_for
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.tables import make_table

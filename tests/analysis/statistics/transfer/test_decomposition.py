@@ -20,7 +20,7 @@ from fleetrank.analysis.panel.pair_means import mean_figures
 from fleetrank.analysis.panel.pairs import Block, block_resamples, block_rhos, blocks, pair_figures
 from fleetrank.analysis.panel.panel import Measure, Panel
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.transfer.decomposition import (
+from fleetrank.analysis.statistics.transfer.components import (
     component_measures,
     mean_shares,
     variance_shares,

@@ -62,18 +62,21 @@ def test_the_port_is_adbs_own(monkeypatch: pytest.MonkeyPatch) -> None:
             find_port()
 
 
+@pytest.mark.slow
 def test_a_binary_that_is_no_adb_is_told(make_adb: MakeAdb) -> None:
     server = AdbServer(make_adb("echo hello"), port=1)
     with pytest.raises(PermanentError, match="does not print its version"):
         server.version()
 
 
+@pytest.mark.slow
 def test_a_server_that_cannot_start_says_why(make_adb: MakeAdb) -> None:
     server = AdbServer(make_adb("echo 'cannot bind'; exit 1"), port=_free_port())
     with pytest.raises(TransientError, match="cannot bind"):
         server.devices()
 
 
+@pytest.mark.slow
 def test_a_file_that_cannot_run_is_told(tmp_path: Path) -> None:
     path = tmp_path / "adb"
     path.write_text("not a program")

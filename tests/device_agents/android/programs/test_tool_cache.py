@@ -17,6 +17,8 @@ from fleetrank.device_agents.android.programs.tools import Tool
 from fleetrank.device_agents.android.state.df_text import free_bytes
 from fleetrank.device_agents.errors import PermanentError, StorageFullError, TransientError
 
+pytestmark = pytest.mark.slow
+
 GNU = """Filesystem     1K-blocks     Used Available Use% Mounted on
 /dev/block/dm-5 113378264 37123456  76123648  33% /data
 """

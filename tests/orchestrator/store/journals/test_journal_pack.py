@@ -111,6 +111,7 @@ def _killed_at(number: int) -> Callable[..., None]:
     return die
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(1, 12))
 def test_killed_at_any_step_it_loses_and_doubles_no_row(
     store, new_row, monkeypatch, number

@@ -108,6 +108,7 @@ def test_a_damaged_part_is_named_and_made_again_once_it_is_gone(tmp_path, new_ro
     assert _repeats(tmp_path) == list(range(9))
 
 
+@pytest.mark.slow
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     steps=st.lists(
@@ -132,6 +133,7 @@ def test_whatever_happens_the_parts_become_the_journal_again(
     assert _repeats(folder) == list(range(len(rows)))
 
 
+@pytest.mark.slow
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     steps=st.lists(

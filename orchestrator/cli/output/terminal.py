@@ -1,13 +1,17 @@
-"""A statistics table on a terminal: values common to all rows are printed once, below it."""
+"""What a terminal shows: a console that escapes text from files, and tables of statistics."""
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table as Grid
 from rich.text import Text
 
 from fleetrank.analysis.tables.values import MISSING, heading, value_text
+from fleetrank.foundation.visible_text import visible
+from fleetrank.orchestrator.cli.output.visible_stream import VisibleStream
 
 if TYPE_CHECKING:
     from fleetrank.analysis.tables.table import Table
@@ -21,8 +25,28 @@ _PART = "/"
 Columns = dict[str, list[str]]
 
 
+class VisibleConsole(Console):
+    """A Rich console on standard output: it sends only Rich's own control codes."""
+
+    def __init__(self) -> None:
+        stream = sys.stdout
+        file = stream.unescaped if isinstance(stream, VisibleStream) else stream
+        super().__init__(file=file, highlight=False)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """The segments of a renderable, with all text escaped except Rich's own codes."""
+        for segment in super().render(renderable, options):
+            text = segment.text if segment.control else visible(segment.text)
+            yield Segment(text, segment.style, segment.control)
+
+
 def print_on_terminal(table: "Table", console: Console) -> None:
-    """Prints a table within the console's width; lists columns that do not fit below it."""
+    """Prints a table within the console's width; columns that do not fit are listed below it.
+
+    A value common to all rows is printed once, above the table.
+    """
     columns = {
         name: [value_text(value) for value in table.frame[name].to_list()]
         for name in table.frame.columns

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from fleetrank.analysis.tables.table import Table
-from fleetrank.orchestrator.cli.output.terminal_table import print_on_terminal
+from fleetrank.orchestrator.cli.output.terminal import print_on_terminal
 
 FRAME = pl.DataFrame(
     {

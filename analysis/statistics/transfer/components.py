@@ -1,0 +1,116 @@
+"""FRM, its parts and their shares of its variance, as measures of a panel."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from fleetrank.analysis.arrays.frm import EQUAL_WEIGHTS, Weights
+from fleetrank.analysis.arrays.known_means import cluster_weights
+from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats, require_finite
+from fleetrank.analysis.panel.pairs import Pair, blocks
+from fleetrank.analysis.panel.panel import Measure, Panel, components
+
+
+def variance_shares(logs: Floats) -> Floats:
+    """What each summand contributes to the variance of the sum over models, per platform.
+
+    From (n_components, n_models, n_platforms), logarithms of the components, to (n_components,
+    n_platforms): cov(component, sum) / var(sum). Shares sum to 1; one below 0 belongs to a
+    component that decreases when the sum increases; others can then exceed 1. NaN where the sum is
+    equal for all models. Source: covariance decomposition of a variance, as Fields 2003 applies it
+    to logarithms.
+    """
+    require_finite(logs)
+    total = logs.sum(axis=0)
+    centred = total - total.mean(axis=0)
+    variance = (centred**2).sum(axis=0)
+    variance = np.where(np.ptp(total, axis=0) > _dust(logs), variance, np.nan)
+    shares: Floats = (logs * centred).sum(axis=1) / variance
+    return shares
+
+
+def _dust(logs: Floats) -> Floats:
+    """The largest range that rounding can leave in equal sums of such logarithms."""
+    largest: Floats = 1e-12 * np.maximum(np.abs(logs).max(axis=(0, 1)), 1.0)
+    return largest
+
+
+def component_logs(panel: Panel, weights: Weights = EQUAL_WEIGHTS) -> Floats:
+    """Weighted logarithms of the components used, (n_components, n_models, n_platforms).
+
+    NaN in all where one is missing or not above 0, so that all parts have the same models.
+    """
+    exponents = asdict(weights)
+    values = _complete(panel, weights)
+    return np.stack([exponents[name] * np.log(values[name]) for name in weights.used])
+
+
+def _complete(panel: Panel, weights: Weights) -> dict[str, Floats]:
+    """The components used where all of them are known, NaN elsewhere."""
+    values = {name: part for name, part in components(panel).items() if name in weights.used}
+    known = np.isfinite(np.stack(list(values.values()))).all(axis=0)
+    return {name: np.where(known, part, np.nan) for name, part in values.items()}
+
+
+def component_measures(panel: Panel, weights: Weights = EQUAL_WEIGHTS) -> tuple[Measure, ...]:
+    """FRM and its parts, all over the models that have every component used on a platform.
+
+    Latency first, then latency given FLOPs, FRM, FRM without each component, and the other
+    components alone.
+    """
+    values = _complete(panel, weights)
+    latency = values.pop("latency")
+    flops = np.where(panel.flops > 0, panel.flops, 1.0)
+    alone = Measure(name="latency", rest=np.ones_like(latency), latency=latency)
+    found = [alone]
+    if "flops" in values:
+        # No model without FLOPs is in any block; a finite number keeps the ranking code plain.
+        found.append(replace(alone, name="latency_given_flops", given=flops))
+    found.append(_weighted("frm", values, latency, weights))
+    for left_out in values:
+        rest = {name: part for name, part in values.items() if name != left_out}
+        found.append(_weighted(f"frm_without_{left_out}", rest, latency, weights))
+    nothing = np.where(np.isfinite(latency), 1.0, np.nan)
+    others = {"frm_without_latency": values, **{name: {name: values[name]} for name in values}}
+    found += [
+        replace(_weighted(name, parts, nothing, weights), has_latency=False)
+        for name, parts in others.items()
+        if parts
+    ]
+    return tuple(found)
+
+
+def _weighted(name: str, parts: dict[str, Floats], latency: Floats, weights: Weights) -> Measure:
+    """The product of the parts and latency, each to the power of its weight."""
+    exponents = asdict(weights)
+    rest = np.ones_like(latency)
+    for part, values in parts.items():
+        rest = rest * values ** exponents[part]
+    return Measure(name=name, rest=rest, latency=latency**weights.latency)
+
+
+def pair_shares(panel: Panel, pairs: Sequence[Pair], weights: Weights = EQUAL_WEIGHTS) -> Floats:
+    """`variance_shares` of every pair, (n_components, n_pairs), over its common models.
+
+    The mean of its two platforms, components as `weights.used` names them. NaN with fewer than 5
+    common models, or where FRM is equal for all on one side.
+    """
+    logs = component_logs(panel, weights)
+    shares = np.full((logs.shape[0], len(pairs)), np.nan)
+    for block in blocks(np.isfinite(logs[0]), pairs):
+        if block.models.size < MIN_MODELS:
+            continue
+        mine = variance_shares(logs[:, block.models][:, :, block.columns])
+        shares[:, block.where] = (mine[:, block.source] + mine[:, block.target]) / 2
+    return shares
+
+
+def mean_shares(shares: Floats, clusters: npt.ArrayLike) -> Floats:
+    """Shares (n_components, n_pairs) averaged inside each cluster first; NaN without any pair."""
+    if np.isnan(shares[0]).all():
+        return np.full(shares.shape[0], np.nan)
+    weights, _, _ = cluster_weights(shares[0], clusters)
+    means: Floats = (np.nan_to_num(shares) * weights).sum(axis=1)
+    return means
