@@ -29,16 +29,16 @@ from pathlib import Path
 
 from fleetrank.device_agents.android.adb.adb_server import AdbServer
 from fleetrank.device_agents.android.adb.phone import Phone
-from fleetrank.device_agents.android.options import TOOLS
-from fleetrank.device_agents.android.programs.tool_store import ToolStore
-from fleetrank.device_agents.android.programs.tools import Tool, file_sha256
+from fleetrank.device_agents.android.execution.catalogue import ProgramFile, file_sha256
+from fleetrank.device_agents.android.execution.storage import ProgramStore
+from fleetrank.device_agents.android.programs.program_registry import PROGRAMS
 from fleetrank.device_agents.android.registration.registrar import registration_of
-from fleetrank.device_agents.android.state.probe import probe_phone
+from fleetrank.device_agents.android.state.identity import probe_phone
 from fleetrank.device_agents.android.state.settings import FOLDER
 from fleetrank.device_agents.virtual_phone.daemon.farm import FarmedPhone, FarmSpec, VirtualFarm
 from fleetrank.device_agents.virtual_phone.handset.faults import Fault, draw_injections
 from fleetrank.device_agents.virtual_phone.handset.profile import DEFAULT_PROFILES
-from fleetrank.device_agents.virtual_phone.handset.standin import standin_path
+from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of
 from fleetrank.foundation.vocabulary import ErrorKind
 from fleetrank.orchestrator.progress.events import Event, RepeatFinished, RepeatStarted
 from fleetrank.orchestrator.store.results import ResultStore
@@ -242,9 +242,9 @@ def register(
     workspace: Workspace, server: AdbServer, phones: Sequence[FarmedPhone]
 ) -> tuple[str, ...]:
     """Writes the phones' device files as `devices add` does, without a canary."""
-    tools = {name: file_sha256(standin_path(name)) for name in TOOLS}
+    tools = {name: file_sha256(stand_in_of(name)) for name in PROGRAMS}
     for name, sha256 in tools.items():
-        ToolStore().add(Tool(name=name, path=standin_path(name), sha256=sha256))
+        ProgramStore().add(ProgramFile(name=name, path=stand_in_of(name), sha256=sha256))
     names = []
     for number, farmed in enumerate(phones):
         phone = Phone(server, farmed.address)

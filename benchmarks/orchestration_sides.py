@@ -31,7 +31,7 @@ from fleetrank.models.cards.card import Artifact, Cost
 from fleetrank.orchestrator.dispatch.decide.tally import Tally
 from fleetrank.orchestrator.dispatch.decide.work import SweepWork, task_of
 from fleetrank.orchestrator.dispatch.drive.controller import Controller
-from fleetrank.orchestrator.dispatch.drive.ports import Ports
+from fleetrank.orchestrator.dispatch.drive.recorder import Recorder
 from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch
 from fleetrank.orchestrator.dispatch.ray.ray_cluster import cluster_ray
 from fleetrank.orchestrator.dispatch.ray.ray_hosts import LABEL
@@ -40,7 +40,7 @@ from fleetrank.orchestrator.progress.progress_file import ProgressFile
 from fleetrank.orchestrator.progress.publisher import Publisher
 from fleetrank.orchestrator.store.journal_sink import JournalSink
 from fleetrank.orchestrator.store.results import ResultStore
-from fleetrank.orchestrator.sweep.carrier import Carrier, open_carrier
+from fleetrank.orchestrator.sweep.dispatch_backend import DispatchBackend, open_dispatch_backend
 from fleetrank.orchestrator.sweep.fleet import Fleet
 from fleetrank.orchestrator.sweep.sweep_setup import Setup, plan_sweep
 from fleetrank.orchestrator.workspace.device_spec import DeviceSpec
@@ -107,33 +107,34 @@ def _clocks() -> tuple[float, float, float]:
 def ours(folder: Path, address: str, repeats: int) -> Figures:
     """A sweep from its plan to its last synced row."""
     store = ResultStore(folder / "results")
-    with open_carrier(Workspace(folder), cluster=address, is_inline=False, emit=print) as carrier:
+    with open_dispatch_backend(
+        Workspace(folder), cluster=address, is_inline=False, emit=print
+    ) as backend:
         started_s = time.perf_counter()
-        setup = planned(folder, carrier.fleet, repeats)
+        setup = planned(folder, backend.fleet, repeats)
         plan_s = time.perf_counter() - started_s
         store.create_sweep(SweepRecord(sweep_id=SWEEP, state=SweepState.RUNNING))
-        figures, tally = conduct(folder, carrier, setup, store)
+        figures, tally = conduct(folder, backend, setup, store)
     if tally.n_ok != repeats:
         raise SystemExit(f"{tally.n_ok} of {repeats} repeats were measured")
     return figures | {"plan_s": plan_s, "peak_mb": peak_bytes() / 1e6}
 
 
 def conduct(
-    folder: Path, carrier: Carrier, setup: Setup, store: ResultStore
+    folder: Path, backend: DispatchBackend, setup: Setup, store: ResultStore
 ) -> tuple[Figures, Tally]:
     """What the controller's loop took, and what came of it."""
     tally = Tally()
     with (
-        carrier.executor(SWEEP, setup) as executor,
+        backend.executor(SWEEP, setup) as executor,
         store.open_journal(SWEEP) as journal,
     ):
-        ports = Ports(
-            executor=executor,
-            sink=JournalSink(store, journal, SWEEP),
-            emit=Publisher([ProgressFile(store.progress_path(SWEEP))]),
-            switch=StopSwitch(),
+        work = work_of(folder, setup)
+        emit = Publisher([ProgressFile(store.progress_path(SWEEP))])
+        recorder = Recorder(work, JournalSink(store, journal, SWEEP), emit)
+        controller = Controller(
+            work, tally, executor=executor, recorder=recorder, switch=StopSwitch()
         )
-        controller = Controller(work_of(folder, setup), tally, ports)
         stopwatch = Stopwatch()
         controller.run()
         return stopwatch.figures(), tally

@@ -1,4 +1,5 @@
 """Code that all packages share; it imports only the standard library.
 
-Open `errors` first: the base of every error that a user reads.
+Open `errors` first: the base of every error that a user reads. `process` runs child processes;
+`codec` encodes the messages between them.
 """

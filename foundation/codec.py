@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
-_REMEDY = "write it with the same version of fleetrank that reads it"
+REMEDY = "write it with the same version of fleetrank that reads it"
 
 _CONVERSIONS: Mapping[tuple[object, type], Callable[[Any], object]] = {
     (float, int): float,
@@ -64,7 +64,7 @@ def parse_json(text: str) -> Json:
             text, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys
         )
     except (ValueError, RecursionError) as error:
-        raise CodecError(f"not JSON: {error}", _REMEDY) from error
+        raise CodecError(f"not JSON: {error}", REMEDY) from error
     return plain
 
 
@@ -128,10 +128,10 @@ def _decode_dataclass(cls: type, plain: Json, where: str) -> object:
     hints = _hints(cls)
     for name in plain:
         if name not in hints:
-            raise CodecError(f"{where} has no field {name!r}", _REMEDY)
+            raise CodecError(f"{where} has no field {name!r}", REMEDY)
     for name in hints:
         if name not in plain:
-            raise CodecError(f"{where} lacks the field {name!r}", _REMEDY)
+            raise CodecError(f"{where} lacks the field {name!r}", REMEDY)
     return cls(**{n: _decode(hint, plain[n], f"{where}.{n}") for n, hint in hints.items()})
 
 
@@ -180,7 +180,7 @@ def _name(hint: object) -> str:
 def _ill_typed(hint: object, plain: Json, where: str) -> CodecError:
     shown = json.dumps(plain)
     shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
-    return CodecError(f"{where} should be {_name(hint)} and is {shown}", _REMEDY)
+    return CodecError(f"{where} should be {_name(hint)} and is {shown}", REMEDY)
 
 
 def _refuse_constant(name: str) -> Json:

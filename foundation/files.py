@@ -60,6 +60,12 @@ def storage_error(path: Path, error: OSError) -> StorageError:
     return StorageError(f"{path} cannot be written: {error.strerror or error}", remedy)
 
 
+def cache_folder() -> Path:
+    """`fleetrank` in the user's cache folder, as defined by the XDG base directories."""
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "fleetrank"
+
+
 def make_folder(folder: Path) -> None:
     """Creates a folder and its parents if they are missing.
 

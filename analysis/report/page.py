@@ -62,6 +62,20 @@ def script_bundle() -> str:
     return str(vl_convert.javascript_bundle(_SNIPPET))
 
 
+def chart_specs(*names: str) -> dict[str, object]:
+    """The Vega-Lite specifications of charts, and their common style `look`.
+
+    A specification names its points (`datasets`) and has holes, `{"$": "name"}`, for what depends
+    on them; `templates/chart.js` fills both.
+    """
+    folder = resources.files("fleetrank.analysis").joinpath(_TEMPLATES)
+    files = {"look": "look.json"} | {name: f"{name}.vl.json" for name in names}
+    return {
+        name: json.loads(folder.joinpath(file).read_text(encoding="utf-8"))
+        for name, file in files.items()
+    }
+
+
 def json_block(value: object) -> Markup:
     """JSON for a `<script type="application/json">`: nothing in it can end the block.
 
@@ -114,8 +128,8 @@ def script_hash(text: str) -> str:
 
 _TEMPLATES = "report/templates"
 _SCRIPTS = (
-    "state.js", "look.js", "latency.js", "memory.js", "ranks.js", "matrix.js", "frontiers.js",
-    "panels.js", "tables.js", "copying.js", "filters.js", "start.js",
+    "state.js", "chart.js", "look.js", "latency.js", "memory.js", "ranks.js", "matrix.js",
+    "frontiers.js", "panels.js", "tables.js", "copying.js", "filters.js", "start.js",
 )  # fmt: skip
 """The files are joined to one script. A file may use names from the files before it."""
 _SECTIONS: tuple[Callable[[Evidence, PageTables], Section], ...] = (
@@ -170,11 +184,11 @@ def render_page(evidence: Evidence, now: datetime) -> str:
     tables = page_tables(evidence)
     sections = [*(make(evidence, tables) for make in _SECTIONS), provenance_section(evidence)]
     data = page_data(evidence, tables)
-    ranks = tables.known("transfer", "frameworks")
     why_none = [
         tables.reasons[name] for name in ("transfer", "frameworks") if name in tables.reasons
     ]
     every = [table for section in sections for table in section.tables]
+    data["specs"] = chart_specs("latency", "memory", "ranks", "matrix", "frontier")
     data["tables"] = {table.id: table.packed for table in every if table.packed is not None}
     folder = resources.files("fleetrank.analysis").joinpath(_TEMPLATES)
     own = "\n".join(folder.joinpath(name).read_text(encoding="utf-8") for name in _SCRIPTS)
@@ -193,9 +207,9 @@ def render_page(evidence: Evidence, now: datetime) -> str:
         facts=_facts(evidence.cells, now),
         banner=_banner(evidence.cells),
         doubts=_doubts(evidence.cells),
-        headlines=headlines(ranks, " ".join(why_none)),
+        headlines=headlines(tables.ranks, " ".join(why_none)),
         reading=READING,
-        family_lines=family_lines(tables["predictability"].frame),
+        family_lines=family_lines(tables.predictability),
         sections=sections,
         studies=study_tables(evidence, tables),
         families=_legend(evidence.shown.cells),

@@ -1,6 +1,7 @@
 """The values of the page's charts as one JSON object; it has columns to stay small."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 
 import polars as pl
 
@@ -11,6 +12,7 @@ from fleetrank.analysis.report.evidence import Evidence
 from fleetrank.analysis.report.page_tables import PageTables
 from fleetrank.analysis.report.shown import Shown
 from fleetrank.analysis.statistics.frontiers.regret_table import EXTRA, LOST
+from fleetrank.analysis.statistics.transfer.transfer import TransferResult
 
 _PAIR_FIGURES = ("rho", "low", "high", "null_mean", "null_p95")
 _PAIR_DIGITS = 3
@@ -81,11 +83,15 @@ _SCALED = {
     "load_mb": ("load_peak_memory_bytes", _PER_MB), "accuracy": ("accuracy_top1", 1.0),
 }  # fmt: skip
 _MEASURES = ("latency", "frm")
+_AGREEMENT = {
+    "source": pl.String, "target": pl.String, "n_models": pl.Int64, "rho": pl.Float64,
+    "low": pl.Float64, "high": pl.Float64, "null_mean": pl.Float64, "null_p95": pl.Float64,
+    "reason": pl.String,
+}  # fmt: skip
 
 
 def page_data(evidence: Evidence, tables: PageTables) -> Json:
     """The object that `templates/state.js` reads; a missing value is null."""
-    transfer = tables.pair_rows("transfer")
     shown = evidence.shown
     return {
         "platforms": _platforms(shown),
@@ -96,7 +102,7 @@ def page_data(evidence: Evidence, tables: PageTables) -> Json:
         "quantiles": list(QUANTILES),
         "cells": _cells(evidence),
         "pairs": {
-            name: heat_columns(_of_measure(transfer, name), shown.platform_at)
+            name: heat_columns(_agreements(tables.transfer, name), shown.platform_at)
             for name in _MEASURES
         },
         "frontiers": _frontiers(evidence, tables.pair_rows("regret")),
@@ -110,8 +116,15 @@ def page_data(evidence: Evidence, tables: PageTables) -> Json:
     }  # fmt: skip
 
 
-def _of_measure(transfer: pl.DataFrame, measure: str) -> pl.DataFrame:
-    return transfer.filter(pl.col("measure") == measure)
+def _agreements(transfer: TransferResult | None, measure: str) -> pl.DataFrame:
+    """The pairs of one measure: names of their platforms and their figures."""
+    found = [one.agreement for one in transfer.pairs] if transfer is not None else []
+    rows = [
+        {"source": one.source, "target": one.target} | asdict(one.figures)
+        for one in found
+        if one.measure == measure
+    ]
+    return pl.DataFrame(rows, schema=_AGREEMENT)
 
 
 def _platforms(shown: Shown) -> list[Json]:

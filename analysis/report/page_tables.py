@@ -1,13 +1,23 @@
 """All tables of the page. Each is computed once; headlines, charts and study tables use them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.report.evidence import Evidence
+from fleetrank.analysis.statistics.prediction.predictability import (
+    PredictabilityResult,
+    predictability,
+)
+from fleetrank.analysis.statistics.transfer.transfer import (
+    TransferResult,
+    frameworks,
+    transfer,
+    transfer_as_table,
+)
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.tables import session_table
 
@@ -15,7 +25,8 @@ _OF_ALL = (
     "latency", "coldstart", "memory", "quality", "dropped", "frm", "disagreement", "shifts",
 )  # fmt: skip
 _OF_AVERAGED = ("transfer",)
-_OF_COMPARED = ("frameworks", "predictability", "stability")
+_OF_COMPARED = ("transfer", "frameworks", "predictability", "stability")
+"""With many platforms the means of `transfer` are those of `averaged`, and its pairs are these."""
 _OF_PAIRED = ("pareto", "regret")
 _SLOW = ("stability",)
 """This table makes many draws even for few platforms; the cost of one grows with the models."""
@@ -35,14 +46,24 @@ class PageTables:
     Attributes:
         made: a table without an answer has no rows; its note is the reason.
         reasons: why a table has no answer, by name.
+        transfer, frameworks, predictability: what these tables are made from; `None` without an
+            answer.
     """
 
     made: Mapping[str, Table]
     reasons: Mapping[str, str]
+    transfer: TransferResult | None
+    frameworks: TransferResult | None
+    predictability: PredictabilityResult | None
 
     def __getitem__(self, name: str) -> Table:
         """The table of that name."""
         return self.made[name]
+
+    @property
+    def ranks(self) -> tuple[TransferResult, ...]:
+        """The results about rank transfer that could be computed."""
+        return tuple(one for one in (self.transfer, self.frameworks) if one is not None)
 
     def known(self, *names: str) -> tuple[Table, ...]:
         """The tables with these names that could be computed."""
@@ -59,6 +80,7 @@ def page_tables(evidence: Evidence) -> PageTables:
     """Computes all tables; those of one set of platforms share a session, one is kept at a time."""
     made: dict[str, Table] = {}
     reasons: dict[str, str] = {}
+    found = _Found()
     session, n = evidence.session(), len(evidence.shown.names)
     for keys, names in (
         (None, _OF_ALL),
@@ -70,26 +92,43 @@ def page_tables(evidence: Evidence) -> PageTables:
             session, n = session.narrowed(pl.col("platform_key").is_in(list(keys))), len(keys)
         for name in names:
             try:
-                made[name] = _table(name, session, evidence)
+                made[name] = _table(name, session, evidence, found)
             except AnalysisError as error:
                 reasons[name] = str(error)
                 title = name.capitalize()
                 made[name] = Table(title=title, frame=pl.DataFrame(), notes=(str(error),))
-    return PageTables(made=made, reasons=reasons)
+    return PageTables(
+        made=made,
+        reasons=reasons,
+        transfer=found.transfer,
+        frameworks=found.frameworks,
+        predictability=found.predictability,
+    )
 
 
-def _table(name: str, session: Session, evidence: Evidence) -> Table:
+@dataclass(slots=True)
+class _Found:
+    """The results that are kept beside their tables, filled in the order of the tables."""
+
+    transfer: TransferResult | None = None
+    frameworks: TransferResult | None = None
+    predictability: PredictabilityResult | None = None
+
+
+def _table(name: str, session: Session, evidence: Evidence, found: _Found) -> Table:
     n_models = evidence.cells["model"].n_unique()
     if name in _SLOW and n_models > _MANY_MODELS:
         raise AnalysisError(
             f"not computed for the page: it takes too long for {n_models:,} models",
             f"fleetrank report show {name}",
         )
+    if name == "transfer":
+        mine, means = transfer(session), found.transfer
+        found.transfer = mine if means is None else replace(means, pairs=mine.pairs)
+        return transfer_as_table(found.transfer)
     table = session_table(name, session)
-    if name not in _OF_AVERAGED or evidence.compared_keys == evidence.averaged_keys:
-        return table
-    # With many platforms this table lists no pairs, so the drawn pairs use few platforms.
-    drawn = pl.col("platform_key").is_in(list(evidence.compared_keys))
-    few = session_table(name, session.narrowed(drawn)).frame
-    parts = table.frame.filter(pl.col("level") != "pair"), few.filter(pl.col("level") == "pair")
-    return Table(title=table.title, frame=pl.concat(parts), notes=table.notes)
+    if name == "frameworks":
+        found.frameworks = frameworks(session)
+    elif name == "predictability":
+        found.predictability = predictability(session)
+    return table

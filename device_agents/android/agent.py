@@ -7,16 +7,14 @@ from dataclasses import replace
 
 from fleetrank.device_agents.android.adb.adb_server import AdbServer, find_adb
 from fleetrank.device_agents.android.adb.phone import Phone
+from fleetrank.device_agents.android.execution.program_run import CANARY_TIMEOUT_S, PhonePrograms
+from fleetrank.device_agents.android.execution.storage import ProgramStore
 from fleetrank.device_agents.android.options import read_options
-from fleetrank.device_agents.android.phone_lease import phone_lease
-from fleetrank.device_agents.android.programs.program import CANARY_TIMEOUT_S, Programs
-from fleetrank.device_agents.android.programs.tool_store import ToolStore
-from fleetrank.device_agents.android.runners.program_registry import (
-    create_phone_runner,
+from fleetrank.device_agents.android.programs.program_registry import (
+    create_program,
     why_unsupported,
 )
-from fleetrank.device_agents.android.state.identity import identify
-from fleetrank.device_agents.android.state.probe import probe_phone
+from fleetrank.device_agents.android.state.identity import identify, phone_lease, probe_phone
 from fleetrank.device_agents.android.state.probe_text import to_device_facts, why_refused
 from fleetrank.device_agents.android.visit import Visit
 from fleetrank.device_agents.contract.agent import StopRequested, never_stop
@@ -56,12 +54,12 @@ class AndroidAgent:
         reason = why_unsupported(execution)
         if reason is not None:
             return reason
-        tool = create_phone_runner(execution.runtime).tool
-        if tool in self._options.tools:
+        name = create_program(execution.runtime).name
+        if name in self._options.programs:
             return None
         return (
-            f"the phone was registered without {tool}; run `fleetrank devices add --adb "
-            f"{shlex.quote(self._options.serial)} --tool {tool}=PATH`"
+            f"the phone was registered without {name}; run `fleetrank devices add --adb "
+            f"{shlex.quote(self._options.serial)} --tool {name}=PATH`"
         )
 
     def longest_s(self, task: MeasureTask) -> float:
@@ -74,10 +72,10 @@ class AndroidAgent:
         started = utc_now()
         origin = Origin.MEASURED if self._options.virtual is None else Origin.VIRTUAL
         try:
-            programs = Programs(
+            programs = PhonePrograms(
                 phone=self.phone(),
-                store=ToolStore(),
-                tools=self._options.tools,
+                store=ProgramStore(),
+                registered=self._options.programs,
                 stop_requested=stop_requested,
             )
         except FleetError as error:

@@ -40,9 +40,12 @@ def _traits_of(options: DeviceOptions) -> Traits:
 
 
 def _default_backend(runtime: Runtime) -> str:
-    from fleetrank.device_agents.android.runners.program_registry import default_backend
+    from fleetrank.device_agents.android.programs import program_registry
+    from fleetrank.device_agents.runtimes import runtime_registry
 
-    return default_backend(runtime)
+    if runtime not in program_registry.NAME_OF_RUNTIME:
+        return runtime_registry.default_backend(runtime)
+    return program_registry.create_program(runtime).capability.default_backend
 
 
 def _seen_here() -> tuple[str, ...] | None:
@@ -57,7 +60,7 @@ def _seen_here() -> tuple[str, ...] | None:
 
 
 def _check_host() -> Sequence[HostCheck]:
-    from fleetrank.device_agents.android.registration.adb_check import check_adb
+    from fleetrank.device_agents.android.registration.discovery import check_adb
 
     return check_adb()
 
@@ -81,7 +84,7 @@ def _virtual_devices() -> VirtualDevices:
 
 
 def _log_reader() -> LogReader:
-    from fleetrank.device_agents.android.programs.raw_log import LOGS
+    from fleetrank.device_agents.android.execution.raw_log import LOGS
 
     return LOGS
 

@@ -1,20 +1,20 @@
 """Options of an `android` device file."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
+from types import MappingProxyType
 
-from fleetrank.device_agents.android.state.boot import BOOT_LIMIT_S, SETTLE_S
+from fleetrank.device_agents.android.programs.program_registry import PROGRAMS
 from fleetrank.device_agents.android.state.readiness import PhoneRules
+from fleetrank.device_agents.android.state.waits import BOOT_LIMIT_S, SETTLE_S
 from fleetrank.device_agents.contract.agent_options import read_fields
 from fleetrank.device_agents.contract.task import OptionValue
-
-TOOLS = ("benchmark_model", "executor_runner", "onnxruntime_perf_test")
-"""The programs of `runners`; each one is also an option."""
+from fleetrank.device_agents.errors import PermanentError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PhoneOptions:
-    """How to reach a phone, its identity, and the programs it was registered with.
+class PhoneReach:
+    """How to reach a phone, and its identity.
 
     Attributes:
         serial: as `adb devices` shows it: a serial number, or `host:port`.
@@ -25,8 +25,6 @@ class PhoneOptions:
         adb_port: port of the adb server; if not given, `adb_server.find_port` chooses it.
         settle_s: how long a phone rests after its start, before a measurement.
         boot_limit_s: how long to wait for a phone that is lost or restarts.
-        benchmark_model: SHA-256 of the program that runs TFLite files. The other two programs
-            have the same kind of option.
     """
 
     serial: str
@@ -36,14 +34,18 @@ class PhoneOptions:
     adb_port: int | None = None
     settle_s: float = SETTLE_S
     boot_limit_s: float = BOOT_LIMIT_S
-    benchmark_model: str | None = None
-    executor_runner: str | None = None
-    onnxruntime_perf_test: str | None = None
 
-    @property
-    def tools(self) -> dict[str, str]:
-        """SHA-256 of each program, by the program's name."""
-        return {name: getattr(self, name) for name in TOOLS if getattr(self, name) is not None}
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhoneOptions(PhoneReach):
+    """The options of a phone without its rules.
+
+    Attributes:
+        programs: SHA-256 of each program that the phone was registered with, by the program's
+            name; each name in `program_registry` is an option.
+    """
+
+    programs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def read_options(options: Mapping[str, OptionValue]) -> tuple[PhoneOptions, PhoneRules]:
@@ -53,9 +55,27 @@ def read_options(options: Mapping[str, OptionValue]) -> tuple[PhoneOptions, Phon
         PermanentError: an unknown or missing name, or a value of another type.
     """
     names = [field.name for field in fields(PhoneRules)]
+    programs = {name: value for name, value in options.items() if name in PROGRAMS}
     rules = {name: value for name, value in options.items() if name in names}
-    rest = {name: value for name, value in options.items() if name not in names}
+    rest = {name: options[name] for name in options if name not in programs | rules}
+    reach = read_fields(PhoneReach, "android", rest, read_elsewhere=(*PROGRAMS, *names))
     return (
-        read_fields(PhoneOptions, "android", rest, read_elsewhere=names),
+        PhoneOptions(**asdict(reach), programs=_checksums(programs)),
         read_fields(PhoneRules, "android", rules),
     )
+
+
+def _checksums(programs: Mapping[str, OptionValue]) -> dict[str, str]:
+    """The checksums, which are text.
+
+    Raises:
+        PermanentError: a value of another type.
+    """
+    checked = {}
+    for name, value in programs.items():
+        if not isinstance(value, str):
+            raise PermanentError(
+                f"option {name} is {value!r}", "the value must be the SHA-256 of the program"
+            )
+        checked[name] = value
+    return checked

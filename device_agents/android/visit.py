@@ -3,15 +3,11 @@
 import logging
 from dataclasses import dataclass, field, replace
 
-from fleetrank.device_agents.android.cooling import wait_until_ready
+from fleetrank.device_agents.android.execution.program_run import PhonePrograms, clean_runs, read
+from fleetrank.device_agents.android.execution.raw_log import encode_log, to_measurement
 from fleetrank.device_agents.android.options import PhoneOptions
-from fleetrank.device_agents.android.phone_lease import phone_lease
-from fleetrank.device_agents.android.programs.program import Programs, read
-from fleetrank.device_agents.android.programs.raw_log import encode_log, to_measurement
-from fleetrank.device_agents.android.programs.tool_call import clean_runs
-from fleetrank.device_agents.android.runners.phone_runner import ToolReading, ToolRun
-from fleetrank.device_agents.android.state.boot import COME_BACK_LIMIT_S, wait_until_booted
-from fleetrank.device_agents.android.state.identity import identify
+from fleetrank.device_agents.android.programs.phone_program import ProgramCall, ProgramReading
+from fleetrank.device_agents.android.state.identity import identify, phone_lease
 from fleetrank.device_agents.android.state.phone_conditions import (
     PhoneConditions,
     read_phone_conditions,
@@ -24,6 +20,11 @@ from fleetrank.device_agents.android.state.validity import (
     Validity,
     is_canary_off,
     judge_validity,
+)
+from fleetrank.device_agents.android.state.waits import (
+    COME_BACK_LIMIT_S,
+    wait_until_booted,
+    wait_until_ready,
 )
 from fleetrank.device_agents.contract.failures import failure_from_error
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, WorkerFacts, failed
@@ -53,7 +54,7 @@ class Visit:
             after it.
     """
 
-    programs: Programs
+    programs: PhonePrograms
     options: PhoneOptions
     rules: PhoneRules
     task: MeasureTask
@@ -94,7 +95,7 @@ class Visit:
                 finally:
                     self._clean()
 
-    def _measure_awake(self, placed: ToolRun) -> Measurement:
+    def _measure_awake(self, placed: ProgramCall) -> Measurement:
         phone, stop = self.programs.phone, self.programs.stop_requested
         self.stage = "start"
         self.before = wait_until_ready(
@@ -149,7 +150,7 @@ class Visit:
 
     def _judge(
         self,
-        reading: ToolReading,
+        reading: ProgramReading,
         before: PhoneConditions,
         after: PhoneConditions,
         canary: CanaryReading | None,
@@ -189,7 +190,7 @@ class Visit:
         )
 
 
-def _flags(reading: ToolReading, policy: MeasurePolicy, validity: Validity) -> tuple[Flag, ...]:
+def _flags(reading: ProgramReading, policy: MeasurePolicy, validity: Validity) -> tuple[Flag, ...]:
     """Flags of samples and phone; clocks are judged by their caps, not by the current clock."""
     summary = reading.summary
     if reading.samples_ns or summary is None:

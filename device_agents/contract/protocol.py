@@ -5,13 +5,12 @@ from dataclasses import dataclass
 
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.device_agents.contract.task import InferTask, MeasureTask
-from fleetrank.foundation.codec import CodecError, from_plain, parse_json, to_plain
+from fleetrank.foundation.codec import REMEDY, CodecError, from_plain, parse_json, to_plain
 
 _TASKS: dict[str, type[MeasureTask] | type[InferTask]] = {
     "measure": MeasureTask,
     "infer": InferTask,
 }
-_REMEDY = "write it with the same version of fleetrank that reads it"
 
 STAGE_MARK = "fleetrank-stage:"
 """Starts a line on the worker's standard error with the name of the stage it enters.
@@ -41,8 +40,8 @@ def decode_request(line: str) -> MeasureTask | InferTask:
     """
     plain = parse_json(line)
     if not isinstance(plain, dict) or set(plain) != {"kind", "task"}:
-        raise CodecError("a request must be an object with the keys kind and task", _REMEDY)
+        raise CodecError("a request must be an object with the keys kind and task", REMEDY)
     kind = plain["kind"]
     if not isinstance(kind, str) or kind not in _TASKS:
-        raise CodecError(f"unknown request kind {kind!r}", _REMEDY)
+        raise CodecError(f"unknown request kind {kind!r}", REMEDY)
     return from_plain(_TASKS[kind], plain["task"])

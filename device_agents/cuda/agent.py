@@ -11,9 +11,8 @@ from fleetrank.device_agents.contract.failures import device_lost, failure_from_
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask, OptionValue
 from fleetrank.device_agents.cuda import nvml
-from fleetrank.device_agents.cuda.choice import VISIBLE, choose_gpu
+from fleetrank.device_agents.cuda.choice import VISIBLE, choose_gpu, gpu_facts
 from fleetrank.device_agents.cuda.clocks import free_forgotten, held_clock
-from fleetrank.device_agents.cuda.facts import gpu_facts
 from fleetrank.device_agents.cuda.library import Gpu, GpuLibrary
 from fleetrank.device_agents.errors import PermanentError, TransientError, UnsupportedError
 from fleetrank.device_agents.host.topology import read_facts

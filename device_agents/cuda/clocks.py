@@ -7,7 +7,7 @@ A lock that another program set is lost.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fleetrank.device_agents.cuda.facts import uuid_hash
+from fleetrank.device_agents.cuda.choice import uuid_hash
 from fleetrank.device_agents.cuda.library import Gpu, GpuLibrary
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.lease import (

@@ -10,7 +10,7 @@ from fleetrank.device_agents.errors import BadOutputError
 
 MAX_PROBE_BYTES = 64 * 1024
 """For one command that reads facts or conditions: five times the longest output seen on a phone."""
-MAX_TOOL_BYTES = 16 * 1024 * 1024
+MAX_PROGRAM_BYTES = 16 * 1024 * 1024
 """For one run of a program: ten thousand samples, each on a line of the log, take 1.2 MB."""
 MAX_LINE_CHARACTERS = 4096
 """The longest line that is parsed: fifty terminal lines; no line that we need has ten."""

@@ -1,4 +1,4 @@
-"""Energy of repeated runs, from any counter: one loop that works with several sources.
+"""Energy of repeated runs, from any counter: one loop, and this host's own source (RAPL).
 
 zeus is not used. Its windows give joules without the number of counter steps, which we need to
 tell a reading from noise. It also needs pandas, scikit-learn and amdsmi in the measuring process.
@@ -6,9 +6,12 @@ tell a reading from noise. It also needs pandas, scikit-learn and amdsmi in the 
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Protocol
 
 from fleetrank.device_agents.contract.measurement import Energy
+from fleetrank.device_agents.host.conditions import parse_number
 from fleetrank.device_agents.timing.timing import Clock, Step
 from fleetrank.foundation.vocabulary import EnergyMethod
 
@@ -19,6 +22,8 @@ MAX_LENGTHS = 4.0
 LOOK_NS = 10_000_000
 """Time between two counter checks; a check takes up to 0.1 ms, in which no inference runs."""
 _NS_PER_S = 1_000_000_000
+_RAPL_PACKAGES = "sys/class/powercap"
+_UJ_PER_MJ = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,3 +203,63 @@ def judge_energy(
         runs=busy.runs,
         counter_steps=busy.steps,
     )
+
+
+class RaplSource:
+    """The kernel's counters of all processor packages together; it fulfils `EnergySource`."""
+
+    method = EnergyMethod.RAPL_COUNTER
+
+    def __init__(self, packages: tuple[CounterSource, ...]) -> None:
+        self._packages = packages
+
+    def read(self) -> EnergyReading | None:
+        """Reads all counters; if one part is missing, the sum is missing."""
+        readings = [package.read() for package in self._packages]
+        known = [reading for reading in readings if reading is not None]
+        if not known or len(known) < len(readings):
+            return None
+        return EnergyReading(
+            mj=sum(reading.mj for reading in known),
+            # The packages' counters change together; the slowest gives the number of steps.
+            updates=min(reading.updates for reading in known),
+        )
+
+
+def open_rapl(root: Path = Path("/")) -> RaplSource | None:
+    """The counters of this host; `None` if they do not exist or this user may not read them.
+
+    Since Linux 5.10 only root may read them: the counters once leaked secrets (CVE-2020-8694).
+
+    Source: Linux, Documentation/power/powercap: `energy_uj` counts microjoules and wraps around at
+        `max_energy_range_uj`; `intel-rapl:N` is a package, also on AMD; its parts have a second
+            number and are included in it.
+    """
+    folders = sorted((root / _RAPL_PACKAGES).glob("intel-rapl:[0-9]*"))
+    packages = [folder for folder in folders if folder.name.count(":") == 1]
+    sources = tuple(_rapl_source(folder) for folder in packages if _is_rapl_package(folder))
+    rapl = RaplSource(sources)
+    return rapl if sources and rapl.read() is not None else None
+
+
+def _is_rapl_package(folder: Path) -> bool:
+    try:
+        # `psys` is the whole board, packages included.
+        return (folder / "name").read_text(encoding="ascii").startswith("package")
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _rapl_source(folder: Path) -> CounterSource:
+    read: Callable[[], float | None] = partial(_read_mj, folder / "energy_uj")
+    return CounterSource(
+        EnergyMethod.RAPL_COUNTER, read, range_mj=_read_mj(folder / "max_energy_range_uj")
+    )
+
+
+def _read_mj(file: Path) -> float | None:
+    try:
+        microjoules = parse_number(file.read_text(encoding="ascii"))
+    except (OSError, UnicodeDecodeError):
+        return None
+    return None if microjoules is None else microjoules / _UJ_PER_MJ

@@ -9,11 +9,6 @@ from statistics import fmean, median, quantiles
 
 from fleetrank.device_agents.contract.measurement import Conditions
 from fleetrank.device_agents.contract.task import MeasurePolicy
-from fleetrank.device_agents.timing.host_overhead import (
-    has_overhead,
-    host_overhead_ns,
-    is_impossible,
-)
 from fleetrank.foundation.vocabulary import Flag
 
 MAX_SPREAD = 0.10
@@ -37,6 +32,12 @@ NOTHING_SLOWS = "none"
 """The value of a GPU's throttle reasons if none applies."""
 MAX_STEAL_SHARE = 0.05
 """To a guest, other guests of the hypervisor are also other users of the host."""
+MAX_OVERHEAD_SHARE = 0.10
+MAX_OVERHEAD_NS = 100_000
+"""Wall clock less device clock. A gap below either limit is normal: launching, and reporting the
+end, take 10 to 50 us."""
+CLOCK_STEP_NS = 1_000
+"""CUDA events count in steps of half a microsecond; a difference has the error of two steps."""
 MIN_SAMPLES_TO_JUDGE = 6
 """Fewer samples are too few for thirds and quartiles; their flag is `too_few` anyway."""
 
@@ -140,3 +141,25 @@ def _known(seen: Seen) -> list[Conditions]:
 
 def _exceeds(value: float | None, limit: float) -> bool:
     return value is not None and value > limit
+
+
+def host_overhead_ns(
+    samples_ns: Sequence[int], device_samples_ns: Sequence[int] | None
+) -> float | None:
+    """Median over the inferences of wall clock less device clock; `None` without both."""
+    if not samples_ns or device_samples_ns is None or len(samples_ns) != len(device_samples_ns):
+        return None
+    pairs = zip(samples_ns, device_samples_ns, strict=True)
+    return float(median(wall - device for wall, device in pairs))
+
+
+def has_overhead(samples_ns: Sequence[int], overhead_ns: float | None) -> bool:
+    """Whether the gap is more than a tenth of the latency and more than 100 us."""
+    if overhead_ns is None:
+        return False
+    return overhead_ns > max(MAX_OVERHEAD_SHARE * median(samples_ns), MAX_OVERHEAD_NS)
+
+
+def is_impossible(overhead_ns: float | None) -> bool:
+    """Whether the device reports more time than passed on the wall clock."""
+    return overhead_ns is not None and overhead_ns < -CLOCK_STEP_NS

@@ -45,8 +45,7 @@ from fleetrank.device_agents.worker.artifact_checks import (
     run_once,
 )
 from fleetrank.device_agents.worker.inputs import make_inputs
-from fleetrank.device_agents.worker.untimed import Around, copy_ns
-from fleetrank.device_agents.worker.watch import Watch, open_watch
+from fleetrank.device_agents.worker.watch import Around, Watch, copy_ns, open_watch
 from fleetrank.foundation.vocabulary import Mode, Origin, Status
 
 if TYPE_CHECKING:

@@ -1,17 +1,22 @@
 """Readings beside the runs of one repeat, except time: the contract, and the host's version."""
 
+import time
 from collections.abc import Sequence
+from statistics import median
 from typing import Protocol
 
 from fleetrank.device_agents.contract.measurement import Conditions
 from fleetrank.device_agents.contract.task import MeasureTask, Options
 from fleetrank.device_agents.host.conditions import Shares, read_conditions
-from fleetrank.device_agents.host.energy import EnergySource
+from fleetrank.device_agents.host.energy import EnergySource, open_rapl
 from fleetrank.device_agents.host.isolation import usable_cpus
 from fleetrank.device_agents.host.memory import read_memory, reset_peak
-from fleetrank.device_agents.host.rapl import open_rapl
 from fleetrank.device_agents.runtimes.gpu_backends import GPU_BACKENDS
+from fleetrank.device_agents.runtimes.runner import DeviceModel, LoadedModel
 from fleetrank.foundation.vocabulary import MemoryMetric
+
+_COPIES = 15
+"""Number of copies of the inputs to the device; their median is stable, 100 would take long."""
 
 
 class Watch(Protocol):
@@ -121,3 +126,34 @@ def open_watch(task: MeasureTask) -> Watch:
     from fleetrank.device_agents.cuda.gpu_watch import open_gpu_watch
 
     return open_gpu_watch(task)
+
+
+class Around:
+    """Clears caches before a run, and reads the device's clock after it."""
+
+    def __init__(self, watch: Watch, model: LoadedModel) -> None:
+        self._device = model if isinstance(model, DeviceModel) else None
+        self.before = watch.flush
+        self.device_ns: list[int | None] = []
+
+    def after(self) -> None:
+        """Reads the device's clock after a run."""
+        if self._device is not None:
+            self.device_ns.append(self._device.device_ns())
+
+    def samples_ns(self) -> tuple[int, ...] | None:
+        """One sample per run; `None` if any is missing."""
+        known = tuple(ns for ns in self.device_ns if ns is not None)
+        return known if known and len(known) == len(self.device_ns) else None
+
+
+def copy_ns(model: LoadedModel) -> int | None:
+    """Median time to copy the inputs to the device; `None` if they need no copy."""
+    if not isinstance(model, DeviceModel):
+        return None
+    times = []
+    for _ in range(_COPIES):
+        start = time.perf_counter_ns()
+        model.copy_inputs()
+        times.append(time.perf_counter_ns() - start)
+    return int(median(times))

@@ -12,8 +12,7 @@ from fleetrank.models.cards.card import Cost, ExportRequest, Source, StagedExpor
 from fleetrank.models.errors import ExportError
 from fleetrank.models.export.exporters import EXPORTERS, Exporter, library_versions
 from fleetrank.models.networks.cost import count_cost, stated_cost
-from fleetrank.models.networks.verification_inputs import CASES, seeded_images
-from fleetrank.models.networks.weights import network_with_weights
+from fleetrank.models.networks.weights import CASES, network_with_weights, seeded_images
 
 if TYPE_CHECKING:
     import torch

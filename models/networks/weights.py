@@ -1,18 +1,25 @@
-"""Loads a network's weights: pretrained, from a checkpoint, or seeded and calibrated."""
+"""Loads a network's weights: pretrained, from a checkpoint, or seeded and calibrated.
+
+Seeded weights and inputs are the same numbers on every machine.
+"""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from fleetrank.foundation.small_file import file_sha256
 from fleetrank.foundation.vocabulary import WeightsKind
 from fleetrank.models.cards.card import ModelCard, Weights
 from fleetrank.models.errors import ExportError
 from fleetrank.models.networks.build import build_network
-from fleetrank.models.networks.verification_inputs import CASES, seeded_images
 
 if TYPE_CHECKING:
     import torch
 
+CASES = 16
+"""Number of inputs that an artifact is verified with."""
+INPUT_SEED = 20_180_601
 OUTPUT_STD = 1.0
 IDLE_BELOW = 1e-4
 """Scales initialised to 0 or 1e-6 (layer scale, last normalisation) make a branch output 0."""
@@ -147,3 +154,13 @@ def _first_tensor(output: object) -> "torch.Tensor":
     if not tensors:
         raise ExportError("the network returns no tensor", "return a tensor or a tuple of tensors")
     return tensors[0]
+
+
+def seeded_images(count: int, size: int, seed: int = INPUT_SEED) -> "torch.Tensor":
+    """Standard normal images of shape (count, 3, size, size), as normalised photographs are."""
+    import torch
+
+    # NumPy's generator, not torch's, because NumPy guarantees its stream across versions.
+    rng = np.random.default_rng(seed)
+    values = rng.standard_normal((count, 3, size, size), dtype=np.float32)
+    return torch.from_numpy(values)

@@ -40,7 +40,9 @@ SpecPath = Annotated[
 SweepId = Annotated[str | None, typer.Argument(metavar="ID", help="Sweep (default: the newest).")]
 Only = Annotated[
     str | None,
-    typer.Option(metavar="GLOB", help="Only cells whose model or platform matches this pattern."),
+    typer.Option(
+        metavar="PATTERN", help="Only cells of this model or platform; * matches anything."
+    ),
 ]
 Inline = Annotated[
     bool, typer.Option("--inline", help="Run in this process without Ray; for debugging.")
@@ -70,14 +72,14 @@ def plan(
     """Show cells, files to build and estimated time; runs nothing."""
     from fleetrank.orchestrator.cli.output.sweep_plan_text import print_plan
     from fleetrank.orchestrator.progress.line_output import PlainLines
-    from fleetrank.orchestrator.sweep.carrier import open_carrier
+    from fleetrank.orchestrator.sweep.dispatch_backend import open_dispatch_backend
     from fleetrank.orchestrator.sweep.sweep_setup import plan_sweep, read_spec
 
     workspace = current().workspace
     specification, _path = read_spec(workspace, spec)
     tell = PlainLines(sys.stderr)
-    with open_carrier(workspace, cluster=cluster, is_inline=False, emit=tell) as carrier:
-        setup = plan_sweep(workspace, specification, only, carrier.fleet, carrier.ask_host)
+    with open_dispatch_backend(workspace, cluster=cluster, is_inline=False, emit=tell) as backend:
+        setup = plan_sweep(workspace, specification, only, backend.fleet, backend.ask_host)
     print_plan(workspace, setup, as_json=as_json)
 
 

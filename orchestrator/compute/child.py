@@ -14,8 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fleetrank.foundation.process.supervised_child import End, SupervisedChild, exit_name
-from fleetrank.orchestrator.compute.errors import RefusedError
-from fleetrank.orchestrator.compute.jobs import FORGET, READY, Job, Reply, Result
+from fleetrank.orchestrator.compute.jobs import FORGET, READY, Job, RefusedError, Reply, Result
 
 QUERY_MEMORY_BYTES = 2 << 30
 """DuckDB uses at most 1 GB, except for single huge values; the libraries use the rest."""

@@ -1,10 +1,25 @@
 """The jobs of a computing child and its answers; both are plain JSON."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 
+from fleetrank.analysis.errors import (
+    AnalysisError,
+    DamagedPartError,
+    NoDataError,
+    NotComparableError,
+    QueryError,
+)
 from fleetrank.foundation.codec import from_json, to_json
-from fleetrank.orchestrator.compute.errors import RefusedError
+from fleetrank.foundation.errors import FleetError
+from fleetrank.orchestrator.errors import (
+    NewerSchemaError,
+    OrchestratorError,
+    StoreError,
+    UsageError,
+)
 
 JSON_TYPE = "application/json"
 FORGET = b"forget\n"
@@ -69,6 +84,14 @@ class Job:
     def parse(cls, line: bytes) -> "Job":
         """Returns the job of a line that `line` wrote."""
         return from_json(cls, line.decode())
+
+
+class RefusedError(OrchestratorError):
+    """A job was not answered; `kind` is the class name of the error in the child."""
+
+    def __init__(self, kind: str, message: str, remedy: str) -> None:
+        super().__init__(message, remedy)
+        self.kind = kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,3 +163,25 @@ class Reply:
         if self.refusal is not None:
             raise RefusedError(*self.refusal)
         return self.answer
+
+
+_MET: Mapping[str, type[FleetError]] = MappingProxyType(
+    {
+        kind.__name__: kind
+        for kind in (
+            AnalysisError,
+            DamagedPartError,
+            NewerSchemaError,
+            NoDataError,
+            NotComparableError,
+            QueryError,
+            StoreError,
+            UsageError,
+        )
+    }
+)
+
+
+def error_of_child(refused: RefusedError) -> FleetError:
+    """Returns the error of the child as its own class, so that the exit code is the same."""
+    return _MET.get(refused.kind, OrchestratorError)(refused.message, refused.remedy)

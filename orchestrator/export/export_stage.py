@@ -3,6 +3,7 @@
 import os
 import queue
 import shutil
+import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,17 +14,22 @@ import psutil
 
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.device_agents.contract.task import Execution, InferTask
-from fleetrank.device_agents.registry import HOST_CPU, load_kind
+from fleetrank.device_agents.registry import HOST_CPU, create_agent, load_kind
+from fleetrank.foundation.lease import host_lease
 from fleetrank.foundation.small_file import file_sha256
 from fleetrank.foundation.vocabulary import RUNTIME_OF_FORMAT, ErrorKind, Format, Precision, Runtime
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import Artifact, ExportRequest, StagedExport
 from fleetrank.models.errors import ModelError
 from fleetrank.models.export.process import export_in_child, peak_memory_estimate_bytes
-from fleetrank.models.networks.primer import primer_request
+from fleetrank.models.networks.primer import canary_request, primer_request
 from fleetrank.models.verify import compare_files
-from fleetrank.orchestrator.dispatch.drive.stop_switch import STOPPING, StopSwitch
+from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch
+from fleetrank.orchestrator.errors import NothingToDoError
 from fleetrank.orchestrator.progress.events import ExportFinished, ExportStarted, Notice, Subscriber
+from fleetrank.orchestrator.progress.line_output import PlainLines
+from fleetrank.orchestrator.progress.wording import STOPPING
+from fleetrank.orchestrator.workspace.workspace import Workspace
 
 _TIMEOUT_S = 900.0
 """Time limit; the slowest of the 39 exports of built-in models takes 16 s on two idle cores."""
@@ -94,6 +100,33 @@ def build_artifacts(
         primers={primers[r]: found for r, found in artifacts.items() if r in primers},
         is_complete=is_complete,
     )
+
+
+def canary_artifact(workspace: Workspace) -> Artifact:
+    """Finds or exports the canary; it is verified like any other export.
+
+    Raises:
+        NothingToDoError: it cannot be exported here; the remedy names what is missing.
+    """
+    request = canary_request()
+    cache = ArtifactCache(workspace.artifacts)
+    found = cache.find(request)
+    if found is not None:
+        return found
+    tools = ExportTools(
+        cache=cache,
+        infer=create_agent(HOST_CPU, {}).infer,
+        emit=PlainLines(sys.stderr),
+        switch=StopSwitch(),
+    )
+    with host_lease("the export of the canary model"):
+        exports = build_artifacts([request], (), tools)
+    if request in exports.failures:
+        failure = exports.failures[request]
+        raise NothingToDoError(
+            f"the canary model is not available: {failure.message}", failure.remedy
+        )
+    return exports.artifacts[request]
 
 
 def may_start(

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleetrank.analysis.stored.columns import ROW_KEY
 from fleetrank.analysis.stored.exclusions import read_exclusions
+from fleetrank.orchestrator.identity.keys import RowKey
 from fleetrank.orchestrator.rows.measured_columns import Row
 from fleetrank.orchestrator.store.results import ResultStore
 
@@ -63,10 +63,10 @@ def _rows(store: ResultStore, sweep_id: str) -> Iterator[Row]:
 
     known = set()
     for row in store.open_journal(sweep_id).rows():
-        known.add(tuple(row[name] for name in ROW_KEY))
+        known.add(RowKey.of(row))
         yield row
     for row in read_rows(store.parts_folder(sweep_id)):
-        if tuple(row[name] for name in ROW_KEY) not in known:
+        if RowKey.of(row) not in known:
             yield row
 
 

@@ -1,11 +1,40 @@
-"""Keys of platforms and cells that are the same in every sweep and on every host."""
+"""Keys of platforms, cells and rows, equal on every host."""
 
 import hashlib
 import json
 from collections.abc import Mapping
+from typing import NamedTuple, Self
 
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.models.cards.card import ExportRequest
+
+
+class RowKey(NamedTuple):
+    """The key of a stored row; its fields are the columns `ROW_KEY`."""
+
+    sweep_id: str
+    cell_key: str
+    repeat: int
+    attempt: int
+
+    @classmethod
+    def of(cls, row: Mapping[str, object]) -> Self:
+        """The key of a row.
+
+        Raises:
+            ValueError: the row is not one of the table.
+        """
+        key = (row.get("sweep_id"), row.get("cell_key"), row.get("repeat"), row.get("attempt"))
+        match key:
+            case (str(sweep_id), str(cell_key), int(repeat), int(attempt)):
+                return cls(sweep_id, cell_key, repeat, attempt)
+        raise ValueError(f"not the key of a row: {key}")
+
+    @property
+    def label(self) -> str:
+        """The key in messages about one sweep."""
+        return f"cell {self.cell_key}, repeat {self.repeat}, attempt {self.attempt}"
+
 
 CELL_KEY_DIGITS = 16
 """64 bits: the probability of a collision among a million cells is 3e-8."""

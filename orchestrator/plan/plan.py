@@ -3,6 +3,7 @@
 import fnmatch
 import itertools
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -154,25 +155,31 @@ def _check_size(spec: SweepSpec, n_pairs: int) -> None:
 
 
 def narrow(plan: Plan, pattern: str) -> Plan:
-    """Keeps the cells whose model or label matches a shell pattern, as `sweep run --only` does.
+    """Keeps the cells whose model, platform or label matches a pattern, in which `*` is any text.
+
+    This is the language of every selector. A shell's `?` and `[x]` count only if nothing matches
+    otherwise: older versions accepted them, and such a sweep can still be resumed.
 
     Raises:
         UsageError: no cell matches.
     """
-    cells = tuple(
-        cell
-        for cell in plan.cells
-        if any(
-            fnmatch.fnmatchcase(text, pattern)
-            for text in (cell.export.card.name, cell.platform_key, cell.label)
-        )
-    )
+    language = re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
+    of_a_shell = re.compile(fnmatch.translate(pattern))
+    cells = _matching(plan, language) or _matching(plan, of_a_shell)
     if not cells:
         raise UsageError(
             f"no cell matches '{pattern}'",
             "give a model's name, or a pattern such as '*/onnx/*'; `sweep plan` lists the cells",
         )
     return replace(plan, cells=cells)
+
+
+def _matching(plan: Plan, pattern: re.Pattern[str]) -> tuple[Cell, ...]:
+    return tuple(
+        cell
+        for cell in plan.cells
+        if any(map(pattern.fullmatch, (cell.export.card.name, cell.platform_key, cell.label)))
+    )
 
 
 def select_models(spec: SweepSpec, cards: Mapping[str, ModelCard]) -> list[ModelCard]:

@@ -14,6 +14,8 @@ from fleetrank.orchestrator.progress.events import (
     SweepStarted,
 )
 
+STOPPING = "stopping when the running work is stored; press Ctrl-C again to stop now"
+"""The message after the first Ctrl-C."""
 _NAMED_FLAGS = 4
 
 

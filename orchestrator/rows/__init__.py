@@ -1,4 +1,4 @@
 """A measurement as a row of the table.
 
-Open `translate` first: it joins `known_columns` (model, platform, device) and `measured_columns`.
+Open `translate` first; `measured_columns` has the columns that a measurement gives.
 """

@@ -4,6 +4,7 @@
 there is calculated here: summaries of the samples, and facts that have several sources.
 """
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
@@ -16,8 +17,9 @@ from numpy.typing import NDArray
 from fleetrank.analysis.stored.columns import COLUMNS, Column
 from fleetrank.device_agents.contract.device_facts import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Conditions, Measurement, ToolSummary
-from fleetrank.device_agents.timing.host_overhead import host_overhead_ns
-from fleetrank.orchestrator.rows.known_columns import cpu_numbers, options_text
+from fleetrank.device_agents.contract.task import Options
+from fleetrank.device_agents.timing.flags import host_overhead_ns
+from fleetrank.orchestrator.identity.keys import affinity_text, canonical_json
 
 Row = dict[str, object]
 """One row of `analysis.stored.columns.SCHEMA`, as JSON can carry it: times are ISO 8601 text."""
@@ -42,6 +44,17 @@ def _list(values: Iterable[object] | None) -> object:
     if values is None:
         return None
     return [value.value if isinstance(value, Enum) else value for value in values]
+
+
+def cpu_numbers(cpus: tuple[int, ...] | None) -> str | None:
+    """CPUs as the table stores them."""
+    return None if cpus is None else affinity_text(cpus)
+
+
+@functools.lru_cache(maxsize=4096)
+def options_text(options: Options) -> str:
+    """Options as the table stores them: sorted JSON."""
+    return canonical_json(dict(options))
 
 
 _CONVERT_COLUMN: Mapping[str, _Convert] = {

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from fleetrank.orchestrator.compute.errors import RefusedError
+from fleetrank.orchestrator.compute.jobs import RefusedError
 from fleetrank.orchestrator.errors import OrchestratorError
 
 

@@ -1,6 +1,5 @@
 """Writes the exclusions of a user; `analysis.stored.exclusions` reads them."""
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
@@ -18,10 +17,10 @@ from fleetrank.analysis.stored.exclusions import (
     is_reason,
     read_exclusions,
 )
-from fleetrank.foundation.checksum import with_checksum
 from fleetrank.foundation.lease import open_lease, wait_for_lock
-from fleetrank.orchestrator.durable import replace_file, store_error
+from fleetrank.orchestrator.durable import store_error
 from fleetrank.orchestrator.errors import StoreError, UsageError
+from fleetrank.orchestrator.store.small_files import write_checked_object
 
 _PATIENCE_S = 10.0
 """Another process holds the lock only while it writes one small file."""
@@ -163,5 +162,4 @@ def _alone(results: Path) -> Iterator[None]:
 
 def _write(results: Path, next_number: int, entries: tuple[Exclusion, ...]) -> None:
     content = {"next_number": next_number, "exclusions": [asdict(one) for one in entries]}
-    text = json.dumps(with_checksum(content), indent=2, ensure_ascii=False) + "\n"
-    replace_file(results / FILE, text.encode())
+    write_checked_object(results / FILE, content)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fleetrank.orchestrator.durable import replace_file
 from fleetrank.orchestrator.errors import StoreError, UsageError
+from fleetrank.orchestrator.identity.keys import RowKey
 from fleetrank.orchestrator.rows.measured_columns import Row
 
 _FOLDER = "raw"
@@ -31,8 +32,9 @@ def set_aside(results: Path, row: Row) -> Row:
     text = row["raw_log"]
     if not isinstance(text, str):
         return row
-    key = f"{row['cell_key']}-{row['repeat']}-{row['attempt']}"
-    name = Path(_FOLDER) / str(row["sweep_id"]) / f"{key}.log.gz"
+    key = RowKey.of(row)
+    file = f"{key.cell_key}-{key.repeat}-{key.attempt}.log.gz"
+    name = Path(_FOLDER) / key.sweep_id / file
     # Without a time stamp equal logs are equal files.
     content = gzip.compress(text.encode("utf-8", "replace"), mtime=0)
     replace_file(results / name, content, is_synced=False)

@@ -18,7 +18,7 @@ from fleetrank.foundation.codec import parse_json
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.vocabulary import ErrorKind, Flag, Origin, Runtime, Status
 from fleetrank.orchestrator.errors import OrchestratorError, StoreError
-from fleetrank.orchestrator.identity.keys import canonical_json
+from fleetrank.orchestrator.identity.keys import RowKey, canonical_json
 from fleetrank.orchestrator.rows.measured_columns import SUMMARIES, Row, measured_columns
 from fleetrank.orchestrator.store.raw_logs import read_log
 from fleetrank.orchestrator.store.results import ResultStore
@@ -90,9 +90,10 @@ def store_reparsed(store: ResultStore, sweep_id: str, reparsed: Iterable[Reparse
 
 def _newest_with_log(rows: Iterable[Row]) -> Iterator[tuple[Row, int]]:
     """Yields per repeat the newest attempt with a usable log, and the next attempt's number."""
-    repeats: dict[tuple[object, object], list[Row]] = defaultdict(list)
+    repeats: dict[tuple[str, int], list[Row]] = defaultdict(list)
     for row in rows:
-        repeats[row["cell_key"], row["repeat"]].append(row)
+        key = RowKey.of(row)
+        repeats[key.cell_key, key.repeat].append(row)
     for attempts in repeats.values():
         attempts.sort(key=_attempt)
         readable = [row for row in attempts if row.get("raw_log") and _is_judged(row)]
@@ -101,7 +102,7 @@ def _newest_with_log(rows: Iterable[Row]) -> Iterator[tuple[Row, int]]:
 
 
 def _attempt(row: Row) -> int:
-    return int(str(row["attempt"]))
+    return RowKey.of(row).attempt
 
 
 def _is_judged(row: Row) -> bool:

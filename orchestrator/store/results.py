@@ -1,6 +1,5 @@
 """The results folder: journals, Parquet parts and the record of each sweep."""
 
-import json
 import logging
 import re
 from collections.abc import Iterator, Mapping
@@ -8,20 +7,19 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from time import monotonic
 
-from pydantic import ValidationError
-
 from fleetrank.analysis.stored.columns import SCHEMA_VERSION
-from fleetrank.analysis.stored.load import schema_version
 from fleetrank.analysis.stored.part_files import is_pending
-from fleetrank.analysis.stored.sweep_record import RECORD_VERSION, SweepRecord, record_problems
-from fleetrank.foundation.checksum import read_checked_object, with_checksum
-from fleetrank.foundation.errors import BadFileError
+from fleetrank.analysis.stored.sweep_record import RECORD_VERSION, SweepRecord
 from fleetrank.foundation.lease import holder, open_lease, sign, wait_for_lock
 from fleetrank.foundation.wording import nearest
-from fleetrank.orchestrator.durable import replace_file
-from fleetrank.orchestrator.errors import NewerSchemaError, NothingToDoError, StoreError, UsageError
+from fleetrank.orchestrator.errors import NothingToDoError, StoreError, UsageError
 from fleetrank.orchestrator.store.journals.journal import Journal
 from fleetrank.orchestrator.store.raw_logs import raw_folder
+from fleetrank.orchestrator.store.small_files import (
+    read_record_file,
+    refuse_newer,
+    write_checked_object,
+)
 
 _PATIENCE_S = 1.0
 """`sweep status` holds the lock very briefly; a driver holds it for the whole sweep."""
@@ -56,10 +54,6 @@ def sweep_lease(path: Path) -> Iterator[None]:
 _log = logging.getLogger(__name__)
 
 _SWEEP_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-RESTORE_RECORD = (
-    "restore it from a copy; if you changed it by hand, delete its entry 'checksum'. The rows of "
-    "the sweep are stored in other files"
-)
 
 
 class ResultStore:
@@ -72,7 +66,7 @@ class ResultStore:
             NewerSchemaError: the folder was written by a newer fleetrank.
         """
         self.root = root
-        _refuse_newer(root)
+        refuse_newer(root)
 
     def create_sweep(self, record: SweepRecord) -> None:
         """Stores the record of a new sweep, and the folder's schema mark.
@@ -86,13 +80,13 @@ class ResultStore:
                 f"sweep {record.sweep_id} exists already", "resume it, or start a new sweep"
             )
         self.write_schema()
-        _write_json(path, {"record_version": RECORD_VERSION, **record.as_json()})
+        write_checked_object(path, {"record_version": RECORD_VERSION, **record.as_json()})
 
     def write_schema(self) -> None:
         """Makes the folder's schema mark, unless it exists."""
         schema = self.root / "schema.json"
         if not schema.exists():
-            _write_json(schema, {"schema_version": SCHEMA_VERSION})
+            write_checked_object(schema, {"schema_version": SCHEMA_VERSION})
 
     def check_sweep(self, sweep_id: str) -> None:
         """Raises if a sweep does not exist; the record of an existing sweep may be damaged.
@@ -118,16 +112,7 @@ class ResultStore:
         path = self.record_path(sweep_id)
         if is_pending(self.root, sweep_id) or not path.exists():
             self.check_sweep(sweep_id)
-        try:
-            return _parse_record(path, read_checked_object(path))
-        except BadFileError as error:
-            raise StoreError(
-                f"{path} is damaged: {error.message.removeprefix(f'{path} ')}", RESTORE_RECORD
-            ) from error
-        except ValidationError as error:
-            raise StoreError(
-                f"{path} is damaged: {'; '.join(record_problems(error))}", RESTORE_RECORD
-            ) from error
+        return read_record_file(path)
 
     def update_record(self, sweep_id: str, changes: Mapping[str, object]) -> None:
         """Changes entries of a sweep's record; readers see the complete old or new record.
@@ -139,7 +124,9 @@ class ResultStore:
         if unknown := changes.keys() - SweepRecord.model_fields:
             raise ValueError(f"a record has no entries {sorted(unknown)}")
         entries = self.sweep_record(sweep_id).as_json() | dict(changes)
-        _write_json(self.record_path(sweep_id), SweepRecord.model_validate(entries).as_json())
+        write_checked_object(
+            self.record_path(sweep_id), SweepRecord.model_validate(entries).as_json()
+        )
 
     def sweep_ids(self) -> list[str]:
         """Returns all sweeps, oldest first, without those being removed or copied."""
@@ -272,35 +259,3 @@ def _checked(sweep_id: str) -> str:
 def _age(sweep_id: str) -> tuple[str, str]:
     """Ids end in `-<UTC stamp>-<4 hex>`, and stamps sort as text."""
     return (sweep_id.split("-")[-2] if sweep_id.count("-") > 1 else "", sweep_id)
-
-
-def _parse_record(path: Path, entries: Mapping[str, object]) -> SweepRecord:
-    version = entries.get("record_version")
-    if isinstance(version, int) and version > RECORD_VERSION:
-        raise NewerSchemaError(
-            f"{path} has record version {version}; this fleetrank knows {RECORD_VERSION}",
-            "use the newer fleetrank that wrote it",
-        )
-    record = SweepRecord.model_validate({"sweep_id": path.stem, **entries})
-    if record.sweep_id != path.stem:
-        raise StoreError(
-            f"{path} is damaged: its entry 'sweep_id' is {record.sweep_id!r}", RESTORE_RECORD
-        )
-    return record
-
-
-def _write_json(path: Path, content: Mapping[str, object]) -> None:
-    text = json.dumps(with_checksum(content), indent=2, ensure_ascii=False) + "\n"
-    replace_file(path, text.encode())
-
-
-def _refuse_newer(root: Path) -> None:
-    try:
-        version = schema_version(root)
-    except BadFileError as error:
-        raise StoreError(error.message, error.remedy) from error
-    if version is not None and version > SCHEMA_VERSION:
-        raise NewerSchemaError(
-            f"{root} has schema version {version}; this fleetrank knows {SCHEMA_VERSION}",
-            "use the newer fleetrank that wrote it, or another workspace",
-        )

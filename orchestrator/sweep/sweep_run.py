@@ -11,7 +11,7 @@ from fleetrank.orchestrator.progress.events import Notice
 from fleetrank.orchestrator.progress.publisher import Publisher
 from fleetrank.orchestrator.progress.wording import duration
 from fleetrank.orchestrator.store.results import ResultStore
-from fleetrank.orchestrator.sweep.carrier import Carrier, open_carrier
+from fleetrank.orchestrator.sweep.dispatch_backend import DispatchBackend, open_dispatch_backend
 from fleetrank.orchestrator.sweep.sweep_record import new_record, setup_of_record
 from fleetrank.orchestrator.sweep.sweep_session import RunOptions, SweepOutcome, SweepSession
 from fleetrank.orchestrator.sweep.sweep_setup import Setup, plan_sweep, read_spec
@@ -30,8 +30,8 @@ def run_sweep(
         StoreError: the results cannot be written; what was stored before is kept.
     """
     spec, path = read_spec(workspace, spec_path)
-    with _carrier(workspace, options) as carrier:
-        setup = plan_sweep(workspace, spec, only, carrier.fleet, carrier.ask_host)
+    with _open_backend(workspace, options) as backend:
+        setup = plan_sweep(workspace, spec, only, backend.fleet, backend.ask_host)
         store = ResultStore(workspace.results)
         known = store.sweep_ids()
         if lag := clock_lag(known):
@@ -39,7 +39,7 @@ def run_sweep(
         sweep_id = new_sweep_id(spec.name, known)
         store.create_sweep(new_record(sweep_id, setup, path, sweep_provenance(workspace.root)))
         with _resumable(sweep_id):
-            return SweepSession(workspace, store, sweep_id, setup, options, carrier).run()
+            return SweepSession(workspace, store, sweep_id, setup, options, backend).run()
 
 
 def resume_sweep(workspace: Workspace, sweep_id: str | None, options: RunOptions) -> SweepOutcome:
@@ -53,10 +53,10 @@ def resume_sweep(workspace: Workspace, sweep_id: str | None, options: RunOptions
     store = ResultStore(workspace.results)
     sweep_id = sweep_id or store.newest_sweep()
     setup = setup_of_record(workspace, store.sweep_record(sweep_id))
-    with _carrier(workspace, options) as carrier:
+    with _open_backend(workspace, options) as backend:
         _check_same_place(setup, options)
         with _resumable(sweep_id):
-            return SweepSession(workspace, store, sweep_id, setup, options, carrier).run()
+            return SweepSession(workspace, store, sweep_id, setup, options, backend).run()
 
 
 def _late(lag: timedelta) -> str:
@@ -80,8 +80,10 @@ def _resumable(sweep_id: str) -> Iterator[None]:
         raise type(error)(error.message, f"{remedy}, {resume}") from error
 
 
-def _carrier(workspace: Workspace, options: RunOptions) -> AbstractContextManager[Carrier]:
-    return open_carrier(
+def _open_backend(
+    workspace: Workspace, options: RunOptions
+) -> AbstractContextManager[DispatchBackend]:
+    return open_dispatch_backend(
         workspace,
         cluster=options.cluster,
         is_inline=options.is_inline,

@@ -15,7 +15,7 @@ from fleetrank.models.networks.primer import canary_request
 from fleetrank.orchestrator.dispatch.decide.tally import Tally
 from fleetrank.orchestrator.dispatch.decide.work import SweepWork
 from fleetrank.orchestrator.dispatch.drive.controller import Controller
-from fleetrank.orchestrator.dispatch.drive.ports import Ports
+from fleetrank.orchestrator.dispatch.drive.recorder import Recorder
 from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch, listening
 from fleetrank.orchestrator.errors import NothingToDoError, OrchestratorError, StoreError
 from fleetrank.orchestrator.export.export_stage import Exports, ExportTools, build_artifacts
@@ -27,7 +27,7 @@ from fleetrank.orchestrator.progress.publisher import Publisher
 from fleetrank.orchestrator.store.journal_sink import JournalSink
 from fleetrank.orchestrator.store.journals.journal import Journal
 from fleetrank.orchestrator.store.results import ResultStore
-from fleetrank.orchestrator.sweep.carrier import Carrier
+from fleetrank.orchestrator.sweep.dispatch_backend import DispatchBackend
 from fleetrank.orchestrator.sweep.sweep_record import record_stamp
 from fleetrank.orchestrator.sweep.sweep_setup import Setup, primed_formats
 from fleetrank.orchestrator.workspace.provenance import sweep_facts
@@ -77,14 +77,14 @@ class SweepSession:
         sweep_id: str,
         setup: Setup,
         options: RunOptions,
-        carrier: Carrier,
+        backend: DispatchBackend,
     ) -> None:
         self._workspace = workspace
         self._store = store
         self._sweep_id = sweep_id
         self._setup = setup
         self._options = options
-        self._carrier = carrier
+        self._backend = backend
         progress = ProgressFile(store.progress_path(sweep_id))
         self._emit = Publisher([*options.subscribers, progress])
         self._switch = StopSwitch()
@@ -150,7 +150,7 @@ class SweepSession:
         journal.open()
         # Ray sets its own SIGTERM handler when it starts, so ours are set afterwards.
         with (
-            self._carrier.executor(self._sweep_id, self._setup) as executor,
+            self._backend.executor(self._sweep_id, self._setup) as executor,
             listening(self._switch),
         ):
             if not set(self._setup.devices) & set(executor.facts()):
@@ -163,8 +163,9 @@ class SweepSession:
             if not exports.is_complete:
                 return
             sink = JournalSink(self._store, journal, self._sweep_id)
-            ports = Ports(executor=executor, sink=sink, emit=self._emit, switch=self._switch)
-            Controller(self._work(exports), tally, ports).run()
+            work = self._work(exports)
+            recorder = Recorder(work, sink, self._emit)
+            Controller(work, tally, executor=executor, recorder=recorder, switch=self._switch).run()
 
     def _export(self, tally: Tally) -> Exports:
         tools = ExportTools(

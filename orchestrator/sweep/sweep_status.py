@@ -7,7 +7,9 @@ from datetime import UTC, datetime
 
 from fleetrank.analysis.stored.sweep_record import SweepRecord, SweepState
 from fleetrank.foundation.lease import is_locked
-from fleetrank.orchestrator.dispatch.decide.tally import RepeatKey, Tally
+from fleetrank.orchestrator.dispatch.decide.lane import RepeatKey
+from fleetrank.orchestrator.dispatch.decide.tally import Tally
+from fleetrank.orchestrator.identity.keys import RowKey
 from fleetrank.orchestrator.progress.progress_file import read_progress
 from fleetrank.orchestrator.store.results import ResultStore
 
@@ -60,7 +62,8 @@ class SweepCount:
     def observe(self, row: Mapping[str, object]) -> None:
         """Counts one row of the journal."""
         self._tally.observe(row)
-        key = str(row["cell_key"]), int(str(row["repeat"]))
+        row_key = RowKey.of(row)
+        key = row_key.cell_key, row_key.repeat
         is_failure = row.get("error_kind") is not None
         self._n_tries_failed[key] += is_failure
         # Removed and inserted again, so that the newest is last.

@@ -1,67 +1,77 @@
 """The sentences on top of the page say no more than the numbers behind them carry."""
 
-import polars as pl
+from dataclasses import replace
+
 import pytest
 
-from fleetrank.analysis.report.sections.headline import Level, headlines
-from fleetrank.analysis.tables.table import Table
+from fleetrank.analysis.panel.pair_groups import GroupAgreement, Level
+from fleetrank.analysis.panel.pair_means import MeanFigures
+from fleetrank.analysis.panel.pairs import draws_for
+from fleetrank.analysis.report.sections.headline import Verdict, headlines
+from fleetrank.analysis.statistics.transfer.transfer import Ceiling, GroupTransfer, TransferResult
 
-_SCHEMA = {
-    "level": pl.String, "measure": pl.String, "source": pl.String, "target": pl.String,
-    "n_models": pl.Int64, "n_pairs": pl.Int64, "rho": pl.Float64, "low": pl.Float64,
-    "high": pl.Float64, "null_mean": pl.Float64, "p_value": pl.Float64, "reason": pl.String,
-}  # fmt: skip
+NO_CEILING = Ceiling(value=None, share=None, methods=())
+NAMES = {"level": Level.TIER, "measure": "latency", "source": "gpu", "target": "edge"}
+FIGURES = MeanFigures(
+    n_models=13, n_pairs=4, rho=0.8, low=0.7, high=0.9, null_mean=0.0, p_value=0.001
+)
 
 
-def _table(*rows: dict[str, object]) -> Table:
-    default = {
-        "level": "tier", "measure": "latency", "source": "gpu", "target": "edge",
-        "n_models": 13, "n_pairs": 4, "rho": 0.8, "low": 0.7, "high": 0.9,
-        "null_mean": 0.0, "p_value": 0.001, "reason": None,
-    }  # fmt: skip
-    return Table(title="t", frame=pl.DataFrame([default | row for row in rows], schema=_SCHEMA))
+def _result(*rows: dict[str, object]) -> TransferResult:
+    groups = []
+    for row in rows:
+        names = {name: row.get(name, default) for name, default in NAMES.items()}
+        figures = {name: value for name, value in row.items() if name not in NAMES}
+        agreement = GroupAgreement(**names, figures=replace(FIGURES, **figures))  # type: ignore[arg-type]
+        groups.append(
+            GroupTransfer(agreement=agreement, ceiling=NO_CEILING, n_ranked=4, n_lacking=4)
+        )
+    return TransferResult(
+        groups=tuple(groups), pairs=(), selected=(), draws=draws_for([]), seed=0, n_models=13,
+        notes=(),
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("rho", "low", "high", "level", "words"),
+    ("rho", "low", "high", "verdict", "words"),
     [
-        (0.97, 0.92, 0.99, Level.GOOD, "carry over between GPUs and edge devices: rho 0.97"),
-        (0.30, 0.01, 0.55, Level.POOR, "do not carry over"),
-        (0.85, 0.70, 0.94, Level.FAIR, "partly carry over"),
+        (0.97, 0.92, 0.99, Verdict.GOOD, "carry over between GPUs and edge devices: rho 0.97"),
+        (0.30, 0.01, 0.55, Verdict.POOR, "do not carry over"),
+        (0.85, 0.70, 0.94, Verdict.FAIR, "partly carry over"),
         (
             0.72,
             0.30,
             0.95,
-            Level.FAIR,
+            Verdict.FAIR,
             "edge devices is undecided: rho 0.72",
         ),
-        (-0.43, -0.9, 0.31, Level.POOR, "rho -0.43, at most 0.31"),
-        (-0.1, -0.9, 0.65, Level.FAIR, "-0.90 to 0.65 over 13 models"),
+        (-0.43, -0.9, 0.31, Verdict.POOR, "rho -0.43, at most 0.31"),
+        (-0.1, -0.9, 0.65, Verdict.FAIR, "-0.90 to 0.65 over 13 models"),
         # A claimed bound is not rounded in its own favour.
-        (0.97, 0.9651, 0.99, Level.GOOD, "at least 0.96."),
-        (0.30, 0.01, 0.551, Level.POOR, "at most 0.56."),
-        (0.95, None, None, Level.OPEN, "too few models for an interval"),
-        (None, None, None, Level.OPEN, "is unknown"),
+        (0.97, 0.9651, 0.99, Verdict.GOOD, "at least 0.96."),
+        (0.30, 0.01, 0.551, Verdict.POOR, "at most 0.56."),
+        (0.95, None, None, Verdict.OPEN, "too few models for an interval"),
+        (None, None, None, Verdict.OPEN, "is unknown"),
     ],
 )
 def test_the_sentence_follows_the_interval_and_not_the_point(
-    rho: float | None, low: float | None, high: float | None, level: Level, words: str
+    rho: float | None, low: float | None, high: float | None, verdict: Verdict, words: str
 ) -> None:
-    (line,) = headlines([_table({"rho": rho, "low": low, "high": high})], "")
-    assert line.level is level
+    (line,) = headlines([_result({"rho": rho, "low": low, "high": high})], "")
+    assert line.verdict is verdict
     assert words in line.sentence
 
 
 def test_a_reason_stands_where_there_is_no_value() -> None:
     row = {"rho": None, "low": None, "high": None, "reason": "4 models in common"}
-    (line,) = headlines([_table(row)], "")
+    (line,) = headlines([_result(row)], "")
     assert "4 models in common" in line.sentence
 
 
 @pytest.mark.parametrize(("p", "verdict"), [(0.004, "exceeded, p = 0.004"), (0.3, "not exceeded")])
 def test_frm_stands_beside_latency_with_its_null(p: float, verdict: str) -> None:
     frm = {"measure": "frm", "rho": 0.95, "null_mean": 0.93, "p_value": p}
-    (line,) = headlines([_table({}, frm)], "")
+    (line,) = headlines([_result({}, frm)], "")
     assert [figure.value for figure in line.figures] == ["0.80", "0.95", "0.93"]
     assert verdict in line.figures[2].detail
 
@@ -69,8 +79,8 @@ def test_frm_stands_beside_latency_with_its_null(p: float, verdict: str) -> None
 def test_the_devices_one_ships_to_come_first_and_one_s_own_tier_last() -> None:
     pairs = [("gpu", "gpu"), ("gpu", "cpu"), ("cpu", "edge"), ("gpu", "edge"), ("edge", "edge"),
              ("cpu", "cpu")]  # fmt: skip
-    table = _table(*({"source": source, "target": target} for source, target in pairs))
-    lines = headlines([table], "")
+    result = _result(*({"source": source, "target": target} for source, target in pairs))
+    lines = headlines([result], "")
     assert [line.kicker.split(",")[0] for line in lines] == [
         "between CPUs and edge devices",
         "between GPUs and edge devices",
@@ -82,8 +92,8 @@ def test_the_devices_one_ships_to_come_first_and_one_s_own_tier_last() -> None:
 
 
 def test_runtimes_answer_when_there_is_one_device() -> None:
-    empty = _table({"level": "pair"})
-    runtimes = _table({"level": "runtimes", "source": "onnx", "target": "torch"})
+    empty = _result()
+    runtimes = _result({"level": Level.RUNTIMES, "source": "onnx", "target": "torch"})
     (line,) = headlines([empty, runtimes], "")
     assert "between onnx and torch" in line.sentence
     assert line.kicker.endswith("on one device")
@@ -91,5 +101,5 @@ def test_runtimes_answer_when_there_is_one_device() -> None:
 
 def test_without_any_pair_the_page_says_why() -> None:
     (line,) = headlines([], "only one platform was measured")
-    assert line.level is Level.OPEN
+    assert line.verdict is Verdict.OPEN
     assert line.note == "only one platform was measured"

@@ -25,7 +25,7 @@ def test_every_command_has_its_place_and_its_options() -> None:
     for name in COMMANDS:
         assert f"\n## {name}\n" in page
     assert "\n### sweep run\n" in page
-    assert "| `--only GLOB` | Only cells whose model or platform matches this pattern. |" in page
+    assert "| `--only PATTERN` | Only cells of this model or platform;" in page
     assert "\n### cluster _cluster\n" not in page
 
 

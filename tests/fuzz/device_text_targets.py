@@ -8,18 +8,20 @@ from hypothesis import strategies as st
 from mutation import HOSTILE, arbitrary, lines, mutated, one_of
 from target import ROOT, Target
 
-from fleetrank.device_agents.android.adb.sections import split_sections
+from fleetrank.device_agents.android.adb.phone import split_sections
 from fleetrank.device_agents.android.adb.shell_stream import ShellResult
-from fleetrank.device_agents.android.runners.benchmark_model import BenchmarkModel
-from fleetrank.device_agents.android.runners.benchmark_result import read_result
-from fleetrank.device_agents.android.runners.benchmark_text import read_text
-from fleetrank.device_agents.android.runners.delegation import read_delegation
-from fleetrank.device_agents.android.runners.executor_runner import ExecutorRunner
-from fleetrank.device_agents.android.runners.perf_test import PerfTest
-from fleetrank.device_agents.android.runners.phone_runner import ToolOutput, ToolReading, ToolRun
-from fleetrank.device_agents.android.state import boot
+from fleetrank.device_agents.android.programs.benchmark_model import BenchmarkModel
+from fleetrank.device_agents.android.programs.benchmark_result import read_result
+from fleetrank.device_agents.android.programs.benchmark_text import read_delegation, read_text
+from fleetrank.device_agents.android.programs.executor_runner import ExecutorRunner
+from fleetrank.device_agents.android.programs.perf_test import PerfTest
+from fleetrank.device_agents.android.programs.phone_program import (
+    ProgramCall,
+    ProgramOutput,
+    ProgramReading,
+)
+from fleetrank.device_agents.android.state import waits
 from fleetrank.device_agents.android.state.cores import clusters_of, lowest_cap_share, parse_cores
-from fleetrank.device_agents.android.state.df_text import free_bytes
 from fleetrank.device_agents.android.state.dumpsys import (
     parse_battery,
     parse_is_screen_on,
@@ -32,6 +34,7 @@ from fleetrank.device_agents.android.state.phone_conditions import (
 from fleetrank.device_agents.android.state.probe_text import (
     PROPERTIES,
     facts_of_sections,
+    free_bytes,
     to_device_facts,
     why_refused,
 )
@@ -155,9 +158,9 @@ def uptime(data: bytes) -> object:
         def shell(self, *_script: str, **_how: object) -> ShellResult:
             return ShellResult(exit_code=0, stdout=_text(data), stderr="")
 
-    found = boot._uptime_s(Phone(), lambda: False)  # type: ignore[arg-type]
-    wait_s = max(0.0, boot.SETTLE_S - found) if found is not None else 0.0
-    assert 0 <= wait_s <= boot.SETTLE_S, f"the host waits {wait_s:g} s"
+    found = waits._uptime_s(Phone(), lambda: False)  # type: ignore[arg-type]
+    wait_s = max(0.0, waits.SETTLE_S - found) if found is not None else 0.0
+    assert 0 <= wait_s <= waits.SETTLE_S, f"the host waits {wait_s:g} s"
     return found
 
 
@@ -184,29 +187,29 @@ def benchmark_result(data: bytes) -> object:
 
 def benchmark_model(data: bytes) -> object:
     text, _, result = data.partition(SEPARATOR)
-    run = ToolRun(argv=("/t/benchmark_model", "--use_gpu=true"), result_file="/r")
+    run = ProgramCall(argv=("/t/benchmark_model", "--use_gpu=true"), result_file="/r")
     return _stored(BenchmarkModel().read(_output(run, text, result or None)))
 
 
 def executor_runner(data: bytes) -> object:
     text, _, log = data.partition(SEPARATOR)
-    run = ToolRun(argv=("/t/executor_runner",), log_tag="ExecuTorch", warmup_runs=1)
-    output = ToolOutput(run=run, exit_code=0, stdout=_text(text), stderr="", logcat=_text(log))
+    run = ProgramCall(argv=("/t/executor_runner",), log_tag="ExecuTorch", warmup_runs=1)
+    output = ProgramOutput(run=run, exit_code=0, stdout=_text(text), stderr="", logcat=_text(log))
     return _stored(ExecutorRunner().read(output))
 
 
 def perf_test(data: bytes) -> object:
     text, _, result = data.partition(SEPARATOR)
-    run = ToolRun(argv=("/t/perf_test",), result_file="/r", warmup_runs=1)
+    run = ProgramCall(argv=("/t/perf_test",), result_file="/r", warmup_runs=1)
     return _stored(PerfTest().read(_output(run, text, result or None)))
 
 
 def failed_program(data: bytes) -> object:
     """A program that ended badly is a typed error, whatever its last words."""
-    run = ToolRun(argv=("/t/x",))
+    run = ProgramCall(argv=("/t/x",))
     exit_code = data[0] if data else 1
     for runner in (BenchmarkModel(), ExecutorRunner(), PerfTest()):
-        output = ToolOutput(run=run, exit_code=exit_code or 1, stdout="", stderr=_text(data[1:]))
+        output = ProgramOutput(run=run, exit_code=exit_code or 1, stdout="", stderr=_text(data[1:]))
         try:
             reading: object = runner.read(output)
         except AgentError as error:
@@ -222,11 +225,11 @@ def delegation(data: bytes) -> object:
     return found
 
 
-def _output(run: ToolRun, text: bytes, result: bytes | None) -> ToolOutput:
-    return ToolOutput(run=run, exit_code=0, stdout=_text(text), stderr="", result=result)
+def _output(run: ProgramCall, text: bytes, result: bytes | None) -> ProgramOutput:
+    return ProgramOutput(run=run, exit_code=0, stdout=_text(text), stderr="", result=result)
 
 
-def _stored(reading: ToolReading) -> ToolReading:
+def _stored(reading: ProgramReading) -> ProgramReading:
     """What can be stored: whole, not negative, of a kind that JSON has."""
     assert all(sample > 0 for sample in reading.samples_ns)
     times = (reading.load_ns, reading.first_inference_ns, reading.warmup_ns)

@@ -9,8 +9,8 @@ from mutation import HOSTILE, arbitrary, as_json, documents, mutated, one_of
 from target import Target, as_file, scratch
 
 from fleetrank.analysis.stored.columns import ROW_KEY, SCHEMA, SCHEMA_VERSION
-from fleetrank.device_agents.android.programs.raw_log import decode_log, encode_log
-from fleetrank.device_agents.android.runners.phone_runner import ToolOutput, ToolRun
+from fleetrank.device_agents.android.execution.raw_log import decode_log, encode_log
+from fleetrank.device_agents.android.programs.phone_program import ProgramCall, ProgramOutput
 from fleetrank.device_agents.contract.failures import says_device_lost
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, WorkerFacts
 from fleetrank.device_agents.contract.protocol import STAGE_MARK, decode_request, encode_request
@@ -69,8 +69,8 @@ STAGED = {
     "reference_path": "/r", "cost": {"macs": 1, "parameters": 2, "method": "counted"},
 }  # fmt: skip
 ANSWER = {"staged": STAGED, "refusal": None}
-LOG = ToolOutput(
-    run=ToolRun(argv=("/t", "--a=b c"), result_file="/r", log_tag="X", warmup_runs=2),
+LOG = ProgramOutput(
+    run=ProgramCall(argv=("/t", "--a=b c"), result_file="/r", log_tag="X", warmup_runs=2),
     exit_code=0, stdout="out\n== end\n", stderr="é", result=b"\0\xff", logcat="",
 )  # fmt: skip
 JSON_SAMPLES = (to_json(MEASUREMENT).encode(), as_json(ROW), b'{"a":[1,1.5e3,"\\ud800",null]}')

@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fleetrank.device_agents.android.adb import adb_text
-from fleetrank.device_agents.android.adb.sections import split_sections
+from fleetrank.device_agents.android.adb.phone import split_sections
 from fleetrank.device_agents.android.adb.shell_stream import split_marked
-from fleetrank.device_agents.android.programs.raw_log import decode_log, encode_log
-from fleetrank.device_agents.android.runners.benchmark_model import BenchmarkModel
-from fleetrank.device_agents.android.runners.delegation import read_delegation
-from fleetrank.device_agents.android.runners.executor_runner import ExecutorRunner
-from fleetrank.device_agents.android.runners.perf_test import PerfTest
-from fleetrank.device_agents.android.runners.phone_runner import ToolOutput, ToolRun
-from fleetrank.device_agents.android.runners.program_figures import named_fields
-from fleetrank.device_agents.android.state import boot, cores, df_text, dumpsys
+from fleetrank.device_agents.android.execution.raw_log import decode_log, encode_log
+from fleetrank.device_agents.android.programs.benchmark_model import BenchmarkModel
+from fleetrank.device_agents.android.programs.benchmark_text import read_delegation
+from fleetrank.device_agents.android.programs.executor_runner import ExecutorRunner
+from fleetrank.device_agents.android.programs.perf_test import PerfTest
+from fleetrank.device_agents.android.programs.phone_program import ProgramCall, ProgramOutput
+from fleetrank.device_agents.android.programs.program_text import named_fields
+from fleetrank.device_agents.android.state import cores, dumpsys, probe_text, waits
 from fleetrank.device_agents.android.state.phone_conditions import (
     conditions_of_sections,
     to_conditions,
@@ -64,10 +64,10 @@ PERF_ROWS = (DATA / "perf_test" / "result.csv").read_text(encoding="utf-8")
 
 def output(
     text: str, *, exit_code: int = 0, result: bytes | None = None, backend: str = "gpu"
-) -> ToolOutput:
+) -> ProgramOutput:
     """What a program left that wrote `text`."""
-    run = ToolRun(argv=("/t/benchmark_model", f"--use_{backend}=true"), warmup_runs=1)
-    return ToolOutput(run=run, exit_code=exit_code, stdout=text, stderr="", result=result)
+    run = ProgramCall(argv=("/t/benchmark_model", f"--use_{backend}=true"), warmup_runs=1)
+    return ProgramOutput(run=run, exit_code=exit_code, stdout=text, stderr="", result=result)
 
 
 def _facts(text: str) -> object:
@@ -97,8 +97,8 @@ PROBES: dict[str, tuple[Parser, str]] = {
     "thermal": (dumpsys.parse_thermal, dumps.thermal(())),
     "power": (dumpsys.parse_is_screen_on, dumps.power()),
     "cores": (lambda text: cores.lowest_cap_share(cores.parse_cores(text)), CORES),
-    "df": (df_text.free_bytes, DF),
-    "uptime": (boot.parse_uptime, "1\n8412.55 60123.11\n"),
+    "df": (probe_text.free_bytes, DF),
+    "uptime": (waits.parse_uptime, "1\n8412.55 60123.11\n"),
     "facts": (_facts, MEMINFO + DF + CORES + "GLES: ARM, Mali-G78\n"),
     "host.conditions": (_conditions, dumps.battery(()) + MEMINFO + CORES + "mWakefulness=Awake\n"),
     "sections": (lambda text: split_sections(text, "0f"), "\n0f a\nfirst\n\n0f b\nsecond\n"),
@@ -140,21 +140,18 @@ TOOLS: dict[str, tuple[Parser, str]] = {
 COVERED = {
     "android.adb.adb_text",
     "android.adb.shell_stream",
-    "android.programs.raw_log",
-    "android.runners.benchmark_model",
-    "android.runners.benchmark_reading",
-    "android.runners.benchmark_text",
-    "android.runners.delegation",
-    "android.runners.executor_runner",
-    "android.runners.perf_test",
-    "android.runners.program_end",
-    "android.runners.program_figures",
-    "android.state.boot",
+    "android.execution.raw_log",
+    "android.programs.benchmark_model",
+    "android.programs.benchmark_result",
+    "android.programs.benchmark_text",
+    "android.programs.executor_runner",
+    "android.programs.perf_test",
+    "android.programs.program_text",
+    "android.state.waits",
     "android.state.cores",
-    "android.state.df_text",
+    "android.state.probe_text",
     "android.state.dumpsys",
     "android.state.phone_conditions",
-    "android.state.probe_text",
     "contract.failures",
     "host.topology",
     "device_output.device_text",
@@ -170,8 +167,8 @@ OTHER_TEXT = {
     "android.adb.adb_server": "what the user's own adb binary prints, and a variable",
     "android.adb.phone": "reads, and hands on",
     "android.adb.sync_stream": "binary, bounded by its headers",
-    "android.programs.tool_call": "reads, and hands on",
-    "android.programs.tools": "the catalogue",
+    "android.execution.program_run": "reads, and hands on",
+    "android.execution.catalogue": "the catalogue",
     "cuda.nvml": "answers of the driver, as numbers and names",
     "runtimes.executorch_runner": "a runtime's errors in the worker's own process",
     "runtimes.torch.pt2_forms": "model files",

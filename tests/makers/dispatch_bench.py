@@ -5,7 +5,7 @@ from fleetrank.device_agents.contract.task import MeasureTask
 from fleetrank.foundation.vocabulary import Origin, Status
 from fleetrank.orchestrator.dispatch.decide.tally import Tally
 from fleetrank.orchestrator.dispatch.drive.controller import Controller
-from fleetrank.orchestrator.dispatch.drive.ports import Ports
+from fleetrank.orchestrator.dispatch.drive.recorder import Recorder
 from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch
 from fleetrank.orchestrator.errors import StoreError
 from fleetrank.orchestrator.progress.events import Event
@@ -41,14 +41,14 @@ class Bench:
         self.events: list[Event] = []
         self.tally = Tally.of(rows)
         self.executor = executor
-        ports = Ports(
+        self.controller = Controller(
+            work,
+            self.tally,
             executor=executor,
-            sink=self.sink,
-            emit=self.events.append,
+            recorder=Recorder(work, self.sink, self.events.append),
             switch=self.switch,
             clock=executor.clock,
         )
-        self.controller = Controller(work, self.tally, ports)
 
     def stored(self) -> list[tuple[object, object, object]]:
         return [(row["cell_key"], row["repeat"], row["attempt"]) for row in self.sink.rows]

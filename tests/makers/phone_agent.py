@@ -3,12 +3,12 @@
 from pathlib import Path
 
 from fleetrank.device_agents.android.adb.adb_server import AdbServer
-from fleetrank.device_agents.android.options import TOOLS
-from fleetrank.device_agents.android.programs.tool_store import ToolStore
-from fleetrank.device_agents.android.programs.tools import Tool, file_sha256
+from fleetrank.device_agents.android.execution.catalogue import ProgramFile, file_sha256
+from fleetrank.device_agents.android.execution.storage import ProgramStore
+from fleetrank.device_agents.android.programs.program_registry import PROGRAMS
 from fleetrank.device_agents.android.state.settings import FOLDER
 from fleetrank.device_agents.contract.task import OptionValue
-from fleetrank.device_agents.virtual_phone.handset.standin import standin_path
+from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of
 
 TINY_TFLITE = Path(__file__).parents[1] / "device_agents" / "data" / "tiny.tflite"
 
@@ -16,10 +16,10 @@ TINY_TFLITE = Path(__file__).parents[1] / "device_agents" / "data" / "tiny.tflit
 def add_standins() -> dict[str, OptionValue]:
     """Keeps the stand-ins as registered programs; the options that name them."""
     options: dict[str, OptionValue] = {}
-    for name in TOOLS:
-        path = standin_path(name)
+    for name in PROGRAMS:
+        path = stand_in_of(name)
         sha256 = file_sha256(path)
-        ToolStore().add(Tool(name=name, path=path, sha256=sha256))
+        ProgramStore().add(ProgramFile(name=name, path=path, sha256=sha256))
         options[name] = sha256
     return options
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-import polars as pl
-
-from fleetrank.analysis.tables.table import Table
+from fleetrank.analysis.panel.pair_groups import GroupAgreement, Level
+from fleetrank.analysis.panel.pair_means import MeanFigures
+from fleetrank.analysis.statistics.transfer.transfer import TransferResult
 from fleetrank.analysis.tables.values import MISSING
 from fleetrank.foundation.wording import count_of
 
@@ -27,7 +27,7 @@ READING = (
 )
 
 
-class Level(StrEnum):
+class Verdict(StrEnum):
     """How far an answer can be trusted; the style sheet has a colour for each level."""
 
     GOOD = "good"
@@ -49,47 +49,31 @@ class KeyFigure:
 class Headline:
     """One answer."""
 
-    level: Level
+    verdict: Verdict
     kicker: str
     sentence: str
     figures: tuple[KeyFigure, ...] = ()
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Agreement:
-    """One mean of the transfer tables: how far ranks agree between two groups of platforms."""
-
-    source: str
-    target: str
-    n_models: int
-    n_pairs: int
-    rho: float | None
-    low: float | None
-    high: float | None
-    null: float | None
-    p_value: float | None
-    reason: str | None
-
-
-def headlines(tables: Sequence[Table], why_none: str) -> list[Headline]:
+def headlines(found: Sequence[TransferResult], why_none: str) -> list[Headline]:
     """At most six answers: between tiers, or else between runtimes of one device.
 
     Args:
-        tables: `transfer` and `frameworks`, in this order, if they could be computed.
+        found: rank transfer, then framework invariance, if they could be computed.
         why_none: the reason if no answer exists.
     """
-    for table, level in ((table, level) for table in tables for level in ("tier", "runtimes")):
-        latency = _agreements(table, level, "latency")
-        frm = {(one.source, one.target): one for one in _agreements(table, level, "frm")}
+    for result in found:
+        latency = _of_measure(result, "latency")
+        frm = {(one.source, one.target): one for one in _of_measure(result, "frm")}
         if latency:
-            first = sorted(latency, key=lambda one: interest(one.source, one.target))[
-                :_MAX_HEADLINES
+            first = sorted(latency, key=lambda one: interest(one.source, one.target))
+            return [
+                _headline(one, frm.get((one.source, one.target))) for one in first[:_MAX_HEADLINES]
             ]
-            return [_headline(one, frm.get((one.source, one.target)), level) for one in first]
     return [
         Headline(
-            level=Level.OPEN,
+            verdict=Verdict.OPEN,
             kicker="rank transfer",
             sentence="These results cannot show whether a ranking carries over.",
             note=why_none,
@@ -97,23 +81,9 @@ def headlines(tables: Sequence[Table], why_none: str) -> list[Headline]:
     ]
 
 
-def _agreements(table: Table, level: str, measure: str) -> list[Agreement]:
-    rows = table.frame.filter((pl.col("level") == level) & (pl.col("measure") == measure))
-    return [
-        Agreement(
-            source=str(row["source"]),
-            target=str(row["target"]),
-            n_models=row["n_models"] or 0,
-            n_pairs=row["n_pairs"] or 0,
-            rho=row["rho"],
-            low=row["low"],
-            high=row["high"],
-            null=row["null_mean"],
-            p_value=row["p_value"],
-            reason=row["reason"],
-        )
-        for row in rows.iter_rows(named=True)
-    ]
+def _of_measure(result: TransferResult, measure: str) -> list[GroupAgreement]:
+    agreements = (one.agreement for one in result.groups)
+    return [one for one in agreements if one.measure == measure]
 
 
 def interest(source: str, target: str) -> tuple[bool, bool, bool]:
@@ -121,33 +91,35 @@ def interest(source: str, target: str) -> tuple[bool, bool, bool]:
     return source == target, "edge" not in (source, target), target != "edge"
 
 
-def _headline(latency: Agreement, frm: Agreement | None, level: str) -> Headline:
-    is_tier = level == "tier"
+def _headline(latency: GroupAgreement, frm: GroupAgreement | None) -> Headline:
+    is_tier = latency.level is Level.TIER
     source, target = (
         TIER_NAMES.get(name, name) if is_tier else name for name in (latency.source, latency.target)
     )
     between = f"between {source} and {target}"
     if source == target:
         between = f"among {source}"
-    models = f"{count_of(latency.n_models, 'model')}, {count_of(latency.n_pairs, 'pair')}"
+    figures = latency.figures
+    models = f"{count_of(figures.n_models, 'model')}, {count_of(figures.n_pairs, 'pair')}"
+    is_unknown = frm is not None and frm.figures.rho is None
     return Headline(
-        level=_level(latency),
+        verdict=_verdict(figures),
         kicker=f"{between}, {models} of platforms" + ("" if is_tier else " on one device"),
-        sentence=_sentence(latency, between),
-        figures=_figures(latency, frm),
-        note=None if frm is None or frm.rho is not None else f"FRM: {frm.reason}.",
+        sentence=_sentence(figures, between),
+        figures=_key_figures(figures, None if frm is None else frm.figures),
+        note=f"FRM: {frm.figures.reason}." if frm is not None and is_unknown else None,
     )
 
 
-def _level(one: Agreement) -> Level:
+def _verdict(one: MeanFigures) -> Verdict:
     if one.rho is None or one.low is None or one.high is None:
-        return Level.OPEN
+        return Verdict.OPEN
     if one.low >= _CARRIES:
-        return Level.GOOD
-    return Level.POOR if one.high < _MISLEADS else Level.FAIR
+        return Verdict.GOOD
+    return Verdict.POOR if one.high < _MISLEADS else Verdict.FAIR
 
 
-def _sentence(one: Agreement, between: str) -> str:
+def _sentence(one: MeanFigures, between: str) -> str:
     if one.rho is None:
         return f"Whether latency ranks agree {between} is unknown: {one.reason or 'no value'}."
     rho = f"rho {_rho(one.rho)}"
@@ -160,11 +132,11 @@ def _sentence(one: Agreement, between: str) -> str:
     # Rounding must not make the claim stronger than the bound.
     least, most = math.floor(100 * one.low) / 100, math.ceil(100 * one.high) / 100
     texts = {
-        Level.GOOD: f"Latency ranks carry over {between}: {rho}, at least {_rho(least)}.",
-        Level.POOR: f"Latency ranks do not carry over {between}: {rho}, at most {_rho(most)}.",
+        Verdict.GOOD: f"Latency ranks carry over {between}: {rho}, at least {_rho(least)}.",
+        Verdict.POOR: f"Latency ranks do not carry over {between}: {rho}, at most {_rho(most)}.",
     }
-    if (level := _level(one)) in texts:
-        return texts[level]
+    if (verdict := _verdict(one)) in texts:
+        return texts[verdict]
     if one.low >= _MISLEADS:
         return f"Latency ranks partly carry over {between}: {rho}, interval {interval}."
     return (
@@ -173,17 +145,17 @@ def _sentence(one: Agreement, between: str) -> str:
     )
 
 
-def _figures(latency: Agreement, frm: Agreement | None) -> tuple[KeyFigure, ...]:
+def _key_figures(latency: MeanFigures, frm: MeanFigures | None) -> tuple[KeyFigure, ...]:
     figures = [KeyFigure(name="latency, rho", value=_rho(latency.rho), detail=_interval(latency))]
     if frm is not None:
         figures.append(KeyFigure(name="FRM, rho", value=_rho(frm.rho), detail=_interval(frm)))
         figures.append(
-            KeyFigure(name="FRM's null", value=_rho(frm.null), detail=_against_null(frm))
+            KeyFigure(name="FRM's null", value=_rho(frm.null_mean), detail=_against_null(frm))
         )
     return tuple(figures)
 
 
-def _against_null(frm: Agreement) -> str:
+def _against_null(frm: MeanFigures) -> str:
     if frm.p_value is None:
         return "with shuffled latencies"
     verdict = "exceeded" if frm.p_value < _P_LEVEL else "not exceeded"
@@ -194,7 +166,7 @@ def _rho(value: float | None) -> str:
     return MISSING if value is None else f"{value:.2f}"
 
 
-def _interval(one: Agreement) -> str:
+def _interval(one: MeanFigures) -> str:
     if one.low is None or one.high is None:
         return "no interval"
     return f"{_rho(one.low)} to {_rho(one.high)} (95 %)"

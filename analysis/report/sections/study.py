@@ -1,23 +1,26 @@
 """The study's tables, short enough for a paper: LaTeX and Markdown to copy."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 
 import polars as pl
 
+from fleetrank.analysis.panel.pair_groups import Level
 from fleetrank.analysis.report.evidence import Evidence
 from fleetrank.analysis.report.html_table import HtmlTable, html_table
 from fleetrank.analysis.report.page_tables import PageTables
-from fleetrank.analysis.report.sections.families import over_pairs
 from fleetrank.analysis.statistics.frontiers.regret_table import EXTRA, LOST
+from fleetrank.analysis.statistics.prediction.predictability import (
+    PredictabilityResult,
+    predictions_frame,
+)
 from fleetrank.analysis.statistics.ranks.disagreement import MIN_SHIFT
+from fleetrank.analysis.statistics.transfer.transfer import transfer_as_table
 from fleetrank.analysis.tables.formats import render
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.values import heading
 
 _MAX_ROWS = 40
 """A table with this many rows fills a page of a paper."""
-_GROUPS = ("tier", "runtimes")
 _TRANSFER = (
     "source", "target", "measure", "n_models", "n_pairs", "rho", "low", "high", "null_mean",
     "headroom", "p_value",
@@ -43,15 +46,11 @@ class StudyTable:
 
 def study_tables(evidence: Evidence, tables: PageTables) -> tuple[StudyTable, ...]:
     """Set-up, disagreement, transfer, families and frontiers; tables without rows are left out."""
-    of_ranks, of_families = tables.known("transfer", "frameworks"), tables.known("predictability")
     made = (
         ("study-setup", _setup(evidence)),
         ("study-disagreement", _disagreement(tables["disagreement"])),
-        ("study-transfer", _short("Cross-platform transfer", of_ranks, _TRANSFER, _OF_RHO)),
-        (
-            "study-families",
-            _families(of_families),
-        ),
+        ("study-transfer", _transfer(tables)),
+        ("study-families", _families(tables.predictability)),
         ("study-pareto", _pareto(tables)),
     )
     return tuple(
@@ -134,11 +133,30 @@ def _disagreement(table: Table) -> Table:
     return Table(title="Disagreement with FLOPs", frame=table.frame, notes=(note,))
 
 
+def _transfer(tables: PageTables) -> Table:
+    """Tiers, or else runtimes, or else single pairs."""
+    with_groups = [replace(one, pairs=()) for one in tables.ranks if one.groups]
+    found = next(iter([*with_groups, *(one for one in tables.ranks if one.pairs)]), None)
+    frame = pl.DataFrame() if found is None else transfer_as_table(found).frame
+    return _short("Cross-platform transfer", frame, _TRANSFER, _OF_RHO)
+
+
+def _families(found: PredictabilityResult | None) -> Table:
+    """Rows from tier to tier, or else medians over pairs: single pairs would fill pages."""
+    title = "Predictability by family"
+    if found is None:
+        return Table(title=title, frame=pl.DataFrame())
+    if found.groups:
+        return _short(title, predictions_frame(found.groups), _FAMILIES, _OF_FAMILIES)
+    medians = [asdict(one) for one in found.medians_over_pairs()]
+    note = "Medians over directed pairs of platforms."
+    return Table(title=title, frame=pl.DataFrame(medians), notes=(*_OF_FAMILIES, note))
+
+
 def _short(
-    title: str, tables: tuple[Table, ...], columns: tuple[str, ...], notes: tuple[str, ...]
+    title: str, rows: pl.DataFrame, columns: tuple[str, ...], notes: tuple[str, ...]
 ) -> Table:
-    """Rows of tiers, or else of runtimes, or else of pairs; columns without values are left out."""
-    rows = next(_of_levels(tables), pl.DataFrame())
+    """Some columns of the rows; columns without values are left out."""
     if rows.is_empty():
         return Table(title=title, frame=rows)
     picked = rows.select(name for name in columns if name in rows.columns)
@@ -146,28 +164,9 @@ def _short(
     return Table(title=title, frame=picked.select(known), notes=notes)
 
 
-def _of_levels(tables: tuple[Table, ...]) -> Iterator[pl.DataFrame]:
-    for level in (*_GROUPS, "pair"):
-        for table in tables:
-            if "level" in table.frame.columns:
-                rows = table.frame.filter(pl.col("level") == level)
-                if not rows.is_empty():
-                    yield rows
-
-
-def _families(tables: tuple[Table, ...]) -> Table:
-    """Rows from tier to tier, or else medians over pairs: single pairs would fill pages."""
-    short = _short("Predictability by family", tables, _FAMILIES, _OF_FAMILIES)
-    if short.frame.is_empty() or (tables[0].frame["level"] == "tier").any():
-        return short
-    medians = over_pairs(tables[0].frame)
-    note = "Medians over directed pairs of platforms."
-    return Table(title=short.title, frame=medians, notes=(*short.notes, note))
-
-
 def _pareto(tables: PageTables) -> Table:
     """Frontiers, and the cost of choosing by the source."""
-    short = _short("Pareto transfer", tables.known("pareto"), _PARETO, _OF_FRONTIERS)
+    short = _short("Pareto transfer", _pareto_rows(tables), _PARETO, _OF_FRONTIERS)
     if short.frame.is_empty() or tables["regret"].frame.is_empty():
         return short
     frame = short.frame
@@ -176,3 +175,13 @@ def _pareto(tables: PageTables) -> Table:
         of_form = costs.select("source", "target", pl.col("median").alias(name))
         frame = frame.join(of_form, on=["source", "target"], how="left", maintain_order="left")
     return Table(title=short.title, frame=frame, notes=short.notes)
+
+
+def _pareto_rows(tables: PageTables) -> pl.DataFrame:
+    """Tiers, or else single pairs."""
+    for table in tables.known("pareto"):
+        for level in (Level.TIER, Level.PAIR):
+            rows = table.frame.filter(pl.col("level") == level)
+            if not rows.is_empty():
+                return rows
+    return pl.DataFrame()

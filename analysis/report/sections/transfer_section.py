@@ -1,12 +1,17 @@
 """How far ranks carry over between platforms: two matrices and their tables."""
 
-import polars as pl
+from collections.abc import Collection, Iterator
+from dataclasses import replace
 
 from fleetrank.analysis.report.evidence import Evidence
-from fleetrank.analysis.report.html_table import html_table
+from fleetrank.analysis.report.html_table import HtmlTable, html_table
 from fleetrank.analysis.report.page_tables import PageTables
 from fleetrank.analysis.report.sections.sections import Section, listed
-from fleetrank.analysis.tables.table import Table
+from fleetrank.analysis.statistics.transfer.transfer import (
+    TransferResult,
+    frameworks_as_table,
+    transfer_as_table,
+)
 
 _SMALL_MATRIX = 12
 """Up to this many platforms two matrices are drawn side by side."""
@@ -20,7 +25,7 @@ _LEGEND = (
 
 def transfer_section(evidence: Evidence, tables: PageTables) -> Section:
     """Matrices of latency and FRM over the chosen platforms, and their tables."""
-    has_pairs = not tables.pair_rows("transfer").is_empty()
+    has_pairs = tables.transfer is not None and bool(tables.transfer.pairs)
     names = ("transfer", "frameworks")
     return Section(
         id="transfer",
@@ -33,17 +38,7 @@ def transfer_section(evidence: Evidence, tables: PageTables) -> Section:
             "platforms; correlations are not recalculated."
         ),
         tables=(
-            *(
-                html_table(
-                    name,
-                    _of_paired(tables[name], evidence),
-                    evidence.shown,
-                    is_statistic=True,
-                    said=evidence.said,
-                )
-                for name in names
-                if name not in tables.reasons
-            ),
+            *_tables(evidence, tables),
             *listed(evidence, tables, "frm", is_statistic=True),
         ),
         notes=(
@@ -54,9 +49,19 @@ def transfer_section(evidence: Evidence, tables: PageTables) -> Section:
     )
 
 
-def _of_paired(table: Table, evidence: Evidence) -> Table:
+def _tables(evidence: Evidence, tables: PageTables) -> Iterator[HtmlTable]:
     """Groups, and the pairs of which both platforms are listed."""
-    keys = list(evidence.paired_keys)
-    both = pl.col("source").is_in(keys) & pl.col("target").is_in(keys)
-    frame = table.frame.filter((pl.col("level") != "pair") | both)
-    return Table(title=table.title, frame=frame, notes=table.notes)
+    for name, found, as_table in (
+        ("transfer", tables.transfer, transfer_as_table),
+        ("frameworks", tables.frameworks, frameworks_as_table),
+    ):
+        if found is not None:
+            table = as_table(_of_paired(found, frozenset(evidence.paired_keys)))
+            yield html_table(name, table, evidence.shown, is_statistic=True, said=evidence.said)
+
+
+def _of_paired(found: TransferResult, keys: Collection[str]) -> TransferResult:
+    listed = (
+        one for one in found.pairs if one.agreement.source in keys and one.agreement.target in keys
+    )
+    return replace(found, pairs=tuple(listed))

@@ -41,7 +41,8 @@ function frontierRows(pair) {
   })).sort((a, b) => a.ms - b.ms);
 }
 
-// Possible places of a name beside its point; a name without room is shown on hover.
+// Possible places of a name beside its point, as `frontier.vl.json` has them: align, dx, dy. A name
+// without room is shown on hover.
 const PLACES = [["left", 8, 9], ["left", 8, -9], ["right", -8, -9], ["right", -8, 9]];
 const PLOT = { width: 430, height: 210, letter: 5.6, line: 12 };
 
@@ -74,30 +75,14 @@ function frontierChart(rows) {
   const [worst, best] = [Math.min(...percents), Math.max(...percents)];
   const room = Math.max(1, (best - worst) * 0.08);
   placeNames(points, domain, [worst - room, best + room]);
-  const fates = Object.values(FATES);
-  const legend = { orient: "bottom", title: null, columns: 4, symbolSize: 60, labelFontSize: 11 };
-  const scaled = (range) => ({ field: "fate", type: "nominal", legend,
-    scale: { domain: fates.map((one) => one[0]), range } });
-  const x = { field: "ms", type: "quantitative", scale: { type: "log", nice: false, domain },
-    axis: { values: logTicks(...domain), format: "~g", labelOverlap: true },
-    title: "ms per inference on the target, log scale" };
-  const y = { field: "accuracy", type: "quantitative", title: "top-1 accuracy, %",
-    scale: { zero: false, nice: false, domain: [worst - room, best + room] } };
+  const [fates, fateColours, fateShapes] = [0, 1, 2].map((at) => (
+    Object.values(FATES).map((one) => one[at])));
   const about = tooltip(["model"], ["fate"], ["ms", "ms on target"], ["source", "ms on source"],
     ["accuracy", "top-1 %"]);
-  return chart(320, { rows, points }, [
-    { data: { name: "rows" }, transform: [{ filter: "datum.onTarget" }],
-      mark: { type: "line", interpolate: "step-after", strokeWidth: 1.5, opacity: 0.45, color: INK },
-      encoding: { x, y } },
-    { data: { name: "points" }, mark: { type: "point", filled: true, size: 75, opacity: 1 },
-      encoding: { x, y, tooltip: about, color: scaled(fates.map((one) => one[1])),
-        shape: scaled(fates.map((one) => one[2])) } },
-    ...PLACES.map(([align, dx, dy], place) => ({
-      data: { name: "points" }, transform: [{ filter: `datum.place === ${place}` }],
-      mark: { type: "text", align, dx, dy, limit: 110 },
-      encoding: { x, y, text: { field: "model" } },
-    })),
-  ]);
+  return chart("frontier", 320, { rows, points }, {
+    fates, fateColours, fateShapes, about, times: domain, ticks: logTicks(...domain),
+    accuracies: [worst - room, best + room],
+  });
 }
 
 function regretText(pair) {

@@ -1,5 +1,4 @@
 // Latency: quantile strips of raw samples, process medians, and their median.
-const STRIPS = [[0, 6, 2, 0.45], [1, 5, 7, 0.3], [2, 4, 7, 0.55]];
 
 function latencyRows(platform, isRelative) {
   const cells = [], processes = [];
@@ -36,40 +35,20 @@ function latencyDomain(panels, isRelative) {
 }
 
 function latencyChart(rows, models, domain, isRelative) {
-  const x = {
-    type: "quantitative",
+  const x = (field) => ({
+    field, type: "quantitative",
     scale: isRelative ? { domain, nice: false, zero: false, clamp: true }
       : { type: "log", domain, nice: false },
     axis: isRelative ? { format: ".0%", tickCount: 5 }
       : { values: logTicks(...domain), format: "~g", labelOverlap: true },
     title: isRelative ? "of the model's median; beyond 50 or 200 % at the edge" : "ms per inference, log scale",
-  };
-  const y = rowAxis(models);
+  });
   const about = tooltip(
     ["model"], ["ms", "median ms"], ["interval", "95 % interval"], ["middle", "middle half"],
     ["p95", "p95 ms"], ["p99", "p99 ms"], ["repeats"],
   );
-  const strips = STRIPS.map(([from, to, strokeWidth, opacity]) => ({
-    data: { name: "cells" },
-    mark: { type: "rule", strokeWidth, opacity, strokeCap: "butt" },
-    encoding: {
-      x: { field: "q" + from, ...x }, x2: { field: "q" + to }, y, color: familyColour,
-      tooltip: about,
-    },
-  }));
-  return chart(rowsHeight(models.length), rows, [
-    ...strips,
-    {
-      data: { name: "processes" },
-      mark: { type: "tick", thickness: 1, height: 13, opacity: 0.55, color: INK },
-      encoding: { x: { field: "x", ...x }, y },
-    },
-    {
-      data: { name: "cells" },
-      mark: { type: "point", filled: true, size: 44, opacity: 1 },
-      encoding: { x: { field: "x", ...x }, y, color: familyColour, shape: familyShape, tooltip: about },
-    },
-  ]);
+  return chart("latency", rowsHeight(models.length), rows,
+    { ...FAMILY_VALUES, models, about, x: x("x"), q0: x("q0"), q1: x("q1"), q2: x("q2") });
 }
 
 function latencyPanels(numbers, choice) {

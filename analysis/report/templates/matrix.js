@@ -66,31 +66,12 @@ function matrixRows(measure, sides, names) {
 }
 
 function matrixChart(rows, labels) {
-  const scale = { domain: labels };
   const isNarrow = (Math.min(innerWidth, 1240) - 190) / labels.length < 26;
   const about = tooltip(["from"], ["to"], ["shown", "rho"], ["interval", "95 % interval"],
     ["null", "with shuffled latencies"], ["models"]);
-  const x = { field: "x", type: "nominal", scale, title: null,
-    axis: { labelAngle: isNarrow ? -90 : -40, labelLimit: 0, orient: "bottom", domain: false, ticks: false, grid: false } };
-  const y = { field: "y", type: "nominal", scale, title: null, axis: { labelLimit: 0, grid: false } };
-  const isDark = "isValid(datum.rho) && (datum.rho > 0.9 || datum.rho < 0.12)";
-  const colour = { domain: [0, 0.5, 0.8, 1], range: ["#B5530D", "#F3DFC8", "#A9CDE6", "#0B5394"],
-    clamp: true, interpolate: "rgb" };
   // Figures that would overlap are shown on hover and in the table.
-  const figures = isNarrow ? [] : [
-    { data: { name: "rows" }, mark: { type: "text", fontSize: 11 },
-      encoding: { x, y, tooltip: about, text: { field: "shown" },
-        opacity: { value: 1, condition: { test: "!isValid(datum.rho)", value: 0.35 } },
-        color: { value: "#1b1b1b", condition: [
-          { test: isDark, value: "#ffffff" }, { test: "!isValid(datum.rho)", value: INK },
-        ] } } },
-  ];
-  return chart(34 * labels.length + 80, { rows }, [
-    { data: { name: "rows" }, mark: { type: "rect", cornerRadius: 3, stroke: null },
-      encoding: { x, y, tooltip: about,
-        color: { field: "rho", type: "quantitative", scale: colour, legend: null } } },
-    ...figures,
-  ]);
+  return chart("matrix", 34 * labels.length + 80, { rows, figures: isNarrow ? [] : rows },
+    { labels, about, angle: isNarrow ? -90 : -40 });
 }
 
 function matrixPanels(sides) {

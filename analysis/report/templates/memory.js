@@ -10,23 +10,9 @@ function memoryRows(platform) {
 }
 
 function memoryChart(rows, models, largest) {
-  const scale = { domain: [0, largest * 1.05], nice: false };
-  const y = rowAxis(models);
   const about = tooltip(["model"], ["run", "run peak MB"], ["load", "load peak MB"], ["metric"]);
-  const run = {
-    field: "run", type: "quantitative", scale, axis: { tickCount: 4, labelOverlap: true },
-    title: "MB over the baseline",
-  };
-  const load = { field: "load", type: "quantitative", scale };
-  const from = { name: "rows" };
-  return chart(rowsHeight(models.length), { rows }, [
-    { data: from, mark: { type: "rule", opacity: 0.4 },
-      encoding: { x: run, x2: { field: "load" }, y, color: familyColour } },
-    { data: from, mark: { type: "point", size: 30, strokeWidth: 1.2 },
-      encoding: { x: load, y, color: familyColour, tooltip: about } },
-    { data: from, mark: { type: "point", filled: true, size: 52, opacity: 1 },
-      encoding: { x: run, y, color: familyColour, shape: familyShape, tooltip: about } },
-  ]);
+  return chart("memory", rowsHeight(models.length), { rows },
+    { ...FAMILY_VALUES, models, about, domain: [0, largest * 1.05] });
 }
 
 function memoryPanels(numbers) {

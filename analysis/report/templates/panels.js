@@ -86,7 +86,8 @@ async function draw() {
   delete document.documentElement.dataset.charts;
   while (queue.length > 0) {
     queue.sort((a, b) => distance(b.box) - distance(a.box));
-    await drawOne(queue.pop());
+    const { box, spec } = queue.pop();
+    if (await drawChart(box, spec)) drawn += 1;
     await new Promise((resolve) => { setTimeout(resolve, 0); });
     queue = queue.filter(({ box }) => box.isConnected);
   }
@@ -97,20 +98,4 @@ async function draw() {
 function distance(box) {
   const { top, bottom } = box.getBoundingClientRect();
   return Math.max(top - innerHeight, -bottom, 0);
-}
-
-async function drawOne({ box, spec }) {
-  try {
-    // `ast` evaluates no text as code.
-    await vegaEmbed(box, spec, { actions: false, ast: true, renderer: "svg", tooltip: { theme: "custom" } });
-    // One description replaces those of hundreds of marks.
-    box.querySelector("svg").setAttribute("aria-hidden", "true");
-    box.setAttribute("role", "img");
-    box.removeAttribute("aria-roledescription");
-    drawn += 1;
-  } catch (error) {
-    box.classList.add("failed");
-    box.textContent = "This chart could not be drawn; its figures are in the table below.";
-    console.error(error);
-  }
 }

@@ -34,33 +34,9 @@ function ranksChart(rows, count) {
   ]);
   const height = Math.max(240, 19 * Math.min(count, 40) + 40);
   const names = namedEnds(ends, ((height - 40) / count) || 1);
-  const x = {
-    field: "side", type: "nominal", scale: { domain: ["by FLOPs", "measured"], padding: 1.2 },
-    axis: { orient: "top", labelAngle: 0, title: null, domain: false, ticks: false, grid: false },
-  };
-  const y = {
-    field: "rank", type: "quantitative", title: null, axis: null,
-    scale: { domain: [count + 0.6, 0.4], nice: false, zero: false },
-  };
   const about = tooltip(["model"], ["flops", "rank by FLOPs"], ["measured", "measured rank"], ["verdict"]);
-  const line = (test, extra) => ({
-    data: { name: "ends" }, transform: [{ filter: test }],
-    mark: { type: "line", ...extra },
-    encoding: { x, y, detail: { field: "model" }, tooltip: about, ...(extra.color ? {} : { color: familyColour }) },
-  });
-  const text = (side, align, dx) => ({
-    data: { name: "names" }, transform: [{ filter: { field: "side", equal: side } }],
-    mark: { type: "text", align, dx, baseline: "middle", limit: 104 },
-    encoding: { x, y, text: { field: "model" }, opacity: { field: "opacity", type: "quantitative", scale: null }, tooltip: about },
-  });
-  return chart(height, { ends, names }, [
-    line("!datum.off", { color: INK, opacity: 0.22, strokeWidth: 1 }),
-    line("datum.off", { opacity: 0.95, strokeWidth: 2.4 }),
-    { data: { name: "ends" }, transform: [{ filter: "datum.off" }],
-      mark: { type: "point", filled: true, size: 48, opacity: 1 },
-      encoding: { x, y, color: familyColour, shape: familyShape, tooltip: about } },
-    text("by FLOPs", "right", -9), text("measured", "left", 9),
-  ]);
+  return chart("ranks", height, { ends, names },
+    { ...FAMILY_VALUES, about, domain: [count + 0.6, 0.4] });
 }
 
 function ranksPanels(numbers) {

@@ -1,6 +1,7 @@
 "use strict";
 // The page's data, and the part that the filter shows.
 const data = JSON.parse(document.getElementById("data").textContent);
+const specs = data.specs;
 
 const DIMENSIONS = [
   { name: "tier", label: "Tier", of: "platforms" },

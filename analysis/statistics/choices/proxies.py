@@ -1,20 +1,34 @@
-"""Which device represents others, on arrays of rank agreement (n_devices, n_devices).
+"""The best single reference device: how well each device model ranks models for the others.
 
-NaN is an unknown agreement; it counts as no prediction and is left out of medians.
+Agreement is (n_devices, n_devices); NaN is unknown, counts as no prediction and is left out of
+medians.
 """
 
-import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
+from fleetrank.analysis.arrays.bootstrap import percentile_interval
 from fleetrank.analysis.arrays.known_means import known_median
 from fleetrank.analysis.arrays.ranking import Floats
+from fleetrank.analysis.errors import NoDataError
+from fleetrank.analysis.panel.device_models import DRAWS, Agreement, agreement, device_members
+from fleetrank.analysis.panel.panel import Panel
+from fleetrank.analysis.panel.session import Session
+from fleetrank.analysis.stored.patterns import fits_platform
+from fleetrank.analysis.tables.table import Table
+from fleetrank.foundation.wording import count_of
 
-MAX_EXACT = 20
-"""A search of 2^20 subsets takes seconds."""
+AGREEMENT_NOTES = (
+    "Agreement: Spearman's rho of latency over common models, mean over pairs of platforms of "
+    "two device models at equal batch. FRM is not used, because FLOPs and memory agree between "
+    "devices without any latency (table `transfer` shows how much).",
+    "With few models rho is uncertain: ten models cannot separate 0.85 from 0.97; to decide "
+    "whether a rho near 0.92 is above 0.9 takes about 100.",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,12 +41,144 @@ class Fold:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cover:
-    """Members that predict all targets; their number is at most `bound` times the minimum."""
+class Fleet:
+    """Agreement between device models that may be owned and device models to predict.
 
-    members: tuple[int, ...]
-    is_exact: bool
-    bound: float
+    Attributes:
+        sources, targets: positions in `found.devices`, sorted.
+    """
+
+    found: Agreement
+    sources: npt.NDArray[np.int64]
+    targets: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One device model as the only one to own.
+
+    Attributes:
+        n_targets: device models whose agreement with it is known.
+        n_models: fewest models in common with one of them.
+        median_rho: over these; `low` to `high` is its 95 % interval over models.
+        times_chosen: how often it was chosen without the device that then tests it; `held_out_*`
+            are its agreements with these devices.
+    """
+
+    device_model: str
+    n_targets: int
+    n_models: int | None
+    median_rho: float | None
+    low: float | None
+    high: float | None
+    min_rho: float | None
+    worst_target: str | None
+    times_chosen: int
+    held_out_median: float | None
+    held_out_min: float | None
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProxiesResult:
+    """Every candidate, and the test of the choice of one.
+
+    Attributes:
+        candidates: highest median first.
+        folds: one for each target that was left out; they refer to `devices`.
+    """
+
+    candidates: tuple[Candidate, ...]
+    folds: tuple[Fold, ...]
+    devices: tuple[str, ...]
+
+
+def compare_proxies(session: Session) -> ProxiesResult:
+    """Each device model that may be owned as the only one.
+
+    Raises:
+        NoDataError: no two device models in the selection can be compared.
+    """
+    fleet = make_fleet(session)
+    rho = _between(fleet, fleet.found.rho)
+    folds = leave_one_out(_square(fleet, rho), fleet.sources)
+    folds = [fold for fold in folds if fold.left_out in fleet.targets]
+    intervals = _intervals(fleet)
+    candidates = [
+        _candidate(fleet, number, rho[number], intervals[number], folds)
+        for number in range(fleet.sources.size)
+    ]
+    candidates.sort(
+        key=lambda one: (
+            math.inf if one.median_rho is None else -one.median_rho,
+            one.device_model,
+        )
+    )
+    return ProxiesResult(
+        candidates=tuple(candidates), folds=tuple(folds), devices=fleet.found.devices
+    )
+
+
+def proxies_table(session: Session) -> Table:
+    """Each device model as the only one to own: how well it ranks models for the others."""
+    found = compare_proxies(session)
+    drawn = (
+        f"low to high: 95 % percentile bootstrap over models of median_rho, {DRAWS} resamples, "
+        f"seed {session.selection.seed}, from 9 models on. The best of several candidates looks "
+        "better than it is; held_out_* has no such bias."
+    )
+    return Table(
+        title="Best single reference device",
+        frame=pl.DataFrame([asdict(one) for one in found.candidates], schema=_PROXIES),
+        notes=(*session.panel.notes, _choice(found), drawn, *AGREEMENT_NOTES),
+    )
+
+
+_PROXIES = {
+    "device_model": pl.String,
+    "n_targets": pl.Int64,
+    "n_models": pl.Int64,
+    "median_rho": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "min_rho": pl.Float64,
+    "worst_target": pl.String,
+    "times_chosen": pl.Int64,
+    "held_out_median": pl.Float64,
+    "held_out_min": pl.Float64,
+    "reason": pl.String,
+}
+
+
+def make_fleet(session: Session) -> Fleet:
+    """The agreement of the selected device models, each with the others.
+
+    Raises:
+        NoDataError: no two of them can be compared.
+    """
+    panel, selection = session.panel, session.selection
+    found = agreement(panel, selection.seed)
+    sources = _fitting(panel, selection.source, selection.source_tier)
+    targets = _fitting(panel, selection.target, selection.target_tier)
+    if not sources.size or not np.setdiff1d(targets, sources[:1]).size:
+        raise NoDataError(
+            "no two device models in the selection can be compared",
+            f"measured device models: {', '.join(found.devices[:20])}",
+        )
+    return Fleet(found=found, sources=sources, targets=targets)
+
+
+def _fitting(panel: Panel, pattern: str | None, tier: str | None) -> npt.NDArray[np.int64]:
+    fits = panel.platforms.select(fits_platform(pattern, tier).alias("fits"))["fits"]
+    _, member = device_members(panel)
+    return np.unique(member[np.broadcast_to(fits.to_numpy(), member.shape)])
+
+
+def _between(fleet: Fleet, rho: Floats) -> Floats:
+    """Sources by targets of (..., n_devices, n_devices); a device is not its own target."""
+    others = np.where(np.eye(rho.shape[-1], dtype=np.bool_), np.nan, rho)
+    chosen: Floats = others[..., fleet.sources[:, None], fleet.targets]
+    return chosen
 
 
 def typical_rho(rho: Floats) -> Floats:
@@ -66,58 +212,65 @@ def leave_one_out(rho: Floats, sources: npt.NDArray[np.int64]) -> list[Fold]:
     return folds
 
 
-def smallest_cover(rho: Floats, threshold: float) -> Cover | None:
-    """Fewest rows of (n_sources, n_targets) such that some row reaches the threshold per target.
-
-    A device predicts itself when its entry is 1. Exact by search for up to 20 sources, and then
-    of equally small sets the one with the highest mean of best agreements; greedy beyond.
-    `None` when even all rows leave a target out.
-    Source: Johnson 1974 for the greedy bound H(n) <= ln(n) + 1.
-    """
-    reaches = is_reached(rho, threshold)
-    if not reaches.any(axis=0).all():
-        return None
-    if rho.shape[0] <= MAX_EXACT:
-        return Cover(members=_search(rho, reaches), is_exact=True, bound=1.0)
-    bound = math.log(rho.shape[1]) + 1
-    return Cover(members=_greedy(reaches), is_exact=False, bound=bound)
+def _square(fleet: Fleet, rho: Floats) -> Floats:
+    square = np.full_like(fleet.found.rho, np.nan)
+    square[np.ix_(fleet.sources, fleet.targets)] = rho
+    return square
 
 
-def is_reached(rho: Floats, threshold: float) -> npt.NDArray[np.bool_]:
-    """Whether each agreement is at least the threshold; equal ones may differ by rounding."""
-    reached: npt.NDArray[np.bool_] = np.nan_to_num(rho, nan=-2.0) >= threshold - 1e-9
-    return reached
+def _intervals(fleet: Fleet) -> list[tuple[float | None, float | None]]:
+    """Low and high end of each source's median agreement."""
+    if fleet.found.draws is None:
+        return [(None, None)] * fleet.sources.size
+    low, high = percentile_interval(typical_rho(_between(fleet, fleet.found.draws)))
+    return [(_known(a), _known(b)) for a, b in zip(low, high, strict=True)]
 
 
-def _search(rho: Floats, reaches: npt.NDArray[np.bool_]) -> tuple[int, ...]:
-    n_sources, n_targets = reaches.shape
-    masks = [int("".join("1" if hit else "0" for hit in row), 2) for row in reaches]
-    full = (1 << n_targets) - 1
-    agreement = np.nan_to_num(rho, nan=-2.0)
-    for size in range(1, n_sources + 1):
-        found = [
-            members
-            for members in itertools.combinations(range(n_sources), size)
-            if _joined(masks, members) == full
-        ]
-        if found:
-            return max(found, key=lambda members: agreement[list(members)].max(axis=0).mean())
-    raise ValueError("all rows together do not reach every column")
+def _candidate(
+    fleet: Fleet,
+    number: int,
+    mine: Floats,
+    interval: tuple[float | None, float | None],
+    folds: list[Fold],
+) -> Candidate:
+    source, devices = int(fleet.sources[number]), fleet.found.devices
+    known = np.isfinite(mine)
+    chosen = [fold.rho for fold in folds if fold.chosen == source]
+    judged = [value for value in chosen if value is not None]
+    worst = int(np.nanargmin(mine)) if known.any() else None
+    reason = fleet.found.reason
+    if worst is None:
+        reason = "no other device model at equal batch has 5 models in common"
+    n_models = fleet.found.n_models[source, fleet.targets[known]]
+    return Candidate(
+        device_model=devices[source],
+        n_targets=int(known.sum()),
+        n_models=int(n_models.min()) if n_models.size else None,
+        median_rho=_known(typical_rho(mine)),
+        low=interval[0],
+        high=interval[1],
+        min_rho=None if worst is None else float(mine[worst]),
+        worst_target=None if worst is None else devices[fleet.targets[worst]],
+        times_chosen=len(chosen),
+        held_out_median=float(np.median(judged)) if judged else None,
+        held_out_min=min(judged, default=None),
+        reason=reason,
+    )
 
 
-def _joined(masks: list[int], members: tuple[int, ...]) -> int:
-    joined = 0
-    for member in members:
-        joined |= masks[member]
-    return joined
+def _choice(found: ProxiesResult) -> str:
+    """A note on how well the choice works for a device that was left out of it."""
+    judged = [fold.rho for fold in found.folds if fold.rho is not None]
+    if not judged:
+        return "Choice without one device: undefined, too few device models."
+    names = [found.devices[fold.chosen] for fold in found.folds]
+    often = max(sorted(set(names)), key=names.count)
+    return (
+        f"Chosen without the device that then tests it, {count_of(len(names), 'time')}: median "
+        f"rho {np.median(judged):.3f}, lowest {min(judged):.3f}; the choice is {often} "
+        f"{names.count(often)} times of {len(names)}."
+    )
 
 
-def _greedy(reaches: npt.NDArray[np.bool_]) -> tuple[int, ...]:
-    """Takes the row that reaches the most remaining targets, the first if tied."""
-    left = np.ones(reaches.shape[1], dtype=np.bool_)
-    members = []
-    while left.any():
-        best = int((reaches & left).sum(axis=1).argmax())
-        members.append(best)
-        left &= ~reaches[best]
-    return tuple(members)
+def _known(value: float | Floats) -> float | None:
+    return None if np.isnan(value) else float(value)

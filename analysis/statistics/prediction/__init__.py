@@ -1,4 +1,4 @@
 """Predicted latencies on a target, and their errors.
 
-Open `predictability_table` first.
+Open `predictability` first.
 """

@@ -3,154 +3,36 @@
 import math
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from fleetrank.analysis.arrays.bootstrap import (
     MIN_MODELS_FOR_INTERVAL,
     percentile_interval,
-    resample_counts,
 )
 from fleetrank.analysis.arrays.known_means import cluster_means, known_mean, known_median
-from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats, require_finite
+from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats
 from fleetrank.analysis.panel.pair_groups import (
     TIER_NOTE,
+    Level,
     PairGroup,
-    chunks,
     tier_groups,
     unlike_facts,
 )
-from fleetrank.analysis.panel.pairs import Pair, blocks, draws_for
+from fleetrank.analysis.panel.pairs import Pair, draws_for
 from fleetrank.analysis.panel.panel import Panel, measures
 from fleetrank.analysis.panel.selected_pairs import MAX_LISTED_PAIRS, directed_pairs, unlisted
 from fleetrank.analysis.panel.session import Session
+from fleetrank.analysis.statistics.prediction.reference_r2 import (
+    HALF,
+    group_r2,
+    median_draws,
+    pair_r2,
+)
 from fleetrank.analysis.tables.table import Table
 from fleetrank.foundation.wording import count_of
-
-_EQUAL_SHARE = 1e-12
-"""If the squares of the scored models are a smaller share of all, they differ by rounding only."""
-
-
-HALF = 0.5
-"""The study calls a transfer with a lower r2 failed. Source: its kernel ratio transfer."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupR2:
-    """r2 over many pairs, by reference and, last, of the median over references.
-
-    Attributes:
-        r2, share_above_half: mean over clusters and share of them that reach `HALF`,
-            (n_models + 1,); NaN where there is none.
-        n_clusters: with an r2, (n_models + 1,).
-        median: over clusters, of the median over references; NaN without any.
-        n_pairs: with an r2.
-        fewest: fewest common models of such a pair; 0 without any.
-    """
-
-    r2: Floats
-    share_above_half: Floats
-    n_clusters: npt.NDArray[np.int64]
-    median: float
-    n_pairs: int
-    fewest: int
-
-
-def reference_r2(
-    source: Floats, target: Floats, counts: npt.NDArray[np.int64] | None = None
-) -> Floats:
-    """r2 of log latency with each model as the reference; the reference is not scored.
-
-    1 - SS_res / SS_tot of the prediction itself (no line is fitted to it); 1 is
-    perfect, below 0 is worse than the scored models' mean; r2 has no lower limit. From logarithms
-    (n_models, n_pairs) twice to (n_references, n_pairs). `counts` (n_models,) says how often a
-    resample drew each model. NaN where the scored models are all equal on the target, or the
-    reference was not drawn.
-    """
-    require_finite(source)
-    require_finite(target)
-    weight = np.ones((source.shape[0], 1)) if counts is None else counts[:, None].astype(np.float64)
-    total = weight.sum()
-    off = _centred(target - source, weight)
-    y = _centred(target, weight)
-    # Around the weighted mean the sums over all but one model follow from those over all.
-    residual = (weight * off**2).sum(axis=0) + total * off**2
-    squares = (weight * y**2).sum(axis=0)
-    others = total - weight
-    scored = squares - weight * y**2 * total / np.where(others > 0, others, np.inf)
-    is_defined = (weight > 0) & (others > 0) & (scored > _EQUAL_SHARE * squares)
-    r2: Floats = np.where(is_defined, 1 - residual / np.where(is_defined, scored, 1.0), np.nan)
-    return r2
-
-
-def pair_r2(logs: Floats, pairs: Sequence[Pair]) -> tuple[Floats, npt.NDArray[np.int64]]:
-    """r2 by reference (n_models, n_pairs), source first, and the number of common models.
-
-    `logs` (n_models, n_platforms) is log latency, NaN where missing; NaN below 5 common models.
-    """
-    r2 = np.full((logs.shape[0], len(pairs)), np.nan)
-    n_common = np.zeros(len(pairs), dtype=np.int64)
-    for block in blocks(np.isfinite(logs), pairs):
-        n_common[block.where] = block.models.size
-        if block.models.size >= MIN_MODELS:
-            values = logs[np.ix_(block.models, block.columns)]
-            found = reference_r2(values[:, block.source], values[:, block.target])
-            r2[np.ix_(block.models, block.where)] = found
-    return r2, n_common
-
-
-def median_draws(
-    logs: Floats, pairs: Sequence[Pair], draws: int, rng: np.random.Generator
-) -> Floats:
-    """Median of r2 over the references in resamples of the models, (draws, n_pairs).
-
-    All pairs share a resample; a model drawn twice is scored twice, and never with itself as the
-    reference.
-    """
-    counts = resample_counts(logs.shape[0], draws, rng)
-    medians = np.full((draws, len(pairs)), np.nan)
-    for block in blocks(np.isfinite(logs), pairs):
-        if block.models.size < MIN_MODELS:
-            continue
-        values = logs[np.ix_(block.models, block.columns)]
-        source, target = values[:, block.source], values[:, block.target]
-        for draw, mine in enumerate(counts[:, block.models]):
-            if mine.any():
-                medians[draw, block.where] = known_median(reference_r2(source, target, mine), 0)
-    return medians
-
-
-def group_r2(logs: Floats, group: PairGroup) -> GroupR2:
-    """Averages r2 inside each cluster first, then over clusters."""
-    sums, counts, above = np.zeros((3, logs.shape[0] + 1))
-    medians, common = [], []
-    for some, starts in chunks(group, logs.shape[0]):
-        r2, n_common = pair_r2(logs, some)
-        by_cluster = cluster_means(np.vstack([r2, known_median(r2, 0)]), starts)
-        sums += np.nansum(by_cluster, axis=1)
-        counts += np.isfinite(by_cluster).sum(axis=1)
-        above += (by_cluster >= HALF).sum(axis=1)
-        medians.append(by_cluster[-1])
-        common.append(n_common[np.isfinite(r2).any(axis=0)])
-    used = np.concatenate(common)
-    some_known = np.where(counts > 0, counts, np.nan)
-    return GroupR2(
-        r2=sums / some_known,
-        share_above_half=above / some_known,
-        n_clusters=counts.astype(np.int64),
-        median=float(known_median(np.concatenate(medians), 0)),
-        n_pairs=used.size,
-        fewest=int(used.min()) if used.size else 0,
-    )
-
-
-def _centred(values: Floats, weight: Floats) -> Floats:
-    centred: Floats = values - (weight * values).sum(axis=0) / weight.sum()
-    return centred
-
 
 MEDIAN = "median over references"
 _UNDEFINED = f"fewer than {MIN_MODELS} models in common, or all equal on the target"
@@ -188,75 +70,155 @@ _MEANING = (
     f"{MIN_MODELS_FOR_INTERVAL} models on.",
 )
 
-Row = dict[str, object]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceR2:
+    """r2 with one reference model, or the median over all of them; `None` has its `reason`.
+
+    Attributes:
+        level: `TIER` or `PAIR`; source and target name two of these.
+        reference: the model; `None` for the median over references.
+        n_models: in common; of tiers, the fewest of any pair.
+        n_pairs, n_clusters: with an r2; `None` for a single pair.
+        low, high: 95 % percentile bootstrap over models, of the median only.
+        median_r2: over clusters, of the median only; `None` for a single pair.
+        share_above_half: of clusters; `None` for a single pair.
+        unlike: facts that differ between the two platforms of a pair.
+    """
+
+    level: Level
+    source: str
+    target: str
+    reference: str | None
+    n_models: int
+    n_pairs: int | None = None
+    n_clusters: int | None = None
+    r2: float | None = None
+    low: float | None = None
+    high: float | None = None
+    median_r2: float | None = None
+    share_above_half: float | None = None
+    unlike: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatioTransferResult:
+    """r2 by reference model.
+
+    Attributes:
+        groups: from tier to tier, every model as the reference, then the median.
+        pairs: directed; empty above `MAX_LISTED_PAIRS` pairs.
+        selected: every directed pair that the selection names.
+        has_references: whether `pairs` has single references too; otherwise only medians.
+    """
+
+    groups: tuple[ReferenceR2, ...]
+    pairs: tuple[ReferenceR2, ...]
+    selected: tuple[Pair, ...]
+    has_references: bool
+
+
+def ratio_transfer(session: Session) -> RatioTransferResult:
+    """r2 by reference model and their median, from tier to tier and for every directed pair.
+
+    Raises:
+        NoDataError: fewer than two platforms match.
+    """
+    panel, seed = session.panel, session.selection.seed
+    pairs = directed_pairs(panel, session.selection)
+    logs = measures(panel)[0].values
+    listed = pairs if len(pairs) <= MAX_LISTED_PAIRS else []
+    has_references = len(pairs) * len(panel.models) <= MAX_LISTED_PAIRS
+    return RatioTransferResult(
+        groups=tuple(
+            one
+            for group in tier_groups(panel, pairs, is_directed=True)
+            for one in _of_group(panel, logs, group, seed)
+        ),
+        pairs=tuple(_of_pairs(panel, logs, listed, seed, has_references=has_references)),
+        selected=tuple(pairs),
+        has_references=has_references,
+    )
 
 
 def ratio_transfer_table(session: Session) -> Table:
     """r2 by reference model and their median, from tier to tier and for every directed pair."""
-    panel, selection = session.panel, session.selection
-    pairs = directed_pairs(panel, selection)
-    logs = measures(panel)[0].values
-    rows = [
-        row
-        for group in tier_groups(panel, pairs, is_directed=True)
-        for row in _group_rows(panel, logs, group, selection.seed)
-    ]
+    found = ratio_transfer(session)
     hidden: tuple[str, ...] = ()
-    if len(pairs) > MAX_LISTED_PAIRS:
-        hidden = (unlisted(pairs),)
-    else:
-        rows += _pair_rows(panel, logs, pairs, selection.seed)
-    if not hidden and not _lists_references(panel, pairs):
+    if len(found.selected) > MAX_LISTED_PAIRS:
+        hidden = (unlisted(found.selected),)
+    elif not found.has_references:
         hidden = (
             "Pairs: single references are not listed; choose fewer pairs with --source or "
             "--target.",
         )
-    drawn = f"Seed {selection.seed}: {draws_for(pairs).bootstrap} resamples."
-    notes = (*panel.notes, *hidden, TIER_NOTE, *_MEANING, drawn)
+    drawn = f"Seed {session.selection.seed}: {draws_for(found.selected).bootstrap} resamples."
+    notes = (*session.panel.notes, *hidden, TIER_NOTE, *_MEANING, drawn)
+    every = (*found.groups, *found.pairs)
+    rows = [asdict(one) | {"reference": one.reference or MEDIAN} for one in every]
     return Table(
         title="Kernel ratio transfer", frame=pl.DataFrame(rows, schema=_SCHEMA), notes=notes
     )
 
 
-def _lists_references(panel: Panel, pairs: Sequence[Pair]) -> bool:
-    return len(pairs) * len(panel.models) <= MAX_LISTED_PAIRS
-
-
-def _group_rows(panel: Panel, logs: Floats, group: PairGroup, seed: int) -> Iterator[Row]:
+def _of_group(panel: Panel, logs: Floats, group: PairGroup, seed: int) -> Iterator[ReferenceR2]:
     found = group_r2(logs, group)
-    facts: Row = {"level": "tier", "source": group.source, "target": group.target}
-    behind: Row = {"n_models": found.fewest, "n_pairs": found.n_pairs}
-    for at, reference in enumerate([*panel.models, MEDIAN]):
-        row = facts | behind | {"reference": reference, "n_clusters": int(found.n_clusters[at])}
-        row |= {"r2": _known(found.r2[at]), "share_above_half": _known(found.share_above_half[at])}
-        if reference != MEDIAN:
-            yield row | {"reason": _UNDEFINED if row["r2"] is None else None}
-            continue
-        draws = (
-            _resampled(logs, group.pairs, seed) if found.fewest >= MIN_MODELS_FOR_INTERVAL else None
+    for at, reference in enumerate([*panel.models, None]):
+        r2 = _known(found.r2[at])
+        one = ReferenceR2(
+            level=group.level,
+            source=group.source,
+            target=group.target,
+            reference=reference,
+            n_models=found.fewest,
+            n_pairs=found.n_pairs,
+            n_clusters=int(found.n_clusters[at]),
+            r2=r2,
+            share_above_half=_known(found.share_above_half[at]),
+            reason=_UNDEFINED if r2 is None else None,
         )
-        if draws is not None:
-            draws = known_mean(cluster_means(draws, group.starts), 1)[:, None]
-        interval = _interval(draws, 0, found.fewest)
-        yield row | {"median_r2": _known(found.median)} | _told(row["r2"], interval)
+        if reference is None:
+            one = replace(one, median_r2=_known(found.median))
+            one = _with_interval(one, _group_draws(logs, group, found.fewest, seed), 0)
+        yield one
 
 
-def _pair_rows(panel: Panel, logs: Floats, pairs: Sequence[Pair], seed: int) -> Iterator[Row]:
+def _group_draws(logs: Floats, group: PairGroup, fewest: int, seed: int) -> Floats | None:
+    """Means over clusters of the median over references, (draws, 1)."""
+    if fewest < MIN_MODELS_FOR_INTERVAL:
+        return None
+    draws = _resampled(logs, group.pairs, seed)
+    if draws is None:
+        return None
+    return known_mean(cluster_means(draws, group.starts), 1)[:, None]
+
+
+def _of_pairs(
+    panel: Panel, logs: Floats, pairs: Sequence[Pair], seed: int, *, has_references: bool
+) -> Iterator[ReferenceR2]:
     r2, n_common = pair_r2(logs, pairs)
     medians = known_median(r2, 0)
     draws = _resampled(logs, pairs, seed)
-    lists_references = _lists_references(panel, pairs)
-    platforms = panel.platforms.to_dicts()
+    facts = panel.platforms.to_dicts()
     for at, (i, j) in enumerate(pairs):
-        facts: Row = {"level": "pair", "source": panel.keys[i], "target": panel.keys[j]}
-        facts["n_models"] = int(n_common[at])
-        facts["unlike"] = unlike_facts(platforms[i], platforms[j])
-        if lists_references:
-            for row in np.flatnonzero(np.isfinite(r2[:, at])):
-                yield facts | {"reference": panel.models[row], "r2": float(r2[row, at])}
         median = _known(medians[at])
-        interval = _interval(draws, at, int(n_common[at]))
-        yield facts | {"reference": MEDIAN, "r2": median} | _told(median, interval)
+        over_references = ReferenceR2(
+            level=Level.PAIR,
+            source=panel.keys[i],
+            target=panel.keys[j],
+            reference=None,
+            n_models=int(n_common[at]),
+            r2=median,
+            unlike=unlike_facts(facts[i], facts[j]),
+            reason=_UNDEFINED if median is None else None,
+        )
+        references = np.flatnonzero(np.isfinite(r2[:, at])) if has_references else ()
+        for row in references:
+            yield replace(
+                over_references, reference=panel.models[row], r2=float(r2[row, at]), reason=None
+            )
+        yield _with_interval(over_references, draws, at)
 
 
 def _resampled(logs: Floats, pairs: Sequence[Pair], seed: int) -> Floats | None:
@@ -267,23 +229,18 @@ def _resampled(logs: Floats, pairs: Sequence[Pair], seed: int) -> Floats | None:
     return median_draws(logs, pairs, draws_for(pairs).bootstrap, rng)
 
 
-def _interval(draws: Floats | None, at: int, n_models: int) -> tuple[float, float] | str:
-    """Both ends of the interval, or the reason if it is missing."""
-    if n_models < MIN_MODELS_FOR_INTERVAL:
-        few = count_of(n_models, "model")
-        return f"no interval: {few}, at least {MIN_MODELS_FOR_INTERVAL} needed"
+def _with_interval(one: ReferenceR2, draws: Floats | None, at: int) -> ReferenceR2:
+    """Adds the interval from column `at` of the draws, or the reason if it is missing."""
+    if one.r2 is None:
+        return one
+    if one.n_models < MIN_MODELS_FOR_INTERVAL:
+        few = count_of(one.n_models, "model")
+        return replace(one, reason=f"no interval: {few}, at least {MIN_MODELS_FOR_INTERVAL} needed")
     if draws is None:
-        return "no interval: too many pairs to resample, choose fewer with --source or --target"
+        many = "too many pairs to resample, choose fewer with --source or --target"
+        return replace(one, reason=f"no interval: {many}")
     low, high = percentile_interval(draws[:, at])
-    return float(low), float(high)
-
-
-def _told(r2: object, interval: tuple[float, float] | str) -> Row:
-    if r2 is None:
-        return {"reason": _UNDEFINED}
-    if isinstance(interval, str):
-        return {"reason": interval}
-    return {"low": interval[0], "high": interval[1]}
+    return replace(one, low=float(low), high=float(high))
 
 
 def _known(value: float) -> float | None:

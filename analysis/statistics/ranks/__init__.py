@@ -1,4 +1,4 @@
 """Rankings on one platform: FRM, composites, disagreement with FLOPs.
 
-Open `frm_table` first.
+Open `frm_scores` first.
 """

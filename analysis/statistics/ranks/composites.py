@@ -116,40 +116,6 @@ _MEANING = (
 )
 
 
-def composites_table(session: Session) -> Table:
-    """One row per model and platform; `--source` and `--source-tier` choose platforms."""
-    comparable = session.comparable
-    scored = comparable.cells.sort("platform_key", "identity").with_columns(
-        work=pl.col("flops") * pl.col("batch").fill_null(1),
-        weight_bytes=pl.col("parameters")
-        * pl.col("precision").replace_strict(_WEIGHT_BYTES, default=None, return_dtype=pl.Float64),
-    )
-    platforms = scored.partition_by("platform_key", maintain_order=True)
-    bounds = [_bounds(platform) for platform in platforms]
-    shown = scored.select(
-        pl.col("identity").alias("model"),
-        "platform_key",
-        pl.Series("netscore", _scores(scored), pl.Float64),
-        pl.Series("edp_mj_ms", _products(scored), pl.Float64),
-    )
-    if bounds:
-        shown = shown.hstack(pl.concat(bounds))
-    reason = pl.concat_str(
-        *(
-            pl.when(pl.col(name).is_null()).then(pl.lit(text))
-            for name, text in _REASONS.items()
-            if name in shown.columns
-        ),
-        separator="; ",
-        ignore_nulls=True,
-    )
-    return Table(
-        title="Composite measures",
-        frame=shown.with_columns(pl.when(reason != "").then(reason).alias("reason")),
-        notes=(*comparable.notes, *_MEANING),
-    )
-
-
 _REASONS = {
     "netscore": "no NetScore: accuracy, parameters or FLOPs are not known",
     "edp_mj_ms": "no energy reading",
@@ -158,35 +124,90 @@ _REASONS = {
 }
 
 
-def _scores(cells: pl.DataFrame) -> list[float | None]:
-    known, (accuracy, parameters, flops) = _positive(cells, "accuracy_top1", "parameters", "flops")
-    return _spread(known, netscore(accuracy, parameters, flops / _FLOPS_PER_MAC))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlatformComposites:
+    """Composite measures of the models of one platform; arrays are (n_models,), NaN unknown.
+
+    Attributes:
+        roofline: of the models `is_bounded`; `None` with fewer than 5 of them.
+        is_bounded: models with FLOPs, parameters and latency.
+    """
+
+    platform: str
+    models: tuple[str, ...]
+    netscore: Floats
+    energy_delay_mj_ms: Floats
+    roofline: Roofline | None
+    is_bounded: Mask
 
 
-def _products(cells: pl.DataFrame) -> list[float | None]:
-    known, (energy, latency) = _positive(cells, "energy_mj", "latency_ns")
-    return _spread(known, energy_delay_mj_ms(energy, latency))
+def composites(session: Session) -> tuple[PlatformComposites, ...]:
+    """Every platform, sorted by key; its models are sorted by name.
+
+    Raises:
+        NoDataError: no row matches the selection.
+        NotComparableError: no platform holds comparable rows.
+    """
+    cells = session.comparable.cells.sort("platform_key", "identity").with_columns(
+        work=pl.col("flops") * pl.col("batch").fill_null(1),
+        weight_bytes=pl.col("parameters")
+        * pl.col("precision").replace_strict(_WEIGHT_BYTES, default=None, return_dtype=pl.Float64),
+    )
+    return tuple(map(_of_platform, cells.partition_by("platform_key", maintain_order=True)))
 
 
-def _bounds(cells: pl.DataFrame) -> pl.DataFrame:
-    """Roofline columns of one platform, in the order of its rows."""
-    known, (work, weight_bytes, latency) = _positive(cells, "work", "weight_bytes", "latency_ns")
-    if known.sum() < MIN_MODELS:
-        return pl.DataFrame({name: [None] * cells.height for name in _BOUNDS}, schema=_BOUNDS)
-    found = roofline(work, weight_bytes, latency)
-    bound = np.where(found.is_compute_bound, "compute", "memory").astype(object)
-    words = np.full(cells.height, None, dtype=object)
-    words[known] = bound
+def composites_table(session: Session) -> Table:
+    """One row per model and platform; `--source` and `--source-tier` choose platforms."""
+    shown = pl.concat(map(_rows, composites(session)))
+    reason = pl.concat_str(
+        *(pl.when(pl.col(name).is_null()).then(pl.lit(text)) for name, text in _REASONS.items()),
+        separator="; ",
+        ignore_nulls=True,
+    )
+    return Table(
+        title="Composite measures",
+        frame=shown.with_columns(pl.when(reason != "").then(reason).alias("reason")),
+        notes=(*session.comparable.notes, *_MEANING),
+    )
+
+
+def _of_platform(cells: pl.DataFrame) -> PlatformComposites:
+    rated, (accuracy, parameters, flops) = _positive(cells, "accuracy_top1", "parameters", "flops")
+    metered, (energy, latency) = _positive(cells, "energy_mj", "latency_ns")
+    bounded, of_roofline = _positive(cells, "work", "weight_bytes", "latency_ns")
+    return PlatformComposites(
+        platform=cells["platform_key"][0],
+        models=tuple(cells["identity"]),
+        netscore=_spread(rated, netscore(accuracy, parameters, flops / _FLOPS_PER_MAC)),
+        energy_delay_mj_ms=_spread(metered, energy_delay_mj_ms(energy, latency)),
+        roofline=roofline(*of_roofline) if bounded.sum() >= MIN_MODELS else None,
+        is_bounded=bounded,
+    )
+
+
+def _rows(found: PlatformComposites) -> pl.DataFrame:
+    n, bounds = len(found.models), found.roofline
+    columns: dict[str, object] = dict.fromkeys(_BOUNDS)
+    if bounds is not None:
+        word = np.full(n, None, dtype=object)
+        word[found.is_bounded] = np.where(bounds.is_compute_bound, "compute", "memory")
+        columns = {
+            "bound": word.tolist(),
+            "roofline_share": _spread(found.is_bounded, bounds.share),
+            "flops_per_byte": _spread(found.is_bounded, bounds.intensity_flops_per_byte),
+            "peak_gflops_per_s": [bounds.peak_flops_per_s / 1e9] * n,
+            "peak_gbytes_per_s": [bounds.peak_bytes_per_s / 1e9] * n,
+        }
     return pl.DataFrame(
         {
-            "bound": words.tolist(),
-            "roofline_share": _spread(known, found.share),
-            "flops_per_byte": _spread(known, found.intensity_flops_per_byte),
-            "peak_gflops_per_s": [found.peak_flops_per_s / 1e9] * cells.height,
-            "peak_gbytes_per_s": [found.peak_bytes_per_s / 1e9] * cells.height,
+            "model": found.models,
+            "platform_key": [found.platform] * n,
+            "netscore": found.netscore,
+            "edp_mj_ms": found.energy_delay_mj_ms,
+            **columns,
         },
-        schema=_BOUNDS,
-    )
+        schema_overrides=_BOUNDS,
+    ).fill_nan(None)
 
 
 def _positive(cells: pl.DataFrame, *names: str) -> tuple[Mask, tuple[Floats, ...]]:
@@ -196,8 +217,8 @@ def _positive(cells: pl.DataFrame, *names: str) -> tuple[Mask, tuple[Floats, ...
     return known, tuple(column[known] for column in columns)
 
 
-def _spread(known: Mask, values: Floats) -> list[float | None]:
-    spread = np.full(known.size, None, dtype=object)
+def _spread(known: Mask, values: Floats) -> Floats:
+    """The values at their places, (n_models,); NaN elsewhere."""
+    spread = np.full(known.size, np.nan)
     spread[known] = values
-    found: list[float | None] = spread.tolist()
-    return found
+    return spread

@@ -1,7 +1,7 @@
 """Models whose measured rank differs from their rank by FLOPs."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -54,33 +54,71 @@ _MEANING = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Platform:
-    """Shifts of the models `rows` by one measure on one platform."""
+class PlatformShifts:
+    """How far the ranks by one measure are from the ranks by FLOPs on one platform.
+
+    Attributes:
+        rows: positions of its models in the panel, (n_models,).
+        shifts: rank by the measure minus rank by FLOPs, (n_models,).
+    """
 
     measure: str
     rows: npt.NDArray[np.int64]
     shifts: Floats
     chance: Chance
 
+    @property
+    def n_cases(self) -> int:
+        """Models that shift by `MIN_SHIFT` or more."""
+        return int((np.abs(self.shifts) >= MIN_SHIFT).sum())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disagreement:
+    """Cases of one measure over all platforms, with the figures of a random ranking."""
+
+    measure: str
+    n_platforms: int
+    n_values: int
+    cases: int
+    share: float
+    chance_share: float
+    platforms_with_any: float
+    chance_platforms_with_any: float
+
+
+def shifts_from_flops(session: Session) -> tuple[PlatformShifts, ...]:
+    """Every platform with enough models, by latency first, then by FRM; made once a session.
+
+    Raises:
+        NoDataError: no platform has 5 models with FLOPs.
+    """
+    return session.once(_shifts)
+
+
+def disagreements(session: Session) -> tuple[Disagreement, ...]:
+    """Cases of disagreement by measure, in alphabetical order from the end."""
+    platforms = shifts_from_flops(session)
+    measured = sorted({one.measure for one in platforms}, reverse=True)
+    return tuple(
+        _summary(name, [one for one in platforms if one.measure == name]) for name in measured
+    )
+
 
 def disagreement_table(session: Session) -> Table:
     """Cases of disagreement by measure, with the figures of a random ranking."""
-    panel, selection = session.panel, session.selection
-    platforms = _platforms(panel, selection.seed)
-    rows = [
-        _summary(measure, [one for one in platforms if one.measure == measure])
-        for measure in sorted({one.measure for one in platforms}, reverse=True)
-    ]
+    frame = pl.DataFrame([asdict(one) for one in disagreements(session)])
     chance = (
-        f"chance_*: the same ranks in random order, {CHANCE_DRAWS} draws, seed {selection.seed}. "
-        "With several models, 'any case on a platform' is nearly certain by chance alone."
+        f"chance_*: the same ranks in random order, {CHANCE_DRAWS} draws, seed "
+        f"{session.selection.seed}. With several models, 'any case on a platform' is nearly "
+        "certain by chance alone."
     )
-    return _table("FLOPs disagreement", pl.DataFrame(rows), panel, chance)
+    return _table("FLOPs disagreement", frame, session.panel, chance)
 
 
 def shifts_table(session: Session) -> Table:
     """How far each model's rank shifts from its rank by FLOPs, over platforms."""
-    panel, selection = session.panel, session.selection
+    panel = session.panel
     long = pl.concat(
         pl.DataFrame(
             {
@@ -89,7 +127,7 @@ def shifts_table(session: Session) -> Table:
                 "shift": one.shifts,
             }
         )
-        for one in _platforms(panel, selection.seed)
+        for one in shifts_from_flops(session)
     )
     shift = pl.col("shift")
     shown = (
@@ -116,8 +154,8 @@ def _table(title: str, shown: pl.DataFrame, panel: Panel, note: str) -> Table:
     return Table(title=title, frame=shown, notes=notes)
 
 
-def _platforms(panel: Panel, seed: int) -> list[_Platform]:
-    found = list(_each(panel, seed))
+def _shifts(session: Session) -> tuple[PlatformShifts, ...]:
+    found = tuple(_each(session.panel, session.selection.seed))
     if not found:
         raise NoDataError(
             f"no platform has {MIN_MODELS} models with FLOPs", "measure more models on one platform"
@@ -125,7 +163,7 @@ def _platforms(panel: Panel, seed: int) -> list[_Platform]:
     return found
 
 
-def _each(panel: Panel, seed: int) -> Iterator[_Platform]:
+def _each(panel: Panel, seed: int) -> Iterator[PlatformShifts]:
     rng = np.random.default_rng(seed)
     for measure in measures(panel):
         values = measure.values
@@ -135,7 +173,7 @@ def _each(panel: Panel, seed: int) -> Iterator[_Platform]:
             if rows.size < MIN_MODELS:
                 continue
             flops, metric = panel.flops[rows], values[rows, column]
-            yield _Platform(
+            yield PlatformShifts(
                 measure=measure.name,
                 rows=rows,
                 shifts=rank_shifts(flops, metric),
@@ -143,18 +181,18 @@ def _each(panel: Panel, seed: int) -> Iterator[_Platform]:
             )
 
 
-def _summary(measure: str, platforms: list[_Platform]) -> dict[str, object]:
-    cases = [int((np.abs(one.shifts) >= MIN_SHIFT).sum()) for one in platforms]
+def _summary(measure: str, platforms: list[PlatformShifts]) -> Disagreement:
     n_values = sum(one.rows.size for one in platforms)
+    n_cases = sum(one.n_cases for one in platforms)
     expected = sum(one.chance.share * one.rows.size for one in platforms)
-    return {
-        "measure": measure,
-        "n_platforms": len(platforms),
-        "n_values": n_values,
-        "cases": sum(cases),
-        "share": sum(cases) / n_values,
-        "chance_share": expected / n_values,
-        "platforms_with_any": sum(count > 0 for count in cases) / len(platforms),
-        "chance_platforms_with_any": sum(one.chance.any_share for one in platforms)
-        / len(platforms),
-    }
+    any_by_chance = sum(one.chance.any_share for one in platforms)
+    return Disagreement(
+        measure=measure,
+        n_platforms=len(platforms),
+        n_values=n_values,
+        cases=n_cases,
+        share=n_cases / n_values,
+        chance_share=expected / n_values,
+        platforms_with_any=sum(one.n_cases > 0 for one in platforms) / len(platforms),
+        chance_platforms_with_any=any_by_chance / len(platforms),
+    )

@@ -21,7 +21,7 @@ from fleetrank.analysis.panel.pairs import Pair, draws_for
 from fleetrank.analysis.panel.panel import Panel, incomplete_notes
 from fleetrank.analysis.panel.selected_pairs import MAX_LISTED_PAIRS, select_pairs, unlisted
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.ranks.frm_table import frm_weights, weights_note
+from fleetrank.analysis.statistics.ranks.frm_scores import frm_weights, weights_note
 from fleetrank.analysis.statistics.transfer.components import (
     component_measures,
     mean_shares,

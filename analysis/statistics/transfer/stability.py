@@ -3,6 +3,8 @@
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +28,19 @@ from fleetrank.analysis.stored.columns import TIERS
 from fleetrank.analysis.tables.table import Table
 from fleetrank.foundation.wording import count_of
 
-STATISTICS = ("rank_std", "rank_cv", "ratio_std", "ratio_cv")
+
+class Statistic(StrEnum):
+    """What is said about the platforms of a tier."""
+
+    RANK_STD = "rank_std"
+    RANK_CV = "rank_cv"
+    RATIO_STD = "ratio_std"
+    RATIO_CV = "ratio_cv"
+    RHO = "rho"
+
+
+STATISTICS = tuple(Statistic)[:4]
+"""The spreads, in the order of `spreads`."""
 RESAMPLES = 1000
 
 
@@ -104,31 +118,66 @@ _MEANING = (
 )
 
 
-def stability_table(session: Session) -> Table:
-    """Spread of rank and ratio, and rho, over the platforms of each tier and batch."""
-    panel, selection = session.panel, session.selection
-    chosen, _ = chosen_platforms(panel, selection)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stability:
+    """One statistic of one measure over the platforms of a tier at one batch.
+
+    Attributes:
+        n_models: measured on all of the platforms; of rho, the fewest of any pair.
+        value: `None` has its `reason`; so has a missing interval.
+        null_mean, null_p95: of rho with permuted latencies; `None` for a spread.
+    """
+
+    tier: str
+    batch: int | None
+    statistic: Statistic
+    measure: str
+    n_models: int
+    n_platforms: int
+    n_device_models: int
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    null_mean: float | None = None
+    null_p95: float | None = None
+    reason: str | None = None
+
+
+def stability(session: Session) -> tuple[Stability, ...]:
+    """Spread of rank and ratio, and rho, of each tier and batch; sorted by tier and statistic.
+
+    Raises:
+        NoDataError: no tier has two platforms of equal batch.
+    """
+    panel = session.panel
+    chosen, _ = chosen_platforms(panel, session.selection)
     groups = _groups(panel, chosen)
     if not groups:
         raise NoDataError(
             "no tier has two platforms of equal batch to compare",
             "measure a second device or runtime of a tier; " + " ".join(panel.notes),
         )
-    rows = [
-        row
+    found = [
+        one
         for columns in groups
         for measure in _measures(panel)
-        for row in _rows(panel, measure, columns, selection.seed)
+        for one in _of_platforms(panel, measure, columns, session.selection.seed)
     ]
-    rows.sort(key=_place)
+    return tuple(sorted(found, key=_place))
+
+
+def stability_table(session: Session) -> Table:
+    """Spread of rank and ratio, and rho, over the platforms of each tier and batch."""
+    panel, found = session.panel, stability(session)
     notes = (
         *panel.notes,
         *incomplete_notes(panel),
         *_MEANING,
-        f"Seed {selection.seed}.",
+        f"Seed {session.selection.seed}.",
         *few_models_note(len(panel.models)),
     )
-    return Table(title="Stability inside a tier", frame=pl.DataFrame(rows, _SCHEMA), notes=notes)
+    frame = pl.DataFrame([asdict(one) for one in found], schema=_SCHEMA)
+    return Table(title="Stability inside a tier", frame=frame, notes=notes)
 
 
 def _groups(panel: Panel, chosen: list[int]) -> list[list[int]]:
@@ -148,45 +197,46 @@ def _measures(panel: Panel) -> tuple[Measure, Measure, Measure]:
     return latency, root, compound
 
 
-def _rows(
+def _of_platforms(
     panel: Panel, measure: Measure, columns: list[int], seed: int
-) -> Iterator[dict[str, object]]:
+) -> Iterator[Stability]:
     facts = panel.platforms[columns]
     models = np.flatnonzero(np.isfinite(measure.values[:, columns]).all(axis=1))
-    head: dict[str, object] = {
-        "tier": facts["tier"][0],
-        "batch": facts["batch"][0],
-        "measure": measure.name,
-        "n_models": models.size,
-        "n_platforms": len(columns),
-        "n_device_models": facts["device_model"].n_unique(),
-    }
-    for name, figures in _spread_figures(panel, measure, (models, columns), seed):
-        yield head | {"statistic": name} | figures
-    yield head | {"statistic": "rho"} | _rho(panel, measure, columns, seed)
+    blank = Stability(
+        tier=str(facts["tier"][0]),
+        batch=facts["batch"][0],
+        statistic=Statistic.RHO,
+        measure=measure.name,
+        n_models=models.size,
+        n_platforms=len(columns),
+        n_device_models=facts["device_model"].n_unique(),
+    )
+    yield from _spreads(panel, blank, (models, columns), seed)
+    yield _rho(panel, measure, blank, columns, seed)
 
 
-def _spread_figures(
-    panel: Panel, measure: Measure, grid: tuple[Ints, list[int]], seed: int
-) -> Iterator[tuple[str, dict[str, object]]]:
+def _spreads(
+    panel: Panel, blank: Stability, grid: tuple[Ints, list[int]], seed: int
+) -> Iterator[Stability]:
     models, columns = grid
+    there = count_of(models.size, "model")
     if models.size < MIN_MODELS:
-        there = count_of(models.size, "model")
         few = f"{there} on all of these platforms, at least {MIN_MODELS} needed"
-        for name in STATISTICS:
-            yield name, {"reason": few}
+        yield from (replace(blank, statistic=name, reason=few) for name in STATISTICS)
         return
-    values = spreads(_ratios(panel, measure.name, np.ix_(models, np.array(columns))))
+    values = spreads(_ratios(panel, blank.measure, np.ix_(models, np.array(columns))))
     # The same resamples for every measure, so that their intervals can be compared.
     key = zlib.crc32(" ".join(panel.keys[column] for column in columns).encode())
     interval = mean_interval(values, np.random.default_rng([seed, key]))
     for number, name in enumerate(STATISTICS):
-        figures: dict[str, object] = {"value": float(values[:, number].mean())}
-        if interval is None:
-            figures["reason"] = f"no interval: {count_of(models.size, 'model')}, at least 9 needed"
-        else:
-            figures |= {"low": float(interval[0][number]), "high": float(interval[1][number])}
-        yield name, figures
+        yield replace(
+            blank,
+            statistic=name,
+            value=float(values[:, number].mean()),
+            low=None if interval is None else float(interval[0][number]),
+            high=None if interval is None else float(interval[1][number]),
+            reason=f"no interval: {there}, at least 9 needed" if interval is None else None,
+        )
 
 
 def _ratios(panel: Panel, name: str, grid: tuple[Ints, ...]) -> Floats:
@@ -196,31 +246,33 @@ def _ratios(panel: Panel, name: str, grid: tuple[Ints, ...]) -> Floats:
     return np.cbrt(ratios(latency)) if name == _CUBE_ROOT else ratios(latency)
 
 
-def _rho(panel: Panel, measure: Measure, columns: list[int], seed: int) -> dict[str, object]:
+def _rho(
+    panel: Panel, measure: Measure, blank: Stability, columns: list[int], seed: int
+) -> Stability:
     pairs = [(i, j) for at, i in enumerate(columns) for j in columns[at + 1 :]]
     groups = tier_groups(panel, pairs)
     if not groups:
-        return {"reason": "one device only: rho is between different devices"}
+        return replace(blank, reason="one device only: rho is between different devices")
     (group,) = groups
     found = group_agreement(group, measure, seed).figures
-    return {
-        "n_models": found.n_models,
-        "value": found.rho,
-        "low": found.low,
-        "high": found.high,
-        "null_mean": found.null_mean,
-        "null_p95": found.null_p95,
-        "reason": found.reason,
-    }
+    return replace(
+        blank,
+        n_models=found.n_models,
+        value=found.rho,
+        low=found.low,
+        high=found.high,
+        null_mean=found.null_mean,
+        null_p95=found.null_p95,
+        reason=found.reason,
+    )
 
 
-def _place(row: dict[str, object]) -> tuple[int, str, int, int, int]:
+def _place(one: Stability) -> tuple[int, str, int, int, int]:
     """Sorts the measures of one statistic next to each other."""
-    tier, statistic = str(row["tier"]), str(row["statistic"])
     return (
-        TIERS.index(tier) if tier in TIERS else len(TIERS),
-        tier,
-        int(str(row["batch"])),
-        (*STATISTICS, "rho").index(statistic),
-        _ORDER.index(str(row["measure"])),
+        TIERS.index(one.tier) if one.tier in TIERS else len(TIERS),
+        one.tier,
+        -1 if one.batch is None else one.batch,
+        list(Statistic).index(one.statistic),
+        _ORDER.index(one.measure),
     )

@@ -7,7 +7,7 @@ literals; data are arguments.
 import hashlib
 import secrets
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -153,7 +153,7 @@ class Phone:
         except RefusedRequestError as error:
             raise BadOutputError(
                 f"phone {self.serial!r} does not send {remote!r}: {shown(str(error))}",
-                "read the stored output of the tool that should have written it",
+                "read the stored output of the program that should have written it",
             ) from error
 
     def _reach(self, timeout_s: float, stop_requested: StopRequested = never_stop) -> SmartSocket:
@@ -186,3 +186,38 @@ class Phone:
                 message, "free space on the phone; `fleetrank devices remove` cleans our folder"
             )
         return TransientError(message, "check that /data/local/tmp on the phone is writable")
+
+
+PROLOGUE = """
+section() { printf '\\n%s %s\\n' "$mark" "$1"; }
+mark=$1
+"""
+"""The start of a script with sections; `section NAME` begins the next section."""
+
+
+def read_sections(
+    phone: Phone,
+    script: str,
+    *,
+    timeout_s: float,
+    stop_requested: StopRequested = never_stop,
+) -> Mapping[str, str]:
+    """Runs one of our scripts and returns the text of each section, by name.
+
+    If a command fails on the phone, its section is empty: the value is unknown, and this is not
+    an error. Raises the same errors as `Phone.shell`.
+    """
+    mark = secrets.token_hex(8)
+    result = phone.shell(
+        PROLOGUE + script, mark, timeout_s=timeout_s, stop_requested=stop_requested
+    )
+    return split_sections(result.stdout, mark)
+
+
+def split_sections(text: str, mark: str) -> dict[str, str]:
+    """Splits a script's output into sections; text before the first section is dropped."""
+    sections: dict[str, str] = {}
+    for part in text.split(f"\n{mark} ")[1:]:
+        name, _, content = part.partition("\n")
+        sections[name] = content.strip("\n")
+    return sections

@@ -66,7 +66,7 @@ def fetch_file(connection: SmartSocket, remote: str, local: Path, *, max_bytes: 
     if size > max_bytes:
         raise BadOutputError(
             f"{remote!r} on the phone has {size} bytes, more than {max_bytes}",
-            "read the stored output of the tool that wrote it",
+            "read the stored output of the program that wrote it",
         )
     _send(connection, b"RECV", remote.encode())
     received = 0

@@ -1,4 +1,4 @@
-"""Programs on a phone: chosen, downloaded, verified, pushed and run.
+"""Command lines and outputs of benchmark programs on phones; this code does not contact a phone.
 
-Open `program` first.
+Open `phone_program` first: the contract. `program_registry` lists the members.
 """

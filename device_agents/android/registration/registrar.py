@@ -8,19 +8,19 @@ from datetime import UTC, datetime
 from fleetrank.device_agents.android.adb.adb_server import AdbServer, find_adb
 from fleetrank.device_agents.android.adb.phone import Phone
 from fleetrank.device_agents.android.agent import AndroidAgent
-from fleetrank.device_agents.android.options import TOOLS, read_options
-from fleetrank.device_agents.android.programs.download import fetch
-from fleetrank.device_agents.android.programs.tool_cache import ToolCache
-from fleetrank.device_agents.android.programs.tool_store import ToolStore
-from fleetrank.device_agents.android.programs.tools import (
-    Tool,
-    choose_tool,
+from fleetrank.device_agents.android.execution.catalogue import (
+    ProgramFile,
+    choose_program,
+    fetch,
     file_sha256,
     load_catalogue,
 )
+from fleetrank.device_agents.android.execution.storage import PhoneStorage, ProgramStore
+from fleetrank.device_agents.android.options import read_options
+from fleetrank.device_agents.android.programs.program_registry import PROGRAMS
 from fleetrank.device_agents.android.registration.changes import changes_between
-from fleetrank.device_agents.android.registration.trial import TOOL, PhoneTrial
-from fleetrank.device_agents.android.state.probe import probe_phone
+from fleetrank.device_agents.android.registration.trial import PROGRAM, PhoneTrial
+from fleetrank.device_agents.android.state.identity import probe_phone
 from fleetrank.device_agents.android.state.probe_text import PhoneFacts, why_refused
 from fleetrank.device_agents.android.state.settings import FOLDER, restore_settings
 from fleetrank.device_agents.contract.registration import (
@@ -33,7 +33,7 @@ from fleetrank.device_agents.contract.registration import (
 )
 from fleetrank.device_agents.contract.task import OptionValue
 from fleetrank.device_agents.errors import PermanentError, UnsupportedError
-from fleetrank.device_agents.virtual_phone.handset.standin import standin_path
+from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of
 from fleetrank.foundation.errors import FleetError
 
 _PROBED = (
@@ -46,12 +46,12 @@ _PROBED = (
 class PhoneRegistrar:
     """Registers phones through one adb server."""
 
-    programs = TOOLS
+    programs = tuple(PROGRAMS)
 
-    def __init__(self, options: Mapping[str, OptionValue], store: ToolStore | None = None) -> None:
-        """Takes adb and its port from the options of a phone, and the folder for programs."""
+    def __init__(self, options: Mapping[str, OptionValue]) -> None:
+        """Takes adb and its port from the options of a phone."""
         self._options = options
-        self._store = store or ToolStore()
+        self._store = ProgramStore()
 
     def meet(self, request: RegistrationRequest, say: Say) -> "NewPhone":
         """Reads a phone's properties; connects to it first if it is on the network."""
@@ -90,7 +90,7 @@ class PhoneRegistrar:
             phone = agent.phone()
             with agent.held(phone):
                 restore_settings(phone)
-                ToolCache(phone).clear()
+                PhoneStorage(phone).clear()
         except FleetError as error:
             serial = shlex.quote(str(options.get("serial")))
             raise PermanentError(
@@ -105,7 +105,7 @@ class NewPhone:
 
     request: RegistrationRequest
     facts: PhoneFacts
-    store: ToolStore
+    store: ProgramStore
     say: Say
 
     @property
@@ -130,10 +130,10 @@ class NewPhone:
             options["serial_hash"] = self.facts.serial_hash
         if self.facts.virtual is not None:
             options["virtual"] = self.facts.virtual.value
-        options |= {tool.name: tool.sha256 for tool in self._tools(options)}
-        if not set(options) & set(TOOLS):
+        options |= {one.name: one.sha256 for one in self._programs(options)}
+        if not set(options) & set(PROGRAMS):
             # Requesting it by name raises an error with reason and remedy.
-            self._choose(TOOL)
+            self._choose(PROGRAM)
         read_options(options)
         return options
 
@@ -141,8 +141,8 @@ class NewPhone:
         self, options: Mapping[str, OptionValue], canary: Callable[[], CanaryFile]
     ) -> RegistrationData:
         """Runs the canary and finds the delegates; skipped without the canary's program."""
-        if TOOL not in options:
-            self.say(f"no canary without {TOOL}: only temperature and clocks are checked")
+        if PROGRAM not in options:
+            self.say(f"no canary without {PROGRAM}: only temperature and clocks are checked")
             return registration_of(self.facts)
         trial = PhoneTrial(
             options=options,
@@ -155,25 +155,25 @@ class NewPhone:
             self.facts, canary_latency_ns=latencies_ns, delegates=trial.delegates()
         )
 
-    def _tools(self, options: Mapping[str, OptionValue]) -> list[Tool]:
+    def _programs(self, options: Mapping[str, OptionValue]) -> list[ProgramFile]:
         chosen = []
-        for name in TOOLS:
+        for name in PROGRAMS:
             is_given = name in self.request.programs
             if name in options and not is_given and self.facts.virtual is None:
                 continue
             try:
-                tool = self._choose(name)
+                program = self._choose(name)
             except UnsupportedError:
                 continue
-            self.store.add(tool)
-            chosen.append(tool)
+            self.store.add(program)
+            chosen.append(program)
         return chosen
 
-    def _choose(self, name: str) -> Tool:
+    def _choose(self, name: str) -> ProgramFile:
         if self.facts.virtual is not None and name not in self.request.programs:
-            path = standin_path(name)
-            return Tool(name=name, path=path, sha256=file_sha256(path))
-        return choose_tool(
+            path = stand_in_of(name)
+            return ProgramFile(name=name, path=path, sha256=file_sha256(path))
+        return choose_program(
             name,
             self.facts.abis,
             own_paths=self.request.programs,

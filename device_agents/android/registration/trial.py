@@ -4,18 +4,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from fleetrank.device_agents.android.agent import AndroidAgent
+from fleetrank.device_agents.android.execution.program_run import CANARY_BACKEND, canary_task
 from fleetrank.device_agents.android.options import read_options
-from fleetrank.device_agents.android.programs.program import CANARY_BACKEND, canary_task
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.registration import CanaryFile, Say
 from fleetrank.device_agents.contract.task import MeasureTask, OptionValue
 from fleetrank.device_agents.errors import UnsupportedError
 from fleetrank.foundation.vocabulary import Status
 
-TOOL = "benchmark_model"
+PROGRAM = "benchmark_model"
 N_RUNS = 2
 DELEGATES = ("gpu", "nnapi")
-"""Backends of the tool that a phone may lack; the CPU backends always exist."""
+"""Backends of the program that a phone may lack; the CPU backends always exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from fleetrank.device_agents.android.adb.phone import Phone
-from fleetrank.device_agents.android.adb.sections import read_sections
+from fleetrank.device_agents.android.adb.phone import Phone, read_sections
 from fleetrank.device_agents.android.state.cores import (
     CORES_SCRIPT,
     Core,

@@ -3,15 +3,15 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from fleetrank.device_agents.android.state.cores import Cluster, Core, clusters_of, parse_cores
-from fleetrank.device_agents.android.state.df_text import free_bytes
 from fleetrank.device_agents.android.state.dumpsys import parse_battery, parse_thermal
 from fleetrank.device_agents.contract.device_facts import DeviceFacts
 from fleetrank.device_agents.contract.registration import VirtualMode
 from fleetrank.device_agents.contract.task import Options
-from fleetrank.device_agents.device_output.device_text import value_of, whole_number
-from fleetrank.device_agents.device_output.plausible import MEMORY_BYTES
+from fleetrank.device_agents.device_output.device_text import lines_of, value_of, whole_number
+from fleetrank.device_agents.device_output.plausible import MEMORY_BYTES, STORAGE_BYTES
 from fleetrank.foundation.vocabulary import Origin, Tier
 
 PROPERTIES = (
@@ -27,7 +27,7 @@ MIN_SDK = 26
 Source: `shell_and_utilities/README.md` of platform/system/core.
 """
 ABIS = ("arm64-v8a", "armeabi-v7a", "x86_64")
-"""The instruction sets of the runners; no runner is built for 32-bit x86."""
+"""The instruction sets of the programs; no program is built for 32-bit x86."""
 
 
 def virtual_mode(reported: str | None) -> VirtualMode | None:
@@ -135,7 +135,7 @@ def hash_serial(serial: str) -> str:
 
 
 def why_refused(facts: PhoneFacts) -> Refusal | None:
-    """Says why a phone does not meet the runners' requirements, or `None` if it does."""
+    """Says why a phone does not meet the programs' requirements, or `None` if it does."""
     if facts.sdk is not None and facts.sdk < MIN_SDK:
         return Refusal(
             reason=f"Android {facts.android_release} (SDK {facts.sdk}) is too old; "
@@ -212,3 +212,30 @@ def _kib(text: str | None) -> int | None:
         return None
     MEMORY_BYTES.require(kib * 1024, text or "")
     return kib * 1024
+
+
+def free_bytes(text: str) -> int | None:
+    """Free space in the file system of the one path; `None` if the text has another form.
+
+    A row ends with blocks, used, available, per cent, mount point. It may be wrapped after a
+    long name.
+
+    Source: toybox 0.8 (Android 8 to 15) and GNU coreutils 9.
+
+    Raises:
+        BadOutputError: an impossible figure.
+    """
+    for line in (line for line in lines_of(text) if "%" in line):
+        words = line.split()
+        for at, (share, mount) in enumerate(pairwise(words)):
+            if at >= 3 and _is_share(share) and mount.startswith("/"):
+                blocks, used, free = map(whole_number, words[at - 3 : at])
+                if free is not None and None not in (blocks, used) and free >= 0:
+                    STORAGE_BYTES.require(free * 1024, line.strip())
+                    return free * 1024
+    return None
+
+
+def _is_share(word: str) -> bool:
+    digits = word.removesuffix("%")
+    return word.endswith("%") and digits.isascii() and digits.isdigit()

@@ -59,7 +59,7 @@ def judge_validity(
         before: the conditions at the start, ready by `judge_readiness`.
         after: the conditions at the end.
         rules: the thresholds.
-        samples_ns: empty if the tool prints only a summary.
+        samples_ns: empty if the program prints only a summary.
         canary: `None` if it has not run since.
     """
     drift = drift_share(samples_ns) if len(samples_ns) >= MIN_DRIFT_SAMPLES else None

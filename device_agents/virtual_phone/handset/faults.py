@@ -4,6 +4,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
 
 class Fault(StrEnum):
@@ -88,3 +89,32 @@ def draw_injections(
         for fault in kinds
     ]
     return tuple(sorted(drawn, key=lambda injection: injection.after_s))
+
+
+_FOLDER = ".phone/runner_faults"
+
+
+def leave_fault(root: Path, fault: Fault) -> None:
+    """Leaves a fault for the next runner."""
+    folder = root / _FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / fault.value).touch()
+
+
+def remove_fault(root: Path, fault: Fault) -> None:
+    """Removes a fault that no runner has met."""
+    (root / _FOLDER / fault.value).unlink(missing_ok=True)
+
+
+def take_fault(root: Path) -> Fault | None:
+    """Returns the fault that the runner must show and removes it; `None` without a fault.
+
+    Removing the file decides between two programs, so each fault happens once.
+    """
+    for fault in sorted(RUNNER):
+        try:
+            (root / _FOLDER / fault.value).unlink()
+        except FileNotFoundError:
+            continue
+        return fault
+    return None

@@ -9,9 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleetrank.device_agents.contract.registration import VirtualMode
-from fleetrank.device_agents.virtual_phone.handset import adb_key, folder, runner_faults
+from fleetrank.device_agents.virtual_phone.handset import adb_key, folder
 from fleetrank.device_agents.virtual_phone.handset.adb_key import PublicKey
-from fleetrank.device_agents.virtual_phone.handset.faults import CUTTING, ONCE, RUNNER, Fault
+from fleetrank.device_agents.virtual_phone.handset.faults import (
+    CUTTING,
+    ONCE,
+    RUNNER,
+    Fault,
+    leave_fault,
+    remove_fault,
+)
 from fleetrank.device_agents.virtual_phone.handset.paths import PhonePaths
 from fleetrank.device_agents.virtual_phone.handset.profile import Profile
 
@@ -98,7 +105,7 @@ class VirtualPhone:
             self.begin_reboot(duration_s if duration_s is not None else 0.0)
             return
         if fault in RUNNER:
-            runner_faults.leave_fault(self.paths.root, fault)
+            leave_fault(self.paths.root, fault)
             return
         self._faults[fault] = duration_s
         if fault is Fault.HANG:
@@ -112,7 +119,7 @@ class VirtualPhone:
     def clear(self, fault: Fault) -> None:
         """Ends a fault; does nothing if it is not active."""
         if not self.take(fault):
-            runner_faults.remove_fault(self.paths.root, fault)
+            remove_fault(self.paths.root, fault)
             return
         if fault is Fault.HANG:
             self._awake.set()

@@ -20,13 +20,15 @@ from fleetrank.device_agents.virtual_phone.imitation.inference import (
     InferenceSpec,
     open_inference,
 )
-from fleetrank.device_agents.virtual_phone.imitation.result import ToolResult
 from fleetrank.device_agents.virtual_phone.imitation.result_message import (
     encode_floats,
     encode_integers,
     encode_messages,
 )
-from fleetrank.device_agents.virtual_phone.imitation.surroundings import Surroundings
+from fleetrank.device_agents.virtual_phone.imitation.surroundings import (
+    ImitatedOutput,
+    Surroundings,
+)
 from fleetrank.foundation.errors import FleetError
 
 DEFAULTS = {
@@ -64,7 +66,7 @@ class _Run:
     model_mb: float
 
 
-def run(argv: Sequence[str], surroundings: Surroundings) -> ToolResult:
+def run(argv: Sequence[str], surroundings: Surroundings) -> ImitatedOutput:
     """Behaves as the program does with these arguments."""
     flags, unknown = _parse(argv)
     model = Path(flags["graph"])
@@ -86,7 +88,7 @@ def run(argv: Sequence[str], surroundings: Surroundings) -> ToolResult:
     except (FleetError, OSError) as error:
         return _failed(heading, f"Failed to load model {surroundings.shown(str(error))}")
     placement = _placement(backend) if surroundings.is_canned else ""
-    return ToolResult(
+    return ImitatedOutput(
         text=heading + placement + _report(done, flags),
         other_version=_report_of_1_15(done, flags),
         result_path=flags["result_file_path"] or None,
@@ -244,6 +246,6 @@ def _mean(times_us: Sequence[int]) -> float:
     return statistics.fmean(times_us) if times_us else float("nan")
 
 
-def _failed(heading: str, why: str) -> ToolResult:
+def _failed(heading: str, why: str) -> ImitatedOutput:
     text = f"{heading}ERROR: {why}\nERROR: Benchmarking failed.\n"
-    return ToolResult(text=text, other_version=text, exit_code=1)
+    return ImitatedOutput(text=text, other_version=text, exit_code=1)

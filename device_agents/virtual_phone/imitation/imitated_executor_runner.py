@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fleetrank.device_agents.virtual_phone.imitation.inference import InferenceSpec, open_inference
-from fleetrank.device_agents.virtual_phone.imitation.result import ToolResult
-from fleetrank.device_agents.virtual_phone.imitation.surroundings import Surroundings
+from fleetrank.device_agents.virtual_phone.imitation.surroundings import (
+    ImitatedOutput,
+    Surroundings,
+)
 from fleetrank.foundation.errors import FleetError
 
 DEFAULTS = {
@@ -26,14 +28,14 @@ _ABORTED = 134
 """A shell's number for SIGABRT, with which every failed check of the program ends."""
 
 
-def run(argv: Sequence[str], surroundings: Surroundings) -> ToolResult:
+def run(argv: Sequence[str], surroundings: Surroundings) -> ImitatedOutput:
     """Behaves as the program does with these arguments."""
     flags = dict(DEFAULTS)
     for word in argv:
         # gflags: one dash or two; unknown flags are errors.
         name, equals, value = word.lstrip("-").partition("=")
         if not (word.startswith("-") and equals and name in flags):
-            return ToolResult(text=f"ERROR: unknown command line flag '{name}'\n", exit_code=1)
+            return ImitatedOutput(text=f"ERROR: unknown command line flag '{name}'\n", exit_code=1)
         flags[name] = value
     model = Path(flags["model_path"])
     shown = surroundings.shown(str(model))
@@ -46,7 +48,7 @@ def run(argv: Sequence[str], surroundings: Surroundings) -> ToolResult:
         argv=tuple(argv),
     )
     if (refusal := _refusal(model)) is not None:
-        return ToolResult(log=(refusal,), other_log=(refusal,), exit_code=_ABORTED)
+        return ImitatedOutput(log=(refusal,), other_log=(refusal,), exit_code=_ABORTED)
     count = int(flags["num_executions"])
     try:
         with open_inference(spec, surroundings) as inference:
@@ -54,7 +56,7 @@ def run(argv: Sequence[str], surroundings: Surroundings) -> ToolResult:
             times_ns = [inference.run() for _ in range(count)]
     except (FleetError, OSError) as error:
         refusal = f"Loading of method forward failed with status 0x20: {error}"
-        return ToolResult(log=(refusal,), other_log=(refusal,), exit_code=_ABORTED)
+        return ImitatedOutput(log=(refusal,), other_log=(refusal,), exit_code=_ABORTED)
     heading = (
         f"Resetting threadpool with num threads = {spec.threads}",
         f"Model file {shown} is loaded.",
@@ -67,7 +69,7 @@ def run(argv: Sequence[str], surroundings: Surroundings) -> ToolResult:
         for number, time_ns in enumerate(times_ns, start=1)
     )
     loaded = f"Model loaded in {load_ns / 1e6:f} ms."
-    return ToolResult(
+    return ImitatedOutput(
         log=(*heading, loaded, *iterations, closing, "1 outputs: "),
         other_log=(*heading, "Method loaded.", closing, "1 outputs: "),
     )

@@ -1,4 +1,4 @@
-"""The figures that the runners print, computed in the same way."""
+"""The figures that the programs print, computed in the same way."""
 
 import statistics
 from collections.abc import Sequence

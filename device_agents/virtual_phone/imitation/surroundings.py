@@ -1,13 +1,13 @@
-"""The environment of a stand-in on its phone."""
+"""The environment of a stand-in on its phone, and its output before a fault changes it."""
 
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from fleetrank.device_agents.virtual_phone.handset import runner_faults
-from fleetrank.device_agents.virtual_phone.handset.faults import Fault
+from fleetrank.device_agents.virtual_phone.handset.faults import Fault, take_fault
 
 _CORE = "sys/devices/system/cpu/cpu0/cpufreq"
 
@@ -49,7 +49,7 @@ class Surroundings:
 
     def take_fault(self) -> Fault | None:
         """The fault that this run must show; it is removed now."""
-        return runner_faults.take_fault(self._root)
+        return take_fault(self._root)
 
     def shown(self, path: str) -> str:
         """A path as a user of the phone sees it."""
@@ -67,3 +67,26 @@ class Surroundings:
 
     def _property(self, name: str) -> str:
         return (self._root / ".phone/properties" / name).read_text().strip()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImitatedOutput:
+    """The complete output of one run of a program.
+
+    Attributes:
+        text: for standard output.
+        other_version: the same run in the words of another version; it has no result file.
+        log: lines for the phone's log, without stamp and tag.
+        other_log: the same lines in the words of another version.
+        result: content of the result file.
+        appends: whether `result` is appended to the result file or replaces it.
+    """
+
+    text: str = ""
+    other_version: str = ""
+    log: tuple[str, ...] = ()
+    other_log: tuple[str, ...] = ()
+    result_path: str | None = None
+    result: bytes | None = None
+    appends: bool = False
+    exit_code: int = 0

@@ -181,7 +181,7 @@ def _desk() -> RegistrationDesk:
     workspace = current().workspace
 
     def canary() -> CanaryFile:
-        from fleetrank.orchestrator.export.canary_export import canary_artifact
+        from fleetrank.orchestrator.export.export_stage import canary_artifact
 
         artifact = canary_artifact(workspace)
         return CanaryFile(path=artifact.path, sha256=artifact.sha256)

@@ -19,8 +19,7 @@ from fleetrank.orchestrator.cli.host_turn import host_turn
 from fleetrank.orchestrator.cli.output.listing import print_table
 from fleetrank.orchestrator.cli.output.visible_stream import write_data
 from fleetrank.orchestrator.compute.child import QUERY_GRACE_S, QUERY_MEMORY_BYTES, Child
-from fleetrank.orchestrator.compute.errors import RefusedError, error_of_child
-from fleetrank.orchestrator.compute.jobs import Job, JobKind, RowForm
+from fleetrank.orchestrator.compute.jobs import Job, JobKind, RefusedError, RowForm, error_of_child
 from fleetrank.orchestrator.errors import UsageError
 
 _TIMEOUT_S = 30.0

@@ -1,4 +1,4 @@
-"""Decides which device runs a repeat, what is retried, and when the sweep is done; no I/O.
+"""Decides what a sweep does next: `step` takes an event and returns actions; no I/O, no clock.
 
-Open `state` first.
+Open `step` first, then `events` and `state`.
 """

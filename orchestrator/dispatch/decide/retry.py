@@ -1,10 +1,10 @@
-"""Decides what a result means for its repeat and its device; pure functions."""
+"""Decides what a result or a probe means for a device and its repeat; pure functions."""
 
 from dataclasses import dataclass, replace
 
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.foundation.vocabulary import ErrorKind
-from fleetrank.orchestrator.dispatch.decide.state import DispatchState, Lane, Waiting, with_lane
+from fleetrank.orchestrator.dispatch.decide.lane import Lane, Waiting
 
 _NOT_THE_DEVICE = frozenset(
     {
@@ -32,7 +32,6 @@ _THE_CELL = frozenset(
 Not included: a crash can be random and is cheap to retry; a missing library, a lost device, a full
 disk and a requested stop are not caused by the cell; a failed export never reaches a device.
 """
-
 
 _HOST_PROBE_S = 1.0
 """Probing an unavailable host costs nothing, because the list of hosts is kept anyway."""
@@ -70,104 +69,89 @@ def delay_s(rules: RetryRules, n_before: int, jitter: float) -> float:
     return nominal_s * (0.5 + jitter)
 
 
-def finished(
-    state: DispatchState,
-    device: str,
-    failure: Failure | None,
-    *,
-    rules: RetryRules,
-    now_s: float,
-    jitter: float,
-) -> tuple[DispatchState, bool]:
-    """Returns the state after a result, and whether the repeat will be retried."""
-    lane = state.lanes[device]
+def after_result(
+    lane: Lane, failure: Failure | None, *, rules: RetryRules, now_s: float, jitter: float
+) -> tuple[Lane, bool]:
+    """Returns the lane after the result of its running attempt, and whether it will be retried."""
     attempt = lane.running
     if attempt is None:
-        return state, False
-    lane = replace(lane, running=None)
-    is_host_lost = failure is not None and failure.kind is ErrorKind.HOST_LOST
+        raise ValueError(f"{lane.device} has no running attempt")
+    retries = lane.retries
     # A lost host returns its work; this does not count as an attempt.
-    n_tries = attempt.n_tries if is_host_lost else attempt.n_tries + 1
+    n_tries = attempt.n_tries + (not is_host_lost(failure))
     will_retry = failure is not None and failure.is_transient and n_tries < rules.max_attempts
     if will_retry:
         again = replace(attempt, number=attempt.number + 1, n_tries=n_tries)
         ready_s = now_s + delay_s(rules, attempt.n_tries, jitter)
-        lane = replace(lane, retries=(*lane.retries, Waiting(attempt=again, ready_s=ready_s)))
-    lane = _judge_device(lane, failure, rules=rules, now_s=now_s, jitter=jitter)
-    state = with_lane(state, lane)
-    return host_lost(state, lane.host, rules, now_s) if is_host_lost else state, will_retry
+        retries = (*retries, Waiting(attempt=again, ready_s=ready_s))
+    n_failures, is_aside = lane.n_failures_in_a_row, False
+    if failure is None:
+        n_failures = 0
+    elif failure.kind not in _NOT_THE_DEVICE:
+        n_failures += 1
+        is_aside = n_failures >= rules.failures_to_set_aside
+    lane = replace(
+        lane,
+        running=None,
+        running_since_s=None,
+        retries=retries,
+        n_failures_in_a_row=n_failures,
+        probe_at_s=now_s + delay_s(rules, 0, jitter) if is_aside else lane.probe_at_s,
+    )
+    return lane, will_retry
 
 
-def host_lost(state: DispatchState, host: str, rules: RetryRules, now_s: float) -> DispatchState:
-    """Returns the state after a host stopped answering: its devices are set aside and probed.
+def is_host_lost(failure: Failure | None) -> bool:
+    """Whether an attempt failed because its host is unavailable."""
+    return failure is not None and failure.kind is ErrorKind.HOST_LOST
+
+
+def after_host_loss(lane: Lane, rules: RetryRules, now_s: float) -> Lane:
+    """Returns a lane of a host that stopped answering: it is set aside, and its host is waited for.
 
     It can take long until the first device answers. Until then nothing starts on the others.
     """
-    for lane in state.lanes.values():
-        if lane.host == host and lane.host_until_s is None and not lane.is_given_up:
-            until_s = now_s + rules.host_wait_s
-            aside = replace(lane, probe_at_s=now_s, n_probes=0, host_until_s=until_s)
-            state = with_lane(state, aside)
-    return state
+    if lane.host_until_s is not None or lane.is_given_up:
+        return lane
+    return replace(lane, probe_at_s=now_s, n_probes=0, host_until_s=now_s + rules.host_wait_s)
 
 
-def condemns_cell(kind: ErrorKind, *, is_transient: bool) -> bool:
+def condemns_cell(failure: Failure) -> bool:
     """Whether this failure ends every repeat of its cell, if the cell has no measured repeat yet.
 
     Otherwise a model that never returns would cost the time limit once for each repeat.
     """
-    return kind in _THE_CELL and not is_transient
+    return failure.kind in _THE_CELL and not failure.is_transient
 
 
-def probed(
-    state: DispatchState,
-    device: str,
-    failure: Failure | None,
-    *,
-    rules: RetryRules,
-    now_s: float,
-) -> DispatchState:
-    """Returns the state after a probe of a device that was set aside.
+def after_probe(lane: Lane, failure: Failure | None, *, rules: RetryRules, now_s: float) -> Lane:
+    """Returns the lane after a probe of a device that was set aside.
 
     A device that answers is used again; one more failure sets it aside again. A device whose host
     is unavailable is waited for as long as the host.
     """
-    lane = state.lanes[device]
+    lane = replace(lane, is_probing=False)
+    if lane.probe_at_s is None:
+        return lane
     n_probes = lane.n_probes + 1
-    if failure is not None and failure.kind is ErrorKind.HOST_LOST and lane.host_until_s is None:
+    if is_host_lost(failure) and lane.host_until_s is None:
         lane = replace(lane, host_until_s=now_s + rules.host_wait_s)
     if failure is None:
         # The host was unavailable, not the device, unless the device itself had failed before.
         n_failures = rules.failures_to_set_aside - 1
         if lane.host_until_s is not None:
             n_failures = min(n_failures, lane.n_failures_in_a_row)
-        lane = replace(
+        return replace(
             lane, probe_at_s=None, n_probes=0, host_until_s=None, n_failures_in_a_row=n_failures
         )
-    elif _is_hopeless(lane, n_probes, rules, now_s):
-        lane = replace(lane, probe_at_s=None, n_probes=n_probes, is_given_up=True)
-    else:
-        is_host = lane.host_until_s is not None
-        pause_s = _HOST_PROBE_S if is_host else delay_s(rules, n_probes, 0.5)
-        lane = replace(lane, probe_at_s=now_s + pause_s, n_probes=n_probes)
-    return with_lane(state, lane)
+    if _is_hopeless(lane, n_probes, rules, now_s):
+        return replace(lane, probe_at_s=None, n_probes=n_probes, is_given_up=True)
+    is_host = lane.host_until_s is not None
+    pause_s = _HOST_PROBE_S if is_host else delay_s(rules, n_probes, 0.5)
+    return replace(lane, probe_at_s=now_s + pause_s, n_probes=n_probes)
 
 
 def _is_hopeless(lane: Lane, n_probes: int, rules: RetryRules, now_s: float) -> bool:
     if lane.host_until_s is not None:
         return now_s >= lane.host_until_s
     return n_probes >= rules.max_probes
-
-
-def _judge_device(
-    lane: Lane, failure: Failure | None, *, rules: RetryRules, now_s: float, jitter: float
-) -> Lane:
-    if failure is None:
-        return replace(lane, n_failures_in_a_row=0) if lane.n_failures_in_a_row else lane
-    if failure.kind in _NOT_THE_DEVICE:
-        return lane
-    n_failures = lane.n_failures_in_a_row + 1
-    if n_failures < rules.failures_to_set_aside:
-        return replace(lane, n_failures_in_a_row=n_failures)
-    probe_at_s = now_s + delay_s(rules, 0, jitter)
-    return replace(lane, n_failures_in_a_row=n_failures, probe_at_s=probe_at_s)

@@ -1,138 +1,246 @@
-"""The state of the dispatcher: frozen values and the pure functions that change them."""
+"""The state of the dispatcher, which only `step` changes; a lane in it is a frozen value."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
-from fleetrank.orchestrator.identity.cells import Attempt, Repeat
+from fleetrank.device_agents.contract.device_facts import DeviceFacts
+from fleetrank.device_agents.contract.measurement import Measurement
+from fleetrank.orchestrator.dispatch.decide.lane import Lane, RepeatKey, key_of, started
+from fleetrank.orchestrator.dispatch.decide.queues import Queues, are_equal
+from fleetrank.orchestrator.dispatch.decide.retry import RetryRules
+from fleetrank.orchestrator.dispatch.decide.tally import Tally
+from fleetrank.orchestrator.dispatch.decide.work import SweepWork
+from fleetrank.orchestrator.identity.cells import Attempt, Cell, Repeat
+from fleetrank.orchestrator.identity.task_id import TaskId
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
-    """An attempt that must not start before `ready_s` on the controller's clock."""
-
-    attempt: Attempt
-    ready_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lane:
-    """One device and its pending attempts. A lane runs at most one repeat at a time.
-
-    Attributes:
-        host: the host it is attached to, with other devices.
-        needs_quiet: a measurement on this device needs the whole host.
-        fresh: the next attempt from the plan; the controller fills it again after use.
-        retries: attempts in back-off.
-        turn: when it was last served; the lane of a host that waited longest goes first.
-        n_started: attempts started on it in this run.
-        n_failures_in_a_row: failures that the device may have caused.
-        probe_at_s: when a device that is set aside is probed next; `None` while it is in use.
-        n_probes: unanswered probes since it was set aside.
-        host_until_s: its host is unavailable and is waited for until then; `None` otherwise.
-        is_given_up: no probe was answered; its pending attempts are left to a resume.
-    """
-
-    device: str
-    host: str
-    needs_quiet: bool
-    fresh: Attempt | None = None
-    retries: tuple[Waiting, ...] = ()
-    running: Attempt | None = None
-    turn: int = 0
-    n_started: int = 0
-    n_failures_in_a_row: int = 0
-    probe_at_s: float | None = None
-    n_probes: int = 0
-    host_until_s: float | None = None
-    is_given_up: bool = False
-
-    @property
-    def has_work(self) -> bool:
-        """Whether an attempt is in flight or pending on it."""
-        waits = self.fresh is not None or bool(self.retries)
-        return self.running is not None or (waits and not self.is_given_up)
-
-    def next_ready(self, now_s: float) -> Attempt | None:
-        """Returns what it would run now: a retry whose back-off is over, else the plan's next."""
-        if self.running is not None or self.probe_at_s is not None or self.is_given_up:
-            return None
-        due = [waiting for waiting in self.retries if waiting.ready_s <= now_s]
-        return min(due, key=lambda waiting: waiting.ready_s).attempt if due else self.fresh
+_POLL_S = 0.25
+"""Longest wait between two checks of the stop switch; a user does not notice this delay."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class DispatchState:
-    """Every lane, and whether new work may start.
+    """Everything that a run of a sweep knows. Updated in place.
+
+    The tally has an entry for each of up to 100,000 repeats, and a queue generates its attempts:
+    a copy for each event would cost more than the event. The same events always give the same
+    state, because nothing in it reads a clock, a file or a random number.
 
     Attributes:
-        lanes: the lanes by device name.
+        lanes: one for each device that has cells with an artifact.
+        hosts: names of devices that are attached to the same host.
+        quiet_here: devices whose measurements need this host quiet.
+        facts: facts of the devices that have answered.
+        in_flight: device of each running task, by task id.
+        held: late results of repeats that have another attempt in flight.
+        taken: tasks that are decided and not acknowledged yet.
         turn: number of attempts started so far.
         is_stopping: running attempts may finish; no new one starts.
+        has_store_failed: a row could not be written; nothing is acknowledged any more.
+        interrupted_s: when the running tasks were interrupted.
+        is_abandoned: interrupted workers have not ended in time.
+        synced_s: when rows were last synced, or when that failed.
+        published_s: when rows were last published.
+        announced_s: when the user last saw an event.
     """
 
-    lanes: Mapping[str, Lane]
+    work: SweepWork
+    tally: Tally
+    rules: RetryRules
+    queues: Queues
+    cells: Mapping[str, Cell]
+    lanes: dict[str, Lane]
+    hosts: tuple[tuple[str, ...], ...]
+    quiet_here: tuple[str, ...]
+    facts: dict[str, DeviceFacts]
+    synced_s: float
+    published_s: float
+    announced_s: float
+    in_flight: dict[str, str] = field(default_factory=dict)
+    held: dict[RepeatKey, list[Measurement]] = field(default_factory=dict)
+    taken: list[str] = field(default_factory=list)
     turn: int = 0
     is_stopping: bool = False
+    has_store_failed: bool = False
+    interrupted_s: float | None = None
+    is_abandoned: bool = False
 
     @property
     def is_over(self) -> bool:
         """Whether nothing is in flight and no further attempt may start."""
-        lanes = self.lanes.values()
-        if any(lane.running is not None for lane in lanes):
-            return False
-        return self.is_stopping or not any(lane.has_work for lane in lanes)
+        if self.in_flight:
+            return self.is_abandoned
+        return self.is_stopping or not any(lane.has_pending for lane in self.lanes.values())
+
+    def wait_s(self, now_s: float) -> float:
+        """Returns how long to wait for measurements at most: until the next retry or probe."""
+        moments = (lane.next_moment_s(now_s) for lane in self.lanes.values())
+        due_s = min((moment for moment in moments if moment is not None), default=None)
+        return _POLL_S if due_s is None else min(_POLL_S, due_s - now_s)
+
+    def attempt_of(self, task_id: str) -> Attempt | None:
+        """Returns the attempt that a task id names; `None` if it belongs to another sweep."""
+        found = TaskId.parse(task_id)
+        if found is None or found.sweep_id != self.work.sweep.sweep_id:
+            return None
+        cell = self.cells.get(found.cell_key)
+        is_known = found.taker is None or found.taker in self.work.places
+        if cell is None or not is_known or found.repeat >= self.work.plan.repeats:
+            return None
+        repeat = Repeat(cell=cell, index=found.repeat)
+        return Attempt(repeat=repeat, number=found.attempt, taker=found.taker)
+
+    def is_running(self, key: RepeatKey) -> bool:
+        """Whether an attempt at this repeat is in flight."""
+        return any(
+            lane.running is not None and key_of(lane.running) == key for lane in self.lanes.values()
+        )
+
+    def start(self, task_id: str, device: str, attempt: Attempt, now_s: float | None) -> None:
+        """Notes a running attempt; `now_s` is `None` if an earlier driver started it."""
+        self.turn += 1
+        self.lanes[device] = started(self.lanes[device], attempt, self.turn, now_s)
+        self.in_flight[task_id] = device
+
+    def refill(self, device: str) -> None:
+        """Gives a device that has none its next attempt.
+
+        A device with an empty queue takes over attempts of an equal device that was given up, if
+        the plan allows it.
+        """
+        lane = self.lanes[device]
+        if lane.fresh is not None:
+            return
+        attempt = self.queues.next_attempt(device)
+        if attempt is None and self.work.plan.allows_takeover and not lane.is_given_up:
+            attempt = self._inherited(device)
+        if attempt is not None:
+            self.lanes[device] = replace(lane, fresh=attempt)
+
+    def refill_all(self) -> None:
+        """Gives every device that has none its next attempt."""
+        for device in self.lanes:
+            self.refill(device)
+
+    def revise(self, is_meant: Callable[[RepeatKey], bool]) -> None:
+        """Removes pending attempts at finished repeats and numbers the others again.
+
+        Called for repeats whose tally changed without an attempt of a lane.
+        """
+        for lane in self.lanes.values():
+            pending = [waiting.attempt for waiting in lane.retries]
+            pending += [] if lane.fresh is None else [lane.fresh]
+            if any(is_meant(key_of(attempt)) for attempt in pending):
+                self.lanes[lane.device] = self._revised(lane)
+
+    def _revised(self, lane: Lane) -> Lane:
+        retries = [(waiting, self._renumbered(waiting.attempt)) for waiting in lane.retries]
+        return replace(
+            lane,
+            fresh=None if lane.fresh is None else self._renumbered(lane.fresh),
+            retries=tuple(replace(w, attempt=again) for w, again in retries if again is not None),
+        )
+
+    def _renumbered(self, attempt: Attempt) -> Attempt | None:
+        key = key_of(attempt)
+        is_doomed = self.tally.verdict(key[0]) is not None
+        if is_doomed or self.tally.is_finished(key):
+            return None
+        return replace(attempt, number=max(attempt.number, self.tally.next_attempt(key)))
+
+    def _inherited(self, taker: str) -> Attempt | None:
+        """Takes one pending attempt from an equal device that was given up."""
+        for giver, lane in self.lanes.items():
+            if not lane.is_given_up or not {giver, taker} <= self.facts.keys():
+                continue
+            if are_equal(self.facts[taker], self.facts[giver]):
+                attempt = self._given_by(giver)
+                if attempt is not None:
+                    # Its earlier attempts were made on another device.
+                    return replace(attempt, n_tries=0, taker=taker)
+        return None
+
+    def _given_by(self, giver: str) -> Attempt | None:
+        lane = self.lanes[giver]
+        if lane.fresh is not None:
+            self.lanes[giver] = replace(lane, fresh=None)
+            return lane.fresh
+        if (attempt := self.queues.next_attempt(giver)) is not None:
+            return attempt
+        if lane.retries:
+            self.lanes[giver] = replace(lane, retries=lane.retries[1:])
+            return lane.retries[0].attempt
+        return None
 
 
-def with_lane(state: DispatchState, changed: Lane) -> DispatchState:
-    """Returns the state with one lane replaced."""
-    lanes = {**state.lanes, changed.device: changed}
-    # Called twice for every repeat; `replace` would take three times as long.
-    return DispatchState(lanes=lanes, turn=state.turn, is_stopping=state.is_stopping)
+def new_state(
+    work: SweepWork, tally: Tally, facts: Mapping[str, DeviceFacts], now_s: float
+) -> DispatchState:
+    """Returns the state before the first event.
 
-
-def started(state: DispatchState, device: str, attempt: Attempt) -> DispatchState:
-    """Returns the state after a device started one of its pending attempts."""
-    lane = state.lanes[device]
-    turn = state.turn + 1
-    changed = replace(
-        lane,
-        running=attempt,
-        fresh=None if lane.fresh == attempt else lane.fresh,
-        retries=tuple(waiting for waiting in lane.retries if waiting.attempt != attempt),
-        turn=turn,
-        n_started=lane.n_started + 1,
-    )
-    return replace(state, lanes={**state.lanes, device: changed}, turn=turn)
-
-
-def without(state: DispatchState, device: str, is_done: Callable[[Repeat], bool]) -> DispatchState:
-    """Returns the state without the pending attempts of a device that must not start any more."""
-    lane = state.lanes[device]
-    fresh = lane.fresh
-    changed = replace(
-        lane,
-        fresh=None if fresh is not None and is_done(fresh.repeat) else fresh,
-        retries=tuple(w for w in lane.retries if not is_done(w.attempt.repeat)),
-    )
-    return with_lane(state, changed)
-
-
-def stopping(state: DispatchState) -> DispatchState:
-    """Returns the state after a request to stop the sweep."""
-    return replace(state, is_stopping=True)
-
-
-def next_moment_s(lanes: Iterable[Lane], now_s: float) -> float | None:
-    """Returns when the next retry or probe is due; `None` if no retry and no probe is due.
-
-    A past moment is ignored: its retry or probe waits for a busy host, and asking again at once
-    would be a busy loop during a measurement.
+    Args:
+        work: the plan and its files.
+        tally: what the journal of the sweep holds; it is updated in place.
+        facts: facts of the devices that answered at the start; the others are probed again, like
+            devices that were set aside.
+        now_s: seconds of the clock that the events use.
     """
-    moments = [
-        moment
-        for lane in lanes
-        if not lane.is_given_up
-        for moment in (lane.probe_at_s, *(waiting.ready_s for waiting in lane.retries))
-        if moment is not None and moment > now_s
-    ]
-    return min(moments, default=None)
+    queues = Queues(work, tally)
+    hosts: dict[str, list[str]] = defaultdict(list)
+    for device in queues.devices:
+        hosts[work.places[device].host].append(device)
+    lanes = {
+        device: Lane(
+            device=device,
+            host=work.places[device].host,
+            needs_quiet=work.places[device].needs_quiet,
+            probe_at_s=None if device in facts else now_s,
+        )
+        for device in queues.devices
+    }
+    return DispatchState(
+        work=work,
+        tally=tally,
+        rules=RetryRules(max_attempts=work.plan.max_attempts, host_wait_s=work.plan.host_wait_s),
+        queues=queues,
+        cells={cell.cell_key: cell for cell in work.plan.cells},
+        lanes=lanes,
+        hosts=tuple(map(tuple, hosts.values())),
+        quiet_here=tuple(
+            name for name, lane in lanes.items() if lane.needs_quiet and work.places[name].is_here
+        ),
+        facts=dict(facts),
+        synced_s=now_s,
+        published_s=now_s,
+        announced_s=now_s,
+    )
+
+
+def next_assignments(state: DispatchState, now_s: float) -> Iterator[tuple[str, Attempt]]:
+    """Yields the devices that may start an attempt now, and the attempt; at most one per device.
+
+    A device that needs quiet runs alone on its host. Among the devices of a host, the one that
+    waited longest is served first. If that device needs quiet, nothing new starts on the host until
+    its running tasks have ended. So neither kind of device starves the other.
+    """
+    for names in state.hosts:
+        yield from _host_assignments([state.lanes[name] for name in names], now_s)
+
+
+def _host_assignments(lanes: list[Lane], now_s: float) -> list[tuple[str, Attempt]]:
+    idle = [lane for lane in lanes if lane.running is None]
+    is_busy = len(idle) < len(lanes)
+    if not idle or any(lane.needs_quiet for lane in lanes if lane.running is not None):
+        return []
+    chosen: list[tuple[str, Attempt]] = []
+    for lane in sorted(idle, key=lambda lane: (lane.turn, lane.device)):
+        attempt = lane.next_ready(now_s)
+        if attempt is None:
+            continue
+        if not lane.needs_quiet:
+            chosen.append((lane.device, attempt))
+            continue
+        if not is_busy and not chosen:
+            chosen.append((lane.device, attempt))
+        break
+    return chosen

@@ -1,16 +1,15 @@
 """Progress of a sweep: the outcome of each (cell, repeat), read from its rows."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Self
 
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.foundation.vocabulary import ErrorKind, Status
+from fleetrank.orchestrator.dispatch.decide.lane import RepeatKey
 from fleetrank.orchestrator.dispatch.decide.retry import condemns_cell
-
-RepeatKey = tuple[str, int]
-"""(cell key, 0-based repeat)."""
+from fleetrank.orchestrator.identity.keys import RowKey
 
 _NOTHING_TRIED = frozenset(
     {ErrorKind.EXPORT_FAILED, ErrorKind.VERIFICATION_FAILED, ErrorKind.DEVICE_LOST}
@@ -47,17 +46,37 @@ class Tally:
 
     def observe(self, row: Mapping[str, object]) -> None:
         """Counts one stored row."""
-        key = str(row["cell_key"]), int(str(row["repeat"]))
-        attempt = int(str(row["attempt"]))
+        is_ok = row.get("status") == Status.OK
+        flags = row.get("flags") if is_ok else None
+        row_key = RowKey.of(row)
+        self.count(
+            (row_key.cell_key, row_key.repeat),
+            row_key.attempt,
+            None if is_ok else _failure_of(row),
+            tuple(map(str, flags)) if isinstance(flags, Sequence) else (),
+        )
+
+    def count(
+        self,
+        key: RepeatKey,
+        attempt: int,
+        failure: Failure | None,
+        flags: Sequence[str] = (),
+    ) -> None:
+        """Counts one attempt; `failure` is `None` for a valid measurement."""
         self._next_attempt[key] = max(self._next_attempt.get(key, 0), attempt + 1)
-        if self._standing.get(key) is not Standing.OK:
-            self._standing[key] = _standing(row)
-        if self._standing[key] is Standing.OK:
+        if failure is None:
+            self._standing[key] = Standing.OK
             self._measured.add(key[0])
-            if row.get("status") == Status.OK and (flags := row.get("flags")):
-                self._flagged[key] = tuple(map(str, flags))  # type: ignore[call-overload]
-        elif key[0] not in self._verdicts and (verdict := _verdict(row)) is not None:
-            self._verdicts[key[0]] = verdict
+            if flags:
+                self._flagged[key] = tuple(flags)
+        elif self._standing.get(key) is not Standing.OK:
+            # Without a file or a device nothing was measured. At a resume the disk may have room,
+            # the file may be trusted, or the phone may accept this computer.
+            may_pass = failure.is_transient or failure.kind in _NOTHING_TRIED
+            self._standing[key] = Standing.MAY_RETRY if may_pass else Standing.FAILED
+            if condemns_cell(failure):
+                self._verdicts.setdefault(key[0], _verdict(key, failure))
 
     def verdict(self, cell_key: str) -> Failure | None:
         """Returns why no further repeat of a cell is tried; `None` if it may be tried.
@@ -109,25 +128,21 @@ class Tally:
         return sum(standing is wanted for standing in self._standing.values())
 
 
-def _standing(row: Mapping[str, object]) -> Standing:
-    if row.get("status") == Status.OK:
-        return Standing.OK
-    # Without a file or a device nothing was measured. At a resume the disk may have room, the file
-    # may be trusted, or the phone may accept this computer.
+def _failure_of(row: Mapping[str, object]) -> Failure:
+    """Returns the failure that a row stores; a kind of another version condemns no cell."""
     kind = row.get("error_kind")
-    may_pass = row.get("error_is_transient") is not False or kind in _NOTHING_TRIED
-    return Standing.MAY_RETRY if may_pass else Standing.FAILED
-
-
-def _verdict(row: Mapping[str, object]) -> Failure | None:
-    if row.get("status") == Status.OK or row.get("error_kind") not in set(ErrorKind):
-        return None
-    kind = ErrorKind(str(row["error_kind"]))
-    if not condemns_cell(kind, is_transient=row.get("error_is_transient") is not False):
-        return None
     return Failure(
-        kind=kind,
-        message=f"not tried: repeat {row['repeat']} failed with {kind}: {row['error_message']}",
-        remedy=str(row["error_remedy"]),
+        kind=ErrorKind(str(kind)) if kind in set(ErrorKind) else ErrorKind.INTERNAL,
+        message=str(row.get("error_message")),
+        remedy=str(row.get("error_remedy")),
+        is_transient=row.get("error_is_transient") is not False,
+    )
+
+
+def _verdict(key: RepeatKey, failure: Failure) -> Failure:
+    return Failure(
+        kind=failure.kind,
+        message=f"not tried: repeat {key[1]} failed with {failure.kind}: {failure.message}",
+        remedy=failure.remedy,
         is_transient=False,
     )

@@ -1,23 +1,16 @@
 """The input of the dispatcher: the plan, the files, and the tasks made from them."""
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.device_agents.contract.task import CanaryTask, MeasureTask
 from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.cards.card import Artifact, ExportRequest
-from fleetrank.orchestrator.dispatch.decide.state import Lane
-from fleetrank.orchestrator.dispatch.decide.tally import Tally
-from fleetrank.orchestrator.identity.cells import (
-    Attempt,
-    Cell,
-    DevicePlace,
-    Plan,
-    Repeat,
-    SweepFacts,
-)
+from fleetrank.orchestrator.dispatch.decide.lane import Lane
+from fleetrank.orchestrator.identity.cells import Attempt, DevicePlace, Plan, SweepFacts
+from fleetrank.orchestrator.identity.task_id import TaskId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,40 +75,16 @@ def canary_of(work: SweepWork, lane: Lane) -> CanaryTask | None:
 
 
 def task_id_of(work: SweepWork, attempt: Attempt) -> str:
-    """Returns the row's key as text, plus the device that took the attempt over, if any."""
+    """Returns the id of an attempt's task."""
     repeat = attempt.repeat
-    key = f"{work.sweep.sweep_id}/{repeat.cell.cell_key}/{repeat.index}/{attempt.number}"
-    return key if attempt.taker is None else f"{key}/{attempt.taker}"
-
-
-def device_attempts(plan: Plan, cells: Sequence[Cell], tally: Tally) -> Iterator[Attempt]:
-    """Yields the remaining attempts of one device's cells, in the plan's order; lazy."""
-    for repeat in replace(plan, cells=tuple(cells)).order():
-        key = (repeat.cell.cell_key, repeat.index)
-        if not tally.is_finished(key):
-            yield Attempt(repeat=repeat, number=tally.next_attempt(key))
-
-
-def failed_attempts(
-    plan: Plan, failures: Mapping[ExportRequest, Failure], tally: Tally
-) -> Iterator[tuple[Attempt, Failure]]:
-    """Yields the attempts that fail without being started.
-
-    The export of their cell failed, or another repeat failed in a way that ends the whole cell.
-    """
-    for cell in plan.cells:
-        failure = failures.get(cell.export) or tally.verdict(cell.cell_key)
-        if failure is not None:
-            yield from ((attempt, failure) for attempt in attempts_left(plan, cell, tally))
-
-
-def attempts_left(plan: Plan, cell: Cell, tally: Tally) -> Iterator[Attempt]:
-    """Yields the next attempt at each unfinished repeat of a cell; lazy."""
-    for index in range(plan.repeats):
-        key = (cell.cell_key, index)
-        if not tally.is_finished(key):
-            repeat = Repeat(cell=cell, index=index)
-            yield Attempt(repeat=repeat, number=tally.next_attempt(key))
+    task_id = TaskId(
+        sweep_id=work.sweep.sweep_id,
+        cell_key=repeat.cell.cell_key,
+        repeat=repeat.index,
+        attempt=attempt.number,
+        taker=attempt.taker,
+    )
+    return str(task_id)
 
 
 def _seed(sweep_seed: int, attempt: Attempt) -> int:

@@ -1,4 +1,4 @@
-"""The control loop: polls, stores rows, asks the decision functions and acts.
+"""The control loop: feeds events to `decide.step` and carries out the actions.
 
 Open `controller` first.
 """

@@ -22,7 +22,7 @@ class Executor(Protocol):
         """Facts of each device of the sweep by device name, probed when entering."""
         ...
 
-    def under_way(self) -> Mapping[str, str]:
+    def in_flight(self) -> Mapping[str, str]:
         """Tasks in flight, as a mapping from task id to device.
 
         Directly after entering: the tasks that an earlier driver left running.

@@ -9,7 +9,7 @@ from typing import Self
 from fleetrank.device_agents.contract.device_facts import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.device_agents.contract.task import MeasureTask
-from fleetrank.orchestrator.dispatch.host.device_bench import DeviceBench
+from fleetrank.orchestrator.dispatch.host.local_devices import LocalDevices
 from fleetrank.orchestrator.workspace.device_spec import DeviceSpec
 
 _LEAVE_S = 10.0
@@ -21,13 +21,13 @@ class InlineExecutor:
 
     def __init__(self, specs: Sequence[DeviceSpec]) -> None:
         self._specs = {spec.name: spec for spec in specs}
-        self._bench: DeviceBench | None = None
+        self._bench: LocalDevices | None = None
         self._facts: Mapping[str, DeviceFacts] = {}
         self._done: queue.SimpleQueue[Measurement] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
 
     def __enter__(self) -> Self:
-        self._bench = DeviceBench()
+        self._bench = LocalDevices()
         self._facts = self._bench.facts(tuple(self._specs.values()))
         return self
 
@@ -42,7 +42,7 @@ class InlineExecutor:
         """Facts of each device, probed when entering; a device that did not answer is missing."""
         return self._facts
 
-    def under_way(self) -> Mapping[str, str]:
+    def in_flight(self) -> Mapping[str, str]:
         """Tasks in flight; empty after entering, because tasks here end with their driver."""
         return {}
 
@@ -77,10 +77,10 @@ class InlineExecutor:
         if self._bench is not None:
             self._bench.interrupt()
 
-    def _measure(self, bench: DeviceBench, spec: DeviceSpec, task: MeasureTask) -> None:
+    def _measure(self, bench: LocalDevices, spec: DeviceSpec, task: MeasureTask) -> None:
         self._done.put(bench.measure(spec, task))
 
-    def _entered(self) -> DeviceBench:
+    def _entered(self) -> LocalDevices:
         if self._bench is None:
             raise RuntimeError("the executor is used outside its `with` block")
         return self._bench

@@ -5,9 +5,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-STOPPING = "stopping when the running work is stored; press Ctrl-C again to stop now"
-"""The message after the first Ctrl-C."""
-
 
 class StopSwitch:
     """Counts the requests to stop; the controller reads it between two steps."""

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from fleetrank.device_agents.host import topology
-from fleetrank.device_agents.host.rapl import open_rapl
+from fleetrank.device_agents.host.energy import open_rapl
 from fleetrank.device_agents.registry import load_kinds
 from fleetrank.orchestrator.workspace.provenance import PACKAGES, host_hash, package_versions
 

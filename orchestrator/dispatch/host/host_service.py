@@ -1,4 +1,4 @@
-"""The service of one host: takes orders, measures, keeps results until they are acknowledged.
+"""The service of one host: takes tasks, measures, keeps results until they are acknowledged.
 
 Plain Python without Ray; `host_actor` runs it on a host of a cluster.
 """
@@ -12,21 +12,22 @@ from pathlib import Path
 from fleetrank.device_agents.contract.device_facts import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed
 from fleetrank.device_agents.contract.task import MeasureTask
-from fleetrank.orchestrator.dispatch.host.device_bench import DeviceBench, failure_of
 from fleetrank.orchestrator.dispatch.host.host_files import FilePart, HostFiles, file_names
+from fleetrank.orchestrator.dispatch.host.local_devices import LocalDevices, failure_of
 from fleetrank.orchestrator.dispatch.host.spool import SPOOL, Spool
+from fleetrank.orchestrator.identity.task_id import sweep_of
 from fleetrank.orchestrator.workspace.device_spec import DeviceSpec
 
 _MOST_TASKS = 4096
 """Threads, one per running task; a thread is made at its first use and kept."""
-_MOST_TOLD = 100
-"""Measurements in one answer: Ray sends replies above 100 kB more slowly, through raylets."""
+_MOST_REPORTED = 100
+"""Measurements in one reply: Ray sends replies above 100 kB more slowly, through raylets."""
 _MARGIN_S = 60.0
 """A worker is killed at its time limit; an agent that has not returned after this hangs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class DeviceTask:
     """A task and its device."""
 
     spec: DeviceSpec
@@ -34,11 +35,11 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """The question that a driver asks a host repeatedly.
+class PollRequest:
+    """What a driver sends a host repeatedly, to get its news.
 
     Attributes:
-        session: new for each driver and after each answer that may have been lost. In a new session
+        session: new for each driver and after each reply that may have been lost. In a new session
             the host offers all kept measurements again.
         acknowledged: ids of the tasks whose measurements the driver has stored.
         wait_s: how long the host waits for something to report.
@@ -51,12 +52,12 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """The answer of a host to a driver.
+class PollReply:
+    """The news of a host for a driver.
 
     Attributes:
-        session: the session of the question.
-        measurements: measurements since the session's last answer.
+        session: the session of the request.
+        measurements: measurements since the session's last reply.
         running: the sweep's tasks in flight, as a mapping from task id to device.
         has_hung: an agent does not return; the host's process must be restarted.
     """
@@ -72,10 +73,10 @@ class HostService:
 
     def __init__(self, folder: Path) -> None:
         """Reads the measurements that an earlier process of this host left in its folder."""
-        self._bench = DeviceBench()
+        self._devices = LocalDevices()
         self._spool = Spool(folder / SPOOL)
         self._files = HostFiles(folder / "files")
-        self._running: dict[str, Order] = {}
+        self._running: dict[str, DeviceTask] = {}
         self._arrived = threading.Condition()
         self._sessions: dict[str, tuple[str, set[str]]] = {}
         # A worker ends with the thread that started it; the pool keeps its threads to the end.
@@ -88,89 +89,89 @@ class HostService:
 
     @property
     def running(self) -> frozenset[str]:
-        """Number of tasks in flight, of all sweeps."""
+        """Ids of the tasks in flight, of all sweeps."""
         with self._arrived:
             return frozenset(self._running)
 
-    def accept(self, orders: Sequence[Order], *, has_files: bool) -> Sequence[str]:
+    def accept(self, tasks: Sequence[DeviceTask], *, has_files: bool) -> Sequence[str]:
         """Starts tasks; returns at once. A task that is in flight or already measured is skipped.
 
         Args:
-            orders: at most one per device.
+            tasks: at most one per device.
             has_files: whether the paths in the tasks are valid on this host.
 
         Returns:
-            The files that must be sent first; orders that need one of them are not accepted.
+            The files that must be sent first; tasks that need one of them are not accepted.
         """
-        needs = [() if has_files else file_names(order.task) for order in orders]
+        needs = [() if has_files else file_names(given.task) for given in tasks]
         missing = frozenset(self._files.missing(name for names in needs for name in names))
-        for order, names in zip(orders, needs, strict=True):
+        for given, names in zip(tasks, needs, strict=True):
             if not missing.isdisjoint(names):
                 continue
             with self._arrived:
-                task_id = order.task.task_id
+                task_id = given.task.task_id
                 if task_id in self._running or task_id in self._spool:
                     continue
-                self._running[task_id] = order
-            self._pool.submit(self._measure, order, has_files=has_files)
+                self._running[task_id] = given
+            self._pool.submit(self._measure, given, has_files=has_files)
         return sorted(missing)
 
     def receive(self, part: FilePart) -> None:
         """Stores one part of a file that the driver sends."""
         with self._arrived:
-            orders = tuple(self._running.values())
-        self._files.receive(part, {name for order in orders for name in file_names(order.task)})
+            tasks = tuple(self._running.values())
+        self._files.receive(part, {name for given in tasks for name in file_names(given.task)})
 
-    def ask(self, question: Question) -> Answer:
+    def poll(self, request: PollRequest) -> PollReply:
         """Deletes acknowledged measurements, waits for new ones, syncs them and returns them."""
-        self._spool.forget(question.acknowledged)
-        sweep_id = question.sweep_id
+        self._spool.forget(request.acknowledged)
+        sweep_id = request.sweep_id
         with self._arrived:
             session, offered = self._sessions.get(sweep_id, ("", set[str]()))
-            is_first = session != question.session
+            is_first = session != request.session
             if is_first:
                 offered = set[str]()
-                self._sessions[sweep_id] = question.session, offered
-            offered -= set(question.acknowledged)
+                self._sessions[sweep_id] = request.session, offered
+            offered -= set(request.acknowledged)
             found = self._news(sweep_id, offered)
-            if not found and self._arrived.wait(question.wait_s):
+            if not found and self._arrived.wait(request.wait_s):
                 found = self._news(sweep_id, offered)
-            # The first answer names all tasks: the driver assumes that any other task is lost.
-            found = found if is_first else found[:_MOST_TOLD]
+            # The first reply names all tasks: the driver assumes that any other task is lost.
+            found = found if is_first else found[:_MOST_REPORTED]
             offered |= {measurement.task_id for measurement in found}
             running = {
-                task_id: order.spec.name
-                for task_id, order in self._running.items()
-                if task_id.startswith(f"{sweep_id}/")
+                task_id: given.spec.name
+                for task_id, given in self._running.items()
+                if sweep_of(task_id) == sweep_id
             }
         self._spool.sync()
-        return Answer(
-            session=question.session,
+        return PollReply(
+            session=request.session,
             measurements=tuple(found),
             running=running,
-            has_hung=bool(self._bench.overdue(_MARGIN_S)),
+            has_hung=bool(self._devices.overdue(_MARGIN_S)),
         )
 
     def facts(self, specs: Sequence[DeviceSpec]) -> Mapping[str, DeviceFacts]:
         """Probes devices in parallel; a device that does not answer is left out."""
-        return self._bench.facts(specs)
+        return self._devices.facts(specs)
 
     def probe(self, spec: DeviceSpec) -> DeviceFacts | Failure:
         """Probes a device; returns its facts or the failure."""
-        return self._bench.probe(spec)
+        return self._devices.probe(spec)
 
     def interrupt(self, sweep_id: str) -> None:
         """Ends the running tasks of a sweep; each returns as `interrupted`."""
-        self._bench.interrupt(f"{sweep_id}/")
+        self._devices.interrupt(sweep_id)
 
-    def _measure(self, order: Order, *, has_files: bool) -> None:
+    def _measure(self, given: DeviceTask, *, has_files: bool) -> None:
         try:
-            task = order.task if has_files else self._files.here(order.task)
-            self._keep(self._bench.measure(order.spec, task))
+            task = given.task if has_files else self._files.here(given.task)
+            self._keep(self._devices.measure(given.spec, task))
         except Exception as error:
             # Also for a value that the spool cannot store: a task that never ends would be worse.
             failure = failure_of(error)
-            self._keep(failed(order.task.task_id, failure, order.spec.origin))
+            self._keep(failed(given.task.task_id, failure, given.spec.origin))
 
     def _keep(self, measurement: Measurement) -> None:
         with self._arrived:

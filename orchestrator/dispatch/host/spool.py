@@ -11,8 +11,9 @@ from pathlib import Path
 import orjson
 
 from fleetrank.device_agents.contract.measurement import Measurement
-from fleetrank.foundation.codec import CodecError, from_json
+from fleetrank.foundation.codec import CodecError, from_plain
 from fleetrank.orchestrator.durable import replace_file, sync_folder
+from fleetrank.orchestrator.identity.task_id import sweep_of
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +56,7 @@ class Spool:
 
     def add(self, measurement: Measurement) -> None:
         """Keeps a measurement; if the disk is full, only in memory."""
-        line = orjson.dumps(measurement, option=orjson.OPT_APPEND_NEWLINE)
+        line = _as_line(measurement)
         with self._lock:
             self._kept[measurement.task_id] = measurement
             try:
@@ -70,7 +71,7 @@ class Spool:
             return [
                 found
                 for task_id, found in self._kept.items()
-                if task_id not in passed and task_id.startswith(f"{sweep_id}/")
+                if task_id not in passed and sweep_of(task_id) == sweep_id
             ]
 
     def forget(self, task_ids: Iterable[str]) -> None:
@@ -115,9 +116,7 @@ class Spool:
         self._is_synced = False
 
     def _rewrite(self) -> None:
-        lines = b"".join(
-            orjson.dumps(found, option=orjson.OPT_APPEND_NEWLINE) for found in self._kept.values()
-        )
+        lines = b"".join(_as_line(found) for found in self._kept.values())
         if 2 * len(lines) > self._size_bytes:
             return
         replace_file(self._path, lines)
@@ -142,6 +141,25 @@ def _read(path: Path) -> Iterable[Measurement]:
             if not line.strip():
                 continue
             try:
-                yield from_json(Measurement, line.decode("utf-8", "replace"))
-            except CodecError as error:
-                _log.warning("%s, line %d is not a measurement: %s", path, number, error.message)
+                yield _of_line(line)
+            except (ValueError, CodecError) as error:
+                _log.warning("%s, line %d is not a measurement: %s", path, number, error)
+
+
+def _as_line(measurement: Measurement) -> bytes:
+    """Writes JSON as the contract's codec does, ten times as fast.
+
+    Raises:
+        TypeError: an integer has more than 64 bits.
+    """
+    return orjson.dumps(measurement, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _of_line(line: bytes) -> Measurement:
+    """Reads the output of `_as_line`.
+
+    Raises:
+        ValueError: the line is not JSON.
+        CodecError: a field is unknown, missing or of the wrong type.
+    """
+    return from_plain(Measurement, orjson.loads(line))

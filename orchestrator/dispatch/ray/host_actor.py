@@ -10,8 +10,8 @@ from typing import TypeVar
 from fleetrank.device_agents.contract.device_facts import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.device_agents.host.user_folders import cache_folder
 from fleetrank.device_agents.registry import create_agent
+from fleetrank.foundation.files import cache_folder
 from fleetrank.orchestrator.dispatch.host.host_facts import (
     HostFacts,
     code_sha256,
@@ -19,18 +19,23 @@ from fleetrank.orchestrator.dispatch.host.host_facts import (
     seen_devices,
 )
 from fleetrank.orchestrator.dispatch.host.host_files import FilePart
-from fleetrank.orchestrator.dispatch.host.host_service import Answer, HostService, Order, Question
+from fleetrank.orchestrator.dispatch.host.host_service import (
+    DeviceTask,
+    HostService,
+    PollReply,
+    PollRequest,
+)
 from fleetrank.orchestrator.workspace.device_spec import DeviceSpec
 
 T = TypeVar("T")
 _CALLS = 64
-"""Concurrent questions, probes and deliveries; each waiting driver uses one."""
+"""Concurrent polls, probes and deliveries; each waiting driver uses one."""
 
 
 class HostActor:
     """Makes a `HostService` available through Ray; its event loop never blocks.
 
-    Plain Python; `ray_cluster` makes it an actor. When the actor ends, finished measurements remain
+    Plain Python; `ray_hosts` makes it an actor. When the actor ends, finished measurements remain
     in the spool and running tasks are lost; the driver decides whether to retry them.
     """
 
@@ -51,17 +56,17 @@ class HostActor:
             lambda: read_host_facts(seen=seen_devices(), n_running=n_running, n_kept=n_kept)
         )
 
-    async def accept(self, orders: Sequence[Order], *, has_files: bool) -> Sequence[str]:
+    async def accept(self, tasks: Sequence[DeviceTask], *, has_files: bool) -> Sequence[str]:
         """Starts tasks and returns the files that must be sent first."""
-        return await self._call(lambda: self._service.accept(orders, has_files=has_files))
+        return await self._call(lambda: self._service.accept(tasks, has_files=has_files))
 
     async def receive(self, part: FilePart) -> None:
         """Stores one part of a file that the driver sends."""
         await self._call(lambda: self._service.receive(part))
 
-    async def ask(self, question: Question) -> Answer:
+    async def poll(self, request: PollRequest) -> PollReply:
         """Deletes acknowledged measurements, waits for new ones and returns them."""
-        return await self._call(lambda: self._service.ask(question))
+        return await self._call(lambda: self._service.poll(request))
 
     async def facts(self, specs: Sequence[DeviceSpec]) -> Mapping[str, DeviceFacts]:
         """Probes devices in parallel; a device that does not answer is left out."""

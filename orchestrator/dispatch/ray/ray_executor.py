@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -10,8 +10,8 @@ from fleetrank.device_agents.contract.device_facts import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed
 from fleetrank.device_agents.contract.task import MeasureTask
 from fleetrank.foundation.vocabulary import ErrorKind
-from fleetrank.orchestrator.dispatch.host.host_service import Order
-from fleetrank.orchestrator.dispatch.ray.host_line import HostLine
+from fleetrank.orchestrator.dispatch.host.host_service import DeviceTask
+from fleetrank.orchestrator.dispatch.ray.host_client import HostClient
 from fleetrank.orchestrator.dispatch.ray.ray_hosts import HostHandle, RayHosts
 from fleetrank.orchestrator.workspace.device_spec import DeviceSpec
 
@@ -22,7 +22,7 @@ HOST_TIMEOUT_S = 30.0
 _PROBE_TIMEOUT_S = 60.0
 """A probe of a phone that hangs takes half a minute to fail."""
 _FACTS_TIMEOUT_S = 120.0
-_FIRST_ANSWER_S = 10.0
+_FIRST_REPLY_S = 10.0
 _LEAVE_S = 5.0
 """Time for the last acknowledgements; hosts offer unacknowledged measurements again."""
 
@@ -36,7 +36,7 @@ class PlacedDevice:
 
 
 class RayExecutor:
-    """Keeps one line per host. Ray never repeats a call: only the controller retries.
+    """Keeps one client per host. Ray never repeats a call: only the controller retries.
 
     The running tasks of a host that does not answer fail as `host_lost`. When the host returns, it
     offers the measurements it has finished, and its devices answer probes again.
@@ -49,14 +49,16 @@ class RayExecutor:
         hosts: RayHosts,
         *,
         host_timeout_s: float = HOST_TIMEOUT_S,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Takes the sweep's id, its devices, and the connected hosts."""
+        """Takes the sweep's id, its devices, the connected hosts and a monotonic clock."""
+        self._clock = clock
         self._sweep_id = sweep_id
         self._devices = {device.spec.name: device for device in devices}
         self._specs = {name: device.spec for name, device in self._devices.items()}
         self._hosts = hosts
         self._host_timeout_s = host_timeout_s
-        self._lines: dict[str, HostLine] = {}
+        self._clients: dict[str, HostClient] = {}
         self._origins: dict[str, str] = {}
         self._arrived: list[Measurement] = []
         self._facts: dict[str, DeviceFacts] = {}
@@ -64,10 +66,10 @@ class RayExecutor:
     def __enter__(self) -> Self:
         self._hosts.settle()
         self._facts = self._ask_facts()
-        self._look_after_lines()
-        deadline_s = time.monotonic() + _FIRST_ANSWER_S
+        self._renew_clients()
+        deadline_s = time.monotonic() + _FIRST_REPLY_S
         while time.monotonic() < deadline_s:
-            if all(line.is_answered for line in self._lines.values()):
+            if all(client.is_answered for client in self._clients.values()):
                 break
             self._arrived += self._exchange(0.1)
         return self
@@ -75,44 +77,44 @@ class RayExecutor:
     def __exit__(self, *exc_info: object) -> None:
         self.interrupt()
         deadline_s = time.monotonic() + _LEAVE_S
-        while time.monotonic() < deadline_s and self._has_to_tell():
+        while time.monotonic() < deadline_s and self._has_acknowledgements():
             self._exchange(0.1)
-        self._lines.clear()
+        self._clients.clear()
 
     def facts(self) -> Mapping[str, DeviceFacts]:
         """Facts of each device, probed when entering; a device that did not answer is missing."""
         return self._facts
 
-    def under_way(self) -> Mapping[str, str]:
+    def in_flight(self) -> Mapping[str, str]:
         """The sweep's tasks in flight, as a mapping from task id to device."""
         return {
             task_id: spec.name
-            for line in self._lines.values()
-            for task_id, spec in line.under_way.items()
+            for client in self._clients.values()
+            for task_id, spec in client.in_flight.items()
         }
 
     def submit(self, device: str, task: MeasureTask) -> None:
-        """Gives a task to the line of the device's host; the next poll sends it."""
+        """Gives a task to the client of the device's host; the next poll sends it."""
         placed = self._devices[device]
-        line = self._lines.get(placed.host)
-        if line is None:
+        client = self._clients.get(placed.host)
+        if client is None:
             failure = _host_lost(f"host {placed.host} is unavailable")
             self._arrived.append(failed(task.task_id, failure, placed.spec.origin))
         else:
-            line.order(Order(spec=placed.spec, task=task))
+            client.submit(DeviceTask(spec=placed.spec, task=task))
 
     def poll(self, timeout_s: float) -> Sequence[Measurement]:
         """Waits for the first measurement and returns all that have arrived."""
         arrived, self._arrived = self._arrived, []
-        self._look_after_lines()
+        self._renew_clients()
         return [*arrived, *self._exchange(0.0 if arrived else timeout_s)]
 
     def acknowledge(self, task_ids: Sequence[str]) -> None:
-        """Acknowledges stored measurements with the next question to each host."""
+        """Acknowledges stored measurements with the next poll of each host."""
         for task_id in task_ids:
-            line = self._lines.get(self._origins.pop(task_id, ""))
-            if line is not None:
-                line.acknowledged.append(task_id)
+            client = self._clients.get(self._origins.pop(task_id, ""))
+            if client is not None:
+                client.acknowledged.append(task_id)
 
     def probe(self, device: str) -> DeviceFacts | Failure:
         """Probes a device; blocks. Safe to call from any thread."""
@@ -132,14 +134,16 @@ class RayExecutor:
 
     def interrupt(self) -> None:
         """Ends running tasks now."""
-        for line in self._lines.values():
-            line.interrupt()
+        for client in self._clients.values():
+            client.interrupt()
 
     def _exchange(self, timeout_s: float) -> list[Measurement]:
-        """One round over all lines: sends, waits for a first reply, reads all that have arrived."""
+        """One round over all hosts: sends, waits for a first reply, reads all that have arrived."""
         import ray
 
-        by_reference = {ref: line for line in self._lines.values() for ref in line.pump()}
+        by_reference = {
+            ref: client for client in self._clients.values() for ref in client.exchange()
+        }
         if by_reference:
             waiting = list(by_reference)
             # Two calls: the first returns at the first arrival, the second takes the whole batch.
@@ -147,43 +151,43 @@ class RayExecutor:
             if ready:
                 ready, _ = ray.wait(waiting, num_returns=len(waiting), timeout=0)
             for reference in ready:
-                by_reference[reference].take(reference)
+                by_reference[reference].receive(reference)
         elif timeout_s:
             time.sleep(timeout_s)
-        return [found for name in self._lines for found in self._drain(name)]
+        return [found for name in self._clients for found in self._drain(name)]
 
     def _drain(self, host: str) -> Sequence[Measurement]:
-        arrived = self._lines[host].drain()
+        arrived = self._clients[host].take_measurements()
         self._origins |= dict.fromkeys((found.task_id for found in arrived), host)
         return arrived
 
-    def _look_after_lines(self) -> None:
+    def _renew_clients(self) -> None:
         handles = self._hosts.handles()
-        for name, line in list(self._lines.items()):
-            trouble = self._trouble(line, handles.get(name))
+        for name, client in list(self._clients.items()):
+            trouble = self._trouble(client, handles.get(name))
             if trouble is not None:
                 _log.info("host %s: %s", name, trouble)
-                line.lose(ErrorKind.HOST_LOST, f"host {name}: {trouble}")
+                client.fail_all(ErrorKind.HOST_LOST, f"host {name}: {trouble}")
                 self._arrived += self._drain(name)
-                del self._lines[name]
+                del self._clients[name]
         for name, handle in self._hosts.handles().items():
-            if name not in self._lines:
-                self._lines[name] = HostLine(handle, self._sweep_id, self._specs)
+            if name not in self._clients:
+                self._clients[name] = HostClient(handle, self._sweep_id, self._specs, self._clock)
 
-    def _trouble(self, line: HostLine, handle: HostHandle | None) -> str | None:
-        """Returns why a line cannot be used any more; `None` if it can."""
-        if handle is None or handle.node_id != line.handle.node_id:
+    def _trouble(self, client: HostClient, handle: HostHandle | None) -> str | None:
+        """Returns why a client cannot be used any more; `None` if it can."""
+        if handle is None or handle.node_id != client.handle.node_id:
             return "it has left the cluster"
-        if line.has_died:
+        if client.has_died:
             self._hosts.distrust(handle.name)
             return "its actor has died"
-        if line.silent_s > self._host_timeout_s:
+        if client.silent_s > self._host_timeout_s:
             self._hosts.distrust(handle.name)
             return f"it has not answered for {self._host_timeout_s:g} s"
         return None
 
-    def _has_to_tell(self) -> bool:
-        return any(line.acknowledged for line in self._lines.values())
+    def _has_acknowledgements(self) -> bool:
+        return any(client.acknowledged for client in self._clients.values())
 
     def _ask_facts(self) -> dict[str, DeviceFacts]:
         import ray

@@ -1,16 +1,19 @@
 """Pages about one device, model or sweep, and the lists of them."""
 
 import json
-from typing import Annotated
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse
 
+from fleetrank.analysis.report.page import chart_specs, json_block
 from fleetrank.analysis.stored.sweep_record import SweepRecord
 from fleetrank.orchestrator.compute.jobs import Job, JobKind
 from fleetrank.orchestrator.errors import OrchestratorError
-from fleetrank.orchestrator.server.pages.chart import TimeChart, time_chart
 from fleetrank.orchestrator.server.pages.page_tables import GridTable, facts_grid, grid
 from fleetrank.orchestrator.server.pages.page_templates import render
 from fleetrank.orchestrator.server.server_context import Context, ServerContext
@@ -115,6 +118,7 @@ async def _about(context: ServerContext, job: Job, here: str, kind: str) -> HTML
             "kind": kind,
             "basis": basis,
             "charts": [_chart(series) for series in content["series"]],
+            "data": json_block({"specs": chart_specs("time"), "charts": content["series"]}),
             "tables": [grid(one["title"], one["rows"], one["notes"]) for one in content["tables"]],
         },
     )
@@ -129,10 +133,28 @@ async def _dossier_or_note(context: ServerContext, job: Job) -> tuple[list[GridT
     return [grid(one["title"], one["rows"], one["notes"]) for one in content["tables"]], None
 
 
-def _chart(series: dict[str, object]) -> TimeChart:
-    points = series["points"]
-    pairs = [(str(x), float(y)) for x, y in points] if isinstance(points, list) else []
-    return time_chart(str(series["title"]), str(series["unit"]), pairs)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Chart:
+    """What the page says about a figure over time; the script draws its points."""
+
+    title: str
+    unit: str
+    low: float
+    high: float
+    first: datetime
+    last: datetime
+
+
+def _chart(series: Mapping[str, Any]) -> _Chart:
+    times, values = zip(*series["points"], strict=True)
+    return _Chart(
+        title=series["title"],
+        unit=series["unit"],
+        low=min(values),
+        high=max(values),
+        first=datetime.fromisoformat(times[0]),
+        last=datetime.fromisoformat(times[-1]),
+    )
 
 
 def _skipped(record: SweepRecord) -> GridTable | None:

@@ -7,9 +7,13 @@ from importlib import resources
 import jinja2
 from starlette.responses import HTMLResponse
 
-from fleetrank.analysis.report.page import shown
+from fleetrank.analysis.report.page import script_bundle, shown
 from fleetrank.analysis.tables.values import value_text
 from fleetrank.orchestrator.progress.wording import duration
+
+_DATA = """"use strict";
+const data = JSON.parse(document.getElementById("data").textContent), specs = data.specs;"""
+"""What `chart.js` needs, as the first script of the report has it."""
 
 
 @cache
@@ -34,14 +38,23 @@ def render(template: str, values: Mapping[str, object], status: int = 200) -> HT
 
 @cache
 def asset(name: str) -> str:
-    """Returns one of our style sheets or scripts.
+    """Returns a style sheet or script.
 
     Raises:
         FileNotFoundError: no asset has this name.
     """
+    if name == "vega.js":
+        return script_bundle()
+    if name == "time.js":
+        parts = "\n".join(_of_report(part) for part in ("chart.js", name))
+        return f"{_DATA}\n{parts}"
     if name == "page.css":
         # The style sheet of the report, so that both look the same.
-        folder = resources.files("fleetrank.analysis").joinpath("report/templates")
-    else:
-        folder = resources.files("fleetrank.orchestrator").joinpath("server/assets")
+        return _of_report(name)
+    folder = resources.files("fleetrank.orchestrator").joinpath("server/assets")
+    return folder.joinpath(name).read_text(encoding="utf-8")
+
+
+def _of_report(name: str) -> str:
+    folder = resources.files("fleetrank.analysis").joinpath("report/templates")
     return folder.joinpath(name).read_text(encoding="utf-8")

@@ -1,7 +1,8 @@
-"""Rows that differ between journal and parts: which values, and which side is damaged."""
+"""Rows that differ between journal and parts, and rows whose samples contradict their summaries."""
 
 import contextlib
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -9,8 +10,8 @@ from pathlib import Path
 import polars as pl
 
 from fleetrank.orchestrator.errors import StoreError
-from fleetrank.orchestrator.rows.measured_columns import Row
-from fleetrank.orchestrator.store.health.summaries import wrong_summaries
+from fleetrank.orchestrator.identity.keys import RowKey
+from fleetrank.orchestrator.rows.measured_columns import Row, summarise
 from fleetrank.orchestrator.store.journals.journal import Journal
 from fleetrank.orchestrator.store.journals.row_index import (
     HASH,
@@ -18,16 +19,17 @@ from fleetrank.orchestrator.store.journals.row_index import (
     KEY,
     PART,
     JournalIndex,
-    Key,
     PartsIndex,
-    row_key,
-    row_name,
 )
 from fleetrank.orchestrator.store.parquet.part_reader import part_frames
 from fleetrank.orchestrator.store.parquet.parts import to_frame
 
 _COMPARED = 1000
 """Maximum number of differing rows that are read again; their samples are in memory."""
+_SUMMARY_COLUMNS = [*KEY, "samples_ns", *summarise([1])]
+
+_TOLERANCE = 1e-9
+"""Sums in another order differ by about 1e-16; an edited figure differs much more."""
 _SHOWN_COLUMNS = 3
 _SHOWN_LETTERS = 60
 
@@ -44,7 +46,7 @@ class Side(Enum):
 class Difference:
     """One row; `text` names the columns and both values, `part` is the file."""
 
-    key: Key
+    key: RowKey
     part: Path
     wrong: Side
     text: str
@@ -61,7 +63,7 @@ def differences(journal: Journal, lines: JournalIndex, parts: PartsIndex) -> Ite
     in_parts = _rows_of_parts({parts.paths[number] for number in read[PART]}, keys)
     in_journal = _rows_of_journal(journal, keys)
     for row in differing.iter_rows(named=True):
-        key = row_key(row)
+        key = RowKey.of(row)
         pair = in_journal.get(key), in_parts.get(key)
         yield Difference(
             key=key,
@@ -69,7 +71,7 @@ def differences(journal: Journal, lines: JournalIndex, parts: PartsIndex) -> Ite
             wrong=_wrong_side(
                 *pair, is_line_checked=row[f"{IS_CHECKED}_of_journal"], is_sealed=row[IS_CHECKED]
             ),
-            text=f"{row_name(row)}: journal and {parts.paths[row[PART]].name} differ"
+            text=f"{RowKey.of(row).label}: journal and {parts.paths[row[PART]].name} differ"
             + _columns(*pair),
         )
 
@@ -107,20 +109,52 @@ def _short(value: object) -> str:
     return text if len(text) <= _SHOWN_LETTERS else text[:_SHOWN_LETTERS] + "..."
 
 
-def _rows_of_parts(paths: Iterable[Path], keys: pl.DataFrame) -> dict[Key, Row]:
+def _rows_of_parts(paths: Iterable[Path], keys: pl.DataFrame) -> dict[RowKey, Row]:
     frames = (frame for path in paths for frame in part_frames(path))
-    return {row_key(row): row for frame in frames for row in _wanted(frame, keys)}
+    return {RowKey.of(row): row for frame in frames for row in _wanted(frame, keys)}
 
 
-def _rows_of_journal(journal: Journal, keys: pl.DataFrame) -> dict[Key, Row]:
-    known, found = set(keys.rows()), dict[Key, Row]()
+def _rows_of_journal(journal: Journal, keys: pl.DataFrame) -> dict[RowKey, Row]:
+    known, found = set(keys.rows()), dict[RowKey, Row]()
     # A damaged packed file is reported as a separate fault.
     with contextlib.suppress(StoreError):
         for row in journal.rows():
-            if row_key(row) in known and row_key(row) not in found:
-                found |= {row_key(typed): typed for typed in _wanted(to_frame([row]), keys)}
+            if RowKey.of(row) in known and RowKey.of(row) not in found:
+                found |= {RowKey.of(typed): typed for typed in _wanted(to_frame([row]), keys)}
     return found
 
 
 def _wanted(frame: pl.DataFrame, keys: pl.DataFrame) -> Iterator[Row]:
     return frame.join(keys, on=KEY, how="semi").iter_rows(named=True)
+
+
+def wrong_summaries(row: Mapping[str, object]) -> Iterator[str]:
+    """Yields the summaries of a row that its samples contradict."""
+    samples = row["samples_ns"]
+    if not isinstance(samples, list):
+        return
+    for name, expected in summarise(samples).items():
+        stored = row[name]
+        if not _is_equal(stored, expected):
+            yield f"{RowKey.of(row).label}: {name} is {stored}, its samples give {expected}"
+
+
+def contradictions(parts: PartsIndex) -> dict[RowKey, list[str]]:
+    """Returns by row key the summaries that the row's samples contradict."""
+    found = {}
+    for path in parts.paths:
+        for row in () if path in parts.damaged else _sampled(path):
+            if wrong := list(wrong_summaries(row)):
+                found[RowKey.of(row)] = wrong
+    return found
+
+
+def _sampled(path: Path) -> Iterator[Row]:
+    for frame in part_frames(path, _SUMMARY_COLUMNS):
+        yield from frame.filter(pl.col("samples_ns").is_not_null()).iter_rows(named=True)
+
+
+def _is_equal(stored: object, expected: float | None) -> bool:
+    if expected is None or not isinstance(stored, int | float):
+        return stored is expected
+    return math.isclose(stored, expected, rel_tol=_TOLERANCE)

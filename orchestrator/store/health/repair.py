@@ -11,12 +11,12 @@ from pathlib import Path
 from fleetrank.analysis.stored.part_files import PARTS, damaged_part
 from fleetrank.orchestrator.durable import replace_file_with, store_error, sync_folder
 from fleetrank.orchestrator.errors import StoreError
+from fleetrank.orchestrator.identity.keys import RowKey
 from fleetrank.orchestrator.rows.measured_columns import Row
 from fleetrank.orchestrator.store.health.differences import Side
 from fleetrank.orchestrator.store.health.verify import KEEP_BOTH, Examined, examine
 from fleetrank.orchestrator.store.journals.journal import Journal
 from fleetrank.orchestrator.store.journals.journal_line import Entry, make_line
-from fleetrank.orchestrator.store.journals.row_index import Key, row_key
 from fleetrank.orchestrator.store.parquet.part_reader import journal_rows, part_frames
 from fleetrank.orchestrator.store.results import ResultStore
 
@@ -89,18 +89,18 @@ def _repair_journal(store: ResultStore, sweep_id: str, found: Examined) -> list[
     return [f"{journal.path.name} is written again with {n_rows:,} rows; the damaged is {names}"]
 
 
-def _rows(journal: Journal, found: Examined, wrong: set[Key]) -> Iterator[Row]:
+def _rows(journal: Journal, found: Examined, wrong: set[RowKey]) -> Iterator[Row]:
     """Yields the undamaged rows of the journal, then the rows that only the parts have."""
     entries = journal.lines() if found.journal.damaged else journal.scan()
-    known: set[Key] = set()
+    known: set[RowKey] = set()
     for entry in entries:
-        if isinstance(entry, Entry) and (key := row_key(entry.row)) not in wrong | known:
+        if isinstance(entry, Entry) and (key := RowKey.of(entry.row)) not in wrong | known:
             known.add(key)
             yield entry.row
     for path in found.parts.paths:
         for frame in part_frames(path):
             for row in journal_rows(frame):
-                if (key := row_key(row)) not in known:
+                if (key := RowKey.of(row)) not in known:
                     known.add(key)
                     yield row
 

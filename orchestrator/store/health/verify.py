@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 from pydantic import ValidationError
@@ -11,8 +12,13 @@ from fleetrank.analysis.stored.part_files import damage_error
 from fleetrank.analysis.stored.sweep_record import record_problems
 from fleetrank.foundation.wording import count_of
 from fleetrank.orchestrator.errors import StoreError, UsageError
-from fleetrank.orchestrator.store.health.differences import Difference, Side, differences
-from fleetrank.orchestrator.store.health.summaries import contradictions
+from fleetrank.orchestrator.identity.keys import RowKey
+from fleetrank.orchestrator.store.health.differences import (
+    Difference,
+    Side,
+    contradictions,
+    differences,
+)
 from fleetrank.orchestrator.store.journals.row_index import (
     IS_CHECKED,
     KEY,
@@ -21,9 +27,9 @@ from fleetrank.orchestrator.store.journals.row_index import (
     PartsIndex,
     index_journal,
     index_parts,
-    row_name,
 )
-from fleetrank.orchestrator.store.results import RESTORE_RECORD, ResultStore
+from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.store.small_files import RESTORE_RECORD
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 
 _REPAIR = "`fleetrank results verify --repair`"
@@ -133,7 +139,7 @@ def _faults_of_record(store: ResultStore, sweep_id: str) -> Iterator[Fault]:
 def _faults_of_journal(journal: JournalIndex, parts: PartsIndex, n_lost: int) -> Iterator[Fault]:
     if not parts.damaged:
         unpublished = _only_in(journal.rows, parts.rows)
-        texts = [f"{row_name(row)}: in the journal only" for row in _head(unpublished)]
+        texts = [f"{RowKey.of(row).label}: in the journal only" for row in _head(unpublished)]
         yield from (Fault(text=text, remedy=_COMPACT) for text in texts)
         yield from _more(unpublished, "rows in the journal only", _COMPACT)
     keep = KEEP_BOTH if parts.damaged else KEEP
@@ -158,8 +164,10 @@ def _faults_of_parts(
     for path in parts.damaged:
         yield Fault(text=f"{path} is damaged", remedy=remedy(path))
     for row in _head(parts.rows.filter(~pl.struct(KEY).is_first_distinct())):
-        path = parts.paths[int(str(row[PART]))]
-        yield Fault(text=f"{row_name(row)}: stored twice, again in {path}", remedy=remedy(path))
+        path = parts.paths[row[PART]]
+        yield Fault(
+            text=f"{RowKey.of(row).label}: stored twice, again in {path}", remedy=remedy(path)
+        )
     for one in differing[:_LISTED]:
         yield Fault(text=one.text, remedy=_REMEDY_OF_SIDE[one.wrong])
     yield from _more(differing, "rows that differ", _REMEDY_OF_SIDE[Side.UNKNOWN])
@@ -168,7 +176,7 @@ def _faults_of_parts(
         yield from (Fault(text=text, remedy=_WRITTEN_SO) for text in texts if key not in known)
 
 
-def _head(rows: pl.DataFrame) -> list[dict[str, object]]:
+def _head(rows: pl.DataFrame) -> list[dict[str, Any]]:
     return rows.head(_LISTED).to_dicts()
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from fleetrank.analysis.stored.columns import ROW_KEY
 from fleetrank.foundation.small_file import open_regular
 from fleetrank.orchestrator.durable import store_error, sync_folder
-from fleetrank.orchestrator.errors import NewerSchemaError
+from fleetrank.orchestrator.errors import MovedFolderError, NewerSchemaError
+from fleetrank.orchestrator.identity.keys import RowKey
 from fleetrank.orchestrator.rows.measured_columns import Row
 from fleetrank.orchestrator.store.journals.journal_line import (
     BadLineError,
@@ -23,9 +23,9 @@ from fleetrank.orchestrator.store.journals.journal_line import (
     make_line,
     parse_line,
 )
-from fleetrank.orchestrator.store.journals.moved_file import check_place, place_of
 
 _log = logging.getLogger(__name__)
+_DESCRIPTORS = Path("/proc/self/fd")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,16 +72,19 @@ class Journal:
     def check_place(self) -> None:
         """Checks that the open file is still at its path.
 
+        The open file moves with its folder. A driver that wrote to the old path would make that
+        folder again and split its results.
+
         Raises:
             MovedFolderError: the workspace was moved or removed; `append` still writes to the file.
         """
         if self._descriptor is not None:
-            check_place(self.path, self._descriptor)
+            _check_place(self.path, self._descriptor)
 
     @property
     def place(self) -> Path:
         """Where the file is now; its original path if it is not open or was removed."""
-        found = None if self._descriptor is None else place_of(self.path, self._descriptor)
+        found = None if self._descriptor is None else _place_of(self.path, self._descriptor)
         return found or self.path
 
     def append(self, row: Row) -> None:
@@ -231,4 +234,40 @@ class Journal:
 
 def _key_hash(row: Row) -> int:
     """Needs a fifth of the key's memory; a collision in a million rows has probability 1e-7."""
-    return hash(tuple(row[name] for name in ROW_KEY))
+    return hash(RowKey.of(row))
+
+
+def _place_of(path: Path, descriptor: int) -> Path | None:
+    """Returns where an open file is now; `None` if it was removed.
+
+    Args:
+        path: the path by which it was opened.
+        descriptor: of the open file.
+    """
+    if _is_at(path, descriptor):
+        return path
+    now = (_DESCRIPTORS / str(descriptor)).readlink()
+    return now if _is_at(now, descriptor) else None
+
+
+def _check_place(path: Path, descriptor: int) -> None:
+    """Checks that an open file is still at its path.
+
+    Raises:
+        MovedFolderError: it was moved or removed.
+    """
+    place = _place_of(path, descriptor)
+    if place is None:
+        raise MovedFolderError(f"{path} was removed while it was in use", "restore it")
+    if place != path:
+        raise MovedFolderError(
+            f"{path} was moved while it was in use, to {place}",
+            "change to the new folder",
+        )
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except OSError:
+        return False

@@ -5,7 +5,7 @@ a few of them in memory.
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import polars as pl
 from fleetrank.analysis.stored.columns import ROW_KEY, SCHEMA
 from fleetrank.analysis.stored.part_files import PARTS
 from fleetrank.orchestrator.errors import StoreError
+from fleetrank.orchestrator.identity.keys import RowKey
 from fleetrank.orchestrator.rows.measured_columns import Row
 from fleetrank.orchestrator.store.journals.journal import Journal, JournalProblem
 from fleetrank.orchestrator.store.journals.journal_line import Entry
@@ -29,7 +30,6 @@ KEY = list(ROW_KEY)
 HASH = "row_hash"
 IS_CHECKED = "is_checked"
 PART = "part"
-Key = tuple[object, ...]
 _KEYS = {name: SCHEMA[name] for name in ROW_KEY} | {HASH: pl.UInt64(), IS_CHECKED: pl.Boolean()}
 
 
@@ -64,7 +64,7 @@ class PartsIndex:
 
 
 def index_rows(frame: pl.DataFrame, *, is_checked: bool) -> pl.DataFrame:
-    """Key and hash of each row of a table with exactly the declared columns."""
+    """RowKey and hash of each row of a table with exactly the declared columns."""
     hashes = frame.hash_rows(seed=0).alias(HASH)
     return frame.select(KEY).with_columns(hashes, pl.lit(is_checked).alias(IS_CHECKED))
 
@@ -83,7 +83,7 @@ def index_journal(journal: Journal) -> JournalIndex:
         entries = [one for one in batch if isinstance(one, Entry)]
         for is_checked in (True, False):
             frame, misfits = _to_frame([one.row for one in entries if one.is_checked is is_checked])
-            problems += [f"{row_name(row)} does not fit the table" for row in misfits]
+            problems += [f"{RowKey.of(row).label} does not fit the table" for row in misfits]
             found.append(index_rows(frame, is_checked=is_checked))
     rows = _joined(found).unique(KEY, keep="first", maintain_order=True)
     return JournalIndex(rows=rows, problems=tuple(problems), damaged=damaged)
@@ -104,16 +104,6 @@ def index_parts(folder: Path) -> PartsIndex:
         except StoreError:
             damaged.append(path)
     return PartsIndex(rows=_joined(found, {PART: pl.Int64()}), paths=paths, damaged=tuple(damaged))
-
-
-def row_key(row: Mapping[str, object]) -> Key:
-    """A row's key."""
-    return tuple(row[name] for name in KEY)
-
-
-def row_name(row: Mapping[str, object]) -> str:
-    """Returns the key of a row as text for messages."""
-    return f"cell {row['cell_key']}, repeat {row['repeat']}, attempt {row['attempt']}"
 
 
 def _batches(

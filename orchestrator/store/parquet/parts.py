@@ -19,6 +19,7 @@ from fleetrank.analysis.stored.columns import ROW_KEY, SCHEMA
 from fleetrank.analysis.stored.part_files import PARTS, first_row
 from fleetrank.orchestrator.durable import replace_file
 from fleetrank.orchestrator.errors import StoreError
+from fleetrank.orchestrator.identity.keys import RowKey
 from fleetrank.orchestrator.rows.measured_columns import Row
 from fleetrank.orchestrator.store.parquet.part_reader import (
     STAMPS,
@@ -116,7 +117,7 @@ def _unpublished(rows: Iterable[Row], parts: Sequence[Part]) -> Iterator[Row]:
     """Yields the rows whose key is in no part, each once."""
     known = {key for part in parts for key in _keys(part.path)}
     for row in rows:
-        key = tuple(row[name] for name in ROW_KEY)
+        key = RowKey.of(row)
         if key not in known:
             known.add(key)
             yield row

@@ -15,8 +15,8 @@ from adb_bench import AdbBench
 from phone_agent import TINY_TFLITE, leftovers, phone_options
 
 from fleetrank.device_agents.android.agent import AndroidAgent
-from fleetrank.device_agents.android.phone_lease import phone_lease
-from fleetrank.device_agents.android.programs.tools import file_sha256
+from fleetrank.device_agents.android.execution.catalogue import file_sha256
+from fleetrank.device_agents.android.state.identity import phone_lease
 from fleetrank.device_agents.android.state.probe_text import hash_serial
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.device_agents.contract.task import CanaryTask, Execution, MeasurePolicy, MeasureTask

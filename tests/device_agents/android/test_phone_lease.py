@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.device_agents.android.phone_lease import phone_lease
+from fleetrank.device_agents.android.state.identity import phone_lease
 from fleetrank.device_agents.errors import TransientError
 
 pytestmark = pytest.mark.slow
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 HOLD = """
 import sys
 from pathlib import Path
-from fleetrank.device_agents.android.phone_lease import phone_lease
+from fleetrank.device_agents.android.state.identity import phone_lease
 with phone_lease("a" * 64, folder=Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

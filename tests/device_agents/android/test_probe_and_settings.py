@@ -8,8 +8,8 @@ import pytest
 from adb_bench import AdbBench
 
 from fleetrank.device_agents.android.adb.phone import Phone
+from fleetrank.device_agents.android.state.identity import probe_phone
 from fleetrank.device_agents.android.state.phone_conditions import read_phone_conditions
-from fleetrank.device_agents.android.state.probe import probe_phone
 from fleetrank.device_agents.android.state.probe_text import (
     VirtualMode,
     hash_serial,

@@ -5,13 +5,12 @@ from device_parsers import BENCHMARK, CORES, DF, MEMINFO, PERF, PERF_ROWS, outpu
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.device_agents.android.runners.benchmark_model import BenchmarkModel
-from fleetrank.device_agents.android.runners.perf_test import PerfTest
-from fleetrank.device_agents.android.state.boot import parse_uptime
+from fleetrank.device_agents.android.programs.benchmark_model import BenchmarkModel
+from fleetrank.device_agents.android.programs.perf_test import PerfTest
 from fleetrank.device_agents.android.state.cores import parse_cores
-from fleetrank.device_agents.android.state.df_text import free_bytes
 from fleetrank.device_agents.android.state.dumpsys import parse_battery, parse_thermal
-from fleetrank.device_agents.android.state.probe_text import facts_of_sections
+from fleetrank.device_agents.android.state.probe_text import facts_of_sections, free_bytes
+from fleetrank.device_agents.android.state.waits import parse_uptime
 from fleetrank.device_agents.contract.failures import failure_from_error
 from fleetrank.device_agents.contract.measurement import ToolSummary
 from fleetrank.device_agents.device_output.plausible import BATTERY_PERCENT, refuse_impossible

@@ -15,8 +15,8 @@ from fleetrank.device_agents.host.energy import (
     PolledSource,
     count_energy,
     judge_energy,
+    open_rapl,
 )
-from fleetrank.device_agents.host.rapl import open_rapl
 from fleetrank.foundation.vocabulary import EnergyMethod
 
 COUNTER = EnergyMethod.NVML_COUNTER

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fleetrank.device_agents.timing.host_overhead import (
+from fleetrank.device_agents.timing.flags import (
     has_overhead,
     host_overhead_ns,
     is_impossible,

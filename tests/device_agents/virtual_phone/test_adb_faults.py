@@ -9,9 +9,9 @@ import pytest
 from virtual_phone_clients import OnePhone
 from waiting import wait_until
 
-from fleetrank.device_agents.android.options import TOOLS
+from fleetrank.device_agents.android.programs.program_registry import PROGRAMS
 from fleetrank.device_agents.virtual_phone.handset.faults import Fault, Injection
-from fleetrank.device_agents.virtual_phone.handset.standin import standin_path
+from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of
 
 pytestmark = pytest.mark.adb
 
@@ -38,7 +38,7 @@ def wait_for_state(phone: OnePhone, state: str, limit_s: float = 10.0) -> None:
 def benchmark(phone: OnePhone) -> subprocess.CompletedProcess[bytes]:
     """Pushes tool and artifact, once, and runs them."""
     tool, model = f"{FLEETRANK}/tools/benchmark_model", f"{FLEETRANK}/artifacts/m.tflite"
-    phone.run("push", str(standin_path("benchmark_model")), tool)
+    phone.run("push", str(stand_in_of("benchmark_model")), tool)
     phone.run("push", str(TFLITE), model)
     result = f"{TMP}/r.pb"
     return phone.run("shell", f"rm -f {result}; {tool} --graph={model} --result_file_path={result}")
@@ -211,5 +211,5 @@ def test_a_schedule_strikes_at_its_time(phone: OnePhone) -> None:
 
 
 def test_every_runner_has_a_stand_in_that_runs_nowhere_else() -> None:
-    for tool in TOOLS:
-        assert standin_path(tool).stat().st_mode & 0o111
+    for tool in PROGRAMS:
+        assert stand_in_of(tool).stat().st_mode & 0o111

@@ -8,7 +8,7 @@ from virtual_phone_clients import Adb, OnePhone
 
 from fleetrank.device_agents.contract.registration import VirtualMode
 from fleetrank.device_agents.virtual_phone.daemon.farm import FarmSpec, VirtualFarm
-from fleetrank.device_agents.virtual_phone.handset.standin import standin_path
+from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of
 
 pytestmark = pytest.mark.adb
 
@@ -29,7 +29,7 @@ def real_phone(adb: Adb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 
 def push_tool(phone: OnePhone, tool: str, model: Path) -> None:
-    phone.run("push", str(standin_path(tool)), f"{TMP}/{tool}")
+    phone.run("push", str(stand_in_of(tool)), f"{TMP}/{tool}")
     phone.run("push", str(model), f"{TMP}/model")
 
 

@@ -14,8 +14,12 @@ from fleetrank.models.cards.zoo import load_zoo
 from fleetrank.models.errors import ExportError, UntrustedError
 from fleetrank.models.networks.build import build_network, import_torchvision
 from fleetrank.models.networks.cost import count_cost, stated_cost
-from fleetrank.models.networks.verification_inputs import seeded_images
-from fleetrank.models.networks.weights import calibrate, load_checkpoint, network_with_weights
+from fleetrank.models.networks.weights import (
+    calibrate,
+    load_checkpoint,
+    network_with_weights,
+    seeded_images,
+)
 
 PUBLISHED_GMACS = {
     "resnet18": 1.814,

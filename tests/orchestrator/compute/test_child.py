@@ -11,8 +11,7 @@ from fleet_rows import NETS, PLACES, write_results
 
 from fleetrank.analysis.errors import QueryError
 from fleetrank.orchestrator.compute.child import QUERY_GRACE_S, Child
-from fleetrank.orchestrator.compute.errors import RefusedError, error_of_child
-from fleetrank.orchestrator.compute.jobs import Job, JobKind
+from fleetrank.orchestrator.compute.jobs import Job, JobKind, RefusedError, error_of_child
 from fleetrank.orchestrator.server.errors import status_of
 
 

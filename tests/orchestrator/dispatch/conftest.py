@@ -147,7 +147,7 @@ class ScriptedExecutor:
         self.running.clear()
         return offered + done
 
-    def under_way(self) -> Mapping[str, str]:
+    def in_flight(self) -> Mapping[str, str]:
         return self.left_running
 
     def acknowledge(self, task_ids: Sequence[str]) -> None:

@@ -21,10 +21,11 @@ from fleetrank.models.cards.card import (
 )
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.errors import ExportError
-from fleetrank.orchestrator.dispatch.drive.stop_switch import STOPPING, StopSwitch
+from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch
 from fleetrank.orchestrator.export import export_stage
 from fleetrank.orchestrator.export.export_stage import ExportTools, build_artifacts, may_start
 from fleetrank.orchestrator.progress.events import Event, ExportFinished, Notice
+from fleetrank.orchestrator.progress.wording import STOPPING
 
 OUTPUTS = np.linspace(1, 2, 16 * 10).reshape(16, 10).astype(np.float32)
 GIB = 2**30

@@ -4,11 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleetrank.analysis.stored.columns import ROW_KEY
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.foundation.vocabulary import Family, Format, Mode, Precision, Runtime, WeightsKind
 from fleetrank.models.cards.card import ExportRequest, ModelCard, Source, Weights
 from fleetrank.models.cards.identity import resolve
 from fleetrank.orchestrator.identity.keys import (
+    RowKey,
     canonical_json,
     cell_key,
     platform_key,
@@ -118,3 +120,14 @@ def test_an_imported_rows_platform_reads_like_a_measured_one() -> None:
     assert row_platform_key(row) == platform_key("box", EXECUTION)
     unknown = {name: row[name] for name in row if name not in {"threads", "affinity"}}
     assert row_platform_key(unknown | {"batch": None}) == "box/onnx/cpu/eager/fp32/b?/t?/afree/{}"
+
+
+def test_the_key_of_a_row_has_the_columns_and_types_of_the_table() -> None:
+    row = {"sweep_id": "s", "cell_key": "c", "repeat": 0, "attempt": 1, "model": "m"}
+    key = RowKey.of(row)
+    assert key == tuple(row[name] for name in ROW_KEY)
+    assert RowKey._fields == ROW_KEY
+    assert key.label == "cell c, repeat 0, attempt 1"
+    for wrong in ({"repeat": "0"}, {"cell_key": None}, {"attempt": 1.0}):
+        with pytest.raises(ValueError, match="not the key"):
+            RowKey.of(row | wrong)

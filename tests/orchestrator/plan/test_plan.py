@@ -1,7 +1,11 @@
 from dataclasses import replace
 
+import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from fleetrank.analysis.stored.patterns import matches
 from fleetrank.foundation.vocabulary import Family, Format, WeightsKind
 from fleetrank.models.cards.card import ModelCard, Source
 from fleetrank.models.cards.identity import resolve
@@ -217,6 +221,25 @@ def test_unknown_names_are_answered_with_the_nearest(keys, message, remedy) -> N
 def test_a_pattern_narrows_a_plan(pattern, n_cells) -> None:
     plan = _plan(threads=[1, 2])
     assert len(narrow(plan, pattern).cells) == n_cells
+
+
+@given(st.text("onetwhr*/x ", max_size=12))
+def test_a_pattern_means_the_same_as_in_a_table(pattern) -> None:
+    plan = _plan()
+    names = pl.DataFrame({"name": ["one", "two", "three"]})
+    expected = set(names.filter(matches("name", pattern))["name"])
+    try:
+        cells = narrow(plan, pattern).cells
+    except UsageError:
+        cells = ()
+    by_name = {cell.export.card.name for cell in cells}
+    assert expected <= by_name
+    if "/" not in pattern and " " not in pattern and "x" not in pattern and "*" not in pattern:
+        assert by_name == expected
+
+
+def test_a_shells_pattern_of_an_older_version_still_selects_its_cells() -> None:
+    assert {cell.export.card.name for cell in narrow(_plan(), "t[wx]?").cells} == {"two"}
 
 
 def test_a_pattern_that_matches_nothing_is_refused() -> None:

@@ -28,7 +28,7 @@ from fleetrank.models.cards.card import ModelCard, ResolvedCard, Source
 from fleetrank.orchestrator.identity.cells import DevicePlace, Repeat
 from fleetrank.orchestrator.identity.keys import canonical_json
 from fleetrank.orchestrator.rows.measured_columns import summarise
-from fleetrank.orchestrator.store.health.summaries import wrong_summaries
+from fleetrank.orchestrator.store.health.differences import wrong_summaries
 from fleetrank.orchestrator.store.parquet.parts import to_frame
 
 

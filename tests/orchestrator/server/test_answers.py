@@ -9,8 +9,7 @@ from fleet_rows import NETS, PLACES, write_results
 from waiting import wait_until
 
 from fleetrank.foundation.lease import host_lease
-from fleetrank.orchestrator.compute.errors import RefusedError
-from fleetrank.orchestrator.compute.jobs import Job, JobKind
+from fleetrank.orchestrator.compute.jobs import Job, JobKind, RefusedError
 from fleetrank.orchestrator.server.answers import Answers, Turn
 from fleetrank.orchestrator.server.errors import BusyError, status_of
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+import polars as pl
 import pytest
-from fleet_rows import HOSTILE_DEVICE, HOSTILE_MODEL, SWEEP
+from fleet_rows import HOSTILE_DEVICE, HOSTILE_MODEL, SWEEP, write_results
 from headless_browser import headless_chromium
 from serving import Served, serving
 
@@ -106,6 +107,30 @@ def test_a_hostile_device_is_one_click_away(visit: Visit, served: Served) -> Non
     visit.page.wait_for_url("**/device?name=*")
     assert HOSTILE_DEVICE in visit.page.locator("h1").inner_text()
     assert "Repeatability" in visit.page.locator("main").inner_text()
+
+
+@pytest.fixture
+def warming(tmp_path: Path, own_host_lease: None) -> "Iterator[Served]":
+    (tmp_path / "cluster.yaml").touch()
+    (part,) = write_results(tmp_path / "results").rglob("*.parquet")
+    rows = pl.read_parquet(part).with_columns((30.0 + pl.col("repeat")).alias("temp_c_before"))
+    rows.write_parquet(part)
+    with serving(tmp_path) as found:
+        yield found
+
+
+def test_the_conditions_of_a_device_are_drawn_as_the_report_draws(
+    visit: Visit, warming: Served
+) -> None:
+    visit.page.goto(warming.base + "/device?name=pixel-7")
+    charts = visit.page.locator(".chart")
+    charts.first.locator("svg").wait_for()
+    assert charts.count() == visit.page.locator(".chart svg").count() > 0
+    charts.first.locator("svg g.mark-symbol path").first.hover(force=True)
+    tooltip = visit.page.locator("#vg-tooltip-element.visible")
+    tooltip.wait_for()
+    assert "UTC" in tooltip.inner_text()
+    assert visit.messages == []
 
 
 def test_the_report_stands_in_the_home_page_and_draws(visit: Visit, served: Served) -> None:

@@ -1,29 +1,9 @@
-"""Charts and tables as a template gets them."""
+"""Tables and assets as a template gets them."""
 
 import pytest
 
-from fleetrank.orchestrator.server.pages.chart import HEIGHT, WIDTH, time_chart
 from fleetrank.orchestrator.server.pages.page_tables import MAX_ROWS, facts_grid, grid
 from fleetrank.orchestrator.server.pages.page_templates import asset, render
-
-START, HALF, END = (f"2026-01-01T0{hour}:00:00+00:00" for hour in (0, 1, 2))
-
-
-def test_a_chart_spans_its_box_and_names_its_ends() -> None:
-    chart = time_chart("Temperature", "C", [(START, 30.0), (HALF, 35.0), (END, 40.0)])
-    first, middle, last = chart.marks
-    assert 0 < first.x < middle.x < last.x < WIDTH
-    assert 0 < last.y < middle.y < first.y < HEIGHT
-    assert middle.x == pytest.approx((first.x + last.x) / 2)
-    assert (chart.low, chart.high) == ("30", "40")
-    assert (chart.first, chart.last) == ("2026-01-01 00:00", "2026-01-01 02:00")
-
-
-def test_what_never_changes_and_a_single_point_are_drawn() -> None:
-    for points in ([(START, 5.0)], [(START, 5.0), (END, 5.0)]):
-        chart = time_chart("t", "", points)
-        assert {mark.y for mark in chart.marks} == {chart.marks[0].y}
-        assert 0 < chart.marks[0].y < HEIGHT
 
 
 def test_a_grid_leaves_out_what_says_nothing_and_links_what_has_a_page() -> None:
@@ -62,5 +42,7 @@ def test_templates_escape_every_value() -> None:
 
 def test_only_our_own_assets_are_there() -> None:
     assert "--paper" in asset("page.css")
+    assert "function drawChart" in asset("time.js")
+    assert "vegaEmbed" in asset("vega.js")
     with pytest.raises(FileNotFoundError):
         asset("nothing.js")

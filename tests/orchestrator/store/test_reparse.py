@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from fleetrank.analysis.stored.sweep_record import SweepRecord
-from fleetrank.device_agents.android.programs.raw_log import encode_log
-from fleetrank.device_agents.android.runners.phone_runner import ToolOutput, ToolRun
+from fleetrank.device_agents.android.execution.raw_log import encode_log
+from fleetrank.device_agents.android.programs.phone_program import ProgramCall, ProgramOutput
 from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.store.health.verify import examine
 from fleetrank.orchestrator.store.raw_logs import set_aside
@@ -32,8 +32,8 @@ def store(workspace) -> ResultStore:
 
 
 def keep(store: ResultStore, row, text: str = TEXT, **changes: object) -> None:
-    tool_run = ToolRun(argv=("/t/benchmark_model", "--use_xnnpack=true"))
-    output = ToolOutput(run=tool_run, exit_code=0, stdout=text, stderr="")
+    program_call = ProgramCall(argv=("/t/benchmark_model", "--use_xnnpack=true"))
+    output = ProgramOutput(run=program_call, exit_code=0, stdout=text, stderr="")
     fields = {"raw_log": encode_log(output), **changes}
     with store.open_journal(SWEEP_ID) as journal:
         journal.append(

@@ -43,8 +43,8 @@ def workspace(tmp_path: Path) -> Workspace:
 
 
 def register(workspace: Workspace, name: str, kind: str, host: str | None) -> None:
-    host_line = f"host: {host}\n" if host else ""
-    text = f"name: {name}\nkind: {kind}\n{host_line}"
+    host_client = f"host: {host}\n" if host else ""
+    text = f"name: {name}\nkind: {kind}\n{host_client}"
     (workspace.devices / f"{name}.yaml").write_text(text, encoding="utf-8")
 
 

@@ -11,12 +11,12 @@ from adb_bench import AdbBench, free_port, open_bench
 
 from fleetrank.device_agents.android.adb.adb_server import AdbServer, find_adb
 from fleetrank.device_agents.android.agent import AndroidAgent
-from fleetrank.device_agents.android.phone_lease import phone_lease
 from fleetrank.device_agents.android.registration.registrar import (
     PhoneRegistrar,
     registration_of,
 )
 from fleetrank.device_agents.android.state.cores import Core
+from fleetrank.device_agents.android.state.identity import phone_lease
 from fleetrank.device_agents.android.state.probe_text import facts_of_sections
 from fleetrank.device_agents.android.state.settings import settings_for_measuring
 from fleetrank.device_agents.contract.registration import CanaryFile, RegistrationRequest

@@ -12,7 +12,7 @@ from fleetrank.analysis.statistics.choices.next_models import (
     judge,
     predict,
 )
-from fleetrank.analysis.statistics.choices.next_models_table import (
+from fleetrank.analysis.statistics.choices.savings import (
     accepted_error,
     predicted_by_sources,
 )

@@ -14,8 +14,8 @@ from fleetrank.analysis.statistics.prediction.family_errors import (
     family_masks,
     group_errors,
     pair_errors,
+    predictions,
 )
-from fleetrank.analysis.statistics.prediction.prediction import predictions
 
 FAMILIES = family_masks(["cnn"] * 5 + ["vit"] * 2 + [None])
 PAIRS = list(itertools.permutations(range(4), 2))

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from fleetrank.analysis.panel.pair_groups import Level, pair_group
-from fleetrank.analysis.statistics.prediction.ratio_transfer import (
+from fleetrank.analysis.statistics.prediction.reference_r2 import (
     group_r2,
     median_draws,
     pair_r2,

@@ -10,7 +10,7 @@ import pytest
 from adb_bench import AdbBench
 
 from fleetrank.device_agents.android.adb.adb_text import DeviceState
-from fleetrank.device_agents.android.state.boot import wait_until_booted
+from fleetrank.device_agents.android.state.waits import wait_until_booted
 from fleetrank.device_agents.device_output.device_text import CUT, MAX_PROBE_BYTES
 from fleetrank.device_agents.errors import (
     BadOutputError,

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.device_agents.android.programs.tool_call import mask_of
+from fleetrank.device_agents.android.execution.program_run import mask_of
 from fleetrank.device_agents.android.state.cores import (
     Cluster,
     Core,

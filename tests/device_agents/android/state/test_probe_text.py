@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.device_agents.android.adb.sections import split_sections
+from fleetrank.device_agents.android.adb.phone import split_sections
 from fleetrank.device_agents.android.state.probe_text import (
     PROPERTIES,
     VirtualMode,

@@ -3,8 +3,6 @@ from dataclasses import replace
 
 import pytest
 
-from fleetrank.device_agents.android.cooling import wait_until_ready
-from fleetrank.device_agents.android.state.clock import Clock
 from fleetrank.device_agents.android.state.cores import Core
 from fleetrank.device_agents.android.state.dumpsys import Battery, Thermal
 from fleetrank.device_agents.android.state.phone_conditions import (
@@ -14,6 +12,7 @@ from fleetrank.device_agents.android.state.phone_conditions import (
 )
 from fleetrank.device_agents.android.state.readiness import PhoneRules, Verdict, judge_readiness
 from fleetrank.device_agents.android.state.validity import CanaryReading, judge_validity
+from fleetrank.device_agents.android.state.waits import Clock, wait_until_ready
 from fleetrank.device_agents.errors import StoppedError, UnfitConditionsError
 from fleetrank.foundation.vocabulary import Flag
 

@@ -6,13 +6,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetrank.device_agents.virtual_phone.handset.dumps import battery, kernel_files, thermal
-from fleetrank.device_agents.virtual_phone.handset.faults import RUNNER, Fault, draw_injections
+from fleetrank.device_agents.virtual_phone.handset.faults import (
+    RUNNER,
+    Fault,
+    draw_injections,
+    leave_fault,
+    take_fault,
+)
 from fleetrank.device_agents.virtual_phone.handset.profile import (
     DEFAULT_PROFILES,
     find_profile,
     load_profiles,
 )
-from fleetrank.device_agents.virtual_phone.handset.runner_faults import leave_fault, take_fault
 
 
 @given(

@@ -11,12 +11,12 @@ from adb_bench import private_server
 from phone_agent import TINY_TFLITE
 
 from fleetrank.device_agents.android.adb.adb_server import AdbServer, find_adb
-from fleetrank.device_agents.android.phone_lease import phone_lease
+from fleetrank.device_agents.android.state.identity import phone_lease
 from fleetrank.device_agents.android.state.probe_text import hash_serial
 from fleetrank.device_agents.android.state.settings import FOLDER
 from fleetrank.device_agents.errors import MissingLibraryError
 from fleetrank.device_agents.virtual_phone.daemon.farm import FarmedPhone, FarmSpec, VirtualFarm
-from fleetrank.device_agents.virtual_phone.handset.standin import standin_path
+from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of
 from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.cards.card import Cost, StagedExport
@@ -177,7 +177,7 @@ def test_a_phone_without_a_program_says_which_to_give_and_takes_it(
     assert add(phone, "--tool", "benchmark-model=/x") == 2
     assert "benchmark_model" in capsys.readouterr().err
     set_property(phone, "ro.fleetrank.virtual", "canned")
-    given = standin_path("benchmark_model")
+    given = stand_in_of("benchmark_model")
     assert add(phone, "--tool", f"benchmark_model={given}") == 0
     assert add(phone, "--tool", "benchmark_model=/no/such/file") != 0
     assert "/no/such/file" in capsys.readouterr().err
@@ -198,7 +198,7 @@ def test_check_tells_another_system_another_speed_and_another_program(
     phone: FarmedPhone, workspace: Workspace, tmp_path: Path, capsys
 ) -> None:
     tool = tmp_path / "benchmark_model"
-    tool.write_bytes(standin_path("benchmark_model").read_bytes() + b"# older\n")
+    tool.write_bytes(stand_in_of("benchmark_model").read_bytes() + b"# older\n")
     assert add(phone, "--tool", f"benchmark_model={tool}") == 0
     set_property(phone, "ro.build.version.release", "15")
     set_property(phone, "ro.fleetrank.slowness", "1.5")

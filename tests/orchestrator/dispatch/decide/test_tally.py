@@ -5,7 +5,8 @@ from fleetrank.orchestrator.dispatch.decide.tally import Tally
 
 def row(repeat: int, attempt: int, status: str, flags: list[str]) -> dict[str, object]:
     return {
-        "cell_key": "c", "repeat": repeat, "attempt": attempt, "status": status, "flags": flags,
+        "sweep_id": "s", "cell_key": "c", "repeat": repeat, "attempt": attempt, "status": status,
+        "flags": flags,
         "error_kind": None if status == "ok" else "crash", "error_is_transient": True,
         "error_message": "m", "error_remedy": "r",
     }  # fmt: skip

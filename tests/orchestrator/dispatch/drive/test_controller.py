@@ -299,7 +299,7 @@ def test_a_failure_on_a_virtual_phone_that_never_told_what_it_is_is_marked(
     failure = Failure(kind=ErrorKind.CRASHED, message="m", remedy="r", is_transient=False)
     executor = new_executor(["phone"], lambda _device, _task: failure)
     bench = Bench(replace(work, places={"phone": place}), executor)
-    bench.controller._facts.clear()
+    bench.controller._state.facts.clear()
     bench.controller.run()
     assert [row["origin"] for row in bench.sink.rows] == ["virtual"]
 

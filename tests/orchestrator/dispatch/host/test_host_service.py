@@ -9,7 +9,12 @@ import pytest
 
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Status
-from fleetrank.orchestrator.dispatch.host.host_service import Answer, HostService, Order, Question
+from fleetrank.orchestrator.dispatch.host.host_service import (
+    DeviceTask,
+    HostService,
+    PollReply,
+    PollRequest,
+)
 from fleetrank.orchestrator.workspace.device_spec import DeviceSpec
 
 QUICK = DeviceSpec(name="quick", kind="simulated")
@@ -28,16 +33,16 @@ def service(tmp_path: Path) -> HostService:
     return HostService(tmp_path)
 
 
-def order(number: int, spec: DeviceSpec = QUICK, sweep: str = "s") -> Order:
-    return Order(spec=spec, task=replace(TASK, task_id=f"{sweep}/c/{number}/0"))
+def order(number: int, spec: DeviceSpec = QUICK, sweep: str = "s") -> DeviceTask:
+    return DeviceTask(spec=spec, task=replace(TASK, task_id=f"{sweep}/c/{number}/0"))
 
 
-def ask(service: HostService, session: str = "a", **changes: object) -> Answer:
+def ask(service: HostService, session: str = "a", **changes: object) -> PollReply:
     fields: dict[str, object] = {"sweep_id": "s", "session": session, "wait_s": 10.0}
-    return service.ask(Question(**(fields | changes)))
+    return service.poll(PollRequest(**(fields | changes)))
 
 
-def ids(answer: Answer) -> list[str]:
+def ids(answer: PollReply) -> list[str]:
     return [measurement.task_id for measurement in answer.measurements]
 
 
@@ -98,11 +103,12 @@ def test_orders_whose_files_are_not_here_are_not_taken(service: HostService) -> 
 def test_a_waiting_question_is_answered_as_soon_as_there_is_something(
     service: HostService,
 ) -> None:
-    answers: list[Answer] = []
+    answers: list[PollReply] = []
     thread = threading.Thread(target=lambda: answers.append(ask(service, wait_s=30.0)))
     started_s = time.perf_counter()
     thread.start()
-    time.sleep(0.1)
+    while not service._sessions:
+        time.sleep(0.01)
     service.accept([order(0)], has_files=True)
     thread.join(20.0)
     assert time.perf_counter() - started_s < 10

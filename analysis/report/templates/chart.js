@@ -1,0 +1,44 @@
+// Draws a Vega-Lite specification of `specs`. `currentColor` takes colours from the style sheet: dark
+// mode and print do not redraw. The report and the pages of the server use this file.
+
+// A specification with its holes {"$": name} filled, its points, and the style of `look.json`.
+function chart(name, height, datasets, values = {}) {
+  return {
+    ...filled(specs[name], values), $schema: "https://vega.github.io/schema/vega-lite/v6.json",
+    width: "container", height, background: "transparent", datasets, config: specs.look,
+    autosize: { type: "fit", contains: "padding" },
+  };
+}
+
+function filled(part, values) {
+  if (Array.isArray(part)) return part.map((one) => filled(one, values));
+  if (part === null || typeof part !== "object") return part;
+  if (!("$" in part)) {
+    return Object.fromEntries(Object.entries(part).map(([key, one]) => [key, filled(one, values)]));
+  }
+  if (!(part.$ in values)) throw new Error(`a chart needs a value for ${part.$}`);
+  return values[part.$];
+}
+
+function tooltip(...fields) {
+  return fields.map(([field, title]) => ({ field, title: title || field }));
+}
+
+// False if it could not be drawn; the reason is on the console.
+async function drawChart(box, spec) {
+  try {
+    // `ast` evaluates no text as code; no style is injected, because the style sheets have it.
+    await vegaEmbed(box, spec, { actions: false, ast: true, renderer: "svg", defaultStyle: false,
+      tooltip: { theme: "custom", disableDefaultStyle: true } });
+    // One description replaces those of hundreds of marks.
+    box.querySelector("svg").setAttribute("aria-hidden", "true");
+    box.setAttribute("role", "img");
+    box.removeAttribute("aria-roledescription");
+    return true;
+  } catch (error) {
+    box.classList.add("failed");
+    box.textContent = "This chart could not be drawn; its figures are in the table below.";
+    console.error(error);
+    return false;
+  }
+}

@@ -1,0 +1,4 @@
+"""One program on a phone: chosen, downloaded, verified, pushed, run, and its output stored.
+
+Open `program_run` first.
+"""

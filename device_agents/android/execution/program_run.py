@@ -1,0 +1,246 @@
+"""Places the program and the artifact of a task on a phone, runs the program and cleans up."""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from fleetrank.device_agents.android.adb.phone import Phone
+from fleetrank.device_agents.android.execution.storage import PhoneStorage, ProgramStore
+from fleetrank.device_agents.android.programs.phone_program import (
+    ProgramCall,
+    ProgramOutput,
+    ProgramReading,
+)
+from fleetrank.device_agents.android.programs.program_registry import create_program
+from fleetrank.device_agents.android.state.settings import FOLDER
+from fleetrank.device_agents.android.state.validity import CanaryReading
+from fleetrank.device_agents.contract.agent import StopRequested, never_stop
+from fleetrank.device_agents.contract.task import CanaryTask, Execution, MeasurePolicy, MeasureTask
+from fleetrank.device_agents.device_output.device_text import MAX_PROGRAM_BYTES
+from fleetrank.device_agents.errors import (
+    BadOutputError,
+    PermanentError,
+    TimedOutError,
+    TooSlowError,
+)
+from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.vocabulary import Runtime
+
+RUN_FOLDER = f"{FOLDER}/run"
+TASK_FOLDER = f"{RUN_FOLDER}/0"
+"""Only one program runs at a time, because its caller holds the phone's lease."""
+MAX_RESULT_BYTES = 16 * 1024 * 1024
+"""A structured result has a few hundred bytes, a list of ten thousand samples 0.5 MB."""
+_ASK_TIMEOUT_S = 30.0
+_START = 'mkdir -p "$1" && cd "$1" && echo $$ > pid || exit 126; shift; exec "$@"'
+"""The shell process becomes the program, so the number it wrote is the program's number."""
+_CLEAN = """
+[ -d "$1" ] || exit 0
+for run in "$1"/*; do
+  if [ -f "$run/pid" ] && read -r pid < "$run/pid"; then
+    case $pid in
+      '' | *[!0-9]*) ;;
+      *) [ "//proc/$pid/cwd" -ef "$run" ] && kill -9 "$pid" 2>/dev/null ;;
+    esac
+  fi
+done
+rm -rf -- "$1"
+"""
+"""A closed connection does not end the program on the phone.
+
+The process number may belong to another program by now, mostly after a restart. Only a program
+that works in the folder is ours. Two slashes: /proc of a virtual phone does not list its programs,
+but /proc of the host does, and the rewriting of paths skips `//`.
+"""
+
+
+def run_program(
+    phone: Phone,
+    run: ProgramCall,
+    *,
+    affinity: Sequence[int] | None,
+    timeout_s: float,
+    stop_requested: StopRequested = never_stop,
+) -> ProgramOutput:
+    """Runs a program to its end and collects its output; the caller holds the phone's lease.
+
+    Its files stay until `clean_runs`, because a lost phone has to return first.
+
+    Args:
+        phone: the phone that runs it.
+        run: the call.
+        affinity: CPUs to pin it to; `None` lets the system choose.
+        timeout_s: for the program itself.
+        stop_requested: asked while the program runs.
+
+    Raises:
+        TransientError: the phone was lost, or the program did not end in time.
+        PermanentError: the phone cannot start programs in this folder.
+    """
+    clean_runs(phone)
+    if run.log_tag is not None:
+        phone.shell("logcat -c", timeout_s=_ASK_TIMEOUT_S)
+    pinned = () if affinity is None else ("taskset", mask_of(affinity))
+    ended = phone.shell(
+        _START, TASK_FOLDER, *pinned, *run.argv,
+        timeout_s=timeout_s, stop_requested=stop_requested, max_bytes=MAX_PROGRAM_BYTES,
+    )  # fmt: skip
+    if ended.exit_code == 126:
+        raise PermanentError(
+            f"phone {phone.serial!r} cannot run {run.argv[0]}: {ended.stderr.strip()[:200]}",
+            "check that /data/local/tmp is writable and that programs in it may run",
+        )
+    return ProgramOutput(
+        run=run,
+        exit_code=ended.exit_code,
+        stdout=ended.stdout,
+        stderr=ended.stderr,
+        result=None if run.result_file is None else _pull(phone, run.result_file),
+        logcat=None if run.log_tag is None else _read_logcat(phone, run.log_tag),
+    )
+
+
+def clean_runs(phone: Phone) -> None:
+    """Stops programs that earlier runs left running, and deletes the files of these runs."""
+    phone.shell(_CLEAN, RUN_FOLDER, timeout_s=_ASK_TIMEOUT_S)
+
+
+def mask_of(affinity: Sequence[int]) -> str:
+    """Formats CPU numbers for Android's `taskset`: a hexadecimal mask without prefix."""
+    return f"{sum(1 << cpu for cpu in set(affinity)):x}"
+
+
+def _pull(phone: Phone, remote: str) -> bytes | None:
+    """Reads the result file; a binary that does not know the flag writes none."""
+    with tempfile.TemporaryDirectory(prefix="fleetrank-") as folder:
+        local = Path(folder) / "result"
+        try:
+            phone.pull(remote, local, max_bytes=MAX_RESULT_BYTES, timeout_s=_ASK_TIMEOUT_S)
+        except BadOutputError:
+            return None
+        return local.read_bytes()
+
+
+def _read_logcat(phone: Phone, tag: str) -> str:
+    return phone.shell(
+        'logcat -d -s "$1"', f"{tag}:V", timeout_s=_ASK_TIMEOUT_S, max_bytes=MAX_PROGRAM_BYTES
+    ).stdout
+
+
+CANARY_POLICY = MeasurePolicy(
+    min_warmup_runs=5, min_warmup_s=0.2, max_warmup_s=1.0, min_runs=20, max_time_s=1.0
+)
+"""One second: enough for a median within a few per cent, and the ratio's limit is 10 %."""
+CANARY_TIMEOUT_S = 60.0
+ANSWER_S = 1.0
+"""If a phone answers this fast, the phone is not the reason why its program did not end."""
+CANARY_RUNTIME = Runtime.TFLITE
+CANARY_BACKEND = "xnnpack"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhonePrograms:
+    """The programs of one phone and how to run them there; the caller holds the phone's lease.
+
+    Attributes:
+        registered: SHA-256 of each program the phone was registered with, by name.
+        stop_requested: asked while a program runs.
+    """
+
+    phone: Phone
+    store: ProgramStore
+    registered: Mapping[str, str]
+    stop_requested: StopRequested
+
+    def place(self, task: MeasureTask) -> ProgramCall:
+        """Places program and artifact on the phone, and plans the call."""
+        program = create_program(task.execution.runtime)
+        sha256 = self.registered[program.name]
+        cache = PhoneStorage(self.phone)
+        program_path = cache.place_program(self.store.find(program.name, sha256))
+        artifact_path = cache.place_artifact(
+            Path(task.artifact_path), task.artifact_sha256, program.artifact_suffix
+        )
+        return program.plan_run(
+            program_path=program_path,
+            artifact_path=artifact_path,
+            run_folder=TASK_FOLDER,
+            task=task,
+        )
+
+    def version_of(self, task: MeasureTask) -> dict[str, str]:
+        """The program of a task, as stored in a row."""
+        name = create_program(task.execution.runtime).name
+        return {f"{name}_sha256": self.registered[name]}
+
+    def run(self, task: MeasureTask, placed: ProgramCall) -> ProgramOutput:
+        """Runs a task's program to its end.
+
+        Raises:
+            TooSlowError: it did not end in time, although the phone answers.
+            FleetError: the same errors as `run_program`.
+        """
+        try:
+            return run_program(
+                self.phone,
+                placed,
+                affinity=task.execution.affinity,
+                timeout_s=task.timeout_s,
+                stop_requested=self.stop_requested,
+            )
+        except TimedOutError as error:
+            if not self._answers():
+                raise
+            raise TooSlowError(
+                f"{placed.argv[0]} did not end within {task.timeout_s:g} s",
+                "raise timeout_s of the sweep, or remove the model from the sweep",
+            ) from error
+
+    def _answers(self) -> bool:
+        try:
+            self.phone.shell("true", timeout_s=ANSWER_S)
+        except FleetError:
+            return False
+        return True
+
+    def run_canary(self, canary: CanaryTask) -> tuple[int, CanaryReading]:
+        """Runs the canary; returns its latency in ns and the comparison with registration."""
+        task = canary_task(canary.artifact_path, canary.artifact_sha256, canary.affinity, "canary")
+        latency_ns = latency_of(read(task, self.run(task, self.place(task))))
+        ratio = latency_ns / canary.reference_ns
+        return latency_ns, CanaryReading(ratio=ratio, spread=canary.spread)
+
+
+def canary_task(
+    artifact_path: str, artifact_sha256: str, affinity: tuple[int, ...] | None, task_id: str
+) -> MeasureTask:
+    """Returns the canary as a task with one thread."""
+    return MeasureTask(
+        task_id=task_id,
+        artifact_path=artifact_path,
+        artifact_sha256=artifact_sha256,
+        execution=Execution(runtime=CANARY_RUNTIME, backend=CANARY_BACKEND, affinity=affinity),
+        is_trusted=True,
+        policy=CANARY_POLICY,
+        timeout_s=CANARY_TIMEOUT_S,
+    )
+
+
+def read(task: MeasureTask, output: ProgramOutput) -> ProgramReading:
+    """Parses an output; raises the same errors as `PhoneProgram.read`."""
+    return create_program(task.execution.runtime).read(output)
+
+
+def latency_of(reading: ProgramReading) -> int:
+    """The latency of one process: the median of its samples, or the program's own figure.
+
+    Raises:
+        BadOutputError: the output contains no latency.
+    """
+    if reading.samples_ns:
+        return round(median(reading.samples_ns))
+    if reading.summary is None:
+        raise BadOutputError("the program printed no latency", "read its stored output")
+    return reading.summary.median_ns

@@ -1,0 +1,135 @@
+"""ExecuTorch's `executor_runner`: `.pte` files; it logs every execution, on Android to logcat.
+
+The exporter decides where the graph runs, so the backend is a property of the file. Inputs are
+ones. The program reports no memory; its only time limit is the task's limit.
+Source: examples/portable/executor_runner/executor_runner.cpp of ExecuTorch 1.0 to 1.5; builds
+before per-iteration logging print only one total and are rejected.
+"""
+
+import re
+
+from fleetrank.device_agents.android.programs.phone_program import (
+    ProgramCall,
+    ProgramOutput,
+    ProgramReading,
+)
+from fleetrank.device_agents.android.programs.program_text import (
+    NS_PER_MS,
+    NUMBER,
+    Wording,
+    not_a_result,
+    readable,
+    refuse_failed,
+    to_latency_ns,
+    to_ns,
+)
+from fleetrank.device_agents.contract.capability import Capability
+from fleetrank.device_agents.contract.task import Execution, MeasureTask, OptionValue
+from fleetrank.device_agents.errors import BadOutputError, UnsupportedError
+from fleetrank.foundation.vocabulary import SampleKind
+
+LOG_TAG = "ExecuTorch"
+
+_ITERATION = re.compile(rf"Iteration ([0-9]{{1,9}}) of ([0-9]{{1,9}}): ({NUMBER}) ms\b")
+_LOADED = re.compile(rf"Model loaded in ({NUMBER}) ms\b")
+_TOTAL = "Model executed successfully"
+_THREADS = re.compile(r"Resetting threadpool with num threads = ([0-9]{1,4})\b")
+
+_WORDING = Wording(
+    program="executor_runner",
+    # Statuses of runtime/core/error.h: missing features, and defects of a file.
+    unsupported=(
+        "unknown command line flag", "status 0x10", "status 0x11", "status 0x14", "status 0x20",
+        "status 0x30", "Missing operator",
+    ),
+    bad_artifact=(
+        "Failed to parse model file", "FileDataLoader::from() failed", "status 0x23",
+        "status 0x24", "Program has no methods",
+    ),
+)  # fmt: skip
+
+
+class ExecutorRunner:
+    """Backends: `xnnpack` and `portable`, as the file was exported. It has no options.
+
+    The first execution is the first inference. The policy's warm-up runs follow and are not
+    counted. It fulfils `PhoneProgram`.
+    """
+
+    name = "executor_runner"
+    artifact_suffix = ".pte"
+    capability = Capability(backends=("xnnpack", "portable"))
+
+    def why_unsupported(self, execution: Execution) -> str | None:
+        """Says why the program cannot execute this, or `None` when it can."""
+        return self.capability.why_unsupported(execution, self.name)
+
+    def plan_run(
+        self,
+        *,
+        program_path: str,
+        artifact_path: str,
+        run_folder: str,  # noqa: ARG002 - the program writes no file
+        task: MeasureTask,
+    ) -> ProgramCall:
+        """Builds the command line of one repeat."""
+        if (refusal := self.why_unsupported(task.execution)) is not None:
+            raise UnsupportedError(refusal, "change the sweep's options")
+        policy = task.policy
+        argv = (
+            program_path,
+            f"--model_path={artifact_path}",
+            f"--num_executions={1 + policy.min_warmup_runs + policy.min_runs}",
+            f"--cpu_threads={task.execution.threads}",
+            "--print_output=none",
+        )
+        return ProgramCall(argv=argv, log_tag=LOG_TAG, warmup_runs=policy.min_warmup_runs)
+
+    def read(self, output: ProgramOutput) -> ProgramReading:
+        """Reads the result from the program's output."""
+        refuse_failed(output, _WORDING)
+        text = _text_with_iterations(readable(output))
+        first_ns, *rest_ns = _iterations_ns(text)
+        n_warmup = output.run.warmup_runs
+        if len(rest_ns) <= n_warmup:
+            raise not_a_result(f"{len(rest_ns)} executions, of which {n_warmup} are warm-up")
+        loaded, threads = _LOADED.search(text), _THREADS.search(text)
+        settings: tuple[tuple[str, OptionValue], ...] = ()
+        if threads:
+            settings = (("threads", int(threads[1])),)
+        return ProgramReading(
+            sample_kind=SampleKind.PER_INFERENCE,
+            samples_ns=tuple(rest_ns[n_warmup:]),
+            load_ns=to_ns(loaded[1], NS_PER_MS, "the load time") if loaded else None,
+            first_inference_ns=first_ns,
+            warmup_ns=sum(rest_ns[:n_warmup]),
+            warmup_runs=n_warmup,
+            settings=settings,
+        )
+
+
+def _text_with_iterations(output: ProgramOutput) -> str:
+    """Returns one of the streams, never both: a build may log to both."""
+    streams = [text for text in (output.stdout, output.stderr, output.logcat) if text]
+    for text in streams:
+        if _ITERATION.search(text):
+            return text
+    if any(_TOTAL in text for text in streams):
+        raise BadOutputError(
+            "this build of executor_runner does not log single executions",
+            "build it from ExecuTorch 1.0 or newer, with logging enabled",
+        )
+    raise not_a_result("no execution is logged")
+
+
+def _iterations_ns(text: str) -> list[int]:
+    """All executions in order.
+
+    If logcat's buffer overflows, its oldest lines are lost: a gap is an error.
+    """
+    found = _ITERATION.findall(text)
+    numbers = [int(number) for number, _of, _ms in found]
+    asked = {int(of) for _number, of, _ms in found}
+    if asked != {len(found)} or numbers != list(range(1, len(found) + 1)):
+        raise not_a_result(f"{len(found)} executions are logged, {sorted(asked)[:3]} requested")
+    return [to_latency_ns(ms, NS_PER_MS, "an execution") for _number, _of, ms in found]

@@ -1,0 +1,201 @@
+"""ONNX Runtime's `onnxruntime_perf_test`: ONNX files; its result file has every inference.
+
+No vendor distributes it for Android: a user builds it and gives its path. This project has not run
+it on a phone. Its peak working set is a total, not a growth, so memory is not read from it.
+"""
+
+import re
+
+from fleetrank.device_agents.android.programs.phone_program import (
+    ProgramCall,
+    ProgramOutput,
+    ProgramReading,
+)
+from fleetrank.device_agents.android.programs.program_text import (
+    NS_PER_MS,
+    NS_PER_S,
+    NUMBER,
+    Wording,
+    all_text,
+    not_a_result,
+    readable,
+    refuse_failed,
+    to_latency_ns,
+    to_ns,
+)
+from fleetrank.device_agents.contract.capability import Capability
+from fleetrank.device_agents.contract.measurement import ToolSummary
+from fleetrank.device_agents.contract.task import Execution, MeasureTask, OptionValue
+from fleetrank.device_agents.device_output.device_text import lines_of
+from fleetrank.device_agents.device_output.plausible import refuse_impossible, refuse_unlike_counts
+from fleetrank.device_agents.errors import UnsupportedError
+from fleetrank.foundation.vocabulary import SampleKind
+
+RESULT_FILE = "result.csv"
+
+_SESSION = re.compile(rf"Session creation time cost: ({NUMBER}) s\b")
+_FIRST = re.compile(rf"First inference time cost: ({NUMBER}) ms\b")
+_MEAN = re.compile(rf"Average inference time cost(?: total)?: ({NUMBER}) ms\b")
+_COUNT = re.compile(r"Total inference requests: ([0-9]{1,9})\b")
+_LOWEST = re.compile(rf"\bMin Latency: ({NUMBER}) s\b")
+_HIGHEST = re.compile(rf"\bMax Latency: ({NUMBER}) s\b")
+_PERCENTILE = re.compile(rf"\bP(50|90|95|99) Latency: ({NUMBER}) s\b")
+_ROW = re.compile(rf"({NUMBER}),{NUMBER},{NUMBER},([0-9]{{1,9}})")
+"""The end of a row: seconds, working set, CPU use, index. A model's name may contain commas."""
+
+_WORDING = Wording(
+    program="onnxruntime_perf_test",
+    unsupported=(
+        "is not supported in this build", "NOT_IMPLEMENTED", "Could not find an implementation",
+        "is not a registered function/op", "No Op registered for", "No opset import for domain",
+        "is under development", "nknown command line flag", "perf_test [options",
+    ),
+    bad_artifact=(
+        "Protobuf parsing failed", "INVALID_PROTOBUF", "INVALID_GRAPH", "NO_SUCHFILE",
+        "Load model from", "INVALID_ARGUMENT",
+    ),
+)  # fmt: skip
+
+
+class PerfTest:
+    """Backends: `cpu`, `xnnpack`, `nnapi`; option `spinning` (default true).
+
+    One untimed inference comes first; the program reports it in whole milliseconds. The policy's
+    warm-up runs are the first timed runs and are not counted. The only time limit is the task's
+    limit. It fulfils `PhoneProgram`.
+    """
+
+    name = "onnxruntime_perf_test"
+    artifact_suffix = ".onnx"
+    capability = Capability(
+        backends=("cpu", "xnnpack", "nnapi"), option_names=frozenset({"spinning"})
+    )
+
+    def why_unsupported(self, execution: Execution) -> str | None:
+        """Says why the program cannot execute this, or `None` when it can."""
+        if (unknown := self.capability.why_unsupported(execution, self.name)) is not None:
+            return unknown
+        spinning = dict(execution.options).get("spinning", True)
+        return None if isinstance(spinning, bool) else f"option spinning is {spinning!r}"
+
+    def plan_run(
+        self, *, program_path: str, artifact_path: str, run_folder: str, task: MeasureTask
+    ) -> ProgramCall:
+        """Builds the command line of one repeat."""
+        execution, policy = task.execution, task.policy
+        if (refusal := self.why_unsupported(execution)) is not None:
+            raise UnsupportedError(refusal, "change the sweep's options")
+        is_spinning = dict(execution.options).get("spinning", True)
+        result_file = f"{run_folder}/{RESULT_FILE}"
+        argv = (
+            program_path,
+            *("-e", execution.backend),
+            *("-x", str(execution.threads)),
+            *("-y", "1"),
+            *("-m", "times"),
+            *("-r", str(policy.min_warmup_runs + policy.min_runs)),
+            # Random inputs: otherwise the program looks for a folder of test data beside the model.
+            "-I",
+            # Between the runs: users of the library get the threads' own spinning.
+            *(() if is_spinning else ("-D",)),
+            artifact_path,
+            result_file,
+        )
+        return ProgramCall(argv=argv, result_file=result_file, warmup_runs=policy.min_warmup_runs)
+
+    def read(self, output: ProgramOutput) -> ProgramReading:
+        """Reads the result from the program's output."""
+        refuse_failed(output, _WORDING)
+        text = all_text(readable(output))
+        load = _SESSION.search(text)
+        first = _FIRST.search(text)
+        load_ns = to_ns(load[1], NS_PER_S, "the session's creation") if load else None
+        # Whole milliseconds, rounded down: 0 means less than 1 ms.
+        first_ns = to_ns(first[1], NS_PER_MS, "the first inference") or None if first else None
+        if output.result:
+            times_ns = _times(output.result.decode("utf-8", "replace"))
+            if count := _COUNT.search(text):
+                refuse_unlike_counts(len(times_ns), int(count[1]))
+            return _reading(times_ns, output.run.warmup_runs, load_ns, first_ns)
+        return ProgramReading(
+            sample_kind=SampleKind.TOOL_SUMMARY,
+            summary=_summary(text),
+            load_ns=load_ns,
+            first_inference_ns=first_ns,
+            settings=_settings("text"),
+        )
+
+
+def _reading(
+    times_ns: tuple[int, ...], n_warmup: int, load_ns: int | None, first_ns: int | None
+) -> ProgramReading:
+    if len(times_ns) <= n_warmup:
+        raise not_a_result(f"{len(times_ns)} runs, of which {n_warmup} are warm-up")
+    return ProgramReading(
+        sample_kind=SampleKind.PER_INFERENCE,
+        samples_ns=times_ns[n_warmup:],
+        load_ns=load_ns,
+        first_inference_ns=first_ns,
+        warmup_ns=sum(times_ns[:n_warmup]),
+        warmup_runs=n_warmup,
+        settings=_settings("result_file"),
+    )
+
+
+def _settings(source: str) -> tuple[tuple[str, OptionValue], ...]:
+    return (("read_from", source),)
+
+
+def _times(text: str) -> tuple[int, ...]:
+    """The samples of the last run: the program appends to the file, and each run counts from 0."""
+    times_ns: list[int] = []
+    for line in lines_of(text):
+        if not line.strip():
+            break  # statistics follow
+        found = _ROW.fullmatch(line[_row_start(line) :])
+        if found is None:
+            raise not_a_result(f"a row of the result file is {line[:80]!r}")
+        if found[2] == "0":
+            times_ns.clear()
+        if int(found[2]) != len(times_ns):
+            raise not_a_result(f"row {len(times_ns)} of the result file is missing")
+        times_ns.append(to_latency_ns(found[1], NS_PER_S, "a sample"))
+    return tuple(times_ns)
+
+
+def _row_start(line: str) -> int:
+    """The position where the last four fields begin."""
+    return len(line) - len(",".join(line.rsplit(",", 4)[1:]))
+
+
+def _summary(text: str) -> ToolSummary:
+    """Reads the printed statistics of a build that wrote no result file; they include warm-up.
+
+    Percentiles are in seconds, the mean in milliseconds. A percentile is the sample at index
+    floor(n * p / 100), not interpolated.
+    """
+    mean, count = _MEAN.search(text), _COUNT.search(text)
+    shown = dict(_PERCENTILE.findall(text))
+    if mean is None or count is None or "50" not in shown:
+        raise not_a_result("mean, count or median are not printed")
+    p50, p90, p95, p99 = (
+        to_latency_ns(shown[name], NS_PER_S, f"P{name}") if name in shown else None
+        for name in ("50", "90", "95", "99")
+    )
+    if p50 is None or count[1] == "0":
+        raise not_a_result("no run was timed")
+    summary = ToolSummary(
+        count=int(count[1]),
+        median_ns=p50,
+        mean_ns=to_latency_ns(mean[1], NS_PER_MS, "the mean"),
+        p90_ns=p90,
+        p95_ns=p95,
+        p99_ns=p99,
+    )
+    low, high = _LOWEST.search(text), _HIGHEST.search(text)
+    refuse_impossible(
+        summary,
+        min_ns=to_ns(low[1], NS_PER_S, "the minimum") if low else None,
+        max_ns=to_ns(high[1], NS_PER_S, "the maximum") if high else None,
+    )
+    return summary

@@ -1,0 +1,116 @@
+"""The contract of a measuring program on a phone; `program_registry` lists its members.
+
+A member plans a command line and reads the command's output. It never contacts a phone, so a
+better parser can read stored raw logs again.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from fleetrank.device_agents.contract.capability import Capability
+from fleetrank.device_agents.contract.measurement import ToolSummary
+from fleetrank.device_agents.contract.task import Execution, MeasureTask, Options
+from fleetrank.foundation.vocabulary import MemoryMetric, SampleKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramCall:
+    """One call of a program.
+
+    Attributes:
+        argv: `argv[0]` is the program's path on the phone; no item is interpreted as shell code.
+        result_file: path on the phone that the program may write. A missing file is not an error:
+            the binary may not know the flag or may fail. `None` if no file is requested.
+        log_tag: logcat tag to clear before and to read after the run, for programs that write
+            there instead of to standard output; `None` if logcat is not used.
+        warmup_runs: timed runs to exclude, for programs that have no warm-up.
+    """
+
+    argv: tuple[str, ...]
+    result_file: str | None = None
+    log_tag: str | None = None
+    warmup_runs: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramOutput:
+    """The results of one call.
+
+    Attributes:
+        run: the call; the parser needs it to judge the output.
+        exit_code: as the phone's shell reports it: 128 + n for signal n.
+        result: bytes of the result file; `None` if no file was written.
+        logcat: lines of the tag, as `logcat -d -s TAG` prints them.
+    """
+
+    run: ProgramCall
+    exit_code: int
+    stdout: str
+    stderr: str
+    result: bytes | None = None
+    logcat: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramReading:
+    """The parsed output; the fields have the same meanings as in `Measurement`.
+
+    Attributes:
+        samples_ns: empty for a program that prints only a summary.
+        summary: the program's own statistics, only without samples.
+        settings: what the program reports about its settings, sorted by name.
+        runtime_version: as the program prints it; most print none.
+    """
+
+    sample_kind: SampleKind
+    samples_ns: tuple[int, ...] = ()
+    summary: ToolSummary | None = None
+    load_ns: int | None = None
+    first_inference_ns: int | None = None
+    warmup_ns: int | None = None
+    warmup_runs: int | None = None
+    memory_metric: MemoryMetric | None = None
+    load_peak_memory_bytes: int | None = None
+    run_peak_memory_bytes: int | None = None
+    settings: Options = ()
+    runtime_version: str | None = None
+
+
+class PhoneProgram(Protocol):
+    """One program, its flags and its text. The module imports no heavy library at its top."""
+
+    name: str
+    """File name of the program, as in `tools.toml`."""
+    artifact_suffix: str
+    """With its dot. Programs and people recognise formats by it."""
+    capability: Capability
+
+    def why_unsupported(self, execution: Execution) -> str | None:
+        """Says why the program cannot execute this, or `None`; does not contact a phone."""
+        ...
+
+    def plan_run(
+        self, *, program_path: str, artifact_path: str, run_folder: str, task: MeasureTask
+    ) -> ProgramCall:
+        """Builds the command line of one repeat; all paths are on the phone.
+
+        Affinity is not included: the agent puts `taskset MASK` before `argv`.
+
+        Raises:
+            UnsupportedError: an option has a value that the program does not accept.
+        """
+        ...
+
+    def read(self, output: ProgramOutput) -> ProgramReading:
+        """Reads the output of one call, whatever its content.
+
+        Raises:
+            BadArtifactError: the program rejects the file.
+            UnsupportedError: the program lacks a flag, an operator or a delegate, or it has placed
+                less on the delegate than was required.
+            OutOfMemoryError: an allocation failed.
+            CrashedError: a signal ended it or it reported a failure, for an unknown reason.
+            KilledError: another program killed it; the repeat can be retried.
+            BadOutputError: it ended normally, but its text contains no result.
+        """
+        ...

@@ -1,4 +1,0 @@
-"""Command lines and outputs of benchmark programs on phones; this code does not contact a phone.
-
-Open `phone_runner` first: the contract. `program_registry` lists the members.
-"""

@@ -1,0 +1,100 @@
+"""A lane: one device with its pending attempts, as a frozen value."""
+
+from dataclasses import dataclass, replace
+
+from fleetrank.orchestrator.identity.cells import Attempt
+
+RepeatKey = tuple[str, int]
+"""(cell key, 0-based repeat)."""
+
+
+def key_of(attempt: Attempt) -> RepeatKey:
+    """Returns the key of the repeat that an attempt belongs to."""
+    return attempt.repeat.cell.cell_key, attempt.repeat.index
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """An attempt that must not start before `ready_s` on the controller's clock."""
+
+    attempt: Attempt
+    ready_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lane:
+    """One device and its pending attempts. A lane runs at most one repeat at a time.
+
+    Attributes:
+        host: the host it is attached to, with other devices.
+        needs_quiet: a measurement on this device needs the whole host.
+        fresh: the next attempt from the plan; it is filled again after use.
+        retries: attempts in back-off.
+        running: the attempt in flight.
+        running_since_s: when it started; `None` if an earlier driver started it.
+        turn: when it was last served; the lane of a host that waited longest goes first.
+        n_started: attempts started on it in this run.
+        n_failures_in_a_row: failures that the device may have caused.
+        probe_at_s: when a device that is set aside is probed next; `None` while it is in use.
+        is_probing: a probe is in flight; a phone that hangs takes half a minute to fail.
+        n_probes: unanswered probes since it was set aside.
+        host_until_s: its host is unavailable and is waited for until then; `None` otherwise.
+        is_given_up: no probe was answered; its pending attempts are left to a resume.
+    """
+
+    device: str
+    host: str
+    needs_quiet: bool
+    fresh: Attempt | None = None
+    retries: tuple[Waiting, ...] = ()
+    running: Attempt | None = None
+    running_since_s: float | None = None
+    turn: int = 0
+    n_started: int = 0
+    n_failures_in_a_row: int = 0
+    probe_at_s: float | None = None
+    is_probing: bool = False
+    n_probes: int = 0
+    host_until_s: float | None = None
+    is_given_up: bool = False
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether an attempt is pending that this device itself may start."""
+        return not self.is_given_up and (self.fresh is not None or bool(self.retries))
+
+    def next_ready(self, now_s: float) -> Attempt | None:
+        """Returns what it would run now: a retry whose back-off is over, else the plan's next."""
+        if self.running is not None or self.probe_at_s is not None or self.is_given_up:
+            return None
+        due = [waiting for waiting in self.retries if waiting.ready_s <= now_s]
+        return min(due, key=lambda waiting: waiting.ready_s).attempt if due else self.fresh
+
+    def next_moment_s(self, now_s: float) -> float | None:
+        """Returns when its next retry or probe is due; `None` if there is none.
+
+        A past moment is ignored: its retry or probe waits for a busy host, and asking again at
+        once would be a busy loop during a measurement.
+        """
+        if self.is_given_up:
+            return None
+        moments = [waiting.ready_s for waiting in self.retries]
+        if self.probe_at_s is not None:
+            moments.append(self.probe_at_s)
+        return min((moment for moment in moments if moment > now_s), default=None)
+
+
+def started(lane: Lane, attempt: Attempt, turn: int, now_s: float | None) -> Lane:
+    """Returns the lane after its device started one of its pending attempts."""
+    retries = lane.retries
+    if retries:
+        retries = tuple(waiting for waiting in retries if waiting.attempt is not attempt)
+    return replace(
+        lane,
+        running=attempt,
+        running_since_s=now_s,
+        fresh=None if lane.fresh is attempt else lane.fresh,
+        retries=retries,
+        turn=turn,
+        n_started=lane.n_started + 1,
+    )

@@ -1,0 +1,58 @@
+"""The sentences with which dispatch explains itself to the user."""
+
+from fleetrank.device_agents.contract.measurement import Failure
+from fleetrank.orchestrator.dispatch.decide.retry import is_host_lost
+from fleetrank.orchestrator.dispatch.decide.state import DispatchState
+from fleetrank.orchestrator.progress.events import Notice
+from fleetrank.orchestrator.progress.wording import duration
+
+SILENT_S = 60.0
+"""Longer than this without output looks like a hang: a slow model and a hang look the same."""
+_NAMED = 3
+"""Number of devices that one line names; the others are counted."""
+
+
+def answers_again(device: str) -> Notice:
+    """A device that was set aside is used again."""
+    return Notice(level="info", message=f"{device} answers again")
+
+
+def given_up(device: str, failure: Failure) -> Notice:
+    """A device answered no probe."""
+    remedy = "`fleetrank sweep resume` measures what is left"
+    return Notice(level="warning", message=f"{device} is given up: {failure.message}; {remedy}")
+
+
+def set_aside(device: str, failure: Failure) -> Notice:
+    """A device waits for its host, or failed too often."""
+    if is_host_lost(failure):
+        return Notice(level="warning", message=f"{failure.message}; {device} waits for it")
+    message = f"{device} failed repeatedly and is set aside until it answers"
+    return Notice(level="warning", message=message)
+
+
+def store_failed(message: str) -> Notice:
+    """A row could not be written."""
+    message = f"{message}; the sweep stops when the running repeats have finished"
+    return Notice(level="warning", message=message)
+
+
+def silence(state: DispatchState, now_s: float) -> Notice | None:
+    """Reports running and waiting devices after each minute without an event, else `None`."""
+    if now_s - state.announced_s < SILENT_S:
+        return None
+    lanes = state.lanes.values()
+    running = sorted(
+        (lane.running_since_s, lane.device, lane.running)
+        for lane in lanes
+        if lane.running_since_s is not None and lane.running is not None
+    )
+    lines = [
+        f"{device} has been running {attempt.repeat.cell.label}, repeat "
+        f"{attempt.repeat.index + 1}, for {duration(now_s - since_s)}"
+        for since_s, device, attempt in running
+    ]
+    lines += [f"waiting for {lane.device}" for lane in lanes if lane.probe_at_s is not None]
+    more = [f"{len(lines) - _NAMED} more"] if len(lines) > _NAMED else []
+    text = "; ".join([*lines[:_NAMED], *more]) or "no repeat has started yet"
+    return Notice(level="info", message=f"no output for {duration(SILENT_S)}; {text}")

@@ -1,0 +1,120 @@
+"""Chooses where a sweep's tasks run: in this process, in a local Ray, or on a cluster."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleetrank.orchestrator.dispatch.drive.executor import Executor
+from fleetrank.orchestrator.dispatch.drive.inline import InlineExecutor
+from fleetrank.orchestrator.dispatch.host.spool import remove_spent
+from fleetrank.orchestrator.dispatch.ray.local_ray import LOCAL_HOST, local_ray
+from fleetrank.orchestrator.dispatch.ray.ray_cluster import cluster_ray
+from fleetrank.orchestrator.dispatch.ray.ray_executor import PlacedDevice, RayExecutor
+from fleetrank.orchestrator.dispatch.ray.ray_hosts import RayHosts
+from fleetrank.orchestrator.errors import NothingToDoError, OrchestratorError, UsageError
+from fleetrank.orchestrator.progress.events import Notice, Subscriber
+from fleetrank.orchestrator.sweep.cluster_status import skew
+from fleetrank.orchestrator.sweep.fleet import Fleet, Refusals, fleet_of, this_host
+from fleetrank.orchestrator.sweep.sweep_setup import Setup, host_of
+from fleetrank.orchestrator.workspace.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatchBackend:
+    """Lists the hosts before a sweep is planned, and sends its tasks to them afterwards.
+
+    Attributes:
+        fleet: the hosts to plan for.
+        ask_host: asks another host which executions its CPU does not support.
+        executor: creates the executor of a planned sweep, by the sweep's id.
+    """
+
+    fleet: Fleet
+    ask_host: Refusals | None = None
+    executor: Callable[[str, Setup], AbstractContextManager[Executor]]
+
+
+@contextmanager
+def open_dispatch_backend(
+    workspace: Workspace, *, cluster: str | None, is_inline: bool, emit: Subscriber
+) -> Iterator[DispatchBackend]:
+    """Connects as the command line requests; a cluster keeps running when the block ends.
+
+    Args:
+        workspace: its results folder stores measurements left over from a local Ray.
+        cluster: the address of a cluster, or `None`.
+        is_inline: run in this process without Ray.
+        emit: receives notices about hosts that cannot be used.
+
+    Raises:
+        UsageError: both are requested, or the cluster rejects this process.
+        NothingToDoError: the cluster does not answer, or has no usable host.
+    """
+    if cluster is not None and is_inline:
+        raise UsageError("--inline and --cluster cannot be combined", "remove one of them")
+    if cluster is None:
+        yield _inline() if is_inline else _local(workspace.results / "spool")
+        return
+    with cluster_ray(cluster) as dashboard, RayHosts() as hosts:
+        hosts.settle()
+        left_out = [f"{problem.host} is not used: {problem.message}" for problem in hosts.problems]
+        fleet = fleet_of(hosts)
+        for message in (*left_out, *skew(fleet.hosts)):
+            emit(Notice(level="warning", message=message))
+        if not fleet.hosts:
+            raise NothingToDoError(
+                f"the cluster at {cluster} has no usable host",
+                "start raylets with the label fleetrank-host=NAME; see `fleetrank cluster status`",
+            )
+        if dashboard:
+            emit(Notice(level="info", message=f"Ray's dashboard: http://{dashboard}"))
+        yield DispatchBackend(
+            fleet=fleet,
+            ask_host=hosts.why_unsupported,
+            executor=lambda sweep_id, setup: _ray_executor(sweep_id, setup, hosts),
+        )
+
+
+def _inline() -> DispatchBackend:
+    """Runs without Ray: agents run in threads of this process."""
+
+    @contextmanager
+    def executor(_sweep_id: str, setup: Setup) -> Iterator[Executor]:
+        with InlineExecutor([device.spec for device in setup.devices.values()]) as opened:
+            yield opened
+
+    return DispatchBackend(fleet=this_host(), executor=executor)
+
+
+def _local(spools: Path) -> DispatchBackend:
+    """A Ray instance that runs only during one sweep; a spool that is not empty is kept."""
+
+    @contextmanager
+    def executor(sweep_id: str, setup: Setup) -> Iterator[Executor]:
+        # One per sweep: with two drivers in one workspace, one would empty the other's file.
+        spool = spools / sweep_id
+        with local_ray(), RayHosts(str(spool)) as hosts:
+            if LOCAL_HOST not in hosts.settle():
+                why = (
+                    "; ".join(problem.message for problem in hosts.problems) or "it does not answer"
+                )
+                raise OrchestratorError(
+                    f"the host actor did not start: {why}",
+                    "see /tmp/ray/session_latest/logs, or use --inline",
+                )
+            with _ray_executor(sweep_id, setup, hosts) as opened:
+                yield opened
+                is_idle = not opened.in_flight()
+        if is_idle:
+            remove_spent(spool)
+
+    return DispatchBackend(fleet=this_host(), executor=executor)
+
+
+def _ray_executor(sweep_id: str, setup: Setup, hosts: RayHosts) -> RayExecutor:
+    placed = [
+        PlacedDevice(spec=device.spec, host=host_of(device, setup.fleet))
+        for device in setup.devices.values()
+    ]
+    return RayExecutor(sweep_id, placed, hosts, host_timeout_s=setup.spec.hosts.silent_s)

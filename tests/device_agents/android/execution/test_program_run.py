@@ -1,0 +1,104 @@
+"""One program on the virtual phone: its end, its time limit, and what is left of it."""
+
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from adb_bench import AdbBench
+
+from fleetrank.device_agents.android.execution.program_run import (
+    RUN_FOLDER,
+    TASK_FOLDER,
+    PhonePrograms,
+    canary_task,
+    clean_runs,
+    run_program,
+)
+from fleetrank.device_agents.android.execution.storage import ProgramStore
+from fleetrank.device_agents.android.programs.phone_program import ProgramCall
+from fleetrank.device_agents.contract.failures import failure_from_error
+from fleetrank.device_agents.errors import TooSlowError
+from fleetrank.foundation.vocabulary import ErrorKind
+
+pytestmark = [pytest.mark.adb, pytest.mark.parametrize("adb_server", ["wheel"], indirect=True)]
+
+
+@pytest.fixture
+def stranger() -> Iterator[subprocess.Popen[bytes]]:
+    """A process of the same user that is none of ours."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        yield process
+        process.kill()
+
+
+def has_run_folder(bench: AdbBench) -> bool:
+    return (bench.farmed.folder / RUN_FOLDER[1:]).exists()
+
+
+def test_a_program_runs_pinned_and_leaves_nothing(bench: AdbBench) -> None:
+    output = run_program(
+        bench.phone,
+        ProgramCall(argv=("sh", "-c", "pwd; echo oops >&2; exit 3")),
+        affinity=(0, 1),
+        timeout_s=20,
+    )
+    assert (output.exit_code, output.stderr) == (3, "oops\n")
+    assert output.stdout.strip() == TASK_FOLDER
+    clean_runs(bench.phone)
+    assert not has_run_folder(bench)
+
+
+def programs_of(bench: AdbBench) -> PhonePrograms:
+    return PhonePrograms(
+        phone=bench.phone,
+        store=ProgramStore(),
+        registered={"benchmark_model": "1", "executor_runner": "2"},
+        stop_requested=lambda: False,
+    )
+
+
+def test_a_program_at_work_at_its_time_limit_is_not_tried_again(bench: AdbBench) -> None:
+    task = replace(canary_task("a", "b", None, "canary"), timeout_s=1.0)
+    with pytest.raises(TooSlowError, match="within 1 s") as caught:
+        programs_of(bench).run(task, ProgramCall(argv=("sleep", "61")))
+    failure = failure_from_error(caught.value, "timed")
+    assert (failure.kind, failure.is_transient) == (ErrorKind.TIMED_OUT, False)
+    clean_runs(bench.phone)
+    assert subprocess.run(["pgrep", "-fx", "sleep 61"], check=False).returncode == 1
+    assert not has_run_folder(bench)
+
+
+def test_a_number_that_is_another_programs_by_now_is_left_alone(
+    bench: AdbBench, stranger: subprocess.Popen[bytes]
+) -> None:
+    folder = bench.farmed.folder / TASK_FOLDER[1:]
+    folder.mkdir(parents=True)
+    (folder / "pid").write_text(f"{stranger.pid}\n")
+    clean_runs(bench.phone)
+    assert stranger.poll() is None
+    assert not has_run_folder(bench)
+
+
+@pytest.mark.parametrize("content", ["", "1; touch pwned", "-1", "x\n"])
+def test_a_number_that_is_none_ends_nothing(bench: AdbBench, content: str) -> None:
+    folder = bench.farmed.folder / TASK_FOLDER[1:]
+    folder.mkdir(parents=True)
+    (folder / "pid").write_text(content)
+    clean_runs(bench.phone)
+    assert not has_run_folder(bench)
+    assert not list(bench.farmed.folder.rglob("pwned"))
+
+
+def test_what_a_crash_left_running_is_ended(bench: AdbBench) -> None:
+    folder = bench.farmed.folder / TASK_FOLDER[1:]
+    folder.mkdir(parents=True)
+    with subprocess.Popen(["sleep", "60"], cwd=folder) as left:
+        (folder / "pid").write_text(f"{left.pid}\n")
+        clean_runs(bench.phone)
+        assert left.wait(10) == -9
+
+
+def test_a_row_names_the_program_that_made_it_alone(bench: AdbBench) -> None:
+    task = canary_task("a", "b", None, "canary")
+    assert programs_of(bench).version_of(task) == {"benchmark_model_sha256": "1"}

@@ -1,0 +1,369 @@
+from pathlib import Path
+
+import pytest
+from benchmark_result_file import encode_result
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleetrank.device_agents.android.programs.benchmark_model import BenchmarkModel
+from fleetrank.device_agents.android.programs.benchmark_result import read_result
+from fleetrank.device_agents.android.programs.benchmark_text import read_text
+from fleetrank.device_agents.android.programs.phone_program import ProgramCall, ProgramOutput
+from fleetrank.device_agents.contract.failures import failure_from_error
+from fleetrank.device_agents.contract.measurement import ToolSummary
+from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
+from fleetrank.device_agents.errors import (
+    AgentError,
+    BadArtifactError,
+    BadOutputError,
+    CrashedError,
+    KilledError,
+    OutOfMemoryError,
+    StorageFullError,
+    UnsupportedError,
+)
+from fleetrank.foundation.vocabulary import (
+    ErrorKind,
+    MemoryMetric,
+    Mode,
+    Runtime,
+    SampleKind,
+)
+
+DATA = Path(__file__).parents[3] / "data" / "benchmark_model"
+
+LITERT_PARTS = {
+    "latency_metrics": {
+        "avg_ms": 8.56025, "min_ms": 8.39, "max_ms": 9.12, "stddev_ms": 0.112,
+        "median_ms": 8.541, "p5_ms": 8.411, "p95_ms": 8.79, "init_ms": 25.174,
+        "first_inference_ms": 12.034, "average_warm_up_ms": 8.6402,
+    },
+    "memory_metrics": {"init_footprint_kb": 17472, "overall_footprint_kb": 30208},
+    "misc_metrics": {"model_size_mb": 13.9785, "num_runs": 117, "num_warmup_runs": 58},
+}  # fmt: skip
+"""The same run as litert.txt."""
+
+
+def text_of(name: str) -> str:
+    return (DATA / f"{name}.txt").read_text(encoding="utf-8")
+
+
+def output(
+    text: str, *flags: str, exit_code: int = 0, result: bytes | None = None
+) -> ProgramOutput:
+    run = ProgramCall(argv=("/t/benchmark_model", "--graph=/m.tflite", *flags))
+    return ProgramOutput(run=run, exit_code=exit_code, stdout=text, stderr="", result=result)
+
+
+def task(backend: str = "xnnpack", **options: str | int | bool) -> MeasureTask:
+    execution = Execution(
+        runtime=Runtime.TFLITE, backend=backend, threads=4, options=tuple(sorted(options.items()))
+    )
+    return MeasureTask(
+        task_id="t", artifact_path="/m.tflite", artifact_sha256="0" * 64, execution=execution
+    )
+
+
+def plan(backend: str = "xnnpack", **options: str | int | bool) -> tuple[str, ...]:
+    runner = BenchmarkModel()
+    run = runner.plan_run(
+        program_path="/t/tool",
+        artifact_path="/a/m.tflite",
+        run_folder="/r",
+        task=task(backend, **options),
+    )
+    assert run.result_file == "/r/result.pb"
+    return run.argv
+
+
+def test_the_command_line_is_the_task() -> None:
+    assert plan() == (
+        "/t/tool", "--graph=/a/m.tflite", "--num_threads=4", "--warmup_runs=10",
+        "--warmup_min_secs=0.5", "--num_runs=100", "--min_secs=1", "--max_secs=20",
+        "--use_xnnpack=true", "--result_file_path=/r/result.pb",
+    )  # fmt: skip
+
+
+def test_the_default_delegate_is_switched_off_for_the_built_in_kernels() -> None:
+    assert "--use_xnnpack=false" in plan("builtin")
+
+
+def test_half_precision_on_the_gpu_is_asked_for_and_never_slipped_in() -> None:
+    assert "--gpu_precision_loss_allowed=false" in plan("gpu")
+    flags = [flag for flag in plan("gpu", gpu_precision_loss_allowed=True) if "loss" in flag]
+    assert flags == ["--gpu_precision_loss_allowed=true"]
+
+
+def test_options_of_a_delegate_become_flags() -> None:
+    argv = plan("nnapi", require_full_delegation=True, nnapi_accelerator_name="a b; $(c)")
+    assert "--require_full_delegation=true" in argv
+    assert "--nnapi_accelerator_name=a b; $(c)" in argv
+    assert "--use_nnapi=true" in argv
+
+
+@pytest.mark.parametrize(
+    ("backend", "options", "why"),
+    [
+        ("cuda", {}, "no backend 'cuda'"),
+        ("xnnpack", {"gpu_backend": "cl"}, "not supported by xnnpack"),
+        ("gpu", {"gpu_backend": True}, "of type str"),
+        ("gpu", {"max_delegated_partitions": True}, "of type int"),
+        ("gpu", {"colour": 1}, "no option 'colour'"),
+        ("builtin", {"require_full_delegation": True}, "not supported by builtin"),
+    ],
+)
+def test_what_it_cannot_do_is_refused_by_name(backend, options, why) -> None:
+    assert why in (BenchmarkModel().why_unsupported(task(backend, **options).execution) or "")
+    with pytest.raises(UnsupportedError, match=why):
+        plan(backend, **options)
+
+
+def test_there_is_no_compiled_mode() -> None:
+    execution = Execution(runtime=Runtime.TFLITE, backend="gpu", mode=Mode.COMPILE)
+    assert "no mode" in (BenchmarkModel().why_unsupported(execution) or "")
+
+
+def test_a_run_of_litert() -> None:
+    reading = BenchmarkModel().read(output(text_of("litert"), "--use_xnnpack=true"))
+    assert reading.sample_kind is SampleKind.TOOL_SUMMARY
+    assert reading.samples_ns == ()
+    assert reading.summary == ToolSummary(
+        count=117, median_ns=8_541_000, mean_ns=8_560_250, std_ns=112_000, p95_ns=8_790_000
+    )
+    assert (reading.load_ns, reading.first_inference_ns) == (25_174_000, 12_034_000)
+    assert (reading.warmup_runs, reading.warmup_ns) == (57, 489_097_600)
+    assert reading.memory_metric is MemoryMetric.MAXRSS_GROWTH
+    assert (reading.load_peak_memory_bytes, reading.run_peak_memory_bytes) == (
+        17472 * 1024,
+        30208 * 1024,
+    )
+    assert dict(reading.settings) == {
+        "delegate_node_share": 1.0,
+        "delegate_placement": "complete",
+        "read_from": "text",
+        "summary_statistic": "median",
+    }
+
+
+def test_the_result_file_and_the_text_of_one_run_agree() -> None:
+    from_text = read_text(text_of("litert"))
+    from_file = read_result(encode_result(LITERT_PARTS))
+    assert (from_file.summary.count, from_file.warmup_runs) == (117, 57)
+    for name in ("median_ns", "mean_ns", "std_ns", "p95_ns"):
+        one, other = getattr(from_text.summary, name), getattr(from_file.summary, name)
+        assert other == pytest.approx(one, rel=1e-6)
+    for name in ("init_ns", "first_inference_ns", "warmup_ns", "overall_memory_bytes"):
+        assert getattr(from_file, name) == pytest.approx(getattr(from_text, name), rel=1e-6)
+
+
+def test_the_result_file_is_preferred() -> None:
+    latency = {**LITERT_PARTS["latency_metrics"], "median_ms": 8.6}
+    parts = {**LITERT_PARTS, "latency_metrics": latency}
+    reading = BenchmarkModel().read(output(text_of("litert"), result=encode_result(parts)))
+    assert reading.summary is not None
+    assert reading.summary.median_ns == 8_600_000
+    assert dict(reading.settings)["read_from"] == "result_file"
+
+
+@pytest.mark.parametrize("content", [b"", b"\x12", b"garbage" * 9, encode_result({})])
+def test_a_damaged_result_file_leaves_the_text(content) -> None:
+    reading = BenchmarkModel().read(output(text_of("litert"), result=content))
+    assert dict(reading.settings)["read_from"] == "text"
+
+
+def test_a_missing_field_of_the_result_file_is_missing_and_not_zero() -> None:
+    figures = read_result(
+        encode_result({"latency_metrics": {"avg_ms": 2.5}, "misc_metrics": {"num_runs": 3}})
+    )
+    assert figures.summary == ToolSummary(count=3, median_ns=2_500_000, mean_ns=2_500_000)
+    assert not figures.has_median
+    assert (figures.init_ns, figures.overall_memory_bytes, figures.warmup_runs) == (None,) * 3
+
+
+def test_without_percentiles_the_mean_stands_and_says_so() -> None:
+    reading = BenchmarkModel().read(output(text_of("tf2_no_percentiles")))
+    assert reading.summary == ToolSummary(
+        count=50, median_ns=1_041_760_000, mean_ns=1_041_760_000, std_ns=5_120_000
+    )
+    assert dict(reading.settings)["summary_statistic"] == "mean"
+    assert (reading.warmup_runs, reading.warmup_ns) == (0, 0)
+    # Its 'Peak memory footprint' is another figure than the growth that later versions print.
+    assert (reading.memory_metric, reading.run_peak_memory_bytes) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "mean_ns", "first_ns", "load_ns"),
+    [
+        ("tf1", 747_733_000, 751_932_000, 21_039_000),
+        ("tf1_profiling", 79_760_900, 91_810_000, 38_467_000),
+    ],
+)
+def test_the_closing_line_of_tensorflow_1(name, mean_ns, first_ns, load_ns) -> None:
+    reading = BenchmarkModel().read(output(text_of(name)))
+    assert reading.summary is not None
+    assert (reading.summary.count, reading.summary.mean_ns) == (50, mean_ns)
+    assert (reading.first_inference_ns, reading.load_ns) == (first_ns, load_ns)
+
+
+def test_runs_that_are_all_alike() -> None:
+    reading = BenchmarkModel().read(output(text_of("all_same")))
+    assert reading.summary == ToolSummary(
+        count=100, median_ns=7_000, mean_ns=7_000, std_ns=0, p95_ns=7_000
+    )
+    assert dict(reading.settings)["summary_statistic"] == "median"
+
+
+def test_no_timed_run_is_no_result_and_no_zero() -> None:
+    with pytest.raises(BadOutputError):
+        BenchmarkModel().read(output(text_of("count_zero")))
+
+
+def test_everything_on_standard_error_is_read_too() -> None:
+    run = ProgramCall(argv=("/t/benchmark_model",))
+    seen = ProgramOutput(run=run, exit_code=0, stdout="", stderr=text_of("tf1"))
+    assert BenchmarkModel().read(seen).summary is not None
+
+
+def test_a_partial_delegate_is_told_with_its_share_of_nodes() -> None:
+    reading = BenchmarkModel().read(output(text_of("tf2_gpu_partial"), "--use_gpu=true"))
+    settings = dict(reading.settings)
+    assert settings["delegate_placement"] == "partial"
+    assert settings["delegate_node_share"] == pytest.approx(54 / 65)
+
+
+def test_a_partial_delegate_is_refused_where_all_was_required() -> None:
+    flags = ("--use_gpu=true", "--require_full_delegation=true")
+    with pytest.raises(UnsupportedError, match="required"):
+        BenchmarkModel().read(output(text_of("tf2_gpu_partial"), *flags))
+
+
+def test_a_complete_delegate_is_what_was_required() -> None:
+    flags = ("--use_xnnpack=true", "--require_full_delegation=true")
+    reading = BenchmarkModel().read(output(text_of("litert"), *flags))
+    assert dict(reading.settings)["delegate_placement"] == "complete"
+
+
+def test_a_delegate_nothing_is_said_of_is_unknown_and_refused_where_all_was_required() -> None:
+    reading = BenchmarkModel().read(output(text_of("tf1"), "--use_gpu=true"))
+    assert dict(reading.settings)["delegate_placement"] == "unknown"
+    with pytest.raises(UnsupportedError, match="unknown"):
+        BenchmarkModel().read(
+            output(text_of("tf1"), "--use_gpu=true", "--require_full_delegation=true")
+        )
+
+
+def test_a_delegate_that_took_nothing_never_gives_a_figure() -> None:
+    with pytest.raises(UnsupportedError, match="no node"):
+        BenchmarkModel().read(output(text_of("tf2_nnapi_refused"), "--use_nnapi=true"))
+
+
+def test_a_flag_the_build_does_not_know_is_refused_though_it_ends_well() -> None:
+    with pytest.raises(UnsupportedError, match="xnnpack_force_fp16") as caught:
+        BenchmarkModel().read(output(text_of("unknown_flag")))
+    assert "result_file_path" not in caught.value.message
+
+
+def test_an_older_build_without_the_result_file_is_read_by_its_text() -> None:
+    text = "WARN: Unconsumed cmdline flags: --result_file_path=/x/r.pb\n" + text_of("litert")
+    assert BenchmarkModel().read(output(text)).summary is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "exit_code", "error"),
+    [
+        (text_of("full_delegation_refused"), 1, UnsupportedError),
+        (text_of("bad_model"), 1, BadArtifactError),
+        ("ERROR: Didn't find op for builtin opcode 'ADD' version '5'", 1, UnsupportedError),
+        ("terminate called after throwing std::bad_alloc", 134, OutOfMemoryError),
+        ("ERROR: Benchmarking failed.", 1, CrashedError),
+        ("Segmentation fault", 139, CrashedError),
+        ("Killed", 137, KilledError),
+        ("CANNOT LINK EXECUTABLE: library libx.so not found", 1, UnsupportedError),
+        ("sh: /t/benchmark_model: not found", 127, UnsupportedError),
+        ("", 0, BadOutputError),
+        (text_of("litert").partition("\n\n")[0], 0, BadOutputError),
+        (text_of("litert").partition("8560.25\nINFO: Note")[0] + "85", 0, BadOutputError),
+        (text_of("litert") * 2, 0, BadOutputError),
+        (text_of("litert").replace("median=8541", "median=0"), 0, BadOutputError),
+        (text_of("litert").replace("median=8541", "median=1e+99"), 0, BadOutputError),
+        (text_of("litert").replace("count=117", "count="), 0, BadOutputError),
+    ],
+)
+def test_every_bad_end_is_a_typed_error(text, exit_code, error) -> None:
+    with pytest.raises(error) as caught:
+        BenchmarkModel().read(output(text, exit_code=exit_code))
+    assert type(caught.value) is error
+    assert caught.value.remedy
+
+
+LINES = [line for path in sorted(DATA.glob("*.txt")) for line in path.read_text().splitlines()]
+
+
+@given(
+    lines=st.lists(st.sampled_from(LINES) | st.text(max_size=80), max_size=40),
+    exit_code=st.sampled_from([0, 0, 0, 1, 134, 137, -1, 300]),
+    result=st.none() | st.binary(max_size=60),
+)
+def test_no_text_gets_past_the_typed_errors(lines, exit_code, result) -> None:
+    seen = output("\n".join(lines), "--use_gpu=true", exit_code=exit_code, result=result)
+    try:
+        reading = BenchmarkModel().read(seen)
+    except AgentError:
+        return
+    assert reading.summary is not None
+    assert reading.summary.median_ns > 0
+
+
+@given(
+    count=st.integers(2, 10**6),
+    median=st.integers(1, 10**7),
+    mean=st.floats(1, 1e7),
+    is_prefixed=st.booleans(),
+)
+def test_figures_survive_the_way_through_the_text(count, median, mean, is_prefixed) -> None:
+    shown = f"{mean:.6g}"
+    text = (
+        "Running benchmark for at least 1 iterations\ncount=1 curr=5\n\n"
+        "Running benchmark for at least 50 iterations\n"
+        f"count={count} first=1 curr=2 min=1 max=3 avg={shown} std=4 p5=1 median={median} p95=9\n\n"
+        "Inference timings in us: Init: 7, First inference: 5, Warmup (avg): 5, "
+        f"Inference (avg): {shown}\n"
+    )
+    if is_prefixed:
+        text = "".join(f"INFO: {line}\n" for line in text.splitlines())
+    summary = read_text(text).summary
+    assert (summary.count, summary.median_ns) == (count, median * 1000)
+    assert summary.mean_ns == round(float(shown) * 1000)
+
+
+def test_every_typed_error_becomes_a_failure_of_its_kind() -> None:
+    ends = [
+        (BadOutputError("a", "b"), ErrorKind.BAD_OUTPUT, False),
+        (CrashedError("a", "b"), ErrorKind.CRASHED, False),
+        (KilledError("a", "b"), ErrorKind.CRASHED, True),
+        (OutOfMemoryError("a", "b"), ErrorKind.OUT_OF_MEMORY, False),
+        (StorageFullError("a", "b"), ErrorKind.DISK_FULL, False),
+        (UnsupportedError("a", "b"), ErrorKind.UNSUPPORTED, False),
+    ]
+    for error, kind, is_transient in ends:
+        failure = failure_from_error(error, "timed")
+        assert (failure.kind, failure.is_transient) == (kind, is_transient)
+
+
+def test_the_policy_reaches_the_tool() -> None:
+    policy = MeasurePolicy(min_runs=7, max_time_s=0.25, min_warmup_runs=3, min_warmup_s=0.0)
+    run = BenchmarkModel().plan_run(
+        program_path="/t",
+        artifact_path="/m.tflite",
+        run_folder="/r",
+        task=MeasureTask(
+            task_id="t",
+            artifact_path="/m.tflite",
+            artifact_sha256="0" * 64,
+            execution=task().execution,
+            policy=policy,
+        ),
+    )
+    assert {"--num_runs=7", "--min_secs=0.25", "--max_secs=0.25", "--warmup_runs=3"} <= set(
+        run.argv
+    )

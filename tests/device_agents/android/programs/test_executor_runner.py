@@ -1,0 +1,143 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleetrank.device_agents.android.programs.executor_runner import ExecutorRunner
+from fleetrank.device_agents.android.programs.phone_program import (
+    ProgramCall,
+    ProgramOutput,
+    ProgramReading,
+)
+from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
+from fleetrank.device_agents.errors import (
+    AgentError,
+    BadArtifactError,
+    BadOutputError,
+    CrashedError,
+    OutOfMemoryError,
+    UnsupportedError,
+)
+from fleetrank.foundation.vocabulary import Runtime, SampleKind
+
+DATA = Path(__file__).parents[3] / "data" / "executor_runner"
+HOST = (DATA / "host.txt").read_text()
+LOGCAT = (DATA / "logcat.txt").read_text()
+
+
+def output(
+    stdout: str = "",
+    stderr: str = "",
+    logcat: str | None = None,
+    *,
+    exit_code: int = 0,
+    warmup_runs: int = 1,
+) -> ProgramOutput:
+    run = ProgramCall(argv=("/t/executor_runner",), log_tag="ExecuTorch", warmup_runs=warmup_runs)
+    return ProgramOutput(run=run, exit_code=exit_code, stdout=stdout, stderr=stderr, logcat=logcat)
+
+
+def plan(backend: str) -> ProgramCall:
+    # Any runtime: the runner does not look at it.
+    execution = Execution(runtime=Runtime.TORCH, backend=backend, threads=2)
+    task = MeasureTask(
+        task_id="t",
+        artifact_path="/m.pte",
+        artifact_sha256="0" * 64,
+        execution=execution,
+        policy=MeasurePolicy(min_warmup_runs=3, min_runs=20),
+    )
+    return ExecutorRunner().plan_run(
+        program_path="/t/tool", artifact_path="/a/m.pte", run_folder="/r", task=task
+    )
+
+
+def test_the_command_line_counts_the_first_inference_and_warm_up() -> None:
+    run = plan("xnnpack")
+    assert run.argv == (
+        "/t/tool",
+        "--model_path=/a/m.pte",
+        "--num_executions=24",
+        "--cpu_threads=2",
+        "--print_output=none",
+    )
+    assert (run.log_tag, run.result_file, run.warmup_runs) == ("ExecuTorch", None, 3)
+
+
+def test_a_backend_no_file_is_exported_for_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match="no backend 'gpu'"):
+        plan("gpu")
+
+
+READING = ProgramReading(
+    sample_kind=SampleKind.PER_INFERENCE,
+    samples_ns=(9_400_000, 9_300_000, 9_250_001),
+    load_ns=21_268_273,
+    first_inference_ns=21_944_288,
+    warmup_ns=9_500_000,
+    warmup_runs=1,
+    settings=(("threads", 4),),
+)
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [output(HOST), output(stderr=HOST), output(logcat=LOGCAT), output(HOST, logcat=LOGCAT)],
+    ids=["stdout", "stderr", "logcat", "both"],
+)
+def test_every_execution_is_read_once_wherever_it_is_logged(seen) -> None:
+    assert ExecutorRunner().read(seen) == READING
+
+
+@pytest.mark.parametrize(
+    ("seen", "error"),
+    [
+        (output(), BadOutputError),
+        (output((DATA / "old.txt").read_text()), BadOutputError),
+        (output(logcat=LOGCAT.replace("Iteration 3", "lost")), BadOutputError),
+        (output(logcat="\n".join(LOGCAT.splitlines()[8:])), BadOutputError),
+        (output(HOST.partition("Iteration 5")[0]), BadOutputError),
+        (output(HOST * 2), BadOutputError),
+        (output(HOST, warmup_runs=4), BadOutputError),
+        (output(HOST.replace("9.300000", "0.000000")), BadOutputError),
+        (output("Failed to parse model file m.pte", exit_code=1), BadArtifactError),
+        (output("Loading of method f failed with status 0x14", exit_code=134), UnsupportedError),
+        (output("Loading of method forward failed with status 0x1", exit_code=134), CrashedError),
+        (output("ERROR: unknown command line flag 'cpu_threads'", exit_code=1), UnsupportedError),
+        (output("std::bad_alloc", exit_code=134), OutOfMemoryError),
+    ],
+)  # fmt: skip
+def test_every_bad_end_is_a_typed_error(seen, error) -> None:
+    with pytest.raises(error) as caught:
+        ExecutorRunner().read(seen)
+    assert type(caught.value) is error
+
+
+LINES = [*HOST.splitlines(), *LOGCAT.splitlines()]
+
+
+@given(
+    stdout=st.lists(st.sampled_from(LINES) | st.text(max_size=60), max_size=30),
+    logcat=st.none() | st.text(max_size=200),
+    exit_code=st.sampled_from([0, 0, 1, 139]),
+)
+def test_no_text_gets_past_the_typed_errors(stdout, logcat, exit_code) -> None:
+    try:
+        reading = ExecutorRunner().read(
+            output("\n".join(stdout), logcat=logcat, exit_code=exit_code)
+        )
+    except AgentError:
+        return
+    assert min(reading.samples_ns) > 0
+
+
+@given(st.lists(st.integers(1, 10**10), min_size=3, max_size=30))
+def test_samples_survive_the_way_through_the_log(times_ns) -> None:
+    text = "".join(
+        f"I ExecuTorch: Iteration {i} of {len(times_ns)}: {time_ns / 1e6:.6f} ms\n"
+        for i, time_ns in enumerate(times_ns, start=1)
+    )
+    reading = ExecutorRunner().read(output(text))
+    assert reading.first_inference_ns == times_ns[0]
+    assert reading.samples_ns == tuple(times_ns[2:])

@@ -1,0 +1,150 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fleetrank.device_agents.android.programs.perf_test import PerfTest
+from fleetrank.device_agents.android.programs.phone_program import ProgramCall, ProgramOutput
+from fleetrank.device_agents.contract.measurement import ToolSummary
+from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
+from fleetrank.device_agents.errors import (
+    AgentError,
+    BadArtifactError,
+    BadOutputError,
+    CrashedError,
+    UnsupportedError,
+)
+from fleetrank.foundation.vocabulary import Runtime, SampleKind
+
+DATA = Path(__file__).parents[3] / "data" / "perf_test"
+STDOUT = (DATA / "stdout.txt").read_text()
+RESULT = (DATA / "result.csv").read_bytes()
+
+
+def output(
+    text: str = STDOUT, result: bytes | None = RESULT, *, exit_code: int = 0, warmup_runs: int = 1
+) -> ProgramOutput:
+    run = ProgramCall(argv=("/t/onnxruntime_perf_test", "m.onnx"), warmup_runs=warmup_runs)
+    return ProgramOutput(run=run, exit_code=exit_code, stdout=text, stderr="", result=result)
+
+
+def plan(backend: str = "cpu", **options: str | int | bool) -> ProgramCall:
+    execution = Execution(
+        runtime=Runtime.ONNX, backend=backend, threads=2, options=tuple(options.items())
+    )
+    task = MeasureTask(
+        task_id="t",
+        artifact_path="/m.onnx",
+        artifact_sha256="0" * 64,
+        execution=execution,
+        policy=MeasurePolicy(min_warmup_runs=3, min_runs=20),
+    )
+    return PerfTest().plan_run(
+        program_path="/t/tool", artifact_path="/a/m.onnx", run_folder="/r", task=task
+    )
+
+
+def test_the_command_line_is_the_task() -> None:
+    run = plan()
+    assert run.argv == (
+        "/t/tool", "-e", "cpu", "-x", "2", "-y", "1", "-m", "times", "-r", "23", "-I",
+        "/a/m.onnx", "/r/result.csv",
+    )  # fmt: skip
+    assert (run.result_file, run.warmup_runs) == ("/r/result.csv", 3)
+
+
+def test_spinning_can_be_switched_off() -> None:
+    assert "-D" in plan(spinning=False).argv
+    assert "-D" not in plan(spinning=True).argv
+    with pytest.raises(UnsupportedError, match="spinning"):
+        plan(spinning="no")
+
+
+def test_another_backend_is_refused_by_name() -> None:
+    with pytest.raises(UnsupportedError, match="no backend 'cuda'"):
+        plan("cuda")
+
+
+def test_every_inference_is_a_sample_and_warm_up_is_set_aside() -> None:
+    reading = PerfTest().read(output())
+    assert reading.sample_kind is SampleKind.PER_INFERENCE
+    assert reading.samples_ns == (60_356_200, 54_100_000, 53_315_900, 52_942_200)
+    assert (reading.warmup_runs, reading.warmup_ns) == (1, 91_285_700)
+    assert (reading.load_ns, reading.first_inference_ns) == (217_932_000, 85_000_000)
+    assert (reading.summary, reading.memory_metric) == (None, None)
+
+
+def test_a_first_inference_below_a_millisecond_is_not_known() -> None:
+    reading = PerfTest().read(output(STDOUT.replace("cost: 85 ms", "cost: 0 ms")))
+    assert (reading.first_inference_ns, len(reading.samples_ns)) == (None, 4)
+
+
+def test_of_an_appended_file_the_last_run_counts() -> None:
+    reading = PerfTest().read(output(result=b"m,1.5,1,1,0\nm,1.5,1,1,1\n" + RESULT))
+    assert len(reading.samples_ns) == 4
+
+
+def test_statistics_after_the_rows_are_passed_over() -> None:
+    reading = PerfTest().read(output(result=RESULT + b"\nMin Latency is 0.05sec\n"))
+    assert len(reading.samples_ns) == 4
+
+
+@pytest.mark.parametrize("name", ["stdout.txt", "newer.txt"])
+def test_without_a_file_the_printed_statistics_stand(name) -> None:
+    reading = PerfTest().read(output((DATA / name).read_text(), None))
+    assert reading.sample_kind is SampleKind.TOOL_SUMMARY
+    assert reading.summary == ToolSummary(
+        count=5,
+        median_ns=60_356_200,
+        mean_ns=62_400_000,
+        p90_ns=91_285_700,
+        p95_ns=91_285_700,
+        p99_ns=91_285_700,
+    )
+
+
+@pytest.mark.parametrize(
+    ("seen", "error"),
+    [
+        (output("", None), BadOutputError),
+        (output(result=RESULT[:140]), BadOutputError),
+        (output(result=RESULT.replace(b",382,3", b",382,7")), BadOutputError),
+        (output(result=RESULT.replace(b"0.0541", b"0")), BadOutputError),
+        (output(warmup_runs=5), BadOutputError),
+        (output("XNNPACK is not supported in this build", None, exit_code=255), UnsupportedError),
+        (output("failed:Protobuf parsing failed.", None, exit_code=255), BadArtifactError),
+        (output("", None, exit_code=1), CrashedError),
+    ],
+)
+def test_every_bad_end_is_a_typed_error(seen, error) -> None:
+    with pytest.raises(error) as caught:
+        PerfTest().read(seen)
+    assert type(caught.value) is error
+
+
+LINES = STDOUT.splitlines()
+ROWS = RESULT.decode().splitlines()
+
+
+@given(
+    lines=st.lists(st.sampled_from(LINES) | st.text(max_size=60), max_size=30),
+    rows=st.lists(st.sampled_from(ROWS) | st.text(max_size=60), max_size=9),
+    has_file=st.booleans(),
+    exit_code=st.sampled_from([0, 0, 1, 137]),
+)
+def test_no_text_gets_past_the_typed_errors(lines, rows, has_file, exit_code) -> None:
+    result = "\n".join(rows).encode("utf-8", "replace") if has_file else None
+    try:
+        reading = PerfTest().read(output("\n".join(lines), result, exit_code=exit_code))
+    except AgentError:
+        return
+    assert reading.samples_ns or reading.summary
+
+
+@given(st.lists(st.floats(1e-6, 100), min_size=1, max_size=20))
+def test_samples_survive_the_way_through_the_file(times_s) -> None:
+    rows = "".join(f"m,{time_s:.6g},1,1,{i}\n" for i, time_s in enumerate(times_s))
+    printed = STDOUT.replace("requests: 5", f"requests: {len(times_s)}")
+    reading = PerfTest().read(output(printed, rows.encode(), warmup_runs=0))
+    assert reading.samples_ns == tuple(round(float(f"{time_s:.6g}") * 1e9) for time_s in times_s)

@@ -1,0 +1,258 @@
+"""Single decisions of `step`: order, retries, devices set aside, hosts, silence."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from dispatch_world import HOST_LOST, World, failure
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fleetrank.device_agents.contract.measurement import Failure
+from fleetrank.foundation.vocabulary import ErrorKind
+from fleetrank.orchestrator.dispatch.decide import events
+from fleetrank.orchestrator.dispatch.decide.lane import Lane, Waiting
+from fleetrank.orchestrator.dispatch.decide.notices import SILENT_S
+from fleetrank.orchestrator.dispatch.decide.retry import RetryRules, condemns_cell, delay_s
+from fleetrank.orchestrator.dispatch.decide.state import next_assignments
+from fleetrank.orchestrator.dispatch.decide.step import step
+from fleetrank.orchestrator.dispatch.decide.work import SweepWork
+from fleetrank.orchestrator.progress.events import Notice
+
+RULES = RetryRules(max_attempts=3)
+LOST = failure(ErrorKind.DEVICE_LOST, is_transient=True)
+BAD_FILE = failure(ErrorKind.BAD_ARTIFACT, is_transient=False)
+CRASHED = failure(ErrorKind.CRASHED, is_transient=False)
+
+NewWorld = Callable[..., World]
+
+
+@pytest.fixture
+def new_world(new_work: Callable[..., SweepWork]) -> NewWorld:
+    """A sweep over devices, each with its host and whether it needs quiet; two cells each."""
+
+    def build(*devices: tuple[str, bool], repeats: int = 2) -> World:
+        hosts = {f"d{number}": host for number, (host, _) in enumerate(devices)}
+        quiet = {f"d{number}": needs for number, (_, needs) in enumerate(devices)}
+        work = new_work(quiet, repeats=repeats)
+        places = {name: replace(work.places[name], host=host) for name, host in hosts.items()}
+        world = World(replace(work, places=places))
+        world.begin()
+        return world
+
+    return build
+
+
+def tick(world: World, now_s: float | None = None) -> list[str]:
+    """Devices that start."""
+    world.now_s = world.now_s if now_s is None else now_s
+    actions = world.feed(events.Tick(now_s=world.now_s))
+    return [action.device for action in actions if isinstance(action, events.Submit)]
+
+
+def end(world: World, device: str, why: Failure | None) -> None:
+    (task_id,) = [t for t, running_on in world.owed.items() if running_on == device]
+    world.finish(task_id, why)
+    world.arrive([task_id])
+
+
+def said(world: World) -> list[str]:
+    announced = [action.event for action in world.actions if isinstance(action, events.Announce)]
+    return [event.message for event in announced if isinstance(event, Notice)]
+
+
+def test_the_same_events_give_the_same_actions(new_world: NewWorld) -> None:
+    worlds = [new_world(("g", False), ("g", True), ("h", False)) for _ in range(2)]
+    for world in worlds:
+        for number in range(40):
+            tick(world, float(number))
+            for device in sorted(set(world.owed.values())):
+                end(world, device, LOST if number % 3 else None)
+    assert worlds[0].actions == worlds[1].actions
+    assert any(isinstance(action, events.Store) for action in worlds[0].actions)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.sampled_from("gh"), st.booleans()), min_size=1, max_size=5), st.data())
+def test_a_device_with_work_is_served_before_another_of_its_host_is_served_three_times(
+    new_world: NewWorld, devices: list[tuple[str, bool]], data: st.DataObject
+) -> None:
+    world = new_world(*devices)
+    served: dict[str, Counter[str]] = {name: Counter() for name in world.state.lanes}
+    while not world.state.is_over:
+        lanes = world.state.lanes
+        for device, _ in tuple(next_assignments(world.state, world.now_s)):
+            for waiting in lanes.values():
+                is_beside = waiting.host == lanes[device].host and waiting.running is None
+                if is_beside and waiting.fresh is not None:
+                    served[waiting.device][device] += 1
+            served[device].clear()
+        assert all(n <= 2 for counter in served.values() for n in counter.values())
+        tick(world)
+        end(world, data.draw(st.sampled_from(sorted(world.owed.values()))), None)
+
+
+def test_devices_of_a_lost_host_wait_for_it_and_no_attempt_is_used_up(new_world: NewWorld) -> None:
+    world = new_world(("g", False), ("g", False), ("h", False))
+    assert tick(world) == ["d0", "d1", "d2"]
+    world.down.add("g")
+    world.fail([t for t, device in world.owed.items() if device != "d2"], HOST_LOST)
+    assert world.state.lanes["d2"].running is not None
+    assert tick(world, world.state.rules.host_wait_s - 1) == [], "set aside until they answer"
+    world.answer("d0", None)
+    world.down.clear()
+    world.answer("d1", None)
+    assert tick(world) == ["d1"]
+    assert [row.attempt for row in world.rows] == [0, 0]
+    world.down.add("g")
+    tick(world, world.state.rules.host_wait_s + 1)
+    world.answer("d0", None)
+    assert world.state.lanes["d0"].is_given_up
+
+
+def test_a_device_whose_host_is_not_there_yet_is_waited_for_longer_than_a_silent_one(
+    new_world: NewWorld,
+) -> None:
+    world = new_world(("g", False))
+    world.down.add("g")
+    world.begin()
+    for second in range(RULES.max_probes + 3):
+        tick(world, 2.0 * second)
+        world.answer("d0", None)
+    assert not world.state.lanes["d0"].is_given_up
+
+
+def test_phones_do_not_starve_a_device_that_needs_quiet(new_world: NewWorld) -> None:
+    world = new_world(("g", False), ("g", False), ("g", True))
+    assert tick(world) == ["d0", "d1"]
+    end(world, "d0", None)
+    # d2 was never served and is next: d0 may not start again beside the still running d1.
+    assert tick(world) == []
+    end(world, "d1", None)
+    assert tick(world) == ["d2"]
+
+
+def test_phones_of_one_host_run_side_by_side_and_a_cpu_alone(new_world: NewWorld) -> None:
+    assert len(tick(new_world(("g", False), ("g", False)))) == 2
+    assert len(tick(new_world(("g", True), ("g", True)))) == 1
+
+
+def test_a_ready_retry_goes_before_new_work_and_an_unready_one_waits(new_world: NewWorld) -> None:
+    world = new_world(("g", True))
+    fresh = world.state.lanes["d0"].fresh
+    assert fresh is not None
+    retry = replace(fresh, number=1)
+    lane = replace(world.state.lanes["d0"], retries=(Waiting(attempt=retry, ready_s=5.0),))
+    assert lane.next_ready(4.9) is fresh
+    assert lane.next_ready(5.0) is retry
+
+
+def test_a_retry_that_is_due_but_blocked_does_not_make_the_loop_spin(new_world: NewWorld) -> None:
+    attempt = new_world(("g", True)).state.lanes["d0"].fresh
+    assert attempt is not None
+    waiting = (Waiting(attempt=attempt, ready_s=5.0),)
+    lane = Lane(device="d", host="h", needs_quiet=True, retries=waiting)
+    assert lane.next_moment_s(4.0) == 5.0
+    assert lane.next_moment_s(5.0) is None
+
+
+def test_back_off_doubles_spreads_and_is_bounded() -> None:
+    assert [delay_s(RULES, n, 0.5) for n in range(4)] == [0.5, 1.0, 2.0, 4.0]
+    assert delay_s(RULES, 0, 0.0) == pytest.approx(0.25)
+    assert delay_s(RULES, 10_000, 0.999) <= 1.5 * RULES.max_delay_s
+
+
+def test_three_failures_in_a_row_set_a_device_aside_and_an_answer_brings_it_back(
+    new_world: NewWorld,
+) -> None:
+    world = new_world(("g", True), repeats=3)
+    for _ in range(3):
+        assert tick(world) == ["d0"]
+        end(world, "d0", CRASHED)
+    assert tick(world) == []
+    assert not world.state.is_over
+    assert ["aside" in text for text in said(world)] == [True]
+    tick(world, 1.0)
+    world.answer("d0", None)
+    assert tick(world) == ["d0"]
+    end(world, "d0", CRASHED)
+    assert tick(world) == [], "one more failure after coming back is enough"
+
+
+def test_only_failures_that_every_repeat_would_have_condemn_a_cell() -> None:
+    assert {kind for kind in ErrorKind if condemns_cell(failure(kind, is_transient=False))} == {
+        ErrorKind.BAD_ARTIFACT,
+        ErrorKind.UNSUPPORTED,
+        ErrorKind.OUT_OF_MEMORY,
+        ErrorKind.TIMED_OUT,
+    }
+    assert not any(condemns_cell(failure(kind, is_transient=True)) for kind in ErrorKind)
+
+
+def test_bad_files_do_not_count_against_the_device(new_world: NewWorld) -> None:
+    world = new_world(("g", True), repeats=5)
+    while tick(world):
+        end(world, "d0", BAD_FILE)
+    assert world.state.is_over
+    assert len(world.rows) == 10
+
+
+def test_a_device_that_never_answers_is_given_up_and_the_sweep_ends(new_world: NewWorld) -> None:
+    world = new_world(("g", True), repeats=9)
+    for _ in range(3):
+        tick(world)
+        end(world, "d0", CRASHED)
+    for _ in range(RULES.max_probes):
+        assert not world.state.is_over
+        tick(world, world.now_s + 60)
+        world.answer("d0", LOST)
+    assert world.state.is_over
+
+
+def test_nothing_starts_after_a_stop_and_running_attempts_still_end(new_world: NewWorld) -> None:
+    world = new_world(("g", False), ("h", False))
+    assert tick(world) == ["d0", "d1"]
+    world.feed(events.StopPressed(now_s=0.0, is_now=False))
+    end(world, "d0", LOST)
+    assert tick(world, 9.0) == []
+    assert not world.state.is_over
+    end(world, "d1", None)
+    assert world.state.is_over
+
+
+def test_interrupted_workers_that_do_not_end_are_left_behind(new_world: NewWorld) -> None:
+    world = new_world(("g", False))
+    tick(world)
+    for _ in range(2):
+        step(world.state, events.StopPressed(now_s=0.0, is_now=True))
+    tick(world, 14.0)
+    assert not world.state.is_over
+    tick(world, 16.0)
+    assert world.state.is_over
+
+
+def test_a_silent_minute_names_what_runs_and_what_is_waited_for(new_world: NewWorld) -> None:
+    world = new_world(("g", False), ("h", False), ("k", False))
+    world.down.add("h")
+    world.begin()
+    tick(world)
+    end(world, "d2", None)
+    world.feed(events.StopPressed(now_s=0.0, is_now=False))
+    n_before = len(said(world))
+    tick(world, SILENT_S - 1)
+    assert len(said(world)) == n_before
+    tick(world, SILENT_S + 15)
+    tick(world)
+    (text,) = said(world)[n_before:]
+    assert "1 min 00 s" in text
+    assert "d0 has been running model" in text
+    assert "for 1 min 15 s" in text
+    assert text.endswith("waiting for d1")
+
+
+def test_a_fleet_is_counted_not_listed(new_world: NewWorld) -> None:
+    world = new_world(*(("g", False) for _ in range(9)))
+    tick(world)
+    tick(world, SILENT_S)
+    assert said(world)[-1].endswith("; 6 more")
