@@ -13,7 +13,7 @@ from fleetrank.analysis.panel.pair_means import MeanFigures, mean_figures
 from fleetrank.analysis.panel.pairs import Pair, PairFigures, pair_figures
 from fleetrank.analysis.panel.panel import Measure, Panel
 from fleetrank.analysis.stored.columns import TIERS
-from fleetrank.analysis.stored.comparable import EQUAL_INSIDE_PLATFORM
+from fleetrank.analysis.stored.scope import EQUAL_INSIDE_PLATFORM
 
 TIER_NOTE = (
     "Tier to tier: platforms of different devices at equal batch; mean inside a pair of device "

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.pairs import Pair
 from fleetrank.analysis.panel.panel import Panel
-from fleetrank.analysis.stored.patterns import fits_platform
-from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.stored.selection import Selection, fits_platform
 from fleetrank.foundation.wording import count_of
 
 MAX_LISTED_PAIRS = 5000

@@ -6,8 +6,7 @@ from typing import TypeVar, cast
 
 import polars as pl
 
-from fleetrank.analysis.panel.panel import Panel, comparable_scope, panel_of
-from fleetrank.analysis.panel.repeats import Repeats, repeats_of
+from fleetrank.analysis.panel.panel import Panel, Repeats, comparable_scope, panel_of, repeats_of
 from fleetrank.analysis.stored.scope import Scope, select_attempts, select_cells
 from fleetrank.analysis.stored.selection import Selection
 

@@ -19,8 +19,7 @@ from fleetrank.analysis.figures.theme import FAMILY_MARKS, NO_FAMILY
 from fleetrank.analysis.report.evidence import Evidence, gather
 from fleetrank.analysis.report.page_data import page_data
 from fleetrank.analysis.report.page_tables import PageTables, page_tables
-from fleetrank.analysis.report.sections.families import family_lines
-from fleetrank.analysis.report.sections.headline import READING, headlines
+from fleetrank.analysis.report.sections.headline import READING, family_lines, headlines
 from fleetrank.analysis.report.sections.provenance import provenance_section
 from fleetrank.analysis.report.sections.sections import (
     Section,
@@ -33,7 +32,7 @@ from fleetrank.analysis.report.sections.sections import (
 )
 from fleetrank.analysis.report.sections.study import study_tables
 from fleetrank.analysis.report.sections.transfer_section import transfer_section
-from fleetrank.analysis.stored.load import DEFAULT_ORIGINS
+from fleetrank.analysis.stored.columns import DEFAULT_ORIGINS
 from fleetrank.analysis.stored.scope import devices_of
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.glossary import TERMS

@@ -13,7 +13,7 @@ from duckdb import CaseExpression, ColumnExpression, ConstantExpression, Express
 from fleetrank.analysis.stored.columns import EXCLUDED, READ_COLUMNS, SCHEMA
 from fleetrank.analysis.stored.exclusions import Exclusion, meanings, read_exclusions
 from fleetrank.analysis.stored.load import stored_parts
-from fleetrank.analysis.stored.patterns import regex_of
+from fleetrank.analysis.stored.selection import regex_of
 from fleetrank.analysis.stored.sweep_record import read_record
 
 _DEVICE_FACTS = (

@@ -74,6 +74,8 @@ MODES = words_of(Mode)
 TIERS = words_of(Tier)
 FAMILIES = words_of(Family)
 ORIGINS = words_of(Origin)
+DEFAULT_ORIGINS = ("measured", "imported")
+"""Rows from real devices; virtual and simulated rows are used only on request."""
 SAMPLE_KINDS = words_of(SampleKind)
 STATUSES = words_of(Status)
 MEMORY_METRICS = words_of(MemoryMetric)

@@ -13,7 +13,7 @@ import polars as pl
 
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.stored.columns import EXCLUDED
-from fleetrank.analysis.stored.patterns import matches
+from fleetrank.analysis.stored.selection import matches
 from fleetrank.foundation.checksum import without_checksum
 from fleetrank.foundation.errors import BadFileError, MissingFileError
 from fleetrank.foundation.small_file import read_small_text

@@ -6,14 +6,11 @@ from pathlib import Path
 import polars as pl
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError
-from fleetrank.analysis.stored.columns import SCHEMA, SCHEMA_VERSION
+from fleetrank.analysis.stored.columns import DEFAULT_ORIGINS, SCHEMA, SCHEMA_VERSION
 from fleetrank.analysis.stored.exclusions import excluded_column, not_excluded, read_exclusions
 from fleetrank.analysis.stored.part_files import is_pending, part_files
 from fleetrank.foundation.checksum import read_checked_object
 from fleetrank.foundation.errors import BadFileError
-
-DEFAULT_ORIGINS = ("measured", "imported")
-"""Rows from real devices; virtual and simulated rows are used only on request."""
 
 
 def load_measurements(

@@ -1,11 +1,13 @@
-"""The input of a table: the rows that a user selects, and the settings of the table."""
+"""What a user selects: rows, with `*` in names, and the settings of a table."""
 
 import math
 from dataclasses import dataclass
 from typing import overload
 
+import polars as pl
+
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.stored.load import DEFAULT_ORIGINS
+from fleetrank.analysis.stored.columns import DEFAULT_ORIGINS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,3 +64,26 @@ def setting(selection: Selection, name: str, default: float | str) -> float | st
     if not math.isfinite(value):
         raise AnalysisError(f"{name}={given} is not a number", f"such as --set {name}={default:g}")
     return value
+
+
+def matches(column: str, pattern: str) -> pl.Expr:
+    """Whether a text matches the pattern, in which `*` matches any text."""
+    if "*" not in pattern:
+        return pl.col(column) == pattern
+    return pl.col(column).str.contains(regex_of(pattern))
+
+
+def fits_platform(pattern: str | None, tier: str | None) -> pl.Expr:
+    """Whether a platform's key or device matches the pattern, and its tier equals the tier."""
+    fits = pl.lit(value=True)
+    if pattern is not None:
+        fits = fits & (matches("platform_key", pattern) | matches("device", pattern))
+    if tier is not None:
+        fits = fits & (pl.col("tier") == tier)
+    return fits
+
+
+def regex_of(pattern: str) -> str:
+    """The pattern as a regular expression; Polars and DuckDB both match it in linear time."""
+    parts = (pl.escape_regex(part) for part in pattern.split("*"))
+    return f"(?s)^{'.*'.join(parts)}$"

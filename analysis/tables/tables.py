@@ -14,8 +14,7 @@ import polars as pl
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.stored.patterns import fits_platform
-from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.stored.selection import Selection, fits_platform
 from fleetrank.analysis.tables.table import Table
 
 TableFunction = Callable[[Session], Table]

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from fleetrank.orchestrator.durable import store_error, sync_folder
 from fleetrank.orchestrator.errors import StoreError
-from fleetrank.orchestrator.housekeeping.content import content_of, extent_of
-from fleetrank.orchestrator.housekeeping.pending import (
+from fleetrank.orchestrator.housekeeping.stored_sweep import (
     Operation,
+    content_of,
+    extent_of,
     left_over,
     mark,
     operation_of,

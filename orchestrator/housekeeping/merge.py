@@ -12,9 +12,15 @@ from fleetrank.analysis.stored.exclusions import read_exclusions
 from fleetrank.foundation.lease import is_locked
 from fleetrank.orchestrator.durable import store_error, sync_file, sync_folder
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.housekeeping.content import content_of, extent_of
 from fleetrank.orchestrator.housekeeping.delete import remove
-from fleetrank.orchestrator.housekeeping.pending import Operation, mark, operation_of, unmark
+from fleetrank.orchestrator.housekeeping.stored_sweep import (
+    Operation,
+    content_of,
+    extent_of,
+    mark,
+    operation_of,
+    unmark,
+)
 from fleetrank.orchestrator.store.exclusions import adopt
 from fleetrank.orchestrator.store.results import ResultStore
 

@@ -35,7 +35,8 @@ def load(results: str | Path, *, sweep: str | None = None) -> pl.LazyFrame:
     Raises:
         FleetError: no measurement or sweep was found, or a newer fleetrank wrote the folder.
     """
-    from fleetrank.analysis.stored.load import DEFAULT_ORIGINS, load_measurements
+    from fleetrank.analysis.stored.columns import DEFAULT_ORIGINS
+    from fleetrank.analysis.stored.load import load_measurements
 
     origins = (*DEFAULT_ORIGINS, "virtual", "simulated")
     return load_measurements(Path(results), sweep=sweep, origins=origins)

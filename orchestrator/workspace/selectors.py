@@ -11,8 +11,14 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.config import JsonDict
 
-from fleetrank.analysis.stored.columns import FAMILIES, ORIGINS, PRECISIONS, STORED_RUNTIMES, TIERS
-from fleetrank.analysis.stored.load import DEFAULT_ORIGINS
+from fleetrank.analysis.stored.columns import (
+    DEFAULT_ORIGINS,
+    FAMILIES,
+    ORIGINS,
+    PRECISIONS,
+    STORED_RUNTIMES,
+    TIERS,
+)
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.orchestrator.errors import UsageError
 

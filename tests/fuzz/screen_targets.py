@@ -23,7 +23,7 @@ from fleetrank.analysis.report.html_table import html_table
 from fleetrank.analysis.report.page import json_block
 from fleetrank.analysis.report.shown import Shown
 from fleetrank.analysis.sql.query import _lock, _only_select
-from fleetrank.analysis.stored.patterns import matches, regex_of
+from fleetrank.analysis.stored.selection import matches, regex_of
 from fleetrank.analysis.tables.formats import render
 from fleetrank.analysis.tables.table import Table
 from fleetrank.foundation.errors import FleetError

@@ -18,7 +18,7 @@ from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.device_models import DRAWS, Agreement, agreement, device_members
 from fleetrank.analysis.panel.panel import Panel
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.stored.patterns import fits_platform
+from fleetrank.analysis.stored.selection import fits_platform
 from fleetrank.analysis.tables.table import Table
 from fleetrank.foundation.wording import count_of
 

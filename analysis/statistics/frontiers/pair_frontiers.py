@@ -17,8 +17,7 @@ from fleetrank.analysis.arrays.pareto import (
 from fleetrank.analysis.arrays.ranking import Floats
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.panel.pairs import Block, Pair, blocks
-from fleetrank.analysis.panel.panel import Panel
-from fleetrank.analysis.panel.repeats import Repeats
+from fleetrank.analysis.panel.panel import Panel, Repeats
 from fleetrank.analysis.stored.cells_table import MIN_REPEATS, interval_depth
 from fleetrank.foundation.wording import nearest
 

@@ -26,7 +26,7 @@ from fleetrank.analysis.statistics.measured.audit import (
     unit_slips,
 )
 from fleetrank.analysis.stored.columns import NS_PER_MS
-from fleetrank.analysis.stored.comparable import differences
+from fleetrank.analysis.stored.scope import differences
 from fleetrank.analysis.tables.table import Table
 from fleetrank.foundation.wording import count_of
 

@@ -4,10 +4,9 @@ import polars as pl
 
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.session import Session
+from fleetrank.analysis.stored.cells_table import DISAGREE_SHARE, dropped_attempts
 from fleetrank.analysis.stored.columns import NS_PER_MS
-from fleetrank.analysis.stored.comparable import differences
-from fleetrank.analysis.stored.quality import DISAGREE_SHARE, dropped_attempts
-from fleetrank.analysis.stored.scope import select_stored
+from fleetrank.analysis.stored.scope import differences, select_stored
 from fleetrank.analysis.tables.table import Table
 from fleetrank.foundation.wording import count_of
 

@@ -12,8 +12,7 @@ import numpy as np
 import polars as pl
 
 from fleetrank.analysis.arrays.bootstrap import MIN_MODELS_FOR_INTERVAL
-from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats
-from fleetrank.analysis.arrays.sample_size import few_models_note
+from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats, few_models_note
 from fleetrank.analysis.panel.pair_groups import (
     TIER_NOTE,
     Level,

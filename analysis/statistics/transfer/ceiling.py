@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from fleetrank.analysis.arrays.sample_size import few_models_note
+from fleetrank.analysis.arrays.ranking import few_models_note
 from fleetrank.analysis.panel.pair_groups import Level, Row, agreement_row
 from fleetrank.analysis.panel.panel import Panel, incomplete_notes
 from fleetrank.analysis.panel.selected_pairs import MAX_LISTED_PAIRS, unlisted

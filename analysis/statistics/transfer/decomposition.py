@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from fleetrank.analysis.arrays.frm import Weights
-from fleetrank.analysis.arrays.sample_size import few_models_note
+from fleetrank.analysis.arrays.ranking import few_models_note
 from fleetrank.analysis.panel.pair_groups import (
     GroupAgreement,
     PairAgreement,

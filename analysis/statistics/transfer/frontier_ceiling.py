@@ -11,8 +11,7 @@ from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats, require_finite
 from fleetrank.analysis.arrays.reliability import MIN_REPEATS_TO_SPLIT
 from fleetrank.analysis.panel.pair_groups import Level, unlike_facts
 from fleetrank.analysis.panel.pairs import Block, Pair, blocks
-from fleetrank.analysis.panel.panel import Panel
-from fleetrank.analysis.panel.repeats import Repeats
+from fleetrank.analysis.panel.panel import Panel, Repeats
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.transfer.noise import FEW_PLATFORMS, Rows, platform_rng
 from fleetrank.foundation.wording import count_of

@@ -19,8 +19,7 @@ from fleetrank.analysis.arrays.reliability import (
     split_reliability,
 )
 from fleetrank.analysis.panel.pairs import Pair, blocks
-from fleetrank.analysis.panel.panel import Measure, measures
-from fleetrank.analysis.panel.repeats import Repeats
+from fleetrank.analysis.panel.panel import Measure, Repeats, measures
 from fleetrank.analysis.panel.session import Session
 from fleetrank.foundation.wording import count_of
 

@@ -16,8 +16,13 @@ from fleetrank.analysis.arrays.bootstrap import (
     resample_counts,
 )
 from fleetrank.analysis.arrays.frm import frm, ratios
-from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats, average_ranks, require_finite
-from fleetrank.analysis.arrays.sample_size import few_models_note
+from fleetrank.analysis.arrays.ranking import (
+    MIN_MODELS,
+    Floats,
+    average_ranks,
+    few_models_note,
+    require_finite,
+)
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.pair_groups import group_agreement, tier_groups
 from fleetrank.analysis.panel.panel import Measure, Panel, incomplete_notes, measures

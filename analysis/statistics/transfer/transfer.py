@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from fleetrank.analysis.arrays.sample_size import few_models_note
+from fleetrank.analysis.arrays.ranking import few_models_note
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.pair_groups import (
     GroupAgreement,

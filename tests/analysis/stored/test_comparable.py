@@ -2,7 +2,7 @@ import pytest
 
 from fleetrank.analysis.errors import NotComparableError
 from fleetrank.analysis.stored.cells_table import cell_values
-from fleetrank.analysis.stored.comparable import comparable_cells, differences
+from fleetrank.analysis.stored.scope import comparable_cells, differences
 
 
 def test_unlike_runtime_versions_inside_a_platform_are_listed(make_attempts) -> None:

@@ -19,7 +19,7 @@ from fleetrank.analysis.stored.columns import ORIGINS
 from fleetrank.analysis.stored.exclusions import read_exclusions
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.orchestrator.cli.main import run
-from fleetrank.orchestrator.housekeeping.content import content_of
+from fleetrank.orchestrator.housekeeping.stored_sweep import content_of
 from fleetrank.orchestrator.server.answers import Fingerprint
 from fleetrank.orchestrator.server.live import Live
 from fleetrank.orchestrator.store.results import ResultStore

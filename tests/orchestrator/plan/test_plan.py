@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.analysis.stored.patterns import matches
+from fleetrank.analysis.stored.selection import matches
 from fleetrank.foundation.vocabulary import Family, Format, WeightsKind
 from fleetrank.models.cards.card import ModelCard, Source
 from fleetrank.models.cards.identity import resolve

@@ -13,8 +13,13 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from fleetrank.analysis.arrays.bootstrap import resample_counts
-from fleetrank.analysis.arrays.ranking import average_ranks, partial_units, products, unit_columns
-from fleetrank.analysis.arrays.sample_size import few_models_note
+from fleetrank.analysis.arrays.ranking import (
+    average_ranks,
+    few_models_note,
+    partial_units,
+    products,
+    unit_columns,
+)
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.panel.pair_means import mean_figures
 from fleetrank.analysis.panel.pairs import Block, block_resamples, block_rhos, blocks, pair_figures
