@@ -69,3 +69,10 @@ class BadOutputError(PermanentError):
 
 class StorageFullError(PermanentError):
     """The device has not enough free space."""
+
+
+def missing_library(library: str, extra: str, error: ImportError) -> MissingLibraryError:
+    """The error for a runtime that is not installed, or whose library cannot be loaded."""
+    return MissingLibraryError(
+        f"{library} cannot be imported: {error}", f"pip install 'fleetrank[{extra}]'"
+    )

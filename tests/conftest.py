@@ -53,7 +53,7 @@ if importlib.util.find_spec("hypothesis") is not None:
     # Shared machines stall for longer than any per-example deadline; chance is not a test result.
     settings.register_profile("fleetrank", deadline=None, derandomize=True)
     # Of a hundred examples, those that find a slip while one edits are mostly among the first.
-    settings.register_profile("unit", settings.get_profile("fleetrank"), max_examples=20)
+    settings.register_profile("unit", settings.get_profile("fleetrank"), max_examples=10)
     settings.load_profile("fleetrank")
 
 

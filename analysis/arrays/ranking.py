@@ -129,8 +129,18 @@ Source: subsets of public latency tables with 1,000 models and more (OneProxy, H
 """
 
 
+def few_models_warning(n_models: int) -> tuple[str, ...]:
+    """One sentence if `n_models` is too small for a claim about rho; empty from 100 models on."""
+    if n_models >= ENOUGH_MODELS:
+        return ()
+    return (
+        f"FEW MODELS: a figure uses at most {n_models}; about {ENOUGH_MODELS} are needed to decide "
+        "whether rho is above 0.9.",
+    )
+
+
 def few_models_note(n_models: int) -> tuple[str, ...]:
-    """A warning if `n_models` is too small for a claim about rho; empty from 100 models on."""
+    """The same with the ranges of estimates, for the explanation of a table."""
     if n_models >= ENOUGH_MODELS:
         return ()
     known = max((n for n in _RANGES if n <= n_models), default=min(_RANGES))

@@ -1,6 +1,5 @@
 """The contents of a page about one device, model or sweep: tables and figures over time."""
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +10,7 @@ from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.stored.exclusions import exclusion_notes, not_excluded
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.values import value_text
-from fleetrank.foundation.wording import count_of
+from fleetrank.foundation.wording import count_of, nearest
 
 MAX_POINTS = 400
 """More points do not change a line on a screen."""
@@ -50,10 +49,10 @@ def rows_about(frame: pl.LazyFrame, column: str, name: str) -> pl.DataFrame:
     found = frame.filter(pl.col(column) == name).drop("samples_ns", "device_samples_ns").collect()
     if found.is_empty():
         known = frame.select(pl.col(column).unique()).collect()[column].drop_nulls().to_list()
-        near = difflib.get_close_matches(name, known, n=1)
+        near = nearest(name, known)
         raise NoDataError(
             f"no row has the {column.removesuffix('_id')} '{name}'",
-            f"did you mean '{near[0]}'?"
+            f"did you mean '{near}'?"
             if near
             else f"{count_of(len(known), 'other is', 'others are')} known",
         )

@@ -28,6 +28,10 @@ MAX_PLATFORMS = 100
 """For this many, 400 draws of the correlations are 32 MB and take one or two seconds."""
 MIN_SHARE = 0.8
 """Share of the models; a platform that measured fewer is left out of a complete panel."""
+PROFILE_METHOD = (
+    "A device model is represented by the mean of its platforms' log latencies (units, runtimes, "
+    "threads, batches): use --runtime and --precision to select one configuration."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,11 +117,9 @@ def profiles(panel: Panel) -> Profiles:
     logs = logs - logs.mean(axis=0)
     lost = (values.shape[1] - columns.size, values.shape[0] - rows.size)
     notes = (
-        f"Used: {rows.size} models on {kept.size} device models. Dropped: "
+        f"Used: {rows.size} models on {kept.size} device models; dropped: "
         f"{count_of(lost[0], 'platform')} with less than {100 * MIN_SHARE:g} % of the models, "
         f"{count_of(lost[1], 'model')} not measured on all of the rest.",
-        "A device model is represented by the mean of its platforms' log latencies (units, "
-        "runtimes, threads, batches): use --runtime and --precision to select one configuration.",
     )
     return Profiles(
         devices=tuple(names[number] for number in kept),

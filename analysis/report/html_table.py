@@ -61,6 +61,7 @@ class HtmlTable:
     rows: tuple[HtmlRow, ...]
     packed: Json | None = None
     notes: tuple[str, ...] = ()
+    explanation: tuple[str, ...] = ()
     is_open: bool = False
     is_statistic: bool = False
     count: str = ""
@@ -111,6 +112,7 @@ def html_table(
         ),
         packed=_packed(columns, about) if frame.height > MAX_STATIC_ROWS else None,
         notes=tuple(notes),
+        explanation=table.explanation,
         is_open=is_open,
         is_statistic=is_statistic,
         count=f"{frame.height} row" if frame.height == 1 else f"{frame.height:,} rows",

@@ -8,10 +8,11 @@ import polars as pl
 from fleetrank.analysis.figures.frontier import frontier_pairs
 from fleetrank.analysis.figures.latency import QUANTILES
 from fleetrank.analysis.figures.theme import FAMILY_MARKS, NO_FAMILY
+from fleetrank.analysis.panel.pair_groups import Level
 from fleetrank.analysis.report.evidence import Evidence
 from fleetrank.analysis.report.page_tables import PageTables
 from fleetrank.analysis.report.shown import Shown
-from fleetrank.analysis.statistics.frontiers.regret_table import EXTRA, LOST
+from fleetrank.analysis.statistics.frontiers.regret import Form, RegretResult
 from fleetrank.analysis.statistics.transfer.transfer import TransferResult
 
 _PAIR_FIGURES = ("rho", "low", "high", "null_mean", "null_p95")
@@ -83,6 +84,7 @@ _SCALED = {
     "load_mb": ("load_peak_memory_bytes", _PER_MB), "accuracy": ("accuracy_top1", 1.0),
 }  # fmt: skip
 _MEASURES = ("latency", "frm")
+_FORMS = {Form.LOST: "lost", Form.EXTRA: "extra"}
 _AGREEMENT = {
     "source": pl.String, "target": pl.String, "n_models": pl.Int64, "rho": pl.Float64,
     "low": pl.Float64, "high": pl.Float64, "null_mean": pl.Float64, "null_p95": pl.Float64,
@@ -105,7 +107,7 @@ def page_data(evidence: Evidence, tables: PageTables) -> Json:
             name: heat_columns(_agreements(tables.transfer, name), shown.platform_at)
             for name in _MEASURES
         },
-        "frontiers": _frontiers(evidence, tables.pair_rows("regret")),
+        "frontiers": _frontiers(evidence, tables.regret),
         "families": {
             name: {"colour": mark.colour, "shape": mark.shape}
             for name, mark in FAMILY_MARKS.items()
@@ -176,7 +178,7 @@ def _lists(column: pl.Series) -> list[object]:
     return scaled.to_list()
 
 
-def _frontiers(evidence: Evidence, regret: pl.DataFrame) -> list[Json]:
+def _frontiers(evidence: Evidence, regret: RegretResult | None) -> list[Json]:
     """Directed pairs; `fates` has a letter for each of `models`, as `figures.frontier.Fate`."""
     shown = evidence.shown
     keys = [key for key in evidence.paired_keys if key in shown.platform_at]
@@ -205,14 +207,13 @@ def _fates(shown: Shown, models: Sequence[str], fates: Sequence[str]) -> Json:
     return {"models": [number for number, _ in known], "fates": "".join(fate for _, fate in known)}
 
 
-def _regrets(regret: pl.DataFrame) -> Mapping[tuple[str, str], Json]:
+def _regrets(regret: RegretResult | None) -> Mapping[tuple[str, str], Json]:
     """Median and worst of both forms, by source and target."""
     found: dict[tuple[str, str], Json] = {}
-    for name, form in (("lost", LOST), ("extra", EXTRA)):
-        rows = regret.filter(pl.col("form") == form)
-        for source, target, *values in rows.select(
-            "source", "target", "median", "worst"
-        ).iter_rows():
-            rounded = [None if value is None else round(value, 2) for value in values]
-            found.setdefault((source, target), {})[name] = rounded
+    for one in regret.cases if regret is not None else ():
+        if one.level is not Level.PAIR or one.target is None:
+            continue
+        values = (None, None) if one.regret is None else (one.regret.median, one.regret.worst)
+        rounded = [None if value is None else round(value, 2) for value in values]
+        found.setdefault((one.source, one.target), {})[_FORMS[one.form]] = rounded
     return found

@@ -8,6 +8,9 @@ import polars as pl
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.report.evidence import Evidence
+from fleetrank.analysis.statistics.frontiers.frontier_transfer import ParetoResult, pareto
+from fleetrank.analysis.statistics.frontiers.regret import RegretResult
+from fleetrank.analysis.statistics.frontiers.regret_table import regrets
 from fleetrank.analysis.statistics.prediction.predictability import (
     PredictabilityResult,
     predictability,
@@ -31,12 +34,6 @@ _OF_PAIRED = ("pareto", "regret")
 _SLOW = ("stability",)
 """This table makes many draws even for few platforms; the cost of one grows with the models."""
 _MANY_MODELS = 200
-_PAIR_SCHEMA = {
-    "level": pl.String, "measure": pl.String, "form": pl.String, "source": pl.String,
-    "target": pl.String, "n_models": pl.Int64, "rho": pl.Float64, "low": pl.Float64,
-    "high": pl.Float64, "null_mean": pl.Float64, "null_p95": pl.Float64, "reason": pl.String,
-    "median": pl.Float64, "worst": pl.Float64, "precision": pl.Float64,
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +43,8 @@ class PageTables:
     Attributes:
         made: a table without an answer has no rows; its note is the reason.
         reasons: why a table has no answer, by name.
-        transfer, frameworks, predictability: what these tables are made from; `None` without an
-            answer.
+        transfer, frameworks, predictability, pareto, regret: what these tables are made from;
+            `None` without an answer.
     """
 
     made: Mapping[str, Table]
@@ -55,6 +52,8 @@ class PageTables:
     transfer: TransferResult | None
     frameworks: TransferResult | None
     predictability: PredictabilityResult | None
+    pareto: ParetoResult | None
+    regret: RegretResult | None
 
     def __getitem__(self, name: str) -> Table:
         """The table of that name."""
@@ -68,12 +67,6 @@ class PageTables:
     def known(self, *names: str) -> tuple[Table, ...]:
         """The tables with these names that could be computed."""
         return tuple(self.made[name] for name in names if name not in self.reasons)
-
-    def pair_rows(self, name: str) -> pl.DataFrame:
-        """The rows of level `pair`; empty if the table could not be computed."""
-        if name in self.reasons:
-            return pl.DataFrame(schema=_PAIR_SCHEMA)
-        return self.made[name].frame.filter(pl.col("level") == "pair")
 
 
 def page_tables(evidence: Evidence) -> PageTables:
@@ -103,6 +96,8 @@ def page_tables(evidence: Evidence) -> PageTables:
         transfer=found.transfer,
         frameworks=found.frameworks,
         predictability=found.predictability,
+        pareto=found.pareto,
+        regret=found.regret,
     )
 
 
@@ -113,6 +108,8 @@ class _Found:
     transfer: TransferResult | None = None
     frameworks: TransferResult | None = None
     predictability: PredictabilityResult | None = None
+    pareto: ParetoResult | None = None
+    regret: RegretResult | None = None
 
 
 def _table(name: str, session: Session, evidence: Evidence, found: _Found) -> Table:
@@ -131,4 +128,8 @@ def _table(name: str, session: Session, evidence: Evidence, found: _Found) -> Ta
         found.frameworks = frameworks(session)
     elif name == "predictability":
         found.predictability = predictability(session)
+    elif name == "pareto":
+        found.pareto = pareto(session)
+    elif name == "regret":
+        found.regret = regrets(session)
     return table

@@ -4,7 +4,7 @@ This is the only definition of its entries. Entries that this version does not k
 entry except the id may be missing, as in the record of an older fleetrank or of an import.
 """
 
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -159,6 +159,11 @@ class SweepRecord(Provenance):
     def as_json(self) -> dict[str, object]:
         """The entries to store: those that were given, known or not."""
         return {"sweep_id": self.sweep_id, **self.model_dump(mode="json", exclude_unset=True)}
+
+
+def stamp_now() -> str:
+    """The time rounded to whole seconds."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def record_problems(error: ValidationError, *place: str) -> list[str]:

@@ -1,6 +1,7 @@
 """Writes a table as text, JSON, CSV, Markdown or LaTeX."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 import polars as pl
@@ -33,14 +34,25 @@ _MARKDOWN = str.maketrans({c: f"\\{c}" for c in "\\`*_[]<>|#~"} | {"&": "&amp;"}
 """Characters escaped in names: a name must not end a cell or become markup or HTML."""
 
 
-def render(table: Table, form: str) -> str:
-    """The table as text that ends with a newline; `form` is one of `FORMATS`.
+EXPLAIN_HINT = "The option --explain adds what the columns mean and how they are computed."
+
+
+def render(table: Table, form: str, *, is_explained: bool = False) -> str:
+    """The table as text that ends with a newline.
+
+    Args:
+        table: what to write.
+        form: one of `FORMATS`.
+        is_explained: adds the explanation to the notes; JSON always has it, CSV has neither.
 
     Raises:
         AnalysisError: no such format.
     """
     if form not in FORMATS:
         raise AnalysisError(f"no format '{form}'", f"there are {', '.join(FORMATS)}")
+    if is_explained and form not in _OF_PROGRAMS:
+        notes = (*table.notes, *table.explanation)
+        table = replace(table, notes=notes, explanation=())
     return FORMATS[form](table)
 
 
@@ -53,12 +65,19 @@ def _to_text(table: Table) -> str:
         for row in (names, ["-" * width for width in widths], *rows)
     ]
     notes = [f"Note: {visible_line(note)}" for note in table.notes]
+    if table.explanation:
+        notes.append(EXPLAIN_HINT)
     return "\n".join([table.title, "", *(line.rstrip() for line in lines), "", *notes]) + "\n"
 
 
 def _to_json(table: Table) -> str:
-    """An object with title, notes and rows; a missing figure is null."""
-    content = {"title": table.title, "notes": list(table.notes), "rows": table.frame.to_dicts()}
+    """An object with title, notes, explanation and rows; a missing figure is null."""
+    content = {
+        "title": table.title,
+        "notes": list(table.notes),
+        "explanation": list(table.explanation),
+        "rows": table.frame.to_dicts(),
+    }
     return json_text(content, indent=2) + "\n"
 
 
@@ -111,6 +130,8 @@ FORMATS: Mapping[str, Callable[[Table], str]] = MappingProxyType(
         "latex": _to_latex,
     }
 )
+
+_OF_PROGRAMS = ("json", "csv")
 
 
 def _texts(table: Table) -> list[list[str]]:

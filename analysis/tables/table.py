@@ -10,6 +10,10 @@ import polars as pl
 class Table:
     """A titled frame with notes for its reader; an undefined figure is null, with its reason.
 
+    Attributes:
+        notes: what the reader must know of these rows, in at most three sentences.
+        explanation: what the columns mean, how the figures are computed and when they mislead.
+
     Raises:
         ValueError: a figure is NaN or infinite; the table function must give null and a reason.
     """
@@ -17,6 +21,7 @@ class Table:
     title: str
     frame: pl.DataFrame
     notes: tuple[str, ...] = ()
+    explanation: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for column in self.frame.iter_columns():

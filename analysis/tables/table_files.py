@@ -41,6 +41,7 @@ class TableFile:
     sha256: str | None
     title: str | None
     notes: tuple[str, ...]
+    explanation: tuple[str, ...] = ()
     missing_because: str | None
 
 
@@ -106,6 +107,7 @@ def _content(name: str, session: Session, form: str) -> _Content:
         sha256=hashlib.sha256(data).hexdigest(),
         title=table.title,
         notes=table.notes,
+        explanation=table.explanation,
         missing_because=None,
     )
     return _Content(entry=entry, data=data)

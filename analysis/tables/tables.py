@@ -5,7 +5,6 @@ To add one: write a function `(session) -> Table` in `analysis/statistics/` and 
 `session.panel`: they hold the selected values, and the notes that every table shows.
 """
 
-import difflib
 import importlib
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -16,6 +15,7 @@ from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.selection import Selection, fits_platform
 from fleetrank.analysis.tables.table import Table
+from fleetrank.foundation.wording import nearest
 
 TableFunction = Callable[[Session], Table]
 
@@ -34,7 +34,7 @@ TABLES: Mapping[str, str] = MappingProxyType(
         "stability": "transfer.stability:stability_table",
         "predictability": "prediction.predictability:predictability_table",
         "ratio-transfer": "prediction.ratio_transfer:ratio_transfer_table",
-        "pareto": "frontiers.pareto_table:pareto_table",
+        "pareto": "frontiers.frontier_transfer:pareto_table",
         "regret": "frontiers.regret_table:regret_table",
         "disagreement": "ranks.disagreement:disagreement_table",
         "shifts": "ranks.disagreement:shifts_table",
@@ -44,8 +44,8 @@ TABLES: Mapping[str, str] = MappingProxyType(
         "next-models": "choices.next_models:next_models_table",
         "savings": "choices.savings:savings_table",
         "composites": "ranks.composites:composites_table",
-        "recommend": "choices.recommend_table:recommend_table",
-        "significance": "measured.significance_table:significance_table",
+        "recommend": "choices.recommend:recommend_table",
+        "significance": "measured.model_differences:significance_table",
         "quality": "measured.cell_tables:quality_table",
         "dropped": "measured.cell_tables:dropped_table",
         "audit": "measured.audit_table:audit_table",
@@ -147,8 +147,8 @@ def _refuse_unknown_settings(table: str, selection: Selection) -> None:
     known = SETTINGS.get(table, ())
     for name, _ in selection.settings:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean '{near[0]}'? " if near else ""
+            near = nearest(name, known)
+            hint = f"did you mean '{near}'? " if near else ""
             raise AnalysisError(
                 f"table '{table}' has no setting '{name}'",
                 hint + (f"it takes {', '.join(known)}" if known else "it takes none"),
@@ -162,8 +162,8 @@ def table_function(name: str) -> TableFunction:
         AnalysisError: no such table exists; the remedy names the nearest.
     """
     if name not in TABLES:
-        near = difflib.get_close_matches(name, TABLES, n=1)
-        hint = f"did you mean '{near[0]}'? " if near else ""
+        near = nearest(name, TABLES)
+        hint = f"did you mean '{near}'? " if near else ""
         raise AnalysisError(f"no table '{name}'", f"{hint}there are {', '.join(TABLES)}")
     module, _, attribute = TABLES[name].partition(":")
     function: TableFunction = getattr(importlib.import_module(f"{_STATISTICS}.{module}"), attribute)

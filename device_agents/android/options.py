@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field, fields
 from types import MappingProxyType
 
 from fleetrank.device_agents.android.programs.program_registry import PROGRAMS
-from fleetrank.device_agents.android.state.readiness import PhoneRules
+from fleetrank.device_agents.android.state.fitness import PhoneRules
 from fleetrank.device_agents.android.state.waits import BOOT_LIMIT_S, SETTLE_S
 from fleetrank.device_agents.contract.agent_options import read_fields
 from fleetrank.device_agents.contract.task import OptionValue

@@ -7,20 +7,20 @@ from fleetrank.device_agents.android.execution.program_run import PhonePrograms,
 from fleetrank.device_agents.android.execution.raw_log import encode_log, to_measurement
 from fleetrank.device_agents.android.options import PhoneOptions
 from fleetrank.device_agents.android.programs.phone_program import ProgramCall, ProgramReading
+from fleetrank.device_agents.android.state.fitness import (
+    CanaryReading,
+    PhoneRules,
+    Validity,
+    is_canary_off,
+    judge_validity,
+)
 from fleetrank.device_agents.android.state.identity import identify, phone_lease
 from fleetrank.device_agents.android.state.phone_conditions import (
     PhoneConditions,
     read_phone_conditions,
     to_conditions,
 )
-from fleetrank.device_agents.android.state.readiness import PhoneRules
 from fleetrank.device_agents.android.state.settings import settings_for_measuring
-from fleetrank.device_agents.android.state.validity import (
-    CanaryReading,
-    Validity,
-    is_canary_off,
-    judge_validity,
-)
 from fleetrank.device_agents.android.state.waits import (
     COME_BACK_LIMIT_S,
     wait_until_booted,

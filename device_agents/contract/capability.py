@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fleetrank.device_agents.contract.task import Execution
+from fleetrank.device_agents.errors import UnsupportedError
 from fleetrank.foundation.vocabulary import Mode, Precision
 
 
@@ -54,3 +55,15 @@ class Capability:
 def listed(names: Iterable[str]) -> str:
     """Joins names for a sentence."""
     return ", ".join(sorted(names)) or "none"
+
+
+def boolean_option(execution: Execution, name: str, *, default: bool) -> bool:
+    """The option's value, or `default` if it is not given.
+
+    Raises:
+        UnsupportedError: the value is not a boolean.
+    """
+    value = dict(execution.options).get(name, default)
+    if not isinstance(value, bool):
+        raise UnsupportedError(f"option {name} is {value!r}", f"set {name} to true or false")
+    return value

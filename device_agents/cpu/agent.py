@@ -10,7 +10,7 @@ from fleetrank.device_agents.contract.device_facts import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask, OptionValue
 from fleetrank.device_agents.errors import PermanentError
-from fleetrank.device_agents.host.memory_limit import default_limit_bytes
+from fleetrank.device_agents.host.memory import default_limit_bytes
 from fleetrank.device_agents.host.topology import read_facts
 from fleetrank.device_agents.host.worker_client import infer_in_worker, measure_in_worker
 from fleetrank.device_agents.runtimes.runtime_registry import why_unsupported

@@ -1,4 +1,4 @@
 """NVIDIA GPUs, read through NVML.
 
-Open `agent` first.
+Open `kind` first, then `agent`.
 """

@@ -1,7 +1,8 @@
 """Measures on one NVIDIA GPU of this host, one fresh worker process per task."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from fleetrank.device_agents.contract.agent import StopRequested, never_stop
@@ -11,14 +12,20 @@ from fleetrank.device_agents.contract.failures import device_lost, failure_from_
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask, OptionValue
 from fleetrank.device_agents.cuda import nvml
-from fleetrank.device_agents.cuda.choice import VISIBLE, choose_gpu, gpu_facts
-from fleetrank.device_agents.cuda.clocks import free_forgotten, held_clock
+from fleetrank.device_agents.cuda.choice import VISIBLE, choose_gpu, gpu_facts, uuid_hash
 from fleetrank.device_agents.cuda.library import Gpu, GpuLibrary
 from fleetrank.device_agents.errors import PermanentError, TransientError, UnsupportedError
 from fleetrank.device_agents.host.topology import read_facts
 from fleetrank.device_agents.host.worker_client import WORKER, infer_in_worker, measure_in_worker
 from fleetrank.device_agents.runtimes.gpu_backends import why_unsupported_on_gpu
 from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.lease import (
+    give_up_at_once,
+    is_locked,
+    open_lease,
+    runtime_folder,
+    wait_for_lock,
+)
 from fleetrank.foundation.vocabulary import ErrorKind, Origin
 
 _MAYBE_LOST = {
@@ -141,3 +148,45 @@ def _with_lock(seen: Measurement, lock: str | None) -> Measurement:
 
 def _failed(task: MeasureTask, failure: Failure) -> Measurement:
     return failed(task.task_id, failure, Origin.MEASURED)
+
+
+@contextmanager
+def held_clock(library: GpuLibrary, gpu: Gpu, mhz: int | None) -> Iterator[str | None]:
+    """Yields the outcome: 'locked at 1410 MHz', 'not allowed', or `None` if no lock is requested.
+
+    A file beside the host's lease exists while the clock is locked, and its holder locks the file.
+    If the file has no live holder, a process died in between: see `free_forgotten`.
+    """
+    if mhz is None:
+        yield None
+        return
+    path = runtime_folder() / _file_name(gpu)
+    with open_lease(path) as note:
+        wait_for_lock(note, give_up_at_once)
+        is_held = library.lock_clocks(gpu, mhz)
+        try:
+            yield f"locked at {mhz} MHz" if is_held else "not allowed"
+        finally:
+            if not is_held or _let_go(library, gpu):
+                path.unlink(missing_ok=True)
+
+
+def free_forgotten(library: GpuLibrary, gpu: Gpu) -> bool:
+    """Unlocks a clock whose holder died; returns whether there was one."""
+    path = runtime_folder() / _file_name(gpu)
+    if not path.exists() or is_locked(path):
+        return False
+    if _let_go(library, gpu):
+        path.unlink(missing_ok=True)
+    return True
+
+
+def _let_go(library: GpuLibrary, gpu: Gpu) -> bool:
+    try:
+        return library.unlock_clocks(gpu)
+    except FleetError:
+        return False  # a GPU off the bus; the file stays, and the next repeat tries again
+
+
+def _file_name(gpu: Gpu) -> str:
+    return f"clock-{uuid_hash(gpu.parent_uuid or gpu.uuid)}"

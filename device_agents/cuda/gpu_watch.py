@@ -5,12 +5,13 @@ import time
 from dataclasses import replace
 from functools import partial
 
+from fleetrank.device_agents.contract.capability import boolean_option
 from fleetrank.device_agents.contract.measurement import Conditions
 from fleetrank.device_agents.contract.task import Execution, MeasureTask, Options
 from fleetrank.device_agents.cuda import nvml
-from fleetrank.device_agents.cuda.allocator import TorchGpuMemory
 from fleetrank.device_agents.cuda.choice import VISIBLE, choose_gpu
-from fleetrank.device_agents.cuda.exclusivity import (
+from fleetrank.device_agents.cuda.gpu_use import (
+    TorchGpuMemory,
     count_others,
     own_process,
     refuse_company,
@@ -23,7 +24,6 @@ from fleetrank.device_agents.host.energy import CounterSource, EnergySource, Pol
 from fleetrank.device_agents.host.isolation import usable_cpus
 from fleetrank.device_agents.host.memory import growth_bytes
 from fleetrank.device_agents.runtimes.gpu_backends import FLUSH_L2, TF32
-from fleetrank.device_agents.runtimes.options import boolean_option
 from fleetrank.device_agents.timing.flags import NOTHING_SLOWS
 from fleetrank.foundation.vocabulary import EnergyMethod, MemoryMetric, Runtime
 

@@ -1,4 +1,4 @@
-"""Resident memory of this process: current size, peak, and the reset of the peak.
+"""Resident memory of this process: size, peak, reset of the peak; and the limit of a worker.
 
 `ru_maxrss` is not used: it survives fork and exec, so a small child of a large parent reports the
 parent's peak (seen: 511 MB, while VmHWM was 11 MB).
@@ -6,9 +6,14 @@ parent's peak (seen: 511 MB, while VmHWM was 11 MB).
 
 import os
 import re
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+LIMIT_SHARE = 0.8
+"""Share of the host's memory: the system, Ray and the driver need the rest (1 to 2 GB)."""
 
 _LINE = re.compile(r"^(VmRSS|VmHWM):[ \t]*+(\d{1,18}+) kB$", re.MULTILINE | re.ASCII)
 _STATUS = Path("/proc/self/status")
@@ -63,3 +68,33 @@ def growth_bytes(baseline: int | None, peak: int | None) -> int | None:
     if baseline is None or peak is None:
         return None
     return max(peak - baseline, 0)
+
+
+def default_limit_bytes(root: Path = Path("/")) -> int:
+    """The default memory limit of one worker: a share of this host's memory, in bytes.
+
+    If a control group's limit is lower, it counts: reaching it would kill the worker.
+    """
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return int(LIMIT_SHARE * min(total, *_group_limits_bytes(root)))
+
+
+def _group_limits_bytes(root: Path) -> Iterator[int]:
+    """Limits of this process's control group (version 2) and of its parent groups."""
+    yield sys.maxsize
+    try:
+        text = (root / "proc/self/cgroup").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return
+    name = next((line[3:] for line in text.splitlines() if line.startswith("0::/")), "/")
+    mount = root / "sys/fs/cgroup"
+    group = mount / name.lstrip("/")
+    for folder in (group, *group.parents):
+        if not folder.is_relative_to(mount):
+            return
+        try:
+            limit = (folder / "memory.max").read_text(encoding="ascii").strip()
+        except OSError:
+            continue
+        if limit.isdecimal():
+            yield int(limit)

@@ -10,8 +10,7 @@ from typing import Protocol, cast
 
 from fleetrank.device_agents.contract.capability import Capability
 from fleetrank.device_agents.contract.task import Execution, Options
-from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError
-from fleetrank.device_agents.runtimes.options import missing_library
+from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError, missing_library
 from fleetrank.device_agents.runtimes.runner import Array, LoadedModel, TensorSpec
 from fleetrank.foundation.errors import FleetError
 

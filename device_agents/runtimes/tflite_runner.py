@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from fleetrank.device_agents.contract.capability import Capability
 from fleetrank.device_agents.contract.task import Execution, Options
-from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError
-from fleetrank.device_agents.runtimes.options import missing_library
+from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError, missing_library
 from fleetrank.device_agents.runtimes.runner import Array, LoadedModel, TensorSpec, with_batch
 from fleetrank.foundation.errors import FleetError
 

@@ -43,6 +43,9 @@ class TableAnswer(BaseModel):
 
     title: str
     notes: list[str] = Field(description="Notes for the reader: n, what was dropped and why.")
+    explanation: list[str] = Field(
+        description="What the columns mean, and how the figures are computed."
+    )
     rows: list[dict[str, JsonValue]] = Field(description="Missing and undefined figures are null.")
 
 

@@ -4,18 +4,21 @@ Cheap enough to be called every second during a measurement: each line of a jour
 and only while its sweep runs.
 """
 
+import contextlib
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import monotonic
 
+from fleetrank.analysis.stored.columns import ROW_KEY
 from fleetrank.analysis.stored.sweep_record import IMPORTED, SweepRecord, SweepState
 from fleetrank.orchestrator.dispatch.decide.tally import Tally
-from fleetrank.orchestrator.errors import StoreError, UsageError
+from fleetrank.orchestrator.errors import NewerSchemaError, StoreError, UsageError
 from fleetrank.orchestrator.progress.progress_file import read_progress
-from fleetrank.orchestrator.server.journal_tail import JournalTail
+from fleetrank.orchestrator.store.journals.journal import Journal
+from fleetrank.orchestrator.store.journals.journal_line import BadLineError, parse_line
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep.sweep_status import SweepCount, SweepStatus, is_running
 
@@ -26,6 +29,7 @@ _LATEST = 30
 _LISTED = 1000
 """Number of sweeps in a list, the newest first."""
 _NS_PER_MS = 1e6
+_BLOCK_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +61,73 @@ class SweepProgress:
         """The same as JSON values."""
         devices = [asdict(device) for device in self.devices]
         return {**self.status.as_json(), "devices": devices, "latest": list(self.latest)}
+
+
+class JournalTail:
+    """Reads each whole line of a growing file once; a half-written one is left for later.
+
+    When the journal is packed, its lines are removed, and new lines can start in a new file. The
+    packed rows are read once; a row that was already seen is skipped.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._journal = Journal(path)
+        self._offset = 0
+        self._packed: tuple[int, int, int] | None = None
+        self._seen: set[int] = set()
+
+    def new_rows(self) -> Iterator[Mapping[str, object]]:
+        """Returns the rows since the last call, in order; lines that are not rows are skipped.
+
+        `results verify` lists lines that are not rows, and reports a damaged packed journal.
+        """
+        for row in self._new_packed():
+            yield from self._unseen(row)
+        for row in self._new_lines():
+            yield from self._unseen(row)
+
+    def _unseen(self, row: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
+        key = hash(tuple(row[name] for name in ROW_KEY))
+        if key not in self._seen:
+            self._seen.add(key)
+            yield row
+
+    def _new_packed(self) -> Iterator[Mapping[str, object]]:
+        try:
+            found = self._journal.packed_path.stat()
+        except FileNotFoundError:
+            return
+        state = found.st_ino, found.st_size, found.st_mtime_ns
+        if state == self._packed:
+            return
+        from fleetrank.orchestrator.store.parquet.part_reader import read_packed
+
+        # The lines that were read are removed now or soon; a new file can have their inode.
+        self._packed, self._offset = state, 0
+        with contextlib.suppress(StoreError):
+            yield from read_packed(self._journal.packed_path)
+
+    def _new_lines(self) -> Iterator[Mapping[str, object]]:
+        try:
+            file = self._journal.path.open("rb")
+        except FileNotFoundError:
+            return
+        with file:
+            file.seek(self._offset)
+            rest = b""
+            while block := file.read(_BLOCK_BYTES):
+                *lines, rest = (rest + block).split(b"\n")
+                for line in lines:
+                    self._offset += len(line) + 1
+                    if (row := _parse(line)) is not None:
+                        yield row
+
+
+def _parse(line: bytes) -> Mapping[str, object] | None:
+    try:
+        return parse_line(line + b"\n").row
+    except (BadLineError, NewerSchemaError):
+        return None
 
 
 class _Watched:

@@ -1,21 +1,42 @@
-"""Starts a sweep from its file, and resumes an interrupted one."""
+"""Starts a sweep from its file, and resumes an interrupted one from its record."""
 
+import hashlib
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 
+from pydantic import ValidationError
+
+from fleetrank.analysis.stored.sweep_record import (
+    Provenance,
+    RecordedPlan,
+    RecordedSkip,
+    SweepRecord,
+    SweepState,
+    stamp_now,
+)
+from fleetrank.device_agents.contract.task import Execution
 from fleetrank.foundation.files import RUN_AGAIN
+from fleetrank.foundation.small_file import read_small_text
 from fleetrank.orchestrator.errors import NewerSchemaError, StoreError, UsageError
+from fleetrank.orchestrator.identity.keys import canonical_json, platform_key
 from fleetrank.orchestrator.progress.events import Notice
 from fleetrank.orchestrator.progress.publisher import Publisher
 from fleetrank.orchestrator.progress.wording import duration
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep.dispatch_backend import DispatchBackend, open_dispatch_backend
-from fleetrank.orchestrator.sweep.sweep_record import new_record, setup_of_record
+from fleetrank.orchestrator.sweep.fleet import fleet_of_record
 from fleetrank.orchestrator.sweep.sweep_session import RunOptions, SweepOutcome, SweepSession
 from fleetrank.orchestrator.sweep.sweep_setup import Setup, plan_sweep, read_spec
+from fleetrank.orchestrator.workspace.device_registry import (
+    DeviceFile,
+)
+from fleetrank.orchestrator.workspace.device_spec import DeviceSpec
 from fleetrank.orchestrator.workspace.provenance import clock_lag, new_sweep_id, sweep_provenance
+from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
 
@@ -59,6 +80,71 @@ def resume_sweep(workspace: Workspace, sweep_id: str | None, options: RunOptions
             return SweepSession(workspace, store, sweep_id, setup, options, backend).run()
 
 
+def new_record(sweep_id: str, setup: Setup, spec_path: Path, provenance: Provenance) -> SweepRecord:
+    """The record of a sweep that starts now; `setup_of_record` reads the setup back."""
+    plan = setup.plan
+    return SweepRecord(
+        sweep_id=sweep_id,
+        state=SweepState.RUNNING,
+        started_utc=stamp_now(),
+        finished_utc=None,
+        spec_path=str(spec_path),
+        spec_text=read_small_text(spec_path),
+        spec=setup.spec.model_dump(mode="json"),
+        only=setup.only,
+        fleet=setup.fleet.as_record(),
+        refused=dict(setup.refused),
+        plan=RecordedPlan(
+            n_cells=len(plan.cells),
+            cells_by_device=dict(Counter(cell.device for cell in plan.cells)),
+            repeats=plan.repeats,
+            models=sorted({cell.export.card.name for cell in plan.cells}),
+            platforms=sorted({cell.platform_key for cell in plan.cells}),
+            sha256=_fingerprints(setup),
+        ),
+        skipped=[RecordedSkip(label=one.label, reason=one.reason) for one in plan.skipped],
+        **dict(provenance),
+    )
+
+
+def setup_of_record(workspace: Workspace, record: SweepRecord) -> Setup:
+    """Plans a recorded sweep again for its original hosts, available or not.
+
+    Checks that the plan has not changed.
+
+    Raises:
+        StoreError: the record is damaged.
+        UsageError: a model card, a checkpoint or a device has changed since, or the sweep was
+            imported.
+    """
+    if record.is_imported:
+        raise UsageError(
+            f"{record.sweep_id} was imported and cannot be resumed",
+            "`fleetrank results import` completes an import that was cut short",
+        )
+    if record.spec is None or record.plan is None:
+        raise _damaged(record, "it has no specification or no plan")
+    try:
+        spec = SweepSpec.model_validate(record.spec)
+    except ValidationError as error:
+        raise _damaged(record, str(error)) from error
+    fleet = fleet_of_record(record.fleet)
+
+    def as_it_was(_host: str, device: DeviceSpec, execution: Execution) -> str | None:
+        return record.refused.get(platform_key(device.name, execution))
+
+    setup = plan_sweep(workspace, spec, record.only, fleet=fleet, ask_host=as_it_was)
+    now, was = _fingerprints(setup), record.plan.sha256
+    if now != was:
+        names = sorted(name for name in {*now, *was} if now.get(name) != was.get(name))
+        raise UsageError(
+            f"sweep {record.sweep_id} cannot be resumed: changed since it began: "
+            f"{', '.join(names)}",
+            "undo the change, or start a new sweep; measured results are kept",
+        )
+    return setup
+
+
 def _late(lag: timedelta) -> str:
     return (
         f"this host's clock is {duration(lag.total_seconds())} behind the start of the "
@@ -98,3 +184,33 @@ def _check_same_place(setup: Setup, options: RunOptions) -> None:
     if setup.fleet.is_cluster:
         raise UsageError("this sweep ran on a cluster", "add --cluster ADDRESS")
     raise UsageError("this sweep ran on this host only", "remove --cluster")
+
+
+def _damaged(record: SweepRecord, problem: str) -> StoreError:
+    return StoreError(
+        f"the record of sweep {record.sweep_id} is damaged: {problem}",
+        "start a new sweep; measured results are kept",
+    )
+
+
+def _fingerprints(setup: Setup) -> dict[str, str]:
+    """Hashes of each model's cells and of each device, since cell keys hold only device names."""
+    of_model: dict[str, list[str]] = defaultdict(list)
+    for cell in setup.plan.cells:
+        of_model[cell.export.card.name].append(cell.cell_key)
+    models = {f"model {name}": _sha256(sorted(keys)) for name, keys in of_model.items()}
+    devices = {
+        f"device {name}": _sha256(_what_matters(device)) for name, device in setup.devices.items()
+    }
+    return models | devices
+
+
+def _sha256(content: object) -> str:
+    return hashlib.sha256(canonical_json(content).encode()).hexdigest()
+
+
+def _what_matters(device: DeviceFile) -> dict[str, object]:
+    """The fields of a device that affect results; a phone's canary decides which repeats count."""
+    registered = device.registration
+    found = registered and registered.model_dump(mode="json", exclude={"registered_utc"})
+    return asdict(device.spec) | {"host": device.host} | ({"registration": found} if found else {})

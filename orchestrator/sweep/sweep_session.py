@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from time import perf_counter
 
-from fleetrank.analysis.stored.sweep_record import SweepState
+from fleetrank.analysis.stored.sweep_record import SweepState, stamp_now
 from fleetrank.device_agents.registry import HOST_CPU, create_agent
 from fleetrank.foundation.lease import host_lease
 from fleetrank.foundation.vocabulary import Origin
@@ -28,7 +28,6 @@ from fleetrank.orchestrator.store.journal_sink import JournalSink
 from fleetrank.orchestrator.store.journals.journal import Journal
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep.dispatch_backend import DispatchBackend
-from fleetrank.orchestrator.sweep.sweep_record import record_stamp
 from fleetrank.orchestrator.sweep.sweep_setup import Setup, primed_formats
 from fleetrank.orchestrator.workspace.provenance import sweep_facts
 from fleetrank.orchestrator.workspace.workspace import Workspace
@@ -101,7 +100,7 @@ class SweepSession:
                 self._sweep_id,
                 {
                     "state": SweepState.RUNNING,
-                    "run_started_utc": record_stamp(),
+                    "run_started_utc": stamp_now(),
                     "finished_utc": None,
                 },
             )
@@ -228,7 +227,7 @@ class SweepSession:
             sweep_id=self._sweep_id,
             n_ok=tally.n_ok,
             n_failed=tally.n_failed,
-            n_left=n_repeats - tally.n_ok - tally.n_failed,
+            n_left=self._n_left(tally),
             # A stop was requested after the last repeat had started, so nothing is missing.
             is_interrupted=self._switch.is_stopping and tally.n_finished < n_repeats,
             is_unreal=all(
@@ -236,14 +235,18 @@ class SweepSession:
             ),
         )
 
+    def _n_left(self, tally: Tally) -> int:
+        # A journal that was edited by hand can hold repeats that the plan lacks.
+        return max(0, self._setup.plan.n_repeats - tally.n_ok - tally.n_failed)
+
     def _close_record(self, state: SweepState, tally: Tally) -> None:
         """Writes the record; on failure the old one stays, with state `running` and no lease."""
         changes = {
             "state": state,
-            "finished_utc": record_stamp(),
+            "finished_utc": stamp_now(),
             "n_ok": tally.n_ok,
             "n_failed": tally.n_failed,
-            "n_left": self._setup.plan.n_repeats - tally.n_ok - tally.n_failed,
+            "n_left": self._n_left(tally),
         }
         with contextlib.suppress(OrchestratorError):
             self._store.update_record(self._sweep_id, changes)

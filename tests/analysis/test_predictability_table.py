@@ -2,6 +2,7 @@
 
 import polars as pl
 import pytest
+from wording import has
 
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
@@ -42,7 +43,7 @@ def test_rho_of_a_family_needs_five_models(two_devices) -> None:
     assert found["mobile_cnn"]["rho"] == pytest.approx(1)
     few = found["transformer"]
     assert (few["rho"], few["mean_abs_shift"]) == (None, 0)
-    assert few["reason"] == "no rho: too few, 1 of the 5 models needed"
+    assert has(few["reason"], "1", "5", "models")
 
 
 def test_prediction_has_a_direction(two_devices) -> None:
@@ -62,7 +63,7 @@ def test_few_common_models_are_undefined_with_their_reason(make_grid) -> None:
     frame = make_grid({"d1": [1, 2, 3, 4], "d2": [1, 2, 3, 4]})
     found = rows_of(frame, "pair", source="d1")["all"]
     assert found["mean_error_percent"] is None
-    assert found["reason"] == "4 models in common, at least 5 needed"
+    assert has(found["reason"], "4", "models", "5")
 
 
 def test_equal_latencies_on_the_source_fix_no_line(make_grid) -> None:

@@ -21,7 +21,7 @@ from fleetrank.orchestrator.cli.devices import devices_command
 from fleetrank.orchestrator.progress.progress_file import read_progress
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep.fleet import this_host
-from fleetrank.orchestrator.sweep.sweep_record import new_record, setup_of_record
+from fleetrank.orchestrator.sweep.sweep_run import new_record, setup_of_record
 from fleetrank.orchestrator.sweep.sweep_setup import plan_sweep
 from fleetrank.orchestrator.workspace.device_registry import DeviceFile, _text
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec, load_spec
@@ -94,7 +94,7 @@ def device_file(data: bytes) -> object:
     device = parse_file(as_file(data, "files/device.yaml"), DeviceFile)
     text = _text(device)
     assert parse_file(as_file(text.encode(), "files/again.yaml"), DeviceFile) == device
-    return (text, device.spec, device.registration and device.registration.canary_spread)
+    return (text, device.spec, device.found.canary_spread)
 
 
 def yaml_document(data: bytes) -> object:

@@ -153,7 +153,8 @@ class World:
 
     def store(self, action: events.Store) -> None:
         key, task_id = key_of(action.attempt), action.measurement.task_id
-        if not action.will_retry:
+        if not action.will_retry and not self.state.is_stopping:
+            # After a stop nothing is retried, and a late result may still replace a failure.
             self.ends[key] += 1
         if action.measurement.failure != HOST_LOST:
             self.decided.add(task_id)

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from wording import has
 
 from fleetrank.foundation.vocabulary import FlopsMethod, Format
 from fleetrank.models.cards.card import Cost, ExportRequest
@@ -130,10 +131,8 @@ def test_onnx_external_data_that_is_missing_is_named(
     tmp_path: Path, out_dir: Path, file_request: FileRequest
 ) -> None:
     write_onnx(tmp_path / "m.onnx", "m.onnx.data")
-    assert (
-        "'m.onnx.data' is missing"
-        in refused(file_request(tmp_path / "m.onnx", Format.ONNX), out_dir).message
-    )
+    error = refused(file_request(tmp_path / "m.onnx", Format.ONNX), out_dir)
+    assert has(error.message, "m.onnx.data", "missing")
 
 
 def test_onnx_external_data_under_a_name_outside_its_identity_is_refused(
@@ -233,7 +232,7 @@ def test_text_file_is_no_tflite_model(
 ) -> None:
     (tmp_path / "m.tflite").write_bytes(content)
     error = refused(file_request(tmp_path / "m.tflite", Format.TFLITE), out_dir)
-    assert "is not a TFLite model" in error.message
+    assert has(error.message, "TFLite", "model")
 
 
 def write_archive(path: Path) -> None:
@@ -256,7 +255,7 @@ def test_pt2_archive_with_a_changed_byte_is_refused(
     content = (tmp_path / "m.pt2").read_bytes()
     (tmp_path / "m.pt2").write_bytes(content.replace(b"\x10\x11\x12", b"\x10\x99\x12", 1))
     error = refused(file_request(tmp_path / "m.pt2", Format.PT2), out_dir)
-    assert "does not match its checksum" in error.message
+    assert has(error.message, "match", "checksum")
 
 
 def test_pt2_file_that_is_no_archive_is_refused(

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from fleetrank.analysis.figures.latency import MAX_PROCESSES
@@ -129,7 +130,8 @@ def frontier_section(evidence: Evidence, tables: PageTables) -> Section:
         "source: accuracy points lost at a latency budget, or per cent of extra latency at an "
         "accuracy floor. Budgets and floors are the quartiles of the common models."
     )
-    has_any = bool(tables.pair_rows("pareto")["precision"].is_not_null().any())
+    found = tables.pareto
+    has_any = found is not None and bool(np.isfinite(found.figures["precision"]).any())
     nothing = "No two platforms share five models with a known accuracy."
     return Section(
         id="frontier",

@@ -4,11 +4,10 @@ from dataclasses import asdict, dataclass, replace
 
 import polars as pl
 
-from fleetrank.analysis.panel.pair_groups import Level
 from fleetrank.analysis.report.evidence import Evidence
 from fleetrank.analysis.report.html_table import HtmlTable, html_table
 from fleetrank.analysis.report.page_tables import PageTables
-from fleetrank.analysis.statistics.frontiers.regret_table import EXTRA, LOST
+from fleetrank.analysis.statistics.frontiers.regret import Form
 from fleetrank.analysis.statistics.prediction.predictability import (
     PredictabilityResult,
     predictions_frame,
@@ -165,23 +164,21 @@ def _short(
 
 
 def _pareto(tables: PageTables) -> Table:
-    """Frontiers, and the cost of choosing by the source."""
-    short = _short("Pareto transfer", _pareto_rows(tables), _PARETO, _OF_FRONTIERS)
-    if short.frame.is_empty() or tables["regret"].frame.is_empty():
+    """Frontiers, and the cost of choosing by the source; tiers, or else single pairs."""
+    rows = pl.DataFrame() if tables.pareto is None else tables["pareto"].frame
+    if tables.pareto is not None and tables.pareto.tiers:
+        rows = rows.head(len(tables.pareto.tiers))
+    short = _short("Pareto transfer", rows, _PARETO, _OF_FRONTIERS)
+    if short.frame.is_empty() or tables.regret is None:
         return short
     frame = short.frame
-    for name, form in (("lost_points", LOST), ("extra_percent", EXTRA)):
-        costs = tables["regret"].frame.filter(pl.col("form") == form)
-        of_form = costs.select("source", "target", pl.col("median").alias(name))
+    for name, form in (("lost_points", Form.LOST), ("extra_percent", Form.EXTRA)):
+        costs = [
+            {"source": one.source, "target": one.target, name: one.regret and one.regret.median}
+            for one in tables.regret.cases
+            if one.form is form and one.target is not None
+        ]
+        schema = {"source": pl.String, "target": pl.String, name: pl.Float64}
+        of_form = pl.DataFrame(costs, schema=schema)
         frame = frame.join(of_form, on=["source", "target"], how="left", maintain_order="left")
     return Table(title=short.title, frame=frame, notes=short.notes)
-
-
-def _pareto_rows(tables: PageTables) -> pl.DataFrame:
-    """Tiers, or else single pairs."""
-    for table in tables.known("pareto"):
-        for level in (Level.TIER, Level.PAIR):
-            rows = table.frame.filter(pl.col("level") == level)
-            if not rows.is_empty():
-                return rows
-    return pl.DataFrame()

@@ -27,5 +27,5 @@ apply(start.unknown);
 if (start.at) goTo(start.at);
 addEventListener("hashchange", followAddress);
 addEventListener("beforeprint", () => {
-  for (const details of document.querySelectorAll("details:not(.source):not(.pick)")) details.open = true;
+  for (const details of document.querySelectorAll("details:not(.source):not(.pick):not(.explanation):not(.words)")) details.open = true;
 });

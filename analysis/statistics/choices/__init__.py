@@ -1,4 +1,4 @@
 """Which device to use as a reference, what to measure next, what to decide.
 
-Open `recommend_table` first.
+Open `recommend` first.
 """

@@ -106,14 +106,13 @@ def coverage_table(session: Session) -> Table:
     """
     threshold = setting(session.selection, "threshold", THRESHOLD)
     found = cover_fleet(session, threshold)
-    notes = (
-        *session.panel.notes,
-        _cover_note(found, threshold),
-        *_kept_note(found),
-        *AGREEMENT_NOTES,
-    )
     shown = pl.DataFrame([asdict(one) for one in found.targets], schema=_COVERAGE)
-    return Table(title="Coverage of the fleet", frame=shown, notes=notes)
+    return Table(
+        title="Coverage of the fleet",
+        frame=shown,
+        notes=(*session.panel.notes, _cover_note(found, threshold)),
+        explanation=(*_kept_note(found), *AGREEMENT_NOTES),
+    )
 
 
 _COVERAGE = {

@@ -15,7 +15,7 @@ import polars as pl
 
 from fleetrank.analysis.arrays.ranking import Floats, average_ranks, require_finite, unit_columns
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.panel.device_models import profiles
+from fleetrank.analysis.panel.device_models import PROFILE_METHOD, profiles
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.stored.selection import Selection, setting
 from fleetrank.analysis.tables.table import Table
@@ -204,11 +204,18 @@ def next_models_table(session: Session) -> Table:
     notes = (
         *session.panel.notes,
         *found.notes,
-        held_out_note(found.n_targets, found.n_devices, session.selection.seed),
-        *_MEANING,
     )
     frame = pl.DataFrame([row | counts for row in rows], schema=_STEPS)
-    return Table(title="Models to measure next", frame=frame, notes=notes)
+    return Table(
+        title="Models to measure next",
+        frame=frame,
+        notes=notes,
+        explanation=(
+            held_out_note(found.n_targets, found.n_devices, session.selection.seed),
+            PROFILE_METHOD,
+            *_MEANING,
+        ),
+    )
 
 
 _STEPS = {

@@ -130,7 +130,8 @@ def proxies_table(session: Session) -> Table:
     return Table(
         title="Best single reference device",
         frame=pl.DataFrame([asdict(one) for one in found.candidates], schema=_PROXIES),
-        notes=(*session.panel.notes, _choice(found), drawn, *AGREEMENT_NOTES),
+        notes=(*session.panel.notes, _choice(found)),
+        explanation=(drawn, *AGREEMENT_NOTES),
     )
 
 

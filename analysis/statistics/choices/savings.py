@@ -8,7 +8,7 @@ import polars as pl
 
 from fleetrank.analysis.arrays.pareto import frontier, overlap
 from fleetrank.analysis.arrays.ranking import Floats
-from fleetrank.analysis.panel.device_models import profiles
+from fleetrank.analysis.panel.device_models import PROFILE_METHOD, profiles
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.choices.next_models import (
     drawn_targets,
@@ -148,7 +148,10 @@ def savings_table(session: Session) -> Table:
     notes = (
         *session.panel.notes,
         *found.notes,
+    )
+    explanation = (
         held_out_note(found.n_targets, found.n_devices, session.selection.seed),
+        PROFILE_METHOD,
         f"A device is predicted by the mean log latency of {DRAWS} random sets of n_sources "
         "others, never its own; n_sources 0 ranks by FLOPs only. runs_saved: share of the "
         f"{found.n_devices * found.n_models} cells that need no run. rho_p10, rho_min: 10th "
@@ -158,7 +161,9 @@ def savings_table(session: Session) -> Table:
         f"accuracy: {count_of(found.n_without_accuracy, 'model')}.",
     )
     shown = pl.DataFrame(rows, schema=_SAVINGS)
-    return Table(title="Runs saved against error", frame=shown, notes=notes)
+    return Table(
+        title="Runs saved against error", frame=shown, notes=notes, explanation=explanation
+    )
 
 
 _SAVINGS = {

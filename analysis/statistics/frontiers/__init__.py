@@ -1,4 +1,4 @@
 """Pareto frontiers, and the cost of using another device's frontier.
 
-Open `pareto_table` first.
+Open `frontier_transfer` first.
 """

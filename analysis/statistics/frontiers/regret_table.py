@@ -15,6 +15,7 @@ from fleetrank.analysis.statistics.frontiers.regret import (
     Form,
     Quantiles,
     RegretCases,
+    RegretResult,
     choice_regrets,
 )
 from fleetrank.analysis.stored.columns import NS_PER_MS
@@ -62,22 +63,41 @@ _MEANING = (
 Row = dict[str, object]
 
 
-def regret_table(session: Session) -> Table:
-    """Median, 90th percentile and worst regret from tier to tier, by source, and by pair.
+def regrets(session: Session) -> RegretResult:
+    """The cost of choosing on another device; made once a session.
 
     Settings `budgets_ms` and `floors_percent`: numbers separated by commas; quartiles of the
     target's latencies and of the accuracies by default.
+
+    Raises:
+        NoDataError: fewer than two platforms match the selection.
+    """
+    return session.once(_regrets)
+
+
+def _regrets(session: Session) -> RegretResult:
+    latencies = _numbers(session.selection, "budgets_ms")
+    budgets = Budgets(
+        latency=tuple(one * NS_PER_MS for one in latencies) or None,
+        accuracy=_numbers(session.selection, "floors_percent") or None,
+    )
+    return choice_regrets(session, budgets)
+
+
+def regret_table(session: Session) -> Table:
+    """Median, 90th percentile and worst regret from tier to tier, by source, and by pair.
+
+    The settings are those of `regrets`.
     """
     selection = session.selection
     latencies, floors = _numbers(selection, "budgets_ms"), _numbers(selection, "floors_percent")
-    budgets = Budgets(
-        latency=tuple(one * NS_PER_MS for one in latencies) or None, accuracy=floors or None
-    )
-    found = choice_regrets(session, budgets)
+    found = regrets(session)
     notes = (
         *session.panel.notes,
         *(() if found.is_listed else (unlisted(found.pairs),)),
         *_without_accuracy(session.panel),
+    )
+    explanation = (
         _stated("Latency budgets", latencies, "ms", "the common models' latencies on the target"),
         _stated("Accuracy floors", floors, "%", "the common models' accuracies"),
         *_MEANING,
@@ -86,6 +106,7 @@ def regret_table(session: Session) -> Table:
         title="Regret of choosing on another device",
         frame=pl.DataFrame([_row(cases) for cases in found.cases], schema=_SCHEMA),
         notes=notes,
+        explanation=explanation,
     )
 
 

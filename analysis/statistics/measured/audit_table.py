@@ -122,7 +122,8 @@ def audit_table(session: Session) -> Table:
         frame=pl.DataFrame(
             [{**asdict(one), "what": one.what.value} for one in found.findings], schema=_SCHEMA
         ),
-        notes=(summary, dropped, *found.notes, *method),
+        notes=(summary, *found.notes),
+        explanation=(dropped, *method),
     )
 
 

@@ -33,7 +33,7 @@ def latency_table(session: Session) -> Table:
         "latency_low_ms to latency_high_ms: interval of the median over processes by order "
         f"statistics, coverage {_coverage(scope.cells)}."
     )
-    return Table(title="Latency", frame=shown, notes=(*scope.notes, _MEDIANS, interval))
+    return Table(title="Latency", frame=shown, notes=scope.notes, explanation=(_MEDIANS, interval))
 
 
 def memory_table(session: Session) -> Table:
@@ -52,9 +52,11 @@ def memory_table(session: Session) -> Table:
     )  # fmt: skip
     metrics = ", ".join(scope.cells["memory_metric"].drop_nulls().unique().sort())
     metric = (
-        f"Memory metric: {metrics or 'none'}. Compare only figures of one metric and one runtime."
+        f"Memory metric: {metrics or 'none'}; compare only figures of one metric and one runtime."
     )
-    return Table(title="Peak memory", frame=shown, notes=(*scope.notes, _MEDIANS, metric))
+    return Table(
+        title="Peak memory", frame=shown, notes=(*scope.notes, metric), explanation=(_MEDIANS,)
+    )
 
 
 def coldstart_table(session: Session) -> Table:
@@ -75,7 +77,9 @@ def coldstart_table(session: Session) -> Table:
         ratio.alias("first_to_steady"), "n_repeats", reason.alias("reason"),
     )  # fmt: skip
     cache = "The file may be in the page cache: load_ms does not measure a cold disk."
-    return Table(title="Cold start", frame=shown, notes=(*scope.notes, _MEDIANS, cache))
+    return Table(
+        title="Cold start", frame=shown, notes=(*scope.notes, cache), explanation=(_MEDIANS,)
+    )
 
 
 def quality_table(session: Session) -> Table:
@@ -95,14 +99,13 @@ def quality_table(session: Session) -> Table:
     )  # fmt: skip
     counts = scope.cells["flags"].explode().drop_nulls().value_counts().sort("flags").iter_rows()
     listed = ", ".join(f"{flag} {count}" for flag, count in counts)
-    notes = (
-        *scope.notes,
-        f"Rows under each flag: {listed or 'none'}. Flagged rows are kept: dropping them would "
-        "bias the choice of models.",
+    explanation = (
+        "Flagged rows are kept: dropping them would bias the choice of models.",
         f"repeats_disagree: range of the process medians above {100 * DISAGREE_SHARE:g} % of "
         "their median. mixes: facts that differ inside the platform and keep it out of rankings.",
     )
-    return Table(title="Quality", frame=shown, notes=notes)
+    notes = (*scope.notes, f"Rows under each flag: {listed or 'none'}.")
+    return Table(title="Quality", frame=shown, notes=notes, explanation=explanation)
 
 
 def dropped_table(session: Session) -> Table:

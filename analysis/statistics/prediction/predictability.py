@@ -12,7 +12,12 @@ import numpy as np
 import polars as pl
 
 from fleetrank.analysis.arrays.bootstrap import MIN_MODELS_FOR_INTERVAL
-from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats, few_models_note
+from fleetrank.analysis.arrays.ranking import (
+    MIN_MODELS,
+    Floats,
+    few_models_note,
+    few_models_warning,
+)
 from fleetrank.analysis.panel.pair_groups import (
     TIER_NOTE,
     Level,
@@ -178,18 +183,23 @@ def predictability_table(session: Session) -> Table:
 def predictability_as_table(session: Session, found: PredictabilityResult) -> Table:
     """One row per family of each group, then of each pair."""
     is_listed = len(found.selected) <= MAX_LISTED_PAIRS
+    n_models = len(session.panel.models)
     notes = (
         *session.panel.notes,
         *(() if is_listed else (unlisted(found.selected),)),
+        *few_models_warning(n_models),
+    )
+    explanation = (
         TIER_NOTE,
         *_MEANING,
         f"Seed {session.selection.seed}: {draws_for(found.selected).bootstrap} resamples.",
-        *few_models_note(len(session.panel.models)),
+        *few_models_note(n_models),
     )
     return Table(
         title="Predictability by family",
         frame=predictions_frame((*found.groups, *found.pairs)),
         notes=notes,
+        explanation=explanation,
     )
 
 

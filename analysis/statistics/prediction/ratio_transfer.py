@@ -154,11 +154,13 @@ def ratio_transfer_table(session: Session) -> Table:
             "--target.",
         )
     drawn = f"Seed {session.selection.seed}: {draws_for(found.selected).bootstrap} resamples."
-    notes = (*session.panel.notes, *hidden, TIER_NOTE, *_MEANING, drawn)
     every = (*found.groups, *found.pairs)
     rows = [asdict(one) | {"reference": one.reference or MEDIAN} for one in every]
     return Table(
-        title="Kernel ratio transfer", frame=pl.DataFrame(rows, schema=_SCHEMA), notes=notes
+        title="Kernel ratio transfer",
+        frame=pl.DataFrame(rows, schema=_SCHEMA),
+        notes=(*session.panel.notes, *hidden),
+        explanation=(TIER_NOTE, *_MEANING, drawn),
     )
 
 

@@ -167,7 +167,8 @@ def composites_table(session: Session) -> Table:
     return Table(
         title="Composite measures",
         frame=shown.with_columns(pl.when(reason != "").then(reason).alias("reason")),
-        notes=(*session.comparable.notes, *_MEANING),
+        notes=session.comparable.notes,
+        explanation=_MEANING,
     )
 
 

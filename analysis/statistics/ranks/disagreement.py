@@ -150,8 +150,8 @@ def shifts_table(session: Session) -> Table:
 
 
 def _table(title: str, shown: pl.DataFrame, panel: Panel, note: str) -> Table:
-    notes = (*panel.notes, *incomplete_notes(panel), *_MEANING, note)
-    return Table(title=title, frame=shown, notes=notes)
+    notes = (*panel.notes, *incomplete_notes(panel))
+    return Table(title=title, frame=shown, notes=notes, explanation=(*_MEANING, note))
 
 
 def _shifts(session: Session) -> tuple[PlatformShifts, ...]:

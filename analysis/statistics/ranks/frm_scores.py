@@ -75,8 +75,8 @@ def frm_table(session: Session) -> Table:
     weights = frm_weights(session.selection)
     shown = pl.concat(map(_rows, frm_scores(session))).sort("platform_key", "rank_frm", "model")
     lacking = incomplete_notes(session.panel, weights.used)
-    notes = (*session.panel.notes, *lacking, *weights_note(weights), *_MEANING)
-    return Table(title="FRM", frame=shown, notes=notes)
+    notes = (*session.panel.notes, *lacking, *weights_note(weights))
+    return Table(title="FRM", frame=shown, notes=notes, explanation=_MEANING)
 
 
 def frm_weights(selection: Selection) -> Weights:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from fleetrank.analysis.arrays.ranking import few_models_note
+from fleetrank.analysis.arrays.ranking import few_models_note, few_models_warning
 from fleetrank.analysis.panel.pair_groups import Level, Row, agreement_row
 from fleetrank.analysis.panel.panel import Panel, incomplete_notes
 from fleetrank.analysis.panel.selected_pairs import MAX_LISTED_PAIRS, unlisted
@@ -169,13 +169,16 @@ def ceiling_table(session: Session) -> Table:
     notes = (
         *found.notes,
         *((unlisted(selected),) if len(selected) > MAX_LISTED_PAIRS else ()),
+        *few_models_warning(found.n_models),
+    )
+    explanation = (
         *_MEANING,
         f"Seed {found.seed}: {found.n_splits} splits, 400 resamples of models, "
         f"{found.n_frontiers} pairs of resampled frontiers.",
         *few_models_note(found.n_models),
     )
     frame = pl.DataFrame(list(_rows(found)), schema=_SCHEMA)
-    return Table(title="Ceilings", frame=frame, notes=notes)
+    return Table(title="Ceilings", frame=frame, notes=notes, explanation=explanation)
 
 
 def _rows(found: CeilingResult) -> Iterator[Row]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from fleetrank.analysis.arrays.frm import Weights
-from fleetrank.analysis.arrays.ranking import few_models_note
+from fleetrank.analysis.arrays.ranking import few_models_note, few_models_warning
 from fleetrank.analysis.panel.pair_groups import (
     GroupAgreement,
     PairAgreement,
@@ -140,6 +140,9 @@ def decomposition_table(session: Session) -> Table:
         *weights_note(found.weights),
         *(() if is_listed else (unlisted(found.selected),)),
         *_finding([one.agreement for one in every]),
+        *few_models_warning(len(panel.models)),
+    )
+    explanation = (
         *_MEANING,
         f"Seed {session.selection.seed}: {draws.bootstrap} resamples, {draws.permutation} "
         f"permutations, {draws.null} draws of the null.",
@@ -149,6 +152,7 @@ def decomposition_table(session: Session) -> Table:
         title="Decomposition of FRM's correlation",
         frame=pl.DataFrame([_row(one) for one in every], schema=_SCHEMA),
         notes=notes,
+        explanation=explanation,
     )
 
 

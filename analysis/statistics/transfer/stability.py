@@ -21,6 +21,7 @@ from fleetrank.analysis.arrays.ranking import (
     Floats,
     average_ranks,
     few_models_note,
+    few_models_warning,
     require_finite,
 )
 from fleetrank.analysis.errors import NoDataError
@@ -174,15 +175,13 @@ def stability(session: Session) -> tuple[Stability, ...]:
 def stability_table(session: Session) -> Table:
     """Spread of rank and ratio, and rho, over the platforms of each tier and batch."""
     panel, found = session.panel, stability(session)
-    notes = (
-        *panel.notes,
-        *incomplete_notes(panel),
-        *_MEANING,
-        f"Seed {session.selection.seed}.",
-        *few_models_note(len(panel.models)),
+    n_models = len(panel.models)
+    return Table(
+        title="Stability inside a tier",
+        frame=pl.DataFrame([asdict(one) for one in found], schema=_SCHEMA),
+        notes=(*panel.notes, *incomplete_notes(panel), *few_models_warning(n_models)),
+        explanation=(*_MEANING, f"Seed {session.selection.seed}.", *few_models_note(n_models)),
     )
-    frame = pl.DataFrame([asdict(one) for one in found], schema=_SCHEMA)
-    return Table(title="Stability inside a tier", frame=frame, notes=notes)
 
 
 def _groups(panel: Panel, chosen: list[int]) -> list[list[int]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from fleetrank.analysis.arrays.ranking import few_models_note
+from fleetrank.analysis.arrays.ranking import few_models_note, few_models_warning
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.pair_groups import (
     GroupAgreement,
@@ -169,7 +169,8 @@ def frameworks_table(session: Session) -> Table:
 
 def transfer_as_table(found: TransferResult) -> Table:
     """The result of `transfer`: one row per measure of each group, then of each pair."""
-    return _as_table("Rank transfer", found, _OF_TIERS if found.groups else _NO_TIERS)
+    notes = () if found.groups else (_NO_TIERS,)
+    return _as_table("Rank transfer", found, _OF_TIERS, notes)
 
 
 def frameworks_as_table(found: TransferResult) -> Table:
@@ -251,12 +252,18 @@ def known(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _as_table(title: str, found: TransferResult, meaning: str) -> Table:
+def _as_table(
+    title: str, found: TransferResult, meaning: str, notes_on_groups: tuple[str, ...] = ()
+) -> Table:
     draws = found.draws
     is_listed = len(found.selected) <= MAX_LISTED_PAIRS
     notes = (
         *found.notes,
         *(() if is_listed else (unlisted(found.selected),)),
+        *notes_on_groups,
+        *few_models_warning(found.n_models),
+    )
+    explanation = (
         meaning,
         *_MEANING,
         f"Seed {found.seed}: {draws.bootstrap} resamples, {draws.permutation} permutations, "
@@ -264,7 +271,8 @@ def _as_table(title: str, found: TransferResult, meaning: str) -> Table:
         *few_models_note(found.n_models),
     )
     rows = [*map(_row, found.groups), *map(_row, found.pairs)]
-    return Table(title=title, frame=pl.DataFrame(rows, schema=_SCHEMA), notes=notes)
+    frame = pl.DataFrame(rows, schema=_SCHEMA)
+    return Table(title=title, frame=frame, notes=notes, explanation=explanation)
 
 
 def _row(one: GroupTransfer | PairTransfer) -> Row:

@@ -14,8 +14,8 @@ from fleetrank.device_agents.android.programs.phone_program import (
     ProgramReading,
 )
 from fleetrank.device_agents.android.programs.program_registry import create_program
+from fleetrank.device_agents.android.state.fitness import CanaryReading
 from fleetrank.device_agents.android.state.settings import FOLDER
-from fleetrank.device_agents.android.state.validity import CanaryReading
 from fleetrank.device_agents.contract.agent import StopRequested, never_stop
 from fleetrank.device_agents.contract.task import CanaryTask, Execution, MeasurePolicy, MeasureTask
 from fleetrank.device_agents.device_output.device_text import MAX_PROGRAM_BYTES

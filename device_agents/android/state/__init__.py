@@ -1,4 +1,4 @@
 """Facts and state of a phone: cores, battery, heat, settings. Reading and parsing are separate.
 
-Open `readiness` first: may this phone be measured now?
+Open `fitness` first: may this phone be measured now?
 """

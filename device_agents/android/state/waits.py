@@ -5,13 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fleetrank.device_agents.android.adb.phone import Phone
-from fleetrank.device_agents.android.state.phone_conditions import PhoneConditions
-from fleetrank.device_agents.android.state.readiness import (
+from fleetrank.device_agents.android.state.fitness import (
     PhoneRules,
     Readiness,
     Verdict,
     judge_readiness,
 )
+from fleetrank.device_agents.android.state.phone_conditions import PhoneConditions
 from fleetrank.device_agents.contract.agent import StopRequested, never_stop
 from fleetrank.device_agents.device_output.plausible import UPTIME_S
 from fleetrank.device_agents.errors import (

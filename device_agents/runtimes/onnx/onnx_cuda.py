@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Protocol, cast
 
+from fleetrank.device_agents.contract.capability import boolean_option
 from fleetrank.device_agents.contract.failures import says_device_lost
 from fleetrank.device_agents.contract.task import Execution, Options, OptionValue
-from fleetrank.device_agents.errors import UnsupportedError
+from fleetrank.device_agents.errors import UnsupportedError, missing_library
 from fleetrank.device_agents.runtimes.gpu_backends import TENSORRT, TF32, TORCH_STREAM
 from fleetrank.device_agents.runtimes.onnx.onnx_session import (
     Session,
@@ -16,7 +17,6 @@ from fleetrank.device_agents.runtimes.onnx.onnx_session import (
     fixed_spec_of,
     spec_of,
 )
-from fleetrank.device_agents.runtimes.options import boolean_option, missing_library
 from fleetrank.device_agents.runtimes.runner import Array, TensorSpec
 from fleetrank.device_agents.runtimes.torch.torch_cuda import TorchGpu
 from fleetrank.foundation.errors import is_out_of_memory

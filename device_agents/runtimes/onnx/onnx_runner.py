@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import cast
 
-from fleetrank.device_agents.contract.capability import Capability
+from fleetrank.device_agents.contract.capability import Capability, boolean_option
 from fleetrank.device_agents.contract.failures import says_device_lost
 from fleetrank.device_agents.contract.task import Execution, Options
-from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError
+from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError, missing_library
 from fleetrank.device_agents.runtimes.gpu_backends import GPU_BACKENDS
 from fleetrank.device_agents.runtimes.onnx import onnx_cuda
 from fleetrank.device_agents.runtimes.onnx.onnx_session import Session, SessionOptions, spec_of
-from fleetrank.device_agents.runtimes.options import boolean_option, missing_library
 from fleetrank.device_agents.runtimes.runner import Array, LoadedModel
 from fleetrank.foundation.errors import FleetError, says_out_of_memory
 

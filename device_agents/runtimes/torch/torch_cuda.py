@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Protocol, cast
 
+from fleetrank.device_agents.contract.capability import boolean_option
 from fleetrank.device_agents.contract.failures import says_device_lost
 from fleetrank.device_agents.contract.task import Execution, Options, OptionValue
 from fleetrank.device_agents.errors import UnsupportedError
 from fleetrank.device_agents.runtimes.gpu_backends import CUDNN_BENCHMARK, TF32
-from fleetrank.device_agents.runtimes.options import boolean_option
 from fleetrank.device_agents.runtimes.runner import Array, TensorSpec
 from fleetrank.device_agents.runtimes.torch.torch_tensors import (
     as_arrays,

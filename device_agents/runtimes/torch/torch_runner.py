@@ -11,12 +11,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import cast
 
-from fleetrank.device_agents.contract.capability import Capability
+from fleetrank.device_agents.contract.capability import Capability, boolean_option
 from fleetrank.device_agents.contract.failures import says_device_lost
 from fleetrank.device_agents.contract.task import Execution, Options
-from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError
+from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError, missing_library
 from fleetrank.device_agents.runtimes.gpu_backends import CUDA
-from fleetrank.device_agents.runtimes.options import boolean_option, missing_library
 from fleetrank.device_agents.runtimes.runner import Array, LoadedModel, TensorSpec, with_batch
 from fleetrank.device_agents.runtimes.torch import torch_cuda
 from fleetrank.device_agents.runtimes.torch.pt2_scan import copy_checked

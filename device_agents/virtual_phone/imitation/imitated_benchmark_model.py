@@ -6,24 +6,18 @@ the interpreter's Python interface does not report it.
 """
 
 import statistics
-from collections.abc import Sequence
+import struct
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleetrank.device_agents.virtual_phone.imitation.imitated_figures import (
-    describe_us,
-    percentile,
-    run_for,
-)
 from fleetrank.device_agents.virtual_phone.imitation.inference import (
     Inference,
     InferenceSpec,
+    describe_us,
     open_inference,
-)
-from fleetrank.device_agents.virtual_phone.imitation.result_message import (
-    encode_floats,
-    encode_integers,
-    encode_messages,
+    percentile,
+    run_for,
 )
 from fleetrank.device_agents.virtual_phone.imitation.surroundings import (
     ImitatedOutput,
@@ -249,3 +243,40 @@ def _mean(times_us: Sequence[int]) -> float:
 def _failed(heading: str, why: str) -> ImitatedOutput:
     text = f"{heading}ERROR: {why}\nERROR: Benchmarking failed.\n"
     return ImitatedOutput(text=text, other_version=text, exit_code=1)
+
+
+_VARINT, _LENGTH, _FLOAT = 0, 2, 5
+
+
+def encode_floats(values: Mapping[int, float | None]) -> bytes:
+    """Fields of type float, by number; `None` is omitted."""
+    return b"".join(
+        _tag(number, _FLOAT) + struct.pack("<f", value)
+        for number, value in values.items()
+        if value is not None
+    )
+
+
+def encode_integers(values: Mapping[int, int]) -> bytes:
+    """Fields of type int32 or int64 that are not negative, by number."""
+    return b"".join(_tag(number, _VARINT) + _varint(value) for number, value in values.items())
+
+
+def encode_messages(parts: Mapping[int, bytes]) -> bytes:
+    """Fields that are messages themselves, by number."""
+    return b"".join(
+        _tag(number, _LENGTH) + _varint(len(part)) + part for number, part in parts.items()
+    )
+
+
+def _tag(number: int, kind: int) -> bytes:
+    return _varint(number << 3 | kind)
+
+
+def _varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)

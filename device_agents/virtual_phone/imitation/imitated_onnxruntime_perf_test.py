@@ -9,8 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fleetrank.device_agents.virtual_phone.imitation.imitated_figures import percentile
-from fleetrank.device_agents.virtual_phone.imitation.inference import InferenceSpec, open_inference
+from fleetrank.device_agents.virtual_phone.imitation.inference import (
+    InferenceSpec,
+    open_inference,
+    percentile,
+)
 from fleetrank.device_agents.virtual_phone.imitation.surroundings import (
     ImitatedOutput,
     Surroundings,

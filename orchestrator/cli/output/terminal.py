@@ -9,6 +9,7 @@ from rich.segment import Segment
 from rich.table import Table as Grid
 from rich.text import Text
 
+from fleetrank.analysis.tables.formats import EXPLAIN_HINT
 from fleetrank.analysis.tables.values import MISSING, heading, value_text
 from fleetrank.foundation.visible_text import visible
 from fleetrank.orchestrator.cli.output.visible_stream import VisibleStream
@@ -42,7 +43,7 @@ class VisibleConsole(Console):
             yield Segment(text, segment.style, segment.control)
 
 
-def print_on_terminal(table: "Table", console: Console) -> None:
+def print_on_terminal(table: "Table", console: Console, *, is_explained: bool = False) -> None:
     """Prints a table within the console's width; columns that do not fit are listed below it.
 
     A value common to all rows is printed once, above the table.
@@ -73,8 +74,10 @@ def print_on_terminal(table: "Table", console: Console) -> None:
     if hidden:
         names = ", ".join(hidden)
         console.print(Text(f"Hidden columns: {names}. Use a wider terminal or --format csv."))
-    for note in table.notes:
+    for note in (*table.notes, *(table.explanation if is_explained else ())):
         console.print(Text(f"Note: {value_text(note)}"))
+    if table.explanation and not is_explained:
+        console.print(Text(EXPLAIN_HINT, style="dim"))
 
 
 def _without_shared(columns: Columns) -> tuple[Columns, dict[str, str]]:

@@ -74,6 +74,10 @@ def show(
         TableFormat.TABLE
     ),
     as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
+    explain: Annotated[
+        bool,
+        typer.Option("--explain", help="Also explain the columns and how they are computed."),
+    ] = False,
     selectors: Selectors,
 ) -> None:
     """Print one table as text, JSON, CSV, Markdown or LaTeX."""
@@ -84,11 +88,11 @@ def show(
     form = TableFormat.JSON if as_json else format_
     console = VisibleConsole()
     if form is TableFormat.TABLE and console.is_terminal:
-        print_on_terminal(table, console)
+        print_on_terminal(table, console, is_explained=explain)
     elif form is TableFormat.CSV:
         write_data(render(table, form.value).encode())
     else:
-        print(render(table, form.value), end="")
+        print(render(table, form.value, is_explained=explain), end="")
 
 
 @app.command()

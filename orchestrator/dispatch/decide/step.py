@@ -73,10 +73,8 @@ def _began(state: DispatchState, event: events.Began) -> Iterator[Action]:
     """
     for task_id, device in event.in_flight.items():
         attempt = state.attempt_of(task_id)
-        lane = state.lanes.get(device)
-        if attempt is not None and lane is not None and lane.running is None:
-            state.start(task_id, device, attempt, None)
-            state.queues.leave_out(key_of(attempt))
+        if attempt is not None and device in state.lanes:
+            _adopt_running(state, task_id, device, attempt)
     plan, failures = state.work.plan, state.work.failures
     for attempt, failure in failed_attempts(plan, failures, state.tally):
         if not state.is_running(key_of(attempt)):
@@ -84,6 +82,17 @@ def _began(state: DispatchState, event: events.Began) -> Iterator[Action]:
     for measurement in event.offered:
         yield from _finished(state, measurement, event.now_s)
     state.refill_all()
+
+
+def _adopt_running(state: DispatchState, task_id: str, device: str, attempt: Attempt) -> None:
+    """Waits for a task of an earlier driver; if its repeat needs it no more, it will be late."""
+    key = key_of(attempt)
+    is_needed = not state.tally.is_finished(key) and not state.is_running(key)
+    if is_needed and state.lanes[device].running is None:
+        # The earlier driver may have stored this attempt as lost with its host.
+        number = max(attempt.number, state.tally.next_attempt(key))
+        state.start(task_id, device, replace(attempt, number=number), None)
+        state.queues.leave_out(key)
 
 
 def _tick(state: DispatchState, now_s: float) -> Iterator[Action]:

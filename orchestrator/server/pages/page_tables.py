@@ -30,6 +30,7 @@ class GridTable:
     heads: tuple[str, ...]
     rows: tuple[tuple[GridCell, ...], ...]
     notes: tuple[str, ...]
+    explanation: tuple[str, ...]
     n_rows: int
 
 
@@ -45,6 +46,7 @@ def grid(
     rows: Sequence[Mapping[str, object]],
     notes: Iterable[str] = (),
     *,
+    explanation: Iterable[str] = (),
     links: Mapping[str, tuple[str, str]] = _PAGES,
 ) -> GridTable:
     """Makes a table from rows with equal keys; empty columns are left out.
@@ -53,6 +55,7 @@ def grid(
         title: the caption.
         rows: JSON values.
         notes: shown below.
+        explanation: folded below the notes.
         links: column to the path of the page about its value and the name of its parameter.
     """
     shown = rows[:MAX_ROWS]
@@ -69,6 +72,7 @@ def grid(
             for row in shown
         ),
         notes=tuple(shown_notes),
+        explanation=tuple(explanation),
         n_rows=len(rows),
     )
 

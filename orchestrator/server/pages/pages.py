@@ -108,7 +108,9 @@ async def table(
             "title": found["title"],
             "here": "/tables",
             "name": name,
-            "table": grid(found["title"], found["rows"], found["notes"]),
+            "table": grid(
+                found["title"], found["rows"], found["notes"], explanation=found["explanation"]
+            ),
             "forms": forms,
             "fields": _fields(asked),
             "settings": SETTINGS.get(name, ()),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from wording import has
 
 from fleetrank.analysis.comparison.cell_verdicts import Verdict
 from fleetrank.analysis.comparison.comparison import Comparison, compare_sweeps, comparison_json
@@ -63,7 +64,7 @@ def test_a_small_difference_is_none_however_sure_it_is(store) -> None:
     results = store("b", processes([value * 1.015 + 2 for value in (100, 100, 100, 100, 100)]))
     loose = compare_sweeps(results, "a", "b", threshold=0.05)
     assert verdicts(loose) == {"a": "same"}
-    assert loose.table.frame["reason"].item() == "a difference below the threshold"
+    assert has(loose.table.frame["reason"].item(), "difference", "threshold")
     assert verdicts(compare_sweeps(results, "a", "b", threshold=0.02)) == {"a": "slower"}
 
 
@@ -71,7 +72,7 @@ def test_below_five_repeats_a_side_nothing_is_tested(store) -> None:
     store("a", processes(STEADY))
     found = compare_sweeps(store("b", processes((200, 201, 199, 200))), "a", "b")
     assert verdicts(found) == {"a": "refused"}
-    assert found.table.frame["reason"].item() == "4 processes, at least 5 a side needed"
+    assert has(found.table.frame["reason"].item(), "4", "processes", "5")
     assert found.n_tested == 0
 
 
@@ -85,7 +86,7 @@ def test_one_slower_cell_among_many_is_undecided_and_the_notes_say_why(store) ->
     assert found.counts[Verdict.SLOWER] == 0
     assert found.table.frame["model"][0] == "m7"
     # 0.0079 * 20 / 4 = 0.04 is the first that is below 0.05.
-    assert any("fewer than 4 changed cells among 20" in note for note in found.table.notes)
+    assert any(has(note, "4", "changed", "20") for note in found.table.notes)
 
 
 def test_facts_that_differ_are_listed_with_the_cells_they_concern(store) -> None:
@@ -96,7 +97,7 @@ def test_facts_that_differ_are_listed_with_the_cells_they_concern(store) -> None
     assert (difference.fact, difference.value_a, difference.value_b) == (
         "runtime_version", "1.0", "1.1",
     )  # fmt: skip
-    assert "Differs in 1 cell: runtime_version was 1.0, is 1.1." in found.table.notes
+    assert has(found.table.notes, "1", "runtime_version", "1.0", "1.1")
     assert comparison_json(found)["differences"] == [difference.as_json()]
 
 
@@ -113,7 +114,7 @@ def test_cells_of_one_sweep_only_and_changed_models_are_named(store) -> None:
     found = compare_sweeps(store("b", rows), "a", "b")
     assert verdicts(found) == {"new": "refused", "gone": "one_sided", "more": "one_sided"}
     reasons = dict(found.table.frame.select("model", "reason").iter_rows())
-    assert reasons["new"] == "model card, weights or exporter options differ"
+    assert has(reasons["new"], "card", "weights", "exporter")
 
 
 def test_only_the_last_good_attempt_of_a_repeat_counts(store) -> None:
@@ -189,4 +190,4 @@ def test_of_a_sweep_excluded_in_part_the_rest_is_compared(store) -> None:
     exclude(results := store("b", rows), "x")
     found = compare_sweeps(results, "a", "b")
     assert verdicts(found) == {"x": "one_sided", "y": "same"}
-    assert "Dropped: 5 rows of 1 sweep excluded by hand: reason 1." in found.table.notes
+    assert has(found.table.notes, "5", "1", "excluded", "1")

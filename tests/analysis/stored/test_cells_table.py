@@ -1,5 +1,6 @@
 import polars as pl
 import pytest
+from wording import has
 
 from fleetrank.analysis.stored.cells_table import cell_values
 
@@ -21,7 +22,7 @@ def test_two_repeats_carry_no_interval_and_say_so(make_attempts) -> None:
     cell = one_cell(make_attempts, [10.0, 11.0])
     assert (cell["latency_low_ns"], cell["latency_high_ns"]) == (None, None)
     assert cell["interval_coverage"] is None
-    assert cell["interval_reason"] == "n = 2: no interval below 5 repeats"
+    assert has(cell["interval_reason"], "2", "interval", "5")
 
 
 def test_five_repeats_span_the_whole_range(make_attempts) -> None:
@@ -53,7 +54,7 @@ def test_one_repeat_has_no_spread(make_attempts) -> None:
 def test_a_tool_without_latency_stays_null(make_attempts) -> None:
     cell = one_cell(make_attempts, [None, None])
     assert cell["latency_ns"] is None
-    assert cell["interval_reason"] == "n = 0: no interval below 5 repeats"
+    assert has(cell["interval_reason"], "0", "interval", "5")
 
 
 def test_flags_of_all_repeats_are_joined(make_attempts) -> None:

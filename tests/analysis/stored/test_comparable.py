@@ -1,4 +1,5 @@
 import pytest
+from wording import has
 
 from fleetrank.analysis.errors import NotComparableError
 from fleetrank.analysis.stored.cells_table import cell_values
@@ -48,14 +49,14 @@ def test_a_model_is_common_only_when_card_weights_and_size_are_equal(make_attemp
     identities = dict(kept.select("platform_key", "identity").filter(kept["model"] == "a").rows())
     assert len(set(identities.values())) == 2
     assert kept.filter(kept["model"] == "b")["identity"].to_list() == ["b"]
-    assert "a was measured with different cards" in notes[0]
+    assert has(notes[0], "a", "different", "cards")
 
 
 def test_a_model_measured_twice_on_a_platform_is_left_out_there(make_attempts) -> None:
     frame = make_attempts([{"cell_key": "opset 17"}, {"cell_key": "opset 18"}, {"model": "b"}])
     kept, notes = comparable_cells(cell_values(frame))
     assert kept["model"].to_list() == ["b"]
-    assert "a on d1/onnx/b1/t1, measured there with different exporter options" in notes[0]
+    assert has(notes[0], "d1/onnx/b1/t1", "exporter", "options")
 
 
 def test_an_imported_row_states_no_weights_and_joins_the_card_it_was_declared_equal_to(

@@ -87,7 +87,7 @@ def test_an_empty_table_can_be_written(form: str) -> None:
 
 
 def test_unknown_format_is_told_with_those_known(table: Table) -> None:
-    with pytest.raises(AnalysisError, match="there are table, json, csv, markdown, latex"):
+    with pytest.raises(AnalysisError, match=r"table.*markdown"):
         render(table, "xml")
 
 

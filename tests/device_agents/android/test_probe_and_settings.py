@@ -8,6 +8,12 @@ import pytest
 from adb_bench import AdbBench
 
 from fleetrank.device_agents.android.adb.phone import Phone
+from fleetrank.device_agents.android.state.fitness import (
+    PhoneRules,
+    Verdict,
+    judge_readiness,
+    judge_validity,
+)
 from fleetrank.device_agents.android.state.identity import probe_phone
 from fleetrank.device_agents.android.state.phone_conditions import read_phone_conditions
 from fleetrank.device_agents.android.state.probe_text import (
@@ -16,13 +22,11 @@ from fleetrank.device_agents.android.state.probe_text import (
     to_device_facts,
     why_refused,
 )
-from fleetrank.device_agents.android.state.readiness import PhoneRules, Verdict, judge_readiness
 from fleetrank.device_agents.android.state.settings import (
     RECORD,
     restore_settings,
     settings_for_measuring,
 )
-from fleetrank.device_agents.android.state.validity import judge_validity
 from fleetrank.device_agents.virtual_phone.handset.faults import Fault
 from fleetrank.foundation.vocabulary import Origin
 

@@ -6,9 +6,9 @@ import pytest
 from fake_gpu import H100, HARDWARE, READING, SLICE, FakeGpuLibrary
 
 from fleetrank.device_agents.contract.measurement import Conditions
+from fleetrank.device_agents.cuda.agent import free_forgotten, held_clock
 from fleetrank.device_agents.cuda.choice import gpu_facts, sm_count
-from fleetrank.device_agents.cuda.clocks import free_forgotten, held_clock
-from fleetrank.device_agents.cuda.exclusivity import count_others, own_process, refuse_company
+from fleetrank.device_agents.cuda.gpu_use import count_others, own_process, refuse_company
 from fleetrank.device_agents.cuda.gpu_watch import throttle_reasons, with_gpu
 from fleetrank.device_agents.cuda.library import Driver, GpuProcess, Hardware
 from fleetrank.device_agents.errors import TransientError, UnfitConditionsError

@@ -6,7 +6,7 @@ import pytest
 
 from fleetrank.device_agents.contract.failures import failure_from_error
 from fleetrank.device_agents.contract.task import Execution, OptionValue
-from fleetrank.device_agents.cuda.allocator import TorchGpuMemory
+from fleetrank.device_agents.cuda.gpu_use import TorchGpuMemory
 from fleetrank.device_agents.errors import UnsupportedError
 from fleetrank.device_agents.runtimes.onnx import onnx_cuda
 from fleetrank.device_agents.runtimes.onnx.onnx_cuda import OnnxGpu, load

@@ -20,6 +20,8 @@ from fleetrank.foundation.process.supervised_child import (
     run_child,
 )
 
+pytestmark = pytest.mark.slow
+
 ENDLESS = "import os\nwhile True: os.write(2, b'x' * 65536)"
 SLEEPS_ELSEWHERE = """
 import os, subprocess, sys, time

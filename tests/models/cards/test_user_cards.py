@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from wording import has
 
 from fleetrank.models.cards.card import Source
 from fleetrank.models.cards.user_cards import load_user_card
@@ -53,7 +54,7 @@ def test_entry_point_is_imported_from_the_folder_above_cards(tmp_path: Path) -> 
 def test_misspelt_key_names_the_nearest(tmp_path: Path) -> None:
     error = refused(tmp_path, GOOD + "acuracy_top1 = 70.0\n")
     assert "'acuracy_top1'" in error.message
-    assert error.remedy == "did you mean 'accuracy_top1'?"
+    assert has(error.remedy, "mean", "accuracy_top1")
 
 
 def test_missing_key_is_named(tmp_path: Path) -> None:
@@ -77,7 +78,7 @@ def test_entry_point_must_be_module_and_function(tmp_path: Path, entry: str) -> 
 
 @pytest.mark.parametrize("text", ["family = ", "\x00", "= 3"])
 def test_text_that_is_not_toml_is_refused(tmp_path: Path, text: str) -> None:
-    assert refused(tmp_path, text).remedy == "correct the TOML at that place"
+    assert has(refused(tmp_path, text).remedy, "correct", "TOML", "place")
 
 
 def test_name_cannot_reach_outside_a_folder(tmp_path: Path) -> None:

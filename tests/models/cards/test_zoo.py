@@ -52,7 +52,7 @@ def test_missing_cards_folder_is_no_error(tmp_path: Path) -> None:
 
 def test_user_card_cannot_take_a_name_of_the_zoo(tmp_path: Path) -> None:
     (tmp_path / "resnet18.toml").write_text(OWN)
-    with pytest.raises(CardError, match="a model named 'resnet18' already exists"):
+    with pytest.raises(CardError, match=r"resnet18.*already.*exists"):
         load_cards(tmp_path)
 
 

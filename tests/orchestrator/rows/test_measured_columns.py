@@ -7,7 +7,7 @@ from operator import attrgetter
 import pytest
 
 from fleetrank.analysis.stored.columns import COLUMNS
-from fleetrank.device_agents.android.programs.raw_log import LOGS
+from fleetrank.device_agents.android.execution.raw_log import LOGS
 from fleetrank.device_agents.contract.measurement import (
     Conditions,
     Energy,

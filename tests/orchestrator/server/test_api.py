@@ -21,7 +21,7 @@ def test_a_table_is_its_title_notes_and_rows(client: httpx.Client, name: str) ->
     answer = client.get(f"/api/{name}", params={"runtime": "onnx"})
     assert answer.status_code == 200
     content = answer.json()
-    assert set(content) == {"title", "notes", "rows"}
+    assert set(content) == {"title", "notes", "explanation", "rows"}
     assert content["rows"]
     assert content == client.get(f"/api/tables/{name}", params={"runtime": "onnx"}).json()
 

@@ -7,8 +7,7 @@ import pytest
 
 from fleetrank.analysis.stored.sweep_record import IMPORTED, SweepRecord, SweepState
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.server.journal_tail import JournalTail
-from fleetrank.orchestrator.server.live import Live
+from fleetrank.orchestrator.server.live import JournalTail, Live
 from fleetrank.orchestrator.store.results import ResultStore
 
 SWEEP = "s-20260101T000000-aa"

@@ -15,7 +15,7 @@ from fleetrank.orchestrator.dispatch.ray.ray_hosts import Problem
 from fleetrank.orchestrator.errors import StoreError, UsageError
 from fleetrank.orchestrator.sweep.cluster_status import find_problems, skew
 from fleetrank.orchestrator.sweep.fleet import Fleet, fleet_of_record, this_host
-from fleetrank.orchestrator.sweep.sweep_record import new_record, setup_of_record
+from fleetrank.orchestrator.sweep.sweep_run import new_record, setup_of_record
 from fleetrank.orchestrator.sweep.sweep_setup import devices_of, host_of, plan_sweep
 from fleetrank.orchestrator.workspace.device_registry import DeviceFile
 from fleetrank.orchestrator.workspace.device_spec import DeviceSpec

@@ -6,7 +6,7 @@ import pytest
 
 from fleetrank.analysis.stored.sweep_record import Provenance
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.sweep.sweep_record import new_record, setup_of_record
+from fleetrank.orchestrator.sweep.sweep_run import new_record, setup_of_record
 from fleetrank.orchestrator.sweep.sweep_setup import Setup, plan_sweep
 from fleetrank.orchestrator.workspace.device_registry import (
     DeviceFile,

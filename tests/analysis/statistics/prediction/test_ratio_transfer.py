@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from wording import has
 
 from fleetrank.analysis.panel.pair_groups import Level, pair_group
 from fleetrank.analysis.statistics.prediction.reference_r2 import (
@@ -120,7 +121,7 @@ def test_the_table_by_hand(make_grid) -> None:
     assert pair["m0"]["r2"] == pytest.approx(expected)
     references = [pair[f"m{n}"]["r2"] for n in range(5)]
     assert pair["median over references"]["r2"] == pytest.approx(np.median(references))
-    assert pair["median over references"]["reason"] == ("no interval: 5 models, at least 9 needed")
+    assert has(pair["median over references"]["reason"], "interval", "5", "9")
     assert tier["m0"]["r2"] == pytest.approx(expected)
     assert (tier["m0"]["n_pairs"], tier["m0"]["share_above_half"]) == (1, 1)
 

@@ -152,7 +152,7 @@ def test_frontier_needs_five_models_with_accuracy(make_attempts) -> None:
 
 
 def test_notes_say_that_one_session_is_an_upper_bound(make_attempts) -> None:
-    notes = shown(make_attempts(rows_of(["d1", "d2"]))).notes
+    notes = shown(make_attempts(rows_of(["d1", "d2"]))).explanation
     assert any("upper bound" in note for note in notes)
 
 

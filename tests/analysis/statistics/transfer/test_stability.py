@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
+from wording import has
 
 from fleetrank.analysis.arrays.frm import frm, ratios
 from fleetrank.analysis.errors import NoDataError
@@ -120,10 +121,10 @@ def test_only_models_on_all_platforms_enter_a_spread(make_grid) -> None:
     table = make_table("stability", frame, Selection())
     row = value(table, "rank_std", "latency")
     assert (row["n_models"], row["low"]) == (7, None)
-    assert row["reason"] == "no interval: 7 models, at least 9 needed"
+    assert has(row["reason"], "interval", "7", "9")
     missing = value(table, "rank_std", "frm")
     assert missing["value"] is None
-    assert missing["reason"] == "0 models on all of these platforms, at least 5 needed"
+    assert has(missing["reason"], "0", "platforms", "5")
 
 
 def test_tiers_and_batches_are_kept_apart_and_one_platform_has_no_spread(make_grid) -> None:

@@ -29,6 +29,7 @@ def _fake_adb(path: Path, version: str) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_adb_that_measuring_would_use_is_the_one_judged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

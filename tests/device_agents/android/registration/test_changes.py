@@ -1,4 +1,4 @@
-from fleetrank.device_agents.android.registration.changes import changes_between
+from fleetrank.device_agents.android.registration.registrar import changes_between
 from fleetrank.device_agents.contract.registration import RegisteredDevice, RegistrationData
 
 

@@ -89,3 +89,21 @@ def test_a_late_measurement_counts_when_the_try_that_runs_meanwhile_fails(
     assert good == ([2000.0] if is_second_good else [5000.0])
     # Its host may let go of it once it is decided on, not before.
     assert executor.acknowledged.count(first) == known[0] + 1
+
+
+def test_a_running_attempt_that_was_stored_as_lost_gets_a_number_of_its_row(
+    new_work: Callable, new_executor: Callable
+) -> None:
+    work = new_work({"a": True}, n_models=1, repeats=1)
+    task_id = f"{work.sweep.sweep_id}/a-0/0/0"
+    lost = {
+        "cell_key": "a-0", "repeat": 0, "attempt": 0, "status": "failed",
+        "error_kind": "host_lost", "error_is_transient": True,
+    }  # fmt: skip
+    executor = new_executor(["a"], always_well)
+    executor.left_running = {task_id: "a"}
+    executor.on_poll = lambda: executor.offered.append(late(task_id))
+    bench = Bench(work, executor, rows=[lost])
+    bench.controller.run()
+    assert bench.stored() == [("a-0", 0, 1)]
+    assert executor.submitted == []

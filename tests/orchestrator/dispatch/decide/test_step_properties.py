@@ -129,20 +129,27 @@ class Sweep(RuleBasedStateMachine):
         device = data.draw(st.sampled_from(sorted(self.world.probing)))
         self.world.answer(device, None if is_well else LOST)
 
-    @rule(is_full=st.booleans())
-    def the_disk_fills_or_has_room_again(self, is_full: bool) -> None:
-        self.world.is_full = is_full
+    @rule(chance=st.integers(0, 9))
+    def the_disk_fills_or_has_room_again(self, chance: int) -> None:
+        # Rarely: after it nothing new starts.
+        self.world.is_full = chance == 0
 
-    @rule(is_now=st.booleans(), is_meant=st.integers(0, 3))
-    def the_user_stops(self, is_now: bool, is_meant: int) -> None:
-        if is_meant == 0:
+    @rule(is_now=st.booleans(), chance=st.integers(0, 9))
+    def the_user_stops(self, is_now: bool, chance: int) -> None:
+        if chance == 0:
             self.world.feed(events.StopPressed(now_s=self.world.now_s, is_now=is_now))
 
-    @rule(is_clean=st.booleans())
-    def the_driver_ends_and_another_goes_on(self, is_clean: bool) -> None:
-        if is_clean:
-            self.world.feed(events.Ended(now_s=self.world.now_s))
-        self.world.begin()
+    @rule(is_clean=st.booleans(), chance=st.integers(0, 3))
+    def the_driver_ends_and_another_goes_on(self, is_clean: bool, chance: int) -> None:
+        if chance == 0:
+            if is_clean:
+                self.world.feed(events.Ended(now_s=self.world.now_s))
+            self.world.begin()
+
+    @rule(host=st.sampled_from("gh"))
+    def a_host_is_lost_for_a_moment_and_goes_on(self, host: str) -> None:
+        self.a_host_is_lost(host, does_host_go_on=True)
+        self.a_host_is_back(host, do_devices_answer=True)
 
     @invariant()
     def the_driver_waits_for_what_is_owed_and_for_nothing_else(self) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from fleetrank.analysis.stored.sweep_record import SweepRecord
 from fleetrank.orchestrator.errors import StoreError
-from fleetrank.orchestrator.server.journal_tail import JournalTail
+from fleetrank.orchestrator.server.live import JournalTail
 from fleetrank.orchestrator.store.health.verify import examine
 from fleetrank.orchestrator.store.journals import journal_pack
 from fleetrank.orchestrator.store.results import ResultStore

@@ -1,8 +1,11 @@
 """The decision tree answered from rows whose answers are known."""
 
+import numpy as np
 import pytest
+from wording import has
 
 from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.panel.selected_pairs import MAX_LISTED_PAIRS
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
 
@@ -35,7 +38,7 @@ def answers(frame, goal: str, **selection: object) -> dict[str, dict[str, object
 def test_deployment_tells_cnns_from_transformers(fleet) -> None:
     rows = answers(fleet, "multi", source_tier="gpu", target_tier="edge")
     cnn = rows["rho of latency, CNNs gpu -> edge"]
-    assert cnn["advice"] == "rank CNNs on the reference device"
+    assert has(cnn["advice"], "CNNs", "reference", "device")
     assert str(cnn["answer"]).startswith(
         "CNN rankings (9 models) transfer from gpu to edge with rho 1.00 [1.00, 1.00] "
         "over 2 pairs of device models, permuted "
@@ -43,7 +46,7 @@ def test_deployment_tells_cnns_from_transformers(fleet) -> None:
     other = rows["leave-one-out error, transformers and hybrids gpu -> edge"]
     assert (other["n_models"], other["low"]) == (4, None)
     assert float(str(other["value"])) > 0.1
-    assert "the 4 transformer and hybrid models are too few for a rho" in str(other["answer"])
+    assert has(str(other["answer"]), "4", "transformer", "hybrid")
     assert str(other["advice"]).startswith("measure them on the target")
 
 
@@ -77,13 +80,13 @@ def test_inside_a_tier_a_pair_counts_once(fleet) -> None:
 def test_exploration_by_flops(fleet) -> None:
     (row,) = answers(fleet, "early").values()
     assert (row["n_models"], row["n_pairs"]) == (13, 3)
-    assert "FLOPs rank 13 models with rho" in str(row["answer"])
+    assert has(str(row["answer"]), "FLOPs", "13", "models")
 
 
 def test_production_names_the_worst_tail(fleet) -> None:
     (row,) = answers(fleet, "production").values()
     assert row["value"] == pytest.approx(1.5)
-    assert "always measure the real target" in str(row["answer"])
+    assert has(str(row["answer"]), "measure", "target")
 
 
 def test_search_gives_the_frontier_beside_chance(fleet) -> None:
@@ -96,10 +99,21 @@ def test_one_platform_gets_answers_that_say_what_is_missing(make_grid) -> None:
     rows = answers(make_grid({"d": [1.0, 2, 3, 4, 5]}), "")
     assert len(rows) == 7
     assert all(row["reason"] for row in rows.values())
-    assert rows["rho of latency, CNNs -"]["advice"] == "measure CNNs on the targets"
+    assert has(rows["rho of latency, CNNs -"]["advice"], "measure", "CNNs", "targets")
 
 
 def test_an_unknown_goal_is_told_with_those_there_are(make_grid) -> None:
     with pytest.raises(AnalysisError) as caught:
         answers(make_grid({"d": [1.0]}), "fun")
     assert "production" in caught.value.remedy
+
+
+def test_frontiers_of_too_many_pairs_are_not_given_for_that_reason(make_grid) -> None:
+    rng = np.random.default_rng(0)
+    grid = {f"d{n}": rng.uniform(1e6, 2e6, 2).tolist() for n in range(72)}
+    frame = make_grid(grid, accuracy=[60.0, 70.0])
+    (found,) = answers(frame, "architecture search").values()
+    assert (found["value"], found["reason"]) == (
+        None,
+        f"more than {MAX_LISTED_PAIRS} pairs of platforms",
+    )

@@ -5,13 +5,18 @@ import pytest
 
 from fleetrank.device_agents.android.state.cores import Core
 from fleetrank.device_agents.android.state.dumpsys import Battery, Thermal
+from fleetrank.device_agents.android.state.fitness import (
+    CanaryReading,
+    PhoneRules,
+    Verdict,
+    judge_readiness,
+    judge_validity,
+)
 from fleetrank.device_agents.android.state.phone_conditions import (
     PhoneConditions,
     conditions_of_sections,
     to_conditions,
 )
-from fleetrank.device_agents.android.state.readiness import PhoneRules, Verdict, judge_readiness
-from fleetrank.device_agents.android.state.validity import CanaryReading, judge_validity
 from fleetrank.device_agents.android.state.waits import Clock, wait_until_ready
 from fleetrank.device_agents.errors import StoppedError, UnfitConditionsError
 from fleetrank.foundation.vocabulary import Flag

@@ -2,6 +2,7 @@
 
 import polars as pl
 import pytest
+from wording import has
 
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.stored.selection import Selection
@@ -28,7 +29,7 @@ def test_proxies_by_hand(make_grid) -> None:
     # c, between the others and d, has the best median without a and without b.
     assert (found["c"]["times_chosen"], found["c"]["held_out_median"]) == (2, pytest.approx(0.9))
     assert sum(row["times_chosen"] for row in found.values()) == 4
-    assert found["a"]["reason"] == "no interval: 5 models in a pair, at least 9 needed"
+    assert has(found["a"]["reason"], "interval", "5", "9")
 
 
 def test_intervals_from_nine_models_on(make_grid) -> None:
@@ -73,7 +74,7 @@ def test_coverage_by_hand(make_grid) -> None:
     assert (rows["b"]["predicted_by"], rows["b"]["n_models"]) == ("model of a", 5)
     assert rows["b"]["rho"] == pytest.approx(0.9)
     assert rows["a"]["rho"] is None
-    assert any("2 of 3 device models are enough at rho >= 0.9" in note for note in table.notes)
+    assert any(has(note, "2", "3", "0.9") for note in table.notes)
 
 
 def test_threshold_is_a_setting(make_grid) -> None:

@@ -2,6 +2,7 @@
 
 import polars as pl
 import pytest
+from wording import has
 
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.table import Table
@@ -37,20 +38,20 @@ def test_six_processes_by_hand(make_processes) -> None:
     assert row["wilcoxon_p"] == pytest.approx(2 / 64)
     assert row["cohens_d"] == pytest.approx(10 / 3.5**0.5)
     assert row["hotelling_t2"] is None
-    assert row["reason"] == "no T2: accuracy was not measured with variance"
+    assert has(row["reason"], "T2", "accuracy", "measured")
 
 
 def test_fewer_than_five_processes_are_refused_with_the_reason(make_processes) -> None:
     (row,) = table_of(make_processes({"a": range(9, 13), "b": range(9, 14)})).frame.to_dicts()
     assert (row["p_value"], row["cohens_d"]) == (None, None)
-    assert row["reason"] == "4 processes, at least 5 a side needed"
+    assert has(row["reason"], "4", "processes", "5")
 
 
 def test_five_pairs_have_no_wilcoxon_since_it_cannot_find_anything(make_processes) -> None:
     (row,) = table_of(make_processes({"a": range(9, 14), "b": range(9, 14)})).frame.to_dicts()
     assert row["p_value"] == 1
     assert row["wilcoxon_p"] is None
-    assert "5 paired repeats, at least 6 needed" in row["reason"]
+    assert has(row["reason"], "5", "repeats", "6")
 
 
 def test_repeats_of_unlike_sweeps_are_not_paired(make_processes) -> None:
@@ -97,7 +98,7 @@ def test_too_many_pairs_are_told_not_listed(make_processes) -> None:
     frame = make_processes({f"m{n:03}": [100.0 + n / 100] for n in range(102)})
     table = table_of(frame)
     assert table.frame.is_empty()
-    assert any("More than 5000 pairs of models" in note for note in table.notes)
+    assert any(has(note, "5000", "pairs", "models") for note in table.notes)
 
 
 def test_source_chooses_the_platforms(make_grid) -> None:

@@ -19,11 +19,11 @@ from fleetrank.analysis.statistics.choices.decision_tree import (
     CNN_FAMILIES,
     Figure,
 )
+from fleetrank.analysis.statistics.frontiers.frontier_transfer import compare_frontiers
 from fleetrank.analysis.statistics.frontiers.pair_frontiers import (
     DEFAULT_OBJECTIVES,
     parse_objectives,
 )
-from fleetrank.analysis.statistics.frontiers.pareto_table import compare_frontiers
 from fleetrank.analysis.statistics.prediction.family_errors import error_intervals, group_errors
 from fleetrank.analysis.statistics.transfer.noise import (
     Noise,
@@ -31,13 +31,19 @@ from fleetrank.analysis.statistics.transfer.noise import (
     noises,
     pair_ceilings,
 )
-from fleetrank.analysis.stored.selection import Selection
 from fleetrank.foundation.wording import count_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """A figure with a sentence that explains it."""
+class Answer:
+    """The user's own figure for a branch, and a sentence that explains it.
+
+    Attributes:
+        scope: the tiers or platforms that it is about.
+        value: `None` if it is unknown, for the `reason`.
+        low, high: ends of its 95 % interval over models.
+        ceiling: the highest rho that the noise of repeats allows.
+    """
 
     scope: str
     text: str
@@ -60,8 +66,6 @@ class Known:
     """
 
     session: Session
-    selection: Selection
-    panel: Panel
     pairs: list[Pair]
     groups: list[PairGroup]
     noise: Noise | None
@@ -73,21 +77,19 @@ def make_known(session: Session) -> Known:
     Raises:
         NoDataError: no row matches the selection.
     """
-    panel, selection = session.panel, session.selection
+    panel = session.panel
     try:
-        groups = tier_groups(panel, directed_pairs(panel, selection), is_directed=True)
+        groups = tier_groups(panel, directed_pairs(panel, session.selection), is_directed=True)
     except NoDataError:
         # With one platform, branches that need only one are still answered.
         groups = []
     pairs = [pair for group in groups for pair in group.pairs]
     is_small = len(pairs) <= MAX_LISTED_PAIRS
     noise = noises(session)[0] if is_small else None
-    return Known(
-        session=session, selection=selection, panel=panel, pairs=pairs, groups=groups, noise=noise
-    )
+    return Known(session=session, pairs=pairs, groups=groups, noise=noise)
 
 
-def evidence_of(figure: Figure, data: Known) -> Iterator[Evidence]:
+def answers_of(figure: Figure, data: Known) -> Iterator[Answer]:
     """The figure for each pair of tiers; an unknown figure has its reason."""
     if figure is Figure.FLOPS_RHO:
         yield _flops(data)
@@ -97,7 +99,7 @@ def evidence_of(figure: Figure, data: Known) -> Iterator[Evidence]:
         yield _frontier(data)
     elif not (groups := list(_groups(figure, data))):
         reason = "no two devices of these tiers were measured at equal batch"
-        yield Evidence(scope="-", text=f"Unknown here, {reason}", reason=reason)
+        yield Answer(scope="-", text=f"Unknown here, {reason}", reason=reason)
     elif figure is Figure.ATTENTION_ERROR:
         yield from (_errors(data, group) for group in groups)
     else:
@@ -121,35 +123,35 @@ def _groups(figure: Figure, data: Known) -> Iterator[PairGroup]:
             yield group
 
 
-def _flops(data: Known) -> Evidence:
+def _flops(data: Known) -> Answer:
     """FLOPs are added as one more platform, and every platform is compared with it."""
-    latency = measures(data.panel)[0].latency
-    flops = np.where(data.panel.flops > 0, data.panel.flops, np.nan)[:, None]
+    latency = measures(data.session.panel)[0].latency
+    flops = np.where(data.session.panel.flops > 0, data.session.panel.flops, np.nan)[:, None]
     both = np.hstack([flops, latency])
     measure = Measure(name="latency", rest=np.ones_like(both), latency=both)
     pairs = [(0, column + 1) for column in range(latency.shape[1])]
-    clusters = [str(name) for name in data.panel.platforms["device_model"]]
-    found = mean_figures(measure, pairs, clusters, data.selection.seed)
+    clusters = [str(name) for name in data.session.panel.platforms["device_model"]]
+    found = mean_figures(measure, pairs, clusters, data.session.selection.seed)
     what = f"FLOPs rank {count_of(found.n_models, 'model')}"
     where = f"on {count_of(found.n_pairs, 'platform')}"
     return _of_mean(found, "all platforms", what, where)
 
 
-def _rho(data: Known, group: PairGroup, *, is_cnn_only: bool) -> Evidence:
-    latency = measures(data.panel)[0]
-    kept = _in_families(data.panel, CNN_FAMILIES) if is_cnn_only else None
+def _rho(data: Known, group: PairGroup, *, is_cnn_only: bool) -> Answer:
+    latency = measures(data.session.panel)[0]
+    kept = _in_families(data.session.panel, CNN_FAMILIES) if is_cnn_only else None
     if kept is not None:
         latency = replace(latency, latency=np.where(kept[:, None], latency.latency, np.nan))
     pairs, clusters = _unordered(group)
-    found = mean_figures(latency, pairs, clusters, data.selection.seed)
+    found = mean_figures(latency, pairs, clusters, data.session.selection.seed)
     name = "CNN rankings" if is_cnn_only else "Latency rankings"
     what = f"{name} ({count_of(found.n_models, 'model')}) transfer from {_arrow(group)}"
     where = f"over {count_of(found.n_clusters, 'pair')} of device models"
-    evidence = _of_mean(found, f"{group.source} -> {group.target}", what, where)
+    answer = _of_mean(found, f"{group.source} -> {group.target}", what, where)
     ceiling = _ceiling(data, latency, pairs, clusters)
-    if evidence.value is None or ceiling is None:
-        return evidence
-    return replace(evidence, text=f"{evidence.text}, ceiling {ceiling:.2f}", ceiling=ceiling)
+    if answer.value is None or ceiling is None:
+        return answer
+    return replace(answer, text=f"{answer.text}, ceiling {ceiling:.2f}", ceiling=ceiling)
 
 
 def _unordered(group: PairGroup) -> tuple[list[Pair], list[int]]:
@@ -169,14 +171,14 @@ def _ceiling(
     return None if np.isnan(found) else found
 
 
-def _of_mean(found: MeanFigures, scope: str, what: str, where: str) -> Evidence:
+def _of_mean(found: MeanFigures, scope: str, what: str, where: str) -> Answer:
     if found.rho is None:
         text = f"{what}, too few for a rho on any pair"
-        return Evidence(scope=scope, text=text, n_models=found.n_models, reason=found.reason)
+        return Answer(scope=scope, text=text, n_models=found.n_models, reason=found.reason)
     interval = "" if found.low is None else f" [{found.low:.2f}, {found.high:.2f}]"
     # Adding 0 turns a rounded -0 into 0.
     null = "" if found.null_mean is None else f", permuted {round(found.null_mean, 2) + 0:.2f}"
-    return Evidence(
+    return Answer(
         scope=scope,
         text=f"{what} with rho {found.rho:.2f}{interval} {where}{null}",
         value=found.rho,
@@ -188,13 +190,13 @@ def _of_mean(found: MeanFigures, scope: str, what: str, where: str) -> Evidence:
     )
 
 
-def _errors(data: Known, group: PairGroup) -> Evidence:
+def _errors(data: Known, group: PairGroup) -> Answer:
     """Leave-one-out error of transformers and hybrids, predicted from all models."""
-    families = {"attention": _in_families(data.panel, ATTENTION_FAMILIES)}
+    families = {"attention": _in_families(data.session.panel, ATTENTION_FAMILIES)}
     families["others"] = ~families["attention"]
-    logs = measures(data.panel)[0].values
+    logs = measures(data.session.panel)[0].values
     found = group_errors(logs, group, families)
-    rng = np.random.default_rng(data.selection.seed)
+    rng = np.random.default_rng(data.session.selection.seed)
     interval = error_intervals(found.by_model, families, draws_for(data.pairs).bootstrap, rng)[0]
     n_models = int(found.figures.n_models[0])
     scope = f"{group.source} -> {group.target}"
@@ -202,11 +204,11 @@ def _errors(data: Known, group: PairGroup) -> Evidence:
     what = f"From {_arrow(group)}, the {n_models} transformer and hybrid models"
     if np.isnan(mean):
         reason = "too few for a fit over 5 other models"
-        return Evidence(scope=scope, text=f"{what} have no error", n_models=0, reason=reason)
+        return Answer(scope=scope, text=f"{what} have no error", n_models=0, reason=reason)
     rho = float(found.figures.rho[0])
     agreement = " are too few for a rho;" if np.isnan(rho) else f" have rho {rho:.2f};"
     width = "" if interval is None else f" [{100 * interval[0]:.0f}, {100 * interval[1]:.0f}]"
-    return Evidence(
+    return Answer(
         scope=scope,
         text=f"{what}{agreement} their leave-one-out error is {100 * mean:.0f} %{width}",
         value=mean,
@@ -218,17 +220,17 @@ def _errors(data: Known, group: PairGroup) -> Evidence:
     )
 
 
-def _tail(data: Known) -> Evidence:
+def _tail(data: Known) -> Answer:
     cells = data.session.cells.cells
     ratio = pl.col("latency_p99_ns") / pl.col("latency_ns")
     known = cells.filter(pl.col("latency_ns") > 0).with_columns(ratio.alias("tail"))
     known = known.drop_nulls("tail").sort("tail", "platform_key", "model")
     if known.is_empty():
         reason = "no p99 was measured"
-        return Evidence(scope="all platforms", text="p99 is not known here", reason=reason)
+        return Answer(scope="all platforms", text="p99 is not known here", reason=reason)
     worst = known.row(-1, named=True)
     middle = float(known.select(pl.col("tail").median()).item())
-    return Evidence(
+    return Answer(
         scope="all platforms",
         text=f"p99 is {middle:.2f} times p50 on the median of {count_of(known.height, 'cell')} and "
         f"{worst['tail']:.2f} times for {worst['model']} on {worst['platform_key']}",
@@ -238,8 +240,8 @@ def _tail(data: Known) -> Evidence:
     )
 
 
-def _frontier(data: Known) -> Evidence:
-    unknown = Evidence(scope="all pairs", text="Frontiers are not known here")
+def _frontier(data: Known) -> Answer:
+    unknown = Answer(scope="all pairs", text="Frontiers are not known here")
     try:
         found = compare_frontiers(data.session, parse_objectives(DEFAULT_OBJECTIVES))
     except NoDataError as error:
@@ -254,7 +256,7 @@ def _frontier(data: Known) -> Evidence:
     flops = means["flops_precision"]
     by_flops = "" if flops is None else f", by FLOPs {flops:.2f}"
     n_pairs = int(known.sum())
-    return Evidence(
+    return Answer(
         scope="all pairs",
         text=f"The frontier of one platform has precision {means['precision']:.2f} and recall "
         f"{means['recall']:.2f} on another, mean of {count_of(n_pairs, 'pair')} (chance "

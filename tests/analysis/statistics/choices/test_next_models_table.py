@@ -4,6 +4,7 @@ import math
 
 import polars as pl
 import pytest
+from wording import has
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.stored.selection import Selection
@@ -27,7 +28,7 @@ def test_the_odd_model_is_measured_and_the_rest_follows(fleet) -> None:
     assert rows[2]["error_left"] < 0.02 < rows[2]["error_left_random"]
     assert rows[2]["rho"] > 0.99 > rows[2]["rho_random"]
     assert rows[0]["error_left"] is None
-    assert rows[0]["reason"] == "ranks only: its speed is unknown"
+    assert has(rows[0]["reason"], "ranks", "unknown")
     assert (rows[0]["n_devices"], rows[0]["n_models"]) == (5, 9)
 
 
@@ -35,7 +36,7 @@ def test_the_odd_model_is_measured_and_the_rest_follows(fleet) -> None:
 def test_k_is_a_number_of_models(fleet, k: str) -> None:
     with pytest.raises(AnalysisError) as caught:
         make_table("next-models", fleet, Selection(settings=(("k", k),)))
-    assert caught.value.remedy == "use a whole number from 1 to 8"
+    assert has(caught.value.remedy, "number", "1", "8")
 
 
 def test_savings_by_hand(make_grid) -> None:
@@ -58,7 +59,7 @@ def test_missing_accuracy_and_flops_are_told(make_grid) -> None:
     frame = make_grid({name: [1.0, 2, 3, 4, 5 + n] for n, name in enumerate("abc")})
     rows = make_table("savings", frame, Selection()).frame.to_dicts()
     assert (rows[0]["rho"], rows[0]["reason"]) == (None, "a model has no FLOPs")
-    assert rows[1]["reason"] == "no frontier: no model has an accuracy"
+    assert has(rows[1]["reason"], "frontier", "accuracy")
     assert rows[1]["rho"] == pytest.approx(1)
 
 
@@ -66,15 +67,13 @@ def test_sparse_platforms_and_models_are_left_out_and_counted(make_grid) -> None
     full = make_grid({name: [1.0, 2, 3, 4, 5, 6 + n] for n, name in enumerate("abc")})
     sparse = make_grid({"d": [1.0, 2]})
     table = make_table("savings", pl.concat([full, sparse]), Selection())
-    assert any(
-        "Used: 6 models on 3 device models. Dropped: 1 platform " in note for note in table.notes
-    )
+    assert any(has(note, "6", "3", "1", "platform") for note in table.notes)
 
 
 def test_two_device_models_cannot_judge(make_grid) -> None:
     frame = make_grid({"a": [1.0, 2, 3, 4, 5], "b": [1.0, 2, 3, 4, 5]})
     for name in ("next-models", "savings"):
-        with pytest.raises(NoDataError, match="at least 5 models on 3 are needed"):
+        with pytest.raises(NoDataError, match=r"5.*models.*3"):
             make_table(name, frame, Selection())
 
 

@@ -153,25 +153,40 @@ def _tiers(
         )
 
 
-def pareto_table(session: Session) -> Table:
-    """How well each source's frontier predicts each target's, and means from tier to tier.
+def pareto(session: Session) -> ParetoResult:
+    """How well each source's frontier predicts each target's; made once a session.
 
     Setting `objectives`: names separated by commas, accuracy,latency by default.
+
+    Raises:
+        NoDataError: fewer than two platforms match the selection.
     """
+    return session.once(_pareto)
+
+
+def _pareto(session: Session) -> ParetoResult:
     names = parse_objectives(setting(session.selection, "objectives", DEFAULT_OBJECTIVES))
-    found = compare_frontiers(session, names)
+    return compare_frontiers(session, names)
+
+
+def pareto_table(session: Session) -> Table:
+    """Means from tier to tier come first, then the pairs; the settings are those of `pareto`."""
+    found = pareto(session)
     why_none = _reasons(found)
     rows = [*_tier_rows(found), *(_pair_rows(session.panel, found) if found.is_listed else ())]
     rows = [row | {"reason": _reason(row, why_none)} for row in rows]
     notes = (
         *session.panel.notes,
-        f"Objectives: {', '.join(names)}.",
+        f"Objectives: {', '.join(found.objectives)}.",
         *(() if found.is_listed else (unlisted(found.pairs),)),
         *_incomplete(session.panel, found),
-        TIER_NOTE,
-        *_MEANING,
     )
-    return Table(title="Pareto frontiers", frame=pl.DataFrame(rows, schema=_SCHEMA), notes=notes)
+    return Table(
+        title="Pareto frontiers",
+        frame=pl.DataFrame(rows, schema=_SCHEMA),
+        notes=notes,
+        explanation=(TIER_NOTE, *_MEANING),
+    )
 
 
 def _tier_rows(found: ParetoResult) -> Iterator[Row]:

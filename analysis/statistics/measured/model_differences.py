@@ -155,7 +155,8 @@ def significance_table(session: Session) -> Table:
     return Table(
         title="Significance between models",
         frame=pl.DataFrame([asdict(pair) for pair in pairs or ()], schema=_SCHEMA),
-        notes=(*session.comparable.notes, *hidden, _chosen_note(session.selection), *_MEANING),
+        notes=(*session.comparable.notes, *hidden, _chosen_note(session.selection)),
+        explanation=_MEANING,
     )
 
 

@@ -1,0 +1,52 @@
+"""Few assertions hold a whole sentence: a message may be worded better without a broken test."""
+
+from pathlib import Path
+
+import pytest
+from sentences import sentences, sentences_of
+from wording import has
+
+TESTS = Path(__file__).parents[1]
+MOST = 120
+"""They only become fewer: lower this number with each that goes."""
+
+
+def test_there_are_few_and_they_become_fewer() -> None:
+    counts = sentences_of(TESTS)
+    worst = sorted(counts, key=lambda path: -counts[path])[:5]
+    assert sum(counts.values()) <= MOST, [path.relative_to(TESTS).as_posix() for path in worst]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'assert "one two three four five" in text',
+        'assert text == "one two three four five."',
+        'with pytest.raises(ValueError, match="one two three four five"): go()',
+        'assert f"one two {x} three four five" in text',
+        'assert text.startswith("one two three four five")',
+    ],
+)
+def test_a_sentence_is_found(line: str) -> None:
+    assert [number for number, _text in sentences(f"\n{line}\n")] == [2]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'assert "one two three four" in text',
+        'assert "a/b --c-d e_f g=1 2 3" in text',
+        'text = "one two three four five"',
+        'assert ask("one two three four five")',
+    ],
+)
+def test_figures_names_and_inputs_are_not_sentences(line: str) -> None:
+    assert sentences(line) == []
+
+
+def test_parts_are_whole_words_in_their_order() -> None:
+    said = ["nothing", "no interval: 8 models, at least 9.5 needed"]
+    assert has(said, "8", "9.5")
+    assert has("runs of net_a, 3", "net_a", "3")
+    for parts in (("9.5", "8"), ("9",), ("5",), ("model",), ("inter",)):
+        assert not has(said, *parts)
