@@ -22,6 +22,11 @@ from fleetrank.orchestrator.workspace.provenance import (
     sweep_provenance,
 )
 
+_ACCURACY_NOTE = {
+    True: "Accuracy is the source's own for every model.",
+    False: "The source has no accuracy; models declared equal to a card have the card's.",
+}
+"""By whether the release publishes accuracies: one rule for all of its rows."""
 _BY_EQUIVALENCE = ("macs", "flops", "flops_method", "flops_source")
 
 
@@ -55,7 +60,8 @@ def import_release(
     for name in {str(row["model"]) for row in release.rows}:
         if not name.startswith(f"{release.source}:"):
             find_card(cards, name)
-    rows = [_with_card(row, cards) for row in release.rows]
+    has_accuracy = _has_accuracy(release)
+    rows = [_with_card(row, cards, has_accuracy=has_accuracy) for row in release.rows]
     dropped = Counter(reason for row in rows if (reason := drop_reason(row)) is not None)
     content = hashlib.sha256(canonical_json([rows, release.aliases]).encode()).hexdigest()
     sweep_id, state = _stored(store, content)
@@ -71,6 +77,10 @@ def import_release(
         n_rows=len(rows),
         dropped=dict(dropped),
     )
+
+
+def _has_accuracy(release: Release) -> bool:
+    return any(row.get("accuracy_top1") is not None for row in release.rows)
 
 
 def _stored(store: ResultStore, content: str) -> tuple[str | None, SweepState | None]:
@@ -97,7 +107,7 @@ def _record(
         n_rows=len(release.rows),
         dropped=dict(dropped),
         aliases=dict(release.aliases),
-        notes=list(release.notes),
+        notes=[*release.notes, _ACCURACY_NOTE[_has_accuracy(release)]],
         started_utc=datetime.now(UTC).isoformat(),
         **dict(sweep_provenance(folder)),
     )
@@ -155,8 +165,12 @@ def _keyed(rows: Iterable[Row], facts: SweepFacts) -> Iterable[Row]:
         repeats[cell] += 1
 
 
-def _with_card(row: Row, cards: Mapping[str, ModelCard]) -> Row:
-    """Adds facts of our card to a model declared equal to it; one model has one accuracy."""
+def _with_card(row: Row, cards: Mapping[str, ModelCard], *, has_accuracy: bool) -> Row:
+    """Adds facts of our card to a model declared equal to it.
+
+    A release that publishes accuracies keeps its own for every model: other weights and another
+    test would stand beside them in one frontier. Otherwise the card's accuracy is added.
+    """
     card = cards.get(str(row["model"]))
     if card is None:
         return row
@@ -168,7 +182,7 @@ def _with_card(row: Row, cards: Mapping[str, ModelCard]) -> Row:
     facts: Row = {"family": card.family.value, "has_attention": card.has_attention}
     if row.get("input_size") is None:
         facts["input_size"] = card.input_size
-    if card.accuracy_top1 is not None:
+    if card.accuracy_top1 is not None and not has_accuracy:
         facts["accuracy_top1"] = card.accuracy_top1
         facts["accuracy_source"] = f"{card.accuracy_source}, by equivalence"
     return row | facts

@@ -3,7 +3,7 @@
 import csv
 import io
 import math
-import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from fleetrank.analysis.importers.release import (
     Equivalences,
     Release,
     Row,
+    device_names,
     drop,
     file_reference,
     is_sentinel,
@@ -26,6 +27,8 @@ from fleetrank.analysis.stored.columns import SCHEMA
 
 _PER_SECOND = "samples_per_second"
 _STATED = "stated by the mapping"
+_REST = "\0rest"
+"""Key of the fields beyond the last column; a NUL cannot be in a header."""
 
 
 def parse_csv(name: str, content: bytes, mapping_content: bytes) -> tuple[Release, ...]:
@@ -38,10 +41,13 @@ def parse_csv(name: str, content: bytes, mapping_content: bytes) -> tuple[Releas
     mapping = read_mapping(mapping_content)
     try:
         reader = csv.DictReader(
-            io.StringIO(content.decode("utf-8-sig")), delimiter=mapping.delimiter, restval=""
+            io.StringIO(content.decode("utf-8-sig")),
+            delimiter=mapping.delimiter,
+            restkey=_REST,
+            restval="",
         )
         header = reader.fieldnames or ()
-        lines = [{key: line[key] for key in header} for line in reader]
+        lines = list(reader)
     except (UnicodeDecodeError, csv.Error, TypeError) as error:
         raise AnalysisError(
             f"{name} is not a CSV file: {error}", "check delimiter in [source]"
@@ -60,15 +66,40 @@ def parse_csv(name: str, content: bytes, mapping_content: bytes) -> tuple[Releas
     reference = f"{file_reference(name, content)}; {file_reference('mapping', mapping_content)}"
     rows = tuple(_rows(lines, mapping, table, reference))
     return (
-        Release(source=mapping.name, version=mapping.version, licence=mapping.licence, rows=rows),
+        Release(
+            source=mapping.name,
+            version=mapping.version,
+            licence=mapping.licence,
+            rows=rows,
+            notes=_notes(lines, mapping),
+        ),
+    )
+
+
+def _notes(lines: list[dict[str, str]], mapping: Mapped) -> tuple[str, ...]:
+    """How many figures beside latency are codes for 'missing'; a latency drops its row."""
+    counts = Counter(
+        name for line in lines for name, (why, _) in _figures(line, mapping)[1].items()
+        if name != "latency" and why == "sentinel"
+    )  # fmt: skip
+    return tuple(
+        f"{n} of {len(lines)} {name} figures are codes for 'missing': unknown."
+        for name, n in sorted(counts.items())
     )
 
 
 def _rows(
     lines: list[dict[str, str]], mapping: Mapped, table: Equivalences, reference: str
 ) -> Iterator[Row]:
+    column = mapping.columns.get("device")
+    constant = str(mapping.constants.get("device") or "")
+    published = (constant if column is None else line[column].strip() for line in lines)
+    devices = device_names(mapping.name, published, kept="._")
     for line in lines:
         row, reason = _row(line, mapping, table)
+        row["device"] = devices[str(row.get("device") or "")]
+        if _REST in line:
+            reason = ("more fields than columns", f"line of {row['model']} on {row['device']}")
         row |= {"source_ref": reference}
         yield row | {"status": "ok"} if reason is None else drop(row, *reason)
 
@@ -112,9 +143,7 @@ def _facts(line: Mapping[str, str], mapping: Mapped) -> tuple[Row, tuple[str, st
     for name in ("model", "device"):
         if not facts.get(name):
             reason = reason or (f"no {name}", "the field is empty")
-    slug = re.sub(r"[^a-z0-9._]+", "-", str(facts.get("device") or "unknown").lower()).strip("-")
     facts["device_model"] = facts.get("device_model") or facts.get("device")
-    facts["device"] = f"{mapping.name}-{slug}"
     return facts, reason
 
 

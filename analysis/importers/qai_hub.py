@@ -8,14 +8,22 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from fleetrank.analysis.importers.importer import Importer, read_tables
-from fleetrank.analysis.importers.qai_hub_files import FILES, HubModel, Job, read_models
+from fleetrank.analysis.importers.qai_hub_files import (
+    BYTES_PER_MIB,
+    FILES,
+    HubModel,
+    Job,
+    read_models,
+)
 from fleetrank.analysis.importers.release import (
     Equivalences,
     Release,
     Row,
+    device_names,
     drop,
     is_sentinel,
     load_equivalences,
@@ -32,6 +40,7 @@ _RUNTIMES = {
     "torchscript_onnx_tflite": ("tflite", "tflite", {}),
     "onnx": ("onnx", "onnx_runtime", {}),
     "torchscript_onnx": ("onnx", "onnx_runtime", {}),
+    "torchscript_onnx_ort": ("onnx", "onnx_runtime", {}),
     "precompiled_qnn_onnx": ("onnx", "onnx_runtime", {"path": "precompiled_qnn"}),
     "qnn": ("qnn", "qairt", {}),
     "torchscript_onnx_qnn": ("qnn", "qairt", {}),
@@ -42,11 +51,27 @@ _RUNTIMES = {
 _FLOAT_ON = {"npu": "fp16", "gpu": "fp16", "cpu": "fp32"}
 """`float` says how the model is stored; older releases say fp16 for the same jobs on an NPU."""
 _QUANTISED = re.compile(r"w8a\d+\w*")
+_WIDE_ACTIVATIONS = {"uint16", "int16"}
+"""Older releases name a model with 8-bit weights after its 16-bit activations."""
 _PROXY = "(Proxy)"
 _DERIVED = (
     "latency_p50_ns: the vendor's one figure of a job",
     "peak_memory_bytes: upper end of the vendor's estimated range",
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Context:
+    """What the rows of a release take from outside their own job.
+
+    Attributes:
+        devices: published device name to ours, over every release that is read.
+        aliases: device names that repeat the jobs of another device, to that device.
+    """
+
+    equivalences: Equivalences
+    devices: Mapping[str, str]
+    aliases: Mapping[str, str]
 
 
 def parse_qai_hub(files: Mapping[str, bytes]) -> tuple[Release, ...]:
@@ -58,21 +83,28 @@ def parse_qai_hub(files: Mapping[str, bytes]) -> tuple[Release, ...]:
         AnalysisError: no `perf.yaml`, or one that is not YAML.
     """
     equivalences = load_equivalences(SOURCE)
+    releases = read_models(files)
+    published = (job.device for _, models in releases for model in models for job in model.jobs)
+    devices = device_names(SOURCE, published)
     return tuple(
-        _make_release(version, models, equivalences) for version, models in read_models(files)
+        _make_release(
+            version,
+            models,
+            _Context(equivalences=equivalences, devices=devices, aliases=_aliases(models)),
+        )
+        for version, models in releases
     )
 
 
-def _make_release(version: str, models: list[HubModel], equivalences: Equivalences) -> Release:
-    aliases = _aliases(models)
-    rows = [row for model in models for row in _model_rows(model, aliases, equivalences)]
+def _make_release(version: str, models: list[HubModel], context: _Context) -> Release:
+    rows = [row for model in models for row in _model_rows(model, context)]
     return Release(
         source=SOURCE,
         version=version,
         licence=LICENCE,
         rows=tuple(rows),
-        aliases=tuple(sorted(aliases.items())),
-        notes=_notes(models, aliases, equivalences),
+        aliases=tuple(sorted(context.aliases.items())),
+        notes=_notes(models, context),
     )
 
 
@@ -93,20 +125,18 @@ def _aliases(models: list[HubModel]) -> dict[str, str]:
     return aliases
 
 
-def _model_rows(
-    model: HubModel, aliases: Mapping[str, str], equivalences: Equivalences
-) -> Iterator[Row]:
+def _model_rows(model: HubModel, context: _Context) -> Iterator[Row]:
     measured = {(job.device, *_where(job)): job.job_id for job in model.jobs}
     for job in model.jobs:
-        kept = aliases.get(job.device)
+        kept = context.aliases.get(job.device)
         if kept is None:
-            yield _row(model, job, job.device, equivalences)
+            yield _row(model, job, job.device, context)
             continue
         there = measured.get((kept, *_where(job)))
         if there is None:
-            yield _row(model, job, kept, equivalences)
+            yield _row(model, job, kept, context)
             continue
-        row = _row(model, job, job.device, equivalences)
+        row = _row(model, job, job.device, context)
         is_mirror = there == job.job_id
         yield drop(row, "mirror", f"job {job.job_id} of {kept} again") if is_mirror else row
 
@@ -115,14 +145,18 @@ def _where(job: Job) -> tuple[str, str, str]:
     return job.component, job.precision, job.path
 
 
-def _row(model: HubModel, job: Job, device: str, equivalences: Equivalences) -> Row:
-    row = model.facts | _job_facts(job, device) | {"source_ref": model.reference}
+def _row(model: HubModel, job: Job, device: str, context: _Context) -> Row:
+    row = (
+        model.facts
+        | _job_facts(job, device, context.devices[device])
+        | {"source_ref": model.reference}
+    )
     if device != job.device:
         row["derived"] = [*_DERIVED, f"device: published as {job.device}, an alias"]
     if job.n_components > 1:
         row["model"] = f"{SOURCE}:{model.name}/{job.component}"
     else:
-        row = named(row, model.name, equivalences)
+        row = named(row, model.name, context.equivalences)
     return _checked(row, job)
 
 
@@ -141,18 +175,18 @@ def _checked(row: Row, job: Job) -> Row:
     return row | {"status": "ok", "latency_p50_ns": job.latency * job.latency_unit_ns}
 
 
-def _job_facts(job: Job, device: str) -> Row:
+def _job_facts(job: Job, device: str, name: str) -> Row:
     runtime, tool, options = _RUNTIMES.get(job.path, (None, "", {}))
     unit = job.unit.lower() or "unknown"
     precision = _precision(job.precision, unit)
     if precision == "int8" and job.precision not in {"int8", "w8a8"}:
         options = options | {"quantisation": job.precision}
-    memory = whole(job.memory_max_bytes)
+    memory = None if _is_code(job) else whole(job.memory_max_bytes)
     return {
         "source": SOURCE,
         "licence": LICENCE,
         "derived": list(_DERIVED),
-        "device": f"{SOURCE}-{re.sub(r'[^a-z0-9]+', '-', device.lower()).strip('-')}",
+        "device": name,
         "device_model": device,
         "tier": "edge",
         "os": job.os,
@@ -173,6 +207,12 @@ def _job_facts(job: Job, device: str) -> Row:
     }
 
 
+def _is_code(job: Job) -> bool:
+    """Whether the memory estimate is a code for 'missing', in bytes or in MiB; 0 is one."""
+    value = job.memory_max_bytes
+    return value is not None and (is_sentinel(value) or is_sentinel(value / BYTES_PER_MIB))
+
+
 def _compact(value: Mapping[str, object]) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
@@ -182,17 +222,15 @@ def _precision(word: str, unit: str) -> str | None:
         return _FLOAT_ON.get(unit)
     if word in {"fp16", "fp32", "int8"}:
         return word
-    return "int8" if _QUANTISED.fullmatch(word) else None
+    return "int8" if word in _WIDE_ACTIVATIONS or _QUANTISED.fullmatch(word) else None
 
 
-def _notes(
-    models: list[HubModel], aliases: Mapping[str, str], equivalences: Equivalences
-) -> tuple[str, ...]:
+def _notes(models: list[HubModel], context: _Context) -> tuple[str, ...]:
     jobs = [job for model in models for job in model.jobs]
-    proxies = sorted({job.device for job in jobs if _PROXY in job.device} - set(aliases))
+    proxies = sorted({job.device for job in jobs if _PROXY in job.device} - set(context.aliases))
     elsewhere = sum(job.unit in {"CPU", "GPU"} for job in jobs)
     partly = sum(job.unit == "NPU" and bool(set(job.layers) - {"npu"}) for job in jobs)
-    no_memory = sum(not job.memory_max_bytes for job in jobs)
+    no_memory = sum(job.memory_max_bytes is None or _is_code(job) for job in jobs)
     several = sorted({model.name for model in models for job in model.jobs if job.n_components > 1})
     notes = [
         "Latency is one figure of one job on the vendor's farm; memory is the upper end of an "
@@ -211,10 +249,13 @@ def _notes(
             f"{partly} of {len(jobs)} jobs on the NPU ran some layers elsewhere (runtime_settings)."
         )
     if no_memory:
-        notes.append(f"{no_memory} of {len(jobs)} memory estimates are 0: unknown.")
+        notes.append(
+            f"{no_memory} of {len(jobs)} memory estimates are missing, or a code for it such as 0: "
+            "unknown."
+        )
     if several:
         notes.append(f"Several components, each in a separate row: {_list(several)}.")
-    return (*notes, *unequal_notes({model.name for model in models}, equivalences))
+    return (*notes, *unequal_notes({model.name for model in models}, context.equivalences))
 
 
 def _list(names: list[str]) -> str:

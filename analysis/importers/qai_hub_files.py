@@ -22,11 +22,14 @@ from fleetrank.foundation.visible_text import shortened
 
 FILES = ("perf.yaml", "info.yaml", "numerics.yaml", "_version.py")
 
+_TESTS = {"test", "tests"}
+"""Folders with fixtures: no model was measured there."""
 _UNITS = {"K": 1e3, "M": 1e6, "B": 1e9}
 _VERSION = re.compile(r"""__version__\s*=\s*["']([\w.]+)["']""")
-_RELEASE_FOLDER = re.compile(r"v?\d+(\.\d+)+")
+_RELEASE_FOLDER = re.compile(r"v?\d+(\.\d+)+([a-z]+\d+)?")
+"""Also `v0.4.0r1`, a release beside `v0.4.0`."""
 _NS_PER_US = 1e3
-_BYTES_PER_MIB = 2**20
+BYTES_PER_MIB = 2**20
 _PASSED = "Passed"
 
 Node = Mapping[str, object]
@@ -83,7 +86,7 @@ def read_models(files: Mapping[str, bytes]) -> list[tuple[str, list[HubModel]]]:
     """
     releases: dict[str, list[HubModel]] = defaultdict(list)
     for path in sorted(files):
-        if PurePosixPath(path).name == "perf.yaml":
+        if PurePosixPath(path).name == "perf.yaml" and not _TESTS & {*PurePosixPath(path).parts}:
             releases[_release_of(path, files)].append(_read_model(path, files))
     if not releases:
         raise AnalysisError(
@@ -197,8 +200,8 @@ def _new_job(job: Node, component: tuple[str, int], device: str, path: str, prec
         has_passed=job.get("job_status") == _PASSED,
         latency=read_number(job.get("inference_time_milliseconds")),
         latency_unit_ns=NS_PER_MS,
-        memory_min_bytes=_scaled(memory.get("min"), _BYTES_PER_MIB),
-        memory_max_bytes=_scaled(memory.get("max"), _BYTES_PER_MIB),
+        memory_min_bytes=_scaled(memory.get("min"), BYTES_PER_MIB),
+        memory_max_bytes=_scaled(memory.get("max"), BYTES_PER_MIB),
         unit=_word(job.get("primary_compute_unit")) or "",
         layers=_counts({name: layers.get(name) for name in ("npu", "gpu", "cpu")}),
         tools={name: str(version) for name, version in node(job.get("tool_versions")).items()},

@@ -7,11 +7,12 @@ import hashlib
 import math
 import re
 import tomllib
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleetrank.analysis.stored.columns import SENTINELS
+from fleetrank.analysis.stored.columns import ROUNDED_SENTINELS, SENTINELS
 
 EQUIVALENCE_TABLE = Path(__file__).with_name("equivalence.toml")
 
@@ -26,6 +27,8 @@ _MAX_COUNT = 2**62
 """Fits into 64 bits after any rounding."""
 _SENTINEL_TOLERANCE = 1e-9
 """Of 2^64-1 written as a float or rounded by a printer."""
+_SYMBOL_NAMES = {"+": " plus ", "*": " star "}
+"""Characters that tell two products apart: Galaxy S23 and Galaxy S23+."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +92,29 @@ def read_number(text: object) -> float | None:
 
 def is_sentinel(value: float) -> bool:
     """Whether a figure in the source's unit is a code for 'missing'."""
-    return any(math.isclose(value, mark, rel_tol=_SENTINEL_TOLERANCE) for mark in SENTINELS)
+    return value in SENTINELS or any(
+        math.isclose(value, mark, rel_tol=_SENTINEL_TOLERANCE) for mark in ROUNDED_SENTINELS
+    )
+
+
+def device_names(source: str, published: Iterable[str], *, kept: str = "") -> Mapping[str, str]:
+    """Our name for each published device name; two published names never share one.
+
+    A name is `SOURCE-` and the published one in small letters, with words for `+` and `*`, and `-`
+    for other characters that are not in `kept`. If two published names still have one name, all
+    but the first in alphabetical order get the first digits of the sha256 of their published name.
+    """
+    same: dict[str, list[str]] = defaultdict(list)
+    for name in sorted(set(published)):
+        words = "".join(_SYMBOL_NAMES.get(character, character) for character in name.lower())
+        slug = re.sub(rf"[^a-z0-9{re.escape(kept)}]+", "-", words).strip("-")
+        same[slug or "unknown"].append(name)
+    names = {}
+    for slug, (first, *others) in same.items():
+        names[first] = f"{source}-{slug}"
+        for name in others:
+            names[name] = f"{source}-{slug}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
+    return names
 
 
 def whole(value: float | None, factor: float = 1) -> int | None:

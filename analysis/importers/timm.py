@@ -19,6 +19,7 @@ from fleetrank.analysis.importers.release import (
     Equivalences,
     Release,
     Row,
+    device_names,
     drop,
     file_reference,
     flops_columns,
@@ -35,11 +36,11 @@ LICENCE = "Apache-2.0, huggingface/pytorch-image-models"
 ACCURACY_FILE = "results-imagenet.csv"
 
 _FILE = re.compile(
-    r"benchmark-infer-(?P<arithmetic>amp|fp32|fp16|bf16)-(?P<layout>nchw|nhwc)"
+    r"benchmark-infer-(?P<arithmetic>amp_bf16|amp|fp32|fp16|bf16)-(?P<layout>nchw|nhwc)"
     r"-pt(?P<torch>\d{3,})-(?:cu(?P<cuda>\d+)-)?(?:cpu-)?(?P<device>[A-Za-z0-9_]+)"
     r"(?P<dynamo>-dynamo)?\.csv"
 )
-_PRECISION = {"amp": "fp16", "fp32": "fp32", "fp16": "fp16", "bf16": "bf16"}
+_PRECISION = {"amp": "fp16", "amp_bf16": "bf16", "fp32": "fp32", "fp16": "fp16", "bf16": "bf16"}
 """`--amp` means float16 unless --amp-dtype says otherwise (timm benchmark.py)."""
 _DEVICES = {
     "rtx3090": "NVIDIA GeForce RTX 3090",
@@ -80,6 +81,7 @@ class _Context:
     equivalences: Equivalences
     macs: Mapping[Config, tuple[float, ...]]
     accuracy: Mapping[Config, tuple[float, str]]
+    devices: Mapping[str, str]
 
 
 def parse_timm(files: Mapping[str, bytes]) -> tuple[Release, ...]:
@@ -101,6 +103,7 @@ def parse_timm(files: Mapping[str, bytes]) -> tuple[Release, ...]:
         equivalences=load_equivalences(SOURCE),
         macs=_all_macs(benches),
         accuracy=_accuracies(files.get(ACCURACY_FILE, b"")),
+        devices=device_names(SOURCE, (_device_model(bench.match) for bench in benches)),
     )
     groups: dict[str, list[_Bench]] = defaultdict(list)
     for bench in benches:
@@ -174,7 +177,7 @@ def _accuracies(content: bytes) -> dict[Config, tuple[float, str]]:
 
 
 def _rows(bench: _Bench, context: _Context) -> Iterator[Row]:
-    facts = _platform_facts(bench)
+    facts = _platform_facts(bench, context.devices)
     for line in bench.lines:
         yield _row(line, facts, context)
 
@@ -189,7 +192,7 @@ def _row(line: Line, facts: Row, context: _Context) -> Row:
         "input_size": config[1],
         "parameters": whole(read_number(line.get("param_count")), 1e6),
         "runtime_settings": f'{{"batch":{batch or "null"}}}',
-        "derived": [*_DERIVED, *(_AMP if '"amp"' in str(facts["options"]) else ())],
+        "derived": [*_DERIVED, *_amp_note(facts)],
         **_flops(config, context),
         **_accuracy(config, context),
     }
@@ -205,7 +208,13 @@ _DERIVED = (
     "latency_p50_ns: mean per sample, 1e9 / infer_samples_per_sec",
     "parameters: from millions with two decimals",
 )
-_AMP = ("precision: amp is float16 autocast",)
+_AUTOCAST = {"fp16": "float16", "bf16": "bfloat16"}
+
+
+def _amp_note(facts: Row) -> tuple[str, ...]:
+    if '"amp"' not in str(facts["options"]):
+        return ()
+    return (f"precision: amp is {_AUTOCAST[str(facts['precision'])]} autocast",)
 
 
 def _flops(config: Config, context: _Context) -> Row:
@@ -224,18 +233,18 @@ def _accuracy(config: Config, context: _Context) -> Row:
     return {"accuracy_top1": top1, "accuracy_source": source}
 
 
-def _platform_facts(bench: _Bench) -> Row:
+def _platform_facts(bench: _Bench, devices: Mapping[str, str]) -> Row:
     """`batch` is the requested one, the file's largest; the actual one is in the row's settings."""
     match = bench.match
     batches = [read_number(line["infer_batch_size"]) or 0 for line in bench.lines]
-    model = _DEVICES.get(match["device"], match["device"])
+    model = _device_model(match)
     is_gpu = match["cuda"] is not None
     version = _torch_version(match)
     return {
         "source": SOURCE,
         "source_ref": bench.reference,
         "licence": LICENCE,
-        "device": f"timm-{re.sub(r'[^a-z0-9]+', '-', model.lower())}",
+        "device": devices[model],
         "device_model": model,
         "tier": "gpu" if is_gpu else "cpu",
         "cpu_model": None if is_gpu else model,
@@ -250,15 +259,24 @@ def _platform_facts(bench: _Bench) -> Row:
     }
 
 
+def _device_model(match: re.Match[str]) -> str:
+    return _DEVICES.get(match["device"], match["device"])
+
+
 def _options(match: re.Match[str]) -> str:
-    options = ['"amp":true'] if match["arithmetic"] == "amp" else []
+    options = ['"amp":true'] if match["arithmetic"].startswith("amp") else []
     options += ['"channels_last":true'] if match["layout"] == "nhwc" else []
     return "{" + ",".join(options) + "}"
 
 
 def _torch_version(match: re.Match[str]) -> str:
-    """`pt240` is 2.4.0, `pt2100` is 2.10.0."""
+    """`pt240` is 2.4.0, `pt2100` is 2.10.0, `pt113` is 1.13.
+
+    The files of PyTorch 1.10 to 1.13 state no third number.
+    """
     digits = match["torch"]
+    if re.fullmatch(r"11[0-3]", digits):
+        return f"1.{digits[1:]}"
     return f"{digits[0]}.{digits[1:-1]}.{digits[-1]}"
 
 

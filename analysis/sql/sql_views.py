@@ -11,7 +11,7 @@ import pyarrow.dataset as ds
 from duckdb import CaseExpression, ColumnExpression, ConstantExpression, Expression
 
 from fleetrank.analysis.stored.columns import EXCLUDED, READ_COLUMNS, SCHEMA
-from fleetrank.analysis.stored.exclusions import Exclusion, read_exclusions
+from fleetrank.analysis.stored.exclusions import Exclusion, meanings, read_exclusions
 from fleetrank.analysis.stored.load import stored_parts
 from fleetrank.analysis.stored.selection import regex_of
 from fleetrank.analysis.stored.sweep_record import read_record
@@ -84,7 +84,13 @@ def _covers(one: Exclusion) -> Expression:
     is_meant = ColumnExpression("sweep_id") == ConstantExpression(one.sweep_id)
     if one.pattern is None:
         return is_meant
-    return is_meant & (_matches("model", one.pattern) | _matches("platform_key", one.pattern))
+    fits = ConstantExpression(value=False)
+    for meaning in meanings(one.pattern):
+        all_match = ConstantExpression(value=True)
+        for column, part in meaning.items():
+            all_match &= _matches(column, part)
+        fits |= all_match
+    return is_meant & fits
 
 
 def _matches(column: str, pattern: str) -> Expression:

@@ -34,8 +34,10 @@ from fleetrank.foundation.vocabulary import (
 
 NS_PER_MS = 1e6
 """Columns are in nanoseconds; tables show milliseconds."""
-SENTINELS = (-1.0, 0.0, float(2**31 - 1), float(2**32 - 1), float(2**63 - 1), float(2**64 - 1))
-"""Codes for 'missing' in published tables; seen: -1 in OneProxy, 0 and 2^64-1 in AI Hub."""
+SENTINELS = (-1.0, 0.0, float(2**31 - 1), float(2**32 - 1))
+"""Codes for 'missing' in published tables, compared exactly: 2,048 MiB is one byte above one."""
+ROUNDED_SENTINELS = (float(2**63 - 1), float(2**64 - 1))
+"""The same, compared to 9 digits. Seen: -1 in OneProxy, 0 and 2^64-1 in AI Hub."""
 
 SCHEMA_VERSION = 1
 """Increased when a column is removed or changes its meaning; a newer version is an error."""

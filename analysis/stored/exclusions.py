@@ -27,6 +27,8 @@ MAX_NAME = 500
 """Maximum letters of a sweep's id or a pattern; no platform key is longer."""
 MAX_EXCLUSIONS = 1000
 """Each exclusion costs a comparison per row; with more, exclude the whole sweep instead."""
+CELL_WORD = " on "
+"""Between model and platform in a pattern; a platform key has no space."""
 _MAX_FILE_BYTES = 4 << 20
 """Size of that many exclusions of maximum length, at four bytes a letter."""
 
@@ -38,8 +40,8 @@ class Exclusion:
     Attributes:
         number: from 1; never reused.
         sweep_id: the sweep does not have to exist (any more).
-        pattern: a model's name or a platform key, in which `*` matches any text; `None` is the
-            whole sweep.
+        pattern: a model's name, a platform key, or `MODEL on PLATFORM`; `*` matches any text.
+            `None` is the whole sweep.
         reason: one line.
         excluded_utc: when it was decided, ISO 8601.
     """
@@ -99,8 +101,23 @@ def covers(exclusion: Exclusion) -> pl.Expr:
 
 
 def fits(pattern: str) -> pl.Expr:
-    """Whether the model or the platform of a row matches the pattern."""
-    return matches("model", pattern) | matches("platform_key", pattern)
+    """Whether the model or the platform of a row matches the pattern, or both of `M on P` do."""
+    return pl.any_horizontal(
+        pl.all_horizontal(matches(column, part) for column, part in meaning.items())
+        for meaning in meanings(pattern)
+    )
+
+
+def meanings(pattern: str) -> tuple[dict[str, str], ...]:
+    """What a pattern can mean: columns that must match together; one of the meanings is enough."""
+    model, word, platform = pattern.rpartition(CELL_WORD)
+    cell = ({"model": model, "platform_key": platform},) if word else ()
+    return ({"model": pattern}, {"platform_key": pattern}, *cell)
+
+
+def cell_pattern(model: str, platform_key: str) -> str:
+    """The pattern of one model on one platform."""
+    return f"{model}{CELL_WORD}{platform_key}"
 
 
 def not_excluded(frame: pl.LazyFrame) -> pl.LazyFrame:

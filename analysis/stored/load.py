@@ -64,7 +64,7 @@ def last_attempts(frame: pl.LazyFrame) -> pl.LazyFrame:
 def valid_attempts(frame: pl.LazyFrame) -> pl.LazyFrame:
     """Keeps the last ok attempt of each (sweep, cell, repeat), from the newest sweep only.
 
-    Newest is decided for each model on each platform, by the first attempt's start; a sweep in
+    Newest is decided for each model on each platform, by `newest_sweep`; a sweep in
     which every attempt failed or was excluded by hand does not replace an older sweep. Applying it
     twice changes nothing.
     """
@@ -72,11 +72,30 @@ def valid_attempts(frame: pl.LazyFrame) -> pl.LazyFrame:
     newest = (
         last.group_by("platform_key", "model", "sweep_id")
         .agg(pl.col("started_utc").min())
-        .sort("started_utc", "sweep_id", nulls_last=False)
-        .group_by("platform_key", "model", maintain_order=True)
-        .agg(pl.col("sweep_id").last())
+        .group_by("platform_key", "model")
+        .agg(newest_sweep())
     )
     return last.join(newest, on=["platform_key", "model", "sweep_id"], how="semi")
+
+
+def newest_sweep() -> pl.Expr:
+    """The newest of some rows' `sweep_id`; published releases are ordered by their version.
+
+    An importer may read an older release after a newer one, so the time of the import decides
+    only between sweeps of the same version.
+    """
+    order = [_release_order(), pl.col("started_utc"), pl.col("sweep_id")]
+    return pl.col("sweep_id").sort_by(order, nulls_last=False).last()
+
+
+def _release_order() -> pl.Expr:
+    """The version of an imported sweep as a text that sorts as its numbers; null for other sweeps.
+
+    `import-SOURCE-VERSION-STAMP-SUFFIX` is the form of the id. Numbers of up to 6 digits compare.
+    """
+    version = pl.col("sweep_id").str.extract(r"^import-.+?-((?:[a-z]*\d[0-9a-z.]*))-\d{8}T")
+    numbers = version.str.extract_all(r"\d+")
+    return numbers.list.eval(pl.element().str.zfill(6)).list.join(".")
 
 
 def schema_version(results: Path) -> int | None:

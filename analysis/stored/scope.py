@@ -1,5 +1,6 @@
 """The cells of a table, the facts that must be equal before two are compared, and its notes."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import polars as pl
@@ -7,6 +8,7 @@ import polars as pl
 from fleetrank.analysis.errors import NoDataError, NotComparableError
 from fleetrank.analysis.stored.cells_table import MIN_REPEATS, cell_values
 from fleetrank.analysis.stored.exclusions import exclusion_notes, not_excluded
+from fleetrank.analysis.stored.load import newest_sweep
 from fleetrank.analysis.stored.selection import Selection, matches
 from fleetrank.foundation.wording import count_of
 
@@ -37,6 +39,9 @@ def differences(cells: pl.DataFrame) -> dict[str, str]:
 def comparable_cells(cells: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
     """Cells that can be ranked inside their platform, and notes on what was left out and why.
 
+    A platform whose sweeps differ in a fact of `EQUAL_INSIDE_PLATFORM` keeps the cells that have
+    the facts of its newest sweep. One that mixes them inside a sweep is left out.
+
     Adds `identity`, the name that identifies a model on other platforms: it is equal only if card,
         weights and input size are. A model measured twice on one platform (for example with other
         exporter options) is left out there: it is not known which figure is the model's.
@@ -44,8 +49,11 @@ def comparable_cells(cells: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]
     Raises:
         NotComparableError: no platform remains; the message lists the differences.
     """
-    mixed = differences(cells)
-    kept = _with_identity(cells.filter(~pl.col("platform_key").is_in(list(mixed))))
+    texts = differences(cells)
+    stale = cells.filter(_is_stale(cells, texts))
+    current = cells.join(stale, on=("model", "platform_key", "cell_key"), how="anti")
+    mixed = differences(current)
+    kept = _with_identity(current.filter(~pl.col("platform_key").is_in(list(mixed))))
     if kept.is_empty():
         listed = "; ".join(f"{platform} has {text}" for platform, text in mixed.items())
         raise NotComparableError(
@@ -54,6 +62,7 @@ def comparable_cells(cells: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]
         )
     twice = pl.len().over("platform_key", "identity") > 1
     notes = [f"Dropped: {platform}, which mixes {text}." for platform, text in mixed.items()]
+    notes += _stale_note(stale, texts)
     notes += [
         f"Dropped: {model} on {platform}, measured there with different exporter options."
         for model, platform in kept.filter(twice).select("identity", "platform_key").unique()
@@ -65,6 +74,46 @@ def comparable_cells(cells: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]
         for model in _names_of_several(kept)
     ]
     return kept.filter(~twice), tuple(notes)
+
+
+def _is_stale(cells: pl.DataFrame, platforms: Iterable[str]) -> pl.Series:
+    """Whether a cell of these platforms has a fact that its platform's newest sweep has not.
+
+    A fact that one side does not state, or that the newest sweep mixes, makes no cell stale.
+    """
+    newest = (
+        cells.filter(pl.col("platform_key").is_in(list(platforms)))
+        .with_columns(newest_sweep().over("platform_key").alias("newest"))
+        .filter(pl.col("sweep_id") == pl.col("newest"))
+        .group_by("platform_key")
+        .agg(_only_value(fact) for fact in EQUAL_INSIDE_PLATFORM)
+    )
+    beside = cells.join(
+        newest, on="platform_key", how="left", suffix="_newest", maintain_order="left"
+    )
+    return beside.select(
+        pl.any_horizontal(
+            (pl.col(fact) != pl.col(f"{fact}_newest")).fill_null(value=False)
+            for fact in EQUAL_INSIDE_PLATFORM
+        ).alias("is_stale")
+    )["is_stale"]
+
+
+def _stale_note(stale: pl.DataFrame, texts: Mapping[str, str]) -> list[str]:
+    if stale.is_empty():
+        return []
+    platforms = stale["platform_key"].unique().sort().to_list()
+    first = f"{platforms[0]} ({texts[platforms[0]]})"
+    more = f" and {len(platforms) - 1} more" if len(platforms) > 1 else ""
+    return [
+        f"Dropped: {count_of(stale.height, 'older value')} on {first}{more}: the values of the "
+        "newest sweep of a platform count."
+    ]
+
+
+def _only_value(fact: str) -> pl.Expr:
+    values = pl.col(fact).drop_nulls()
+    return pl.when(values.n_unique() == 1).then(values.first()).alias(fact)
 
 
 def _with_identity(cells: pl.DataFrame) -> pl.DataFrame:

@@ -32,7 +32,7 @@ def exclude(results: Path, sweep_id: str, pattern: str | None, reason: str) -> E
     Args:
         results: the results folder of a workspace.
         sweep_id: an existing sweep; this is not checked.
-        pattern: a model's name or a platform key, in which `*` stands for anything.
+        pattern: a model's name, a platform key, or `MODEL on PLATFORM`; `*` stands for anything.
         reason: one line; leading and trailing spaces are removed.
 
     Raises:
@@ -44,7 +44,8 @@ def exclude(results: Path, sweep_id: str, pattern: str | None, reason: str) -> E
     reason = _checked_reason(reason)
     if pattern is not None and not (0 < len(pattern) <= MAX_NAME and pattern.isprintable()):
         raise UsageError(
-            "the pattern is empty, too long or not one line", "name a model or a platform"
+            "the pattern is empty, too long or not one line",
+            "name a model, a platform, or 'MODEL on PLATFORM'",
         )
     with _alone(results):
         known = read_exclusions(results)

@@ -7,7 +7,7 @@ import numpy.typing as npt
 from scipy import stats
 
 from fleetrank.analysis.arrays.ranking import Floats
-from fleetrank.analysis.stored.columns import SENTINELS
+from fleetrank.analysis.stored.columns import ROUNDED_SENTINELS, SENTINELS
 
 Mask = npt.NDArray[np.bool_]
 
@@ -157,9 +157,10 @@ def sentinels(values: Floats, units: tuple[float, ...]) -> Mask:
         values: any shape, not logarithms.
         units: what one of each unit is in the unit of `values`.
     """
-    marks = np.array([mark * unit for mark in SENTINELS for unit in units])
-    near = np.isclose(values[..., None], marks, rtol=1e-9, atol=0.0)
-    found: Mask = near.any(axis=-1)
+    found: Mask = np.zeros(values.shape, dtype=np.bool_)
+    for codes, tolerance in ((SENTINELS, 1e-12), (ROUNDED_SENTINELS, 1e-9)):
+        marks = np.outer(codes, units).ravel()
+        found |= np.isclose(values[..., None], marks, rtol=tolerance, atol=0.0).any(axis=-1)
     return found
 
 

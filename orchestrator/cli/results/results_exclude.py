@@ -31,7 +31,10 @@ def exclude(
     ] = None,
     only: Annotated[
         str | None,
-        typer.Option(metavar="PATTERN", help="Only this model or platform; * matches anything."),
+        typer.Option(
+            metavar="PATTERN",
+            help="Only this model, this platform, or 'MODEL on PLATFORM'; * matches anything.",
+        ),
     ] = None,
     undo: Annotated[
         int | None, typer.Option(metavar="NUMBER", help="Remove this exclusion.")
@@ -128,10 +131,10 @@ def _refuse_strange(store: ResultStore, sweep: str, pattern: str) -> None:
         known = sorted(seen["model"].drop_nulls().unique())
         guess = nearest(pattern, [*known, *seen["platform_key"].drop_nulls()])
         raise UsageError(
-            f"no stored row of {sweep} has the model or platform '{pattern}'",
+            f"no stored row of {sweep} has the model, platform or cell '{pattern}'",
             (f"did you mean '{guess}'? " if guess else "")
             + f"its models are {', '.join(known[:_NAMED]) or 'not stored yet'}; "
-            "* in a name matches anything",
+            "one cell is 'MODEL on PLATFORM'; * in a name matches anything",
         )
 
 

@@ -70,3 +70,44 @@ def test_an_imported_row_states_no_weights_and_joins_the_card_it_was_declared_eq
     frame = make_attempts([{"device": "d1"}, {"device": "d3", "weights_id": "other"}, unstated])
     kept, _ = comparable_cells(cell_values(frame))
     assert kept["identity"].n_unique() == 3
+
+
+def _releases(make_attempts, *releases):
+    """Attempts of published releases: (sweep id, version of the tool, hour, models)."""
+    return make_attempts(
+        [
+            {"sweep_id": sweep, "model": model, "runtime_version": tool, "started_utc": hour,
+             "origin": "imported", "latency_p50_ns": float(hour + 1)}
+            for sweep, tool, hour, models in releases
+            for model in models
+        ]
+    )  # fmt: skip
+
+
+OLD, NEW = "import-hub-v0.9.1-20260101T000000-aa", "import-hub-v0.28.0-20260101T000001-bb"
+
+
+def test_a_second_release_keeps_the_platform_and_counts_what_is_stale(make_attempts) -> None:
+    """Without this, importing history removed up to half of the platforms from every ranking."""
+    frame = _releases(make_attempts, (OLD, "2.20", 0, "abcde"), (NEW, "2.31", 1, "abcd"))
+    kept, notes = comparable_cells(cell_values(frame))
+    assert kept["model"].to_list() == list("abcd")
+    assert kept["runtime_version"].unique().to_list() == ["2.31"]
+    assert notes == (
+        "Dropped: 1 older value on d1/onnx/b1/t1 (runtime_version: 2.20 | 2.31): the values of "
+        "the newest sweep of a platform count.",
+    )
+
+
+def test_versions_decide_what_is_newest_whatever_was_imported_first(make_attempts) -> None:
+    frame = _releases(make_attempts, (OLD, "2.20", 5, "abcde"), (NEW, "2.31", 1, "abcd"))
+    kept, _ = comparable_cells(cell_values(frame))
+    assert kept["sweep_id"].unique().to_list() == [NEW]
+    assert kept["latency_ns"].unique().to_list() == [2.0]
+
+
+def test_an_older_sweep_of_the_same_version_still_completes_a_platform(make_attempts) -> None:
+    frame = _releases(make_attempts, (OLD, "2.31", 0, "abcde"), (NEW, "2.31", 1, "abcd"))
+    kept, notes = comparable_cells(cell_values(frame))
+    assert kept["model"].to_list() == list("abcde")
+    assert notes == ()

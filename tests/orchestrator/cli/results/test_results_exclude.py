@@ -69,6 +69,25 @@ def test_a_part_of_a_sweep_goes_alone(workspace, capsys) -> None:
     assert listed(capsys)[0]["n_rows"] == len(excluded)
 
 
+def test_one_cell_goes_alone_and_every_other_row_stays(workspace, capsys) -> None:
+    capsys.readouterr()
+    cells = "SELECT DISTINCT model, platform_key FROM measurements WHERE excluded IS NULL"
+    assert run(["query", "--json", f"{cells} AND sweep_id = '{NEW}'"]) == 0
+    before = {tuple(row.values()) for row in json.loads(capsys.readouterr().out)}
+    gone = min(cell for cell in before if cell[0] == "resnet18")
+    assert exclude(NEW, "--only", f"{gone[0]} on {gone[1]}", "--reason", "slow state") == 0
+    capsys.readouterr()
+    assert run(["query", "--json", f"{cells} AND sweep_id = '{NEW}'"]) == 0
+    after = {tuple(row.values()) for row in json.loads(capsys.readouterr().out)}
+    assert before - after == {gone}
+
+
+def test_a_cell_that_was_not_measured_is_refused(workspace, capsys) -> None:
+    assert exclude(NEW, "--only", "resnet18 on no-such/*", "--reason", "x") == 2
+    assert "no-such" in capsys.readouterr().err
+    assert listed(capsys) == []
+
+
 def test_the_list_of_sweeps_says_what_is_left_out(workspace, capsys) -> None:
     def said() -> dict[str, object]:
         assert run(["results", "list", "--json"]) == 0

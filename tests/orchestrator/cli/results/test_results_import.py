@@ -70,8 +70,27 @@ def test_rows_are_imported_ones_without_samples_or_times_of_their_own(workspace,
     assert all(row["licence"] and row["source_ref"] and row["derived"] for row in rows)
     (ours,) = [row for row in rows if row["model"] == "resnet50" and row["tier"] == "gpu"]
     assert ours["family"] == "standard_cnn"
+
+
+def test_a_source_with_accuracies_keeps_its_own_and_one_without_gets_the_cards(
+    workspace, capsys, tmp_path
+) -> None:
+    old, _ = _import(capsys, "--from", "timm", str(DATA / "timm"))
+    (bare := tmp_path / "bare").mkdir()
+    for path in (DATA / "timm").glob("benchmark-*pt240*.csv"):
+        shutil.copy(path, bare / path.name)
+    (other,) = _import(capsys, "--from", "timm", str(bare))
+    own = [row for row in _rows(workspace) if row["sweep_id"] == old["sweep_id"]]
+    kept = {row["accuracy_source"] for row in own if row["accuracy_top1"] is not None}
+    assert kept
+    assert all(str(source).startswith("timm results-imagenet.csv") for source in kept)
+    added = [row for row in _rows(workspace) if row["sweep_id"] == other["sweep_id"]]
+    (ours,) = [row for row in added if row["model"] == "resnet50" and row["tier"] == "gpu"]
     assert ours["accuracy_top1"] == 76.13
     assert ours["accuracy_source"].endswith("by equivalence")
+    store = ResultStore(workspace.results)
+    assert "source's own" in store.sweep_record(str(old["sweep_id"])).notes[-1]
+    assert "card's" in store.sweep_record(str(other["sweep_id"])).notes[-1]
 
 
 def test_a_vendors_jobs_are_imported_release_by_release(workspace, capsys) -> None:
