@@ -12,7 +12,7 @@ from fleetrank.foundation.visible_text import visible_line
 from fleetrank.foundation.wording import count_of
 from fleetrank.models.cards.zoo import load_cards
 from fleetrank.orchestrator.cli.context import current
-from fleetrank.orchestrator.cli.host_turn import host_turn
+from fleetrank.orchestrator.cli.context import host_turn
 from fleetrank.orchestrator.cli.output.listing import AsJson
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.imports import Imported, import_release

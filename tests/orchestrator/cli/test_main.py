@@ -50,7 +50,7 @@ def failing(monkeypatch: pytest.MonkeyPatch):
         def init(folder: str) -> None:
             raise error
 
-        monkeypatch.setattr("fleetrank.orchestrator.cli.init_command.init", init)
+        monkeypatch.setattr("fleetrank.orchestrator.cli.setup_commands.init", init)
 
     return install
 
@@ -175,7 +175,7 @@ def test_a_command_sees_the_workspace_it_was_given(tmp_path, monkeypatch, capsys
     assert run(["init", str(tmp_path / "w")]) == 0
     seen = []
     monkeypatch.setattr(
-        "fleetrank.orchestrator.cli.init_command.init",
+        "fleetrank.orchestrator.cli.setup_commands.init",
         lambda: seen.append(current().workspace.root),
     )
     assert run(["init", "--workspace", str(tmp_path / "w")]) == 0
