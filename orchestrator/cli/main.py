@@ -18,6 +18,7 @@ from fleetrank.device_agents.errors import AgentError, MissingLibraryError, Perm
 from fleetrank.foundation.errors import BadFileError, FleetError, is_rust_panic
 from fleetrank.foundation.files import StorageError, is_about_storage, storage_error
 from fleetrank.foundation.lease import LeaseError
+from fleetrank.foundation.registry import UnknownNameError
 from fleetrank.foundation.small_file import IrregularFileError
 from fleetrank.foundation.visible_text import shortened, visible
 from fleetrank.models.errors import ModelError
@@ -75,6 +76,7 @@ EXIT_UNEXPECTED, EXIT_USAGE, EXIT_NOTHING, EXIT_INTERRUPTED = 1, 2, 4, 130
 _EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (UsageError, EXIT_USAGE),
     (BadFileError, EXIT_USAGE),
+    (UnknownNameError, EXIT_USAGE),
     (NewerSchemaError, EXIT_USAGE),
     (NothingToDoError, EXIT_NOTHING),
     (OrchestratorError, EXIT_UNEXPECTED),

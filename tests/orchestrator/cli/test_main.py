@@ -10,6 +10,7 @@ import pytest
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError, QueryError
 from fleetrank.device_agents.errors import MissingLibraryError, PermanentError, TransientError
+from fleetrank.foundation.registry import UnknownNameError
 from fleetrank.models.errors import CardError, ExportError, UntrustedError
 from fleetrank.orchestrator.cli import main as cli
 from fleetrank.orchestrator.cli.context import current
@@ -59,6 +60,7 @@ def failing(monkeypatch: pytest.MonkeyPatch):
     ("kind", "code"),
     [
         (UsageError, 2),
+        (UnknownNameError, 2),
         (NothingToDoError, 4),
         (StoreError, 1),
         (NewerSchemaError, 2),
