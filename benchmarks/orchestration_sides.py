@@ -36,8 +36,8 @@ from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch
 from fleetrank.orchestrator.dispatch.ray.ray_cluster import cluster_ray
 from fleetrank.orchestrator.dispatch.ray.ray_hosts import LABEL
 from fleetrank.orchestrator.identity.cells import Attempt
+from fleetrank.orchestrator.progress.events import Publisher
 from fleetrank.orchestrator.progress.progress_file import ProgressFile
-from fleetrank.orchestrator.progress.publisher import Publisher
 from fleetrank.orchestrator.store.journal_sink import JournalSink
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep.dispatch_backend import DispatchBackend, open_dispatch_backend

@@ -33,7 +33,7 @@ from fleetrank.orchestrator.cli.output.listing import AsJson, print_table
 from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch, listening
 from fleetrank.orchestrator.errors import NothingToDoError, UsageError
 from fleetrank.orchestrator.export.export_stage import ExportTools, build_artifacts
-from fleetrank.orchestrator.progress.line_output import PlainLines
+from fleetrank.orchestrator.progress.displays import PlainLines
 from fleetrank.orchestrator.workspace.sweep_spec import DEFAULT_RUNTIMES
 
 _EXIT_FAILED, _EXIT_INTERRUPTED = 3, 130

@@ -23,8 +23,7 @@ from fleetrank.foundation.files import RUN_AGAIN
 from fleetrank.foundation.small_file import read_small_text
 from fleetrank.orchestrator.errors import NewerSchemaError, StoreError, UsageError
 from fleetrank.orchestrator.identity.keys import canonical_json, platform_key
-from fleetrank.orchestrator.progress.events import Notice
-from fleetrank.orchestrator.progress.publisher import Publisher
+from fleetrank.orchestrator.progress.events import Notice, Publisher
 from fleetrank.orchestrator.progress.wording import duration
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep.dispatch_backend import DispatchBackend, open_dispatch_backend

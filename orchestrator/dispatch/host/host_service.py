@@ -15,7 +15,7 @@ from fleetrank.device_agents.contract.task import MeasureTask
 from fleetrank.orchestrator.dispatch.host.host_files import FilePart, HostFiles, file_names
 from fleetrank.orchestrator.dispatch.host.local_devices import LocalDevices, failure_of
 from fleetrank.orchestrator.dispatch.host.spool import SPOOL, Spool
-from fleetrank.orchestrator.identity.task_id import sweep_of
+from fleetrank.orchestrator.identity.keys import sweep_of
 from fleetrank.orchestrator.workspace.device_spec import DeviceSpec
 
 _MOST_TASKS = 4096

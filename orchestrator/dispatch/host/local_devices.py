@@ -18,7 +18,7 @@ from fleetrank.device_agents.registry import create_agent
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.lease import host_lease
 from fleetrank.foundation.vocabulary import ErrorKind
-from fleetrank.orchestrator.identity.task_id import sweep_of
+from fleetrank.orchestrator.identity.keys import sweep_of
 from fleetrank.orchestrator.workspace.device_spec import DeviceSpec
 
 _MOST_PROBES = 32
