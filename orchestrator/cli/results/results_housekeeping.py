@@ -10,10 +10,10 @@ from fleetrank.orchestrator.cli.context import current
 from fleetrank.orchestrator.cli.context import host_turn
 from fleetrank.orchestrator.cli.output.listing import AsJson, print_table
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.housekeeping.merge import Merging, Step, copy_sweep, plan_merge
+from fleetrank.orchestrator.housekeeping.delete_and_merge import Merging, Step, copy_sweep, plan_merge
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.workspace.workspace import Workspace
-from fleetrank.orchestrator.housekeeping.delete import delete_sweep, plan_deletion
+from fleetrank.orchestrator.housekeeping.delete_and_merge import delete_sweep, plan_deletion
 import sys
 
 Yes = Annotated[
