@@ -34,7 +34,8 @@ def doctor(
     as_json: AsJson = False,
 ) -> None:
     """Check runtimes, exporters, disk, cores, load, priority, confinement, Ray, adb and GPU."""
-    from fleetrank.orchestrator.doctor.checks import check_devices, check_host, check_software
+    from fleetrank.orchestrator.doctor.host_checks import check_devices, check_host
+    from fleetrank.orchestrator.doctor.software_checks import check_software
 
     findings = [*check_host(current().workspace.root), *check_software(), *check_devices()]
     if as_json:
