@@ -29,9 +29,9 @@ from fleetrank.analysis.report.sections.sections import (
     latency_section,
     memory_section,
     quality_section,
+    transfer_section,
 )
 from fleetrank.analysis.report.sections.study import study_tables
-from fleetrank.analysis.report.sections.transfer_section import transfer_section
 from fleetrank.analysis.stored.columns import DEFAULT_ORIGINS
 from fleetrank.analysis.stored.scope import devices_of
 from fleetrank.analysis.stored.selection import Selection
