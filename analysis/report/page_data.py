@@ -5,9 +5,8 @@ from dataclasses import asdict
 
 import polars as pl
 
-from fleetrank.analysis.figures.frontier import frontier_pairs
-from fleetrank.analysis.figures.latency import QUANTILES
-from fleetrank.analysis.figures.theme import FAMILY_MARKS, NO_FAMILY
+from fleetrank.analysis.figures.labels import FAMILY_MARKS, NO_FAMILY
+from fleetrank.analysis.figures.points import QUANTILES, frontier_pairs
 from fleetrank.analysis.panel.pair_groups import Level
 from fleetrank.analysis.report.evidence import Evidence
 from fleetrank.analysis.report.page_tables import PageTables
@@ -179,7 +178,7 @@ def _lists(column: pl.Series) -> list[object]:
 
 
 def _frontiers(evidence: Evidence, regret: RegretResult | None) -> list[Json]:
-    """Directed pairs; `fates` has a letter for each of `models`, as `figures.frontier.Fate`."""
+    """Directed pairs; `fates` has a letter for each of `models`, as `figures.points.Fate`."""
     shown = evidence.shown
     keys = [key for key in evidence.paired_keys if key in shown.platform_at]
     costs = _regrets(regret)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from fleetrank.analysis.figures.latency import MAX_PROCESSES
+from fleetrank.analysis.figures.points import MAX_PROCESSES
 from fleetrank.analysis.report.evidence import Evidence
 from fleetrank.analysis.report.html_table import HtmlTable, html_table
 from fleetrank.analysis.report.page_tables import PageTables
