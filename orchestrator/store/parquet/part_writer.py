@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import polars as pl
 
-from fleetrank.analysis.stored.part_seal import OPEN_SEAL, SEAL_KEY, close_seal
+from fleetrank.analysis.stored.part_files import OPEN_SEAL, SEAL_KEY, close_seal
 from fleetrank.orchestrator.durable import replace_file_with
 
 if TYPE_CHECKING:
