@@ -151,7 +151,7 @@ def test_a_value_that_differs_is_named_with_its_column(store, new_row) -> None:
 
 
 def test_rows_beyond_those_that_are_read_again_are_not_judged(store, new_row, monkeypatch) -> None:
-    """Unread rows were taken for wrong in the parts: a right part was made again from the journal."""
+    """Unread rows counted as wrong in the parts, so a right part was made again."""
     monkeypatch.setattr("fleetrank.orchestrator.store.health.differences._COMPARED", 1)
     (part,) = store.parts_folder(SWEEP_ID).iterdir()
     part.unlink()
