@@ -1,3 +1,5 @@
+import shlex
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,6 +16,7 @@ from fleetrank.analysis.statistics.measured.audit import (
     tied_share,
     unit_slips,
 )
+from fleetrank.analysis.stored.exclusions import cell_pattern
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
 
@@ -152,6 +155,23 @@ def test_a_slow_state_is_found_on_its_own_platform_only(make_grid) -> None:
     frame = make_grid({"d1": FAST, "d2": [value**0.9 for value in FAST], "d3": slipped})
     (found,) = _findings(frame, "unit slip")
     assert "near 10^-3" in str(found["detail"])
+
+
+def test_the_command_of_a_finding_names_the_sweep_and_the_cell(make_grid, make_attempts) -> None:
+    slow = [*FAST[:4], FAST[4] * 5, *FAST[5:]]
+    frame = make_grid(
+        {"d1": FAST, "d2": [value**0.9 for value in FAST], "d3": slow},
+        d3={"sweep_id": "late one"},
+    )
+    (found,) = _findings(frame, "outlier")
+    words = shlex.split(str(found["command"]))
+    assert words[:5] == ["fleetrank", "results", "exclude", "late one", "--only"]
+    assert words[5] == cell_pattern("m4", "d3/onnx/b1/t1")
+    assert words[6:] == ["--reason", "outlier against the fit"]
+    assert _findings(make_grid({"d1": [1e6, 2e6]}), "too few")[0]["command"] is None
+    frame = make_attempts([{"latency_p50_ns": 2.0**64 - 1, "sweep_id": "s9"}])
+    (found,) = _findings(frame, "sentinel")
+    assert "s9 --only 'a on d1/onnx/b1/t1'" in str(found["command"])
 
 
 def test_a_newer_sweep_that_contradicts_older_ones_is_found(make_attempts) -> None:
