@@ -6,8 +6,9 @@ import numpy as np
 import polars as pl
 
 from fleetrank.analysis.panel.session import Session
-from fleetrank.analysis.statistics.measured.audit import OUTLIER_FACTOR, sentinels
+from fleetrank.analysis.statistics.measured.audit import OUTLIER_FACTOR
 from fleetrank.analysis.statistics.measured.finding import Finding, Problem, exclude_command
+from fleetrank.analysis.statistics.measured.units import sentinels
 from fleetrank.analysis.stored.columns import NS_PER_MS
 from fleetrank.analysis.stored.scope import differences
 from fleetrank.foundation.wording import count_of

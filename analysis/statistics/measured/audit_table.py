@@ -8,6 +8,7 @@ import polars as pl
 from fleetrank.analysis.errors import NotComparableError
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.measured.audit import (
+    MIN_RHO,
     OUTLIER_FACTOR,
     OUTLIER_SCALES,
     PROPORTIONAL_SHARE,
@@ -86,10 +87,14 @@ _SCHEMA = {
 }
 _NO_METHOD = "Every platform mixes facts that must be equal: no other check was made."
 _METHOD = (
-    "duplicate: every ratio over the common models (5 or more) within "
-    f"+-{100 * PROPORTIONAL_SHARE:g} % of their median.",
-    "outlier: distance from the platform's line on the median platform, both logarithmic "
-    f"(Siegel's repeated medians), over {OUTLIER_SCALES:g} x 1.4826 x the median absolute residual "
-    f"and over a factor of {OUTLIER_FACTOR:g}; unit slip: the same near 10^3 or 10^6.",
+    "duplicate: 95 % of the ratios over the common models (5 or more) within "
+    f"+-{100 * PROPORTIONAL_SHARE:g} % of their median, and rho at least {MIN_RHO:g}; for equal "
+    "platforms a robust standard deviation of that share is enough.",
+    "outlier: distance from the platform's line on the median platform of its tier, runtime and "
+    "precision, both logarithmic (slope 1, or Siegel's repeated medians if their robust BIC is "
+    f"better by more than 6), over {OUTLIER_SCALES:g} robust scales and over a factor of "
+    f"{OUTLIER_FACTOR:g}; unit slip: the same near 10^3 or 10^6.",
+    "platform or model in another unit: its median is near 10^3 or 10^6 times that of its tier, or "
+    "what its FLOPs predict.",
     "Findings do not drop any rows.",
 )
