@@ -20,7 +20,7 @@ class Selection:
             platforms shows those that match `source`; a target is an error there.
         model: its name, in which `*` matches any text.
         seed: of every random step: bootstrap, permutation, null.
-        settings: further settings of a single table, see `SETTINGS`; read by `setting`.
+        settings: further settings of a single table, see `TableSpec`; read by `setting`.
     """
 
     sweep: str | None = None

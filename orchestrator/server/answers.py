@@ -18,7 +18,7 @@ from types import MappingProxyType
 
 from fleetrank.analysis.stored.exclusions import FILE as EXCLUSIONS
 from fleetrank.analysis.stored.part_files import PARTS
-from fleetrank.device_agents.host.memory import default_limit_bytes
+from fleetrank.device_agents.host.worker_process import default_limit_bytes
 from fleetrank.foundation.lease import host_lease
 from fleetrank.orchestrator.compute.child import QUERY_GRACE_S, QUERY_MEMORY_BYTES, Child
 from fleetrank.orchestrator.compute.jobs import Job, JobKind, RefusedError, Result

@@ -7,7 +7,7 @@ be asked for at that moment.
 from collections import Counter
 from dataclasses import dataclass, field
 
-from fleetrank.device_agents.contract.device_facts import DeviceFacts
+from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.foundation.vocabulary import ErrorKind, Origin, Status, Tier
 from fleetrank.orchestrator.dispatch.decide import messages

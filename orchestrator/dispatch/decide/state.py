@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from fleetrank.device_agents.contract.device_facts import DeviceFacts
+from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.orchestrator.dispatch.decide.lane import Lane, RepeatKey, key_of, started
 from fleetrank.orchestrator.dispatch.decide.retry import RetryRules

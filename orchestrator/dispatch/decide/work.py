@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from fleetrank.device_agents.contract.device_facts import DeviceFacts
+from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.device_agents.contract.task import CanaryTask, MeasureTask
 from fleetrank.foundation.vocabulary import Format

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import Protocol, Self
 
-from fleetrank.device_agents.contract.device_facts import DeviceFacts
+from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.device_agents.contract.task import MeasureTask
 from fleetrank.orchestrator.dispatch.host.local_devices import LocalDevices

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
 
-from fleetrank.device_agents.contract.agent import Agent
-from fleetrank.device_agents.contract.device_facts import DeviceFacts
+from fleetrank.device_agents.contract.agent import Agent, DeviceFacts
 from fleetrank.device_agents.contract.failures import interrupted
 from fleetrank.device_agents.contract.kind import HostShare
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import polars as pl
 
 from fleetrank.analysis.stored.columns import ROW_KEY, SCHEMA
-from fleetrank.analysis.stored.part_files import PARTS, first_row
-from fleetrank.analysis.stored.part_seal import OPEN_SEAL, SEAL_KEY, close_seal
+from fleetrank.analysis.stored.part_files import OPEN_SEAL, PARTS, SEAL_KEY, close_seal, first_row
 from fleetrank.orchestrator.durable import replace_file, replace_file_with
 from fleetrank.orchestrator.errors import StoreError
 from fleetrank.orchestrator.identity.keys import RowKey

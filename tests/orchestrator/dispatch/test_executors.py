@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from fleetrank.device_agents.contract.device_facts import DeviceFacts
+from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
 from fleetrank.foundation.vocabulary import ErrorKind, Origin, Runtime, Status

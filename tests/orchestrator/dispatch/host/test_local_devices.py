@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.device_agents.contract.device_facts import DeviceFacts
+from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.device_agents.registry import create_agent

@@ -3,7 +3,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from fleetrank.analysis.stored.part_seal import BrokenSealError, is_sealed
+from fleetrank.analysis.stored.part_files import BrokenSealError, is_sealed
 from fleetrank.orchestrator.store.parquet.parts import sealed_parquet
 
 
