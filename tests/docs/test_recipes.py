@@ -14,6 +14,7 @@ MOST_FILES = {
     "Add a measured column": 2,
     "Add a model": 1,
     "Add a statistic": 2,
+    "Add a selector": 1,
     "Add an importer": 2,
     "Add a command": 2,
 }
