@@ -7,7 +7,7 @@ be asked for at that moment.
 from collections import Counter
 from dataclasses import dataclass, field
 
-from fleetrank.device_agents.contract.device_facts import DeviceFacts
+from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.foundation.vocabulary import ErrorKind, Origin, Status, Tier
 from fleetrank.orchestrator.dispatch.decide import events
@@ -17,7 +17,7 @@ from fleetrank.orchestrator.dispatch.decide.state import DispatchState, new_stat
 from fleetrank.orchestrator.dispatch.decide.step import step
 from fleetrank.orchestrator.dispatch.decide.tally import Tally
 from fleetrank.orchestrator.dispatch.decide.work import SweepWork
-from fleetrank.orchestrator.identity.task_id import TaskId
+from fleetrank.orchestrator.identity.keys import TaskId
 
 FACTS = DeviceFacts(
     device_model="Box", tier=Tier.CPU, origin=Origin.SIMULATED, os="Linux", arch="x86_64"

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 
-from fleetrank.device_agents.contract.device_facts import DeviceFacts
+from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.foundation.vocabulary import Flag, Status
 from fleetrank.orchestrator.dispatch.decide import events, notices, retry

@@ -15,8 +15,7 @@ from fleetrank.orchestrator.compute.jobs import Job, JobKind
 from fleetrank.orchestrator.errors import OrchestratorError
 from fleetrank.orchestrator.server.api import query_job, table_job
 from fleetrank.orchestrator.server.documents import QueryQuery
-from fleetrank.orchestrator.server.pages.page_tables import GridTable, grid
-from fleetrank.orchestrator.server.pages.page_templates import render
+from fleetrank.orchestrator.server.pages.page_parts import GridTable, grid, render
 from fleetrank.orchestrator.server.server_context import Context, ServerContext, sent
 from fleetrank.orchestrator.workspace.selectors import (
     PAGE_SELECTORS,

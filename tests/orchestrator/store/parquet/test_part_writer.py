@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from fleetrank.analysis.stored.part_files import BrokenSealError, is_sealed
-from fleetrank.orchestrator.store.parquet.part_writer import sealed_parquet
+from fleetrank.orchestrator.store.parquet.parts import sealed_parquet
 
 
 @pytest.fixture
