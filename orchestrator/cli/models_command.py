@@ -33,7 +33,6 @@ from fleetrank.orchestrator.cli.output.listing import AsJson, print_table
 from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch, listening
 from fleetrank.orchestrator.errors import NothingToDoError, UsageError
 from fleetrank.orchestrator.export.export_stage import ExportTools, build_artifacts
-from fleetrank.orchestrator.progress.displays import PlainLines
 from fleetrank.orchestrator.workspace.sweep_spec import DEFAULT_RUNTIMES
 
 _EXIT_FAILED, _EXIT_INTERRUPTED = 3, 130
@@ -106,6 +105,8 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Export models and verify each file. Cached files are reused."""
+    from fleetrank.orchestrator.progress.displays import PlainLines
+
     workspace, switch = current().workspace, StopSwitch()
     models, unreadable = _resolved(
         card

@@ -26,7 +26,6 @@ from fleetrank.models.networks.primer import canary_request, primer_request
 from fleetrank.models.verify import compare_files
 from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch
 from fleetrank.orchestrator.errors import NothingToDoError
-from fleetrank.orchestrator.progress.displays import PlainLines
 from fleetrank.orchestrator.progress.events import ExportFinished, ExportStarted, Notice, Subscriber
 from fleetrank.orchestrator.progress.wording import STOPPING
 from fleetrank.orchestrator.workspace.workspace import Workspace
@@ -113,6 +112,8 @@ def canary_artifact(workspace: Workspace) -> Artifact:
     found = cache.find(request)
     if found is not None:
         return found
+    from fleetrank.orchestrator.progress.displays import PlainLines
+
     tools = ExportTools(
         cache=cache,
         infer=create_agent(HOST_CPU, {}).infer,

@@ -5,37 +5,30 @@ from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+
 import polars as pl
 import typer
-from fleetrank.foundation.wording import count_of
+
 from fleetrank.analysis.stored.exclusions import excluded_column, read_exclusions
-from fleetrank.orchestrator.cli.context import current
-from fleetrank.orchestrator.cli.context import host_turn
-from fleetrank.orchestrator.cli.output.listing import AsJson, print_table
-from fleetrank.orchestrator.cli.results.results_housekeeping import delete
+from fleetrank.foundation.wording import count_of
+from fleetrank.orchestrator.cli.context import current, host_turn, reading_turn
+from fleetrank.orchestrator.cli.output.listing import AsJson, print_table, write_data
 from fleetrank.orchestrator.cli.results.results_exclude import exclude
+from fleetrank.orchestrator.cli.results.results_housekeeping import delete, merge
 from fleetrank.orchestrator.cli.results.results_import import import_results
-from fleetrank.orchestrator.cli.results.results_housekeeping import merge
-from fleetrank.orchestrator.cli.output.listing import write_data
-from fleetrank.orchestrator.errors import NothingToDoError, StoreError, UsageError
 from fleetrank.orchestrator.durable import replace_file
+from fleetrank.orchestrator.errors import NothingToDoError, StoreError, UsageError
 from fleetrank.orchestrator.store.parquet.part_reader import read_sweeps
 from fleetrank.orchestrator.store.parquet.parts import to_parquet
 from fleetrank.orchestrator.store.reparse import Reparsed, reparse_sweep, store_reparsed
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep.sweep_status import is_running, state_of
-from typing import Annotated
-from fleetrank.orchestrator.cli.context import reading_turn
-from fleetrank.orchestrator.cli.output.listing import AsJson
 
 if TYPE_CHECKING:
     from fleetrank.orchestrator.store.health.verify import Examined, Fault
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.command("import")(import_results)
-app.command()(exclude)
-app.command()(delete)
-app.command()(merge)
 
 SweepIds = Annotated[list[str] | None, typer.Argument(help="Sweeps (default: all).")]
 
@@ -59,9 +52,9 @@ def audit(
     Checks measured, imported and simulated results.
     """
     from fleetrank.analysis.stored.columns import ORIGINS
-    from fleetrank.analysis.tables.formats import render
     from fleetrank.analysis.stored.load import load_measurements
     from fleetrank.analysis.stored.selection import Selection
+    from fleetrank.analysis.tables.formats import render
     from fleetrank.analysis.tables.tables import make_table
 
     store = ResultStore(current().workspace.results)
@@ -72,6 +65,12 @@ def audit(
             frame = frame.filter(pl.col("sweep_id").is_in(chosen))
         table = make_table("audit", frame, Selection(origins=ORIGINS))
     print(render(table, "json" if as_json else "table"), end="")
+
+
+# The order here is the order of the help.
+app.command()(exclude)
+app.command()(delete)
+app.command()(merge)
 
 
 @app.command("list")
@@ -171,7 +170,9 @@ def compact(sweeps: SweepIds = None) -> None:
 def export(
     sweeps: SweepIds = None,
     export_format: Annotated[ExportFormat, typer.Option("--format")] = ExportFormat.CSV,
-    out: Annotated[Path | None, typer.Option(help="Output file (default: standard output).")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Output file (default: standard output).")
+    ] = None,
 ) -> None:
     """Write every attempt as CSV, Parquet or JSON lines.
 
@@ -242,7 +243,8 @@ def _chosen(store: ResultStore, sweeps: list[str] | None) -> list[str]:
         return [sweep_id for sweep_id in sweeps if store.sweep_record(sweep_id)]
     if not (ids := store.sweep_ids()):
         raise NothingToDoError(
-            f"{store.root} holds no sweep", "run `fleetrank sweep run` or `fleetrank results import`"
+            f"{store.root} holds no sweep",
+            "run `fleetrank sweep run` or `fleetrank results import`",
         )
     return ids
 
