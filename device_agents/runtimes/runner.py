@@ -29,6 +29,18 @@ class TensorSpec:
     dtype: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Library:
+    """The library of a runtime: the distribution, the module to import, and the extra to install.
+
+    The doctor looks for it.
+    """
+
+    distribution: str
+    module: str
+    extra: str
+
+
 def with_batch(name: str, sizes: Iterable[int | None], batch: int) -> tuple[int, ...]:
     """The sizes of an input; its first size is set to the batch if it is dynamic (`None`).
 
@@ -89,6 +101,8 @@ class Runner(Protocol):
 
     capability: Capability
     """What it supports on a processor; `gpu_backends` has the entry for a GPU."""
+
+    library: Library
 
     def version(self) -> str:
         """Version of the library, as the library prints it."""

@@ -17,7 +17,7 @@ from fleetrank.orchestrator.dispatch.decide.state import DispatchState, new_stat
 from fleetrank.orchestrator.dispatch.decide.step import step
 from fleetrank.orchestrator.dispatch.decide.tally import Tally
 from fleetrank.orchestrator.dispatch.decide.work import SweepWork
-from fleetrank.orchestrator.identity.task_id import TaskId
+from fleetrank.orchestrator.identity.keys import TaskId
 
 FACTS = DeviceFacts(
     device_model="Box", tier=Tier.CPU, origin=Origin.SIMULATED, os="Linux", arch="x86_64"

@@ -12,7 +12,7 @@ from fleetrank.orchestrator.dispatch.decide.retry import RetryRules
 from fleetrank.orchestrator.dispatch.decide.tally import Tally
 from fleetrank.orchestrator.dispatch.decide.work import SweepWork
 from fleetrank.orchestrator.identity.cells import Attempt, Cell, Repeat
-from fleetrank.orchestrator.identity.task_id import TaskId
+from fleetrank.orchestrator.identity.keys import TaskId
 
 _POLL_S = 0.25
 """Longest wait between two checks of the stop switch; a user does not notice this delay."""

@@ -10,7 +10,7 @@ from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.cards.card import Artifact, ExportRequest
 from fleetrank.orchestrator.dispatch.decide.lane import Lane
 from fleetrank.orchestrator.identity.cells import Attempt, DevicePlace, Plan, SweepFacts
-from fleetrank.orchestrator.identity.task_id import TaskId
+from fleetrank.orchestrator.identity.keys import TaskId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

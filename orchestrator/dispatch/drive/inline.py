@@ -10,7 +10,7 @@ from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.device_agents.contract.task import MeasureTask
 from fleetrank.orchestrator.dispatch.host.local_devices import LocalDevices
-from fleetrank.orchestrator.workspace.device_spec import DeviceSpec
+from fleetrank.orchestrator.identity.cells import DeviceSpec
 
 _LEAVE_S = 10.0
 """How long leaving waits for interrupted workers; the system ends the others."""

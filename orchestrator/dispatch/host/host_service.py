@@ -15,8 +15,8 @@ from fleetrank.device_agents.contract.task import MeasureTask
 from fleetrank.orchestrator.dispatch.host.host_files import FilePart, HostFiles, file_names
 from fleetrank.orchestrator.dispatch.host.local_devices import LocalDevices, failure_of
 from fleetrank.orchestrator.dispatch.host.spool import SPOOL, Spool
-from fleetrank.orchestrator.identity.task_id import sweep_of
-from fleetrank.orchestrator.workspace.device_spec import DeviceSpec
+from fleetrank.orchestrator.identity.cells import DeviceSpec
+from fleetrank.orchestrator.identity.keys import sweep_of
 
 _MOST_TASKS = 4096
 """Threads, one per running task; a thread is made at its first use and kept."""

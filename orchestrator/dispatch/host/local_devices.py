@@ -17,8 +17,8 @@ from fleetrank.device_agents.registry import create_agent
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.lease import host_lease
 from fleetrank.foundation.vocabulary import ErrorKind
-from fleetrank.orchestrator.identity.task_id import sweep_of
-from fleetrank.orchestrator.workspace.device_spec import DeviceSpec
+from fleetrank.orchestrator.identity.cells import DeviceSpec
+from fleetrank.orchestrator.identity.keys import sweep_of
 
 _MOST_PROBES = 32
 """Probes in parallel: a phone that hangs takes half a minute, and threads are cheap."""

@@ -25,7 +25,7 @@ from fleetrank.orchestrator.dispatch.host.host_service import (
     PollReply,
     PollRequest,
 )
-from fleetrank.orchestrator.workspace.device_spec import DeviceSpec
+from fleetrank.orchestrator.identity.cells import DeviceSpec
 
 T = TypeVar("T")
 _CALLS = 64

@@ -13,7 +13,7 @@ from fleetrank.foundation.vocabulary import ErrorKind
 from fleetrank.orchestrator.dispatch.host.host_service import DeviceTask
 from fleetrank.orchestrator.dispatch.ray.host_client import HostClient
 from fleetrank.orchestrator.dispatch.ray.ray_hosts import HostHandle, RayHosts
-from fleetrank.orchestrator.workspace.device_spec import DeviceSpec
+from fleetrank.orchestrator.identity.cells import DeviceSpec
 
 _log = logging.getLogger(__name__)
 

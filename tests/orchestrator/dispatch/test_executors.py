@@ -22,7 +22,7 @@ from fleetrank.orchestrator.dispatch.drive.inline import InlineExecutor
 from fleetrank.orchestrator.dispatch.ray.local_ray import LOCAL_HOST, local_ray
 from fleetrank.orchestrator.dispatch.ray.ray_executor import PlacedDevice, RayExecutor
 from fleetrank.orchestrator.dispatch.ray.ray_hosts import LABEL, RayHosts
-from fleetrank.orchestrator.workspace.device_spec import DeviceSpec
+from fleetrank.orchestrator.identity.cells import DeviceSpec
 
 EXECUTORS = ["inline", pytest.param("ray", marks=pytest.mark.ray)]
 SPECS = (

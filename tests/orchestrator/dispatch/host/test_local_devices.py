@@ -17,7 +17,7 @@ from fleetrank.device_agents.registry import create_agent
 from fleetrank.device_agents.simulated.agent import SimulatedAgent
 from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Status
 from fleetrank.orchestrator.dispatch.host.local_devices import LocalDevices
-from fleetrank.orchestrator.workspace.device_spec import DeviceSpec, HostShare
+from fleetrank.orchestrator.identity.cells import DeviceSpec, HostShare
 
 _LIMIT_S = 60.0
 QUIET = DeviceSpec(name="d", kind="simulated", share=HostShare.ALONE)
