@@ -143,8 +143,8 @@ def decomposition_table(session: Session) -> Table:
         *incomplete_notes(panel, found.weights.used),
         *weights_note(found.weights),
         *(() if is_listed else (unlisted(found.selected),)),
-        *_finding([one.agreement for one in every]),
-        *few_models_warning(len(panel.models)),
+        # Few models are in the explanation too; the finding is the more important sentence.
+        *(_finding([one.agreement for one in every]) or few_models_warning(len(panel.models))),
     )
     explanation = (
         *_MEANING,
@@ -220,8 +220,8 @@ def _finding(found: Sequence[GroupAgreement | PairAgreement]) -> tuple[str, ...]
     worst = max(doubtful, key=lambda one: one.figures.rho or 0.0)
     figures = worst.figures
     return (
-        f"In {len(doubtful)} of {len(frm)} rows FLOPs can explain FRM's rho (residual_p > "
-        f"{_MAY_BE_CHANCE}): it does not show transfer of latency beyond this. The highest "
-        f"of them: {worst.source} and {worst.target}: rho {figures.rho:.3f}, residual null "
-        f"{figures.residual_null_mean:.3f}, p = {figures.residual_p:.2g}.",
+        f"In {len(doubtful)} of {len(frm)} rows FLOPs can explain FRM's rho, so it does not show "
+        f"transfer of latency beyond this: residual_p > {_MAY_BE_CHANCE}; the highest rho of them "
+        f"is {figures.rho:.3f} ({worst.source} and {worst.target}, residual null "
+        f"{figures.residual_null_mean:.3f}, p = {figures.residual_p:.2g}).",
     )
