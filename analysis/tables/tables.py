@@ -62,6 +62,7 @@ FRM_WEIGHTS = ("weight_flops", "weight_latency", "weight_memory")
 
 SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
+        "audit": ("what",),
         "coverage": ("threshold",),
         "frm": FRM_WEIGHTS,
         "decomposition": FRM_WEIGHTS,

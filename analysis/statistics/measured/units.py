@@ -23,7 +23,7 @@ _SLIP_TOLERANCE = np.log(2.5)
 _LEVEL_TOLERANCE = np.log(10.0)
 """The same for the level of a whole platform or model, which differs more inside a tier.
 
-It also covers 1024 and 2^20, which cannot be told from 10^3 and 10^6 here.
+It also covers 1024 and 2^20, which are too near to 10^3 and 10^6 to be separated here.
 """
 _MIB_TOLERANCE = 0.012
 """A quarter of log(1.048576); figures with more noise cannot show that factor."""
@@ -107,6 +107,21 @@ def is_mib(logs: Floats) -> Mask:
     """Whether factors are those between MB and MiB."""
     near: Mask = np.abs(np.abs(logs) - np.log(MIB_PER_MB)) <= _MIB_TOLERANCE
     return near
+
+
+def common_slip(changes: Floats) -> float | None:
+    """The factor by which most values changed, if it is one between units; `None` otherwise.
+
+    Args:
+        changes: logarithms of new / old, (n_models,); at least 5.
+    """
+    if changes.size < MIN_COMMON:
+        return None
+    middle = float(np.median(changes))
+    is_common = np.median(np.abs(changes - middle)) <= _MIB_TOLERANCE
+    known = np.log([MIB_PER_MB, 1e3, 2.0**10, 1e6, 2.0**20])
+    is_slip = np.abs(np.abs(middle) - known).min() <= _MIB_TOLERANCE
+    return float(np.exp(middle)) if is_common and is_slip else None
 
 
 def _isolated(levels: Floats) -> tuple[Powers, Floats]:
