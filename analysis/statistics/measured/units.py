@@ -129,8 +129,8 @@ def _isolated(levels: Floats) -> tuple[Powers, Floats]:
 
     At most a third of them (or one) can be so: more are another kind of device.
     """
-    middles = [np.median(np.delete(levels, at)) for at in range(levels.size)]
-    offsets: Floats = levels - np.array(middles)
+    # Of three levels, the median is a usual one even if another is wrong.
+    offsets: Floats = levels - np.median(levels)
     powers = _powers(offsets, _LEVEL_TOLERANCE)
     usual = levels[powers == 0]
     if usual.size == 0 or (powers != 0).sum() > max(1, levels.size // 3):
