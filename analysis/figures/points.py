@@ -15,9 +15,8 @@ from fleetrank.analysis.stored.columns import ROW_KEY
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 """Quantiles of a cell's samples that a strip of nested bars shows."""
 MAX_PROCESSES = 12
-"""Maximum processes for a cell's marks and strip; medians of more are picked at evenly spaced
-ranks,
-both ends included, samples are of the first repeats, which come in random order."""
+"""Maximum processes for a cell's marks and strip. Medians of more are picked at evenly spaced
+ranks, both ends included; samples are of the first repeats, which come in random order."""
 _MAX_SAMPLES = 30_000_000
 """Samples read for one page: about two seconds and a quarter of a gigabyte."""
 _GRID = 41

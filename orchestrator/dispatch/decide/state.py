@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.orchestrator.dispatch.decide.lane import Lane, RepeatKey, key_of, started
-from fleetrank.orchestrator.dispatch.decide.queues import Queues, are_equal
 from fleetrank.orchestrator.dispatch.decide.retry import RetryRules
 from fleetrank.orchestrator.dispatch.decide.tally import Tally
-from fleetrank.orchestrator.dispatch.decide.work import SweepWork
+from fleetrank.orchestrator.dispatch.decide.work import Queues, SweepWork, are_equal
 from fleetrank.orchestrator.identity.cells import Attempt, Cell, Repeat
 from fleetrank.orchestrator.identity.keys import TaskId
 

@@ -17,8 +17,7 @@ from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
 from fleetrank.foundation.vocabulary import ErrorKind, Origin, Runtime, Status
-from fleetrank.orchestrator.dispatch.drive.executor import Executor
-from fleetrank.orchestrator.dispatch.drive.inline import InlineExecutor
+from fleetrank.orchestrator.dispatch.drive.executor import Executor, InlineExecutor
 from fleetrank.orchestrator.dispatch.ray.local_ray import LOCAL_HOST, local_ray
 from fleetrank.orchestrator.dispatch.ray.ray_executor import PlacedDevice, RayExecutor
 from fleetrank.orchestrator.dispatch.ray.ray_hosts import LABEL, RayHosts

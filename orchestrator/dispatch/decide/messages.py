@@ -1,4 +1,4 @@
-"""The input and the output of `step`: events that happened, and actions to carry out."""
+"""The messages between the control loop and `step`: events go in, actions come out."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
