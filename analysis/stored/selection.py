@@ -21,7 +21,7 @@ class Selection:
         model: its name, in which `*` matches any text.
         where: further columns of text, each with the value that its rows must have.
         seed: of every random step: bootstrap, permutation, null.
-        settings: further settings of a single table, see `SETTINGS`; read by `setting`.
+        settings: further settings of a single table, see `TableSpec`; read by `setting`.
     """
 
     sweep: str | None = None

@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from importlib import metadata
 
-from fleetrank.device_agents.runtimes.runtime_registry import RUNNERS
+from fleetrank.device_agents.runtimes.runner import RUNNERS
 from fleetrank.orchestrator.doctor.finding import Finding, ok, warning
 from fleetrank.orchestrator.doctor.finding import error as failed
 

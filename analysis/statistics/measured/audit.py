@@ -1,22 +1,34 @@
 """Array functions that check a data set; values are logarithms, NaN where one is missing."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
 from fleetrank.analysis.arrays.ranking import Floats
-from fleetrank.analysis.stored.columns import ROUNDED_SENTINELS, SENTINELS
 
 Mask = npt.NDArray[np.bool_]
 
 PROPORTIONAL_SHARE = 0.05
-"""Two devices whose every ratio lies within +-5 % are one device.
+"""Two devices of which 95 % of the ratios lie within +-5 % are one device.
 
 Source: OneProxy's eagle_i7 and eagle_gtx agree so over all models, a CPU and a GPU; processes of
 one device differ by 4 to 6 %.
 """
+_EXCEPTIONS = 0.05
+"""Share of ratios that may be wrong, such as a row in a slow state; at least one from 9 models on.
+
+Below 9 models no ratio may be wrong: a single one would be an eighth of the evidence or more.
+"""
+_NOISY_SHARE = 0.15
+"""Largest deviation of the 95 % for noisy copies, whose ratio is 1 and whose scale is under 5 %.
+
+A copy with 3 % noise has ratios with a standard deviation of up to 1.41 x 3 = 4.2 %.
+"""
+MIN_RHO = 0.95
+"""Lower, the models are too alike for equal ratios to mean anything."""
 MIN_COMMON = 5
 """Fewer ratios can agree by chance; a rank correlation needs the same number of models."""
 MIN_PLATFORMS = 3
@@ -29,48 +41,89 @@ Source: Iglewicz and Hoaglin 1993, modified z-score.
 OUTLIER_FACTOR = 2.0
 """Architecture explains a factor of up to 2; observed slow states were 3.5 to 7 times slower."""
 _MAD_TO_STD = 1.4826
-_SLIP = np.log(1e3)
-_SLIP_TOLERANCE = np.log(2.5)
-"""Tolerance around a factor of 10^3 or 10^6: with more, errors of the fit would look like units."""
 _POLISH_ROUNDS = 10
 """Median polish converges in a few iterations."""
 _SIEVE = 32
 """Pairs of platforms are first checked on this many models; few different pairs pass."""
 _MIN_SLOPE = 9
 """A slope is fitted from this many models on."""
+_STRONG_BIC = 6.0
+_EXACT = 1e-9
+"""A scale below it is rounding of logarithms."""
+_REWEIGHTED_WITHIN = 2.5
 _MAX_FITTED = 100
 """Points used to fit a line; the time grows with their square, and more do not improve the fit."""
 
 
-def duplicate_pairs(logs: Floats) -> list[tuple[int, int, int, float, float]]:
-    """Platforms whose values are proportional over all common models.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duplicate:
+    """Two platforms that seem to be one.
+
+    Attributes:
+        first, second: columns.
+        n_models: number of common models, at least 5.
+        ratio: median of second / first.
+        deviation: within it, as a share of `ratio`, lie 95 % of the ratios.
+        rho: rank correlation of the common models.
+    """
+
+    first: int
+    second: int
+    n_models: int
+    ratio: float
+    deviation: float
+    rho: float
+
+
+def duplicate_pairs(logs: Floats) -> list[Duplicate]:
+    """Platforms whose values are proportional over the common models, a few rows excepted.
 
     Args:
         logs: (n_models, n_platforms).
-
-    Returns:
-        For each pair its two columns, the number of common models (at least 5), the median ratio
-        second / first, and the largest deviation from it as a share, at most 0.05.
     """
     found = []
-    few = logs[:: max(1, logs.shape[0] // _SIEVE)]
+    few = logs[:: max(1, logs.shape[0] // _SIEVE)].T.copy()
     for first in range(logs.shape[1] - 1):
-        differences = few[:, first + 1 :] - few[:, [first]]
-        common = np.isfinite(differences)
-        highest = np.where(common, differences, -np.inf).max(axis=0)
-        lowest = np.where(common, differences, np.inf).min(axis=0)
+        differences = few[first + 1 :] - few[[first]]
+        middle = median_of(differences, axis=1)
+        spread = median_of(np.abs(differences - middle[:, None]), axis=1)
         # A fast, tolerant check; pairs that pass are then checked on every model.
-        for offset in np.flatnonzero(highest - lowest <= 2.1 * PROPORTIONAL_SHARE):
+        for offset in np.flatnonzero(~(spread > 2 * PROPORTIONAL_SHARE)):
             second = first + 1 + int(offset)
-            ratios = np.exp(logs[:, second] - logs[:, first])
-            ratios = ratios[np.isfinite(ratios)]
-            if ratios.size < MIN_COMMON:
-                continue
-            middle = float(np.median(ratios))
-            deviation = float(np.abs(ratios / middle - 1).max())
-            if deviation <= PROPORTIONAL_SHARE:
-                found.append((first, second, ratios.size, middle, deviation))
+            if (pair := _duplicate(logs, first, second)) is not None:
+                found.append(pair)
     return found
+
+
+def _duplicate(logs: Floats, first: int, second: int) -> Duplicate | None:
+    ratios = np.exp(logs[:, second] - logs[:, first])
+    common = np.isfinite(ratios)
+    n = int(common.sum())
+    if n < MIN_COMMON:
+        return None
+    ratio = float(np.median(ratios[common]))
+    deviations = np.sort(np.abs(ratios[common] / ratio - 1))
+    exceptions = max(int(_EXCEPTIONS * n), int(n >= _MIN_SLOPE))
+    deviation = float(deviations[n - 1 - exceptions])
+    is_noisy_copy = (
+        _MAD_TO_STD * float(np.median(deviations)) <= PROPORTIONAL_SHARE
+        and deviation <= _NOISY_SHARE
+        and abs(ratio - 1) <= PROPORTIONAL_SHARE
+        and n >= _MIN_SLOPE
+    )
+    if deviation > PROPORTIONAL_SHARE and not is_noisy_copy:
+        return None
+    a, b = logs[common, first], logs[common, second]
+    if np.ptp(a) == 0 or np.ptp(b) == 0:
+        return None
+    keep = np.abs(ratios[common] / ratio - 1) <= max(deviation, PROPORTIONAL_SHARE)
+    rho = float(stats.spearmanr(a[keep], b[keep]).statistic)
+    # NaN, if all kept values are equal, is not enough either.
+    if not rho >= MIN_RHO:
+        return None
+    return Duplicate(
+        first=first, second=second, n_models=n, ratio=ratio, deviation=deviation, rho=rho
+    )
 
 
 def median_platform(logs: Floats, groups: npt.NDArray[np.int64]) -> Floats:
@@ -86,40 +139,58 @@ def median_platform(logs: Floats, groups: npt.NDArray[np.int64]) -> Floats:
     """
     effect = np.zeros(logs.shape[0])
     for _ in range(_POLISH_ROUNDS):
-        level = _median(logs - effect[:, None], axis=0)
+        level = median_of(logs - effect[:, None], axis=0)
         above = logs - level[None, :]
-        parts = [_median(above[:, groups == group], axis=1) for group in np.unique(groups)]
-        effect = np.nan_to_num(_median(np.column_stack(parts), axis=1))
+        parts = [median_of(above[:, groups == group], axis=1) for group in np.unique(groups)]
+        effect = np.nan_to_num(median_of(np.column_stack(parts), axis=1))
     effect[np.isfinite(logs).sum(axis=1) < MIN_PLATFORMS] = np.nan
     return effect
 
 
-def median_platforms(logs: Floats, tiers: Sequence[str]) -> list[Floats]:
-    """The median platform to compare each platform with, of its tier, (n_models,) each.
+def median_platforms(logs: Floats, tiers: Sequence[str], tools: Sequence[str]) -> list[Floats]:
+    """The median platform to compare each platform with, (n_models,) each.
 
-    Of all tiers if its tier has fewer than 3 platforms.
+    It is made of the platforms of its tier with its tools (runtime and precision), since a runtime
+    can be slow with an architecture on every device. With fewer than 3 of them it is made of its
+    tier, and with fewer than 3 of those of all tiers.
 
     Args:
         logs: (n_models, n_platforms).
         tiers: of each platform.
+        tools: of each platform.
     """
-    names, member = np.unique(np.array(tiers), return_inverse=True)
-    of_all = median_platform(logs, member)
-    of_tier = [
-        median_platform(logs[:, member == tier], member[member == tier])
-        if (member == tier).sum() >= MIN_PLATFORMS
-        else of_all
-        for tier in range(names.size)
-    ]
-    return [of_tier[tier] for tier in member]
+    _, tier = np.unique(np.array(tiers), return_inverse=True)
+    _, narrow = np.unique([f"{a} {b}" for a, b in zip(tiers, tools, strict=True)],
+                          return_inverse=True)  # fmt: skip
+    made: dict[tuple[int, int], Floats] = {}
+
+    def reference(column: int) -> Floats:
+        for level, groups in enumerate((narrow, tier)):
+            name = level, int(groups[column])
+            inside = groups == groups[column]
+            if inside.sum() >= MIN_PLATFORMS:
+                if name not in made:
+                    made[name] = median_platform(logs[:, inside], tier[inside])
+                return made[name]
+        if (-1, -1) not in made:
+            made[-1, -1] = median_platform(logs, tier)
+        return made[-1, -1]
+
+    return [reference(column) for column in range(logs.shape[1])]
 
 
 def fit_residuals(values: Floats, reference: Floats) -> tuple[Floats, float | None]:
     """Distances of a platform's log values from its line on the median platform, and their scale.
 
-    Siegel's repeated medians: up to half of the values may be wrong. Below 9 models the slope is
-    1, since two wrong values among six can tilt any line. The scale is 1.4826 x the median
-    absolute residual. All NaN and `None` below 5 models.
+    The line has slope 1 unless the data insist on another: from 9 models on, Siegel's repeated
+    medians replace it if their robust BIC is lower by more than 6. A line with a free slope
+    follows wrong values at one end of the models, and the smaller scale of slope 1 reveals that.
+    The scale is 1.4826 x the median absolute residual, then the standard deviation of the
+    residuals within 2.5 of it, since a third of wrong values inflates the median. All NaN and
+    `None` below 5 models.
+
+    Source: Machado 1993, robust model selection and M-estimation (BIC with a robust scale); Kass
+    and Raftery 1995, a difference of 6 is strong evidence; Rousseeuw and Leroy 1987, reweighting.
 
     Args:
         values: logs of one platform, (n_models,).
@@ -130,9 +201,31 @@ def fit_residuals(values: Floats, reference: Floats) -> tuple[Floats, float | No
     if known.size < MIN_COMMON:
         return residuals, None
     x, y = reference[known], values[known]
-    slope, intercept = _line(x, y)
-    residuals[known] = y - (slope * x + intercept)
-    return residuals, float(_MAD_TO_STD * np.median(np.abs(residuals[known])))
+    fixed = y - x - np.median(y - x)
+    free = _free_residuals(x, y)
+    chosen = fixed if free is None or not _insists(fixed, free) else free
+    residuals[known] = chosen
+    return residuals, _reweighted(chosen)
+
+
+def robust_scale(values: Floats) -> float:
+    """1.4826 x the median absolute value: a standard deviation if the values are normal."""
+    return float(_MAD_TO_STD * np.median(np.abs(values)))
+
+
+def _insists(fixed: Floats, free: Floats) -> bool:
+    """Whether the free slope explains so much more that it is worth its parameter."""
+    before, after = robust_scale(fixed), robust_scale(free)
+    if before <= _EXACT:
+        return False
+    gain = 2 * fixed.size * np.log(before / max(after, _EXACT))
+    return bool(gain - np.log(fixed.size) > _STRONG_BIC)
+
+
+def _reweighted(residuals: Floats) -> float:
+    scale = robust_scale(residuals)
+    kept = residuals[np.abs(residuals) <= _REWEIGHTED_WITHIN * scale]
+    return float(np.sqrt((kept**2).sum() / (kept.size - 1)))
 
 
 def outliers(residuals: Floats, scale: float) -> Mask:
@@ -140,28 +233,6 @@ def outliers(residuals: Floats, scale: float) -> Mask:
     bound = max(OUTLIER_SCALES * scale, float(np.log(OUTLIER_FACTOR)))
     is_far: Mask = np.abs(residuals) > bound
     return is_far
-
-
-def unit_slips(residuals: Floats) -> npt.NDArray[np.int64]:
-    """Powers of 10 by which values seem to be in another unit: -6, -3, 0 (none), 3 or 6."""
-    known = np.nan_to_num(residuals)
-    thousands = np.clip(np.rint(known / _SLIP), -2, 2)
-    is_slip = (thousands != 0) & (np.abs(known - thousands * _SLIP) < _SLIP_TOLERANCE)
-    return np.where(is_slip, 3 * thousands, 0).astype(np.int64)
-
-
-def sentinels(values: Floats, units: tuple[float, ...]) -> Mask:
-    """Whether values are codes for 'missing': -1, 0 or the largest integers, in one of the units.
-
-    Args:
-        values: any shape, not logarithms.
-        units: what one of each unit is in the unit of `values`.
-    """
-    found: Mask = np.zeros(values.shape, dtype=np.bool_)
-    for codes, tolerance in ((SENTINELS, 1e-12), (ROUNDED_SENTINELS, 1e-9)):
-        marks = np.outer(codes, units).ravel()
-        found |= np.isclose(values[..., None], marks, rtol=tolerance, atol=0.0).any(axis=-1)
-    return found
 
 
 def tied_share(values: Floats) -> float:
@@ -173,19 +244,20 @@ def tied_share(values: Floats) -> float:
     return float(counts[counts > 1].sum() / known.size)
 
 
-def _line(x: Floats, y: Floats) -> tuple[float, float]:
+def _free_residuals(x: Floats, y: Floats) -> Floats | None:
+    """Distances from the line of repeated medians; `None` if too few models can give its slope."""
     order = np.lexsort((y, x))
     if order.size > _MAX_FITTED:
         order = order[np.linspace(0, order.size - 1, _MAX_FITTED).round().astype(np.int64)]
-    x, y = x[order], y[order]
     if x.size < _MIN_SLOPE or np.ptp(x) == 0:
-        return 1.0, float(np.median(y - x))
+        return None
     # Two equal x have no slope; SciPy leaves such pairs out.
-    fit = stats.siegelslopes(y, x)
-    return float(fit.slope), float(np.median(y - fit.slope * x))
+    slope = float(stats.siegelslopes(y[order], x[order]).slope)
+    distances: Floats = y - slope * x - np.median(y - slope * x)
+    return distances
 
 
-def _median(values: Floats, axis: int) -> Floats:
+def median_of(values: Floats, axis: int) -> Floats:
     """Median that ignores NaN; NaN if all are NaN, without NumPy's warning."""
     ordered = np.sort(values, axis=axis)
     n = np.isfinite(values).sum(axis=axis, keepdims=True)

@@ -1,19 +1,23 @@
+import shlex
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from scipy import stats
 from wording import has
 
 from fleetrank.analysis.statistics.measured.audit import (
     duplicate_pairs,
     fit_residuals,
     median_platform,
+    median_platforms,
     outliers,
-    sentinels,
     tied_share,
-    unit_slips,
 )
+from fleetrank.analysis.statistics.measured.units import sentinels, unit_slips
+from fleetrank.analysis.stored.exclusions import cell_pattern
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
 
@@ -31,29 +35,49 @@ grids = hnp.arrays(
 )
 
 
-def _slow_duplicates(logs: np.ndarray) -> list[tuple[int, int, int]]:
-    found = []
-    for i in range(logs.shape[1]):
-        for j in range(i + 1, logs.shape[1]):
-            ratios = [np.exp(b - a) for a, b in zip(logs[:, i], logs[:, j], strict=True)
-                      if not np.isnan(a + b)]  # fmt: skip
-            if len(ratios) >= 5 and all(abs(r / np.median(ratios) - 1) <= 0.05 for r in ratios):
-                found.append((i, j, len(ratios)))
-    return found
+def _is_copy(a: np.ndarray, b: np.ndarray) -> bool:
+    """The rule in words, on the common models of two platforms."""
+    if len(a) < 5 or len(set(a)) == 1 or len(set(b)) == 1:
+        return False
+    ratios = np.exp(b - a)
+    middle = np.median(ratios)
+    away = sorted(abs(ratio / middle - 1) for ratio in ratios)
+    bad = max(int(0.05 * len(a)), 1 if len(a) >= 9 else 0)
+    most = away[len(a) - 1 - bad]
+    noisy = (len(a) >= 9 and 1.4826 * np.median(away) <= 0.05 and most <= 0.15
+             and abs(middle - 1) <= 0.05)  # fmt: skip
+    kept = np.abs(ratios / middle - 1) <= max(most, 0.05)
+    return (most <= 0.05 or noisy) and stats.spearmanr(a[kept], b[kept]).statistic >= 0.95
 
 
 @given(grids)
 def test_duplicates_are_those_of_the_obvious_loop(logs: np.ndarray) -> None:
-    assert [pair[:3] for pair in duplicate_pairs(logs)] == _slow_duplicates(logs)
+    expected = []
+    for i in range(logs.shape[1]):
+        for j in range(i + 1, logs.shape[1]):
+            known = ~np.isnan(logs[:, i] + logs[:, j])
+            if _is_copy(logs[known, i], logs[known, j]):
+                expected.append((i, j, int(known.sum())))
+    assert [(one.first, one.second, one.n_models) for one in duplicate_pairs(logs)] == expected
 
 
 def test_a_platform_five_per_cent_off_everywhere_is_proportional() -> None:
     noise = np.log(1 + np.linspace(-0.04, 0.04, MODELS))
     logs = np.column_stack([LADDER, LADDER + np.log(3) + noise, LADDER * 2])
-    ((first, second, n, ratio, deviation),) = duplicate_pairs(logs)
-    assert (first, second, n) == (0, 1, MODELS)
-    assert ratio == pytest.approx(3, rel=0.01)
-    assert deviation == pytest.approx(0.04, rel=0.01)
+    (pair,) = duplicate_pairs(logs)
+    assert (pair.first, pair.second, pair.n_models) == (0, 1, MODELS)
+    assert pair.ratio == pytest.approx(3, rel=0.01)
+    assert pair.deviation == pytest.approx(0.04, rel=0.1)
+    assert pair.rho == pytest.approx(1)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_neither_a_bad_row_nor_noise_hides_a_mirror(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    mirror = LADDER + np.log1p(rng.normal(0, 0.03, MODELS))
+    mirror[seed] += np.log(5)
+    logs = np.column_stack([LADDER, mirror, LADDER + rng.normal(0, 0.3, MODELS)])
+    assert [(pair.first, pair.second) for pair in duplicate_pairs(logs)] == [(0, 1)]
 
 
 @given(grids)
@@ -99,6 +123,40 @@ def test_the_median_platform_needs_three_platforms_and_each_group_counts_once() 
     groups = np.array([0] * 4 + [1] * 20)
     together = median_platform(both, groups)
     assert np.ptp(together) < np.ptp(median_platform(both, np.zeros(24, dtype=np.int64)))
+
+
+@pytest.mark.parametrize("slow", [[8, 9, 10, 11], [0, 1, 2, 3], [2, 5, 6, 10]])
+def test_a_third_of_slow_models_at_one_end_does_not_tilt_the_line(slow: list[int]) -> None:
+    rng = np.random.default_rng(4)
+    logs = LADDER[:, None] + rng.normal(0, 0.1, (MODELS, 6))
+    logs[slow, 0] += np.log(5)
+    reference = median_platforms(logs, ["cpu"] * 6, ["onnx"] * 6)[0]
+    residuals, scale = fit_residuals(logs[:, 0], reference)
+    assert scale is not None
+    assert np.flatnonzero(outliers(residuals, scale)).tolist() == slow
+
+
+def test_a_steep_platform_keeps_its_own_slope() -> None:
+    rng = np.random.default_rng(5)
+    values = 1.6 * LADDER + rng.normal(0, 0.02, MODELS)
+    residuals, scale = fit_residuals(values, LADDER)
+    assert scale is not None
+    assert scale < 0.04
+    assert np.abs(residuals).max() < 0.1
+
+
+def test_platforms_are_compared_with_those_of_their_tools_if_there_are_three() -> None:
+    odd = LADDER.copy()
+    odd[3] += np.log(6)
+    logs = np.column_stack([LADDER, LADDER, LADDER, odd, odd, odd])
+    tools = ["onnx"] * 3 + ["tflite"] * 3
+    for column, reference in enumerate(median_platforms(logs, ["cpu"] * 6, tools)):
+        residuals, scale = fit_residuals(logs[:, column], reference)
+        assert scale is not None
+        assert not outliers(residuals, scale).any()
+    few = median_platforms(logs[:, :5], ["cpu"] * 5, tools[:5])
+    residuals, scale = fit_residuals(logs[:, 3], few[3])
+    assert np.flatnonzero(outliers(residuals, scale or 0.0)).tolist() == [3]
 
 
 def test_all_equal_values_have_no_outlier() -> None:
@@ -152,6 +210,23 @@ def test_a_slow_state_is_found_on_its_own_platform_only(make_grid) -> None:
     frame = make_grid({"d1": FAST, "d2": [value**0.9 for value in FAST], "d3": slipped})
     (found,) = _findings(frame, "unit slip")
     assert "near 10^-3" in str(found["detail"])
+
+
+def test_the_command_of_a_finding_names_the_sweep_and_the_cell(make_grid, make_attempts) -> None:
+    slow = [*FAST[:4], FAST[4] * 5, *FAST[5:]]
+    frame = make_grid(
+        {"d1": FAST, "d2": [value**0.9 for value in FAST], "d3": slow},
+        d3={"sweep_id": "late one"},
+    )
+    (found,) = _findings(frame, "outlier")
+    words = shlex.split(str(found["command"]))
+    assert words[:5] == ["fleetrank", "results", "exclude", "late one", "--only"]
+    assert words[5] == cell_pattern("m4", "d3/onnx/b1/t1")
+    assert words[6:] == ["--reason", "outlier against the fit"]
+    assert _findings(make_grid({"d1": [1e6, 2e6]}), "too few")[0]["command"] is None
+    frame = make_attempts([{"latency_p50_ns": 2.0**64 - 1, "sweep_id": "s9"}])
+    (found,) = _findings(frame, "sentinel")
+    assert "s9 --only 'a on d1/onnx/b1/t1'" in str(found["command"])
 
 
 def test_a_newer_sweep_that_contradicts_older_ones_is_found(make_attempts) -> None:

@@ -1,9 +1,9 @@
-"""The input and the output of `step`: events that happened, and actions to carry out."""
+"""The messages between the control loop and `step`: events go in, actions come out."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fleetrank.device_agents.contract.device_facts import DeviceFacts
+from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.device_agents.contract.task import MeasureTask
 from fleetrank.orchestrator.identity.cells import Attempt

@@ -1,13 +1,16 @@
-"""Progress on a terminal: a live table of devices, with failures and notices above it."""
+"""The displays of progress: a live table on a terminal, or lines in a pipe or a log file."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from time import perf_counter
+from typing import TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from fleetrank.foundation.strict_json import json_text
 from fleetrank.foundation.wording import count_of
 from fleetrank.orchestrator.progress.events import (
     Event,
@@ -19,6 +22,42 @@ from fleetrank.orchestrator.progress.events import (
 )
 from fleetrank.orchestrator.progress.view import View, updated
 from fleetrank.orchestrator.progress.wording import duration, printable, sentence, unreal
+
+
+class JsonLines:
+    """Writes each event as `{"event": "RepeatFinished", ...}`; fields as in `events`."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __call__(self, event: Event) -> None:
+        """Writes and flushes, so that a reader of the pipe gets each event at once."""
+        content = {"event": type(event).__name__, **asdict(event)}
+        self._stream.write(json_text(content) + "\n")
+        self._stream.flush()
+
+
+class PlainLines:
+    """Writes one sentence per event; overwrites nothing and needs no terminal."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._n_repeats = 0
+        self._n_done = 0
+
+    def __call__(self, event: Event) -> None:
+        """Writes the event's sentence, if there is one."""
+        if isinstance(event, SweepStarted):
+            self._n_repeats, self._n_done = event.n_repeats, event.n_done
+        line = sentence(event)
+        if line is None:
+            return
+        if isinstance(event, RepeatFinished):
+            self._n_done += not event.will_retry
+            line = f"[{self._n_done}/{self._n_repeats}] {line}"
+        self._stream.write(line + "\n")
+        self._stream.flush()
+
 
 _MAX_DEVICES_SHOWN = 20
 """Maximum devices on screen; the busiest are shown and the others are counted."""
