@@ -13,6 +13,8 @@ from fleetrank.orchestrator.store.parquet.part_reader import read_rows
 from fleetrank.orchestrator.store.parquet.parts import publish_parts
 from fleetrank.orchestrator.store.results import ResultStore
 
+pytestmark = pytest.mark.slow
+
 SWEEP_ID = "s-20260102T030405-0a1b"
 
 
