@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from wording import has
 from fleet_rows import NETS, PLACES, write_results
+from wording import has
 
 from fleetrank.analysis.stored.sweep_record import SweepRecord
 from fleetrank.orchestrator.cli.main import run
