@@ -236,7 +236,7 @@ def test_the_command_of_a_finding_excludes_its_cell(workspace, capsys) -> None:
     assert run(ask) == 0
     assert json.loads(capsys.readouterr().out)["rows"] == []
     assert run(["results", "audit", "--what", "unit-slips"]) == 2
-    assert "did you mean 'unit slip'" in capsys.readouterr().err
+    assert "'unit slip'" in capsys.readouterr().err
 
 
 def test_names_from_a_hostile_file_neither_drive_the_terminal_nor_break_the_store(
