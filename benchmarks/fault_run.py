@@ -31,7 +31,7 @@ from fleetrank.device_agents.android.adb.adb_server import AdbServer
 from fleetrank.device_agents.android.adb.phone import Phone
 from fleetrank.device_agents.android.execution.catalogue import ProgramFile, file_sha256
 from fleetrank.device_agents.android.execution.storage import ProgramStore
-from fleetrank.device_agents.android.programs.program_registry import PROGRAMS
+from fleetrank.device_agents.android.programs.phone_program import PROGRAMS
 from fleetrank.device_agents.android.registration.registrar import registration_of
 from fleetrank.device_agents.android.state.identity import probe_phone
 from fleetrank.device_agents.android.state.settings import FOLDER

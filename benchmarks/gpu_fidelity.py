@@ -24,7 +24,7 @@ from random import Random
 from gpu_artifacts import Artifacts, Cell
 
 from fleetrank.device_agents.cuda.gpu_use import TorchGpuMemory
-from fleetrank.device_agents.runtimes.runtime_registry import create_runner
+from fleetrank.device_agents.runtimes.runner import create_runner
 from fleetrank.device_agents.runtimes.torch.torch_cuda import TorchCudaModel
 from fleetrank.device_agents.worker.inputs import make_inputs
 from fleetrank.foundation.errors import FleetError

@@ -35,15 +35,14 @@ from fleetrank.orchestrator.dispatch.drive.recorder import Recorder
 from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch
 from fleetrank.orchestrator.dispatch.ray.ray_cluster import cluster_ray
 from fleetrank.orchestrator.dispatch.ray.ray_hosts import LABEL
-from fleetrank.orchestrator.identity.cells import Attempt
+from fleetrank.orchestrator.identity.cells import Attempt, DeviceSpec
+from fleetrank.orchestrator.progress.events import Publisher
 from fleetrank.orchestrator.progress.progress_file import ProgressFile
-from fleetrank.orchestrator.progress.publisher import Publisher
 from fleetrank.orchestrator.store.journal_sink import JournalSink
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep.dispatch_backend import DispatchBackend, open_dispatch_backend
 from fleetrank.orchestrator.sweep.fleet import Fleet
 from fleetrank.orchestrator.sweep.sweep_setup import Setup, plan_sweep
-from fleetrank.orchestrator.workspace.device_spec import DeviceSpec
 from fleetrank.orchestrator.workspace.provenance import sweep_facts
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 from fleetrank.orchestrator.workspace.workspace import Workspace

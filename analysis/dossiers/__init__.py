@@ -1,4 +1,4 @@
 """All that is known about one device, model or sweep.
 
-Open `dossier` first.
+Open `subjects` first; `dossier` has the parts that they share.
 """

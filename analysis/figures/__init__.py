@@ -1,4 +1,4 @@
-"""The points of each chart, without drawing.
+"""What the charts show, without drawing: points, names, order and marks.
 
-Open `latency` first.
+Open `points` first.
 """

@@ -16,6 +16,8 @@ PLATFORM_FACTS = (
     "device", "device_model", "tier", "runtime", "precision", "batch", "threads",
     *EQUAL_INSIDE_PLATFORM,
 )  # fmt: skip
+LATENCY, FRM = "latency", "frm"
+"""Names of the two measures that `measures` gives; tables show them, and seeds contain them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,8 +114,8 @@ def measures(panel: Panel) -> tuple[Measure, Measure]:
     latency = _positive(panel.latency)
     rest = _positive(panel.memory) * _positive(panel.flops)[:, None]
     return (
-        Measure(name="latency", rest=np.ones_like(latency), latency=latency),
-        Measure(name="frm", rest=rest, latency=latency),
+        Measure(name=LATENCY, rest=np.ones_like(latency), latency=latency),
+        Measure(name=FRM, rest=rest, latency=latency),
     )
 
 

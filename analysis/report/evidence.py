@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from fleetrank.analysis.figures.labels import chosen_platforms
-from fleetrank.analysis.figures.latency import process_medians, sample_quantiles, sampled_processes
+from fleetrank.analysis.figures.points import process_medians, sample_quantiles, sampled_processes
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.report.shown import Shown, choose_shown
 from fleetrank.analysis.stored.columns import ORIGINS, ROW_KEY
@@ -40,8 +40,8 @@ class Evidence:
         selected: the attempts that the page covers.
         scope: the selected cells and their notes, which are about the whole page and are not
             repeated under each table.
-        processes: as `figures.latency.process_medians` gives them.
-        quantiles: as `figures.latency.sample_quantiles` gives them, of the cells shown.
+        processes: as `figures.points.process_medians` gives them.
+        quantiles: as `figures.points.sample_quantiles` gives them, of the cells shown.
         shown: what is on the page.
         limits: notes on platforms that are not compared, and where to see them.
         records: of the sweeps in `attempts`, newest first; only its id where one cannot be read.

@@ -15,7 +15,7 @@ import polars as pl
 from markupsafe import Markup
 
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.figures.theme import FAMILY_MARKS, NO_FAMILY
+from fleetrank.analysis.figures.labels import FAMILY_MARKS, NO_FAMILY
 from fleetrank.analysis.report.evidence import Evidence, gather
 from fleetrank.analysis.report.page_data import page_data
 from fleetrank.analysis.report.page_tables import PageTables, page_tables
@@ -29,9 +29,9 @@ from fleetrank.analysis.report.sections.sections import (
     latency_section,
     memory_section,
     quality_section,
+    transfer_section,
 )
 from fleetrank.analysis.report.sections.study import study_tables
-from fleetrank.analysis.report.sections.transfer_section import transfer_section
 from fleetrank.analysis.stored.columns import DEFAULT_ORIGINS
 from fleetrank.analysis.stored.scope import devices_of
 from fleetrank.analysis.stored.selection import Selection

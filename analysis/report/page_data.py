@@ -5,10 +5,10 @@ from dataclasses import asdict
 
 import polars as pl
 
-from fleetrank.analysis.figures.frontier import frontier_pairs
-from fleetrank.analysis.figures.latency import QUANTILES
-from fleetrank.analysis.figures.theme import FAMILY_MARKS, NO_FAMILY
+from fleetrank.analysis.figures.labels import FAMILY_MARKS, NO_FAMILY
+from fleetrank.analysis.figures.points import QUANTILES, frontier_pairs
 from fleetrank.analysis.panel.pair_groups import Level
+from fleetrank.analysis.panel.panel import FRM, LATENCY
 from fleetrank.analysis.report.evidence import Evidence
 from fleetrank.analysis.report.page_tables import PageTables
 from fleetrank.analysis.report.shown import Shown
@@ -83,7 +83,7 @@ _SCALED = {
     "p99_ms": ("latency_p99_ns", _PER_MS), "run_mb": ("peak_memory_bytes", _PER_MB),
     "load_mb": ("load_peak_memory_bytes", _PER_MB), "accuracy": ("accuracy_top1", 1.0),
 }  # fmt: skip
-_MEASURES = ("latency", "frm")
+_MEASURES = (LATENCY, FRM)
 _FORMS = {Form.LOST: "lost", Form.EXTRA: "extra"}
 _AGREEMENT = {
     "source": pl.String, "target": pl.String, "n_models": pl.Int64, "rho": pl.Float64,
@@ -179,7 +179,7 @@ def _lists(column: pl.Series) -> list[object]:
 
 
 def _frontiers(evidence: Evidence, regret: RegretResult | None) -> list[Json]:
-    """Directed pairs; `fates` has a letter for each of `models`, as `figures.frontier.Fate`."""
+    """Directed pairs; `fates` has a letter for each of `models`, as `figures.points.Fate`."""
     shown = evidence.shown
     keys = [key for key in evidence.paired_keys if key in shown.platform_at]
     costs = _regrets(regret)

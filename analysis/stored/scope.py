@@ -167,6 +167,7 @@ def select_stored(frame: pl.LazyFrame, selection: Selection) -> pl.LazyFrame:
         ("runtime", selection.runtime),
         ("precision", selection.precision),
         ("family", selection.family),
+        *selection.where,
     ):
         if wanted is not None:
             chosen = chosen.filter(pl.col(name) == wanted)

@@ -19,8 +19,9 @@ class Selection:
         source, target: a device, or a platform key in which `*` matches any text. A table of single
             platforms shows those that match `source`; a target is an error there.
         model: its name, in which `*` matches any text.
+        where: further columns of text, each with the value that its rows must have.
         seed: of every random step: bootstrap, permutation, null.
-        settings: further settings of a single table, see `SETTINGS`; read by `setting`.
+        settings: further settings of a single table, see `TableSpec`; read by `setting`.
     """
 
     sweep: str | None = None
@@ -32,6 +33,7 @@ class Selection:
     precision: str | None = None
     family: str | None = None
     model: str | None = None
+    where: tuple[tuple[str, str], ...] = ()
     origins: tuple[str, ...] = DEFAULT_ORIGINS
     seed: int = 0
     settings: tuple[tuple[str, float | str], ...] = ()
@@ -40,7 +42,8 @@ class Selection:
     def rows(self) -> tuple[object, ...]:
         """The fields that select rows: equal ones select the same rows of a frame."""
         return (
-            self.sweep, self.runtime, self.precision, self.family, self.model, self.origins,
+            self.sweep, self.runtime, self.precision, self.family, self.model, self.where,
+            self.origins,
         )  # fmt: skip
 
 

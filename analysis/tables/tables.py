@@ -1,12 +1,13 @@
 """The tables a user can ask for by name.
 
-To add one: write a function `(session) -> Table` in `analysis/statistics/` and add its name to
-`TABLES`; its own settings (`--set`) are named in `SETTINGS`. Start from `session.cells` or
-`session.panel`: they hold the selected values, and the notes that every table shows.
+To add one: write a function `(session) -> Table` in `analysis/statistics/` and add its entry to
+`TABLES`. Start from `session.cells` or `session.panel`: they hold the selected values, and the
+notes that every table shows.
 """
 
 import importlib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import polars as pl
@@ -22,58 +23,64 @@ TableFunction = Callable[[Session], Table]
 _STATISTICS = "fleetrank.analysis.statistics"
 """The package of the modules in `TABLES`."""
 
-TABLES: Mapping[str, str] = MappingProxyType(
-    {
-        "latency": "measured.cell_tables:latency_table",
-        "memory": "measured.cell_tables:memory_table",
-        "coldstart": "measured.cell_tables:coldstart_table",
-        "frm": "ranks.frm_scores:frm_table",
-        "transfer": "transfer.transfer:transfer_table",
-        "decomposition": "transfer.decomposition:decomposition_table",
-        "ceiling": "transfer.ceiling:ceiling_table",
-        "stability": "transfer.stability:stability_table",
-        "predictability": "prediction.predictability:predictability_table",
-        "ratio-transfer": "prediction.ratio_transfer:ratio_transfer_table",
-        "pareto": "frontiers.frontier_transfer:pareto_table",
-        "regret": "frontiers.regret_table:regret_table",
-        "disagreement": "ranks.disagreement:disagreement_table",
-        "shifts": "ranks.disagreement:shifts_table",
-        "frameworks": "transfer.transfer:frameworks_table",
-        "proxies": "choices.proxies:proxies_table",
-        "coverage": "choices.coverage:coverage_table",
-        "next-models": "choices.next_models:next_models_table",
-        "savings": "choices.savings:savings_table",
-        "composites": "ranks.composites:composites_table",
-        "recommend": "choices.recommend:recommend_table",
-        "significance": "measured.model_differences:significance_table",
-        "quality": "measured.cell_tables:quality_table",
-        "dropped": "measured.cell_tables:dropped_table",
-        "audit": "measured.audit_table:audit_table",
-    }
-)
-
-OF_PLATFORMS = frozenset({
-    "latency", "memory", "coldstart", "frm", "disagreement", "shifts", "next-models", "savings",
-    "composites", "significance", "quality", "dropped", "audit",
-})  # fmt: skip
-"""Tables of single platforms: `source` selects platforms; they have no target."""
-
 FRM_WEIGHTS = ("weight_flops", "weight_latency", "weight_memory")
 
-SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSpec:
+    """One table: where its function is, and what a user can give it.
+
+    Attributes:
+        function: `module:function` below `analysis/statistics`; imported on first use.
+        is_of_platforms: the table shows single platforms: `source` selects them, and a target is
+            an error.
+        settings: its own settings for `--set`; the function defines their defaults.
+    """
+
+    function: str
+    is_of_platforms: bool = False
+    settings: tuple[str, ...] = ()
+
+
+def _of_platforms(function: str, *settings: str) -> TableSpec:
+    return TableSpec(function=function, is_of_platforms=True, settings=settings)
+
+
+def _of_pairs(function: str, *settings: str) -> TableSpec:
+    return TableSpec(function=function, settings=settings)
+
+
+TABLES: Mapping[str, TableSpec] = MappingProxyType(
     {
-        "audit": ("what",),
-        "coverage": ("threshold",),
-        "frm": FRM_WEIGHTS,
-        "decomposition": FRM_WEIGHTS,
-        "next-models": ("k",),
-        "pareto": ("objectives",),
-        "regret": ("budgets_ms", "floors_percent"),
-        "recommend": ("goal",),
-        "significance": ("model_a", "model_b", "within"),
+        "latency": _of_platforms("measured.cell_tables:latency_table"),
+        "memory": _of_platforms("measured.cell_tables:memory_table"),
+        "coldstart": _of_platforms("measured.cell_tables:coldstart_table"),
+        "frm": _of_platforms("ranks.frm_scores:frm_table", *FRM_WEIGHTS),
+        "transfer": _of_pairs("transfer.transfer:transfer_table"),
+        "decomposition": _of_pairs("transfer.decomposition:decomposition_table", *FRM_WEIGHTS),
+        "ceiling": _of_pairs("transfer.ceiling:ceiling_table"),
+        "stability": _of_pairs("transfer.stability:stability_table"),
+        "predictability": _of_pairs("prediction.predictability:predictability_table"),
+        "ratio-transfer": _of_pairs("prediction.ratio_transfer:ratio_transfer_table"),
+        "pareto": _of_pairs("frontiers.frontier_transfer:pareto_table", "objectives"),
+        "regret": _of_pairs("frontiers.regret_table:regret_table", "budgets_ms", "floors_percent"),
+        "disagreement": _of_platforms("ranks.disagreement:disagreement_table"),
+        "shifts": _of_platforms("ranks.disagreement:shifts_table"),
+        "frameworks": _of_pairs("transfer.transfer:frameworks_table"),
+        "proxies": _of_pairs("choices.proxies:proxies_table"),
+        "coverage": _of_pairs("choices.coverage:coverage_table", "threshold"),
+        "next-models": _of_platforms("choices.next_models:next_models_table", "k"),
+        "savings": _of_platforms("choices.savings:savings_table"),
+        "composites": _of_platforms("ranks.composites:composites_table"),
+        "recommend": _of_pairs("choices.recommend:recommend_table", "goal"),
+        "significance": _of_platforms(
+            "measured.model_differences:significance_table", "model_a", "model_b", "within"
+        ),
+        "quality": _of_platforms("measured.cell_tables:quality_table"),
+        "dropped": _of_platforms("measured.cell_tables:dropped_table"),
+        "audit": _of_platforms("measured.audit_table:audit_table", "what"),
     }
 )
-"""The settings of a table for `--set`; a table defines its defaults where it reads them."""
 
 
 def make_table(name: str, frame: pl.LazyFrame, selection: Selection) -> Table:
@@ -96,8 +103,8 @@ def session_table(name: str, session: Session) -> Table:
     function = table_function(name)
     _refuse_unknown_settings(name, session.selection)
     _refuse_unmatched(session)
-    if name in OF_PLATFORMS:
-        session = _of_platforms(name, session)
+    if TABLES[name].is_of_platforms:
+        session = _only_source(name, session)
     try:
         return function(session)
     except (ValueError, OverflowError) as error:
@@ -127,7 +134,7 @@ def _refuse_unmatched(session: Session) -> None:
             )
 
 
-def _of_platforms(table: str, session: Session) -> Session:
+def _only_source(table: str, session: Session) -> Session:
     selection = session.selection
     if selection.target is not None or selection.target_tier is not None:
         raise AnalysisError(
@@ -145,7 +152,7 @@ def _of_source(session: Session) -> Session:
 
 
 def _refuse_unknown_settings(table: str, selection: Selection) -> None:
-    known = SETTINGS.get(table, ())
+    known = TABLES[table].settings
     for name, _ in selection.settings:
         if name not in known:
             near = nearest(name, known)
@@ -166,6 +173,6 @@ def table_function(name: str) -> TableFunction:
         near = nearest(name, TABLES)
         hint = f"did you mean '{near}'? " if near else ""
         raise AnalysisError(f"no table '{name}'", f"{hint}there are {', '.join(TABLES)}")
-    module, _, attribute = TABLES[name].partition(":")
+    module, _, attribute = TABLES[name].function.partition(":")
     function: TableFunction = getattr(importlib.import_module(f"{_STATISTICS}.{module}"), attribute)
     return function

@@ -10,15 +10,14 @@ from fleetrank.device_agents.android.adb.phone import Phone
 from fleetrank.device_agents.android.execution.program_run import CANARY_TIMEOUT_S, PhonePrograms
 from fleetrank.device_agents.android.execution.storage import ProgramStore
 from fleetrank.device_agents.android.options import read_options
-from fleetrank.device_agents.android.programs.program_registry import (
+from fleetrank.device_agents.android.programs.phone_program import (
     create_program,
     why_unsupported,
 )
 from fleetrank.device_agents.android.state.identity import identify, phone_lease, probe_phone
 from fleetrank.device_agents.android.state.probe_text import to_device_facts, why_refused
 from fleetrank.device_agents.android.visit import Visit
-from fleetrank.device_agents.contract.agent import StopRequested, never_stop
-from fleetrank.device_agents.contract.device_facts import DeviceFacts
+from fleetrank.device_agents.contract.agent import DeviceFacts, StopRequested, never_stop
 from fleetrank.device_agents.contract.failures import failure_from_error
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed, utc_now
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask, OptionValue

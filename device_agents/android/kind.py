@@ -40,12 +40,12 @@ def _traits_of(options: DeviceOptions) -> Traits:
 
 
 def _default_backend(runtime: Runtime) -> str:
-    from fleetrank.device_agents.android.programs import program_registry
-    from fleetrank.device_agents.runtimes import runtime_registry
+    from fleetrank.device_agents.android.programs import phone_program
+    from fleetrank.device_agents.runtimes import runner
 
-    if runtime not in program_registry.NAME_OF_RUNTIME:
-        return runtime_registry.default_backend(runtime)
-    return program_registry.create_program(runtime).capability.default_backend
+    if runtime not in phone_program.NAME_OF_RUNTIME:
+        return runner.default_backend(runtime)
+    return phone_program.create_program(runtime).capability.default_backend
 
 
 def _seen_here() -> tuple[str, ...] | None:

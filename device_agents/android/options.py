@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from types import MappingProxyType
 
-from fleetrank.device_agents.android.programs.program_registry import PROGRAMS
+from fleetrank.device_agents.android.programs.phone_program import PROGRAMS
 from fleetrank.device_agents.android.state.fitness import PhoneRules
 from fleetrank.device_agents.android.state.waits import BOOT_LIMIT_S, SETTLE_S
-from fleetrank.device_agents.contract.agent_options import read_fields
+from fleetrank.device_agents.contract.agent import read_fields
 from fleetrank.device_agents.contract.task import OptionValue
 from fleetrank.device_agents.errors import PermanentError
 
@@ -42,7 +42,7 @@ class PhoneOptions(PhoneReach):
 
     Attributes:
         programs: SHA-256 of each program that the phone was registered with, by the program's
-            name; each name in `program_registry` is an option.
+            name; each name in `phone_program.PROGRAMS` is an option.
     """
 
     programs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

@@ -1,12 +1,134 @@
-"""Activates the barriers around a task whose file is from outside this workspace."""
+"""Activates the barriers around a task whose file is from outside this workspace.
+
+Python's own barrier is here: an audit hook that blocks actions that a network never needs. Code
+that already runs inside the interpreter can get around a hook; the kernel's barrier, where it
+exists, still blocks it. The hook's benefit is a row that says what the file tried.
+"""
+
+import errno
+import os
+import sys
+from collections.abc import Mapping, Sequence
 
 from fleetrank.device_agents.confinement import landlock
-from fleetrank.device_agents.confinement.audit import AuditWall
-from fleetrank.device_agents.confinement.grants import grants_of
+from fleetrank.device_agents.confinement.grants import Grants, grants_of
 from fleetrank.device_agents.contract.task import InferTask, MeasureTask
 from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError
-from fleetrank.device_agents.host.memory import reset_peak
 from fleetrank.device_agents.host.scratch import scratch_of_this_worker
+from fleetrank.device_agents.host.worker_process import reset_peak
+
+_REFUSED: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty",
+         "subprocess.Popen", "pty.spawn"),
+        "start a program",
+    ),
+    **dict.fromkeys(
+        ("socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo",
+         "socket.getnameinfo", "socket.gethostbyname", "socket.gethostbyaddr"),
+        "use the network",
+    ),
+    **dict.fromkeys(("os.kill", "os.killpg"), "signal a process"),
+    **dict.fromkeys(("os.chdir", "os.fchdir"), "change the working folder"),
+}  # fmt: skip
+"""Source: docs.python.org/3.11/library/audit_events.html."""
+_CHANGED_PATHS: Mapping[str, tuple[int, ...]] = {
+    "os.remove": (0,), "os.rename": (0, 1), "os.link": (0, 1), "os.symlink": (1,), "os.mkdir": (0,),
+    "os.rmdir": (0,), "os.truncate": (0,), "os.chmod": (0,), "os.chown": (0,), "os.utime": (0,),
+    "os.setxattr": (0,),
+}  # fmt: skip
+"""The arguments that name what an event changes."""
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_SHOWN = 200
+"""Most characters of a path in a message; the file chose the path."""
+
+
+class AuditWall:
+    """Blocks an action with the kernel's error, and describes the first blocked action.
+
+    Reading elsewhere is blocked too, but not kept: libraries look for optional settings files.
+    """
+
+    def __init__(self, grants: Grants) -> None:
+        self._installation = _folders(grants.installation)
+        self._writable = frozenset((*grants.writable, grants.scratch))
+        self._scratch = _folders((grants.scratch,))
+        self._readable = frozenset(grants.readable)
+        self._readable_below = _folders(grants.readable)
+        self.refusal: str | None = None
+
+    def arm(self) -> None:
+        """Active until this process ends: a hook cannot be removed."""
+        # Without this, a module that has no compiled form could not be imported.
+        sys.dont_write_bytecode = True
+        sys.addaudithook(self._judge)
+
+    def _judge(self, event: str, arguments: tuple[object, ...]) -> None:
+        if event == "open":
+            self._judge_open(arguments)
+        elif event in _REFUSED:
+            self._refuse(f"{_REFUSED[event]} ({event})")
+        elif event in _CHANGED_PATHS:
+            for number in _CHANGED_PATHS[event]:
+                if not self._may_change(arguments[number]):
+                    self._refuse(f"change {_shown(arguments[number])} ({event})")
+        elif event in ("ctypes.dlopen", "import"):
+            library = arguments[0 if event == "ctypes.dlopen" else 1]
+            if not self._may_load(library):
+                self._refuse(f"load the library {_shown(library)}")
+
+    def _judge_open(self, arguments: tuple[object, ...]) -> None:
+        path, _mode, flags = arguments
+        if isinstance(path, int):
+            return  # a descriptor: it was checked when it was opened
+        if isinstance(flags, int) and flags & _WRITING:
+            if not self._may_change(path):
+                self._refuse(f"write {_shown(path)}")
+        elif not self._may_read(path):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), _shown(path))
+
+    def _may_read(self, path: object) -> bool:
+        real = _real(path)
+        return (
+            real.startswith((*self._installation, *self._readable_below))
+            or real in self._readable
+            or self._may_change(real)
+        )
+
+    def _may_change(self, path: object) -> bool:
+        real = _real(path)
+        return real in self._writable or real.startswith(self._scratch)
+
+    def _may_load(self, library: object) -> bool:
+        """Allows a bare name: the system's loader searches folders that the file cannot set.
+
+        Libraries in the scratch folder are blocked.
+        """
+        if library is None or (isinstance(library, str) and "/" not in library):
+            return True
+        return _real(library).startswith(self._installation)
+
+    def _refuse(self, what: str) -> None:
+        if self.refusal is None:
+            self.refusal = what
+        raise PermissionError(errno.EACCES, f"refused: the file tried to {what}")
+
+
+def _folders(paths: Sequence[str]) -> tuple[str, ...]:
+    return tuple(f"{path}/" for path in paths)
+
+
+def _real(path: object) -> str:
+    """The real path; empty, which is never allowed, for an object that is not a path."""
+    try:
+        return os.path.realpath(os.fsdecode(path))  # type: ignore[arg-type]
+    except (TypeError, ValueError, OSError):
+        return ""
+
+
+def _shown(path: object) -> str:
+    return ascii(path)[:_SHOWN]
+
 
 TRUST_REMEDY = "if you trust its maker, run again with --trust"
 AUDIT = "audit"

@@ -1,11 +1,48 @@
-"""The contract that every device kind fulfils; `registry.py` lists the kinds."""
+"""The contract of the code that drives one device, the facts it reports, and its options.
 
-from collections.abc import Callable
-from typing import Protocol
+`kind` is the contract of a whole kind of device.
+"""
 
-from fleetrank.device_agents.contract.device_facts import DeviceFacts
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Protocol, TypeVar, get_args
+
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
-from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask
+from fleetrank.device_agents.contract.task import (
+    Execution,
+    InferTask,
+    MeasureTask,
+    Options,
+    OptionValue,
+)
+from fleetrank.device_agents.errors import PermanentError
+from fleetrank.foundation.vocabulary import Origin, Tier
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceFacts:
+    """Facts about a device; every row measured on it stores them.
+
+    Attributes:
+        device_model: two phones of one model are two devices with the same device model.
+        physical_cores: `None` if the system does not report it.
+        extra: further facts, only for display, sorted by name.
+    """
+
+    device_model: str
+    tier: Tier
+    origin: Origin
+    os: str
+    arch: str
+    cpu_model: str | None = None
+    logical_cores: int | None = None
+    physical_cores: int | None = None
+    memory_bytes: int | None = None
+    clock_max_mhz: float | None = None
+    governor: str | None = None
+    is_virtual_machine: bool | None = None
+    extra: Options = ()
+
 
 StopRequested = Callable[[], bool]
 """Checked between steps; `True` means stop now, and the attempt becomes `interrupted`."""
@@ -50,3 +87,51 @@ class Agent(Protocol):
     def infer(self, task: InferTask) -> Failure | None:
         """Runs the artifact over stored inputs and writes its outputs; `None` means success."""
         ...
+
+
+T = TypeVar("T")
+
+
+def read_fields(
+    cls: type[T],
+    kind: str,
+    options: Mapping[str, OptionValue],
+    *,
+    read_elsewhere: Sequence[str] = (),
+) -> T:
+    """Builds a dataclass from the options of one device; an integer is accepted for a float.
+
+    Args:
+        cls: the dataclass.
+        kind: kind of the device, for messages.
+        options: by name.
+        read_elsewhere: option names of this kind that are not in `cls`, for messages.
+
+    Raises:
+        PermanentError: an unknown or missing name, or a value of another type.
+    """
+    known = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]
+    values: dict[str, OptionValue] = {}
+    for name, value in options.items():
+        if name not in known:
+            raise PermanentError(
+                f"a device of kind {kind} has no option {name!r}",
+                f"its options are: {', '.join((*known, *read_elsewhere))}",
+            )
+        values[name] = _typed(name, value, known[name].type)
+    try:
+        return cls(**values)
+    except TypeError as error:
+        raise PermanentError(
+            f"a device of kind {kind} lacks an option: {error}", "add the option"
+        ) from error
+
+
+def _typed(name: str, value: OptionValue, wanted: object) -> OptionValue:
+    kinds = get_args(wanted) or (wanted,)
+    if type(value) in kinds:
+        return value
+    if float in kinds and type(value) is int:
+        return float(value)
+    names = " or ".join(kind.__name__ for kind in kinds if isinstance(kind, type))
+    raise PermanentError(f"option {name} is {value!r}", f"the value must be of type {names}")

@@ -5,15 +5,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from fleetrank.device_agents.contract.agent import StopRequested, never_stop
-from fleetrank.device_agents.contract.device_facts import DeviceFacts
+from fleetrank.device_agents.contract.agent import DeviceFacts, StopRequested, never_stop
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask, OptionValue
 from fleetrank.device_agents.errors import PermanentError
-from fleetrank.device_agents.host.memory import default_limit_bytes
 from fleetrank.device_agents.host.topology import read_facts
 from fleetrank.device_agents.host.worker_client import infer_in_worker, measure_in_worker
-from fleetrank.device_agents.runtimes.runtime_registry import why_unsupported
+from fleetrank.device_agents.host.worker_process import default_limit_bytes
+from fleetrank.device_agents.runtimes.runner import why_unsupported
 
 Task = TypeVar("Task", MeasureTask, InferTask)
 

@@ -27,7 +27,7 @@ def _create_agent(options: DeviceOptions) -> Agent:
 
 
 def _default_backend(runtime: Runtime) -> str:
-    from fleetrank.device_agents.runtimes.runtime_registry import default_backend
+    from fleetrank.device_agents.runtimes.runner import default_backend
 
     return default_backend(runtime)
 

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 
-from fleetrank.device_agents.contract.device_facts import DeviceFacts
+from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.task import Options, OptionValue
 from fleetrank.device_agents.cuda.library import Driver, Found, Gpu, Hardware
 from fleetrank.device_agents.errors import PermanentError, TransientError, UnusableDeviceError

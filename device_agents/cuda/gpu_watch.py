@@ -21,8 +21,7 @@ from fleetrank.device_agents.cuda.library import Gpu, GpuLibrary, GpuProcess, Re
 from fleetrank.device_agents.errors import MissingLibraryError
 from fleetrank.device_agents.host.conditions import Shares, read_conditions
 from fleetrank.device_agents.host.energy import CounterSource, EnergySource, PolledSource
-from fleetrank.device_agents.host.isolation import usable_cpus
-from fleetrank.device_agents.host.memory import growth_bytes
+from fleetrank.device_agents.host.worker_process import growth_bytes, usable_cpus
 from fleetrank.device_agents.runtimes.gpu_backends import FLUSH_L2, TF32
 from fleetrank.device_agents.timing.flags import NOTHING_SLOWS
 from fleetrank.foundation.vocabulary import EnergyMethod, MemoryMetric, Runtime

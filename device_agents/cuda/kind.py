@@ -35,7 +35,7 @@ def _create_agent(options: DeviceOptions) -> Agent:
 
 def _default_backend(runtime: Runtime) -> str:
     from fleetrank.device_agents.runtimes.gpu_backends import GPU_RUNTIMES
-    from fleetrank.device_agents.runtimes.runtime_registry import default_backend
+    from fleetrank.device_agents.runtimes.runner import default_backend
 
     known = GPU_RUNTIMES.get(runtime)
     return default_backend(runtime) if known is None else known.default_backend

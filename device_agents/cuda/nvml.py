@@ -7,8 +7,19 @@ from pathlib import Path
 from types import ModuleType
 from typing import cast
 
-from fleetrank.device_agents.cuda.codes import Code, as_error, is_absent, is_untold, no_driver_here
-from fleetrank.device_agents.cuda.library import Driver, Found, Gpu, GpuProcess, Hardware, Reading
+from fleetrank.device_agents.cuda.library import (
+    Code,
+    Driver,
+    Found,
+    Gpu,
+    GpuProcess,
+    Hardware,
+    Reading,
+    as_error,
+    is_absent,
+    is_untold,
+    no_driver_here,
+)
 from fleetrank.device_agents.device_output.device_text import bounded_name
 from fleetrank.device_agents.errors import TransientError, missing_library
 from fleetrank.foundation.errors import FleetError

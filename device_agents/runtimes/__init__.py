@@ -1,4 +1,4 @@
 """The runtimes inside the worker.
 
-Open `runner` first: the contract. `runtime_registry` lists the members.
+Open `runner` first: the contract, and the table of the members.
 """

@@ -11,7 +11,7 @@ from typing import Protocol, cast
 from fleetrank.device_agents.contract.capability import Capability
 from fleetrank.device_agents.contract.task import Execution, Options
 from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError, missing_library
-from fleetrank.device_agents.runtimes.runner import Array, LoadedModel, TensorSpec
+from fleetrank.device_agents.runtimes.runner import Array, Library, LoadedModel, TensorSpec
 from fleetrank.foundation.errors import FleetError
 
 _METHOD = "forward"
@@ -86,6 +86,11 @@ class ExecutorchRunner:
     """Backend `xnnpack`; ExecuTorch's own kernels run unsupported operators. It has no options."""
 
     capability = Capability(backends=("xnnpack",))
+    library = Library(
+        distribution="executorch",
+        module="executorch.extension.pybindings.portable_lib",
+        extra="executorch",
+    )
 
     def version(self) -> str:
         """The version of the runtime's library."""

@@ -1,4 +1,7 @@
-"""The contract of a runtime inside the worker process; `registry.py` lists the runtimes."""
+"""The contract of a runtime inside the worker process, and the table of the runtimes, `RUNNERS`.
+
+A runtime and its library are imported only on request.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,6 +13,8 @@ from numpy.typing import NDArray
 from fleetrank.device_agents.contract.capability import Capability
 from fleetrank.device_agents.contract.task import Execution, Options
 from fleetrank.device_agents.errors import UnsupportedError
+from fleetrank.foundation.registry import Registry
+from fleetrank.foundation.vocabulary import Runtime
 
 Array = NDArray[np.generic]
 
@@ -21,6 +26,18 @@ class TensorSpec:
     name: str
     shape: tuple[int, ...]
     dtype: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Library:
+    """The library of a runtime: the distribution, the module to import, and the extra to install.
+
+    The doctor looks for it.
+    """
+
+    distribution: str
+    module: str
+    extra: str
 
 
 def with_batch(name: str, sizes: Iterable[int | None], batch: int) -> tuple[int, ...]:
@@ -84,6 +101,8 @@ class Runner(Protocol):
     capability: Capability
     """What it supports on a processor; `gpu_backends` has the entry for a GPU."""
 
+    library: Library
+
     def version(self) -> str:
         """Version of the library, as the library prints it."""
         ...
@@ -107,3 +126,35 @@ class Runner(Protocol):
             MissingLibraryError: the runtime is not installed; the remedy names the extra.
         """
         ...
+
+
+_HERE = "fleetrank.device_agents.runtimes"
+RUNNERS: Registry[type[Runner]] = Registry(
+    "runtime",
+    {
+        Runtime.ONNX: f"{_HERE}.onnx.onnx_runner:OnnxRunner",
+        Runtime.TORCH: f"{_HERE}.torch.torch_runner:TorchRunner",
+        Runtime.TFLITE: f"{_HERE}.tflite_runner:TfliteRunner",
+        Runtime.EXECUTORCH: f"{_HERE}.executorch_runner:ExecutorchRunner",
+    },
+)
+
+
+def create_runner(runtime: Runtime) -> Runner:
+    """Creates the runner of a runtime; the library is imported when the runner loads a file."""
+    return RUNNERS.load(runtime)()
+
+
+def default_backend(runtime: Runtime) -> str:
+    """The backend on a processor if a sweep names none; verification uses it too.
+
+    Raises:
+        UnknownNameError: the runtime is not registered.
+    """
+    return create_runner(runtime).capability.default_backend
+
+
+def why_unsupported(execution: Execution) -> str | None:
+    """Says which name the runtime does not support, or `None`; loads no library."""
+    runner = create_runner(execution.runtime)
+    return runner.capability.why_unsupported(execution, execution.runtime.value, "here")

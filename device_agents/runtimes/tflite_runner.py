@@ -13,7 +13,13 @@ from numpy.typing import NDArray
 from fleetrank.device_agents.contract.capability import Capability
 from fleetrank.device_agents.contract.task import Execution, Options
 from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError, missing_library
-from fleetrank.device_agents.runtimes.runner import Array, LoadedModel, TensorSpec, with_batch
+from fleetrank.device_agents.runtimes.runner import (
+    Array,
+    Library,
+    LoadedModel,
+    TensorSpec,
+    with_batch,
+)
 from fleetrank.foundation.errors import FleetError
 
 _IDENTIFIER = b"TFL3"
@@ -69,6 +75,9 @@ class TfliteRunner:
     """Backends: `xnnpack` (LiteRT's default) and `builtin` (its own kernels). It has no options."""
 
     capability = Capability(backends=("xnnpack", "builtin"))
+    library = Library(
+        distribution="ai-edge-litert", module="ai_edge_litert.interpreter", extra="tflite"
+    )
 
     def version(self) -> str:
         """The version of the runtime's library."""

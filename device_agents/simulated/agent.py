@@ -8,9 +8,12 @@ import random
 import time
 from dataclasses import dataclass
 
-from fleetrank.device_agents.contract.agent import StopRequested, never_stop
-from fleetrank.device_agents.contract.agent_options import read_fields
-from fleetrank.device_agents.contract.device_facts import DeviceFacts
+from fleetrank.device_agents.contract.agent import (
+    DeviceFacts,
+    StopRequested,
+    never_stop,
+    read_fields,
+)
 from fleetrank.device_agents.contract.failures import interrupted
 from fleetrank.device_agents.contract.kind import DeviceOptions
 from fleetrank.device_agents.contract.measurement import (
@@ -24,7 +27,7 @@ from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureT
 from fleetrank.device_agents.errors import PermanentError
 from fleetrank.device_agents.host.worker_client import infer_in_worker
 from fleetrank.device_agents.timing.flags import Seen, judge
-from fleetrank.device_agents.timing.stability import HalfWidthRule
+from fleetrank.device_agents.timing.timing import HalfWidthRule
 from fleetrank.foundation.vocabulary import (
     ErrorKind,
     MemoryMetric,

@@ -13,7 +13,7 @@ from fleetrank.device_agents.contract.failures import failure_from_error
 from fleetrank.device_agents.contract.measurement import Measurement, failed
 from fleetrank.device_agents.contract.protocol import STAGE_MARK, InferReply, decode_request
 from fleetrank.device_agents.contract.task import InferTask, MeasureTask
-from fleetrank.device_agents.host.isolation import Inherited, pin, shed_inheritance
+from fleetrank.device_agents.host.worker_process import Inherited, pin, shed_inheritance
 from fleetrank.foundation.codec import to_json
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.process.own_process import (

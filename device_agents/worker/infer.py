@@ -11,8 +11,7 @@ from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.device_agents.contract.task import InferTask
 from fleetrank.device_agents.errors import BadArtifactError
 from fleetrank.device_agents.runtimes.gpu_backends import GPU_BACKENDS
-from fleetrank.device_agents.runtimes.runner import Array, LoadedModel, TensorSpec
-from fleetrank.device_agents.runtimes.runtime_registry import create_runner
+from fleetrank.device_agents.runtimes.runner import Array, LoadedModel, TensorSpec, create_runner
 from fleetrank.device_agents.worker.artifact_checks import check_artifact, check_unchanged, run_once
 from fleetrank.device_agents.worker.measure import Stage
 

@@ -25,13 +25,16 @@ from fleetrank.device_agents.host.energy import (
     count_energy,
     judge_energy,
 )
-from fleetrank.device_agents.host.isolation import Inherited, involuntary_switches, usable_cpus
-from fleetrank.device_agents.host.memory import growth_bytes
-from fleetrank.device_agents.runtimes.runner import LoadedModel, Runner
-from fleetrank.device_agents.runtimes.runtime_registry import create_runner
+from fleetrank.device_agents.host.worker_process import (
+    Inherited,
+    growth_bytes,
+    involuntary_switches,
+    usable_cpus,
+)
+from fleetrank.device_agents.runtimes.runner import LoadedModel, Runner, create_runner
 from fleetrank.device_agents.timing.flags import Seen, judge
-from fleetrank.device_agents.timing.stability import HalfWidthRule
 from fleetrank.device_agents.timing.timing import (
+    HalfWidthRule,
     TimedRuns,
     WarmUp,
     collection_off,

@@ -9,8 +9,7 @@ from fleetrank.device_agents.contract.measurement import Conditions
 from fleetrank.device_agents.contract.task import MeasureTask, Options
 from fleetrank.device_agents.host.conditions import Shares, read_conditions
 from fleetrank.device_agents.host.energy import EnergySource, open_rapl
-from fleetrank.device_agents.host.isolation import usable_cpus
-from fleetrank.device_agents.host.memory import read_memory, reset_peak
+from fleetrank.device_agents.host.worker_process import read_memory, reset_peak, usable_cpus
 from fleetrank.device_agents.runtimes.gpu_backends import GPU_BACKENDS
 from fleetrank.device_agents.runtimes.runner import DeviceModel, LoadedModel
 from fleetrank.foundation.vocabulary import MemoryMetric

@@ -4,7 +4,7 @@ import inspect
 
 from fleetrank.analysis.sql.sql_views import ViewColumn, described_views
 from fleetrank.analysis.stored.columns import SCHEMA_VERSION
-from fleetrank.analysis.tables.tables import SETTINGS, TABLES, table_function
+from fleetrank.analysis.tables.tables import TABLES, table_function
 
 _VIEWS = {
     "measurements": "Every attempt at every repeat, failed ones included.",
@@ -39,8 +39,8 @@ def _column_row(column: ViewColumn) -> str:
 def tables_page() -> str:
     """Markdown: each table of `fleetrank report show`, and its settings."""
     rows = []
-    for name in TABLES:
-        settings = ", ".join(f"`{setting}`" for setting in SETTINGS.get(name, ()))
+    for name, spec in TABLES.items():
+        settings = ", ".join(f"`{setting}`" for setting in spec.settings)
         rows.append(f"| `{name}` | {_summary(name)} | {settings} |")
     return "\n".join(
         [

@@ -63,7 +63,7 @@ class UserCard(BaseModel):
             raise ValueError(
                 "give accuracy_top1 and accuracy_source together: an accuracy needs its source"
             )
-        if self.source is Source.ENTRY_POINT and not _ENTRY_POINT.match(self.entry):
+        if self.source is Source.ENTRY_POINT and not _ENTRY_POINT.fullmatch(self.entry):
             raise ValueError("an entry point must have the form 'package.module:function'")
         return self
 
@@ -119,10 +119,11 @@ def _entry_path(card: UserCard, path: Path) -> str:
     try:
         # Makes the path absolute and normalised, but does not resolve a symlinked model.
         entry = resolved(path.parent / card.entry)
-        for file in (entry, *map(entry.with_name, external_data_names(entry))):
-            if not entry.is_dir():
-                with contextlib.suppress(FileNotFoundError):
-                    check_regular(file)
+        is_folder = entry.is_dir()  # a SavedModel
+        files = () if is_folder else (entry, *map(entry.with_name, external_data_names(entry)))
+        for file in files:
+            with contextlib.suppress(FileNotFoundError):
+                check_regular(file)
         return str(entry)
     except OSError as error:
         raise CardError(
@@ -148,7 +149,7 @@ def _card_error(path: Path, error: ValidationError) -> CardError:
     if first["type"] == "missing":
         return CardError(f"{place}: key {key!r} is missing", f"add it; {_known_keys()}")
     where = f"{place}: {key}" if key else place
-    said = shortened(first["msg"], 300)
+    said = shortened(first["msg"].removeprefix("Value error, "), 300)
     return CardError(f"{where}: {said}", "`fleetrank models show resnet18` prints a card")
 
 

@@ -18,11 +18,12 @@ from fleetrank.device_agents.errors import AgentError, MissingLibraryError, Perm
 from fleetrank.foundation.errors import BadFileError, FleetError, is_rust_panic
 from fleetrank.foundation.files import StorageError, is_about_storage, storage_error
 from fleetrank.foundation.lease import LeaseError
+from fleetrank.foundation.registry import UnknownNameError
 from fleetrank.foundation.small_file import IrregularFileError
 from fleetrank.foundation.visible_text import shortened, visible
 from fleetrank.models.errors import ModelError
 from fleetrank.orchestrator.cli.context import CliContext, current, set_current
-from fleetrank.orchestrator.cli.output.visible_stream import make_streams_visible
+from fleetrank.orchestrator.cli.output.listing import make_streams_visible
 from fleetrank.orchestrator.errors import (
     NewerSchemaError,
     NothingToDoError,
@@ -40,9 +41,9 @@ class Command:
 
 
 COMMANDS: Mapping[str, Command] = {
-    "init": Command("fleetrank.orchestrator.cli.init_command:init", "Create a workspace."),
+    "init": Command("fleetrank.orchestrator.cli.setup_commands:init", "Create a workspace."),
     "doctor": Command(
-        "fleetrank.orchestrator.cli.doctor_command:doctor", "Check whether this machine is ready."
+        "fleetrank.orchestrator.cli.setup_commands:doctor", "Check whether this machine is ready."
     ),
     "models": Command(
         "fleetrank.orchestrator.cli.models_command:app", "Models and their exported files."
@@ -50,7 +51,9 @@ COMMANDS: Mapping[str, Command] = {
     "devices": Command(
         "fleetrank.orchestrator.cli.devices.devices_command:app", "Registered devices."
     ),
-    "cluster": Command("fleetrank.orchestrator.cli.cluster_command:app", "Hosts of a Ray cluster."),
+    "cluster": Command(
+        "fleetrank.orchestrator.cli.setup_commands:cluster", "Hosts of a Ray cluster."
+    ),
     "sweep": Command(
         "fleetrank.orchestrator.cli.sweep_command:app", "Plan, run and resume sweeps."
     ),
@@ -73,6 +76,7 @@ EXIT_UNEXPECTED, EXIT_USAGE, EXIT_NOTHING, EXIT_INTERRUPTED = 1, 2, 4, 130
 _EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (UsageError, EXIT_USAGE),
     (BadFileError, EXIT_USAGE),
+    (UnknownNameError, EXIT_USAGE),
     (NewerSchemaError, EXIT_USAGE),
     (NothingToDoError, EXIT_NOTHING),
     (OrchestratorError, EXIT_UNEXPECTED),

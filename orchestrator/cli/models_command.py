@@ -28,13 +28,12 @@ from fleetrank.models.cards.card import (
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import find_card, load_cards
 from fleetrank.models.errors import CardError
-from fleetrank.orchestrator.cli.context import current
-from fleetrank.orchestrator.cli.host_turn import host_turn
+from fleetrank.orchestrator.cli.context import current, host_turn
 from fleetrank.orchestrator.cli.output.listing import AsJson, print_table
 from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch, listening
 from fleetrank.orchestrator.errors import NothingToDoError, UsageError
 from fleetrank.orchestrator.export.export_stage import ExportTools, build_artifacts
-from fleetrank.orchestrator.progress.line_output import PlainLines
+from fleetrank.orchestrator.progress.displays import PlainLines
 from fleetrank.orchestrator.workspace.sweep_spec import DEFAULT_RUNTIMES
 
 _EXIT_FAILED, _EXIT_INTERRUPTED = 3, 130

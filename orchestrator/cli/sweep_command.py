@@ -71,7 +71,7 @@ def plan(
 ) -> None:
     """Show cells, files to build and estimated time; runs nothing."""
     from fleetrank.orchestrator.cli.output.sweep_plan_text import print_plan
-    from fleetrank.orchestrator.progress.line_output import PlainLines
+    from fleetrank.orchestrator.progress.displays import PlainLines
     from fleetrank.orchestrator.sweep.dispatch_backend import open_dispatch_backend
     from fleetrank.orchestrator.sweep.sweep_setup import plan_sweep, read_spec
 
@@ -164,8 +164,7 @@ def status(sweep_id: SweepId = None, as_json: AsJson = False) -> None:
 def _display(progress: Progress) -> Iterator[list[Subscriber]]:
     """The event subscribers of a progress style; restores the terminal at the end."""
     from fleetrank.orchestrator.cli.output.terminal import VisibleConsole
-    from fleetrank.orchestrator.progress.console import LiveConsole
-    from fleetrank.orchestrator.progress.line_output import JsonLines, PlainLines
+    from fleetrank.orchestrator.progress.displays import JsonLines, LiveConsole, PlainLines
 
     if progress is Progress.NONE:
         yield []

@@ -130,17 +130,17 @@ class Answering:
         return Result(media_type=JSON_TYPE, body=_json(asdict(written)))
 
     def _device(self, job: Job) -> Result:
-        from fleetrank.analysis.dossiers.device import device_dossier
+        from fleetrank.analysis.dossiers.subjects import device_dossier
 
         return _content(device_dossier(self._frame(None), job.name))
 
     def _model(self, job: Job) -> Result:
-        from fleetrank.analysis.dossiers.model import model_dossier
+        from fleetrank.analysis.dossiers.subjects import model_dossier
 
         return _content(model_dossier(self._frame(None), job.name))
 
     def _sweep(self, job: Job) -> Result:
-        from fleetrank.analysis.dossiers.sweep import sweep_dossier
+        from fleetrank.analysis.dossiers.subjects import sweep_dossier
 
         return _content(sweep_dossier(self._frame(job.name), job.name))
 

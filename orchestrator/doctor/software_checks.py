@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass
 from importlib import metadata
 
+from fleetrank.device_agents.runtimes.runner import RUNNERS
 from fleetrank.orchestrator.doctor.finding import Finding, ok, warning
 from fleetrank.orchestrator.doctor.finding import error as failed
 
@@ -22,21 +23,18 @@ class Library:
     target: str
 
 
+def _of_runtime(name: str) -> Library:
+    needed = RUNNERS.load(name).library
+    return Library(
+        check=f"runtime {name}",
+        extra=needed.extra,
+        distribution=needed.distribution,
+        target=needed.module,
+    )
+
+
 LIBRARIES = (
-    Library(check="runtime onnx", extra="onnx", distribution="onnxruntime", target="onnxruntime"),
-    Library(check="runtime torch", extra="torch", distribution="torch", target="torch"),
-    Library(
-        check="runtime tflite",
-        extra="tflite",
-        distribution="ai-edge-litert",
-        target="ai_edge_litert.interpreter",
-    ),
-    Library(
-        check="runtime executorch",
-        extra="executorch",
-        distribution="executorch",
-        target="executorch.extension.pybindings.portable_lib",
-    ),
+    *(_of_runtime(name) for name in RUNNERS),
     Library(check="exporter onnx", extra="onnx", distribution="onnx", target="onnx"),
     Library(
         check="exporter onnxscript",

@@ -26,8 +26,8 @@ from fleetrank.models.networks.primer import canary_request, primer_request
 from fleetrank.models.verify import compare_files
 from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch
 from fleetrank.orchestrator.errors import NothingToDoError
+from fleetrank.orchestrator.progress.displays import PlainLines
 from fleetrank.orchestrator.progress.events import ExportFinished, ExportStarted, Notice, Subscriber
-from fleetrank.orchestrator.progress.line_output import PlainLines
 from fleetrank.orchestrator.progress.wording import STOPPING
 from fleetrank.orchestrator.workspace.workspace import Workspace
 

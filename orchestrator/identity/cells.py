@@ -1,10 +1,11 @@
-"""The parts of a sweep: cells, their tasks, and the skipped cells."""
+"""The parts of a sweep: its devices, cells, their tasks, and the skipped cells."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
-from fleetrank.device_agents.contract.task import Execution, MeasurePolicy
+from fleetrank.device_agents.contract.kind import HostShare
+from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, Options
 from fleetrank.foundation.vocabulary import Origin
 from fleetrank.models.cards.card import ExportRequest
 
@@ -147,3 +148,22 @@ class Plan:
             Random(f"{self.seed}/{index}").shuffle(numbers)  # noqa: S311 - an order, not a secret
             for number in numbers:
                 yield Repeat(cell=self.cells[number], index=index)
+
+
+HOST_NAME = r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}"
+"""Allowed host names: they become parts of paths and actor names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceSpec:
+    """The values needed to create a device's agent on its host.
+
+    Attributes:
+        origin: origin of its rows until the device has been queried.
+    """
+
+    name: str
+    kind: str
+    options: Options = ()
+    share: HostShare = HostShare.NONE
+    origin: Origin = Origin.MEASURED

@@ -1,6 +1,11 @@
-"""The events of a sweep as frozen values; only their subscribers print."""
+"""The events of a sweep as frozen values, and the publisher that sends them to subscribers.
 
-from collections.abc import Callable
+Only subscribers print.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from fleetrank.foundation.vocabulary import Origin
@@ -103,3 +108,24 @@ Event = (
     | SweepFinished
 )
 Subscriber = Callable[[Event], None]
+
+
+_log = logging.getLogger(__name__)
+
+
+class Publisher:
+    """A `Subscriber` that forwards to others; may be called from several threads."""
+
+    def __init__(self, subscribers: Iterable[Subscriber]) -> None:
+        self._subscribers = list(subscribers)
+        self._lock = threading.Lock()
+
+    def __call__(self, event: Event) -> None:
+        """Forwards the event; an error in a subscriber does not reach the sweep."""
+        with self._lock:
+            for subscriber in tuple(self._subscribers):
+                try:
+                    subscriber(event)
+                except Exception:
+                    self._subscribers.remove(subscriber)
+                    _log.warning("progress display switched off: it failed", exc_info=True)

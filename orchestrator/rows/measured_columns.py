@@ -15,7 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from fleetrank.analysis.stored.columns import COLUMNS, Column
-from fleetrank.device_agents.contract.device_facts import DeviceFacts
+from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Conditions, Measurement, ToolSummary
 from fleetrank.device_agents.contract.task import Options
 from fleetrank.device_agents.timing.flags import host_overhead_ns

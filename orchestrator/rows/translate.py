@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 
 from fleetrank.analysis.stored.columns import SCHEMA, SCHEMA_VERSION
-from fleetrank.device_agents.contract.device_facts import DeviceFacts
+from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.foundation.vocabulary import Flag

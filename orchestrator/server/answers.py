@@ -1,26 +1,60 @@
 """Answers to jobs: cached until the results change, then computed again, in turn.
 
 Making a page or answering SQL is a computation. It would change the latency of a measurement on
-this host, so none runs beside one. Reading a file that has grown is cheap and is not counted.
+this host, so none runs beside one. Reading a file that has grown is cheap and is not counted. The
+HTTP status of each error is here too.
 """
 
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
+from types import MappingProxyType
 
 from fleetrank.analysis.stored.exclusions import FILE as EXCLUSIONS
 from fleetrank.analysis.stored.part_files import PARTS
-from fleetrank.device_agents.host.memory import default_limit_bytes
+from fleetrank.device_agents.host.worker_process import default_limit_bytes
 from fleetrank.foundation.lease import host_lease
 from fleetrank.orchestrator.compute.child import QUERY_GRACE_S, QUERY_MEMORY_BYTES, Child
-from fleetrank.orchestrator.compute.jobs import Job, JobKind, Result
-from fleetrank.orchestrator.server.errors import BusyError
+from fleetrank.orchestrator.compute.jobs import Job, JobKind, RefusedError, Result
+from fleetrank.orchestrator.errors import OrchestratorError
+
+
+class BusyError(OrchestratorError):
+    """The server is busy, or a measurement runs on this host: try again; status 503."""
+
+
+class NotFoundError(OrchestratorError):
+    """The requested thing does not exist: status 404."""
+
+
+RETRY_AFTER_S = 5
+"""Value of `Retry-After` of a busy server: longer than most computations."""
+INTERNAL = 500
+_STATUSES: Mapping[str, int] = MappingProxyType(
+    {
+        "UsageError": 400,
+        "QueryError": 400,
+        "AnalysisError": 400,
+        "NoDataError": 404,
+        "NotFoundError": 404,
+        "NothingToDoError": 404,
+        "NotComparableError": 409,
+        "BusyError": 503,
+    }
+)
+
+
+def status_of(error: OrchestratorError) -> int:
+    """Returns the HTTP status of an error; 500 if the request did not cause it."""
+    kind = error.kind if isinstance(error, RefusedError) else type(error).__name__
+    return _STATUSES.get(kind, INTERNAL)
+
 
 _PATIENCE_S = 45.0
 """How long a request waits for the end of the running repeat: by default a repeat is timed for

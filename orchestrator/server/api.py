@@ -10,6 +10,7 @@ from fleetrank.analysis.sql.sql_views import described_views
 from fleetrank.analysis.tables.tables import TABLES
 from fleetrank.foundation.strict_json import json_text
 from fleetrank.orchestrator.compute.jobs import JSON_TYPE, Job, JobKind
+from fleetrank.orchestrator.server.answers import NotFoundError
 from fleetrank.orchestrator.server.documents import (
     ColumnAnswer,
     ProgressAnswer,
@@ -22,7 +23,6 @@ from fleetrank.orchestrator.server.documents import (
     table_responses,
     view_responses,
 )
-from fleetrank.orchestrator.server.errors import NotFoundError
 from fleetrank.orchestrator.server.server_context import Context, ServerContext, sent
 from fleetrank.orchestrator.workspace.selectors import Selectors, TableFormat
 

@@ -14,12 +14,11 @@ from starlette.responses import JSONResponse, Response
 from fleetrank.orchestrator.errors import OrchestratorError
 from fleetrank.orchestrator.server import api
 from fleetrank.orchestrator.server.access import Access, Gate
-from fleetrank.orchestrator.server.answers import Answers
+from fleetrank.orchestrator.server.answers import RETRY_AFTER_S, Answers, status_of
 from fleetrank.orchestrator.server.documents import DESCRIPTION
-from fleetrank.orchestrator.server.errors import RETRY_AFTER_S, status_of
 from fleetrank.orchestrator.server.live import Live
 from fleetrank.orchestrator.server.pages import about_pages, pages
-from fleetrank.orchestrator.server.pages.page_templates import asset, render
+from fleetrank.orchestrator.server.pages.page_parts import asset, render
 from fleetrank.orchestrator.server.server_context import ServerContext
 from fleetrank.orchestrator.workspace.provenance import package_versions
 

@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import BaseModel, Field, JsonValue
 
 from fleetrank.analysis.sql.sql_views import described_views
-from fleetrank.analysis.tables.tables import SETTINGS, TABLES
+from fleetrank.analysis.tables.tables import TABLES
 from fleetrank.orchestrator.workspace.selectors import Selectors, TableFormat
 
 DESCRIPTION = """\
@@ -167,4 +167,4 @@ def view_responses(view: str) -> _RESPONSES:
 
 def table_names() -> list[TableName]:
     """Returns all tables with their settings."""
-    return [TableName(name=name, settings=list(SETTINGS.get(name, ()))) for name in TABLES]
+    return [TableName(name=name, settings=list(spec.settings)) for name, spec in TABLES.items()]

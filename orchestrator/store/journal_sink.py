@@ -6,8 +6,8 @@ from fleetrank.foundation.lease import give_up_at_once, host_lease
 from fleetrank.orchestrator.durable import store_error, sync_file, sync_folder
 from fleetrank.orchestrator.rows.measured_columns import Row
 from fleetrank.orchestrator.store.journals.journal import Journal
-from fleetrank.orchestrator.store.raw_logs import set_aside
 from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.store.small_files import set_aside
 
 
 class JournalSink:

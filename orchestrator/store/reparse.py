@@ -20,8 +20,8 @@ from fleetrank.foundation.vocabulary import ErrorKind, Flag, Origin, Runtime, St
 from fleetrank.orchestrator.errors import OrchestratorError, StoreError
 from fleetrank.orchestrator.identity.keys import RowKey, canonical_json
 from fleetrank.orchestrator.rows.measured_columns import SUMMARIES, Row, measured_columns
-from fleetrank.orchestrator.store.raw_logs import read_log
 from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.store.small_files import read_log
 from fleetrank.orchestrator.workspace.provenance import package_versions
 
 NOTE = "reparsed_attempt"

@@ -14,8 +14,8 @@ from fleetrank.foundation.lease import holder, open_lease, sign, wait_for_lock
 from fleetrank.foundation.wording import nearest
 from fleetrank.orchestrator.errors import NothingToDoError, StoreError, UsageError
 from fleetrank.orchestrator.store.journals.journal import Journal
-from fleetrank.orchestrator.store.raw_logs import raw_folder
 from fleetrank.orchestrator.store.small_files import (
+    raw_folder,
     read_record_file,
     refuse_newer,
     write_checked_object,

@@ -1,6 +1,11 @@
-"""The small JSON files of the results folder: records of sweeps and the schema mark."""
+"""The small files beside the rows: records of sweeps, the schema mark, and output of tools.
 
+The output is kept so that a better parser can read it again.
+"""
+
+import gzip
 import json
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,7 +17,9 @@ from fleetrank.analysis.stored.sweep_record import RECORD_VERSION, SweepRecord, 
 from fleetrank.foundation.checksum import read_checked_object, with_checksum
 from fleetrank.foundation.errors import BadFileError
 from fleetrank.orchestrator.durable import replace_file
-from fleetrank.orchestrator.errors import NewerSchemaError, StoreError
+from fleetrank.orchestrator.errors import NewerSchemaError, StoreError, UsageError
+from fleetrank.orchestrator.identity.keys import RowKey
+from fleetrank.orchestrator.rows.measured_columns import Row
 
 RESTORE_RECORD = (
     "restore it from a copy; if you changed it by hand, delete its entry 'checksum'. The rows of "
@@ -80,3 +87,57 @@ def refuse_newer(root: Path) -> None:
             f"{root} has schema version {version}; this fleetrank knows {SCHEMA_VERSION}",
             "use the newer fleetrank that wrote it, or another workspace",
         )
+
+
+_FOLDER = "raw"
+MAX_LOG_BYTES = 16 * 1024 * 1024
+"""Maximum size of one unpacked log; ten thousand iterations take 0.5 MB."""
+
+
+def raw_folder(results: Path, sweep_id: str) -> Path:
+    """Returns the folder of the logs of one sweep."""
+    return results / _FOLDER / sweep_id
+
+
+def set_aside(results: Path, row: Row) -> Row:
+    """Moves a row's tool output into a separate file; the row keeps the file's name.
+
+    The name is made from the row's key. A row without output is returned unchanged. The file is not
+    synced yet.
+
+    Raises:
+        StoreError: the disk is full.
+    """
+    text = row["raw_log"]
+    if not isinstance(text, str):
+        return row
+    key = RowKey.of(row)
+    file = f"{key.cell_key}-{key.repeat}-{key.attempt}.log.gz"
+    name = Path(_FOLDER) / key.sweep_id / file
+    # Without a time stamp equal logs are equal files.
+    content = gzip.compress(text.encode("utf-8", "replace"), mtime=0)
+    replace_file(results / name, content, is_synced=False)
+    return {**row, "raw_log": str(name)}
+
+
+def read_log(results: Path, row: Mapping[str, object]) -> str | None:
+    """Returns the tool output of a stored row; `None` if the row has no output.
+
+    Raises:
+        StoreError: the file is missing or damaged.
+        UsageError: the row names a file outside the results folder.
+    """
+    name = row["raw_log"]
+    if not isinstance(name, str):
+        return None
+    folder = (results / _FOLDER).resolve()
+    path = (results / name).resolve()
+    if not path.is_relative_to(folder):
+        raise UsageError(f"a row names the log {name!r}", f"logs lie in {folder}")
+    try:
+        with gzip.open(path) as file:
+            return file.read(MAX_LOG_BYTES).decode("utf-8", "replace")
+    except (OSError, EOFError, zlib.error) as error:
+        raise StoreError(
+            f"{path} cannot be read: {error}", "restore it; the row is not damaged"
+        ) from error

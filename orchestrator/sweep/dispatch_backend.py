@@ -5,8 +5,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleetrank.orchestrator.dispatch.drive.executor import Executor
-from fleetrank.orchestrator.dispatch.drive.inline import InlineExecutor
+from fleetrank.orchestrator.dispatch.drive.executor import Executor, InlineExecutor
 from fleetrank.orchestrator.dispatch.host.spool import remove_spent
 from fleetrank.orchestrator.dispatch.ray.local_ray import LOCAL_HOST, local_ray
 from fleetrank.orchestrator.dispatch.ray.ray_cluster import cluster_ray

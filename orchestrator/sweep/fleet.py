@@ -9,7 +9,7 @@ from fleetrank.orchestrator.dispatch.host.host_facts import HostFacts, read_host
 from fleetrank.orchestrator.dispatch.ray.local_ray import LOCAL_HOST
 from fleetrank.orchestrator.dispatch.ray.ray_hosts import RayHosts
 from fleetrank.orchestrator.errors import StoreError
-from fleetrank.orchestrator.workspace.device_spec import DeviceSpec
+from fleetrank.orchestrator.identity.cells import DeviceSpec
 
 Refusals = Callable[[str, DeviceSpec, Execution], str | None]
 """(host, device, execution) to the reason why a host's CPU does not support it, or `None`."""

@@ -22,9 +22,9 @@ from fleetrank.device_agents.contract.task import Execution
 from fleetrank.foundation.files import RUN_AGAIN
 from fleetrank.foundation.small_file import read_small_text
 from fleetrank.orchestrator.errors import NewerSchemaError, StoreError, UsageError
+from fleetrank.orchestrator.identity.cells import DeviceSpec
 from fleetrank.orchestrator.identity.keys import canonical_json, platform_key
-from fleetrank.orchestrator.progress.events import Notice
-from fleetrank.orchestrator.progress.publisher import Publisher
+from fleetrank.orchestrator.progress.events import Notice, Publisher
 from fleetrank.orchestrator.progress.wording import duration
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep.dispatch_backend import DispatchBackend, open_dispatch_backend
@@ -34,7 +34,6 @@ from fleetrank.orchestrator.sweep.sweep_setup import Setup, plan_sweep, read_spe
 from fleetrank.orchestrator.workspace.device_registry import (
     DeviceFile,
 )
-from fleetrank.orchestrator.workspace.device_spec import DeviceSpec
 from fleetrank.orchestrator.workspace.provenance import clock_lag, new_sweep_id, sweep_provenance
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 from fleetrank.orchestrator.workspace.workspace import Workspace

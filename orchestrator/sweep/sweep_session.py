@@ -21,9 +21,14 @@ from fleetrank.orchestrator.errors import NothingToDoError, OrchestratorError, S
 from fleetrank.orchestrator.export.export_stage import Exports, ExportTools, build_artifacts
 from fleetrank.orchestrator.identity.cells import Cell, Plan
 from fleetrank.orchestrator.plan.estimate import measuring_s
-from fleetrank.orchestrator.progress.events import Notice, Subscriber, SweepFinished, SweepStarted
+from fleetrank.orchestrator.progress.events import (
+    Notice,
+    Publisher,
+    Subscriber,
+    SweepFinished,
+    SweepStarted,
+)
 from fleetrank.orchestrator.progress.progress_file import ProgressFile
-from fleetrank.orchestrator.progress.publisher import Publisher
 from fleetrank.orchestrator.store.journal_sink import JournalSink
 from fleetrank.orchestrator.store.journals.journal import Journal
 from fleetrank.orchestrator.store.results import ResultStore

@@ -17,7 +17,7 @@ from fleetrank.foundation.visible_text import shortened
 from fleetrank.foundation.wording import nearest
 from fleetrank.orchestrator.durable import replace_file
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.workspace.device_spec import HOST_NAME, DeviceSpec
+from fleetrank.orchestrator.identity.cells import HOST_NAME, DeviceSpec
 from fleetrank.orchestrator.workspace.provenance import host_hash
 from fleetrank.orchestrator.workspace.spec_values import OptionSpec
 from fleetrank.orchestrator.workspace.workspace import Workspace

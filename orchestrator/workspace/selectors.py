@@ -1,11 +1,12 @@
 """The selection of results for a table: one definition for command line, API and server pages.
 
-A field of `Selectors` makes the option, the query parameter and the field of the server's form. To
-add one, add it here and, with its meaning, to `analysis.stored.selection.Selection`.
+A field of `Selectors` makes the option, the query parameter and the field of the server's form. A
+field with the name of a column needs nothing else: it selects the rows that have its value there.
+Any other meaning is a field of `analysis.stored.selection.Selection`.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -98,8 +99,15 @@ class Selectors(BaseModel):
                 value.
         """
         self._refuse_what_cannot_be()
+        given = self.model_dump(exclude={"include_simulated", "settings"})
+        own = {field.name for field in fields(Selection)}
         return Selection(
-            **self.model_dump(exclude={"include_simulated", "settings"}),
+            **{name: value for name, value in given.items() if name in own},
+            where=tuple(
+                (name, value)
+                for name, value in given.items()
+                if name not in own and value is not None
+            ),
             origins=origins_of(include_simulated=self.include_simulated),
             settings=_settings(self.settings),
         )

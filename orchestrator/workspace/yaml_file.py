@@ -16,7 +16,7 @@ from fleetrank.foundation.small_file import read_small_text
 from fleetrank.foundation.visible_text import shortened
 from fleetrank.foundation.wording import nearest
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.workspace.expected_values import OF_KEY, Expected, Place, ordinal
+from fleetrank.orchestrator.workspace.spec_values import OF_KEY, Expected, Place, ordinal
 
 _LONGEST_VALUE = 200
 """Maximum characters of a file's text quoted in a message."""

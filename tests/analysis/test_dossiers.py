@@ -3,10 +3,8 @@
 import polars as pl
 import pytest
 
-from fleetrank.analysis.dossiers.device import device_dossier
 from fleetrank.analysis.dossiers.dossier import MAX_POINTS, Dossier
-from fleetrank.analysis.dossiers.model import model_dossier
-from fleetrank.analysis.dossiers.sweep import sweep_dossier
+from fleetrank.analysis.dossiers.subjects import device_dossier, model_dossier, sweep_dossier
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.tables.table import Table
 

@@ -9,10 +9,10 @@ import polars as pl
 import pytest
 from fleet_rows import NETS, PLACES, Net, Place, write_results
 
-from fleetrank.analysis.figures.frontier import frontier_pairs
 from fleetrank.analysis.figures.labels import chosen_platforms, models_by_latency, platform_labels
-from fleetrank.analysis.figures.latency import (
+from fleetrank.analysis.figures.points import (
     QUANTILES,
+    frontier_pairs,
     process_medians,
     sample_quantiles,
     sampled_processes,

@@ -7,7 +7,7 @@ from fleet_rows import write_results
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.analysis.stored.selection import Selection
-from fleetrank.analysis.tables.tables import OF_PLATFORMS, TABLES, make_table
+from fleetrank.analysis.tables.tables import TABLES, make_table
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def test_a_source_chooses_the_platforms_of_a_table_of_platforms(
     assert all(key.startswith(f"{device}/") for key in keys)
 
 
-@pytest.mark.parametrize("name", sorted(OF_PLATFORMS))
+@pytest.mark.parametrize("name", [name for name, spec in TABLES.items() if spec.is_of_platforms])
 @pytest.mark.parametrize("selection", [Selection(target="pixel-7"), Selection(target_tier="edge")])
 def test_a_target_is_refused_where_there_is_none(
     name: str, selection: Selection, frame: pl.LazyFrame

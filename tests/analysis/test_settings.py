@@ -4,7 +4,7 @@ import pytest
 
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.stored.selection import Selection, setting
-from fleetrank.analysis.tables.tables import SETTINGS, TABLES, make_table
+from fleetrank.analysis.tables.tables import make_table
 
 
 def test_a_setting_has_the_kind_of_its_default_and_the_last_one_counts() -> None:
@@ -25,7 +25,3 @@ def test_a_setting_that_the_table_does_not_take_is_refused(make_grid) -> None:
     with pytest.raises(AnalysisError) as caught:
         make_table("latency", make_grid({"d": [1.0]}), Selection(settings=(("k", 2),)))
     assert caught.value.remedy == "it takes none"
-
-
-def test_settings_belong_to_tables_that_there_are() -> None:
-    assert set(SETTINGS) <= set(TABLES)

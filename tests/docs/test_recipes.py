@@ -11,9 +11,12 @@ from fleetrank.orchestrator.workspace.workspace import Workspace
 RECIPES = recipes()
 MOST_FILES = {
     "Add a device kind": 3,  # one folder with its `__init__`, one line
+    "Add a program for phones": 3,
+    "Add a runtime": 4,
     "Add a measured column": 2,
     "Add a model": 1,
     "Add a statistic": 2,
+    "Add a selector": 1,
     "Add an importer": 2,
     "Add a command": 2,
 }

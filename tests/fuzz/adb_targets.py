@@ -18,21 +18,28 @@ from fleetrank.device_agents.android.adb.adb_text import (
     parse_mdns_services,
     shown,
 )
-from fleetrank.device_agents.android.adb.shell_stream import read_marked, read_packets, split_marked
 from fleetrank.device_agents.android.adb.smart_socket import RefusedRequestError, SmartSocket
-from fleetrank.device_agents.android.adb.sync_stream import fetch_file, send_file
+from fleetrank.device_agents.android.adb.streams import (
+    fetch_file,
+    read_marked,
+    read_packets,
+    send_file,
+    split_marked,
+)
 from fleetrank.device_agents.device_output.device_text import MAX_PROBE_BYTES
 from fleetrank.device_agents.errors import AgentError, TransientError
-from fleetrank.device_agents.virtual_phone.daemon import adb_packets as protocol
+from fleetrank.device_agents.virtual_phone.daemon import adb_stream as protocol
+from fleetrank.device_agents.virtual_phone.daemon.adb_stream import StreamClosedError
 from fleetrank.device_agents.virtual_phone.daemon.connection import Connection
-from fleetrank.device_agents.virtual_phone.daemon.stream import StreamClosedError
 from fleetrank.device_agents.virtual_phone.daemon.sync_service import serve_files
-from fleetrank.device_agents.virtual_phone.handset import adb_key
 from fleetrank.device_agents.virtual_phone.handset.profile import load_profiles
 from fleetrank.device_agents.virtual_phone.handset.virtual_phone import (
+    TOKEN_BYTES,
     PhoneSpec,
     VirtualMode,
     VirtualPhone,
+    is_signed,
+    read_public_key,
 )
 
 DATA = ROOT / "tests/device_agents/virtual_phone/data"
@@ -201,9 +208,9 @@ def pushed_files(data: bytes) -> object:
 def public_key(data: bytes) -> object:
     path = scratch() / "adbkey.pub"
     path.write_bytes(data)
-    key = adb_key.read_public_key(path)
+    key = read_public_key(path)
     if key is not None:
-        assert not adb_key.is_signed(b"t" * adb_key.TOKEN_BYTES, data[:256], key)
+        assert not is_signed(b"t" * TOKEN_BYTES, data[:256], key)
     return key
 
 

@@ -9,7 +9,7 @@ from mutation import HOSTILE, arbitrary, lines, mutated, one_of
 from target import ROOT, Target
 
 from fleetrank.device_agents.android.adb.phone import split_sections
-from fleetrank.device_agents.android.adb.shell_stream import ShellResult
+from fleetrank.device_agents.android.adb.streams import ShellResult
 from fleetrank.device_agents.android.programs.benchmark_model import BenchmarkModel
 from fleetrank.device_agents.android.programs.benchmark_result import read_result
 from fleetrank.device_agents.android.programs.benchmark_text import read_delegation, read_text

@@ -14,7 +14,7 @@ from fleetrank.analysis.stored.exclusions import FILE as EXCLUSIONS_FILE
 from fleetrank.analysis.stored.exclusions import excluded_column, exclusion_notes, read_exclusions
 from fleetrank.analysis.stored.sweep_record import Provenance
 from fleetrank.device_agents.android.execution.catalogue import load_catalogue
-from fleetrank.device_agents.contract.device_facts import DeviceFacts
+from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.foundation.errors import FleetError
 from fleetrank.models.cards.user_cards import UserCard, load_user_card
 from fleetrank.orchestrator.cli.devices import devices_command

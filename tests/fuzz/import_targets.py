@@ -17,7 +17,8 @@ from fleetrank.analysis.importers.release import (
     load_equivalences,
     read_number,
 )
-from fleetrank.analysis.importers.timm import ACCURACY_FILE, parse_timm
+from fleetrank.analysis.importers.timm import parse_timm
+from fleetrank.analysis.importers.timm_files import ACCURACY_FILE
 from fleetrank.analysis.stored.columns import COLUMNS, SCHEMA
 from fleetrank.orchestrator.store.parquet.parts import to_frame
 

@@ -29,8 +29,8 @@ from fleetrank.analysis.tables.table import Table
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.visible_text import visible
 from fleetrank.orchestrator.cli.main import take_shared_options
+from fleetrank.orchestrator.cli.output.listing import VisibleStream
 from fleetrank.orchestrator.cli.output.terminal import print_on_terminal
-from fleetrank.orchestrator.cli.output.visible_stream import VisibleStream
 from fleetrank.orchestrator.workspace.selectors import Selectors
 
 SEPARATOR = "\x1f"

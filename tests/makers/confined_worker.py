@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fleetrank.device_agents.confinement import landlock
-from fleetrank.device_agents.confinement.audit import AuditWall
+from fleetrank.device_agents.confinement.walls import AuditWall
 from fleetrank.device_agents.worker import __main__ as worker
 
 MARK = "attempts: "
@@ -96,7 +96,7 @@ def main() -> int:
     def pin_and_go_bad(cpus: tuple[int, ...] | None) -> None:
         """Not before: the runners import NumPy, whose threads have to be confined ones."""
         pin(cpus)
-        from fleetrank.device_agents.runtimes.runtime_registry import RUNNERS
+        from fleetrank.device_agents.runtimes.runner import RUNNERS
 
         for member in RUNNERS.values():
             make_hostile(*member.split(":"), Path(folder), int(port))

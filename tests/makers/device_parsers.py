@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fleetrank.device_agents.android.adb import adb_text
 from fleetrank.device_agents.android.adb.phone import split_sections
-from fleetrank.device_agents.android.adb.shell_stream import split_marked
+from fleetrank.device_agents.android.adb.streams import split_marked
 from fleetrank.device_agents.android.execution.raw_log import decode_log, encode_log
 from fleetrank.device_agents.android.programs.benchmark_model import BenchmarkModel
 from fleetrank.device_agents.android.programs.benchmark_text import read_delegation
@@ -30,9 +30,9 @@ from fleetrank.device_agents.android.state.probe_text import (
 )
 from fleetrank.device_agents.contract import failures
 from fleetrank.device_agents.device_output.device_text import MAX_PROBE_BYTES
-from fleetrank.device_agents.host import conditions, memory, topology, worker_client
+from fleetrank.device_agents.host import conditions, topology, worker_client, worker_process
 from fleetrank.device_agents.virtual_phone.handset import dumps
-from fleetrank.device_agents.virtual_phone.handset.paths import PhonePaths
+from fleetrank.device_agents.virtual_phone.handset.folder import PhonePaths
 from fleetrank.foundation.errors import says_out_of_memory
 
 DATA = Path(__file__).parents[1] / "data"
@@ -109,7 +109,7 @@ PROBES: dict[str, tuple[Parser, str]] = {
     "clocks": (conditions.parse_cpuinfo_mhz, CPUINFO),
     "oom": (conditions.parse_oom_kills, "nr_free_pages 1\noom_kill 3\n"),
     "number": (conditions.parse_number, "-2449998\n"),
-    "status": (memory.parse_status, STATUS),
+    "status": (worker_process.parse_status, STATUS),
     "cpu model": (topology.parse_cpu_model, CPUINFO),
     "cpu flags": (topology.parse_is_virtual, CPUINFO),
     "cpu list": (topology.parse_cpu_list, "0-3,8\n"),

@@ -7,17 +7,17 @@ be asked for at that moment.
 from collections import Counter
 from dataclasses import dataclass, field
 
-from fleetrank.device_agents.contract.device_facts import DeviceFacts
+from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.foundation.vocabulary import ErrorKind, Origin, Status, Tier
-from fleetrank.orchestrator.dispatch.decide import events
-from fleetrank.orchestrator.dispatch.decide.events import Action, Event
+from fleetrank.orchestrator.dispatch.decide import messages
 from fleetrank.orchestrator.dispatch.decide.lane import RepeatKey, key_of
+from fleetrank.orchestrator.dispatch.decide.messages import Action, Event
 from fleetrank.orchestrator.dispatch.decide.state import DispatchState, new_state
 from fleetrank.orchestrator.dispatch.decide.step import step
 from fleetrank.orchestrator.dispatch.decide.tally import Tally
 from fleetrank.orchestrator.dispatch.decide.work import SweepWork
-from fleetrank.orchestrator.identity.task_id import TaskId
+from fleetrank.orchestrator.identity.keys import TaskId
 
 FACTS = DeviceFacts(
     device_model="Box", tier=Tier.CPU, origin=Origin.SIMULATED, os="Linux", arch="x86_64"
@@ -100,7 +100,7 @@ class World:
         self.delivered = {t for t in self.kept if self.is_up(self.device_of(t))}
         self.note_valid(self.delivered)
         offered = [self.kept[t] for t in sorted(self.delivered)]
-        self.feed(events.Began(now_s=self.now_s, in_flight=running, offered=offered))
+        self.feed(messages.Began(now_s=self.now_s, in_flight=running, offered=offered))
         self.owed = dict(self.state.in_flight)
 
     def feed(self, event: Event) -> tuple[Action, ...]:
@@ -112,28 +112,28 @@ class World:
 
     def carry_out(self, action: Action) -> None:
         match action:
-            case events.Submit():
+            case messages.Submit():
                 self.submit(action)
-            case events.Store():
+            case messages.Store():
                 self.store(action)
-            case events.StoreUntried():
+            case messages.StoreUntried():
                 key = key_of(action.attempt)
                 assert key not in {repeat_of(task_id) for task_id in self.owed}
                 self.ends[key] += 1
                 self.write(Row(key, action.attempt.number, action.failure, None))
-            case events.Probe():
+            case messages.Probe():
                 assert action.device not in self.probing, "two probes of one device"
                 self.probing.add(action.device)
-            case events.Sync():
+            case messages.Sync():
                 self.sync()
-            case events.Acknowledge():
+            case messages.Acknowledge():
                 self.acknowledge(action)
-            case events.Interrupt():
+            case messages.Interrupt():
                 for task_id in self.working:
                     self.kept[task_id] = result(task_id, INTERRUPTED)
                 self.working.clear()
 
-    def submit(self, action: events.Submit) -> None:
+    def submit(self, action: messages.Submit) -> None:
         task_id, device = action.task.task_id, action.device
         key, lane = repeat_of(task_id), self.state.lanes[action.device]
         assert not self.state.is_stopping, "nothing starts after a stop"
@@ -151,7 +151,7 @@ class World:
         if self.is_up(device) and task_id not in self.kept:
             self.working[task_id] = device
 
-    def store(self, action: events.Store) -> None:
+    def store(self, action: messages.Store) -> None:
         key, task_id = key_of(action.attempt), action.measurement.task_id
         if not action.will_retry and not self.state.is_stopping:
             # After a stop nothing is retried, and a late result may still replace a failure.
@@ -170,7 +170,7 @@ class World:
 
     def flush(self) -> bool:
         if self.pending and self.is_full:
-            self.feed(events.StoreFailed(now_s=self.now_s, message="the disk is full"))
+            self.feed(messages.StoreFailed(now_s=self.now_s, message="the disk is full"))
             return False
         self.written += self.pending
         self.pending.clear()
@@ -179,9 +179,9 @@ class World:
     def sync(self) -> None:
         if self.flush():
             self.n_synced = len(self.written)
-            self.feed(events.Synced(now_s=self.now_s))
+            self.feed(messages.Synced(now_s=self.now_s))
 
-    def acknowledge(self, action: events.Acknowledge) -> None:
+    def acknowledge(self, action: messages.Acknowledge) -> None:
         safe = self.written[: self.n_synced]
         for task_id in action.task_ids:
             assert task_id in self.delivered, "acknowledged before it arrived"
@@ -210,7 +210,7 @@ class World:
         self.delivered |= set(ready)
         self.note_valid(ready)
         found = [self.kept[task_id] for task_id in ready]
-        self.feed(events.Arrived(now_s=self.now_s, measurements=found))
+        self.feed(messages.Arrived(now_s=self.now_s, measurements=found))
 
     def note_valid(self, task_ids: object) -> None:
         self.valid |= {repeat_of(t) for t in task_ids if self.kept[t].status is Status.OK}
@@ -225,9 +225,9 @@ class World:
             else:
                 self.delivered.add(task_id)
         found = [result(task_id, why) for task_id in task_ids]
-        self.feed(events.Arrived(now_s=self.now_s, measurements=found))
+        self.feed(messages.Arrived(now_s=self.now_s, measurements=found))
 
     def answer(self, device: str, why: Failure | None) -> None:
         self.probing.remove(device)
         answer = (HOST_LOST if not self.is_up(device) else why) or FACTS
-        self.feed(events.Probed(now_s=self.now_s, device=device, answer=answer))
+        self.feed(messages.Probed(now_s=self.now_s, device=device, answer=answer))

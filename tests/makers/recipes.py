@@ -56,7 +56,7 @@ class Copy:
         for path in (ROOT / "orchestrator/public").glob("*.*"):
             shutil.copy(path, self._packages / path.name)
         command = folder / "bin" / "fleetrank"
-        command.parent.mkdir()
+        command.parent.mkdir(parents=True)
         command.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m fleetrank "$@"\n')
         command.chmod(0o755)
         self._environment = os.environ | {
@@ -64,6 +64,11 @@ class Copy:
             "PYTHONPATH": str(self._packages.parent),
             "COLUMNS": "200",
         }
+
+    @property
+    def import_path(self) -> str:
+        """The folder that contains the copied packages, for `PYTHONPATH`."""
+        return str(self._packages.parent)
 
     def follow(self, recipe: Recipe) -> set[str]:
         """Writes and changes its files; returns the paths that it touched."""

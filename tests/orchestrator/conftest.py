@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tiny_onnx import save_tiny_onnx
 
-from fleetrank.device_agents.contract.device_facts import DeviceFacts
+from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Conditions, Measurement, WorkerFacts
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.foundation.vocabulary import (

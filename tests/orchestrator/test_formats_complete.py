@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.device_agents.runtimes.runtime_registry import RUNNERS, create_runner
+from fleetrank.device_agents.runtimes.runner import RUNNERS, create_runner
 from fleetrank.foundation.vocabulary import RUNTIME_OF_FORMAT, Format, Runtime
 from fleetrank.models.cards.card import FORMATS_OF_SUFFIX
 from fleetrank.models.export.exporters import EXPORTERS

@@ -201,15 +201,11 @@ def next_models_table(session: Session) -> Table:
     }  # fmt: skip
     rows = [before, *({"step": at, **asdict(one)} for at, one in enumerate(found.steps, start=1))]
     counts = {"n_devices": found.n_targets, "n_models": found.n_models}
-    notes = (
-        *session.panel.notes,
-        *found.notes,
-    )
     frame = pl.DataFrame([row | counts for row in rows], schema=_STEPS)
     return Table(
         title="Models to measure next",
         frame=frame,
-        notes=notes,
+        notes=(*session.panel.notes, *found.notes),
         explanation=(
             held_out_note(found.n_targets, found.n_devices, session.selection.seed),
             PROFILE_METHOD,
@@ -219,18 +215,10 @@ def next_models_table(session: Session) -> Table:
 
 
 _STEPS = {
-    "step": pl.Int64,
-    "model": pl.String,
-    "variance_left": pl.Float64,
-    "error_left": pl.Float64,
-    "error_left_random": pl.Float64,
-    "error_left_worst": pl.Float64,
-    "rho": pl.Float64,
-    "rho_random": pl.Float64,
-    "n_devices": pl.Int64,
-    "n_models": pl.Int64,
-    "reason": pl.String,
-}
+    "step": pl.Int64, "model": pl.String, "variance_left": pl.Float64, "error_left": pl.Float64,
+    "error_left_random": pl.Float64, "error_left_worst": pl.Float64, "rho": pl.Float64,
+    "rho_random": pl.Float64, "n_devices": pl.Int64, "n_models": pl.Int64, "reason": pl.String,
+}  # fmt: skip
 _MEANING = (
     "variance_left: remaining variance of log latency, summed over models, as a share of the "
     "variance if the new device's speed were known. It is above 1 while one model gives the speed.",

@@ -42,23 +42,12 @@ from fleetrank.analysis.tables.table import Table
 from fleetrank.foundation.wording import count_of
 
 _SCHEMA = {
-    "level": pl.String,
-    "source": pl.String,
-    "target": pl.String,
-    "family": pl.String,
-    "n_models": pl.Int64,
-    "n_fitted": pl.Int64,
-    "n_pairs": pl.Int64,
-    "n_clusters": pl.Int64,
-    "mean_error_percent": pl.Float64,
-    "low_percent": pl.Float64,
-    "high_percent": pl.Float64,
-    "median_error_percent": pl.Float64,
-    "rho": pl.Float64,
-    "mean_abs_shift": pl.Float64,
-    "unlike": pl.String,
-    "reason": pl.String,
-}
+    "level": pl.String, "source": pl.String, "target": pl.String, "family": pl.String,
+    "n_models": pl.Int64, "n_fitted": pl.Int64, "n_pairs": pl.Int64, "n_clusters": pl.Int64,
+    "mean_error_percent": pl.Float64, "low_percent": pl.Float64, "high_percent": pl.Float64,
+    "median_error_percent": pl.Float64, "rho": pl.Float64, "mean_abs_shift": pl.Float64,
+    "unlike": pl.String, "reason": pl.String,
+}  # fmt: skip
 _MEANING = (
     "Error: |predicted / measured - 1| of a model's latency on the target, predicted from the "
     "source by a straight line through the logarithms of the other common models (least "
@@ -177,11 +166,7 @@ def _predictability(session: Session) -> PredictabilityResult:
 
 def predictability_table(session: Session) -> Table:
     """Leave-one-out error by family, from tier to tier and for every directed pair."""
-    return predictability_as_table(session, predictability(session))
-
-
-def predictability_as_table(session: Session, found: PredictabilityResult) -> Table:
-    """One row per family of each group, then of each pair."""
+    found = predictability(session)
     is_listed = len(found.selected) <= MAX_LISTED_PAIRS
     n_models = len(session.panel.models)
     notes = (

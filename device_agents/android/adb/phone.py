@@ -13,9 +13,14 @@ from pathlib import Path
 
 from fleetrank.device_agents.android.adb.adb_server import ASK_TIMEOUT_S, AdbServer
 from fleetrank.device_agents.android.adb.adb_text import error_of_refusal, is_network_serial, shown
-from fleetrank.device_agents.android.adb.shell_stream import ShellResult, read_marked, read_packets
 from fleetrank.device_agents.android.adb.smart_socket import RefusedRequestError, SmartSocket
-from fleetrank.device_agents.android.adb.sync_stream import fetch_file, send_file
+from fleetrank.device_agents.android.adb.streams import (
+    ShellResult,
+    fetch_file,
+    read_marked,
+    read_packets,
+    send_file,
+)
 from fleetrank.device_agents.contract.agent import StopRequested, never_stop
 from fleetrank.device_agents.device_output.device_text import MAX_PROBE_BYTES
 from fleetrank.device_agents.errors import BadOutputError, StorageFullError, TransientError

@@ -12,8 +12,8 @@ from fleetrank.device_agents.android.programs.phone_program import (
     ProgramCall,
     ProgramOutput,
     ProgramReading,
+    create_program,
 )
-from fleetrank.device_agents.android.programs.program_registry import create_program
 from fleetrank.device_agents.android.state.fitness import CanaryReading
 from fleetrank.device_agents.android.state.settings import FOLDER
 from fleetrank.device_agents.contract.agent import StopRequested, never_stop

@@ -13,8 +13,8 @@ from fleetrank.device_agents.android.programs.phone_program import (
     ProgramCall,
     ProgramOutput,
     ProgramReading,
+    create_program,
 )
-from fleetrank.device_agents.android.programs.program_registry import create_program
 from fleetrank.device_agents.contract.kind import LogReader
 from fleetrank.device_agents.contract.measurement import Measurement, WorkerFacts
 from fleetrank.device_agents.errors import BadOutputError

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from fleetrank.device_agents.android.adb.adb_text import shown
-from fleetrank.device_agents.android.adb.shell_stream import ShellResult
+from fleetrank.device_agents.android.adb.streams import ShellResult
 from fleetrank.device_agents.android.execution.catalogue import ProgramFile, file_sha256
 from fleetrank.device_agents.android.state.probe_text import free_bytes
 from fleetrank.device_agents.android.state.settings import FOLDER

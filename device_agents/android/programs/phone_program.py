@@ -1,16 +1,22 @@
-"""The contract of a measuring program on a phone; `program_registry` lists its members.
+"""The contract of a measuring program on a phone, and the table of its members, `PROGRAMS`.
 
 A member plans a command line and reads the command's output. It never contacts a phone, so a
-better parser can read stored raw logs again.
+better parser can read stored raw logs again. A member is imported only on request.
+
+Adding one is one line of the table; its name is then an option of a phone's device file, and
+`virtual_phone.imitation.imitated_NAME` stands in for it on a virtual phone.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from fleetrank.device_agents.contract.capability import Capability
 from fleetrank.device_agents.contract.measurement import ToolSummary
 from fleetrank.device_agents.contract.task import Execution, MeasureTask, Options
-from fleetrank.foundation.vocabulary import MemoryMetric, SampleKind
+from fleetrank.device_agents.errors import UnsupportedError
+from fleetrank.foundation.registry import Registry
+from fleetrank.foundation.vocabulary import MemoryMetric, Runtime, SampleKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,3 +120,35 @@ class PhoneProgram(Protocol):
             BadOutputError: it ended normally, but its text contains no result.
         """
         ...
+
+
+_FOLDER = "fleetrank.device_agents.android.programs"
+_TABLE = (
+    (Runtime.TFLITE, "benchmark_model", f"{_FOLDER}.benchmark_model:BenchmarkModel"),
+    (Runtime.EXECUTORCH, "executor_runner", f"{_FOLDER}.executor_runner:ExecutorRunner"),
+    (Runtime.ONNX, "onnxruntime_perf_test", f"{_FOLDER}.perf_test:PerfTest"),
+)
+PROGRAMS = Registry[Callable[[], PhoneProgram]](
+    "program", {name: member for _, name, member in _TABLE}
+)
+NAME_OF_RUNTIME = {runtime: name for runtime, name, _ in _TABLE}
+
+
+def create_program(runtime: Runtime) -> PhoneProgram:
+    """Makes the program of a runtime.
+
+    Raises:
+        UnsupportedError: no program on a phone runs it; the remedy names the supported runtimes.
+    """
+    if runtime not in NAME_OF_RUNTIME:
+        known = ", ".join(sorted(NAME_OF_RUNTIME))
+        raise UnsupportedError(f"no program runs {runtime.value} on a phone", f"use {known}")
+    return PROGRAMS.load(NAME_OF_RUNTIME[runtime])()
+
+
+def why_unsupported(execution: Execution) -> str | None:
+    """Says why no program on a phone supports this, or `None`; does not contact a phone."""
+    try:
+        return create_program(execution.runtime).why_unsupported(execution)
+    except UnsupportedError as error:
+        return str(error)

@@ -18,7 +18,7 @@ from fleetrank.device_agents.android.execution.catalogue import (
 )
 from fleetrank.device_agents.android.execution.storage import PhoneStorage, ProgramStore
 from fleetrank.device_agents.android.options import read_options
-from fleetrank.device_agents.android.programs.program_registry import PROGRAMS
+from fleetrank.device_agents.android.programs.phone_program import PROGRAMS
 from fleetrank.device_agents.android.registration.trial import PROGRAM, PhoneTrial
 from fleetrank.device_agents.android.state.fitness import CanaryReading, PhoneRules, is_canary_off
 from fleetrank.device_agents.android.state.identity import probe_phone

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from fleetrank.device_agents.android.state.cores import Cluster, Core, clusters_of, parse_cores
 from fleetrank.device_agents.android.state.dumpsys import parse_battery, parse_thermal
-from fleetrank.device_agents.contract.device_facts import DeviceFacts
+from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.registration import VirtualMode
 from fleetrank.device_agents.contract.task import Options
 from fleetrank.device_agents.device_output.device_text import lines_of, value_of, whole_number

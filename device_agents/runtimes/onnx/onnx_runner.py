@@ -13,7 +13,7 @@ from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError, m
 from fleetrank.device_agents.runtimes.gpu_backends import GPU_BACKENDS
 from fleetrank.device_agents.runtimes.onnx import onnx_cuda
 from fleetrank.device_agents.runtimes.onnx.onnx_session import Session, SessionOptions, spec_of
-from fleetrank.device_agents.runtimes.runner import Array, LoadedModel
+from fleetrank.device_agents.runtimes.runner import Array, Library, LoadedModel
 from fleetrank.foundation.errors import FleetError, says_out_of_memory
 
 _UNSUPPORTED_SIGNS = (
@@ -61,6 +61,7 @@ class OnnxRunner:
     capability = Capability(
         backends=("cpu",), option_names=frozenset({"spinning", "flush_denormals"})
     )
+    library = Library(distribution="onnxruntime", module="onnxruntime", extra="onnx")
 
     def version(self) -> str:
         """The version of the runtime's library."""

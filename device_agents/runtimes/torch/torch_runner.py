@@ -16,7 +16,13 @@ from fleetrank.device_agents.contract.failures import says_device_lost
 from fleetrank.device_agents.contract.task import Execution, Options
 from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError, missing_library
 from fleetrank.device_agents.runtimes.gpu_backends import CUDA
-from fleetrank.device_agents.runtimes.runner import Array, LoadedModel, TensorSpec, with_batch
+from fleetrank.device_agents.runtimes.runner import (
+    Array,
+    Library,
+    LoadedModel,
+    TensorSpec,
+    with_batch,
+)
 from fleetrank.device_agents.runtimes.torch import torch_cuda
 from fleetrank.device_agents.runtimes.torch.pt2_scan import copy_checked
 from fleetrank.device_agents.runtimes.torch.torch_tensors import (
@@ -117,6 +123,7 @@ class TorchRunner:
         modes=frozenset({Mode.EAGER, Mode.COMPILE}),
         option_names=frozenset({"flush_denormals"}),
     )
+    library = Library(distribution="torch", module="torch", extra="torch")
 
     def __init__(self) -> None:
         self._is_distrustful = False

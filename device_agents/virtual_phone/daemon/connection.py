@@ -7,19 +7,23 @@ from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from functools import partial
 
-from fleetrank.device_agents.virtual_phone.daemon import adb_packets as protocol
-from fleetrank.device_agents.virtual_phone.daemon.adb_packets import (
+from fleetrank.device_agents.virtual_phone.daemon import adb_stream as protocol
+from fleetrank.device_agents.virtual_phone.daemon.adb_stream import (
     AuthKind,
     Command,
     Message,
     ProtocolError,
+    Stream,
+    StreamClosedError,
 )
 from fleetrank.device_agents.virtual_phone.daemon.shell_service import serve_packets, serve_plain
-from fleetrank.device_agents.virtual_phone.daemon.stream import Stream, StreamClosedError
 from fleetrank.device_agents.virtual_phone.daemon.sync_service import serve_files
-from fleetrank.device_agents.virtual_phone.handset import adb_key
 from fleetrank.device_agents.virtual_phone.handset.faults import Fault
-from fleetrank.device_agents.virtual_phone.handset.virtual_phone import VirtualPhone
+from fleetrank.device_agents.virtual_phone.handset.virtual_phone import (
+    TOKEN_BYTES,
+    VirtualPhone,
+    is_signed,
+)
 
 Service = Callable[[Stream], Awaitable[None]]
 
@@ -151,7 +155,7 @@ class Connection:
             await self._ask_for_key()
 
     async def _ask_for_key(self) -> None:
-        self._token = secrets.token_bytes(adb_key.TOKEN_BYTES)
+        self._token = secrets.token_bytes(TOKEN_BYTES)
         await self._send(
             Message(command=Command.AUTH, first=AuthKind.TOKEN, second=0, payload=self._token)
         )
@@ -167,7 +171,7 @@ class Connection:
             return
         token, self._token = self._token, None
         key = None if self._phone.has_fault(Fault.UNAUTHORIZED) else self._phone.read_key()
-        if key is None or not adb_key.is_signed(token, message.payload, key):
+        if key is None or not is_signed(token, message.payload, key):
             await self._ask_for_key()
             return
         self._is_known = True

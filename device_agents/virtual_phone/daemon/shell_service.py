@@ -8,10 +8,13 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from enum import IntEnum
 
-from fleetrank.device_agents.virtual_phone.daemon.adb_packets import MAX_PAYLOAD_BYTES
-from fleetrank.device_agents.virtual_phone.daemon.stream import Stream, StreamClosedError
+from fleetrank.device_agents.virtual_phone.daemon.adb_stream import (
+    MAX_PAYLOAD_BYTES,
+    Stream,
+    StreamClosedError,
+)
 from fleetrank.device_agents.virtual_phone.handset.faults import Fault
-from fleetrank.device_agents.virtual_phone.handset.paths import PathHider
+from fleetrank.device_agents.virtual_phone.handset.folder import PathHider
 from fleetrank.device_agents.virtual_phone.handset.virtual_phone import VirtualPhone
 
 CHUNK_BYTES = 32 * 1024

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from fleetrank.device_agents.virtual_phone.daemon.stream import Stream, StreamClosedError
+from fleetrank.device_agents.virtual_phone.daemon.adb_stream import Stream, StreamClosedError
 from fleetrank.device_agents.virtual_phone.handset.faults import Fault
 from fleetrank.device_agents.virtual_phone.handset.virtual_phone import VirtualPhone
 

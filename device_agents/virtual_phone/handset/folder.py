@@ -1,10 +1,19 @@
-"""The folder of a virtual phone: its files, programs and state; short file I/O.
+"""The folder of a virtual phone: its paths, files, programs and state; short file I/O.
 
 The scripts in `commands/` answer from `.phone/`, so a restarted daemon finds the phone unchanged:
 one file per property, one per setting, one per service's dump.
+
+A phone's `/data`, `/sys`, `/proc`, `/sdcard` and `/storage` are folders inside the phone's folder.
+They are replaced in the text of a command before the host's shell reads it, and removed from its
+output. That needs no privileges, no namespace and no image. Its limits: paths that a program
+builds itself, or reads from a file, are those of the host. Everything outside these folders is the
+host's, too. The phone is not a sandbox: everyone who may use its port may run commands as the user
+who started it.
 """
 
 import os
+import posixpath
+import re
 import secrets
 import shlex
 import shutil
@@ -12,9 +21,81 @@ import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from fleetrank.device_agents.errors import PermanentError
 from fleetrank.device_agents.virtual_phone.handset import dumps
 from fleetrank.device_agents.virtual_phone.handset.faults import Fault
 from fleetrank.device_agents.virtual_phone.handset.profile import Profile
+
+_PHONE_PATH = re.compile(r"(?<![\w./})-])/(?=(?:data|sys|proc|sdcard|storage)(?![\w.-]))", re.ASCII)
+"""The slash before one of the folders, unless the text before it makes a longer path."""
+_SAFE_ROOT = re.compile(r"/[\w./+-]+", re.ASCII)
+"""The root appears in shell text, inside and outside quotes; these characters are never special."""
+
+
+class PhonePaths:
+    """Translates between the phone's paths and the host's."""
+
+    def __init__(self, root: Path) -> None:
+        """Raises `PermanentError` for a folder whose name a shell could interpret as code."""
+        self.root = root.resolve()
+        if _SAFE_ROOT.fullmatch(str(self.root)) is None:
+            raise PermanentError(
+                f"the folder '{self.root}' cannot hold virtual phones",
+                "choose one whose path has only letters, digits and . _ + -",
+            )
+
+    def to_host(self, command: str) -> str:
+        """Replaces the phone's paths in the text of a command."""
+        return _PHONE_PATH.sub(lambda _: f"{self.root}/", command)
+
+    def file(self, path: str) -> Path | None:
+        """The place of a path of the phone, after following all links; `None` if it is outside.
+
+        A file transfer never leaves the phone's folder, although a command can. A path that the
+        host cannot look up, for example because a name is too long, also gives `None`.
+        """
+        try:
+            return self._file(path)
+        except OSError:
+            return None
+
+    def _file(self, path: str) -> Path | None:
+        joined = posixpath.normpath(posixpath.join("/", path)).lstrip("/")
+        if "\0" in path:
+            return None
+        inside = self.root / joined
+        parent = inside.parent.resolve()
+        if inside.is_symlink() and not inside.resolve().is_relative_to(self.root):
+            return None
+        return parent / inside.name if parent.is_relative_to(self.root) else None
+
+
+class PathHider:
+    """Removes the phone's folder from a stream of output in pieces of any size."""
+
+    def __init__(self, root: Path) -> None:
+        self._sign = str(root).encode()
+        self._held = b""
+
+    def hide(self, chunk: bytes) -> bytes:
+        """Returns text that can be sent; an end that may be the start of the path is kept back."""
+        text = (self._held + chunk).replace(self._sign, b"")
+        keep = next(
+            (
+                size
+                for size in range(min(len(self._sign) - 1, len(text)), 0, -1)
+                if text.endswith(self._sign[:size])
+            ),
+            0,
+        )
+        self._held = text[len(text) - keep :]
+        return text[: len(text) - keep]
+
+    def rest(self) -> bytes:
+        """Returns the text that was kept back, at the end of the stream."""
+        held, self._held = self._held, b""
+        return held
+
 
 COMMANDS = Path(__file__).parents[1] / "commands"
 HOST_PROGRAMS = (

@@ -11,6 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fleetrank.device_agents.virtual_phone.imitation.command import (
+    ImitatedOutput,
+    Surroundings,
+)
 from fleetrank.device_agents.virtual_phone.imitation.inference import (
     Inference,
     InferenceSpec,
@@ -18,10 +22,6 @@ from fleetrank.device_agents.virtual_phone.imitation.inference import (
     open_inference,
     percentile,
     run_for,
-)
-from fleetrank.device_agents.virtual_phone.imitation.surroundings import (
-    ImitatedOutput,
-    Surroundings,
 )
 from fleetrank.foundation.errors import FleetError
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from fleetrank.device_agents.errors import UnsupportedError
-from fleetrank.device_agents.virtual_phone.imitation.surroundings import Surroundings
+from fleetrank.device_agents.virtual_phone.imitation.command import Surroundings
 
 FASTEST_NS, SLOWEST_NS = 2e6, 40e6
 """Canned latencies of one thread on the fastest phone are between these, uniform in the log:
@@ -110,7 +110,7 @@ class RealInference:
     def __init__(self, spec: InferenceSpec) -> None:
         # Heavy imports: a canned run does not need them.
         from fleetrank.device_agents.contract.task import Execution
-        from fleetrank.device_agents.runtimes.runtime_registry import create_runner
+        from fleetrank.device_agents.runtimes.runner import create_runner
         from fleetrank.device_agents.worker.inputs import make_inputs
         from fleetrank.foundation.vocabulary import Runtime
 

@@ -14,8 +14,7 @@ from fleetrank.device_agents.registry import KINDS, create_agent
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.visible_text import shortened
 from fleetrank.orchestrator.cli.context import current
-from fleetrank.orchestrator.cli.devices.devices_discover import discover
-from fleetrank.orchestrator.cli.devices.devices_virtual import virtual
+from fleetrank.orchestrator.cli.devices.devices_phones import discover, virtual
 from fleetrank.orchestrator.cli.output.listing import AsJson, print_table
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.workspace.device_registry import (

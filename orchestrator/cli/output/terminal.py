@@ -12,7 +12,7 @@ from rich.text import Text
 from fleetrank.analysis.tables.formats import EXPLAIN_HINT
 from fleetrank.analysis.tables.values import MISSING, heading, value_text
 from fleetrank.foundation.visible_text import visible
-from fleetrank.orchestrator.cli.output.visible_stream import VisibleStream
+from fleetrank.orchestrator.cli.output.listing import VisibleStream
 
 if TYPE_CHECKING:
     from fleetrank.analysis.tables.table import Table

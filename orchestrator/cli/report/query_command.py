@@ -14,10 +14,8 @@ import typer
 
 from fleetrank.foundation.files import make_folder, written_aside
 from fleetrank.foundation.wording import count_of
-from fleetrank.orchestrator.cli.context import current
-from fleetrank.orchestrator.cli.host_turn import host_turn
-from fleetrank.orchestrator.cli.output.listing import print_table
-from fleetrank.orchestrator.cli.output.visible_stream import write_data
+from fleetrank.orchestrator.cli.context import current, host_turn
+from fleetrank.orchestrator.cli.output.listing import print_table, write_data
 from fleetrank.orchestrator.compute.child import QUERY_GRACE_S, QUERY_MEMORY_BYTES, Child
 from fleetrank.orchestrator.compute.jobs import Job, JobKind, RefusedError, RowForm, error_of_child
 from fleetrank.orchestrator.errors import UsageError

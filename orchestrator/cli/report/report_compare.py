@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fleetrank.foundation.strict_json import json_text
-from fleetrank.orchestrator.cli.context import current
-from fleetrank.orchestrator.cli.host_turn import reading_turn
+from fleetrank.orchestrator.cli.context import current, reading_turn
 from fleetrank.orchestrator.cli.output.listing import AsJson
 from fleetrank.orchestrator.errors import NothingToDoError
 

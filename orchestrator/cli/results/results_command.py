@@ -5,21 +5,18 @@ from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
-
 import polars as pl
 import typer
-
 from fleetrank.foundation.wording import count_of
 from fleetrank.analysis.stored.exclusions import excluded_column, read_exclusions
 from fleetrank.orchestrator.cli.context import current
-from fleetrank.orchestrator.cli.host_turn import host_turn
+from fleetrank.orchestrator.cli.context import host_turn
 from fleetrank.orchestrator.cli.output.listing import AsJson, print_table
-from fleetrank.orchestrator.cli.results.results_audit import audit
-from fleetrank.orchestrator.cli.results.results_delete import delete
+from fleetrank.orchestrator.cli.results.results_housekeeping import delete
 from fleetrank.orchestrator.cli.results.results_exclude import exclude
 from fleetrank.orchestrator.cli.results.results_import import import_results
-from fleetrank.orchestrator.cli.results.results_merge import merge
-from fleetrank.orchestrator.cli.output.visible_stream import write_data
+from fleetrank.orchestrator.cli.results.results_housekeeping import merge
+from fleetrank.orchestrator.cli.output.listing import write_data
 from fleetrank.orchestrator.errors import NothingToDoError, StoreError, UsageError
 from fleetrank.orchestrator.durable import replace_file
 from fleetrank.orchestrator.store.parquet.part_reader import read_sweeps
@@ -27,13 +24,15 @@ from fleetrank.orchestrator.store.parquet.parts import to_parquet
 from fleetrank.orchestrator.store.reparse import Reparsed, reparse_sweep, store_reparsed
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep.sweep_status import is_running, state_of
+from typing import Annotated
+from fleetrank.orchestrator.cli.context import reading_turn
+from fleetrank.orchestrator.cli.output.listing import AsJson
 
 if TYPE_CHECKING:
     from fleetrank.orchestrator.store.health.verify import Examined, Fault
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.command("import")(import_results)
-app.command()(audit)
 app.command()(exclude)
 app.command()(delete)
 app.command()(merge)
@@ -47,6 +46,32 @@ class ExportFormat(StrEnum):
     CSV = "csv"
     PARQUET = "parquet"
     JSON = "json"
+
+
+@app.command()
+def audit(
+    sweeps: Annotated[list[str] | None, typer.Argument(help="Sweeps (default: all).")] = None,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Find duplicates, sentinel values, wrong units and outliers.
+
+    Checks measured, imported and simulated results.
+    """
+    from fleetrank.analysis.stored.columns import ORIGINS
+    from fleetrank.analysis.tables.formats import render
+    from fleetrank.analysis.stored.load import load_measurements
+    from fleetrank.analysis.stored.selection import Selection
+    from fleetrank.analysis.tables.tables import make_table
+
+    store = ResultStore(current().workspace.results)
+    with reading_turn("results audit", store.root):
+        frame = load_measurements(store.root, origins=ORIGINS)
+        if sweeps:
+            chosen = [sweep_id for sweep_id in sweeps if store.sweep_record(sweep_id)]
+            frame = frame.filter(pl.col("sweep_id").is_in(chosen))
+        table = make_table("audit", frame, Selection(origins=ORIGINS))
+    print(render(table, "json" if as_json else "table"), end="")
 
 
 @app.command("list")

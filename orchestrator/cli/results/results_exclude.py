@@ -8,7 +8,7 @@ import typer
 
 from fleetrank.foundation.wording import nearest
 from fleetrank.orchestrator.cli.context import current
-from fleetrank.orchestrator.cli.host_turn import host_turn
+from fleetrank.orchestrator.cli.context import host_turn
 from fleetrank.orchestrator.cli.output.listing import AsJson, print_table
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.store.results import ResultStore

@@ -6,15 +6,13 @@ from typing import Annotated
 import typer
 
 from fleetrank.analysis.importers.importer import IMPORTERS, read_releases
-from fleetrank.foundation.registry import UnknownNameError
 from fleetrank.foundation.strict_json import json_text
 from fleetrank.foundation.visible_text import visible_line
 from fleetrank.foundation.wording import count_of
 from fleetrank.models.cards.zoo import load_cards
 from fleetrank.orchestrator.cli.context import current
-from fleetrank.orchestrator.cli.host_turn import host_turn
+from fleetrank.orchestrator.cli.context import host_turn
 from fleetrank.orchestrator.cli.output.listing import AsJson
-from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.imports import Imported, import_release
 from fleetrank.orchestrator.store.results import ResultStore
 
@@ -35,10 +33,7 @@ def import_results(
 ) -> None:
     """Import published measurements; each is stored once."""
     workspace = current().workspace
-    try:
-        releases = read_releases(source, path, mapping)
-    except UnknownNameError as error:
-        raise UsageError(error.message, error.remedy) from error
+    releases = read_releases(source, path, mapping)
     store, cards = ResultStore(workspace.results), load_cards(workspace.cards)
     with host_turn("results import"):
         done = [import_release(store, release, cards, workspace.root) for release in releases]

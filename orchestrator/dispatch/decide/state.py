@@ -4,15 +4,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from fleetrank.device_agents.contract.device_facts import DeviceFacts
+from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.orchestrator.dispatch.decide.lane import Lane, RepeatKey, key_of, started
-from fleetrank.orchestrator.dispatch.decide.queues import Queues, are_equal
 from fleetrank.orchestrator.dispatch.decide.retry import RetryRules
 from fleetrank.orchestrator.dispatch.decide.tally import Tally
-from fleetrank.orchestrator.dispatch.decide.work import SweepWork
+from fleetrank.orchestrator.dispatch.decide.work import Queues, SweepWork, are_equal
 from fleetrank.orchestrator.identity.cells import Attempt, Cell, Repeat
-from fleetrank.orchestrator.identity.task_id import TaskId
+from fleetrank.orchestrator.identity.keys import TaskId
 
 _POLL_S = 0.25
 """Longest wait between two checks of the stop switch; a user does not notice this delay."""

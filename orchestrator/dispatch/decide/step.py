@@ -8,24 +8,20 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 
-from fleetrank.device_agents.contract.device_facts import DeviceFacts
+from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.foundation.vocabulary import Flag, Status
-from fleetrank.orchestrator.dispatch.decide import events, notices, retry
-from fleetrank.orchestrator.dispatch.decide.events import (
-    Acknowledge,
-    Action,
-    Announce,
-    Event,
-    Store,
-    StoreUntried,
-    Submit,
-    Sync,
-)
+from fleetrank.orchestrator.dispatch.decide import messages, notices, retry
 from fleetrank.orchestrator.dispatch.decide.lane import key_of
-from fleetrank.orchestrator.dispatch.decide.queues import attempts_left, failed_attempts
+from fleetrank.orchestrator.dispatch.decide.messages import Action, Event, Store, StoreUntried
 from fleetrank.orchestrator.dispatch.decide.state import DispatchState, next_assignments
-from fleetrank.orchestrator.dispatch.decide.work import canary_of, task_id_of, task_of
+from fleetrank.orchestrator.dispatch.decide.work import (
+    attempts_left,
+    canary_of,
+    failed_attempts,
+    task_id_of,
+    task_of,
+)
 from fleetrank.orchestrator.identity.cells import Attempt, Cell
 from fleetrank.orchestrator.progress.events import Notice, RepeatStarted
 from fleetrank.orchestrator.progress.wording import STOPPING
@@ -41,32 +37,32 @@ _PUBLISH_S = 60.0
 def step(state: DispatchState, event: Event) -> tuple[Action, ...]:
     """Takes one event into the state; returns the actions to carry out, in this order."""
     actions = tuple(_actions(state, event))
-    if any(isinstance(action, Store | StoreUntried | Announce) for action in actions):
+    if any(isinstance(action, Store | StoreUntried | messages.Announce) for action in actions):
         state.announced_s = event.now_s
     return actions
 
 
 def _actions(state: DispatchState, event: Event) -> Iterator[Action]:
     match event:
-        case events.Tick():
+        case messages.Tick():
             yield from _tick(state, event.now_s)
-        case events.Arrived():
+        case messages.Arrived():
             yield from _arrived(state, event)
-        case events.Synced():
+        case messages.Synced():
             yield from _synced(state, event.now_s)
-        case events.Probed():
+        case messages.Probed():
             yield from _probed(state, event)
-        case events.StopPressed():
+        case messages.StopPressed():
             yield from _stop_pressed(state, event)
-        case events.StoreFailed():
+        case messages.StoreFailed():
             yield from _store_failed(state, event)
-        case events.Began():
+        case messages.Began():
             yield from _began(state, event)
-        case events.Ended():
+        case messages.Ended():
             yield from _ended(state)
 
 
-def _began(state: DispatchState, event: events.Began) -> Iterator[Action]:
+def _began(state: DispatchState, event: messages.Began) -> Iterator[Action]:
     """Continues after an earlier driver: adopts its running attempts and its stored results.
 
     An attempt that it started and did not store is stored under the same attempt number.
@@ -102,18 +98,18 @@ def _tick(state: DispatchState, now_s: float) -> Iterator[Action]:
         for lane in state.lanes.values():
             if lane.probe_at_s is not None and lane.probe_at_s <= now_s and not lane.is_probing:
                 state.lanes[lane.device] = replace(lane, is_probing=True)
-                yield events.Probe(device=lane.device)
+                yield messages.Probe(device=lane.device)
         for device, attempt in next_assignments(state, now_s):
             yield from _started(state, device, attempt, now_s)
     if (notice := notices.silence(state, now_s)) is not None:
-        yield Announce(event=notice)
+        yield messages.Announce(event=notice)
 
 
 def _started(state: DispatchState, device: str, attempt: Attempt, now_s: float) -> Iterator[Action]:
     state.start(task_id_of(state.work, attempt), device, attempt, now_s)
     state.refill(device)
     task = task_of(state.work, attempt, canary_of(state.work, state.lanes[device]))
-    yield Submit(device=device, task=task)
+    yield messages.Submit(device=device, task=task)
     place = state.work.places[device]
     started = RepeatStarted(
         device=device,
@@ -123,19 +119,19 @@ def _started(state: DispatchState, device: str, attempt: Attempt, now_s: float) 
         attempt=attempt.number,
         origin=place.origin,
     )
-    yield Announce(event=started)
+    yield messages.Announce(event=started)
 
 
-def _arrived(state: DispatchState, event: events.Arrived) -> Iterator[Action]:
+def _arrived(state: DispatchState, event: messages.Arrived) -> Iterator[Action]:
     for measurement in event.measurements:
         yield from _finished(state, measurement, event.now_s)
     # Syncing and rewriting wait until no measurement runs on this host.
     is_quiet = all(state.lanes[device].running is None for device in state.quiet_here)
     if is_quiet and event.now_s - state.synced_s >= _SYNC_S:
-        yield Sync()
+        yield messages.Sync()
         if event.now_s - state.published_s >= _PUBLISH_S:
             state.published_s = event.now_s
-            yield events.Publish()
+            yield messages.Publish()
 
 
 def _finished(state: DispatchState, measurement: Measurement, now_s: float) -> Iterator[Action]:
@@ -165,7 +161,7 @@ def _finished(state: DispatchState, measurement: Measurement, now_s: float) -> I
         yield from _late(state, held)
     yield from _passed_over(state, attempt.repeat.cell)
     if failure is not None and (is_set_aside or retry.is_host_lost(failure)):
-        yield Announce(event=notices.set_aside(device, failure))
+        yield messages.Announce(event=notices.set_aside(device, failure))
 
 
 def _late(state: DispatchState, measurement: Measurement) -> Iterator[Action]:
@@ -246,7 +242,7 @@ def _stored(
     )
 
 
-def _probed(state: DispatchState, event: events.Probed) -> Iterator[Action]:
+def _probed(state: DispatchState, event: messages.Probed) -> Iterator[Action]:
     lane = state.lanes[event.device]
     if state.is_stopping:
         state.lanes[event.device] = replace(lane, is_probing=False)
@@ -256,34 +252,34 @@ def _probed(state: DispatchState, event: events.Probed) -> Iterator[Action]:
     state.lanes[event.device] = lane
     if isinstance(event.answer, DeviceFacts):
         state.facts[event.device] = event.answer
-        yield Announce(event=notices.answers_again(event.device))
+        yield messages.Announce(event=notices.answers_again(event.device))
         state.refill(event.device)
     elif lane.is_given_up:
-        yield Announce(event=notices.given_up(event.device, event.answer))
+        yield messages.Announce(event=notices.given_up(event.device, event.answer))
         state.refill_all()
 
 
-def _stop_pressed(state: DispatchState, event: events.StopPressed) -> Iterator[Action]:
+def _stop_pressed(state: DispatchState, event: messages.StopPressed) -> Iterator[Action]:
     if not state.is_stopping:
         state.is_stopping = True
-        yield Announce(event=Notice(level="info", message=STOPPING))
+        yield messages.Announce(event=Notice(level="info", message=STOPPING))
     if event.is_now and state.interrupted_s is None:
         state.interrupted_s = event.now_s
-        yield events.Interrupt()
+        yield messages.Interrupt()
 
 
-def _store_failed(state: DispatchState, event: events.StoreFailed) -> Iterator[Action]:
+def _store_failed(state: DispatchState, event: messages.StoreFailed) -> Iterator[Action]:
     state.synced_s = event.now_s
     state.is_stopping = True
     if not state.has_store_failed:
         state.has_store_failed = True
-        yield Announce(event=notices.store_failed(event.message))
+        yield messages.Announce(event=notices.store_failed(event.message))
 
 
 def _synced(state: DispatchState, now_s: float) -> Iterator[Action]:
     state.synced_s = now_s
     if state.taken and not state.has_store_failed:
-        yield Acknowledge(task_ids=tuple(state.taken))
+        yield messages.Acknowledge(task_ids=tuple(state.taken))
         state.taken.clear()
 
 
@@ -292,7 +288,7 @@ def _ended(state: DispatchState) -> Iterator[Action]:
     for measurement in (one for measurements in held.values() for one in measurements):
         # Also if the attempt that it was held for has not ended: its worker is abandoned.
         yield from _adopted(state, state.attempt_of(measurement.task_id), measurement)
-    yield Sync()
+    yield messages.Sync()
 
 
 def _jitter(state: DispatchState, task_id: str) -> float:

@@ -5,11 +5,11 @@ import threading
 from collections.abc import Callable, Iterator
 from time import perf_counter
 
-from fleetrank.device_agents.contract.device_facts import DeviceFacts
+from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.foundation.vocabulary import ErrorKind
-from fleetrank.orchestrator.dispatch.decide import events
-from fleetrank.orchestrator.dispatch.decide.events import Action, Event
+from fleetrank.orchestrator.dispatch.decide import messages
+from fleetrank.orchestrator.dispatch.decide.messages import Action, Event
 from fleetrank.orchestrator.dispatch.decide.state import new_state
 from fleetrank.orchestrator.dispatch.decide.step import step
 from fleetrank.orchestrator.dispatch.decide.tally import Tally
@@ -50,17 +50,17 @@ class Controller:
                 attempts were waited for, and their rows were tried once more.
         """
         in_flight, offered = self._executor.in_flight(), self._executor.poll(0.0)
-        self._handle(events.Began(now_s=self._clock(), in_flight=in_flight, offered=offered))
+        self._handle(messages.Began(now_s=self._clock(), in_flight=in_flight, offered=offered))
         while not self._state.is_over:
             if self._switch.is_stopping:
                 is_now = self._switch.is_now
-                self._handle(events.StopPressed(now_s=self._clock(), is_now=is_now))
+                self._handle(messages.StopPressed(now_s=self._clock(), is_now=is_now))
             for device, answer in self._probes.answers():
-                self._handle(events.Probed(now_s=self._clock(), device=device, answer=answer))
-            self._handle(events.Tick(now_s=self._clock()))
+                self._handle(messages.Probed(now_s=self._clock(), device=device, answer=answer))
+            self._handle(messages.Tick(now_s=self._clock()))
             arrived = self._executor.poll(self._state.wait_s(self._clock()))
-            self._handle(events.Arrived(now_s=self._clock(), measurements=arrived))
-        self._handle(events.Ended(now_s=self._clock()))
+            self._handle(messages.Arrived(now_s=self._clock(), measurements=arrived))
+        self._handle(messages.Ended(now_s=self._clock()))
         if self._error is not None:
             raise self._error
 
@@ -70,26 +70,26 @@ class Controller:
                 self._carry_out(action)
             except StoreError as error:
                 self._error = error
-                self._handle(events.StoreFailed(now_s=self._clock(), message=error.message))
+                self._handle(messages.StoreFailed(now_s=self._clock(), message=error.message))
 
     def _carry_out(self, action: Action) -> None:
         match action:
-            case events.Submit():
+            case messages.Submit():
                 self._executor.submit(action.device, action.task)
-            case events.Store() | events.StoreUntried():
+            case messages.Store() | messages.StoreUntried():
                 self._recorder.store(action)
-            case events.Announce():
+            case messages.Announce():
                 self._recorder.announce(action.event)
-            case events.Probe():
+            case messages.Probe():
                 self._probes.start(action.device)
-            case events.Sync():
+            case messages.Sync():
                 self._recorder.sync()
-                self._handle(events.Synced(now_s=self._clock()))
-            case events.Publish():
+                self._handle(messages.Synced(now_s=self._clock()))
+            case messages.Publish():
                 self._recorder.publish()
-            case events.Acknowledge():
+            case messages.Acknowledge():
                 self._executor.acknowledge(action.task_ids)
-            case events.Interrupt():
+            case messages.Interrupt():
                 self._executor.interrupt()
 
 

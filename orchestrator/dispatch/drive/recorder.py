@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from fleetrank.device_agents.contract.measurement import failed
-from fleetrank.orchestrator.dispatch.decide.events import Store, StoreUntried
+from fleetrank.orchestrator.dispatch.decide.messages import Store, StoreUntried
 from fleetrank.orchestrator.dispatch.decide.work import SweepWork, task_id_of
 from fleetrank.orchestrator.progress.events import Event, RepeatFinished, Subscriber
 from fleetrank.orchestrator.rows.measured_columns import Row

@@ -9,14 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleetrank.device_agents.contract.device_facts import DeviceFacts
+from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed
 from fleetrank.device_agents.contract.task import MeasureTask
 from fleetrank.orchestrator.dispatch.host.host_files import FilePart, HostFiles, file_names
 from fleetrank.orchestrator.dispatch.host.local_devices import LocalDevices, failure_of
 from fleetrank.orchestrator.dispatch.host.spool import SPOOL, Spool
-from fleetrank.orchestrator.identity.task_id import sweep_of
-from fleetrank.orchestrator.workspace.device_spec import DeviceSpec
+from fleetrank.orchestrator.identity.cells import DeviceSpec
+from fleetrank.orchestrator.identity.keys import sweep_of
 
 _MOST_TASKS = 4096
 """Threads, one per running task; a thread is made at its first use and kept."""

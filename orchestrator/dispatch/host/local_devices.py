@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
 
-from fleetrank.device_agents.contract.agent import Agent
-from fleetrank.device_agents.contract.device_facts import DeviceFacts
+from fleetrank.device_agents.contract.agent import Agent, DeviceFacts
 from fleetrank.device_agents.contract.failures import interrupted
 from fleetrank.device_agents.contract.kind import HostShare
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed
@@ -18,8 +17,8 @@ from fleetrank.device_agents.registry import create_agent
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.lease import host_lease
 from fleetrank.foundation.vocabulary import ErrorKind
-from fleetrank.orchestrator.identity.task_id import sweep_of
-from fleetrank.orchestrator.workspace.device_spec import DeviceSpec
+from fleetrank.orchestrator.identity.cells import DeviceSpec
+from fleetrank.orchestrator.identity.keys import sweep_of
 
 _MOST_PROBES = 32
 """Probes in parallel: a phone that hangs takes half a minute, and threads are cheap."""

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from fleetrank.device_agents.contract.device_facts import DeviceFacts
+from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.device_agents.registry import create_agent
@@ -25,7 +25,7 @@ from fleetrank.orchestrator.dispatch.host.host_service import (
     PollReply,
     PollRequest,
 )
-from fleetrank.orchestrator.workspace.device_spec import DeviceSpec
+from fleetrank.orchestrator.identity.cells import DeviceSpec
 
 T = TypeVar("T")
 _CALLS = 64

@@ -10,7 +10,7 @@ from fleetrank.foundation.vocabulary import ErrorKind
 from fleetrank.orchestrator.dispatch.host.host_service import DeviceTask, PollReply, PollRequest
 from fleetrank.orchestrator.dispatch.ray.file_transfer import FileTransfer
 from fleetrank.orchestrator.dispatch.ray.ray_hosts import HostHandle
-from fleetrank.orchestrator.workspace.device_spec import DeviceSpec
+from fleetrank.orchestrator.identity.cells import DeviceSpec
 
 if TYPE_CHECKING:
     import ray

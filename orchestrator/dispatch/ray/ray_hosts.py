@@ -16,7 +16,7 @@ from fleetrank.device_agents.contract.task import Execution
 from fleetrank.orchestrator.dispatch.host.host_facts import HostFacts, code_sha256
 from fleetrank.orchestrator.dispatch.ray.host_actor import HostActor
 from fleetrank.orchestrator.errors import OrchestratorError
-from fleetrank.orchestrator.workspace.device_spec import HOST_NAME, DeviceSpec
+from fleetrank.orchestrator.identity.cells import HOST_NAME, DeviceSpec
 
 if TYPE_CHECKING:
     import ray

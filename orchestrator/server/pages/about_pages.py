@@ -14,8 +14,7 @@ from fleetrank.analysis.report.page import chart_specs, json_block
 from fleetrank.analysis.stored.sweep_record import SweepRecord
 from fleetrank.orchestrator.compute.jobs import Job, JobKind
 from fleetrank.orchestrator.errors import OrchestratorError
-from fleetrank.orchestrator.server.pages.page_tables import GridTable, facts_grid, grid
-from fleetrank.orchestrator.server.pages.page_templates import render
+from fleetrank.orchestrator.server.pages.page_parts import GridTable, facts_grid, grid, render
 from fleetrank.orchestrator.server.server_context import Context, ServerContext
 
 router = APIRouter(include_in_schema=False)

@@ -10,13 +10,12 @@ from pydantic import model_validator
 from starlette.concurrency import run_in_threadpool
 
 from fleetrank.analysis.sql.sql_views import described_views
-from fleetrank.analysis.tables.tables import SETTINGS, TABLES
+from fleetrank.analysis.tables.tables import TABLES
 from fleetrank.orchestrator.compute.jobs import Job, JobKind
 from fleetrank.orchestrator.errors import OrchestratorError
 from fleetrank.orchestrator.server.api import query_job, table_job
 from fleetrank.orchestrator.server.documents import QueryQuery
-from fleetrank.orchestrator.server.pages.page_tables import GridTable, grid
-from fleetrank.orchestrator.server.pages.page_templates import render
+from fleetrank.orchestrator.server.pages.page_parts import GridTable, grid, render
 from fleetrank.orchestrator.server.server_context import Context, ServerContext, sent
 from fleetrank.orchestrator.workspace.selectors import (
     PAGE_SELECTORS,
@@ -86,7 +85,7 @@ async def report(
 @router.get("/tables")
 async def tables() -> Response:
     """All tables by name."""
-    named = [(name, SETTINGS.get(name, ())) for name in TABLES]
+    named = [(name, spec.settings) for name, spec in TABLES.items()]
     return render("tables.html.j2", {"title": "Tables", "here": "/tables", "named": named})
 
 
@@ -113,7 +112,7 @@ async def table(
             ),
             "forms": forms,
             "fields": _fields(asked),
-            "settings": SETTINGS.get(name, ()),
+            "settings": TABLES[name].settings,
             "given_setting": next(iter(asked.settings), ""),
             "basis": basis,
         },

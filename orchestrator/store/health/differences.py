@@ -82,6 +82,8 @@ def _wrong_side(
     """Decides by checksum, then by samples that contradict the summaries of their row."""
     if is_line_checked and not is_sealed:
         return Side.PARTS
+    if line is None and stored is None:
+        return Side.UNKNOWN  # beyond `_COMPARED`: a later check reads it, after a repair of these
     is_line_wrong = line is not None and any(wrong_summaries(line))
     is_stored_wrong = stored is not None and any(wrong_summaries(stored))
     if is_line_wrong != is_stored_wrong:

@@ -17,8 +17,7 @@ from fleetrank.orchestrator.rows.measured_columns import Row
 from fleetrank.orchestrator.store.journals.journal import Journal, JournalProblem
 from fleetrank.orchestrator.store.journals.row_index import HASH, KEY, index_parts, index_rows
 from fleetrank.orchestrator.store.parquet.part_reader import ROWS_AT_ONCE, packed_frames
-from fleetrank.orchestrator.store.parquet.part_writer import SMALL, write_sealed
-from fleetrank.orchestrator.store.parquet.parts import to_frame
+from fleetrank.orchestrator.store.parquet.parts import SMALL, to_frame, write_sealed
 
 
 class _NotTheTableError(Exception):

@@ -12,12 +12,13 @@ from fleetrank.analysis.errors import DamagedPartError
 from fleetrank.analysis.stored.columns import SCHEMA
 from fleetrank.analysis.stored.part_files import (
     PARTS,
+    BrokenSealError,
     damage_error,
     damaged_part,
     part_files,
+    require_seal,
     require_whole,
 )
-from fleetrank.analysis.stored.part_seal import BrokenSealError, require_seal
 from fleetrank.orchestrator.errors import StoreError
 from fleetrank.orchestrator.rows.measured_columns import Row
 

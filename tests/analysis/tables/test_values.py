@@ -17,7 +17,7 @@ from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.values import heading, number_text, value_text
 from fleetrank.orchestrator.cli.output.listing import print_table
 from fleetrank.orchestrator.cli.output.terminal import print_on_terminal
-from fleetrank.orchestrator.server.pages.page_tables import grid
+from fleetrank.orchestrator.server.pages.page_parts import grid
 
 ROW: dict[str, object] = {
     "model": "net", "ms": 12.5, "energy_mj": None, "count": 7, "is_real": True, "flags": ["a", "b"],

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.device_agents.confinement.audit import AuditWall
 from fleetrank.device_agents.confinement.grants import Grants, grants_of
+from fleetrank.device_agents.confinement.walls import AuditWall
 from fleetrank.device_agents.contract.task import InferTask
 from fleetrank.foundation.vocabulary import Mode, Runtime
 from tests.device_agents.conftest import MakeTask

@@ -151,7 +151,7 @@ def pt2_that_runs(code: str, source: Path, target: Path) -> Path:
 WITHOUT_SCAN = """
 import sys
 from fleetrank.device_agents.confinement import landlock
-from fleetrank.device_agents.confinement.audit import AuditWall
+from fleetrank.device_agents.confinement.walls import AuditWall
 from fleetrank.device_agents.runtimes.torch.torch_runner import TorchRunner
 from fleetrank.device_agents.worker.__main__ import main
 TorchRunner.admit = lambda self, path: path

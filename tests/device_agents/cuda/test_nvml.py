@@ -7,8 +7,17 @@ from types import SimpleNamespace
 import pytest
 from fake_gpu import A100, H100, HARDWARE, MISSING, READING, SLICE, FakeNvmlError, fake_binding
 
-from fleetrank.device_agents.cuda.codes import Code, as_error, is_absent, is_untold
-from fleetrank.device_agents.cuda.library import Driver, Gpu, GpuProcess, Hardware, Reading
+from fleetrank.device_agents.cuda.library import (
+    Code,
+    Driver,
+    Gpu,
+    GpuProcess,
+    Hardware,
+    Reading,
+    as_error,
+    is_absent,
+    is_untold,
+)
 from fleetrank.device_agents.cuda.nvml import Nvml, open_nvml
 from fleetrank.device_agents.errors import PermanentError, TransientError, UnusableDeviceError
 

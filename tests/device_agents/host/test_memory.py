@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.device_agents.host.memory import (
+from fleetrank.device_agents.host.worker_process import (
     Memory,
     growth_bytes,
     parse_status,

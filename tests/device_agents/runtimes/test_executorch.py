@@ -15,7 +15,7 @@ from fleetrank.device_agents.runtimes.executorch_runner import (
     _as_agent_error,
     _check_delegates,
 )
-from fleetrank.device_agents.runtimes.runtime_registry import why_unsupported
+from fleetrank.device_agents.runtimes.runner import why_unsupported
 from fleetrank.foundation.vocabulary import ErrorKind, Mode, Runtime, Status
 from tests.device_agents.conftest import make_task, sha256
 

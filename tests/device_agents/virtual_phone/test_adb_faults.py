@@ -9,7 +9,7 @@ import pytest
 from virtual_phone_clients import OnePhone
 from waiting import wait_until
 
-from fleetrank.device_agents.android.programs.program_registry import PROGRAMS
+from fleetrank.device_agents.android.programs.phone_program import PROGRAMS
 from fleetrank.device_agents.virtual_phone.handset.faults import Fault, Injection
 from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of
 

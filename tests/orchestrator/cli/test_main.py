@@ -10,6 +10,7 @@ import pytest
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError, QueryError
 from fleetrank.device_agents.errors import MissingLibraryError, PermanentError, TransientError
+from fleetrank.foundation.registry import UnknownNameError
 from fleetrank.models.errors import CardError, ExportError, UntrustedError
 from fleetrank.orchestrator.cli import main as cli
 from fleetrank.orchestrator.cli.context import current
@@ -50,7 +51,7 @@ def failing(monkeypatch: pytest.MonkeyPatch):
         def init(folder: str) -> None:
             raise error
 
-        monkeypatch.setattr("fleetrank.orchestrator.cli.init_command.init", init)
+        monkeypatch.setattr("fleetrank.orchestrator.cli.setup_commands.init", init)
 
     return install
 
@@ -59,6 +60,7 @@ def failing(monkeypatch: pytest.MonkeyPatch):
     ("kind", "code"),
     [
         (UsageError, 2),
+        (UnknownNameError, 2),
         (NothingToDoError, 4),
         (StoreError, 1),
         (NewerSchemaError, 2),
@@ -175,7 +177,7 @@ def test_a_command_sees_the_workspace_it_was_given(tmp_path, monkeypatch, capsys
     assert run(["init", str(tmp_path / "w")]) == 0
     seen = []
     monkeypatch.setattr(
-        "fleetrank.orchestrator.cli.init_command.init",
+        "fleetrank.orchestrator.cli.setup_commands.init",
         lambda: seen.append(current().workspace.root),
     )
     assert run(["init", "--workspace", str(tmp_path / "w")]) == 0

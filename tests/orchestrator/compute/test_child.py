@@ -12,7 +12,7 @@ from fleet_rows import NETS, PLACES, write_results
 from fleetrank.analysis.errors import QueryError
 from fleetrank.orchestrator.compute.child import QUERY_GRACE_S, Child
 from fleetrank.orchestrator.compute.jobs import Job, JobKind, RefusedError, error_of_child
-from fleetrank.orchestrator.server.errors import status_of
+from fleetrank.orchestrator.server.answers import status_of
 
 
 def query(sql: str, timeout_s: float = 10.0) -> Job:

@@ -122,7 +122,15 @@ FILES = {
     ),
     "a record": (
         "results/sweeps/t-20260101T000000-aaaa.json",
-        json.dumps({"state": EVIL, "plan": {"repeats": 1}, "origin": EVIL, "command_line": EVIL}),
+        json.dumps(
+            {
+                "state": "finished",
+                "plan": {"repeats": 1, "n_cells": 1},
+                "origin": EVIL,
+                "command_line": EVIL,
+                "git_commit": EVIL,
+            }
+        ),
         (
             ("results", "list"),
             ("results", "list", "--json"),

@@ -8,19 +8,18 @@ import pytest
 from rich.console import Console
 
 from fleetrank.foundation.vocabulary import Origin
-from fleetrank.orchestrator.progress.console import LiveConsole, render
+from fleetrank.orchestrator.progress.displays import JsonLines, LiveConsole, PlainLines, render
 from fleetrank.orchestrator.progress.events import (
     Event,
     ExportFinished,
     ExportStarted,
     Notice,
+    Publisher,
     RepeatFinished,
     RepeatStarted,
     SweepFinished,
     SweepStarted,
 )
-from fleetrank.orchestrator.progress.line_output import JsonLines, PlainLines
-from fleetrank.orchestrator.progress.publisher import Publisher
 from fleetrank.orchestrator.progress.view import View, updated
 from fleetrank.orchestrator.progress.wording import duration, sentence
 

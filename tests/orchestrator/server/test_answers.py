@@ -10,8 +10,7 @@ from waiting import wait_until
 
 from fleetrank.foundation.lease import host_lease
 from fleetrank.orchestrator.compute.jobs import Job, JobKind, RefusedError
-from fleetrank.orchestrator.server.answers import Answers, Turn
-from fleetrank.orchestrator.server.errors import BusyError, status_of
+from fleetrank.orchestrator.server.answers import Answers, BusyError, Turn, status_of
 
 LATENCY = Job(kind=JobKind.TABLE, name="latency")
 

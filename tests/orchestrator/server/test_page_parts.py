@@ -2,8 +2,7 @@
 
 import pytest
 
-from fleetrank.orchestrator.server.pages.page_tables import MAX_ROWS, facts_grid, grid
-from fleetrank.orchestrator.server.pages.page_templates import asset, render
+from fleetrank.orchestrator.server.pages.page_parts import MAX_ROWS, asset, facts_grid, grid, render
 
 
 def test_a_grid_leaves_out_what_says_nothing_and_links_what_has_a_page() -> None:

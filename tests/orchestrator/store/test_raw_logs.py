@@ -1,7 +1,7 @@
 import pytest
 
 from fleetrank.orchestrator.errors import StoreError, UsageError
-from fleetrank.orchestrator.store.raw_logs import read_log, set_aside
+from fleetrank.orchestrator.store.small_files import read_log, set_aside
 
 ROW = {"sweep_id": "s-1", "cell_key": "abc", "repeat": 2, "attempt": 0, "raw_log": "count=5 é\n"}
 

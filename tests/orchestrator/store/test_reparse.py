@@ -8,9 +8,9 @@ from fleetrank.device_agents.android.execution.raw_log import encode_log
 from fleetrank.device_agents.android.programs.phone_program import ProgramCall, ProgramOutput
 from fleetrank.orchestrator.cli.main import run
 from fleetrank.orchestrator.store.health.verify import examine
-from fleetrank.orchestrator.store.raw_logs import set_aside
 from fleetrank.orchestrator.store.reparse import reparse_sweep, store_reparsed
 from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.store.small_files import set_aside
 from fleetrank.orchestrator.workspace.workspace import Workspace
 
 SWEEP_ID = "s-20260102T030405-0a1b"

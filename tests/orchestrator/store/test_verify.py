@@ -5,6 +5,7 @@ import pytest
 
 from fleetrank.analysis.stored.sweep_record import SweepRecord
 from fleetrank.orchestrator.errors import StoreError
+from fleetrank.orchestrator.store.health.differences import Side
 from fleetrank.orchestrator.store.health.repair import repair_sweep, require_whole_parts
 from fleetrank.orchestrator.store.health.verify import KEEP, examine
 from fleetrank.orchestrator.store.parquet.part_reader import read_rows
@@ -147,6 +148,17 @@ def test_a_value_that_differs_is_named_with_its_column(store, new_row) -> None:
     assert "the journal is right" in fault.remedy
     repair_sweep(store, SWEEP_ID)
     assert examine(store, SWEEP_ID).faults == ()
+
+
+def test_rows_beyond_those_that_are_read_again_are_not_judged(store, new_row, monkeypatch) -> None:
+    """Unread rows counted as wrong in the parts, so a right part was made again."""
+    monkeypatch.setattr("fleetrank.orchestrator.store.health.differences._COMPARED", 1)
+    (part,) = store.parts_folder(SWEEP_ID).iterdir()
+    part.unlink()
+    other = [new_row(model="resnet81"), new_row(repeat=1, samples_ns=None, status="unknown")]
+    publish_parts(store.parts_folder(SWEEP_ID), iter(other))
+    first, second = examine(store, SWEEP_ID).differing
+    assert (first.wrong, second.wrong) == (Side.PARTS, Side.UNKNOWN)
 
 
 def test_where_both_sides_are_damaged_nothing_is_touched(store) -> None:

@@ -13,12 +13,12 @@ from fleetrank.device_agents.contract.task import Execution
 from fleetrank.orchestrator.dispatch.host.host_facts import HostFacts, read_host_facts
 from fleetrank.orchestrator.dispatch.ray.ray_hosts import Problem
 from fleetrank.orchestrator.errors import StoreError, UsageError
+from fleetrank.orchestrator.identity.cells import DeviceSpec
 from fleetrank.orchestrator.sweep.cluster_status import find_problems, skew
 from fleetrank.orchestrator.sweep.fleet import Fleet, fleet_of_record, this_host
 from fleetrank.orchestrator.sweep.sweep_run import new_record, setup_of_record
 from fleetrank.orchestrator.sweep.sweep_setup import devices_of, host_of, plan_sweep
 from fleetrank.orchestrator.workspace.device_registry import DeviceFile
-from fleetrank.orchestrator.workspace.device_spec import DeviceSpec
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 from fleetrank.orchestrator.workspace.workspace import Workspace
 

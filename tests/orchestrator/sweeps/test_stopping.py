@@ -9,7 +9,7 @@ import psutil
 import pytest
 from sweep_process import MODES, ended, ok_repeats, start, wait_for_notice, wait_for_repeats
 
-from fleetrank.orchestrator.dispatch.drive.stop_switch import STOPPING
+from fleetrank.orchestrator.progress.wording import STOPPING
 
 RAY_AGENTS = {"ray::DashboardAgent", "ray::RuntimeEnvAgent"}
 """Idle helpers of a raylet: when that is killed they tell a server which is gone, too, and end 60 s

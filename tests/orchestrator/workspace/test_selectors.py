@@ -1,11 +1,13 @@
 """The selectors: one definition, on the command line and over HTTP."""
 
 import inspect
+from dataclasses import fields
 
 import pytest
 from fastapi import FastAPI
 from pydantic import ValidationError
 
+from fleetrank.analysis.stored.columns import SCHEMA
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.orchestrator.cli.report import report_command
 from fleetrank.orchestrator.errors import UsageError
@@ -54,6 +56,12 @@ def test_the_api_documents_every_selector() -> None:
     named = {field.alias or name for name, field in Selectors.model_fields.items()}
     assert {parameter["name"] for parameter in parameters} == named
     assert all(parameter["description"] for parameter in parameters)
+
+
+def test_a_selector_is_a_field_of_the_selection_or_a_column_of_text() -> None:
+    own = {field.name for field in fields(Selection)} | {"include_simulated"}
+    rest = set(Selectors.model_fields) - own
+    assert all(SCHEMA.field(name).type == "string" for name in rest), rest
 
 
 def test_nothing_given_selects_all() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.device_agents.android.adb.shell_stream import ShellResult
+from fleetrank.device_agents.android.adb.streams import ShellResult
 from fleetrank.device_agents.android.execution.catalogue import ProgramFile
 from fleetrank.device_agents.android.execution.storage import PhoneStorage
 from fleetrank.device_agents.android.state.probe_text import free_bytes

@@ -1,6 +1,6 @@
 import pytest
 
-from fleetrank.device_agents.android.programs.program_registry import (
+from fleetrank.device_agents.android.programs.phone_program import (
     NAME_OF_RUNTIME,
     PROGRAMS,
     create_program,

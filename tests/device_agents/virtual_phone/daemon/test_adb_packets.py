@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.device_agents.virtual_phone.daemon import adb_packets as protocol
-from fleetrank.device_agents.virtual_phone.daemon.adb_packets import (
+from fleetrank.device_agents.virtual_phone.daemon import adb_stream as protocol
+from fleetrank.device_agents.virtual_phone.daemon.adb_stream import (
     Command,
     Header,
     Message,

@@ -97,8 +97,8 @@ def test_a_running_attempt_that_was_stored_as_lost_gets_a_number_of_its_row(
     work = new_work({"a": True}, n_models=1, repeats=1)
     task_id = f"{work.sweep.sweep_id}/a-0/0/0"
     lost = {
-        "cell_key": "a-0", "repeat": 0, "attempt": 0, "status": "failed",
-        "error_kind": "host_lost", "error_is_transient": True,
+        "sweep_id": work.sweep.sweep_id, "cell_key": "a-0", "repeat": 0, "attempt": 0,
+        "status": "failed", "error_kind": "host_lost", "error_is_transient": True,
     }  # fmt: skip
     executor = new_executor(["a"], always_well)
     executor.left_running = {task_id: "a"}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.foundation.vocabulary import ErrorKind
-from fleetrank.orchestrator.dispatch.decide import events
+from fleetrank.orchestrator.dispatch.decide import messages
 from fleetrank.orchestrator.dispatch.decide.lane import Lane, Waiting
 from fleetrank.orchestrator.dispatch.decide.notices import SILENT_S
 from fleetrank.orchestrator.dispatch.decide.retry import RetryRules, condemns_cell, delay_s
@@ -47,8 +47,8 @@ def new_world(new_work: Callable[..., SweepWork]) -> NewWorld:
 def tick(world: World, now_s: float | None = None) -> list[str]:
     """Devices that start."""
     world.now_s = world.now_s if now_s is None else now_s
-    actions = world.feed(events.Tick(now_s=world.now_s))
-    return [action.device for action in actions if isinstance(action, events.Submit)]
+    actions = world.feed(messages.Tick(now_s=world.now_s))
+    return [action.device for action in actions if isinstance(action, messages.Submit)]
 
 
 def end(world: World, device: str, why: Failure | None) -> None:
@@ -58,7 +58,7 @@ def end(world: World, device: str, why: Failure | None) -> None:
 
 
 def said(world: World) -> list[str]:
-    announced = [action.event for action in world.actions if isinstance(action, events.Announce)]
+    announced = [action.event for action in world.actions if isinstance(action, messages.Announce)]
     return [event.message for event in announced if isinstance(event, Notice)]
 
 
@@ -70,7 +70,7 @@ def test_the_same_events_give_the_same_actions(new_world: NewWorld) -> None:
             for device in sorted(set(world.owed.values())):
                 end(world, device, LOST if number % 3 else None)
     assert worlds[0].actions == worlds[1].actions
-    assert any(isinstance(action, events.Store) for action in worlds[0].actions)
+    assert any(isinstance(action, messages.Store) for action in worlds[0].actions)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -213,7 +213,7 @@ def test_a_device_that_never_answers_is_given_up_and_the_sweep_ends(new_world: N
 def test_nothing_starts_after_a_stop_and_running_attempts_still_end(new_world: NewWorld) -> None:
     world = new_world(("g", False), ("h", False))
     assert tick(world) == ["d0", "d1"]
-    world.feed(events.StopPressed(now_s=0.0, is_now=False))
+    world.feed(messages.StopPressed(now_s=0.0, is_now=False))
     end(world, "d0", LOST)
     assert tick(world, 9.0) == []
     assert not world.state.is_over
@@ -225,7 +225,7 @@ def test_interrupted_workers_that_do_not_end_are_left_behind(new_world: NewWorld
     world = new_world(("g", False))
     tick(world)
     for _ in range(2):
-        step(world.state, events.StopPressed(now_s=0.0, is_now=True))
+        step(world.state, messages.StopPressed(now_s=0.0, is_now=True))
     tick(world, 14.0)
     assert not world.state.is_over
     tick(world, 16.0)
@@ -238,7 +238,7 @@ def test_a_silent_minute_names_what_runs_and_what_is_waited_for(new_world: NewWo
     world.begin()
     tick(world)
     end(world, "d2", None)
-    world.feed(events.StopPressed(now_s=0.0, is_now=False))
+    world.feed(messages.StopPressed(now_s=0.0, is_now=False))
     n_before = len(said(world))
     tick(world, SILENT_S - 1)
     assert len(said(world)) == n_before

@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.foundation.vocabulary import ErrorKind
-from fleetrank.orchestrator.dispatch.decide import events
+from fleetrank.orchestrator.dispatch.decide import messages
 from fleetrank.orchestrator.dispatch.decide.work import SweepWork
 
 LOST = failure(ErrorKind.DEVICE_LOST, is_transient=True)
@@ -69,7 +69,7 @@ class Sweep(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from((0.0, 0.1, 0.3, 1.0, 31.0)))
     def time_passes(self, seconds: float) -> None:
         self.world.now_s += seconds
-        self.world.feed(events.Tick(now_s=self.world.now_s))
+        self.world.feed(messages.Tick(now_s=self.world.now_s))
 
     @precondition(lambda self: self.world.working)
     @rule(data=st.data(), outcome=OUTCOMES, is_told=st.booleans())
@@ -109,11 +109,11 @@ class Sweep(RuleBasedStateMachine):
         world = self.world
         lanes = world.state.lanes.values()
         world.now_s = max([world.now_s, *(lane.probe_at_s or 0.0 for lane in lanes)]) + 1.0
-        world.feed(events.Tick(now_s=world.now_s))
+        world.feed(messages.Tick(now_s=world.now_s))
         for device in sorted(world.probing):
             world.answer(device, why)
         world.now_s += 1.0
-        world.feed(events.Tick(now_s=world.now_s))
+        world.feed(messages.Tick(now_s=world.now_s))
 
     @precondition(lambda self: self.world.working)
     @rule(data=st.data())
@@ -137,13 +137,13 @@ class Sweep(RuleBasedStateMachine):
     @rule(is_now=st.booleans(), chance=st.integers(0, 9))
     def the_user_stops(self, is_now: bool, chance: int) -> None:
         if chance == 0:
-            self.world.feed(events.StopPressed(now_s=self.world.now_s, is_now=is_now))
+            self.world.feed(messages.StopPressed(now_s=self.world.now_s, is_now=is_now))
 
     @rule(is_clean=st.booleans(), chance=st.integers(0, 3))
     def the_driver_ends_and_another_goes_on(self, is_clean: bool, chance: int) -> None:
         if chance == 0:
             if is_clean:
-                self.world.feed(events.Ended(now_s=self.world.now_s))
+                self.world.feed(messages.Ended(now_s=self.world.now_s))
             self.world.begin()
 
     @rule(host=st.sampled_from("gh"))
@@ -178,7 +178,7 @@ class Sweep(RuleBasedStateMachine):
                 break
             for device in sorted(world.probing):
                 world.answer(device, LOST if device == "d0" else None)
-            world.feed(events.Tick(now_s=world.now_s))
+            world.feed(messages.Tick(now_s=world.now_s))
             for task_id in sorted(world.owed.keys() - world.kept.keys()):
                 # A task that its host never got is run by it now.
                 world.working[task_id] = world.owed[task_id]
@@ -188,7 +188,7 @@ class Sweep(RuleBasedStateMachine):
             moments = [lane.next_moment_s(world.now_s) for lane in lanes]
             world.now_s = min((m for m in moments if m is not None), default=world.now_s + 0.25)
         assert world.state.is_over, "work is left, but nothing will ever happen"
-        world.feed(events.Ended(now_s=world.now_s))
+        world.feed(messages.Ended(now_s=world.now_s))
         self._check_the_end()
 
     def _check_the_end(self) -> None:

@@ -15,7 +15,7 @@ from fleetrank.orchestrator.dispatch.host.host_service import (
     PollReply,
     PollRequest,
 )
-from fleetrank.orchestrator.workspace.device_spec import DeviceSpec
+from fleetrank.orchestrator.identity.cells import DeviceSpec
 
 QUICK = DeviceSpec(name="quick", kind="simulated")
 SLOW = DeviceSpec(name="slow", kind="simulated", options=(("duration_s", 20.0),))

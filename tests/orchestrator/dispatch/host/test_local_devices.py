@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from fleetrank.device_agents.contract.device_facts import DeviceFacts
+from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
 from fleetrank.device_agents.registry import create_agent
 from fleetrank.device_agents.simulated.agent import SimulatedAgent
 from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Status
 from fleetrank.orchestrator.dispatch.host.local_devices import LocalDevices
-from fleetrank.orchestrator.workspace.device_spec import DeviceSpec, HostShare
+from fleetrank.orchestrator.identity.cells import DeviceSpec, HostShare
 
 _LIMIT_S = 60.0
 QUIET = DeviceSpec(name="d", kind="simulated", share=HostShare.ALONE)

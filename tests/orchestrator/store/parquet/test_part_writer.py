@@ -3,8 +3,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from fleetrank.analysis.stored.part_seal import BrokenSealError, is_sealed
-from fleetrank.orchestrator.store.parquet.part_writer import sealed_parquet
+from fleetrank.analysis.stored.part_files import BrokenSealError, is_sealed
+from fleetrank.orchestrator.store.parquet.parts import sealed_parquet
 
 
 @pytest.fixture

@@ -1,0 +1,100 @@
+"""`fleetrank results delete` and `merge`: delete sweeps, copy those of another workspace."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+import typer
+from fleetrank.foundation.wording import count_of
+from fleetrank.orchestrator.cli.context import current
+from fleetrank.orchestrator.cli.context import host_turn
+from fleetrank.orchestrator.cli.output.listing import AsJson, print_table
+from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.housekeeping.delete_and_merge import Merging, Step, copy_sweep, plan_merge
+from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.workspace.workspace import Workspace
+from fleetrank.orchestrator.housekeeping.delete_and_merge import delete_sweep, plan_deletion
+import sys
+
+Yes = Annotated[
+    bool, typer.Option("--yes", help="Carry out the plan. Without it the plan is only shown.")
+]
+
+
+def is_confirmed(question: str, is_sure: bool, as_json: bool) -> bool:
+    """Whether the user agreed, by `--yes` or at a terminal; otherwise prints a hint."""
+    if is_sure:
+        return True
+    if as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        print("This is the plan. Add --yes to carry it out.", file=sys.stderr)
+        return False
+    return typer.confirm(question)
+
+
+def delete(
+    sweeps: Annotated[list[str], typer.Argument(help="Sweeps to delete.", metavar="SWEEP...")],
+    *,
+    is_sure: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete sweeps with all their files.
+
+    Deletes rows, journals, raw logs, records and the exclusions of these sweeps. Shows first what
+    it would delete. To keep a sweep but leave it out of all figures, use `results exclude`.
+    """
+    store = ResultStore(current().workspace.results)
+    plan = plan_deletion(store, sweeps)
+    if not as_json:
+        print_table([asdict(one) for one in plan], as_json)
+    is_done = is_confirmed(f"Delete {count_of(len(plan), 'sweep')}?", is_sure, as_json)
+    if is_done:
+        # The lease prevents figures from being computed while their files are deleted.
+        with host_turn("results delete"):
+            for one in plan:
+                delete_sweep(store, one.sweep_id)
+    if as_json:
+        print_table([asdict(one) | {"is_done": is_done} for one in plan], as_json)
+    else:
+        print(f"{count_of(len(plan), 'sweep')} deleted" if is_done else "nothing deleted")
+
+
+def merge(
+    other_workspace: Annotated[Path, typer.Argument(help="The workspace to copy from.")],
+    *,
+    is_sure: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Copy the sweeps of another workspace into this one.
+
+    Shows first what it would copy. Device files, model cards and exported files are not copied.
+    """
+    store = ResultStore(current().workspace.results)
+    other = ResultStore(Workspace.at(other_workspace).results)
+    with host_turn("results merge"):
+        plan = plan_merge(store, other)
+    if not as_json:
+        print_table([asdict(one) for one in plan], as_json)
+    _refuse_any(plan)
+    copied = [one for one in plan if one.step is Step.COPY]
+    question = f"Copy {count_of(len(copied), 'sweep')}?"
+    is_done = bool(copied) and is_confirmed(question, is_sure, as_json)
+    if is_done:
+        with host_turn("results merge"):
+            for one in copied:
+                copy_sweep(store, other, one.sweep_id)
+    if as_json:
+        print_table([asdict(one) | {"is_done": is_done} for one in plan], as_json)
+    else:
+        print(f"{count_of(len(copied), 'sweep')} copied" if is_done else "nothing copied")
+        if is_done:
+            print("device files, model cards and exported files were not copied")
+
+
+def _refuse_any(plan: Sequence[Merging]) -> None:
+    """Raises if any sweep conflicts: a workspace is copied completely or not at all."""
+    if refused := [one for one in plan if one.step is Step.REFUSE]:
+        raise UsageError(
+            "; ".join(f"{one.sweep_id}: {one.reason}" for one in refused),
+            "wait for a running sweep to end; if two sweeps differ, delete one: "
+            "`fleetrank results delete SWEEP`",
+        )

@@ -1,0 +1,158 @@
+"""The messages between the control loop and `step`: events go in, actions come out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fleetrank.device_agents.contract.agent import DeviceFacts
+from fleetrank.device_agents.contract.measurement import Failure, Measurement
+from fleetrank.device_agents.contract.task import MeasureTask
+from fleetrank.orchestrator.identity.cells import Attempt
+from fleetrank.orchestrator.progress.events import Notice, RepeatStarted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Began:
+    """The first event of a run.
+
+    Attributes:
+        now_s: seconds of a monotonic clock, as in every event.
+        in_flight: tasks that an earlier driver left running, from task id to device.
+        offered: measurements that an earlier driver did not acknowledge.
+    """
+
+    now_s: float
+    in_flight: Mapping[str, str] = field(default_factory=dict)
+    offered: Sequence[Measurement] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrived:
+    """A wait for measurements has ended; empty if none arrived.
+
+    A lost host is a failed measurement of kind `host_lost` for each of its running tasks; an
+    answered probe of its devices means that it is back.
+    """
+
+    now_s: float
+    measurements: Sequence[Measurement]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probed:
+    """A device has answered its probe with its facts, or the probe failed."""
+
+    now_s: float
+    device: str
+    answer: DeviceFacts | Failure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """Time has passed; comes once in each round of the control loop."""
+
+    now_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopPressed:
+    """The user requested a stop, `is_now` without waiting; may come again in each round."""
+
+    now_s: float
+    is_now: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreFailed:
+    """The disk is full or cannot be written; the row stays in memory."""
+
+    now_s: float
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Synced:
+    """Every row stored so far is safe from a power cut."""
+
+    now_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """The last event of a run: the loop has ended, and late results are decided."""
+
+    now_s: float
+
+
+Event = Began | Arrived | Probed | Tick | StopPressed | StoreFailed | Synced | Ended
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submit:
+    """Starts a task on a device that has no running task."""
+
+    device: str
+    task: MeasureTask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Store:
+    """Stores one attempt as a row and reports its end.
+
+    Attributes:
+        facts: `None` if no probe of the device was answered.
+        will_retry: another attempt at the repeat follows, or the repeat was counted before.
+    """
+
+    device: str
+    attempt: Attempt
+    measurement: Measurement
+    facts: DeviceFacts | None
+    will_retry: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreUntried:
+    """Stores an attempt that fails without being started, on the device of its cell."""
+
+    attempt: Attempt
+    failure: Failure
+    facts: DeviceFacts | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """Probes a device that is set aside; the answer returns as `Probed`."""
+
+    device: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announce:
+    """Reports progress to the user."""
+
+    event: RepeatStarted | Notice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sync:
+    """Syncs the stored rows; success returns as `Synced`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publish:
+    """Publishes the stored rows to readers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledge:
+    """Lets the hosts delete these measurements: each is safe in a synced row, or discarded."""
+
+    task_ids: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interrupt:
+    """Ends the running tasks now; each returns as a failure of kind `interrupted`."""
+
+
+Action = Submit | Store | StoreUntried | Probe | Announce | Sync | Publish | Acknowledge | Interrupt

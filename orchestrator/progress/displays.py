@@ -1,0 +1,142 @@
+"""The displays of progress: a live table on a terminal, or lines in a pipe or a log file."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from time import perf_counter
+from typing import TextIO
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from fleetrank.foundation.strict_json import json_text
+from fleetrank.foundation.wording import count_of
+from fleetrank.orchestrator.progress.events import (
+    Event,
+    ExportFinished,
+    Notice,
+    RepeatFinished,
+    SweepFinished,
+    SweepStarted,
+)
+from fleetrank.orchestrator.progress.view import View, updated
+from fleetrank.orchestrator.progress.wording import duration, printable, sentence, unreal
+
+
+class JsonLines:
+    """Writes each event as `{"event": "RepeatFinished", ...}`; fields as in `events`."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __call__(self, event: Event) -> None:
+        """Writes and flushes, so that a reader of the pipe gets each event at once."""
+        content = {"event": type(event).__name__, **asdict(event)}
+        self._stream.write(json_text(content) + "\n")
+        self._stream.flush()
+
+
+class PlainLines:
+    """Writes one sentence per event; overwrites nothing and needs no terminal."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._n_repeats = 0
+        self._n_done = 0
+
+    def __call__(self, event: Event) -> None:
+        """Writes the event's sentence, if there is one."""
+        if isinstance(event, SweepStarted):
+            self._n_repeats, self._n_done = event.n_repeats, event.n_done
+        line = sentence(event)
+        if line is None:
+            return
+        if isinstance(event, RepeatFinished):
+            self._n_done += not event.will_retry
+            line = f"[{self._n_done}/{self._n_repeats}] {line}"
+        self._stream.write(line + "\n")
+        self._stream.flush()
+
+
+_MAX_DEVICES_SHOWN = 20
+"""Maximum devices on screen; the busiest are shown and the others are counted."""
+
+
+class LiveConsole:
+    """Draws the view of the sweep; failures and notices stay as lines above it."""
+
+    def __init__(self, console: Console, clock: Callable[[], float] = perf_counter) -> None:
+        self._console = console
+        self._clock = clock
+        self._view = View()
+        self._live: Live | None = None
+
+    def __call__(self, event: Event) -> None:
+        """Processes an event; the display is redrawn four times a second."""
+        self._view = updated(self._view, event, self._clock())
+        if isinstance(event, SweepStarted):
+            self._live = Live(
+                console=self._console, get_renderable=self._render, refresh_per_second=4
+            )
+            self._live.start()
+        if _stays_visible(event):
+            self._console.print(Text(sentence(event) or ""))
+        if isinstance(event, SweepFinished):
+            self.close()
+
+    def close(self) -> None:
+        """Restores the terminal, also after an error."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _render(self) -> Group:
+        return render(self._view, self._clock())
+
+
+def render(view: View, now_s: float) -> Group:
+    """The table of devices and the line of totals."""
+    # On a narrow terminal the column of the running cell is shortened first.
+    table = Table(box=None, pad_edge=False, expand=True)
+    hosts = {device.host for device in view.devices.values()}
+    has_hosts = len(hosts) > 1
+    for heading in (
+        *(["host"] if has_hosts else []),
+        "device",
+        "running",
+        "last",
+        "done",
+        "failed",
+    ):
+        table.add_column(
+            heading, overflow="ellipsis", no_wrap=True, ratio=1 if heading == "running" else None
+        )
+    busy_first = sorted(view.devices.items(), key=lambda item: item[1].running is None)
+    for name, device in busy_first[:_MAX_DEVICES_SHOWN]:
+        table.add_row(
+            *([Text(device.host)] if has_hosts else []),
+            Text(name + unreal(device.origin)),
+            Text(printable(device.running or "-")),
+            Text(device.last),
+            str(device.n_done),
+            str(device.n_failed),
+        )
+    n_hidden = len(view.devices) - _MAX_DEVICES_SHOWN
+    hidden = [Text(f"and {count_of(n_hidden, 'more device')}")] if n_hidden > 0 else []
+    exporting = [Text(f"exporting {', '.join(view.exporting)}")] if view.exporting else []
+    return Group(*exporting, *([table] if view.devices else []), *hidden, _totals(view, now_s))
+
+
+def _totals(view: View, now_s: float) -> Text:
+    n_done = view.n_done_before + view.n_done
+    left = view.n_repeats - n_done - view.n_failed
+    eta_s = view.eta_s(now_s)
+    eta = "" if eta_s is None else f", about {duration(eta_s)} left"
+    of_all = count_of(view.n_repeats, "repeat")
+    return Text(f"{n_done} of {of_all} done, {view.n_failed} failed, {left} to go{eta}")
+
+
+def _stays_visible(event: Event) -> bool:
+    is_failure = isinstance(event, RepeatFinished | ExportFinished) and event.error is not None
+    return is_failure or isinstance(event, SweepStarted | Notice | SweepFinished)

@@ -1,0 +1,33 @@
+"""What a person reads changes only with its recorded file, so that a review sees every word."""
+
+import difflib
+
+import pytest
+from golden_texts import COMMAND, GOLDEN, SURFACES
+
+from fleetrank.analysis.tables.tables import TABLES
+from fleetrank.orchestrator.cli.main import COMMANDS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SURFACES)
+def test_every_word_is_the_recorded_one(name: str) -> None:
+    recorded, now = (GOLDEN / name).read_text(encoding="utf-8"), SURFACES[name]()
+    lines = difflib.unified_diff(
+        recorded.splitlines(), now.splitlines(), f"recorded {name}", "now", lineterm="", n=1
+    )
+    shown = "\n".join(lines)
+    if shown:
+        pytest.fail(f"{shown}\n\nIf these words are right: {COMMAND}", pytrace=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("help.txt", [f"fleetrank {command}" for command in COMMANDS]),
+        ("notes.txt", list(TABLES)),
+    ],
+)
+def test_the_record_covers_the_whole_surface(name: str, parts: list[str]) -> None:
+    lines = (GOLDEN / name).read_text(encoding="utf-8").splitlines()
+    assert {f"=== {part}" for part in parts} <= set(lines)
