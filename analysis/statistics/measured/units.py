@@ -23,7 +23,7 @@ _SLIP_TOLERANCE = np.log(2.5)
 _LEVEL_TOLERANCE = np.log(10.0)
 """The same for the level of a whole platform or model, which differs more inside a tier.
 
-It also covers 1024 and 2^20, which cannot be distinguished from 10^3 and 10^6 here.
+It also covers 1024 and 2^20, which are too near to 10^3 and 10^6 to be separated here.
 """
 _MIB_TOLERANCE = 0.012
 """A quarter of log(1.048576); figures with more noise cannot show that factor."""

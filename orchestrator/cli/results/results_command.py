@@ -1,32 +1,31 @@
 """`fleetrank results`: lists, checks and changes stored results."""
 
+import dataclasses
 import sys
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+
 import polars as pl
 import typer
-from fleetrank.foundation.wording import count_of
+
 from fleetrank.analysis.stored.exclusions import excluded_column, read_exclusions
-from fleetrank.orchestrator.cli.context import current
-from fleetrank.orchestrator.cli.context import host_turn
-from fleetrank.orchestrator.cli.output.listing import AsJson, print_table
-from fleetrank.orchestrator.cli.results.results_housekeeping import delete
+from fleetrank.foundation.wording import count_of
+from fleetrank.orchestrator.cli.context import current, host_turn, reading_turn
+from fleetrank.orchestrator.cli.output.listing import AsJson, print_table, write_data
+from fleetrank.orchestrator.cli.report.report_command import with_selectors
 from fleetrank.orchestrator.cli.results.results_exclude import exclude
+from fleetrank.orchestrator.cli.results.results_housekeeping import delete, merge
 from fleetrank.orchestrator.cli.results.results_import import import_results
-from fleetrank.orchestrator.cli.results.results_housekeeping import merge
-from fleetrank.orchestrator.cli.output.listing import write_data
-from fleetrank.orchestrator.errors import NothingToDoError, StoreError, UsageError
 from fleetrank.orchestrator.durable import replace_file
+from fleetrank.orchestrator.errors import NothingToDoError, StoreError, UsageError
 from fleetrank.orchestrator.store.parquet.part_reader import read_sweeps
 from fleetrank.orchestrator.store.parquet.parts import to_parquet
 from fleetrank.orchestrator.store.reparse import Reparsed, reparse_sweep, store_reparsed
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep.sweep_status import is_running, state_of
-from typing import Annotated
-from fleetrank.orchestrator.cli.context import reading_turn
-from fleetrank.orchestrator.cli.output.listing import AsJson
+from fleetrank.orchestrator.workspace.selectors import Selectors
 
 if TYPE_CHECKING:
     from fleetrank.orchestrator.store.health.verify import Examined, Fault
@@ -49,28 +48,37 @@ class ExportFormat(StrEnum):
 
 
 @app.command()
+@with_selectors("source", "source_tier", "runtime", "precision", "family", "model")
 def audit(
     sweeps: Annotated[list[str] | None, typer.Argument(help="Sweeps (default: all).")] = None,
     *,
+    what: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--what", metavar="KIND", help="Only this kind, such as unit-slip; may be repeated."
+        ),
+    ] = None,
     as_json: AsJson = False,
+    selectors: Selectors,
 ) -> None:
     """Find duplicates, sentinel values, wrong units and outliers.
 
-    Checks measured, imported and simulated results.
+    Checks measured, imported and simulated results. The most harmful kind of finding comes first.
     """
     from fleetrank.analysis.stored.columns import ORIGINS
-    from fleetrank.analysis.tables.formats import render
     from fleetrank.analysis.stored.load import load_measurements
-    from fleetrank.analysis.stored.selection import Selection
+    from fleetrank.analysis.tables.formats import render
     from fleetrank.analysis.tables.tables import make_table
 
+    settings = (("what", ",".join(what)),) if what else ()
+    selection = dataclasses.replace(selectors.selection(), origins=ORIGINS, settings=settings)
     store = ResultStore(current().workspace.results)
     with reading_turn("results audit", store.root):
         frame = load_measurements(store.root, origins=ORIGINS)
         if sweeps:
             chosen = [sweep_id for sweep_id in sweeps if store.sweep_record(sweep_id)]
             frame = frame.filter(pl.col("sweep_id").is_in(chosen))
-        table = make_table("audit", frame, Selection(origins=ORIGINS))
+        table = make_table("audit", frame, selection)
     print(render(table, "json" if as_json else "table"), end="")
 
 
@@ -171,7 +179,9 @@ def compact(sweeps: SweepIds = None) -> None:
 def export(
     sweeps: SweepIds = None,
     export_format: Annotated[ExportFormat, typer.Option("--format")] = ExportFormat.CSV,
-    out: Annotated[Path | None, typer.Option(help="Output file (default: standard output).")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Output file (default: standard output).")
+    ] = None,
 ) -> None:
     """Write every attempt as CSV, Parquet or JSON lines.
 
@@ -242,7 +252,8 @@ def _chosen(store: ResultStore, sweeps: list[str] | None) -> list[str]:
         return [sweep_id for sweep_id in sweeps if store.sweep_record(sweep_id)]
     if not (ids := store.sweep_ids()):
         raise NothingToDoError(
-            f"{store.root} holds no sweep", "run `fleetrank sweep run` or `fleetrank results import`"
+            f"{store.root} holds no sweep",
+            "run `fleetrank sweep run` or `fleetrank results import`",
         )
     return ids
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fleetrank.foundation.wording import nearest
-from fleetrank.orchestrator.cli.context import current
-from fleetrank.orchestrator.cli.context import host_turn
+from fleetrank.orchestrator.cli.context import current, host_turn
 from fleetrank.orchestrator.cli.output.listing import AsJson, print_table
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.store.results import ResultStore
@@ -24,7 +23,9 @@ _NAMED = 6
 
 
 def exclude(
-    sweep: Annotated[str | None, typer.Argument(help="The sweep (default: list exclusions).")] = None,
+    sweep: Annotated[
+        str | None, typer.Argument(help="The sweep (default: list exclusions).")
+    ] = None,
     *,
     reason: Annotated[
         str | None, typer.Option(help="Reason, one line; printed under every table.")
@@ -105,8 +106,8 @@ def _list(store: ResultStore, as_json: bool) -> None:
 
 def _count(store: ResultStore, entries: "Sequence[Exclusion]") -> list[int]:
     """The number of published rows each covers; 0 for a deleted sweep."""
-    from fleetrank.analysis.stored.columns import ORIGINS
     from fleetrank.analysis.errors import NoDataError
+    from fleetrank.analysis.stored.columns import ORIGINS
     from fleetrank.analysis.stored.exclusions import covers
     from fleetrank.analysis.stored.load import load_measurements
 
@@ -141,8 +142,8 @@ def _refuse_strange(store: ResultStore, sweep: str, pattern: str) -> None:
 def _published_names(store: ResultStore, sweep: str) -> "pl.DataFrame":
     import polars as pl
 
-    from fleetrank.analysis.stored.columns import ORIGINS
     from fleetrank.analysis.errors import NoDataError
+    from fleetrank.analysis.stored.columns import ORIGINS
     from fleetrank.analysis.stored.load import load_measurements
 
     try:

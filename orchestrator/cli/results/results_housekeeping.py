@@ -1,20 +1,27 @@
 """`fleetrank results delete` and `merge`: delete sweeps, copy those of another workspace."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
+
 import typer
+
 from fleetrank.foundation.wording import count_of
-from fleetrank.orchestrator.cli.context import current
-from fleetrank.orchestrator.cli.context import host_turn
+from fleetrank.orchestrator.cli.context import current, host_turn
 from fleetrank.orchestrator.cli.output.listing import AsJson, print_table
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.housekeeping.delete_and_merge import Merging, Step, copy_sweep, plan_merge
+from fleetrank.orchestrator.housekeeping.delete_and_merge import (
+    Merging,
+    Step,
+    copy_sweep,
+    delete_sweep,
+    plan_deletion,
+    plan_merge,
+)
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.workspace.workspace import Workspace
-from fleetrank.orchestrator.housekeeping.delete_and_merge import delete_sweep, plan_deletion
-import sys
 
 Yes = Annotated[
     bool, typer.Option("--yes", help="Carry out the plan. Without it the plan is only shown.")

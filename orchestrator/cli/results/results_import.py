@@ -10,8 +10,7 @@ from fleetrank.foundation.strict_json import json_text
 from fleetrank.foundation.visible_text import visible_line
 from fleetrank.foundation.wording import count_of
 from fleetrank.models.cards.zoo import load_cards
-from fleetrank.orchestrator.cli.context import current
-from fleetrank.orchestrator.cli.context import host_turn
+from fleetrank.orchestrator.cli.context import current, host_turn
 from fleetrank.orchestrator.cli.output.listing import AsJson
 from fleetrank.orchestrator.imports import Imported, import_release
 from fleetrank.orchestrator.store.results import ResultStore
