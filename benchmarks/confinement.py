@@ -35,8 +35,7 @@ from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, Meas
 from fleetrank.device_agents.host.scratch import SCRATCH
 from fleetrank.device_agents.host.topology import cpus_one_per_core
 from fleetrank.device_agents.host.worker_client import measure_in_worker
-from fleetrank.device_agents.runtimes.runner import LoadedModel, create_runner
-from fleetrank.device_agents.worker.inputs import make_inputs
+from fleetrank.device_agents.runtimes.runner import LoadedModel, create_runner, make_inputs
 from fleetrank.foundation.vocabulary import Runtime
 
 MODEL, PRIMER = "mobilenet_v2", "squeezenet1_1"

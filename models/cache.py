@@ -24,11 +24,10 @@ from fleetrank.foundation.errors import BadFileError, MissingFileError
 from fleetrank.foundation.files import StorageError, move_file, replace_file, storage_error
 from fleetrank.foundation.plain_data import read_json_object
 from fleetrank.foundation.small_file import file_sha256
-from fleetrank.foundation.vocabulary import Format
-from fleetrank.models.cards.card import Artifact, ExportRequest, Source, StagedExport
+from fleetrank.foundation.vocabulary import FlopsMethod, Format
+from fleetrank.models.cards.card import Artifact, Cost, ExportRequest, Source, StagedExport
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.errors import ExportError
-from fleetrank.models.export.messages import cost_of
 
 _LOG = logging.getLogger(__name__)
 _STRAY_AFTER = timedelta(days=1)
@@ -155,7 +154,7 @@ class ArtifactCache:
                 sha256=fields["sha256"],
                 size_bytes=fields["size_bytes"],
                 format=Format(fields["format"]),
-                cost=cost_of(**fields["cost"]),
+                cost=_cost_of(**fields["cost"]),
                 versions=tuple((name, version) for name, version in fields["versions"]),
                 max_relative_error=fields["max_relative_error"],
                 is_trusted=fields["is_trusted"],
@@ -210,3 +209,12 @@ def _is_old(path: Path) -> bool:
     except FileNotFoundError:
         return False
     return datetime.now(UTC) - changed > _STRAY_AFTER
+
+
+def _cost_of(*, macs: int | None, parameters: int | None, method: str | None) -> Cost:
+    """A cost from the fields of its JSON form."""
+    return Cost(
+        macs=macs,
+        parameters=parameters,
+        method=None if method is None else FlopsMethod(method),
+    )

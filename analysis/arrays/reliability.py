@@ -101,17 +101,22 @@ def reliability_interval(
     return float(low), float(high)
 
 
-def retest_reliability(sweeps: Floats) -> float:
+def retest_reliability(sweeps: Floats) -> tuple[float, int]:
     """Mean rho over all pairs of sweeps of one platform, (n_models, n_sweeps), NaN missing.
 
     Over the models that both have, at least 5; NaN where no pair of sweeps has a rho. Versions
-    and days that differ between sweeps count as noise here.
+    and days that differ between sweeps count as noise here. Also the number of models in at least
+    one of the pairs that have a rho.
     """
     rhos = []
+    compared = np.zeros(sweeps.shape[0], dtype=np.bool_)
     for i in range(sweeps.shape[1]):
         for j in range(i + 1, sweeps.shape[1]):
             both = np.isfinite(sweeps[:, i]) & np.isfinite(sweeps[:, j])
-            if both.sum() >= MIN_MODELS:
-                rhos.append(spearman_matrix(sweeps[both][:, [i, j]])[0, 1])
-    defined = [rho for rho in rhos if np.isfinite(rho)]
-    return float(np.mean(defined)) if defined else float("nan")
+            if both.sum() < MIN_MODELS:
+                continue
+            rho = spearman_matrix(sweeps[both][:, [i, j]])[0, 1]
+            if np.isfinite(rho):
+                rhos.append(rho)
+                compared |= both
+    return float(np.mean(rhos)) if rhos else float("nan"), int(compared.sum())

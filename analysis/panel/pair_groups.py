@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fleetrank.analysis.arrays.bootstrap import adjust_p
+from fleetrank.analysis.panel.pair_figures import PairFigures, pair_figures
 from fleetrank.analysis.panel.pair_means import MeanFigures, mean_figures
-from fleetrank.analysis.panel.pairs import Pair, PairFigures, pair_figures
+from fleetrank.analysis.panel.pairs import Pair
 from fleetrank.analysis.panel.panel import Measure, Panel
 from fleetrank.analysis.stored.columns import TIERS
 from fleetrank.analysis.stored.scope import EQUAL_INSIDE_PLATFORM

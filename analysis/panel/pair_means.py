@@ -11,7 +11,7 @@ from fleetrank.analysis.arrays.bootstrap import (
     percentile_interval,
     resample_counts,
 )
-from fleetrank.analysis.arrays.frm import headroom, null_p
+from fleetrank.analysis.arrays.frm import headroom, mid_p, null_p
 from fleetrank.analysis.arrays.known_means import cluster_weights
 from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats
 from fleetrank.analysis.panel.pairs import (
@@ -24,6 +24,8 @@ from fleetrank.analysis.panel.pairs import (
     blocks,
     draws_for,
     null_draws,
+    residual_draws,
+    why_no_residual_null,
 )
 from fleetrank.analysis.panel.panel import Measure
 from fleetrank.foundation.wording import count_of
@@ -41,6 +43,8 @@ class MeanFigures:
         p_value: one-sided, against the null; it and `null_p95` are upper bounds where pairs have
             different common models. They, `null_mean` and `headroom` are `None` for a measure
             without latency.
+        residual_null_mean, residual_p: against the null in which only what FLOPs explain of
+            latency transfers, mid-p; `None`, with the `reason`, if a model has no FLOPs.
     """
 
     n_models: int
@@ -54,6 +58,8 @@ class MeanFigures:
     null_mean: float | None = None
     null_p95: float | None = None
     headroom: float | None = None
+    residual_null_mean: float | None = None
+    residual_p: float | None = None
     reason: str | None = None
 
 
@@ -88,14 +94,40 @@ def mean_figures(
     )
     if not measure.has_latency:
         return figures
-    null = _null(measure, used, weights, draws, seed)
+    null = _null((null_draws(measure, part, draws, seed) for part in used), used, weights)
     null_mean = float(np.mean(null))
-    return replace(
+    figures = replace(
         figures,
         p_value=float(null_p(mean, null)),
         null_mean=null_mean,
         null_p95=float(np.quantile(null, 0.95)),
         headroom=headroom(mean, null_mean),
+    )
+    return _with_residual_null(figures, measure, used, weights, seed, draws)
+
+
+def _with_residual_null(
+    figures: MeanFigures,
+    measure: Measure,
+    used: Sequence[Block],
+    weights: Floats,
+    seed: int,
+    draws: Draws,
+) -> MeanFigures:
+    models = np.unique(np.concatenate([part.models for part in used]))
+    lacking = why_no_residual_null(measure, models)
+    if lacking is not None:
+        reason = lacking if figures.reason is None else f"{figures.reason}; {lacking}"
+        return replace(figures, reason=reason)
+    units = [residual_draws(measure, part, draws, seed) for part in used]
+    known = [some for some in units if some is not None]
+    if figures.rho is None or len(known) < len(units):
+        return figures
+    null = _null(known, used, weights)
+    return replace(
+        figures,
+        residual_null_mean=float(np.mean(null)),
+        residual_p=float(mid_p(figures.rho, null)),
     )
 
 
@@ -124,19 +156,17 @@ def _interval(
     return float(low), float(high)
 
 
-def _null(
-    measure: Measure, parts: Sequence[Block], weights: Floats, draws: Draws, seed: int
-) -> Floats:
-    """The mean over pairs with permuted latencies, (draws,).
+def _null(units: Iterable[Iterable[Floats]], parts: Sequence[Block], weights: Floats) -> Floats:
+    """The mean over pairs in every draw of a null, (draws,), from the draws of each block.
 
     Pairs with different common models are permuted separately, although they share platforms.
     Adding their sorted draws assumes the strongest dependence: the mean is right, and the upper
-        quantiles and the p-value are conservative.
+    quantiles and the p-value are conservative.
     """
-    total = np.zeros(draws.null)
-    for part in parts:
-        mine = _mean_rho(null_draws(measure, part, draws, seed), part, weights)
-        total += np.sort(mine) if len(parts) > 1 else mine
+    every = [_mean_rho(mine, part, weights) for mine, part in zip(units, parts, strict=True)]
+    if len(every) == 1:
+        return every[0]
+    total: Floats = np.sum([np.sort(mine) for mine in every], axis=0)
     return total
 
 

@@ -59,6 +59,8 @@ class Measure:
         given: (n_models,) or `None`; the part that its ranks explain is removed from this measure's
             ranks, so that correlations are partial.
         has_latency: without it nothing can be permuted, so the null is undefined.
+        flops: (n_models,), NaN where unknown, for the null in which only FLOPs transfer; `None`
+            leaves out that null.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Measure:
     latency: Floats
     given: Floats | None = None
     has_latency: bool = True
+    flops: Floats | None = None
 
     @property
     def values(self) -> Floats:
@@ -112,10 +115,11 @@ def panel_of(scope: Scope) -> Panel:
 def measures(panel: Panel) -> tuple[Measure, Measure]:
     """Latency alone and FRM, in this order; a value of 0 or less has no ratio and is missing."""
     latency = _positive(panel.latency)
-    rest = _positive(panel.memory) * _positive(panel.flops)[:, None]
+    flops = _positive(panel.flops)
+    rest = _positive(panel.memory) * flops[:, None]
     return (
-        Measure(name=LATENCY, rest=np.ones_like(latency), latency=latency),
-        Measure(name=FRM, rest=rest, latency=latency),
+        Measure(name=LATENCY, rest=np.ones_like(latency), latency=latency, flops=flops),
+        Measure(name=FRM, rest=rest, latency=latency, flops=flops),
     )
 
 

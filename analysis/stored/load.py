@@ -84,11 +84,11 @@ def newest_sweep() -> pl.Expr:
     An importer may read an older release after a newer one, so the time of the import decides
     only between sweeps of the same version.
     """
-    order = [_release_order(), pl.col("started_utc"), pl.col("sweep_id")]
+    order = [release_order(), pl.col("started_utc"), pl.col("sweep_id")]
     return pl.col("sweep_id").sort_by(order, nulls_last=False).last()
 
 
-def _release_order() -> pl.Expr:
+def release_order() -> pl.Expr:
     """The version of an imported sweep as a text that sorts as its numbers; null for other sweeps.
 
     `import-SOURCE-VERSION-STAMP-SUFFIX` is the form of the id. Numbers of up to 6 digits compare.

@@ -42,6 +42,10 @@ TERMS: Mapping[str, str] = MappingProxyType(
         "null model": (
             "the same figure after the latencies are shuffled; what chance and FLOPs alone give"
         ),
+        "residual null": (
+            "rho if only what FLOPs explain of latency transfers: what FLOPs do not explain is "
+            "shuffled"
+        ),
         "headroom": "(rho - null) / (1 - null): what is left above the null model",
         "ceiling": "the highest rho that the noise of the measurements permits",
         "Pareto frontier": "the models that no other model beats in all objectives",
@@ -60,6 +64,7 @@ _TERM_OF_COLUMN: Mapping[str, str] = MappingProxyType(
         "flags": "flag", "flag": "flag", "flops": "FLOPs", "macs": "MACs", "frm": "FRM",
         "rho": "Spearman's rho, Kendall's tau-b", "tau": "Spearman's rho, Kendall's tau-b",
         "null_mean": "null model", "null_p95": "null model", "share_of_ceiling": "ceiling",
+        "residual_null_mean": "residual null", "residual_p": "residual null",
         "recall": "frontier precision, recall", "sweep_id": "sweep", "attempts": "attempt",
         "device_model": "device model",
     }

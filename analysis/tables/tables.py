@@ -78,7 +78,7 @@ TABLES: Mapping[str, TableSpec] = MappingProxyType(
         ),
         "quality": _of_platforms("measured.cell_tables:quality_table"),
         "dropped": _of_platforms("measured.cell_tables:dropped_table"),
-        "audit": _of_platforms("measured.audit_table:audit_table"),
+        "audit": _of_platforms("measured.audit_table:audit_table", "what"),
     }
 )
 

@@ -20,7 +20,7 @@ from fleetrank.device_agents.cuda.library import (
     is_untold,
     no_driver_here,
 )
-from fleetrank.device_agents.device_output.device_text import bounded_name
+from fleetrank.device_agents.device_output import bounded_name
 from fleetrank.device_agents.errors import TransientError, missing_library
 from fleetrank.foundation.errors import FleetError
 

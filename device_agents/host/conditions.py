@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleetrank.device_agents.contract.measurement import Conditions
-from fleetrank.device_agents.device_output.plausible import LOAD, MEMORY_BYTES
+from fleetrank.device_agents.device_output import LOAD, MEMORY_BYTES
 
 ROOT = Path("/")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from fleetrank.device_agents.contract.agent import DeviceFacts
-from fleetrank.device_agents.device_output.device_text import lines_of
+from fleetrank.device_agents.device_output import lines_of
 from fleetrank.device_agents.host.conditions import ROOT, read_clock_max_mhz, read_governor
 from fleetrank.foundation.vocabulary import Origin, Tier
 

@@ -31,7 +31,7 @@ from fleetrank.device_agents.host.worker_process import (
     involuntary_switches,
     usable_cpus,
 )
-from fleetrank.device_agents.runtimes.runner import LoadedModel, Runner, create_runner
+from fleetrank.device_agents.runtimes.runner import LoadedModel, Runner, create_runner, make_inputs
 from fleetrank.device_agents.timing.flags import Seen, judge
 from fleetrank.device_agents.timing.timing import (
     HalfWidthRule,
@@ -47,7 +47,6 @@ from fleetrank.device_agents.worker.artifact_checks import (
     check_unchanged,
     run_once,
 )
-from fleetrank.device_agents.worker.inputs import make_inputs
 from fleetrank.device_agents.worker.watch import Around, Watch, copy_ns, open_watch
 from fleetrank.foundation.vocabulary import Mode, Origin, Status
 

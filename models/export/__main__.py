@@ -23,7 +23,7 @@ from fleetrank.models.cards.card import ExportRequest, Weights
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import find_card, load_cards
 from fleetrank.models.errors import ModelError
-from fleetrank.models.export.messages import ExportAnswer, ExportOrder, Refusal
+from fleetrank.models.export.process import ExportAnswer, ExportOrder, Refusal
 from fleetrank.models.export.request import export_request
 
 

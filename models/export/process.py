@@ -1,16 +1,70 @@
-"""Runs one export in a child process, so that a crash does not end the parent."""
+"""Runs one export in a child process, so that a crash does not end the parent; and its messages.
+
+Each message between the two is one line of JSON.
+"""
 
 import contextlib
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from fleetrank.foundation.codec import CodecError, from_json, to_json
 from fleetrank.foundation.process.supervised_child import ChildEnd, End, exit_name, run_child
 from fleetrank.models.cards.card import ExportRequest, StagedExport
-from fleetrank.models.errors import ExportError
+from fleetrank.models.errors import ExportError, ModelError, UntrustedError
 from fleetrank.models.export.exporters import EXPORTERS
-from fleetrank.models.export.messages import ExportAnswer, ExportOrder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportOrder:
+    """What the child does: the arguments of `export_in_child`."""
+
+    request: ExportRequest
+    out_dir: Path
+    memory_limit_bytes: int | None
+    is_trusted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """An error of the child."""
+
+    is_about_trust: bool
+    message: str
+    remedy: str
+
+    @classmethod
+    def of(cls, error: ModelError) -> "Refusal":
+        """The refusal that says what this error says."""
+        return cls(
+            is_about_trust=isinstance(error, UntrustedError),
+            message=error.message,
+            remedy=error.remedy,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportAnswer:
+    """What the child did; exactly one of the two is not `None`."""
+
+    staged: StagedExport | None = None
+    refusal: Refusal | None = None
+
+    def result(self) -> StagedExport:
+        """The exported file.
+
+        Raises:
+            ExportError: the child's error, with its text; or the answer is empty.
+            UntrustedError: the same, for a child that lacked trust.
+        """
+        if self.staged is not None:
+            return self.staged
+        if self.refusal is None:
+            raise ExportError("the exporting child gave an empty answer", "report it as a bug")
+        kind = UntrustedError if self.refusal.is_about_trust else ExportError
+        raise kind(self.refusal.message, self.refusal.remedy)
+
 
 _LAST_WORDS = 400
 

@@ -13,7 +13,15 @@ from fleetrank.analysis.statistics.transfer.transfer import Ceiling, GroupTransf
 NO_CEILING = Ceiling(value=None, share=None, methods=())
 NAMES = {"level": Level.TIER, "measure": "latency", "source": "gpu", "target": "edge"}
 FIGURES = MeanFigures(
-    n_models=13, n_pairs=4, rho=0.8, low=0.7, high=0.9, null_mean=0.0, p_value=0.001
+    n_models=13,
+    n_pairs=4,
+    rho=0.8,
+    low=0.7,
+    high=0.9,
+    null_mean=0.0,
+    p_value=0.001,
+    residual_null_mean=0.6,
+    residual_p=0.02,
 )
 
 
@@ -70,10 +78,18 @@ def test_a_reason_stands_where_there_is_no_value() -> None:
 
 @pytest.mark.parametrize(("p", "verdict"), [(0.004, "exceeded, p = 0.004"), (0.3, "not exceeded")])
 def test_frm_stands_beside_latency_with_its_null(p: float, verdict: str) -> None:
-    frm = {"measure": "frm", "rho": 0.95, "null_mean": 0.93, "p_value": p}
+    # The null without any link to FLOPs is exceeded in both cases and decides nothing.
+    frm = {"measure": "frm", "rho": 0.95, "residual_null_mean": 0.93, "residual_p": p}
     (line,) = headlines([_result({}, frm)], "")
-    assert [figure.value for figure in line.figures] == ["0.80", "0.95", "0.93"]
-    assert verdict in line.figures[2].detail
+    assert [figure.value for figure in line.figures] == ["0.80", "0.95", "0.60", "0.93"]
+    assert line.figures[2].detail == "exceeded, p = 0.02"
+    assert verdict in line.figures[3].detail
+
+
+def test_without_flops_the_page_states_that_the_residual_null_is_unknown() -> None:
+    (line,) = headlines([_result({"residual_null_mean": None, "residual_p": None})], "")
+    assert "FLOPs" in line.figures[1].detail
+    assert "unknown" in line.figures[1].detail
 
 
 def test_the_devices_one_ships_to_come_first_and_one_s_own_tier_last() -> None:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fleetrank.device_agents
-from fleetrank.device_agents.device_output.device_text import MAX_LINE_CHARACTERS, MAX_PROBE_BYTES
+from fleetrank.device_agents.device_output import MAX_LINE_CHARACTERS, MAX_PROBE_BYTES
 from fleetrank.device_agents.errors import AgentError
 
 MAX_S = 0.050
@@ -27,7 +27,7 @@ UNITS = (
 )  # fmt: skip
 MAX_PIECES = 12
 """Of a known text, to build others from: enough for each form of its lines."""
-SIGNS_OF_PARSING = re.compile(r"^import re$|device_output\.(?:device_text|plausible) import", re.M)
+SIGNS_OF_PARSING = re.compile(r"^import re$|device_output import", re.M)
 
 
 def _source(module: str) -> str:

@@ -26,7 +26,7 @@ from fleetrank.device_agents.android.adb.streams import (
     send_file,
     split_marked,
 )
-from fleetrank.device_agents.device_output.device_text import MAX_PROBE_BYTES
+from fleetrank.device_agents.device_output import MAX_PROBE_BYTES
 from fleetrank.device_agents.errors import AgentError, TransientError
 from fleetrank.device_agents.virtual_phone.daemon import adb_stream as protocol
 from fleetrank.device_agents.virtual_phone.daemon.adb_stream import StreamClosedError

@@ -30,7 +30,7 @@ from fleetrank.foundation.vocabulary import (
     Status,
 )
 from fleetrank.models.cards.card import ExportRequest, ModelCard, ResolvedCard, Source, Weights
-from fleetrank.models.export.messages import ExportAnswer
+from fleetrank.models.export.process import ExportAnswer
 from fleetrank.orchestrator.dispatch.host.host_files import _checked
 from fleetrank.orchestrator.dispatch.host.spool import Spool
 from fleetrank.orchestrator.store.journals.journal import Journal, JournalProblem

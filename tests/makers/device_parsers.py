@@ -29,10 +29,14 @@ from fleetrank.device_agents.android.state.probe_text import (
     why_refused,
 )
 from fleetrank.device_agents.contract import failures
-from fleetrank.device_agents.device_output.device_text import MAX_PROBE_BYTES
+from fleetrank.device_agents.device_output import MAX_PROBE_BYTES
 from fleetrank.device_agents.host import conditions, topology, worker_client, worker_process
-from fleetrank.device_agents.virtual_phone.handset import dumps
 from fleetrank.device_agents.virtual_phone.handset.folder import PhonePaths
+from fleetrank.device_agents.virtual_phone.handset.profile import (
+    battery_dump,
+    power_dump,
+    thermal_dump,
+)
 from fleetrank.foundation.errors import says_out_of_memory
 
 DATA = Path(__file__).parents[1] / "data"
@@ -93,14 +97,14 @@ PROBES: dict[str, tuple[Parser, str]] = {
     "connected": (adb_text.is_connected, "already connected to 127.0.0.1:5"),
     "serial": (adb_text.is_network_serial, "127.0.0.1:5555"),
     "refusal": (lambda text: adb_text.error_of_refusal("a", text), "device 'a' not found"),
-    "battery": (dumpsys.parse_battery, dumps.battery(())),
-    "thermal": (dumpsys.parse_thermal, dumps.thermal(())),
-    "power": (dumpsys.parse_is_screen_on, dumps.power()),
+    "battery": (dumpsys.parse_battery, battery_dump(())),
+    "thermal": (dumpsys.parse_thermal, thermal_dump(())),
+    "power": (dumpsys.parse_is_screen_on, power_dump()),
     "cores": (lambda text: cores.lowest_cap_share(cores.parse_cores(text)), CORES),
     "df": (probe_text.free_bytes, DF),
     "uptime": (waits.parse_uptime, "1\n8412.55 60123.11\n"),
     "facts": (_facts, MEMINFO + DF + CORES + "GLES: ARM, Mali-G78\n"),
-    "host.conditions": (_conditions, dumps.battery(()) + MEMINFO + CORES + "mWakefulness=Awake\n"),
+    "host.conditions": (_conditions, battery_dump(()) + MEMINFO + CORES + "mWakefulness=Awake\n"),
     "sections": (lambda text: split_sections(text, "0f"), "\n0f a\nfirst\n\n0f b\nsecond\n"),
     "marked": (lambda text: split_marked(text, "0f"), "output\r\n0f 0\r\n"),
     "load": (conditions.parse_load, "0.62 0.71 0.80 1/1204 9031\n"),
@@ -139,7 +143,7 @@ TOOLS: dict[str, tuple[Parser, str]] = {
 
 COVERED = {
     "android.adb.adb_text",
-    "android.adb.shell_stream",
+    "android.adb.streams",
     "android.execution.raw_log",
     "android.programs.benchmark_model",
     "android.programs.benchmark_result",
@@ -154,19 +158,17 @@ COVERED = {
     "android.state.phone_conditions",
     "contract.failures",
     "host.topology",
-    "device_output.device_text",
-    "device_output.plausible",
+    "device_output",
     "host.conditions",
-    "host.memory",
     "host.worker_client",
-    "virtual_phone.handset.paths",
+    "host.worker_process",
+    "virtual_phone.handset.folder",
 }
 """Modules that parse device text and are reached through `PROBES` or `TOOLS`."""
 
 OTHER_TEXT = {
     "android.adb.adb_server": "what the user's own adb binary prints, and a variable",
     "android.adb.phone": "reads, and hands on",
-    "android.adb.sync_stream": "binary, bounded by its headers",
     "android.execution.program_run": "reads, and hands on",
     "android.execution.catalogue": "the catalogue",
     "cuda.nvml": "answers of the driver, as numbers and names",

@@ -23,7 +23,7 @@ from fleetrank.models.cards.card import (
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import load_zoo
 from fleetrank.models.export.process import export_in_child
-from fleetrank.models.files.onnx_cost import count_onnx_macs
+from fleetrank.models.files.onnx_file import count_onnx_macs
 from fleetrank.models.networks.primer import primer_request
 
 ROOT = Path(__file__).parents[2]

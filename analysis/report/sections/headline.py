@@ -28,9 +28,9 @@ _MAX_HEADLINES = 6
 _P_LEVEL = 0.05
 READING = (
     "Rho is Spearman's rank correlation over the models that two platforms share: 1 is the same "
-    "order, 0 means unrelated. FRM's null is its rho with shuffled latencies. FLOPs are one of "
-    "FRM's three parts and are the same on every platform, so only the part of rho above the "
-    "null shows transfer."
+    "order, 0 means unrelated. FLOPs are the same on every platform, so the orders agree as far as "
+    "FLOPs explain latency. The residual null is rho if only this part of latency transfers. "
+    "Only a rho that exceeds it shows that more than FLOPs transfers."
 )
 
 
@@ -156,17 +156,21 @@ def _key_figures(latency: MeanFigures, frm: MeanFigures | None) -> tuple[KeyFigu
     figures = [KeyFigure(name="latency, rho", value=_rho(latency.rho), detail=_interval(latency))]
     if frm is not None:
         figures.append(KeyFigure(name="FRM, rho", value=_rho(frm.rho), detail=_interval(frm)))
-        figures.append(
-            KeyFigure(name="FRM's null", value=_rho(frm.null_mean), detail=_against_null(frm))
-        )
+    figures.append(_residual_null("latency", latency))
+    if frm is not None:
+        figures.append(_residual_null("FRM", frm))
     return tuple(figures)
 
 
-def _against_null(frm: MeanFigures) -> str:
-    if frm.p_value is None:
-        return "with shuffled latencies"
-    verdict = "exceeded" if frm.p_value < _P_LEVEL else "not exceeded"
-    return f"{verdict}, p = {frm.p_value:.2g}"
+def _residual_null(name: str, one: MeanFigures) -> KeyFigure:
+    """Rho if only FLOPs transfer, and whether the measured one exceeds it."""
+    detail = "FLOPs of some models are unknown" if one.rho is not None else ""
+    if one.residual_p is not None:
+        verdict = "exceeded" if one.residual_p <= _P_LEVEL else "not exceeded"
+        detail = f"{verdict}, p = {one.residual_p:.2g}"
+    return KeyFigure(
+        name=f"{name}, residual null", value=_rho(one.residual_null_mean), detail=detail
+    )
 
 
 def _rho(value: float | None) -> str:

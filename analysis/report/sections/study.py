@@ -22,7 +22,7 @@ _MAX_ROWS = 40
 """A table with this many rows fills a page of a paper."""
 _TRANSFER = (
     "source", "target", "measure", "n_models", "n_pairs", "rho", "low", "high", "null_mean",
-    "headroom", "p_value",
+    "headroom", "residual_null_mean", "residual_p",
 )  # fmt: skip
 _FAMILIES = (
     "source", "target", "family", "n_models", "n_pairs", "rho", "mean_abs_shift",
@@ -59,7 +59,8 @@ def study_tables(evidence: Evidence, tables: PageTables) -> tuple[StudyTable, ..
 
 _OF_RHO = (
     "rho: Spearman's rank correlation over the common models, with its 95 % bootstrap interval "
-    "over models; null: its mean with shuffled latencies.",
+    "over models; null: its mean with shuffled latencies; residual null and p: the same if only "
+    "what FLOPs explain of latency transfers.",
 )
 _OF_FAMILIES = (
     "Error: leave-one-model-out error of a log-log fit from source to target. rho needs at "

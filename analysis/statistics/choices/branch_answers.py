@@ -33,6 +33,9 @@ from fleetrank.analysis.statistics.transfer.noise import (
 )
 from fleetrank.foundation.wording import count_of
 
+_P_LEVEL = 0.05
+"""Up to this p, rho exceeds what FLOPs explain."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
@@ -176,8 +179,12 @@ def _of_mean(found: MeanFigures, scope: str, what: str, where: str) -> Answer:
         text = f"{what}, too few for a rho on any pair"
         return Answer(scope=scope, text=text, n_models=found.n_models, reason=found.reason)
     interval = "" if found.low is None else f" [{found.low:.2f}, {found.high:.2f}]"
-    # Adding 0 turns a rounded -0 into 0.
-    null = "" if found.null_mean is None else f", permuted {round(found.null_mean, 2) + 0:.2f}"
+    null = ""
+    if found.residual_null_mean is not None and found.residual_p is not None:
+        verdict = "exceeded" if found.residual_p <= _P_LEVEL else "not exceeded"
+        # Adding 0 turns a rounded -0 into 0.
+        alone = round(found.residual_null_mean, 2) + 0
+        null = f", FLOPs explain {alone:.2f} ({verdict}, p = {found.residual_p:.2g})"
     return Answer(
         scope=scope,
         text=f"{what} with rho {found.rho:.2f}{interval} {where}{null}",

@@ -23,7 +23,7 @@ _SLIP_TOLERANCE = np.log(2.5)
 _LEVEL_TOLERANCE = np.log(10.0)
 """The same for the level of a whole platform or model, which differs more inside a tier.
 
-It also covers 1024 and 2^20, which cannot be distinguished from 10^3 and 10^6 here.
+It also covers 1024 and 2^20, which are too near to 10^3 and 10^6 to be separated here.
 """
 _MIB_TOLERANCE = 0.012
 """A quarter of log(1.048576); figures with more noise cannot show that factor."""
@@ -109,13 +109,28 @@ def is_mib(logs: Floats) -> Mask:
     return near
 
 
+def common_slip(changes: Floats) -> float | None:
+    """The factor by which most values changed, if it is one between units; `None` otherwise.
+
+    Args:
+        changes: logarithms of new / old, (n_models,); at least 5.
+    """
+    if changes.size < MIN_COMMON:
+        return None
+    middle = float(np.median(changes))
+    is_common = np.median(np.abs(changes - middle)) <= _MIB_TOLERANCE
+    known = np.log([MIB_PER_MB, 1e3, 2.0**10, 1e6, 2.0**20])
+    is_slip = np.abs(np.abs(middle) - known).min() <= _MIB_TOLERANCE
+    return float(np.exp(middle)) if is_common and is_slip else None
+
+
 def _isolated(levels: Floats) -> tuple[Powers, Floats]:
     """Powers of levels near 10^3 or 10^6 times the median with a gap of 31 to all others.
 
     At most a third of them (or one) can be so: more are another kind of device.
     """
-    middles = [np.median(np.delete(levels, at)) for at in range(levels.size)]
-    offsets: Floats = levels - np.array(middles)
+    # Of three levels, the median is a usual one even if another is wrong.
+    offsets: Floats = levels - np.median(levels)
     powers = _powers(offsets, _LEVEL_TOLERANCE)
     usual = levels[powers == 0]
     if usual.size == 0 or (powers != 0).sum() > max(1, levels.size // 3):

@@ -81,7 +81,7 @@ class Reliability:
     """How well one platform's ranking agrees with itself; `None` has its `reason`.
 
     Attributes:
-        n_models: with 2 repeats or more.
+        n_models: with 2 repeats or more, or those that pairs of sweeps have in common.
         low, high: 95 % percentile bootstrap over models; `None` for pairs of sweeps.
     """
 
@@ -146,14 +146,14 @@ def _reliabilities(
 ) -> Iterator[Reliability]:
     every = np.arange(len(panel.models))
     for column in columns:
-        value, method = reliability_of(noise, every, column)
+        value, method, n_models = reliability_of(noise, every, column)
         interval = platform_interval(noise, column, panel.keys[column], seed)
         has_interval = interval is not None and method is Method.SPLIT
         low, high = interval if interval is not None and has_interval else (None, None)
         yield Reliability(
             measure=noise.measure.name,
             platform=panel.keys[column],
-            n_models=int(np.isfinite(noise.lengthening[:, column]).sum()),
+            n_models=n_models,
             value=known(value),
             low=low,
             high=high,

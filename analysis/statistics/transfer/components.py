@@ -62,33 +62,36 @@ def component_measures(panel: Panel, weights: Weights = EQUAL_WEIGHTS) -> tuple[
     """
     values = _complete(panel, weights)
     latency = values.pop("latency")
+    known = np.where(panel.flops > 0, panel.flops, np.nan)
     flops = np.where(panel.flops > 0, panel.flops, 1.0)
-    alone = Measure(name="latency", rest=np.ones_like(latency), latency=latency)
+    alone = Measure(name="latency", rest=np.ones_like(latency), latency=latency, flops=known)
     found = [alone]
     if "flops" in values:
         # No model without FLOPs is in any block; a finite number keeps the ranking code plain.
         found.append(replace(alone, name="latency_given_flops", given=flops))
-    found.append(_weighted("frm", values, latency, weights))
+    found.append(_weighted("frm", values, latency, weights, known))
     for left_out in values:
         rest = {name: part for name, part in values.items() if name != left_out}
-        found.append(_weighted(f"frm_without_{left_out}", rest, latency, weights))
+        found.append(_weighted(f"frm_without_{left_out}", rest, latency, weights, known))
     nothing = np.where(np.isfinite(latency), 1.0, np.nan)
     others = {"frm_without_latency": values, **{name: {name: values[name]} for name in values}}
     found += [
-        replace(_weighted(name, parts, nothing, weights), has_latency=False)
+        replace(_weighted(name, parts, nothing, weights, known), has_latency=False)
         for name, parts in others.items()
         if parts
     ]
     return tuple(found)
 
 
-def _weighted(name: str, parts: dict[str, Floats], latency: Floats, weights: Weights) -> Measure:
+def _weighted(
+    name: str, parts: dict[str, Floats], latency: Floats, weights: Weights, flops: Floats
+) -> Measure:
     """The product of the parts and latency, each to the power of its weight."""
     exponents = asdict(weights)
     rest = np.ones_like(latency)
     for part, values in parts.items():
         rest = rest * values ** exponents[part]
-    return Measure(name=name, rest=rest, latency=latency**weights.latency)
+    return Measure(name=name, rest=rest, latency=latency**weights.latency, flops=flops)
 
 
 def pair_shares(panel: Panel, pairs: Sequence[Pair], weights: Weights = EQUAL_WEIGHTS) -> Floats:

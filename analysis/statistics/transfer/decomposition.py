@@ -27,6 +27,7 @@ from fleetrank.analysis.statistics.transfer.components import (
     mean_shares,
     pair_shares,
 )
+from fleetrank.analysis.statistics.transfer.transfer import RESIDUAL_NULL
 from fleetrank.analysis.tables.table import Table
 
 _SCHEMA = {
@@ -43,6 +44,8 @@ _SCHEMA = {
     "null_mean": pl.Float64,
     "null_p95": pl.Float64,
     "headroom": pl.Float64,
+    "residual_null_mean": pl.Float64,
+    "residual_p": pl.Float64,
     "p_value": pl.Float64,
     "p_adjusted": pl.Float64,
     "variance_share": pl.Float64,
@@ -50,7 +53,7 @@ _SCHEMA = {
     "reason": pl.String,
 }
 _MAY_BE_CHANCE = 0.05
-"""Above this one-sided p, permuted latencies can give FRM's rho too."""
+"""Above this one-sided p, FLOPs can explain FRM's rho."""
 _WITHOUT_LATENCY = ("frm_without_latency", "flops", "memory")
 
 _MEANING = (
@@ -62,6 +65,7 @@ _MEANING = (
     "null_mean, null_p95: rho with latencies permuted over the models, independently on every "
     "platform, the rest kept. headroom = (rho - null_mean) / (1 - null_mean); at 0 or below, "
     "latency adds no agreement. Measures without latency have no null.",
+    RESIDUAL_NULL,
     "frm_without_latency is FLOPs x memory: FRM without any latency measurement. flops is 1 by "
     "construction. latency_given_flops is Spearman's partial rho.",
     "variance_share: covariance of the component's logarithm with the logarithm of FLOPs x "
@@ -139,13 +143,14 @@ def decomposition_table(session: Session) -> Table:
         *incomplete_notes(panel, found.weights.used),
         *weights_note(found.weights),
         *(() if is_listed else (unlisted(found.selected),)),
-        *_finding([one.agreement for one in every]),
-        *few_models_warning(len(panel.models)),
+        # Few models are in the explanation too; the finding is the more important sentence.
+        *(_finding([one.agreement for one in every]) or few_models_warning(len(panel.models))),
     )
     explanation = (
         *_MEANING,
         f"Seed {session.selection.seed}: {draws.bootstrap} resamples, {draws.permutation} "
-        f"permutations, {draws.null} draws of the null.",
+        f"permutations, {draws.null} draws of the null, {draws.residual_null} of the residual "
+        "null.",
         *few_models_note(len(panel.models)),
     )
     return Table(
@@ -207,16 +212,16 @@ def _row(one: ComponentAgreement) -> Row:
 
 
 def _finding(found: Sequence[GroupAgreement | PairAgreement]) -> tuple[str, ...]:
-    """A note on how often permuted latencies can give FRM's rho too, and on the highest one."""
-    frm = [one for one in found if one.measure == "frm" and one.figures.p_value is not None]
-    doubtful = [one for one in frm if (one.figures.p_value or 0.0) > _MAY_BE_CHANCE]
+    """A note on how often FLOPs can explain FRM's rho, and on the highest one."""
+    frm = [one for one in found if one.measure == "frm" and one.figures.residual_p is not None]
+    doubtful = [one for one in frm if (one.figures.residual_p or 0.0) > _MAY_BE_CHANCE]
     if not doubtful:
         return ()
     worst = max(doubtful, key=lambda one: one.figures.rho or 0.0)
     figures = worst.figures
     return (
-        f"In {len(doubtful)} of {len(frm)} rows permuted latencies can give FRM's rho too (p > "
-        f"{_MAY_BE_CHANCE}): it does not show transfer of latency. The highest of them: "
-        f"{worst.source} and {worst.target}: rho {figures.rho:.3f}, null "
-        f"{figures.null_mean:.3f}, 95th percentile {figures.null_p95:.3f}.",
+        f"In {len(doubtful)} of {len(frm)} rows FLOPs can explain FRM's rho, so it does not show "
+        f"transfer of latency beyond this: residual_p > {_MAY_BE_CHANCE}; the highest rho of them "
+        f"is {figures.rho:.3f} ({worst.source} and {worst.target}, residual null "
+        f"{figures.residual_null_mean:.3f}, p = {figures.residual_p:.2g}).",
     )

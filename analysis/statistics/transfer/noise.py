@@ -122,17 +122,20 @@ def platform_rng(seed: int, key: str, purpose: str) -> np.random.Generator:
     return np.random.default_rng([seed, zlib.crc32(f"{key} {purpose}".encode())])
 
 
-def reliability_of(noise: Noise, models: Rows, column: int) -> tuple[float, Method | None]:
-    """Reliability of one platform over `models`, and how it was found.
+def reliability_of(noise: Noise, models: Rows, column: int) -> tuple[float, Method | None, int]:
+    """Reliability of one platform over `models`, how it was found, and from how many of them.
 
     Halves of repeats where 5 models have two of them, else pairs of sweeps; NaN and `None` where
-    neither gives any.
+    neither gives any; the number is then that of models with 2 repeats or more.
     """
+    n_split = int(np.isfinite(noise.lengthening[models, column]).sum())
     split = split_reliability(noise.halves[:, models, column], noise.lengthening[models, column])
     if np.isfinite(split):
-        return split, Method.SPLIT
-    retest = retest_reliability(noise.sweeps[models, column])
-    return retest, Method.RETEST if np.isfinite(retest) else None
+        return split, Method.SPLIT, n_split
+    retest, n_compared = retest_reliability(noise.sweeps[models, column])
+    if np.isfinite(retest):
+        return retest, Method.RETEST, n_compared
+    return retest, None, n_split
 
 
 def why_unreliable(noise: Noise, column: int) -> str:
@@ -163,7 +166,7 @@ def pair_ceilings(noise: Noise, pairs: Sequence[Pair]) -> PairCeilings:
     for block in blocks(np.isfinite(noise.measure.values), pairs):
         has_models[block.where] = block.models.size >= MIN_MODELS
         found = [reliability_of(noise, block.models, column) for column in block.columns.tolist()]
-        values = np.array([value for value, _ in found])
+        values = np.array([value for value, *_ in found])
         sides[:, block.where] = values[block.source], values[block.target]
         for where, i, j in zip(block.where, block.source, block.target, strict=True):
             methods[where] = _both(found[i][1], found[j][1])

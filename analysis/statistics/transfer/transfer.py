@@ -45,6 +45,8 @@ _SCHEMA = {
     "null_mean": pl.Float64,
     "null_p95": pl.Float64,
     "headroom": pl.Float64,
+    "residual_null_mean": pl.Float64,
+    "residual_p": pl.Float64,
     "ceiling": pl.Float64,
     "share_of_ceiling": pl.Float64,
     "p_value": pl.Float64,
@@ -55,12 +57,21 @@ _SCHEMA = {
     "reason": pl.String,
 }
 
+RESIDUAL_NULL = (
+    "residual_null_mean: rho if only what FLOPs explain of latency transfers. Per platform, log "
+    "latency is fitted on log FLOPs over the common models, and what the fit leaves is permuted "
+    "over the models. residual_p: one-sided against these draws, draws equal to rho count half. "
+    "Above 0.05 the agreement is not more than FLOPs explain: conclude from this p-value. The "
+    "null of p_value also cuts the link of latency to FLOPs, and is exceeded if FLOPs alone "
+    "transfer."
+)
 _MEANING = (
     "rho: Spearman's, with ranks over the common models of the pair. It is symmetric, so a pair "
     "is listed once.",
     "FRM's null: its rho with latencies permuted on every platform. FLOPs are one of FRM's "
     "three parts and equal on every platform, so FRM correlates even if latency does not "
     "transfer at all; headroom = (rho - null_mean) / (1 - null_mean).",
+    RESIDUAL_NULL,
     "ceiling: the highest rho possible given measurement noise; too optimistic if all repeats "
     "come from one session. Table `ceiling` has its parts, and the reason if it is missing. "
     "share_of_ceiling = rho / ceiling.",
@@ -267,7 +278,7 @@ def _as_table(
         meaning,
         *_MEANING,
         f"Seed {found.seed}: {draws.bootstrap} resamples, {draws.permutation} permutations, "
-        f"{draws.null} draws of the null.",
+        f"{draws.null} draws of the null, {draws.residual_null} of the residual null.",
         *few_models_note(found.n_models),
     )
     rows = [*map(_row, found.groups), *map(_row, found.pairs)]

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fleetrank.device_agents.device_output.device_text import MAX_DIGITS, lines_of
+from fleetrank.device_agents.device_output import MAX_DIGITS, lines_of
 from fleetrank.device_agents.errors import TransientError, UnusableDeviceError
 from fleetrank.foundation.errors import FleetError
 

@@ -22,7 +22,7 @@ from fleetrank.device_agents.android.adb.streams import (
     send_file,
 )
 from fleetrank.device_agents.contract.agent import StopRequested, never_stop
-from fleetrank.device_agents.device_output.device_text import MAX_PROBE_BYTES
+from fleetrank.device_agents.device_output import MAX_PROBE_BYTES
 from fleetrank.device_agents.errors import BadOutputError, StorageFullError, TransientError
 
 MARK_BYTES = 16

@@ -21,7 +21,7 @@ from fleetrank.device_agents.android.adb.smart_socket import (
     RefusedRequestError,
     SmartSocket,
 )
-from fleetrank.device_agents.device_output.device_text import (
+from fleetrank.device_agents.device_output import (
     MAX_PROBE_BYTES,
     cut_lines,
     decode_output,

@@ -18,7 +18,7 @@ from fleetrank.device_agents.android.state.fitness import CanaryReading
 from fleetrank.device_agents.android.state.settings import FOLDER
 from fleetrank.device_agents.contract.agent import StopRequested, never_stop
 from fleetrank.device_agents.contract.task import CanaryTask, Execution, MeasurePolicy, MeasureTask
-from fleetrank.device_agents.device_output.device_text import MAX_PROGRAM_BYTES
+from fleetrank.device_agents.device_output import MAX_PROGRAM_BYTES
 from fleetrank.device_agents.errors import (
     BadOutputError,
     PermanentError,

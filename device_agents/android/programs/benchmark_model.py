@@ -27,7 +27,7 @@ from fleetrank.device_agents.android.programs.program_text import (
 )
 from fleetrank.device_agents.contract.capability import Capability
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask, OptionValue
-from fleetrank.device_agents.device_output.plausible import refuse_impossible, refuse_unlike_counts
+from fleetrank.device_agents.device_output import refuse_impossible, refuse_unlike_counts
 from fleetrank.device_agents.errors import BadOutputError, MissingLibraryError, UnsupportedError
 from fleetrank.foundation.vocabulary import MemoryMetric, SampleKind
 

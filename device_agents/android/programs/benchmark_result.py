@@ -18,7 +18,7 @@ from fleetrank.device_agents.android.programs.program_text import (
     to_ns,
 )
 from fleetrank.device_agents.contract.measurement import ToolSummary
-from fleetrank.device_agents.device_output.plausible import MEMORY_BYTES
+from fleetrank.device_agents.device_output import MEMORY_BYTES
 from fleetrank.device_agents.errors import MissingLibraryError
 
 

@@ -20,7 +20,7 @@ from fleetrank.device_agents.android.programs.program_text import (
     to_ns,
 )
 from fleetrank.device_agents.contract.measurement import ToolSummary
-from fleetrank.device_agents.device_output.plausible import refuse_unlike_means
+from fleetrank.device_agents.device_output import refuse_unlike_means
 from fleetrank.device_agents.errors import BadOutputError
 
 _PHASE = "Running benchmark for "

@@ -26,8 +26,7 @@ from fleetrank.device_agents.android.programs.program_text import (
 from fleetrank.device_agents.contract.capability import Capability
 from fleetrank.device_agents.contract.measurement import ToolSummary
 from fleetrank.device_agents.contract.task import Execution, MeasureTask, OptionValue
-from fleetrank.device_agents.device_output.device_text import lines_of
-from fleetrank.device_agents.device_output.plausible import refuse_impossible, refuse_unlike_counts
+from fleetrank.device_agents.device_output import lines_of, refuse_impossible, refuse_unlike_counts
 from fleetrank.device_agents.errors import UnsupportedError
 from fleetrank.foundation.vocabulary import SampleKind
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from fleetrank.device_agents.android.programs.phone_program import ProgramOutput
-from fleetrank.device_agents.device_output.device_text import without_long_lines
+from fleetrank.device_agents.device_output import without_long_lines
 from fleetrank.device_agents.errors import (
     BadArtifactError,
     BadOutputError,

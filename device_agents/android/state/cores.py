@@ -8,8 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fleetrank.device_agents.device_output.device_text import lines_of, whole_number
-from fleetrank.device_agents.device_output.plausible import CLOCK_MHZ
+from fleetrank.device_agents.device_output import CLOCK_MHZ, lines_of, whole_number
 
 CORES_SCRIPT = """
 section cores

@@ -7,12 +7,14 @@ Source: `BatteryService.java`, `ThermalManagerService.java` and `PowerManagerSer
 import re
 from dataclasses import dataclass
 
-from fleetrank.device_agents.device_output.device_text import lines_of, value_of, whole_number
-from fleetrank.device_agents.device_output.plausible import (
+from fleetrank.device_agents.device_output import (
     BATTERY_PERCENT,
     BATTERY_SCALE,
     TEMP_C,
     THERMAL_STATUS,
+    lines_of,
+    value_of,
+    whole_number,
 )
 
 _HAL = "Current temperatures from HAL:"

@@ -10,8 +10,13 @@ from fleetrank.device_agents.android.state.dumpsys import parse_battery, parse_t
 from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.registration import VirtualMode
 from fleetrank.device_agents.contract.task import Options
-from fleetrank.device_agents.device_output.device_text import lines_of, value_of, whole_number
-from fleetrank.device_agents.device_output.plausible import MEMORY_BYTES, STORAGE_BYTES
+from fleetrank.device_agents.device_output import (
+    MEMORY_BYTES,
+    STORAGE_BYTES,
+    lines_of,
+    value_of,
+    whole_number,
+)
 from fleetrank.foundation.vocabulary import Origin, Tier
 
 PROPERTIES = (

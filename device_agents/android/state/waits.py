@@ -13,7 +13,7 @@ from fleetrank.device_agents.android.state.fitness import (
 )
 from fleetrank.device_agents.android.state.phone_conditions import PhoneConditions
 from fleetrank.device_agents.contract.agent import StopRequested, never_stop
-from fleetrank.device_agents.device_output.plausible import UPTIME_S
+from fleetrank.device_agents.device_output import UPTIME_S
 from fleetrank.device_agents.errors import (
     StoppedError,
     TimedOutError,

@@ -1,4 +1,4 @@
-"""One virtual phone: its profile, its folder, its dumps and its faults.
+"""One virtual phone: its profile and dumps, its folder and its faults.
 
 Open `virtual_phone` first.
 """

@@ -22,9 +22,16 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from fleetrank.device_agents.errors import PermanentError
-from fleetrank.device_agents.virtual_phone.handset import dumps
 from fleetrank.device_agents.virtual_phone.handset.faults import Fault
-from fleetrank.device_agents.virtual_phone.handset.profile import Profile
+from fleetrank.device_agents.virtual_phone.handset.profile import (
+    Profile,
+    battery_dump,
+    display_dump,
+    kernel_files,
+    power_dump,
+    surface_flinger_dump,
+    thermal_dump,
+)
 
 _PHONE_PATH = re.compile(r"(?<![\w./})-])/(?=(?:data|sys|proc|sdcard|storage)(?![\w.-]))", re.ASCII)
 """The slash before one of the folders, unless the text before it makes a longer path."""
@@ -123,9 +130,9 @@ def install(root: Path, profile: Profile, properties: Mapping[str, str]) -> None
     _link_programs(root / _BIN)
     cores = sum(cluster.cores for cluster in profile.clusters)
     _write(root / ".phone/cores", f"{cores}\n")
-    _write(root / ".phone/dumpsys/power", dumps.power())
-    _write(root / ".phone/dumpsys/display", dumps.display())
-    _write(root / ".phone/dumpsys/SurfaceFlinger", dumps.surface_flinger(profile))
+    _write(root / ".phone/dumpsys/power", power_dump())
+    _write(root / ".phone/dumpsys/display", display_dump())
+    _write(root / ".phone/dumpsys/SurfaceFlinger", surface_flinger_dump(profile))
     (root / ".phone/logcat").touch()
 
 
@@ -160,13 +167,13 @@ def write_uptime(root: Path, uptime_s: float) -> None:
 
 def write_conditions(root: Path, profile: Profile, faults: Collection[Fault]) -> None:
     """Sets everything that a fault changes in the phone's state."""
-    services = {"battery": dumps.battery(faults)}
+    services = {"battery": battery_dump(faults)}
     if profile.has_thermalservice:
-        services["thermalservice"] = dumps.thermal(faults)
+        services["thermalservice"] = thermal_dump(faults)
     for name, text in services.items():
         _write(root / ".phone/dumpsys" / name, text)
         _write(root / ".phone/dumpsys" / f"{name}.real", text)  # `reset` restores this text
-    for path, text in dumps.kernel_files(profile, faults).items():
+    for path, text in kernel_files(profile, faults).items():
         _write(root / path, text)
     free_kib = 0 if Fault.STORAGE_FULL in faults else profile.free_mib * 1024
     _write(root / ".phone/free_kib", f"{free_kib}\n")

@@ -1,5 +1,6 @@
 """`fleetrank results`: lists, checks and changes stored results."""
 
+import dataclasses
 import sys
 from collections.abc import Iterator
 from enum import StrEnum
@@ -13,6 +14,7 @@ from fleetrank.analysis.stored.exclusions import excluded_column, read_exclusion
 from fleetrank.foundation.wording import count_of
 from fleetrank.orchestrator.cli.context import current, host_turn, reading_turn
 from fleetrank.orchestrator.cli.output.listing import AsJson, print_table, write_data
+from fleetrank.orchestrator.cli.report.report_command import with_selectors
 from fleetrank.orchestrator.cli.results.results_exclude import exclude
 from fleetrank.orchestrator.cli.results.results_housekeeping import delete, merge
 from fleetrank.orchestrator.cli.results.results_import import import_results
@@ -23,6 +25,7 @@ from fleetrank.orchestrator.store.parquet.parts import to_parquet
 from fleetrank.orchestrator.store.reparse import Reparsed, reparse_sweep, store_reparsed
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep.sweep_status import is_running, state_of
+from fleetrank.orchestrator.workspace.selectors import Selectors
 
 if TYPE_CHECKING:
     from fleetrank.orchestrator.store.health.verify import Examined, Fault
@@ -42,28 +45,37 @@ class ExportFormat(StrEnum):
 
 
 @app.command()
+@with_selectors("source", "source_tier", "runtime", "precision", "family", "model")
 def audit(
     sweeps: Annotated[list[str] | None, typer.Argument(help="Sweeps (default: all).")] = None,
     *,
+    what: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--what", metavar="KIND", help="Only this kind, such as unit-slip; may be repeated."
+        ),
+    ] = None,
     as_json: AsJson = False,
+    selectors: Selectors,
 ) -> None:
     """Find duplicates, sentinel values, wrong units and outliers.
 
-    Checks measured, imported and simulated results.
+    Checks measured, imported and simulated results. The most harmful kind of finding comes first.
     """
     from fleetrank.analysis.stored.columns import ORIGINS
     from fleetrank.analysis.stored.load import load_measurements
-    from fleetrank.analysis.stored.selection import Selection
     from fleetrank.analysis.tables.formats import render
     from fleetrank.analysis.tables.tables import make_table
 
+    settings = (("what", ",".join(what)),) if what else ()
+    selection = dataclasses.replace(selectors.selection(), origins=ORIGINS, settings=settings)
     store = ResultStore(current().workspace.results)
     with reading_turn("results audit", store.root):
         frame = load_measurements(store.root, origins=ORIGINS)
         if sweeps:
             chosen = [sweep_id for sweep_id in sweeps if store.sweep_record(sweep_id)]
             frame = frame.filter(pl.col("sweep_id").is_in(chosen))
-        table = make_table("audit", frame, Selection(origins=ORIGINS))
+        table = make_table("audit", frame, selection)
     print(render(table, "json" if as_json else "table"), end="")
 
 

@@ -7,8 +7,17 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from fleetrank.analysis.arrays.frm import Weights, frm, headroom, null_p, null_units, ratios
-from fleetrank.analysis.arrays.ranking import products
+from fleetrank.analysis.arrays.frm import (
+    Weights,
+    frm,
+    headroom,
+    mid_p,
+    null_p,
+    null_units,
+    ratios,
+    residual_null_units,
+)
+from fleetrank.analysis.arrays.ranking import average_ranks, products, unit_columns
 
 positive = hnp.arrays(
     np.float64, st.tuples(st.integers(1, 8), st.just(3)), elements=st.floats(1e-3, 1e6)
@@ -101,6 +110,95 @@ def test_null_p_adds_one_and_counts_equal_draws() -> None:
     null = np.array([0.1, 0.5, 0.9, 0.9])
     assert null_p(0.9, null) == pytest.approx(3 / 5)
     assert null_p(1.0, null) == pytest.approx(1 / 5)
+
+
+def test_mid_p_counts_equal_draws_half() -> None:
+    null = np.array([0.1, 0.5, 0.9, 0.9])
+    assert mid_p(0.9, null) == pytest.approx(1.5 / 5)
+    assert mid_p(1.0, null) == pytest.approx(0.5 / 5)
+    assert np.isnan(mid_p(np.array([np.nan]), null[:, None])[0])
+
+
+def residual_rhos(
+    rest: np.ndarray, latency: np.ndarray, flops: np.ndarray, draws: int, seed: int = 0
+) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    units = residual_null_units(rest, latency, flops, draws, rng)
+    return np.concatenate([products(some) for some in units])
+
+
+def slow_residual_null(rest: np.ndarray, latency: np.ndarray, flops: np.ndarray) -> list[float]:
+    """Every pair of orders of the residuals of SciPy's fits on two platforms."""
+    n = len(flops)
+    sides = []
+    for column in latency.T:
+        line = stats.linregress(np.log(flops), np.log(column))
+        fit = line.intercept + line.slope * np.log(flops)
+        residual = (np.log(column) - fit) * np.sqrt(n / (n - 2))
+        sides.append([fit + residual[list(order)] for order in itertools.permutations(range(n))])
+    return [
+        stats.spearmanr(np.log(rest[:, 0]) + a, np.log(rest[:, 1]) + b).statistic
+        for a, b in itertools.product(*sides)
+    ]
+
+
+def test_residual_null_equals_all_independent_permutations_of_the_residuals() -> None:
+    flops = np.array([1.0, 2.5, 4, 9])
+    rest = np.array([[1.0, 1.1], [2, 2.3], [4, 3.2], [7, 8]])
+    latency = np.array([[1.0, 5], [3, 2], [2, 3], [8, 1]])
+    null = residual_rhos(rest, latency, flops, 6000)[:, 0, 1]
+    expected = slow_residual_null(rest, latency, flops)
+    assert null.mean() == pytest.approx(np.mean(expected), abs=0.02)
+    assert set(np.round(null, 9)) == set(np.round(expected, 9))
+    for value in set(np.round(expected, 9)):
+        share = np.isclose(expected, value).mean()
+        assert np.isclose(null, value).mean() == pytest.approx(share, abs=0.02)
+
+
+def test_latency_that_flops_explain_completely_does_not_exceed_the_residual_null() -> None:
+    flops = np.array([1.0, 1, 2, 3, 5, 8, 8])
+    latency = np.column_stack([flops**0.8, 3 * flops])
+    null = residual_rhos(np.ones_like(latency), latency, flops, 50)[:, 0, 1]
+    np.testing.assert_allclose(null, 1)
+    assert mid_p(1.0, null) == pytest.approx(0.5)
+
+
+def test_equal_flops_leave_the_plain_permutation() -> None:
+    latency = np.exp(np.random.default_rng(5).normal(size=(6, 2)))
+    ones = np.ones_like(latency)
+    plain = null_rhos(ones, latency, 200, np.random.default_rng(0))
+    np.testing.assert_allclose(residual_rhos(ones, latency, np.full(6, 2.0), 200), plain)
+
+
+@pytest.mark.parametrize("has_memory", [False, True])
+@pytest.mark.parametrize(("n_models", "spread"), [(8, 0.8), (12, 0.3), (30, 0.3)])
+def test_a_true_null_is_rejected_in_about_5_percent_of_cases(
+    n_models: int, spread: float, *, has_memory: bool
+) -> None:
+    # Only FLOPs transfer: the rest of latency is independent on both platforms.
+    rng = np.random.default_rng([n_models, has_memory])
+    residual_ps, plain_ps = [], []
+    # Few platforms for each set of models: the rate differs from one set of FLOPs to another.
+    for _ in range(400):
+        log_flops = rng.normal(0, 1.2, n_models)
+        logs = 0.8 * log_flops[:, None] + rng.normal(0, spread, (n_models, 8))
+        rest = np.zeros_like(logs)
+        if has_memory:
+            rest += (log_flops + rng.normal(0, 0.8, n_models))[:, None]
+        even, odd = np.arange(0, 8, 2), np.arange(1, 8, 2)
+        rho = products(unit_columns(average_ranks(rest + logs)))[even, odd]
+        arrays = np.exp(rest), np.exp(logs)
+        for units, p_of, found in (
+            (residual_null_units(*arrays, np.exp(log_flops), 200, rng), mid_p, residual_ps),
+            (null_units(*arrays, 200, rng), null_p, plain_ps),
+        ):
+            null = np.concatenate(
+                [np.einsum("dmp,dmp->dp", some[..., even], some[..., odd]) for some in units]
+            )
+            found.append(p_of(rho, null))
+    assert 0.03 <= np.mean(np.concatenate(residual_ps) <= 0.05) <= 0.07
+    # The other null is rejected although nothing but FLOPs transfers.
+    assert np.mean(np.concatenate(plain_ps) <= 0.05) > 0.35
 
 
 @given(positive, st.tuples(*[st.sampled_from([0.0, 1.0, 2.5])] * 2))

@@ -126,14 +126,17 @@ def test_retest_is_the_mean_of_scipys_rho_over_pairs_of_sweeps() -> None:
     for i, j in ((0, 1), (0, 2), (1, 2)):
         both = np.isfinite(sweeps[:, [i, j]]).all(axis=1)
         rhos.append(stats.spearmanr(sweeps[both, i], sweeps[both, j]).statistic)
-    assert retest_reliability(sweeps) == pytest.approx(np.mean(rhos))
+    assert retest_reliability(sweeps)[0] == pytest.approx(np.mean(rhos))
+    assert retest_reliability(sweeps)[1] == 9
+    assert retest_reliability(sweeps[:, :2])[1] == 7
 
 
 def test_retest_needs_two_sweeps_of_five_models() -> None:
-    assert np.isnan(retest_reliability(noisy(9, 1, 0.1)))
+    assert np.isnan(retest_reliability(noisy(9, 1, 0.1))[0])
     sweeps = noisy(9, 2, 0.1)
     sweeps[:5, 1] = np.nan
-    assert np.isnan(retest_reliability(sweeps))
+    assert np.isnan(retest_reliability(sweeps)[0])
+    assert retest_reliability(sweeps)[1] == 0
 
 
 points = st.integers(1, 8).flatmap(

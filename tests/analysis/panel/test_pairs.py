@@ -10,8 +10,9 @@ from wording import has
 
 from fleetrank.analysis.arrays.bootstrap import resampled_units
 from fleetrank.analysis.arrays.frm import null_units
+from fleetrank.analysis.panel.pair_figures import pair_figures
 from fleetrank.analysis.panel.pair_means import mean_figures
-from fleetrank.analysis.panel.pairs import blocks, draws_for, null_draws, pair_figures
+from fleetrank.analysis.panel.pairs import blocks, draws_for, null_draws
 from fleetrank.analysis.panel.panel import Measure
 
 
@@ -201,3 +202,50 @@ def test_a_resample_without_any_common_model_is_left_out() -> None:
     units = np.concatenate(list(resampled_units(values, counts)))
     assert np.isnan(units[0]).all()
     assert np.isfinite(units[1]).all()
+
+
+def with_flops(values: np.ndarray, flops: np.ndarray) -> Measure:
+    return Measure(name="latency", rest=np.ones_like(values), latency=values, flops=flops)
+
+
+def test_agreement_that_flops_explain_exceeds_only_the_plain_null() -> None:
+    rng = np.random.default_rng(2)
+    flops = np.exp(1.2 * rng.normal(size=20))
+    latency = flops[:, None] * np.exp(0.3 * rng.normal(size=(20, 2)))
+    pair = pair_figures(with_flops(latency, flops), [(0, 1)], seed=0)[0]
+    mean = mean_figures(with_flops(latency, flops), [(0, 1)], ["a"], seed=0)
+    for figure in (pair, mean):
+        assert figure.p_value is not None
+        assert figure.p_value < 0.01
+        assert figure.residual_p is not None
+        assert figure.residual_p > 0.05
+        assert figure.residual_null_mean is not None
+        assert figure.residual_null_mean > 0.8
+    assert mean.residual_p == pytest.approx(pair.residual_p)
+
+
+def test_agreement_beyond_flops_exceeds_the_residual_null() -> None:
+    rng = np.random.default_rng(2)
+    flops = np.exp(1.2 * rng.normal(size=20))
+    own = np.exp(rng.normal(size=(20, 1)))
+    latency = flops[:, None] * own * np.exp(0.2 * rng.normal(size=(20, 2)))
+    figure = pair_figures(with_flops(latency, flops), [(0, 1)], seed=0)[0]
+    assert figure.residual_p is not None
+    assert figure.residual_p < 0.01
+
+
+def test_a_model_without_flops_makes_the_residual_null_undefined_with_the_reason() -> None:
+    values, flops = random_values(10, 3), np.arange(1.0, 11)
+    flops[4] = np.nan
+    values[4, 2] = np.nan
+    both, other = pair_figures(with_flops(values, flops), [(0, 1), (0, 2)], seed=0)
+    assert (both.n_models, both.residual_p, both.residual_null_mean) == (10, None, None)
+    assert both.p_value is not None
+    assert has(both.reason, "residual null", "1 of 10", "FLOPs")
+    # The model is not in common with the third platform, so nothing is missing there.
+    assert other.n_models == 9
+    assert other.residual_p is not None
+    assert other.reason is None
+    mean = mean_figures(with_flops(values, flops), [(0, 1), (0, 2)], ["a", "b"], seed=0)
+    assert (mean.residual_p, mean.residual_null_mean) == (None, None)
+    assert has(mean.reason, "residual null", "FLOPs")

@@ -93,10 +93,8 @@ def test_a_second_release_keeps_the_platform_and_counts_what_is_stale(make_attem
     kept, notes = comparable_cells(cell_values(frame))
     assert kept["model"].to_list() == list("abcd")
     assert kept["runtime_version"].unique().to_list() == ["2.31"]
-    assert notes == (
-        "Dropped: 1 older value on d1/onnx/b1/t1 (runtime_version: 2.20 | 2.31): the values of "
-        "the newest sweep of a platform count.",
-    )
+    (note,) = notes
+    assert all(part in note for part in ("1 older value", "d1/onnx/b1/t1", "2.20 | 2.31"))
 
 
 def test_versions_decide_what_is_newest_whatever_was_imported_first(make_attempts) -> None:

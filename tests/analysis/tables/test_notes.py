@@ -17,6 +17,8 @@ from fleetrank.analysis.tables.formats import EXPLAIN_HINT, render
 from fleetrank.analysis.tables.table import Table
 from fleetrank.analysis.tables.tables import TABLES, make_table
 
+pytestmark = pytest.mark.slow
+
 MAX_SENTENCES = 3
 END = re.compile(r"[.!?](?=\s|$)")
 SELF_EVIDENT = {"dropped"}

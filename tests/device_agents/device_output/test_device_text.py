@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.device_agents.device_output.device_text import (
+from fleetrank.device_agents.device_output import (
     CUT,
     MAX_LINE_CHARACTERS,
     cut_lines,

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from rich.console import Console
+from wording import has
 
 from fleetrank.foundation.vocabulary import Origin
 from fleetrank.orchestrator.progress.displays import JsonLines, LiveConsole, PlainLines, render
@@ -63,9 +64,8 @@ def test_the_end_of_a_sweep_says_how_much_of_it_is_in_doubt() -> None:
     flags = (("busy_host", 58), ("spread", 12), ("drift", 3), ("niced", 2), ("hot", 1))
     said = sentence(replace(FINISHED, n_flagged=60, flags=flags))
     assert said is not None
-    assert said.endswith(
-        "60 results carry a warning flag (busy_host 58, spread 12, drift 3, niced 2)"
-    )
+    assert has(said, "60 results", "busy_host 58, spread 12, drift 3, niced 2")
+    assert "hot" not in said
     assert "doubt" not in str(sentence(FINISHED))
 
 
@@ -117,7 +117,7 @@ def test_lines_and_table_say_what_no_real_device_measures() -> None:
 
 def test_one_of_a_thing_is_not_called_many() -> None:
     one = replace(STARTED, n_cells=1, n_repeats=1, n_done=0, n_skipped=1)
-    assert sentence(one).startswith("sweep s-1: 1 cell, 1 repeat, 1 cell skipped")
+    assert has(sentence(one), "s-1", "1 cell", "1 repeat", "1 cell")
 
 
 def test_a_message_from_a_device_cannot_move_the_cursor_or_forge_a_line() -> None:

@@ -13,6 +13,8 @@ from fleetrank.orchestrator.store.parquet import parts as parts_module
 from fleetrank.orchestrator.store.parquet.part_reader import read_rows
 from fleetrank.orchestrator.store.results import ResultStore
 
+pytestmark = pytest.mark.slow
+
 SWEEP_ID = "s-20260102T030405-0a1b"
 NewRow = Callable[..., Row]
 

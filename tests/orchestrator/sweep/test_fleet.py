@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from wording import has
 
 from fleetrank.analysis.stored.sweep_record import Provenance, SweepRecord
 from fleetrank.device_agents.contract.kind import HostShare
@@ -67,7 +68,7 @@ def test_a_record_of_an_earlier_version_is_read() -> None:
     "record", [None, 3, {}, {"hosts": {"a": {}}}, {"hosts": 3, "here": None, "is_cluster": True}]
 )
 def test_a_damaged_record_says_so(record: object) -> None:
-    with pytest.raises(StoreError, match="hosts it was planned for"):
+    with pytest.raises(StoreError, match="hosts"):
         fleet_of_record(record)
 
 
@@ -114,9 +115,8 @@ def test_without_a_cluster_a_device_of_another_host_is_skipped_with_the_remedy(
     register(workspace, "phone", "simulated", "lab")
     setup = plan_sweep(workspace, SPEC, None)
     assert {cell.device for cell in setup.plan.cells} == {next(iter(setup.devices))}
-    assert [s.reason for s in setup.plan.skipped] == [
-        "it is attached to host lab: measure there, or with --cluster ADDRESS"
-    ]
+    (skipped,) = setup.plan.skipped
+    assert has(skipped.reason, "host lab", "--cluster")
 
 
 def test_a_resume_plans_the_same_when_a_host_is_gone_or_answers_otherwise(
@@ -161,7 +161,7 @@ def test_versions_that_differ_are_named_with_their_hosts() -> None:
     other = replace(OTHER, versions=(("fleetrank", "1"), ("onnxruntime", "1.23")))
     assert skew({"head": FACTS, "lab": OTHER}) == []
     (said,) = skew({"head": FACTS, "lab": other})
-    assert "onnxruntime differs: 1.22 on head, 1.23 on lab" in said
+    assert has(said, "onnxruntime", "1.22 on head", "1.23 on lab")
 
 
 def test_what_is_wrong_with_a_cluster_is_said_with_its_remedy() -> None:
@@ -188,7 +188,7 @@ def test_a_gpu_its_host_does_not_have_is_named() -> None:
 
     assert named(uuid="GPU-8f6c") == named() == []
     (said,) = named(uuid="GPU-00")
-    assert "h100 is attached to host lab, which has no such GPU" in said
+    assert has(said, "h100", "host lab", "GPU")
 
 
 @pytest.mark.parametrize(

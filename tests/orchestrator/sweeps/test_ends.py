@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from mounts import why_no_mounts, with_little_room, with_read_only
 from sweep_process import MODES, ended, ok_repeats, start, wait_for_repeats
+from wording import has
 
 ALL = ("m0", "m1", "m2", "m3")
 KIB = 1024
@@ -54,7 +55,7 @@ def test_a_read_only_results_folder_ends_each_command_that_writes_and_changes_no
     ):
         refused = folder.run(*command, before=with_read_only(results))
         assert refused.returncode == 1, (command, refused.stdout + refused.stderr)
-        assert "cannot be written: Read-only file system" in refused.stderr, command
+        assert "Read-only file system" in refused.stderr, command
         assert "-> get the permission" in refused.stderr, command
     for command in (("sweep", "status"), ("results", "verify"), ("query", "SELECT 1")):
         assert folder.run(*command, before=with_read_only(results)).returncode == 0, command
@@ -98,7 +99,7 @@ def test_a_limit_on_the_size_of_files_is_said_before_ray_meets_it(folder) -> Non
     # Its row fits into the journal, and no Parquet file does.
     unpublished = folder.run("sweep", "resume", "--inline", setup=lambda: limit(16))
     assert unpublished.returncode == 1, unpublished.stdout
-    assert "parquet cannot be written: it would exceed" in unpublished.stderr
+    assert "parquet cannot be written" in unpublished.stderr
     assert "sweep resume t-" in unpublished.stderr
     assert folder.run("sweep", "resume").returncode == 0
     assert list(ok_repeats(folder).values()) == [1]
@@ -118,8 +119,7 @@ def test_a_workspace_that_is_moved_ends_the_sweep_which_goes_on_in_the_new_place
     folder.root.rename(moved.root)
     out, error = process.communicate(timeout=60)
     assert process.returncode == 1, error
-    assert f"was moved while it was in use, to {moved.root}" in error
-    assert "-> change to the new folder, then `fleetrank sweep resume t-" in error
+    assert has(error, "moved", str(moved.root), "fleetrank sweep resume")
     assert not folder.root.exists()
     seen = 4 + sum(json.loads(line)["event"] == "RepeatFinished" for line in out.splitlines())
     stored = ok_repeats(moved)
@@ -203,7 +203,7 @@ def test_of_two_drivers_of_one_sweep_the_second_is_refused(folder, mode: str) ->
     both = [start(folder, mode, "resume") for _ in range(2)]
     ends = sorted(ended(one, 120) for one in both)
     assert [code for code, _ in ends] == [0, 2], ends
-    assert "is being run by another process: sweep t-" in ends[1][1]
+    assert "another process: sweep t-" in ends[1][1]
     assert "-> wait for it" in ends[1][1]
     after = ok_repeats(folder)
     assert len(after) == 10

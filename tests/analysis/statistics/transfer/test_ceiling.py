@@ -97,6 +97,8 @@ def test_pairs_of_sweeps_serve_where_there_is_one_repeat(make_attempts) -> None:
         rho = stats.spearmanr(series["s1", device], series["s2", device]).statistic
         assert row["figure"] == pytest.approx(rho)
         assert (row["method"], row["low"]) == ("pairs of sweeps", None)
+        # No model has two repeats, but the sweeps compare all of them.
+        assert row["n_models"] == N_MODELS
     (pair,) = find(table, "pair", "latency")
     assert pair["method"] == "pairs of sweeps"
     only = shown(frame, sweep="s2")

@@ -22,8 +22,9 @@ from fleetrank.analysis.arrays.ranking import (
     unit_columns,
 )
 from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.panel.pair_figures import pair_figures
 from fleetrank.analysis.panel.pair_means import mean_figures
-from fleetrank.analysis.panel.pairs import Block, block_resamples, block_rhos, blocks, pair_figures
+from fleetrank.analysis.panel.pairs import Block, block_resamples, block_rhos, blocks
 from fleetrank.analysis.panel.panel import Measure, Panel
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.transfer.components import (

@@ -11,7 +11,7 @@ from adb_bench import AdbBench
 
 from fleetrank.device_agents.android.adb.adb_text import DeviceState
 from fleetrank.device_agents.android.state.waits import wait_until_booted
-from fleetrank.device_agents.device_output.device_text import CUT, MAX_PROBE_BYTES
+from fleetrank.device_agents.device_output import CUT, MAX_PROBE_BYTES
 from fleetrank.device_agents.errors import (
     BadOutputError,
     PermanentError,

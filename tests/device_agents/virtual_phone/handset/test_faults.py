@@ -5,7 +5,6 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.device_agents.virtual_phone.handset.dumps import battery, kernel_files, thermal
 from fleetrank.device_agents.virtual_phone.handset.faults import (
     RUNNER,
     Fault,
@@ -15,8 +14,11 @@ from fleetrank.device_agents.virtual_phone.handset.faults import (
 )
 from fleetrank.device_agents.virtual_phone.handset.profile import (
     DEFAULT_PROFILES,
+    battery_dump,
     find_profile,
+    kernel_files,
     load_profiles,
+    thermal_dump,
 )
 
 
@@ -50,7 +52,7 @@ def test_a_fault_of_a_runner_strikes_once(tmp_path: Path) -> None:
 def test_heat_shows_in_every_place_that_tells_of_it() -> None:
     profile = find_profile("pixel-8")
     cool, hot = (
-        (battery(faults), thermal(faults), kernel_files(profile, faults))
+        (battery_dump(faults), thermal_dump(faults), kernel_files(profile, faults))
         for faults in (frozenset[Fault](), frozenset({Fault.HOT}))
     )
     assert all(one != other for one, other in zip(cool, hot, strict=True))

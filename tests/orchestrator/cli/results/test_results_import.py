@@ -1,6 +1,7 @@
 """What others published, imported as a user does it."""
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 
@@ -218,6 +219,24 @@ def test_an_audit_speaks_of_chosen_sweeps_or_all(workspace, capsys) -> None:
     assert "too few models" in capsys.readouterr().out
     assert run(["results", "audit", "nothing"]) == 2
     assert run(["report", "show", "audit", "--format", "csv"]) == 0
+
+
+def test_the_command_of_a_finding_excludes_its_cell(workspace, capsys) -> None:
+    Path("mapping.toml").write_text(MAPPING)
+    times = [(model, phone, (model + 1) * (10000 if (model, phone) == (3, 1) else 10))
+             for model in range(8) for phone in range(4)]  # fmt: skip
+    lines = [f"net {model},Phone {phone},{ms}" for model, phone, ms in times]
+    Path("lab.csv").write_text("\n".join(("net,phone,ms", *lines)))
+    _import(capsys, "--from", "csv", "lab.csv", "--map", "mapping.toml")
+    ask = ["results", "audit", "--json", "--runtime", "tflite", "--what", "unit-slip"]
+    assert run(ask) == 0
+    (found,) = json.loads(capsys.readouterr().out)["rows"]
+    assert run(shlex.split(found["command"])[1:]) == 0
+    capsys.readouterr()
+    assert run(ask) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == []
+    assert run(["results", "audit", "--what", "unit-slips"]) == 2
+    assert "'unit slip'" in capsys.readouterr().err
 
 
 def test_names_from_a_hostile_file_neither_drive_the_terminal_nor_break_the_store(

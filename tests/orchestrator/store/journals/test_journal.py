@@ -53,9 +53,9 @@ def test_a_torn_last_line_is_reported_kept_and_written_past(path, new_row, caplo
     torn = whole[:-40]
     path.write_bytes(torn)
     assert [row["repeat"] for row in Journal(path).rows()] == [0]
-    assert [(p.line, p.reason) for p in Journal(path).problems()] == [
-        (2, "half a row, its writer died")
-    ]
+    (problem,) = Journal(path).problems()
+    assert problem.line == 2
+    assert "half a row" in problem.reason
     with Journal(path) as journal:
         journal.append(new_row(repeat=1))
     with caplog.at_level(logging.WARNING):
@@ -139,7 +139,8 @@ def test_a_changed_value_is_no_row(path, new_row) -> None:
     _changed(path, b"8675309", b"8675319")
     assert [row["repeat"] for row in Journal(path).rows()] == [1]
     (problem,) = Journal(path).problems()
-    assert (problem.line, problem.reason) == (1, "its checksum does not match its content")
+    assert problem.line == 1
+    assert "checksum" in problem.reason
 
 
 def test_a_damaged_checksum_does_not_make_a_line_an_old_one(path, new_row) -> None:

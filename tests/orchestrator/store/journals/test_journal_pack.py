@@ -12,6 +12,8 @@ from fleetrank.orchestrator.store.health.verify import examine
 from fleetrank.orchestrator.store.journals import journal_pack
 from fleetrank.orchestrator.store.results import ResultStore
 
+pytestmark = pytest.mark.slow
+
 SWEEP_ID = "s-20260102T030405-0a1b"
 
 

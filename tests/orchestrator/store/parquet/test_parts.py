@@ -11,6 +11,8 @@ from fleetrank.orchestrator.store.parquet import parts
 from fleetrank.orchestrator.store.parquet.part_reader import read_rows, read_sweeps, repeat_seconds
 from fleetrank.orchestrator.store.parquet.parts import compact_parts, publish_parts, to_frame
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
