@@ -124,8 +124,8 @@ def _tells_something(platforms: pl.DataFrame, name: str) -> bool:
 
 
 def _part(name: str, value: object) -> str:
-    if name == "threads":
-        return count_of(int(str(value)), "thread")
+    if name == "threads" and isinstance(value, int):
+        return count_of(value, "thread")
     if name == "batch":
         return f"batch {value}"
     if name == "affinity":
