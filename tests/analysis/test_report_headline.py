@@ -81,8 +81,8 @@ def test_frm_stands_beside_latency_with_its_null(p: float, verdict: str) -> None
     # The null without any link to FLOPs is exceeded in both cases and decides nothing.
     frm = {"measure": "frm", "rho": 0.95, "residual_null_mean": 0.93, "residual_p": p}
     (line,) = headlines([_result({}, frm)], "")
-    assert [figure.value for figure in line.figures] == ["0.80", "0.95", "0.60", "0.93"]
-    assert line.figures[2].detail == "exceeded, p = 0.02"
+    assert [figure.value for figure in line.figures] == ["0.80", "0.60", "0.95", "0.93"]
+    assert line.figures[1].detail == "exceeded, p = 0.02"
     assert verdict in line.figures[3].detail
 
 

@@ -153,13 +153,16 @@ def _sentence(one: MeanFigures, between: str) -> str:
 
 
 def _key_figures(latency: MeanFigures, frm: MeanFigures | None) -> tuple[KeyFigure, ...]:
-    figures = [KeyFigure(name="latency, rho", value=_rho(latency.rho), detail=_interval(latency))]
-    if frm is not None:
-        figures.append(KeyFigure(name="FRM, rho", value=_rho(frm.rho), detail=_interval(frm)))
-    figures.append(_residual_null("latency", latency))
-    if frm is not None:
-        figures.append(_residual_null("FRM", frm))
-    return tuple(figures)
+    """Rho and its null side by side, a line for each measure."""
+    measured = {"latency": latency} | ({} if frm is None else {"FRM": frm})
+    return tuple(
+        figure
+        for name, one in measured.items()
+        for figure in (
+            KeyFigure(name=f"{name}, rho", value=_rho(one.rho), detail=_interval(one)),
+            _residual_null(name, one),
+        )
+    )
 
 
 def _residual_null(name: str, one: MeanFigures) -> KeyFigure:
