@@ -38,6 +38,8 @@ UNIT_FOLDERS = (
     "orchestrator/workspace",
 )
 """The folders of `--unit`, with all below them."""
+_ALL_SLOW = "\npytestmark = pytest.mark.slow\n"
+"""The line of a file whose tests are all slow."""
 NOT_UNIT = {"slow", "ray", "export", "browser", "gpu", "android", "adb", "cluster"}
 """Markers that `--unit` leaves out."""
 STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"}
@@ -91,7 +93,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     wanted = [here / name for name in UNIT_FOLDERS]
     is_way = any(collection_path in (folder, *folder.parents) for folder in wanted)
     is_inside = any(folder in collection_path.parents for folder in wanted)
-    return None if is_way or is_inside else True
+    if not (is_way or is_inside):
+        return True
+    # A slow file is not imported either: that takes as long as many a test.
+    if collection_path.suffix == ".py" and _ALL_SLOW in collection_path.read_text("utf-8"):
+        return True
+    return None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -170,6 +170,7 @@ def test_equal_flops_leave_the_plain_permutation() -> None:
     np.testing.assert_allclose(residual_rhos(ones, latency, np.full(6, 2.0), 200), plain)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_memory", [False, True])
 @pytest.mark.parametrize(("n_models", "spread"), [(8, 0.8), (12, 0.3), (30, 0.3)])
 def test_a_true_null_is_rejected_in_about_5_percent_of_cases(

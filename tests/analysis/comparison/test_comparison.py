@@ -13,6 +13,8 @@ from fleetrank.analysis.comparison.comparison import Comparison, compare_sweeps,
 from fleetrank.analysis.errors import AnalysisError, NoDataError
 from fleetrank.analysis.stored.columns import SCHEMA
 
+pytestmark = pytest.mark.slow
+
 Rows = Iterable[Mapping[str, object]]
 STEADY = (100, 101, 99, 100.5, 99.5)
 

@@ -25,6 +25,8 @@ from fleetrank.analysis.stored.load import load_measurements, valid_attempts
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import TABLES, make_table
 
+pytestmark = pytest.mark.slow
+
 OLD, NEW = "s-20260101T000000-aa", "s-20260102T000000-bb"
 ONE: Mapping[str, object] = {
     "number": 1, "sweep_id": NEW, "pattern": None, "reason": "the fan was off",

@@ -12,6 +12,8 @@ from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.formats import FORMATS, render
 from fleetrank.analysis.tables.tables import TABLES, make_table
 
+pytestmark = pytest.mark.slow
+
 UP = [1.0, 2, 3, 4, 5]
 
 

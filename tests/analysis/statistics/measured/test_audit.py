@@ -21,6 +21,8 @@ from fleetrank.analysis.stored.exclusions import cell_pattern
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
 
+pytestmark = pytest.mark.slow
+
 MODELS = 12
 LADDER = np.log(np.geomspace(1.0, 50.0, MODELS))
 FLEET = np.column_stack(

@@ -6,6 +6,8 @@ from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
 
+pytestmark = pytest.mark.slow
+
 LATE = "import-hub-v0.46.1-20260101T000000-a"
 EARLY = "import-hub-v0.9.0-20260201T000000-b"
 

@@ -10,6 +10,8 @@ from fleetrank.analysis.statistics.measured.units import (
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.tables import make_table
 
+pytestmark = pytest.mark.slow
+
 MODELS = 12
 FLOPS = np.geomspace(1e8, 2e10, MODELS)
 FACTORS = [(1e3, 3), (1e-3, -3), (1e6, 6), (1e-6, -6)]
