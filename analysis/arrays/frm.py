@@ -13,11 +13,6 @@ from fleetrank.analysis.arrays.ranking import (
     unit_columns,
 )
 
-NULL_DRAWS = 1000
-"""Latency permutations for a null; the smallest p-value is then 0.001."""
-MIN_NULL_DRAWS = 200
-"""With fewer draws at most ten are above the 95th percentile of the null."""
-
 
 def ratios(values: Floats, reference: int | None = None) -> Floats:
     """Each model's value over the geometric mean over models (first axis), same shape.

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 import polars as pl
 
+from fleetrank.analysis.stored.columns import NO_FAMILY
 from fleetrank.foundation.wording import count_of
 
 _PARTS = (
@@ -18,8 +19,6 @@ _USUAL = {"mode": "eager", "batch": 1, "options": "{}"}
 """Default values: a label names only other values."""
 _TIER_ORDER = {"gpu": 0, "cpu": 1, "edge": 2}
 """Order of tiers: from devices in a laboratory to users' devices."""
-NO_FAMILY = "not stated"
-"""The family of a model without one, such as a published model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +65,7 @@ def platform_labels(cells: pl.DataFrame) -> dict[str, str]:
         pl.col("tier").replace_strict(_TIER_ORDER, default=len(_TIER_ORDER)), *_PARTS
     )
     varying = [
-        name for name in _PARTS if name == "runtime" or _tells_something(platforms, name)
+        name for name in _PARTS if name == "runtime" or _distinguishes(platforms, name)
     ]  # fmt: skip
     labels = {
         str(row["platform_key"]): " · ".join(
@@ -116,7 +115,7 @@ def models_by_latency(cells: pl.DataFrame) -> list[str]:
     return [str(name) for name in ordered["model"]]
 
 
-def _tells_something(platforms: pl.DataFrame, name: str) -> bool:
+def _distinguishes(platforms: pl.DataFrame, name: str) -> bool:
     owner = _FOLLOWS.get(name)
     n_owners = 1 if owner is None else platforms[owner].n_unique()
     names = [name] if owner is None else [owner, name]

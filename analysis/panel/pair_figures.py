@@ -28,7 +28,7 @@ from fleetrank.analysis.panel.pairs import (
     residual_draws,
     why_no_residual_null,
 )
-from fleetrank.analysis.panel.panel import Measure
+from fleetrank.analysis.panel.panel import LATENCY, Measure
 from fleetrank.foundation.wording import count_of
 
 
@@ -105,7 +105,7 @@ def _null(
         nothing = np.full(block.where.size, np.nan)
         return nothing, nothing, nothing
     null = _picked(null_draws(measure, block, draws, seed), block)
-    if measure.name == "latency":
+    if measure.name == LATENCY:
         rng = block_rng(measure, block, seed, "permutation")
         values = block_values(measure, block)
         p = permutation_p(values, draws.permutation, rng)[block.source, block.target]

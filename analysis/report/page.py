@@ -15,7 +15,7 @@ import polars as pl
 from markupsafe import Markup
 
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.figures.labels import FAMILY_MARKS, NO_FAMILY
+from fleetrank.analysis.figures.labels import FAMILY_MARKS
 from fleetrank.analysis.report.evidence import Evidence, gather
 from fleetrank.analysis.report.page_data import page_data
 from fleetrank.analysis.report.page_tables import PageTables, page_tables
@@ -32,7 +32,7 @@ from fleetrank.analysis.report.sections.sections import (
     transfer_section,
 )
 from fleetrank.analysis.report.sections.study import study_tables
-from fleetrank.analysis.stored.columns import DEFAULT_ORIGINS
+from fleetrank.analysis.stored.columns import DEFAULT_ORIGINS, NO_FAMILY
 from fleetrank.analysis.stored.scope import devices_of
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.analysis.tables.glossary import TERMS

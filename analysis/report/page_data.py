@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 import polars as pl
 
-from fleetrank.analysis.figures.labels import FAMILY_MARKS, NO_FAMILY
+from fleetrank.analysis.figures.labels import FAMILY_MARKS
 from fleetrank.analysis.figures.points import QUANTILES, frontier_pairs
 from fleetrank.analysis.panel.pair_groups import Level
 from fleetrank.analysis.panel.panel import FRM, LATENCY
@@ -14,6 +14,7 @@ from fleetrank.analysis.report.page_tables import PageTables
 from fleetrank.analysis.report.shown import Shown
 from fleetrank.analysis.statistics.frontiers.regret import Form, RegretResult
 from fleetrank.analysis.statistics.transfer.transfer import TransferResult
+from fleetrank.analysis.stored.columns import NO_FAMILY
 
 _PAIR_FIGURES = ("rho", "low", "high", "null_mean", "null_p95")
 _PAIR_DIGITS = 3

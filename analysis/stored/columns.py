@@ -73,6 +73,8 @@ PRECISIONS = words_of(Precision)
 MODES = words_of(Mode)
 TIERS = words_of(Tier)
 FAMILIES = words_of(Family)
+NO_FAMILY = "not stated"
+"""Shown in place of a family that a row does not have, such as a published model's."""
 ORIGINS = words_of(Origin)
 DEFAULT_ORIGINS = ("measured", "imported")
 """Rows from real devices; virtual and simulated rows are used only on request."""

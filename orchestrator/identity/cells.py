@@ -1,12 +1,12 @@
 """The parts of a sweep: its devices, cells, their tasks, and the skipped cells."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
 from fleetrank.device_agents.contract.kind import HostShare
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, Options
-from fleetrank.foundation.vocabulary import Origin
+from fleetrank.foundation.vocabulary import Flag, Origin
 from fleetrank.models.cards.card import ExportRequest
 
 
@@ -83,6 +83,10 @@ class Attempt:
     def device(self) -> str:
         """The device that runs this try."""
         return self.taker or self.repeat.cell.device
+
+    def flags(self, measured: Sequence[Flag]) -> tuple[Flag, ...]:
+        """The flags of its row: those of the measurement, and whether another device made it."""
+        return tuple(measured) if self.taker is None else (*measured, Flag.TAKEN_OVER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

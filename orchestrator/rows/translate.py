@@ -12,7 +12,6 @@ from fleetrank.analysis.stored.columns import SCHEMA, SCHEMA_VERSION
 from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.foundation.vocabulary import Flag
 from fleetrank.models.cards.card import Artifact, Cost, ExportRequest, weights_id
 from fleetrank.orchestrator.identity.cells import Attempt, DevicePlace, SweepFacts
 from fleetrank.orchestrator.identity.keys import canonical_json
@@ -68,8 +67,7 @@ def make_row(
         **measured_columns(measurement),
         **condition_columns(measurement, facts),
     }
-    if attempt.taker is not None:
-        measured["flags"] = [*(flag.value for flag in measurement.flags), Flag.TAKEN_OVER.value]
+    measured["flags"] = [flag.value for flag in attempt.flags(measurement.flags)]
     return {
         **_NOTHING_KNOWN,
         **_model_columns(cell.export, artifact),

@@ -21,10 +21,10 @@ from fleetrank.analysis.arrays.ranking import (
 )
 from fleetrank.analysis.panel.pair_groups import PairGroup, chunks
 from fleetrank.analysis.panel.pairs import Block, Pair, blocks
+from fleetrank.analysis.stored.columns import NO_FAMILY
 
 ALL = "all"
 """Each family counts once, for any number of models."""
-_UNSTATED = "not stated"
 
 Families = Mapping[str, npt.NDArray[np.bool_]]
 
@@ -144,7 +144,12 @@ class GroupErrors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """Some clusters of a group: figures by model and by family, (..., n_clusters)."""
+    """Some clusters of a group.
+
+    Attributes:
+        errors, shifts, rho: figures by model and by family, (..., n_clusters).
+        n_common, is_used: (n_pairs,).
+    """
 
     errors: Floats
     shifts: Floats
@@ -155,7 +160,7 @@ class _Part:
 
 def family_masks(families: Sequence[str | None]) -> Families:
     """Which models (n_models,) belong to each family, sorted by name."""
-    names = np.array([name or _UNSTATED for name in families])
+    names = np.array([name or NO_FAMILY for name in families])
     return {str(name): names == name for name in np.unique(names)}
 
 

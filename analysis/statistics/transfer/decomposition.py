@@ -18,7 +18,7 @@ from fleetrank.analysis.panel.pair_groups import (
     tier_groups,
 )
 from fleetrank.analysis.panel.pairs import Pair, draws_for
-from fleetrank.analysis.panel.panel import Panel, incomplete_notes
+from fleetrank.analysis.panel.panel import FRM, Panel, incomplete_notes
 from fleetrank.analysis.panel.selected_pairs import MAX_LISTED_PAIRS, select_pairs, unlisted
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.ranks.frm_scores import frm_weights, weights_note
@@ -213,7 +213,7 @@ def _row(one: ComponentAgreement) -> Row:
 
 def _finding(found: Sequence[GroupAgreement | PairAgreement]) -> tuple[str, ...]:
     """A note on how often FLOPs can explain FRM's rho, and on the highest one."""
-    frm = [one for one in found if one.measure == "frm" and one.figures.residual_p is not None]
+    frm = [one for one in found if one.measure == FRM and one.figures.residual_p is not None]
     doubtful = [one for one in frm if (one.figures.residual_p or 0.0) > _MAY_BE_CHANCE]
     if not doubtful:
         return ()

@@ -26,7 +26,7 @@ from fleetrank.analysis.arrays.ranking import (
 )
 from fleetrank.analysis.errors import NoDataError
 from fleetrank.analysis.panel.pair_groups import group_agreement, tier_groups
-from fleetrank.analysis.panel.panel import Measure, Panel, incomplete_notes, measures
+from fleetrank.analysis.panel.panel import FRM, Measure, Panel, incomplete_notes, measures
 from fleetrank.analysis.panel.selected_pairs import chosen_platforms
 from fleetrank.analysis.panel.session import Session
 from fleetrank.analysis.statistics.transfer.components import component_measures
@@ -246,7 +246,7 @@ def _spreads(
 
 def _ratios(panel: Panel, name: str, grid: tuple[Ints, ...]) -> Floats:
     latency = panel.latency[grid]
-    if name == "frm":
+    if name == FRM:
         return frm(panel.flops[grid[0][:, 0]], latency, panel.memory[grid])
     return np.cbrt(ratios(latency)) if name == _CUBE_ROOT else ratios(latency)
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
-from fleetrank.foundation.vocabulary import Flag, Status
+from fleetrank.foundation.vocabulary import Status
 from fleetrank.orchestrator.dispatch.decide import messages, notices, retry
 from fleetrank.orchestrator.dispatch.decide.lane import key_of
 from fleetrank.orchestrator.dispatch.decide.messages import Action, Event, Store, StoreUntried
@@ -231,7 +231,7 @@ def _stored(
     if facts is None:
         # A failure before the device was reached has no origin either.
         measurement = replace(measurement, origin=state.work.places[device].origin)
-    flags = measurement.flags if attempt.taker is None else (*measurement.flags, Flag.TAKEN_OVER)
+    flags = attempt.flags(measurement.flags)
     state.tally.count(key_of(attempt), attempt.number, measurement.failure, flags)
     return Store(
         device=device,

@@ -1,7 +1,6 @@
 """The artifact cache of one host: each file is sent once and verified; the size is bounded."""
 
 import contextlib
-import hashlib
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -10,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from fleetrank.device_agents.contract.task import MeasureTask
+from fleetrank.foundation.small_file import file_sha256
 from fleetrank.orchestrator.durable import sync_folder
 from fleetrank.orchestrator.errors import OrchestratorError
 
@@ -118,8 +118,7 @@ class HostFiles:
             raise
 
     def _put_in_place(self, aside: Path, path: Path) -> None:
-        with aside.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
+        found = file_sha256(aside)
         if found != path.stem:
             raise OrchestratorError(f"{path.name} arrived damaged: {found}", "it will be resent")
         aside.replace(path)
