@@ -19,6 +19,10 @@ class Precision(StrEnum):
     FP16 = "fp16"
     BF16 = "bf16"
     INT8 = "int8"
+    FP64 = "fp64"
+    """Only in files of the user; no exporter writes it."""
+    INT4 = "int4"
+    """The same."""
 
 
 class Mode(StrEnum):
@@ -27,6 +31,19 @@ class Mode(StrEnum):
     EAGER = "eager"
     COMPILE = "compile"
     GRAPHS = "graphs"
+
+
+class CpuChoice(StrEnum):
+    """The CPUs that a sweep asked for; which ones it got is a fact of the row."""
+
+    FIRST_CORES = "first_cores"
+    """One CPU of each core of those that the host allows, in its order."""
+    LISTED = "listed"
+    """CPUs by their numbers."""
+    CLUSTER = "cluster"
+    """A cluster of a phone, whose numbers are fixed by its chip."""
+    FREE = "free"
+    """The system chooses."""
 
 
 class Tier(StrEnum):
@@ -50,9 +67,28 @@ class SampleKind(StrEnum):
     """What one number of `samples_ns` means."""
 
     PER_INFERENCE = "per_inference"
+    PER_TOKEN = "per_token"  # noqa: S105 - not a password
+    """A step of `generate`; the time of its prompt is stored apart."""
     TOOL_SUMMARY = "tool_summary"
     THROUGHPUT_DERIVED = "throughput_derived"
     VENDOR = "vendor"
+
+
+class Design(StrEnum):
+    """How the repeats of a platform were arranged in time."""
+
+    ISOLATED = "isolated"
+    """One cell after the other."""
+    ROUNDS = "rounds"
+    """Cells of a round take turns, in blocks."""
+
+
+class Statistic(StrEnum):
+    """What the one latency figure of a repeat is, of the times of its inferences."""
+
+    MEDIAN = "median"
+    MEAN = "mean"
+    MINIMUM = "minimum"
 
 
 class MemoryMetric(StrEnum):
@@ -93,6 +129,15 @@ class Flag(StrEnum):
     SHARED_DEVICE = "shared_device"
     HOST_OVERHEAD = "host_overhead"
     CLOCKS_DISAGREE = "clocks_disagree"
+    SCREEN_OFF = "screen_off"
+    """A phone's screen was off before or after: the system may slow down programs of the shell."""
+    SETTINGS_NOT_APPLIED = "settings_not_applied"
+    """The phone denies stay-awake or no heads-up notifications; its screen may have gone off."""
+    CACHE_COPIED = "cache_copied"
+    """The runtime cannot write a state in place: each inference copies it, or a step hands it on
+    by a copy."""
+    LOOP_OVERHEAD = "loop_overhead"
+    """The sequences of `generate` took longer than their prompts and steps together."""
     TAKEN_OVER = "taken_over"
     """An equal device measured instead of the cell's own device; the dispatcher sets this flag."""
 
@@ -104,6 +149,14 @@ class EnergyMethod(StrEnum):
     NVML_POLLED = "nvml_polled"
     """Power readings, integrated: for GPUs without a counter."""
     RAPL_COUNTER = "rapl_counter"
+    HWMON_POLLED = "hwmon_polled"
+    """Power readings of a board's own sensor at its input, integrated."""
+    ODPM_COUNTER = "odpm_counter"
+    """A phone's own meter of the rails of processors and memory, without display and radio."""
+    BATTERY_COUNTER = "battery_counter"
+    """Charge that left a phone's battery, times its voltage: the whole phone."""
+    BATTERY_POLLED = "battery_polled"
+    """Current out of a phone's battery times its voltage, integrated: the whole phone."""
 
 
 class ErrorKind(StrEnum):
@@ -135,14 +188,58 @@ class ErrorKind(StrEnum):
     """A defect of fleetrank itself."""
 
 
+class Problem(StrEnum):
+    """What a finding of the audit is about; the first can change conclusions the most."""
+
+    SLIPPED_PLATFORM = "platform in another unit"
+    """All latencies of a platform are near 10^3 or 10^6 times those of its tier."""
+    SLIPPED_MODEL = "model in another unit"
+    """The same for a model on all platforms, or its FLOPs are wrong by that factor."""
+    UNIT_SLIP = "unit slip"
+    """An outlier against the fit near 10^3 or 10^6."""
+    SENTINEL = "sentinel"
+    """A figure is a code for 'missing'."""
+    SLIPPED_MEMORY = "memory in another unit"
+    """MB as MiB, or a factor of 1000 or 1024."""
+    AGAINST_ITSELF = "outlier against itself"
+    """The newest sweep contradicts the older ones."""
+    AGAINST_THE_FIT = "outlier against the fit"
+    """A figure is far from what the platform's other models predict."""
+    PLACEMENT = "changed placement"
+    """The newest release ran a model on another unit of the device."""
+    DUPLICATE = "duplicate platform"
+    PROPORTIONAL = "proportional platform"
+    """All ratios to another platform are equal, but not 1."""
+    REPEATED_ROWS = "repeated rows"
+    """The same figures are stored twice and count as two measurements."""
+    DIFFERENT_FACTS = "different facts"
+    """A platform mixes facts that must be equal inside it."""
+    DIFFERENT_METRICS = "different memory metrics"
+    TIED_LATENCY = "tied latency"
+    TIED_MEMORY = "tied memory"
+    TOO_FEW_MODELS = "too few models"
+
+
 class Family(StrEnum):
-    """Architecture families of the built-in models."""
+    """Architecture families: those of the built-in models, and one for all other networks."""
 
     STANDARD_CNN = "standard_cnn"
     MOBILE_CNN = "mobile_cnn"
     EFFICIENT_CNN = "efficient_cnn"
     TRANSFORMER = "transformer"
     HYBRID = "hybrid"
+    GPT = "gpt"
+    """Decoders with learned positions, layer norm and GELU, as GPT-2."""
+    OPT = "opt"
+    """Decoders with learned positions, layer norm and ReLU."""
+    NEOX = "neox"
+    """Decoders with partly rotary positions, and attention beside the feed-forward layer."""
+    LLAMA = "llama"
+    """Decoders with rotary positions, RMS norm and gated feed-forward layers."""
+    ENCODER = "encoder"
+    """Encoders of text, as BERT."""
+    OTHER = "other"
+    """Not one of these architectures, or not stated: the default of a card."""
 
 
 class Format(StrEnum):
@@ -173,7 +270,9 @@ class FlopsMethod(StrEnum):
     COUNTED = "counted"
     """Counted on the traced graph, fused attention switched off."""
     FORMULA = "formula"
-    """A published figure, stated in the card."""
+    """A published figure, stated in the card; or from the numbers of a decoder or encoder."""
+    PARAMETERS = "parameters"
+    """MACs = parameters x tokens, of a user's decoder: the products of attention are left out."""
     PUBLISHED = "published"
     """From a published table of another source; in imported rows only."""
 
@@ -185,6 +284,7 @@ RUNTIME_OF_FORMAT = {
     Format.PTE: Runtime.EXECUTORCH,
 }
 """The one runtime that each format runs in."""
+FORMAT_OF_RUNTIME = {runtime: format_ for format_, runtime in RUNTIME_OF_FORMAT.items()}
 
 
 def words_of(closed_set: type[StrEnum]) -> tuple[str, ...]:

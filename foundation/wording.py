@@ -1,6 +1,12 @@
-"""Words in messages: counts with their noun, and the name that a user probably meant."""
+"""Words in messages: counts with their noun, the name that a user probably meant, and choices.
 
-from collections.abc import Iterable
+A message names a choice as `` `source=` ``, `` `quantity=memory` `` or `` `set k=3` ``: it is an
+argument or a field in Python, and a field of a form. `with_flags` makes it an option of a command.
+"""
+
+import re
+import shlex
+from collections.abc import Iterable, Sequence
 
 _LONGEST = 100
 """Maximum letters to compare, because the time grows with their square."""
@@ -14,6 +20,46 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return matches[0] if matches else None
 
 
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`did you mean 'resnet18'? ` before the rest of a remedy; empty if no name is similar."""
+    near = nearest(name, known)
+    return f"did you mean '{near}'? " if near else ""
+
+
 def count_of(n: int, noun: str, plural: str | None = None) -> str:
     """`1 model`, `2 models`."""
     return f"{n} {noun}" if n == 1 else f"{n} {plural or noun + 's'}"
+
+
+def few_of(names: Sequence[str], most: int) -> str:
+    """The first names as a list for a sentence, and how many more there are: `a, b and 3 more`."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+_CHOICE = re.compile(r"`(?P<set>set )?(?P<name>[a-z][a-z_]*)=(?P<value>[^`\n]*)`")
+_ONE = r"`(?:set )?[a-z][a-z_]*=[^`\n]*`"
+_COMMAND = re.compile(rf"`(?P<command>fleetrank [^`]*)` with (?P<choices>{_ONE}(?: and {_ONE})*)")
+
+
+def with_flags(text: str) -> str:
+    """The text for a terminal: `` `source_tier=cpu` `` becomes `--source-tier cpu`.
+
+    `` `set k=3` `` becomes `--set k=3`, `` `force=true` `` becomes `--force`, and a command takes
+    it in: `` `fleetrank query` with `tables=true` `` becomes `` `fleetrank query --tables` ``. More
+    choices of a command follow with `and`. A value is quoted as a shell needs it.
+    """
+    return _CHOICE.sub(_flag, _COMMAND.sub(_command, text))
+
+
+def _command(found: re.Match[str]) -> str:
+    options = (_flag(choice) for choice in _CHOICE.finditer(found["choices"]))
+    return f"`{' '.join((found['command'], *options))}`"
+
+
+def _flag(found: re.Match[str]) -> str:
+    name, value = found["name"], found["value"]
+    if found["set"]:
+        return f"--set {shlex.quote(f'{name}={value}')}"
+    option = f"--{name.replace('_', '-')}"
+    return option if value in ("", "true") else f"{option} {shlex.quote(value)}"

@@ -10,6 +10,7 @@ import signal
 import stat
 import sys
 import threading
+from collections.abc import Callable
 
 _PR_SET_PDEATHSIG = 1  # Source: linux/prctl.h
 
@@ -23,18 +24,22 @@ def die_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def exit_when_input_ends(file_descriptor: int) -> None:
+def exit_when_input_ends(file_descriptor: int, hear: Callable[[bytes], None] | None = None) -> None:
     """Ends this process when the other end of its standard input is closed.
 
-    The rest of the input is dropped. A file as input, as in a person's shell, ends at once, which
-    says nothing about the caller.
+    A file as input, as in a person's shell, ends at once, which says nothing about the caller.
+
+    Args:
+        file_descriptor: of the standard input.
+        hear: called on another thread with each part of the input; `None` drops the input.
     """
     if stat.S_ISREG(os.fstat(file_descriptor).st_mode):
         return
 
     def wait() -> None:
-        while os.read(file_descriptor, 4096):
-            pass
+        while received := os.read(file_descriptor, 4096):
+            if hear is not None:
+                hear(received)
         os._exit(1)
 
     threading.Thread(target=wait, name="stdin-watch", daemon=True).start()
