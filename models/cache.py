@@ -2,6 +2,7 @@
 
 ```
 ROOT/files/SHA256.FORMAT   the exported files
+ROOT/files/SHA256.data     weights of ONNX files that are too large for one file
 ROOT/index/REQUEST.json    one per request: which file, cost, versions, verification
 ROOT/staging/...           exports in progress
 ```
@@ -14,7 +15,7 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,7 +26,13 @@ from fleetrank.foundation.files import StorageError, move_file, replace_file, st
 from fleetrank.foundation.plain_data import read_json_object
 from fleetrank.foundation.small_file import file_sha256
 from fleetrank.foundation.vocabulary import FlopsMethod, Format
-from fleetrank.models.cards.card import Artifact, Cost, ExportRequest, Source, StagedExport
+from fleetrank.models.cards.card import (
+    Artifact,
+    Cost,
+    ExportRequest,
+    Source,
+    StagedExport,
+)
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.errors import ExportError
 
@@ -60,7 +67,9 @@ class ArtifactCache:
         if not _is_sound(artifact):
             _LOG.warning("%s in the artifact cache is damaged; exporting again", artifact.path)
             entry.unlink(missing_ok=True)
-            Path(artifact.path).unlink(missing_ok=True)
+            for path, sha256 in _files_of(artifact).items():
+                if not _has_content(path, sha256):
+                    path.unlink(missing_ok=True)
             return None
         with contextlib.suppress(OSError):  # a read-only cache works too
             os.utime(entry)
@@ -87,7 +96,8 @@ class ArtifactCache:
             ExportError: the disk is full, the folder cannot be written, or the files of the model
                 changed since the request was made; no partial entry remains.
         """
-        if resolve(request.card) != request.model:
+        written = request.model.sized_from or request.card
+        if resolve(written).sha256 != request.model.sha256:
             raise ExportError(
                 f"the files of model {request.card.name} changed during the export",
                 "do not change them while fleetrank runs, and run the command again",
@@ -95,18 +105,21 @@ class ArtifactCache:
         with self._disk_errors():
             self._files.mkdir(parents=True, exist_ok=True)
             self._index.mkdir(parents=True, exist_ok=True)
-            sha256 = file_sha256(staged.path)
+            sha256, weights = file_sha256(staged.path), staged.weights_path
+            sources = [staged.path] if weights is None else [staged.path, weights]
             artifact = Artifact(
                 path=str(self._files / f"{sha256}.{staged.format}"),
                 sha256=sha256,
-                size_bytes=staged.path.stat().st_size,
+                size_bytes=sum(source.stat().st_size for source in sources),
                 format=staged.format,
                 cost=staged.cost,
                 versions=staged.versions,
                 max_relative_error=max_relative_error,
                 is_trusted=request.card.source is not Source.FILE,
+                weights_sha256=None if weights is None else weights.stem,
             )
-            move_file(staged.path, Path(artifact.path))
+            for source, target in zip(sources, _files_of(artifact), strict=True):
+                move_file(source, target)
             self._write_entry(request, artifact)
         if staged.path.parent.parent == self._staging:
             shutil.rmtree(staged.path.parent, ignore_errors=True)
@@ -120,8 +133,9 @@ class ArtifactCache:
     def prune(self, max_bytes: int) -> list[Path]:
         """Removes the least recently used files until the rest fits; returns the removed ones."""
         entries = [(path, self._read_entry(path)) for path in self._by_last_use()]
-        sizes = {a.path: a.size_bytes for _, a in entries if a is not None}
-        total_bytes = sum(sizes.values())
+        files = {a.path: _files_of(a) for _, a in entries if a is not None}
+        sizes = {path: _size_of(path) for each in files.values() for path in each}
+        known, total_bytes = set(sizes), sum(sizes.values())
         last_use = {a.path: number for number, (_, a) in enumerate(entries) if a is not None}
         removed: list[Path] = []
         for name in sorted(last_use, key=last_use.__getitem__):
@@ -130,10 +144,13 @@ class ArtifactCache:
             for path, artifact in entries:
                 if artifact is not None and artifact.path == name:
                     path.unlink(missing_ok=True)
-            Path(name).unlink(missing_ok=True)
-            total_bytes -= sizes[name]
-            removed.append(Path(name))
-        return removed + self._remove_strays(set(sizes))
+            # Two files can share their weights.
+            unused = set(files.pop(name)).difference(*files.values())
+            for path in sorted(unused):
+                path.unlink(missing_ok=True)
+                total_bytes -= sizes[path]
+                removed.append(path)
+        return removed + self._remove_strays(known)
 
     def _entry_path(self, request: ExportRequest) -> Path:
         return self._index / f"{request.key}.json"
@@ -158,6 +175,8 @@ class ArtifactCache:
                 versions=tuple((name, version) for name, version in fields["versions"]),
                 max_relative_error=fields["max_relative_error"],
                 is_trusted=fields["is_trusted"],
+                # Entries did not always have it; only a name, for the same reason as above.
+                weights_sha256=_plain_name(fields.get("weights_sha256")),
             )
         except MissingFileError:
             return None
@@ -174,9 +193,9 @@ class ArtifactCache:
         path = self._entry_path(request)
         replace_file(path, text.encode(), is_synced=True)
 
-    def _remove_strays(self, known: set[str]) -> list[Path]:
+    def _remove_strays(self, known: set[Path]) -> list[Path]:
         """Files left by a process that died, old enough that no process still uses them."""
-        files = [path for path in self._files.glob("*") if str(path) not in known]
+        files = [path for path in self._files.glob("*") if path not in known]
         strays = [path for path in files + list(self._staging.glob("*")) if _is_old(path)]
         for path in strays:
             if path.is_dir():
@@ -196,11 +215,34 @@ class ArtifactCache:
             raise ExportError(found.message, found.remedy) from error
 
 
+def _files_of(artifact: Artifact) -> dict[Path, str]:
+    """The file and, if it has any, its weights, with the sha256 that each should have."""
+    files = {Path(artifact.path): artifact.sha256}
+    if artifact.weights_path is not None and artifact.weights_sha256 is not None:
+        files[Path(artifact.weights_path)] = artifact.weights_sha256
+    return files
+
+
 def _is_sound(artifact: Artifact) -> bool:
+    return all(_has_content(path, sha256) for path, sha256 in _files_of(artifact).items())
+
+
+def _has_content(path: Path, sha256: str) -> bool:
     try:
-        return file_sha256(Path(artifact.path)) == artifact.sha256
+        return file_sha256(path) == sha256
     except OSError:
         return False
+
+
+def _plain_name(text: str | None) -> str | None:
+    return None if text is None else Path(text).name
+
+
+def _size_of(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _is_old(path: Path) -> bool:
@@ -211,10 +253,17 @@ def _is_old(path: Path) -> bool:
     return datetime.now(UTC) - changed > _STRAY_AFTER
 
 
-def _cost_of(*, macs: int | None, parameters: int | None, method: str | None) -> Cost:
-    """A cost from the fields of its JSON form."""
+def _cost_of(
+    *,
+    macs: int | None,
+    parameters: int | None,
+    method: str | None,
+    by_module: Sequence[tuple[str, str, int]] = (),
+) -> Cost:
+    """A cost from the fields of its JSON form; entries did not always have `by_module`."""
     return Cost(
         macs=macs,
         parameters=parameters,
         method=None if method is None else FlopsMethod(method),
+        by_module=tuple((path, operation, macs) for path, operation, macs in by_module),
     )

@@ -5,15 +5,27 @@ This is the only module that reads those files. Planning, keys and rows use its 
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from fleetrank.foundation.small_file import file_sha256
-from fleetrank.models.cards.card import ModelCard, ResolvedCard, Source, external_data_names
+from fleetrank.foundation.vocabulary import Precision
+from fleetrank.models.cards.card import (
+    ModelCard,
+    ResolvedCard,
+    Source,
+    external_data_names,
+    own_format,
+)
 from fleetrank.models.errors import CardError
+from fleetrank.models.number_types.file_types import read_types
 
-_WHERE_NOT_WHAT = ("import_folder",)
+_WHERE_NOT_WHAT = ("import_folder", "axes", "is_fixed_size")
+"""Not part of the identity; sizes of axes are part of the cell instead."""
+_ABSENT_AT_DEFAULT = ("precision", "inputs", "workloads", "language", "state", "counts_to")
+"""Keys that cards and inputs did not always have: without a value they do not change identities."""
 
 
 def resolve(card: ModelCard) -> ResolvedCard:
@@ -23,15 +35,62 @@ def resolve(card: ModelCard) -> ResolvedCard:
     source in the workspace, so that an edited network counts as a different network.
 
     Raises:
-        CardError: the file cannot be read.
+        CardError: the file cannot be read, or has another precision than the card states.
     """
-    fields = {name: value for name, value in asdict(card).items() if name not in _WHERE_NOT_WHAT}
+    fields = {
+        name: value for name, value in _older(asdict(card)).items() if name not in _WHERE_NOT_WHAT
+    }
+    hashes = _value_hashes(card)
+    if card.inputs:
+        fields["inputs"] = [_without_path(asdict(one), dict(hashes)) for one in card.inputs]
+    precision = None
     if card.source is Source.FILE:
+        precision = _precision(card)
         fields["entry"] = Path(card.entry).suffix
         fields["content"] = _tree_sha256(Path(card.entry))
     elif card.source is Source.ENTRY_POINT and card.import_folder is not None:
         fields["content"] = _source_sha256(Path(card.import_folder), card.entry)
-    return ResolvedCard(card=card, sha256=_json_sha256(fields))
+    return ResolvedCard(
+        card=card, sha256=_json_sha256(fields), precision=precision, value_hashes=hashes
+    )
+
+
+def _value_hashes(card: ModelCard) -> tuple[tuple[str, str], ...]:
+    paths = dict.fromkeys(one.values.path for one in card.inputs if one.values.path is not None)
+    try:
+        return tuple((path, file_sha256(Path(path))) for path in paths)
+    except OSError as error:
+        raise CardError(
+            f"cannot read the input values of {card.name}: {error.filename}: {error.strerror}",
+            "correct 'file' in its card; a relative path starts at the card's folder",
+        ) from error
+
+
+def _without_path(fields: dict[str, Any], hashes: Mapping[str, str]) -> dict[str, Any]:
+    """The fields of an input, with the bytes of its values instead of where they are."""
+    values = {name: value for name, value in _older(fields["values"]).items() if name != "path"}
+    return _older(fields) | {"values": values | {"sha256": hashes.get(fields["values"]["path"])}}
+
+
+def _older(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Without the keys that older versions did not have, where they have no value."""
+    return {
+        name: value for name, value in fields.items() if value or name not in _ABSENT_AT_DEFAULT
+    }
+
+
+def _precision(card: ModelCard) -> Precision | None:
+    """What the file says, otherwise what its card states."""
+    format_ = own_format(card)
+    types = None if format_ is None else read_types(Path(card.entry), format_)
+    found = None if types is None else types.precision
+    if card.precision is None or found in {None, card.precision}:
+        return found or card.precision
+    raise CardError(
+        f"the card of {card.name} states precision {card.precision}, but the weights of "
+        f"{card.entry} are {found}",
+        f"remove 'precision' from the card, or state {found}",
+    )
 
 
 def _json_sha256(value: object) -> str:

@@ -1,15 +1,18 @@
 """Exports without the command line's libraries, and the exporting child of `process`.
 
 `python -m fleetrank.models.export MODEL FORMAT --out DIR` exports one model. Without arguments it
-reads one request from standard input and writes one answer to standard output.
+reads requests from standard input and writes an answer to each to standard output.
 """
 
 import argparse
+import gc
 import os
+import queue
 import sys
 from pathlib import Path
 
 from fleetrank.foundation.codec import from_json, to_json
+from fleetrank.foundation.inputs.workload import IMAGE, Workload
 from fleetrank.foundation.process.own_process import (
     die_with_parent,
     exit_when_input_ends,
@@ -21,7 +24,7 @@ from fleetrank.foundation.process.own_process import (
 from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.cards.card import ExportRequest, Weights
 from fleetrank.models.cards.identity import resolve
-from fleetrank.models.cards.zoo import find_card, load_cards
+from fleetrank.models.cards.zoo import load_cards
 from fleetrank.models.errors import ModelError
 from fleetrank.models.export.process import ExportAnswer, ExportOrder, Refusal
 from fleetrank.models.export.request import export_request
@@ -38,6 +41,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=0, help="random seed of the seeded weights")
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--precision", default="fp32", help="fp32, fp16 or bf16")
+    parser.add_argument(
+        "--workload", type=_workload, default=IMAGE, help="of a language model: prefill@128, ..."
+    )
     parser.add_argument("--cards", type=Path, help="folder of your own model cards")
     parser.add_argument(
         "--trust", action="store_true", help="allow the code of entry points to run"
@@ -45,11 +51,12 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     try:
         request = ExportRequest(
-            model=resolve(find_card(load_cards(options.cards), options.model)),
+            model=resolve(load_cards(options.cards).find(options.model)),
             weights=Weights(seed=options.seed),
             format=Format(options.format),
             precision=options.precision,
             batch=options.batch,
+            workload=options.workload,
         )
         options.out.mkdir(parents=True, exist_ok=True)
         staged = export_request(request, options.out.resolve(), is_trusted=options.trust)
@@ -60,24 +67,54 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def answer() -> int:
-    """Handles the request of `models.export.process`; returns 0 if it wrote an answer."""
+def _workload(text: str) -> Workload:
+    try:
+        return Workload.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def answer_all() -> None:
+    """Handles the requests of `models.export.process` until its input ends, which ends it."""
     die_with_parent()
     result_fd = keep_stdout_for_the_result()
-    order = from_json(ExportOrder, read_line(0))
-    exit_when_input_ends(0)
+    first = read_line(0)
+    lines = _Lines()
+    exit_when_input_ends(0, lines.hear)
+    write_all(result_fd, _answer(first))
+    while True:
+        gc.collect()  # networks hold cycles, and the next one can be as large
+        write_all(result_fd, _answer(lines.complete.get()))
+
+
+class _Lines:
+    """Puts parts of the input together; a request is one line."""
+
+    def __init__(self) -> None:
+        self.complete: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._part = b""
+
+    def hear(self, received: bytes) -> None:
+        *whole, self._part = (self._part + received).split(b"\n")
+        for line in whole:
+            self.complete.put(line.decode("utf-8", errors="replace"))
+
+
+def _answer(line: str) -> bytes:
+    order = from_json(ExportOrder, line)
     limit_memory(order.memory_limit_bytes)
     try:
         staged = export_request(order.request, order.out_dir, is_trusted=order.is_trusted)
         found = ExportAnswer(staged=staged)
     except ModelError as error:
         found = ExportAnswer(refusal=Refusal.of(error))
-    write_all(result_fd, to_json(found).encode())
-    return 0
+    return f"{to_json(found)}\n".encode()
 
 
 if __name__ == "__main__":
     # Exports run on the processor. But PyTorch saves a GPU's random state while it traces for
     # ONNX, which opens the GPU and would disturb a measurement on it.
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    sys.exit(main(sys.argv[1:]) if len(sys.argv) > 1 else answer())
+    if len(sys.argv) > 1:
+        sys.exit(main(sys.argv[1:]))
+    answer_all()

@@ -9,37 +9,41 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from fleetrank.foundation.inputs.workload import step_of
+from fleetrank.foundation.units import BYTES_PER_MIB
 from fleetrank.foundation.vocabulary import Format
-from fleetrank.models.cards.card import Cost
+from fleetrank.models.cards.card import Cost, ExportRequest
 from fleetrank.models.errors import ExportError
+from fleetrank.models.export.program import Program
+from fleetrank.models.export.rewrite_search import direct_search
+from fleetrank.models.files.state_outputs import check_tflite_states
 from fleetrank.models.files.tflite_file import check_buffers
 
-if TYPE_CHECKING:
-    import torch
-
-_MIB = 1 << 20
 _TFLITE_IDENTIFIER = b"TFL3"
+_ONLY_SIGNATURE, _ONLY_METHOD = "serving_default", "forward"
+"""Of a file with one graph; the names that LiteRT and ExecuTorch give it."""
 _PTE_IDENTIFIER = re.compile(rb"ET\d\d")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exporter:
-    """Writes one self-contained file of one format.
+    """Writes one self-contained file of one format; ONNX can need a second one for its weights.
 
     Attributes:
         libraries: distributions that the export uses; their versions are stored with the file.
         extra: the extra to install if a distribution is missing: `fleetrank[EXTRA]`.
-        peak_memory_bytes: highest resident size measured over the 13 built-in models, rounded up;
-            determines how many exports run in parallel.
-        export: writes a network for inputs of exactly the shape of the image, (batch, 3, height,
-            width). Raises the library's exceptions; the caller converts them to an `ExportError`.
-        copy: checks a user's file without running it, and writes it as one file. The number is the
-            card's `input_size`. Returns the counted cost, or `None`. Raises `ExportError`.
+        peak_memory_bytes: highest resident size measured over the 13 built-in networks of images,
+            rounded up; determines how many exports run in parallel.
+        weight_copies: of a language model's weights that are held at once beside that, at most;
+            seen between decoders of 15 and 135 million parameters, rounded up.
+        export: writes a network for inputs of exactly the shapes of its calls. Raises the
+            library's exceptions; the caller converts them to an `ExportError`.
+        copy: checks a user's file without running it, and writes it as one file. Returns the
+            counted cost, or `None`. Raises `ExportError`.
         copy_libraries, copy_extra: distributions that `copy` uses, and their extra.
         precisions: of weights, inputs and arithmetic, which share one type.
     """
@@ -47,11 +51,12 @@ class Exporter:
     libraries: tuple[str, ...]
     extra: str
     peak_memory_bytes: int
-    export: Callable[["torch.nn.Module", "torch.Tensor", Path], None]
-    copy: Callable[[Path, Path, int | None], Cost | None]
+    export: Callable[[Program, Path], None]
+    copy: Callable[[Path, Path, ExportRequest], Cost | None]
     copy_libraries: tuple[str, ...] = ()
     copy_extra: str = ""
     precisions: tuple[str, ...] = ("fp32",)
+    weight_copies: float = 5.0
 
 
 def library_versions(libraries: tuple[str, ...], extra: str) -> tuple[tuple[str, str], ...]:
@@ -68,27 +73,44 @@ def library_versions(libraries: tuple[str, ...], extra: str) -> tuple[tuple[str,
         ) from error
 
 
-def _export_onnx(network: "torch.nn.Module", image: "torch.Tensor", path: Path) -> None:
-    """Uses the dynamo exporter; the weights are stored inside the file."""
+def _export_onnx(program: Program, path: Path) -> None:
+    """Uses the dynamo exporter; weights that are too large for the file are beside it."""
     import torch
 
-    torch.onnx.export(network, (image,), str(path), dynamo=True, external_data=False, verbose=False)
+    from fleetrank.models.files import onnx_weights
+
+    network, arguments = program.network, program.arguments
+    with direct_search():
+        torch.onnx.export(
+            network if program.step is None else program.trace(),
+            arguments if program.step is None else (),
+            str(path),
+            input_names=program.input_names or None,
+            output_names=program.output_names or None,
+            dynamo=True,
+            external_data=program.weight_bytes > onnx_weights.LARGEST_BYTES,
+            verbose=False,
+        )
+    onnx_weights.name_weights(path)
 
 
-def _copy_onnx(source: Path, path: Path, input_size: int | None) -> Cost:
+def _copy_onnx(source: Path, path: Path, request: ExportRequest) -> Cost:
     from fleetrank.models.files.onnx_file import stage_onnx
 
-    return stage_onnx(source, path, input_size)
+    step_inputs = replace(request, workload=step_of(request.workload)).inputs
+    return stage_onnx(
+        source, path, request.card.input_size, request.inputs, request.batch, step_inputs
+    )
 
 
-def _export_pt2(network: "torch.nn.Module", image: "torch.Tensor", path: Path) -> None:
+def _export_pt2(program: Program, path: Path) -> None:
     """An archive of `torch.export` runs without the model's source code."""
     import torch
 
-    torch.export.save(torch.export.export(network, (image,)), str(path))
+    torch.export.save(program.trace(), str(path))
 
 
-def _copy_pt2(source: Path, path: Path, _input_size: int | None) -> None:
+def _copy_pt2(source: Path, path: Path, _request: ExportRequest) -> None:
     try:
         with zipfile.ZipFile(source) as archive:
             damaged = archive.testzip()
@@ -104,41 +126,56 @@ def _copy_pt2(source: Path, path: Path, _input_size: int | None) -> None:
     shutil.copyfile(source, path)
 
 
-def _export_tflite(network: "torch.nn.Module", image: "torch.Tensor", path: Path) -> None:
-    """Input and output keep PyTorch's layout (channels first)."""
+def _export_tflite(program: Program, path: Path) -> None:
+    """Input and output keep PyTorch's layout (channels first); `generate` has two signatures.
+
+    LiteRT turns whole numbers of 64 bits into 32 bits.
+    """
     import litert_torch
 
-    litert_torch.convert(network, (image,)).export(str(path))
+    if not program.input_names:
+        litert_torch.convert(program.network, program.arguments).export(str(path))
+        return
+    converter = litert_torch.Converter()
+    for name, arguments in (program.calls or {_ONLY_SIGNATURE: program.arguments}).items():
+        converter.add_signature(name, program.network, (), program.named(arguments))
+    converter.convert().export(str(path))
 
 
-def _copy_tflite(source: Path, path: Path, _input_size: int | None) -> None:
+def _copy_tflite(source: Path, path: Path, request: ExportRequest) -> None:
     """Static checks of a FlatBuffer; the worker's runtime detects the remaining errors."""
     data = source.read_bytes()
     if len(data) < 8 or data[4:8] != _TFLITE_IDENTIFIER:
         raise ExportError(f"{source} is not a TFLite model", "export it again, or correct the path")
     try:
         check_buffers(data)
-    except (struct.error, ValueError) as error:
+        check_tflite_states(data, source, request.inputs)
+    except (struct.error, ValueError, IndexError) as error:
         raise ExportError(
             f"{source} is damaged: the file is truncated", "copy or export it again"
         ) from error
     shutil.copyfile(source, path)
 
 
-def _export_pte(network: "torch.nn.Module", image: "torch.Tensor", path: Path) -> None:
-    """Lowered to XNNPACK; other operators use ExecuTorch's own kernels."""
+def _export_pte(program: Program, path: Path) -> None:
+    """Lowered to XNNPACK; other operators use ExecuTorch's own kernels.
+
+    `generate` has two methods. A tied head is stored twice: XNNPACK packs it for its product.
+    """
     import torch
     from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
     from executorch.exir import to_edge_transform_and_lower
 
-    lowered = to_edge_transform_and_lower(
-        torch.export.export(network, (image,)), partitioner=[XnnpackPartitioner()]
-    )
+    graphs = {
+        name: torch.export.export(program.network, arguments)
+        for name, arguments in (program.calls or {_ONLY_METHOD: program.arguments}).items()
+    }
+    lowered = to_edge_transform_and_lower(graphs, partitioner=[XnnpackPartitioner()])
     with path.open("wb") as file:
         lowered.to_executorch().write_to_file(file)
 
 
-def _copy_pte(source: Path, path: Path, _input_size: int | None) -> None:
+def _copy_pte(source: Path, path: Path, _request: ExportRequest) -> None:
     """Checks only the identifier; the runtime verifies the whole program when it loads it."""
     with source.open("rb") as file:
         head = file.read(8)
@@ -153,32 +190,34 @@ EXPORTERS: Mapping[Format, Exporter] = {
     Format.ONNX: Exporter(
         libraries=("onnx", "onnxscript", "torch"),
         extra="onnx,torch",
-        peak_memory_bytes=1100 * _MIB,
+        peak_memory_bytes=1100 * BYTES_PER_MIB,
         export=_export_onnx,
         copy=_copy_onnx,
         copy_libraries=("onnx",),
         copy_extra="onnx",
         precisions=("fp32", "fp16"),  # ONNX Runtime lacks bfloat16 convolutions
+        weight_copies=4.0,
     ),
     Format.PT2: Exporter(
         libraries=("torch",),
         extra="torch",
-        peak_memory_bytes=800 * _MIB,
+        peak_memory_bytes=800 * BYTES_PER_MIB,
         export=_export_pt2,
         copy=_copy_pt2,
         precisions=("fp32", "fp16", "bf16"),
+        weight_copies=2.0,
     ),
     Format.TFLITE: Exporter(
         libraries=("litert-converter", "litert-torch", "torch"),
         extra="tflite",
-        peak_memory_bytes=1500 * _MIB,
+        peak_memory_bytes=1500 * BYTES_PER_MIB,
         export=_export_tflite,
         copy=_copy_tflite,
     ),
     Format.PTE: Exporter(
         libraries=("executorch", "torch"),
         extra="executorch",
-        peak_memory_bytes=900 * _MIB,
+        peak_memory_bytes=900 * BYTES_PER_MIB,
         export=_export_pte,
         copy=_copy_pte,
     ),

@@ -2,23 +2,29 @@
 
 import errno
 import logging
-import math
 import os
 import resource
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from fleetrank.foundation.errors import is_out_of_memory
 from fleetrank.foundation.files import is_no_room, storage_error
+from fleetrank.foundation.inputs.workload import Optimizer, WorkloadKind
 from fleetrank.models.cards.card import Cost, ExportRequest, Source, StagedExport
+from fleetrank.models.cards.input_size import INPUT_SIZE, takes_images
+from fleetrank.models.cards.language import language_outputs
+from fleetrank.models.cards.language_card import why_not_trained, why_not_workload
 from fleetrank.models.errors import ExportError, ModelError
 from fleetrank.models.export.exporters import EXPORTERS, Exporter, library_versions
+from fleetrank.models.export.process import usable_cores
+from fleetrank.models.export.program import Program, with_names
+from fleetrank.models.export.reference import write_reference, write_sequence
 from fleetrank.models.export.user_file import stage_file
+from fleetrank.models.files.onnx_weights import weights_beside
 from fleetrank.models.networks.cost import count_cost, stated_cost
-from fleetrank.models.networks.weights import CASES, network_with_weights, seeded_images
+from fleetrank.models.networks.examples import Arguments, Examples
+from fleetrank.models.networks.weights import network_with_weights
 
 if TYPE_CHECKING:
     import torch
@@ -37,10 +43,10 @@ def export_request(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -
         ExportError: the export failed; a full disk or memory is named as the reason.
         UntrustedError: the export needs model-supplied code that the user did not trust.
     """
-    _limit_threads()
     try:
         if request.card.source is Source.FILE:
             return stage_file(request, out_dir, is_trusted=is_trusted)
+        _limit_threads()
         return export_network(request, out_dir, is_trusted=is_trusted)
     except ModelError:
         raise
@@ -90,7 +96,7 @@ def _limit_threads() -> None:
         import torch
     except ImportError as error:
         raise ExportError("torch is not installed", "pip install 'fleetrank[torch]'") from error
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // 2))
+    torch.set_num_threads(max(1, usable_cores() // 2))
 
 
 def export_network(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -> StagedExport:
@@ -101,30 +107,64 @@ def export_network(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -
         UntrustedError: the network is an entry point without trust.
     """
     _check_precision(request)
+    _check_workload(request)
     card = request.card
     exporter = EXPORTERS[request.format]
     libraries = exporter.libraries + _SOURCE_LIBRARY.get(card.source, ())
     versions = library_versions(libraries, exporter.extra)
-    network = network_with_weights(card, request.weights, is_trusted=is_trusted)
-    cases = request.batch * math.ceil(CASES / request.batch)
-    images = seeded_images(cases, card.input_size or 224)
-    cost = _counted_cost(network, images[:1])
-    inputs_path, reference_path = _write_reference(network, images, request.batch, out_dir)
+    network, examples = network_with_weights(
+        card,
+        request.weights,
+        is_trusted=is_trusted,
+        inputs=request.inputs,
+        batch=request.batch,
+        workload=request.workload,
+    )
+    _check_size(request, examples)
+    if request.workload.kind is WorkloadKind.SCORE:
+        network.scores_every_token = True
+    original, optimizer = network, request.workload.optimizer
+    if optimizer is not None:
+        original, network, examples = _step(network, request, optimizer)
+    if card.language is None or optimizer is not None:
+        inputs_path, reference_path = write_reference(original, examples, out_dir)
+    else:
+        inputs_path, reference_path = write_sequence(
+            network, request.inputs, request.workload, out_dir
+        )
+    # After the reference: a step of training changes its network.
+    cost = _counted_cost(original, examples, request)
     path = out_dir / f"model.{request.format}"
-    # A copy, because torch.export would store the whole tensor behind a slice.
-    image = images[: request.batch].clone()
-    dtype = _DTYPES[request.precision]
-    if dtype is not None:
-        network, image = network.to(_torch_dtype(dtype)), image.to(_torch_dtype(dtype))
-    _export(exporter, network, image, path, request)
+    _export(exporter, _program(network, examples, request), path, request)
     return StagedExport(
         path=path,
         format=request.format,
-        cost=stated_cost(card, cost),
+        cost=stated_cost(card, cost, request.workload),
         versions=versions,
         inputs_path=inputs_path,
         reference_path=reference_path,
+        has_whole_cases=examples.has_whole_cases,
+        weights_path=weights_beside(path),
     )
+
+
+def _step(
+    network: "torch.nn.Module", request: ExportRequest, optimizer: Optimizer
+) -> "tuple[torch.nn.Module, torch.nn.Module, Examples]":
+    """A step of training by PyTorch's own loop, the graph of the same step, and batches for it."""
+    from fleetrank.models.networks import training
+
+    shape = request.card.language
+    loss: torch.nn.Module
+    if shape is None:
+        size = request.card.input_size or 224
+        examples = training.image_batches(network, size, request.batch)
+        loss = training.ImageLoss(training.prepare(network))
+    else:
+        examples = training.text_batches(request.inputs[0])
+        loss = training.TextLoss(training.prepare(network), shape)
+    graph = training.StepGraph(loss, optimizer, examples.traced)
+    return training.StepByHand(loss, optimizer), graph, examples
 
 
 def _check_precision(request: ExportRequest) -> None:
@@ -136,6 +176,49 @@ def _check_precision(request: ExportRequest) -> None:
         )
 
 
+def _check_workload(request: ExportRequest) -> None:
+    """Rejects what the network does not answer; a plan skips such cells with the same reason."""
+    if (reason := why_not_workload(request.card, request.workload)) is not None:
+        raise ExportError(reason, "give another workload, such as prefill@128 or decode@128")
+    if (reason := why_not_trained(request)) is not None:
+        raise ExportError(reason, "give another workload, such as image, or another runtime")
+
+
+def _check_size(request: ExportRequest, examples: Examples) -> None:
+    """Rejects a size of images that the entry point did not use for its example inputs."""
+    if INPUT_SIZE in dict(request.axes) and takes_images(request.card) and examples.has_whole_cases:
+        raise ExportError(
+            f"entry point {request.card.entry} returns its inputs, so axis {INPUT_SIZE!r} cannot "
+            "change their size",
+            "return only the network, which then gets images of that size",
+        )
+
+
+def _program(network: "torch.nn.Module", examples: Examples, request: ExportRequest) -> Program:
+    """The network in the precision of the request, and the names of a language model's tensors."""
+    arguments, shape = examples.traced, request.card.language
+    if (name := _DTYPES[request.precision]) is not None:
+        network, arguments = network.to(_torch_dtype(name)), _rounded(arguments, name)
+    if shape is None or request.workload.optimizer is not None:
+        return Program(network=network, arguments=arguments)
+    inputs = tuple(one.name for one in request.inputs)
+    outputs = language_outputs(shape, request.inputs)
+    is_sequence = request.workload.kind is WorkloadKind.GENERATE
+    return Program(
+        network=with_names(network, inputs, outputs),
+        arguments=arguments,
+        step=_one_token(arguments) if is_sequence else None,
+        input_names=inputs,
+        output_names=outputs,
+    )
+
+
+def _one_token(arguments: Arguments) -> Arguments:
+    """The same call of a decoder with its first token only; copies, as views keep their base."""
+    tokens, positions, *caches = arguments
+    return (tokens[:, :1].clone(), positions[:1].clone(), *caches)
+
+
 def _torch_dtype(name: str) -> "torch.dtype":
     import torch
 
@@ -143,57 +226,28 @@ def _torch_dtype(name: str) -> "torch.dtype":
     return dtype
 
 
-def _counted_cost(network: "torch.nn.Module", image: "torch.Tensor") -> Cost:
+def _rounded(arguments: Arguments, name: str) -> Arguments:
+    """Floats in the precision of the export; whole numbers stay as they are."""
+    dtype = _torch_dtype(name)
+    return tuple(one.to(dtype) if one.is_floating_point() else one for one in arguments)
+
+
+def _counted_cost(network: "torch.nn.Module", examples: Examples, request: ExportRequest) -> Cost:
+    """Of one sample: an image, a prompt, or a step of `generate`."""
+    call = examples.counted
+    if request.workload.kind is WorkloadKind.GENERATE:
+        call = _one_token(call)
     try:
-        return count_cost(network, image)
+        return count_cost(network, call, examples.counted_batch)
     except Exception:  # a user's network may break the counter and still run
         _LOG.exception("MACs could not be counted")
         parameters = sum(parameter.numel() for parameter in network.parameters())
         return Cost(macs=None, parameters=parameters, method=None)
 
 
-def _write_reference(
-    network: "torch.nn.Module", images: "torch.Tensor", batch: int, out_dir: Path
-) -> tuple[Path, Path]:
-    import torch
-    from torch.utils import _pytree
-
-    with torch.inference_mode():
-        # Runs with the same batch size, since a network may behave differently for another size.
-        slices = [
-            [leaf.numpy() for leaf in _pytree.tree_leaves(network(part)) if _is_tensor(leaf)]
-            for part in images.split(batch)
-        ]
-    outputs = [np.concatenate(arrays) for arrays in zip(*slices, strict=True)]
-    if not outputs:
-        raise ExportError("the network returns no tensor", "return a tensor or a tuple of tensors")
-    if not all(np.isfinite(output).all() for output in outputs):
-        raise ExportError(
-            "the network's output is not finite", "check its weights and normalisation"
-        )
-    inputs_path, reference_path = out_dir / "inputs.npz", out_dir / "reference.npz"
-    np.savez(inputs_path, input_0=images.numpy())
-    named = {f"output_{number}": output for number, output in enumerate(outputs)}
-    # NumPy's stub takes every keyword for its flag `allow_pickle`.
-    np.savez(reference_path, **named)  # type: ignore[arg-type]
-    return inputs_path, reference_path
-
-
-def _is_tensor(leaf: object) -> bool:
-    import torch
-
-    return isinstance(leaf, torch.Tensor)
-
-
-def _export(
-    exporter: Exporter,
-    network: "torch.nn.Module",
-    images: "torch.Tensor",
-    path: Path,
-    request: ExportRequest,
-) -> None:
+def _export(exporter: Exporter, program: Program, path: Path, request: ExportRequest) -> None:
     try:
-        exporter.export(network, images, path)
+        exporter.export(program, path)
     except Exception as error:
         if is_out_of_memory(error) or isinstance(error, OSError):
             raise  # a problem of the machine, not of the network

@@ -3,11 +3,12 @@
 from pathlib import Path
 
 from fleetrank.foundation.small_file import check_regular
-from fleetrank.foundation.vocabulary import Format
-from fleetrank.models.cards.card import ExportRequest, ModelCard, StagedExport
+from fleetrank.models.cards.card import ExportRequest, ModelCard, StagedExport, own_format
 from fleetrank.models.errors import ExportError, UntrustedError
 from fleetrank.models.export.exporters import EXPORTERS, library_versions
+from fleetrank.models.files.onnx_weights import weights_beside
 from fleetrank.models.networks.cost import stated_cost
+from fleetrank.models.number_types.file_types import read_types
 
 
 def stage_file(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -> StagedExport:
@@ -23,16 +24,43 @@ def stage_file(request: ExportRequest, out_dir: Path, *, is_trusted: bool) -> St
         raise ExportError(f"{source} does not exist", f"correct 'entry' in the card of {card.name}")
     _check_regular(source, card)
     path = out_dir / f"model.{request.format}"
-    own = next((format_ for format_ in Format if source.suffix.lower() == f".{format_}"), None)
+    own = own_format(card)
     if own is None:
         cost, versions = None, _stage_tensorflow(card, source, path, is_trusted=is_trusted)
     else:
         exporter = EXPORTERS[own]
         versions = library_versions(exporter.copy_libraries, exporter.copy_extra)
-        cost = exporter.copy(source, path, card.input_size)
+        cost = exporter.copy(source, path, request)
+    _check_types(request, path)
     return StagedExport(
-        path=path, format=request.format, cost=stated_cost(card, cost), versions=versions
+        path=path,
+        format=request.format,
+        cost=stated_cost(card, cost, request.workload),
+        versions=versions,
+        weights_path=weights_beside(path),
     )
+
+
+def _check_types(request: ExportRequest, path: Path) -> None:
+    """Rejects a file whose rows would state another precision, or whose inputs are text."""
+    types = read_types(path, request.format)
+    if types is None:
+        return
+    card = request.card
+    problem = None
+    if types.strings:
+        problem = (
+            f"{card.entry}: input {types.strings[0]!r} takes text, which cannot be generated",
+            "leave the tokenizer out of the exported model, so that its inputs are numbers",
+        )
+    elif types.precision not in {None, request.precision}:
+        problem = (
+            f"{card.entry} is {types.precision}, not {request.precision}",
+            f'add precision = "{types.precision}" to the card of {card.name}',
+        )
+    if problem is not None:
+        path.unlink()
+        raise ExportError(*problem)
 
 
 def _check_regular(source: Path, card: ModelCard) -> None:
@@ -54,7 +82,7 @@ def _stage_tensorflow(
     if not is_trusted:
         raise UntrustedError(
             f"{source} is a Keras model or SavedModel: converting it can run code from it",
-            "add --trust if you trust it",
+            "add `trust=true` if you trust it",
         )
     versions = library_versions(("tensorflow-cpu",), "tensorflow")
     if source.is_dir() and not (source / "saved_model.pb").is_file():

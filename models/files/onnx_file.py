@@ -6,9 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fleetrank.foundation.inputs.model_input import ModelInput
 from fleetrank.foundation.vocabulary import FlopsMethod
 from fleetrank.models.cards.card import Cost, external_data_names
 from fleetrank.models.errors import ExportError
+from fleetrank.models.files.onnx_inputs import fix_inputs
+from fleetrank.models.files.onnx_weights import save_model
+from fleetrank.models.files.state_outputs import check_onnx_states
 from fleetrank.models.networks.cost import ELEMENTWISE_FLOPS
 
 if TYPE_CHECKING:
@@ -19,17 +23,21 @@ Shape = tuple[int, ...]
 _Sizes = Callable[["onnx.NodeProto", Mapping[str, Shape]], float]
 
 _UNCOUNTED = frozenset({
-    "Attention", "DFT", "DeformConv", "Einsum", "GRU", "If", "LSTM", "Loop", "RNN", "Scan",
-    "SequenceMap", "STFT",
+    "Attention", "DFT", "DeformConv", "Einsum", "If", "Loop", "Scan", "SequenceMap", "STFT",
 })  # fmt: skip
 """ONNX operators that multiply, or contain a graph that may, and that are not counted here."""
 
 
-def count_onnx_macs(model: "onnx.ModelProto") -> int | None:
+def count_onnx_macs(model: "onnx.ModelProto", batch: int | None = None) -> int | None:
     """MACs of one inference at batch 1, with the same rules as `networks.cost`.
 
     Counts convolutions and matrix products, also quantised ones, plus half of
-    `ELEMENTWISE_FLOPS` for each element of softmax and layer normalisation.
+    `ELEMENTWISE_FLOPS` for each element of softmax and layer normalisation. Recurrent layers
+    multiply every time step with both matrices.
+
+    Args:
+        model: with the sizes of all inputs, except a dynamic batch.
+        batch: samples in one inference; `None` takes the first axis of an image.
 
     Returns:
         `None` if the count would be a guess: the graph has an operator outside ONNX's domain, one
@@ -43,7 +51,7 @@ def count_onnx_macs(model: "onnx.ModelProto") -> int | None:
         macs = sum(_MACS[node.op_type](node, shapes) for node in nodes if node.op_type in _MACS)
     except (KeyError, IndexError):
         return None
-    return round(macs / _batch(model, shapes))
+    return round(macs / (batch or _batch(model, shapes)))
 
 
 def _convolution(weights: int) -> _Sizes:
@@ -67,6 +75,13 @@ def _gemm(node: "onnx.NodeProto", shapes: Mapping[str, Shape]) -> float:
     return math.prod(shapes[node.output[0]]) * shapes[node.input[0]][0 if is_transposed else 1]
 
 
+def _recurrent(node: "onnx.NodeProto", shapes: Mapping[str, Shape]) -> float:
+    # (directions, gates x hidden, inputs or hidden): each step of each sample uses both.
+    steps_and_batch = shapes[node.input[0]][:2]
+    matrices = sum(math.prod(shapes[name]) for name in node.input[1:3])
+    return math.prod(steps_and_batch) * matrices
+
+
 def _elementwise(node: "onnx.NodeProto", shapes: Mapping[str, Shape]) -> float:
     return ELEMENTWISE_FLOPS / 2 * math.prod(shapes[node.output[0]])
 
@@ -80,6 +95,9 @@ _MACS: Mapping[str, _Sizes] = {
     "MatMulInteger": _product,
     "QLinearMatMul": _product,
     "Gemm": _gemm,
+    "LSTM": _recurrent,
+    "GRU": _recurrent,
+    "RNN": _recurrent,
     "Softmax": _elementwise,
     "LogSoftmax": _elementwise,
     "LayerNormalization": _elementwise,
@@ -119,16 +137,27 @@ def _batch(model: "onnx.ModelProto", shapes: Mapping[str, Shape]) -> int:
 _LOG = logging.getLogger(__name__)
 
 
-def stage_onnx(source: Path, path: Path, input_size: int | None) -> Cost:
-    """Copies a graph into one file that contains its weights and fixed image sizes.
+def stage_onnx(
+    source: Path,
+    path: Path,
+    input_size: int | None,
+    inputs: Sequence[ModelInput] = (),
+    batch: int = 1,
+    step_inputs: Sequence[ModelInput] = (),
+) -> Cost:
+    """Copies a graph into one file that contains its weights and fixed sizes.
 
     Args:
         source: the user's file.
         path: the copy.
         input_size: height and width; used only if the file's height and width are dynamic.
+        inputs: as the card states them; then the copy has exactly these sizes.
+        batch: samples in one inference of these sizes.
+        step_inputs: the inputs of a later inference of the same file; empty if all are alike.
 
     Raises:
-        ExportError: damaged, uses files elsewhere, or has dynamic sizes without a given value.
+        ExportError: damaged, uses files elsewhere, has dynamic sizes without a given value, or
+            contradicts the stated inputs.
     """
     import onnx
 
@@ -155,18 +184,23 @@ def stage_onnx(source: Path, path: Path, input_size: int | None) -> Cost:
             f"onnx.checker rejects {source}: {_first_line(error)}",
             "fix the reported problem, or export the model again",
         ) from error
-    _fix_sizes(model, source, input_size)
-    onnx.save(model, str(path))
+    if inputs:
+        fix_inputs(model, source, inputs, step_inputs or inputs)
+        check_onnx_states(model, source, inputs)
+    else:
+        _fix_sizes(model, source, input_size)
+    save_model(model, path)
     weights = (tensor for tensor in model.graph.initializer if tensor.data_type in _float_types())
     parameters = sum(math.prod(tensor.dims) for tensor in weights)
-    macs = _counted_macs(model)
+    macs = _counted_macs(model, batch if inputs else None)
     method = None if macs is None else FlopsMethod.COUNTED
-    return Cost(macs=macs, parameters=parameters, method=method)
+    # A tree ensemble keeps its numbers in attributes: they are not counted.
+    return Cost(macs=macs, parameters=parameters or None, method=method)
 
 
-def _counted_macs(model: "onnx.ModelProto") -> int | None:
+def _counted_macs(model: "onnx.ModelProto", batch: int | None) -> int | None:
     try:
-        return count_onnx_macs(model)
+        return count_onnx_macs(model, batch)
     except Exception:  # a graph that the checker will reject, or one larger than protobuf's 2 GiB
         _LOG.exception("MACs could not be counted")
         return None
@@ -184,7 +218,8 @@ def _fix_sizes(model: "onnx.ModelProto", source: Path, input_size: int | None) -
             raise ExportError(
                 f"{source}: input {value.name!r} has dynamic dimensions other than batch, height "
                 "and width",
-                "export it with all sizes fixed except the first, the batch",
+                "state its sizes with [[inputs]] in the card, or export it with all sizes fixed "
+                "except the first, the batch",
             )
         if input_size is None:
             raise ExportError(

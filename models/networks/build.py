@@ -1,12 +1,17 @@
 """Builds a network from its card; the only module that imports network definitions."""
 
 import importlib
+import inspect
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fleetrank.foundation.errors import is_out_of_memory
+from fleetrank.foundation.inputs.workload import IMAGE, Workload
 from fleetrank.foundation.wording import nearest
 from fleetrank.models.cards.card import ModelCard, Source
+from fleetrank.models.cards.language import LanguageShape
 from fleetrank.models.errors import ExportError, UntrustedError
 
 if TYPE_CHECKING:
@@ -49,22 +54,51 @@ OWN_ENTRY_PREFIX = "fleetrank.models.networks.primer:"
 """Fleetrank's own tiny networks are entry points that need no trust."""
 
 
-def build_network(card: ModelCard, *, is_pretrained: bool, is_trusted: bool) -> "torch.nn.Module":
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """A network, and the example inputs that its entry point returned.
+
+    Attributes:
+        examples: in the order of the network's arguments; empty if it returned none.
+    """
+
+    network: "torch.nn.Module"
+    examples: tuple["torch.Tensor", ...] = ()
+
+
+def build_network(
+    card: ModelCard, *, is_pretrained: bool, is_trusted: bool, workload: Workload = IMAGE
+) -> Built:
     """The network in evaluation mode, with pretrained or newly initialised weights.
+
+    A decoder that reads segments of a long text has a memory beside its usual weights.
 
     Raises:
         ExportError: the network or weights are unknown, or the entry point fails.
         UntrustedError: the network is an entry point and the user did not give `--trust`.
     """
     if card.source is Source.TORCHVISION:
-        network = _from_torchvision(card, is_pretrained=is_pretrained)
+        built = Built(network=_from_torchvision(card, is_pretrained=is_pretrained))
     elif card.source is Source.TIMM:
-        network = _from_timm(card, is_pretrained=is_pretrained)
+        built = Built(network=_from_timm(card, is_pretrained=is_pretrained))
     elif card.source is Source.ENTRY_POINT:
-        network = _from_entry_point(card, is_trusted=is_trusted)
+        built = _from_entry_point(card, is_trusted=is_trusted)
+    elif card.language is not None:
+        built = Built(network=_from_shape(card.language, workload))
     else:
         raise ExportError(f"{card.name} is a file and cannot be rebuilt", "use the file as it is")
-    return network.eval()
+    built.network.eval()
+    return built
+
+
+def _from_shape(shape: LanguageShape, workload: Workload) -> "torch.nn.Module":
+    from fleetrank.models.networks.decoder import Decoder
+    from fleetrank.models.networks.encoder import Encoder
+    from fleetrank.models.networks.segment_reader import SegmentReader
+
+    if workload.memories is not None:
+        return SegmentReader(shape, workload)
+    return Encoder(shape) if shape.is_encoder else Decoder(shape)
 
 
 def _from_torchvision(card: ModelCard, *, is_pretrained: bool) -> "torch.nn.Module":
@@ -93,7 +127,7 @@ def _from_timm(card: ModelCard, *, is_pretrained: bool) -> "torch.nn.Module":
     return network
 
 
-def _from_entry_point(card: ModelCard, *, is_trusted: bool) -> "torch.nn.Module":
+def _from_entry_point(card: ModelCard, *, is_trusted: bool) -> Built:
     import torch
 
     module_name, _, function_name = card.entry.partition(":")
@@ -103,7 +137,7 @@ def _from_entry_point(card: ModelCard, *, is_trusted: bool) -> "torch.nn.Module"
             # Appended at the end, so that a user's folder cannot shadow a library.
             sys.path.append(card.import_folder)
     try:
-        network = getattr(importlib.import_module(module_name), function_name)()
+        returned = getattr(importlib.import_module(module_name), function_name)()
     except Exception as error:  # any exception of the user's code is shown as the reason
         if is_out_of_memory(error):
             raise
@@ -111,19 +145,51 @@ def _from_entry_point(card: ModelCard, *, is_trusted: bool) -> "torch.nn.Module"
             f"entry point {card.entry} failed: {type(error).__name__}: {error}",
             "it must be importable from the workspace folder and callable without arguments",
         ) from error
+    network, examples = returned if _is_pair(returned) else (returned, ())
     if not isinstance(network, torch.nn.Module):
         raise ExportError(
-            f"entry point {card.entry} returned {type(network).__name__}",
-            "return a torch.nn.Module",
+            f"entry point {card.entry} returned {type(returned).__name__}",
+            "return a torch.nn.Module, or a pair of it and its example inputs",
         )
-    return network
+    return Built(network=network, examples=_in_order(network, examples, card.entry))
+
+
+def _is_pair(returned: object) -> bool:
+    return isinstance(returned, tuple) and len(returned) == 2
+
+
+def _in_order(
+    network: "torch.nn.Module", examples: object, entry: str
+) -> tuple["torch.Tensor", ...]:
+    """Example inputs in the order of the arguments of `forward`.
+
+    Raises:
+        ExportError: they are not tensors, or their names are not those of arguments.
+    """
+    import torch
+
+    found: Sequence[object] = ()
+    if isinstance(examples, torch.Tensor):
+        found = (examples,)
+    elif isinstance(examples, Mapping):
+        names = [name for name in inspect.signature(network.forward).parameters if name in examples]
+        found = [examples[name] for name in names] if len(names) == len(examples) else (None,)
+    elif isinstance(examples, tuple | list):
+        found = examples
+    tensors = tuple(one for one in found if isinstance(one, torch.Tensor))
+    if len(tensors) != len(found) or (not found and examples != ()):
+        raise ExportError(
+            f"the example inputs of entry point {entry} are not tensors for forward()",
+            "return a tensor, a tuple of tensors, or a dict from argument to tensor",
+        )
+    return tensors
 
 
 def _check_entry_point(card: ModelCard, module_name: str, *, is_trusted: bool) -> None:
     if not is_trusted:
         raise UntrustedError(
             f"model {card.name} is the entry point {card.entry}: exporting it runs that code",
-            "add --trust if you trust it",
+            "add `trust=true` if you trust it",
         )
     package = module_name.partition(".")[0]
     if package == OWN_PACKAGE:

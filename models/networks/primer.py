@@ -3,10 +3,14 @@
 The model's figures then exclude the runtime's lazy imports and memory pools.
 """
 
+import functools
+import importlib.util
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleetrank.foundation.vocabulary import Family, Format
-from fleetrank.models.cards.card import ExportRequest, ModelCard, Source, Weights
+from fleetrank.models.cards.card import ExportRequest, ModelCard, ResolvedCard, Source, Weights
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import load_zoo
 
@@ -23,6 +27,8 @@ def canary_request() -> ExportRequest:
     return ExportRequest(model=model, weights=Weights(), format=Format.TFLITE)
 
 
+_FILES = Path(__file__).parent
+"""Holds `primer.onnx`: `make_network` below, exported with seeded weights, without metadata."""
 _PRIMER = resolve(
     ModelCard(
         name="primer",
@@ -48,5 +54,14 @@ def make_network() -> "torch.nn.Module":
 
 
 def primer_request(format: Format) -> ExportRequest:  # noqa: A002 - the word of the data class
-    """The export request of a format's primer."""
-    return ExportRequest(model=_PRIMER, weights=Weights(), format=format)
+    """The export request of a format's primer; without PyTorch, ONNX has it as a file."""
+    model = _PRIMER
+    if format is Format.ONNX and importlib.util.find_spec("torch") is None:
+        model = _primer_file()
+    return ExportRequest(model=model, weights=Weights(), format=format)
+
+
+@functools.cache
+def _primer_file() -> ResolvedCard:
+    card = replace(_PRIMER.card, source=Source.FILE, entry=str(_FILES / "primer.onnx"))
+    return resolve(card)

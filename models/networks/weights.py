@@ -1,25 +1,32 @@
 """Loads a network's weights: pretrained, from a checkpoint, or seeded and calibrated.
 
-Seeded weights and inputs are the same numbers on every machine.
+Seeded weights are the same numbers on every machine.
 """
 
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from fleetrank.foundation.small_file import file_sha256
+from fleetrank.foundation.inputs.model_input import ModelInput
+from fleetrank.foundation.inputs.workload import IMAGE, Workload
 from fleetrank.foundation.vocabulary import WeightsKind
 from fleetrank.models.cards.card import ModelCard, Weights
-from fleetrank.models.errors import ExportError
-from fleetrank.models.networks.build import build_network
+from fleetrank.models.cards.language import MEMORY, LanguageShape
+from fleetrank.models.errors import ExportError, ModelError
+from fleetrank.models.networks.build import Built, build_network
+from fleetrank.models.networks.examples import (
+    Arguments,
+    Examples,
+    given_examples,
+    image_examples,
+    stated_examples,
+)
+from fleetrank.models.published.published_folder import checkpoint_sha256, load_folder
 
 if TYPE_CHECKING:
     import torch
 
-CASES = 16
-"""Number of inputs that an artifact is verified with."""
-INPUT_SEED = 20_180_601
 OUTPUT_STD = 1.0
 IDLE_BELOW = 1e-4
 """Scales initialised to 0 or 1e-6 (layer scale, last normalisation) make a branch output 0."""
@@ -29,9 +36,24 @@ rounding errors of 1e-7 to 1e-1."""
 
 
 def network_with_weights(
-    card: ModelCard, weights: Weights, *, is_trusted: bool
-) -> "torch.nn.Module":
-    """The network in evaluation mode with exactly the requested weights.
+    card: ModelCard,
+    weights: Weights,
+    *,
+    is_trusted: bool,
+    inputs: Sequence[ModelInput] = (),
+    batch: int = 1,
+    workload: Workload = IMAGE,
+) -> tuple["torch.nn.Module", Examples]:
+    """The network in evaluation mode with exactly the requested weights, and inputs for it.
+
+    Args:
+        card: of the network.
+        weights: which weights.
+        is_trusted: the user allowed the code of entry points to run.
+        inputs: what the card states; without them the inputs that the entry point returned, or
+            images of the card's size.
+        batch: samples in one call.
+        workload: what one inference does; segments of a long text need a memory.
 
     Raises:
         ExportError: the network, weights or checkpoint do not exist.
@@ -47,32 +69,48 @@ def network_with_weights(
             "add weights_tag to the card, or use seeded weights",
         )
     try:
-        network = build_network(card, is_pretrained=is_pretrained, is_trusted=is_trusted)
+        built = build_network(
+            card, is_pretrained=is_pretrained, is_trusted=is_trusted, workload=workload
+        )
     except OSError as error:
         raise ExportError(
             f"the weights of {card.name} could not be loaded: {error}",
             "check the network connection, or use seeded weights",
         ) from error
+    examples = _examples(card, built, inputs, batch)
     if weights.kind is WeightsKind.CHECKPOINT:
-        load_checkpoint(network, weights)
-    elif weights.kind is WeightsKind.SEEDED:
-        # The same images as in verification, so that they match the fitted statistics.
-        calibrate(network, seeded_images(CASES, card.input_size or 224))
-    return network
+        load_checkpoint(built.network, weights, card.language)
+    elif weights.kind is WeightsKind.SEEDED and card.language is None:
+        # Decoders and encoders of text initialise themselves so that nothing vanishes.
+        calibrate(built.network, examples.fit, examples.probe)
+    return built.network, examples
 
 
-def load_checkpoint(network: "torch.nn.Module", weights: Weights) -> None:
-    """Loads a local state dict without running any code in it.
+def _examples(card: ModelCard, built: Built, inputs: Sequence[ModelInput], batch: int) -> Examples:
+    if card.language is not None:
+        # Sixteen caches can be larger than the network; `write_sequence` makes its own inputs.
+        return stated_examples(inputs, batch, cases=1)
+    if inputs:
+        return stated_examples(inputs, batch)
+    if built.examples:
+        return given_examples(built.examples, batch)
+    return image_examples(card.input_size or 224, batch)
+
+
+def load_checkpoint(
+    network: "torch.nn.Module", weights: Weights, shape: LanguageShape | None = None
+) -> None:
+    """Loads a local state dict, or a published model's folder, without running any code in it.
 
     Raises:
         ExportError: not a state dict, from another network, or changed since it was planned.
     """
-    import torch
-
     path = Path(weights.checkpoint_path or "")
     try:
-        is_same = weights.checkpoint_sha256 in (None, file_sha256(path))
-        network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+        is_same = weights.checkpoint_sha256 in (None, checkpoint_sha256(path))
+        _load(network, path, shape)
+    except ModelError:
+        raise
     except Exception as error:  # torch raises many classes here: UnpicklingError, EOFError, ...
         raise ExportError(
             f"checkpoint {path} cannot be used: {error}",
@@ -84,22 +122,62 @@ def load_checkpoint(network: "torch.nn.Module", weights: Weights) -> None:
         )
 
 
-def calibrate(network: "torch.nn.Module", images: "torch.Tensor") -> None:
+def _load(network: "torch.nn.Module", path: Path, shape: LanguageShape | None) -> None:
+    import torch
+
+    if not path.is_dir():
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        _refuse_wrapped(path, state)
+        network.load_state_dict(state if shape is None else _without_memory(network, state))
+    elif shape is not None:
+        load_folder(network, shape, path)
+    else:
+        raise ExportError(
+            f"checkpoint {path} is a folder, which only decoders and encoders of text have",
+            "give the path of a state dict",
+        )
+
+
+def _without_memory(
+    network: "torch.nn.Module", state: Mapping[str, "torch.Tensor"]
+) -> Mapping[str, "torch.Tensor"]:
+    """Without the weights of a memory, if the network has none: they are for `segment` alone."""
+    if getattr(network, MEMORY, None) is not None:
+        return state
+    return {name: value for name, value in state.items() if not name.startswith(f"{MEMORY}.")}
+
+
+def _refuse_wrapped(path: Path, state: object) -> None:
+    """Names the key of a state dict inside a training checkpoint, with optimizer and epoch."""
+    import torch
+
+    if not isinstance(state, dict) or any(isinstance(one, torch.Tensor) for one in state.values()):
+        return
+    for key, inner in state.items():
+        if isinstance(inner, dict) and any(isinstance(one, torch.Tensor) for one in inner.values()):
+            raise ExportError(
+                f"checkpoint {path} holds its state dict under the key {key!r}",
+                f"unwrap the key {key!r}: torch.save(torch.load(path)[{key!r}], new_path)",
+            )
+
+
+def calibrate(network: "torch.nn.Module", fit: Sequence[Arguments], probe: Arguments) -> None:
     """Makes random weights behave like trained ones, so that values neither vanish nor overflow.
 
     Branches whose initial output is 0 get larger scales, because verification would not test them.
-    Batch normalisation gets the statistics of `images`. The last layer is scaled to outputs of
-    standard deviation 1. Plain random weights shrink EfficientNet's outputs to 1e-20, and
-    denormals change latency.
+    Batch normalisation gets the statistics of `fit`. The last layer is scaled to outputs of
+    standard deviation 1 for `probe`. Plain random weights shrink EfficientNet's outputs to 1e-20,
+    and denormals change latency.
     """
     import torch
 
     with torch.no_grad():
         _wake_silent_scales(network)
-        _fit_normalisation(network, images)
-        std = float(_first_tensor(network(images[:4])).std())
-        last = _last_linear_map(network, images[:1])
-        for parameter in () if last is None or std == 0 else last.parameters(recurse=False):
+        _fit_normalisation(network, fit)
+        std = float(_first_tensor(network(*probe)).float().std())
+        last = _last_linear_map(network, probe)
+        has_scale = std > 0 and math.isfinite(std)
+        for parameter in last.parameters(recurse=False) if last is not None and has_scale else ():
             parameter.mul_(OUTPUT_STD / std)
 
 
@@ -110,7 +188,7 @@ def _wake_silent_scales(network: "torch.nn.Module") -> None:
             parameter.fill_(WOKEN_SCALE)
 
 
-def _fit_normalisation(network: "torch.nn.Module", images: "torch.Tensor") -> None:
+def _fit_normalisation(network: "torch.nn.Module", fit: Sequence[Arguments]) -> None:
     import torch
 
     layers = [
@@ -123,13 +201,14 @@ def _fit_normalisation(network: "torch.nn.Module", images: "torch.Tensor") -> No
         layer.reset_running_stats()
         layer.momentum = None  # plain mean over the images, not a moving average
         layer.train()
-    network(images)
+    for arguments in fit if layers else ():
+        network(*arguments)
     for layer, momentum in zip(layers, momenta, strict=True):
         layer.momentum = momentum
         layer.eval()
 
 
-def _last_linear_map(network: "torch.nn.Module", image: "torch.Tensor") -> "torch.nn.Module | None":
+def _last_linear_map(network: "torch.nn.Module", probe: Arguments) -> "torch.nn.Module | None":
     """The last fully connected or convolutional layer that was executed."""
     import torch
 
@@ -140,7 +219,7 @@ def _last_linear_map(network: "torch.nn.Module", image: "torch.Tensor") -> "torc
         for module in network.modules()
         if isinstance(module, kinds)
     ]
-    network(image)
+    network(*probe)
     for hook in hooks:
         hook.remove()
     return seen[-1] if seen else None
@@ -154,13 +233,3 @@ def _first_tensor(output: object) -> "torch.Tensor":
     if not tensors:
         raise ExportError("the network returns no tensor", "return a tensor or a tuple of tensors")
     return tensors[0]
-
-
-def seeded_images(count: int, size: int, seed: int = INPUT_SEED) -> "torch.Tensor":
-    """Standard normal images of shape (count, 3, size, size), as normalised photographs are."""
-    import torch
-
-    # NumPy's generator, not torch's, because NumPy guarantees its stream across versions.
-    rng = np.random.default_rng(seed)
-    values = rng.standard_normal((count, 3, size, size), dtype=np.float32)
-    return torch.from_numpy(values)

@@ -18,13 +18,19 @@ from fleetrank.models.cards.card import (
     Weights,
 )
 from fleetrank.models.cards.identity import resolve
+from fleetrank.models.cards.input_size import sized_for
 from fleetrank.models.cards.zoo import load_zoo
 from fleetrank.models.errors import ExportError
 
 REQUEST = ExportRequest(
     model=resolve(load_zoo()["resnet18"]), weights=Weights(), format=Format.ONNX
 )
-COST = Cost(macs=1000, parameters=10, method=FlopsMethod.COUNTED)
+COST = Cost(
+    macs=1000,
+    parameters=10,
+    method=FlopsMethod.COUNTED,
+    by_module=(("stem", "conv2d", 900), ("", "linear", 100)),
+)
 
 
 def stage(cache: ArtifactCache, request: ExportRequest, content: bytes) -> StagedExport:
@@ -54,6 +60,17 @@ def test_committed_artifact_is_found_with_everything_known_about_it(tmp_path: Pa
     assert (found.cost, found.max_relative_error, found.size_bytes) == (COST, 1e-6, 7)
     assert found.versions == (("onnx", "1.0"), ("torch", "2.0"))
     assert found.is_trusted
+
+
+def test_an_entry_of_a_version_that_counted_no_modules_is_found(tmp_path: Path) -> None:
+    put(ArtifactCache(tmp_path), REQUEST, b"network")
+    (entry,) = (tmp_path / "index").glob("*.json")
+    content = json.loads(entry.read_text())
+    del content["artifact"]["cost"]["by_module"]
+    entry.write_text(json.dumps(content))
+    found = ArtifactCache(tmp_path).find(REQUEST)
+    assert found is not None
+    assert found.cost == replace(COST, by_module=())
 
 
 def test_nothing_is_left_of_the_staging_folder(tmp_path: Path) -> None:
@@ -190,3 +207,16 @@ def test_prune_clears_what_a_killed_process_left_long_ago(tmp_path: Path) -> Non
     assert set(cache.prune(1000)) == {old, stale}
     assert fresh.exists()
     assert cache.find(REQUEST) is not None
+
+
+def test_a_model_at_another_size_of_images_is_stored_beside_its_own(tmp_path: Path) -> None:
+    cache = ArtifactCache(tmp_path)
+    model, axes = sized_for(REQUEST.model, (("input_size", 160),))
+    smaller = replace(REQUEST, model=model, axes=axes)
+    put(cache, REQUEST, b"network")
+    assert cache.find(smaller) is None
+    put(cache, smaller, b"smaller")
+    assert cache.find(smaller) is not None
+    found = cache.find(REQUEST)
+    assert found is not None
+    assert Path(found.path).read_bytes() == b"network"

@@ -24,6 +24,7 @@ from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import load_zoo
 from fleetrank.models.export.process import export_in_child
 from fleetrank.models.files.onnx_file import count_onnx_macs
+from fleetrank.models.networks import primer
 from fleetrank.models.networks.primer import primer_request
 
 ROOT = Path(__file__).parents[2]
@@ -41,7 +42,12 @@ def test_primer_exports_to_every_format_without_trust(tmp_path: Path, format_: F
     cache = ArtifactCache(tmp_path)
     request = primer_request(format_)
     staged = export(request, cache.staging_dir(request))
-    assert staged.cost == Cost(macs=42_416, parameters=314, method=FlopsMethod.COUNTED)
+    assert staged.cost == Cost(
+        macs=42_416,
+        parameters=314,
+        method=FlopsMethod.COUNTED,
+        by_module=(("0", "conv2d", 42_336), ("4", "linear", 80)),
+    )
     assert "torch" in dict(staged.versions)
     assert staged.inputs_path is not None
     assert staged.reference_path is not None
@@ -51,6 +57,35 @@ def test_primer_exports_to_every_format_without_trust(tmp_path: Path, format_: F
         assert arrays["output_0"].shape == (16, 10)
     committed = cache.commit(request, staged, 0.0)
     assert cache.find(request) == committed
+
+
+@pytest.mark.slow
+def test_the_primer_of_onnx_needs_no_torch(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from pathlib import Path\n"
+        "from fleetrank.foundation.vocabulary import Format\n"
+        "from fleetrank.models.export.request import export_request\n"
+        "from fleetrank.models.networks.primer import primer_request\n"
+        f"export_request(primer_request(Format.ONNX), Path({str(tmp_path)!r}), is_trusted=False)"
+    )
+    subprocess.run([sys.executable, "-P", "-c", code], check=True)
+    assert (tmp_path / "model.onnx").stat().st_size < 4000
+
+
+@pytest.mark.export
+def test_the_primer_s_file_is_the_exported_primer(tmp_path: Path) -> None:
+    import onnxruntime
+
+    staged = export(primer_request(Format.ONNX), tmp_path)
+    assert staged.inputs_path is not None
+    assert staged.reference_path is not None
+    file = Path(primer.__file__).parent / "primer.onnx"
+    session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    name = session.get_inputs()[0].name
+    with np.load(staged.inputs_path) as inputs, np.load(staged.reference_path) as reference:
+        found = [session.run(None, {name: one[None]})[0][0] for one in inputs["input_0"]]
+        np.testing.assert_allclose(np.stack(found), reference["output_0"], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.export

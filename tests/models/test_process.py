@@ -14,8 +14,11 @@ import pytest
 from wording import has
 
 from fleetrank.foundation.codec import from_json, to_json
+from fleetrank.foundation.inputs.workload import Workload
 from fleetrank.foundation.vocabulary import Format
-from fleetrank.models.cards.card import ExportRequest, StagedExport
+from fleetrank.models.cards.card import ExportRequest, StagedExport, Weights
+from fleetrank.models.cards.identity import resolve
+from fleetrank.models.cards.zoo import load_language_zoo
 from fleetrank.models.errors import ExportError, UntrustedError
 from fleetrank.models.export.process import export_in_child, peak_memory_estimate_bytes
 
@@ -74,10 +77,36 @@ def test_every_format_has_a_memory_estimate(entry_point: EntryPoint) -> None:
         assert peak_memory_estimate_bytes(entry_point("", format_)) > GIB // 2
 
 
+@pytest.mark.parametrize(
+    ("format_", "seen_mib"),
+    # Highest resident sizes of the exporting child, for decode@128.
+    [(Format.ONNX, 2518), (Format.PT2, 1110), (Format.TFLITE, 3013), (Format.PTE, 2269)],
+)
+def test_a_decoder_of_135_million_parameters_stays_below_6_gb(
+    format_: Format, seen_mib: int
+) -> None:
+    card = load_language_zoo()["smollm-135m"]
+    request = ExportRequest(
+        model=resolve(card),
+        weights=Weights(),
+        format=format_,
+        workload=Workload.parse("decode@128"),
+    )
+    estimate = peak_memory_estimate_bytes(request)
+    assert seen_mib << 20 < estimate < 6e9
+    longer = replace(request, workload=Workload.parse("decode@2048"), batch=8)
+    assert peak_memory_estimate_bytes(longer) > 2 * estimate
+    off, memory = (
+        peak_memory_estimate_bytes(replace(request, workload=Workload.parse(f"segment@64+n{n}")))
+        for n in (0, 1)
+    )
+    assert memory - off > 2 * 4 * (2 * 576 * 4096)  # two copies at least of two matrices
+
+
 def test_entry_point_without_trust_is_told_to_the_parent(
     tmp_path: Path, entry_point: EntryPoint
 ) -> None:
-    with pytest.raises(UntrustedError, match="--trust"):
+    with pytest.raises(UntrustedError, match="`trust=true`"):
         export(entry_point("raise SystemExit"), tmp_path, is_trusted=False)
 
 

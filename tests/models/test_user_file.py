@@ -269,7 +269,7 @@ def test_keras_file_needs_trust(tmp_path: Path, out_dir: Path, file_request: Fil
     (tmp_path / "m.keras").write_bytes(b"anything")
     with pytest.raises(UntrustedError) as caught:
         stage_file(file_request(tmp_path / "m.keras", Format.TFLITE), out_dir, is_trusted=False)
-    assert "--trust" in caught.value.remedy
+    assert "`trust=true`" in caught.value.remedy
 
 
 def test_saved_model_folder_needs_trust(
@@ -293,3 +293,29 @@ def test_executorch_program_is_taken_over_as_it_is_and_a_text_file_is_refused(
     assert staged.path.read_bytes() == good.read_bytes()
     with pytest.raises(ExportError, match="not an ExecuTorch program"):
         stage_file(file_request(bad, Format.PTE), out_dir, is_trusted=False)
+
+
+def test_a_file_of_another_precision_than_the_request_is_refused(
+    out_dir: Path, file_request: FileRequest
+) -> None:
+    request = file_request(TFLITE.with_name("fp16.tflite"), Format.TFLITE)
+    error = refused(request, out_dir)
+    assert has(error.message, "fp16.tflite", "fp16", "not fp32")
+    half = replace(request, precision="fp16")
+    staged = stage_file(half, out_dir, is_trusted=False)
+    assert staged.path.read_bytes() == TFLITE.with_name("fp16.tflite").read_bytes()
+
+
+def test_a_model_that_takes_text_is_refused_with_the_remedy(
+    tmp_path: Path, out_dir: Path, file_request: FileRequest
+) -> None:
+    text = helper.make_tensor_value_info("words", TensorProto.STRING, [1])
+    result = helper.make_tensor_value_info("y", TensorProto.STRING, [1])
+    graph = helper.make_graph(
+        [helper.make_node("Identity", ["words"], ["y"])], "g", [text], [result]
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), tmp_path / "m.onnx")
+    error = refused(file_request(tmp_path / "m.onnx", Format.ONNX), out_dir)
+    assert has(error.message, "'words'", "text")
+    assert "tokenizer" in error.remedy

@@ -58,7 +58,7 @@ def test_misspelt_key_names_the_nearest(tmp_path: Path) -> None:
 
 
 def test_missing_key_is_named(tmp_path: Path) -> None:
-    assert "'family' is missing" in refused(tmp_path, 'source = "file"\nentry = "a.onnx"').message
+    assert "'source' is missing" in refused(tmp_path, 'entry = "a.onnx"').message
 
 
 def test_unknown_family_lists_what_there_is(tmp_path: Path) -> None:
@@ -83,3 +83,16 @@ def test_text_that_is_not_toml_is_refused(tmp_path: Path, text: str) -> None:
 
 def test_name_cannot_reach_outside_a_folder(tmp_path: Path) -> None:
     assert "name" in refused(tmp_path, GOOD + 'name = "../up"\n').message
+
+
+def test_a_card_without_a_family_is_of_no_known_one(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('source = "file"\nentry = "m.onnx"\n')
+    assert load_user_card(tmp_path / "mine.toml").family == "other"
+
+
+def test_a_precision_is_stated_for_files_only(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(GOOD + 'precision = "int8"\n')
+    assert load_user_card(path).precision == "int8"
+    text = 'source = "timm"\nentry = "tinynet_a"\nprecision = "int8"\n'
+    assert has(refused(tmp_path, text).message, "precision", "files", "sweep")

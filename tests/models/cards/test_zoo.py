@@ -1,4 +1,5 @@
 import os
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from fleetrank.models.cards.identity import resolve
 from fleetrank.models.cards.zoo import (
     find_card,
     load_cards,
+    load_language_zoo,
     load_zoo,
 )
 from fleetrank.models.errors import CardError
@@ -23,8 +25,14 @@ def file_card(path: Path) -> ModelCard:
 
 def test_zoo_holds_the_13_networks_of_the_study_over_all_families() -> None:
     zoo = load_zoo()
-    by_family = [sum(card.family is family for card in zoo.values()) for family in Family]
-    assert by_family == [3, 4, 2, 2, 2]
+    by_family = Counter(card.family for card in zoo.values())
+    assert by_family == {
+        Family.STANDARD_CNN: 3,
+        Family.MOBILE_CNN: 4,
+        Family.EFFICIENT_CNN: 2,
+        Family.TRANSFORMER: 2,
+        Family.HYBRID: 2,
+    }
 
 
 def test_every_zoo_accuracy_has_a_source_and_an_exact_tag() -> None:
@@ -41,19 +49,33 @@ def test_attention_is_declared_where_there_is_some() -> None:
 
 def test_user_card_joins_the_zoo_under_its_file_name(tmp_path: Path) -> None:
     (tmp_path / "shuffle.toml").write_text(OWN)
-    cards = load_cards(tmp_path)
-    assert len(cards) == 14
+    cards = load_cards(tmp_path).good
+    assert len(cards) == len(load_zoo()) + len(load_language_zoo()) + 1
     assert cards["shuffle"].input_size == 224
 
 
 def test_missing_cards_folder_is_no_error(tmp_path: Path) -> None:
-    assert load_cards(tmp_path / "cards") == load_zoo()
+    assert load_cards(tmp_path / "cards").good == load_zoo() | load_language_zoo()
 
 
 def test_user_card_cannot_take_a_name_of_the_zoo(tmp_path: Path) -> None:
     (tmp_path / "resnet18.toml").write_text(OWN)
+    cards = load_cards(tmp_path)
     with pytest.raises(CardError, match=r"resnet18.*already.*exists"):
-        load_cards(tmp_path)
+        cards.find("resnet18")
+    assert cards.find("resnet50").name == "resnet50"
+
+
+def test_a_bad_card_stops_only_what_names_it_and_all_are_named_at_once(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text("no TOML")
+    (tmp_path / "b.toml").write_text(OWN + "acuracy_top1 = 3\n")
+    (tmp_path / "c.toml").write_text(OWN)
+    cards = load_cards(tmp_path)
+    assert cards.find("c").name == "c"
+    assert cards.bad.keys() == {"a", "b"}
+    cards.check(["c", "resnet18"])
+    with pytest.raises(CardError, match=r"a\.toml.*b\.toml"):
+        cards.check(["c", "a", "b"])
 
 
 def test_unknown_model_gets_the_nearest_name() -> None:

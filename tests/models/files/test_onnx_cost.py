@@ -80,3 +80,18 @@ def test_sizes_are_followed_through_the_graph() -> None:
 )
 def test_what_would_be_a_guess_is_not_counted(it: onnx.NodeProto, shape: list[Size]) -> None:
     assert count_onnx_macs(model_of([it], {"x": shape}, {"w": [4, 3, 3, 3]})) is None
+
+
+@pytest.mark.parametrize(("kind", "gates"), [("LSTM", 4), ("GRU", 3), ("RNN", 1)])
+@pytest.mark.parametrize("directions", [1, 2])
+def test_each_step_of_a_recurrent_layer_uses_both_matrices(
+    kind: str, gates: int, directions: int
+) -> None:
+    time, inputs, hidden = 7, 4, 5
+    weights = {"w": [directions, gates * hidden, inputs], "r": [directions, gates * hidden, hidden]}
+    for batch in (1, 3):
+        model = model_of(
+            [node(kind, "x w r", hidden_size=hidden)], {"x": [time, batch, inputs]}, weights
+        )
+        one_step = gates * hidden * (inputs + hidden)
+        assert count_onnx_macs(model, batch) == time * directions * one_step

@@ -14,11 +14,12 @@ from fleetrank.models.cards.zoo import load_zoo
 from fleetrank.models.errors import ExportError, UntrustedError
 from fleetrank.models.networks.build import build_network, import_torchvision
 from fleetrank.models.networks.cost import count_cost, stated_cost
+from fleetrank.models.networks.examples import seeded_images
+from fleetrank.models.networks.known_cost import known_cost
 from fleetrank.models.networks.weights import (
     calibrate,
     load_checkpoint,
     network_with_weights,
-    seeded_images,
 )
 
 PUBLISHED_GMACS = {
@@ -68,12 +69,13 @@ def one_thread() -> Iterator[None]:
 @pytest.mark.parametrize("name", load_zoo())
 def test_zoo_network_costs_what_is_published_and_stays_healthy_when_seeded(name: str) -> None:
     card = load_zoo()[name]
-    network = network_with_weights(card, Weights(), is_trusted=False)
+    network, _ = network_with_weights(card, Weights(), is_trusted=False)
     images = seeded_images(2, card.input_size or 0)
-    cost = count_cost(network, images[:1])
+    cost = count_cost(network, (images[:1],))
     assert cost.macs == pytest.approx(PUBLISHED_GMACS[name] * 1e9, rel=0.02)
     assert cost.parameters == PUBLISHED_PARAMETERS[name]
     assert cost.method is FlopsMethod.COUNTED
+    assert replace(cost, by_module=()) == known_cost(load_zoo()[name])
     assert 1e-2 <= output_std_without_denormals(network, images) <= 1e2
 
 
@@ -129,7 +131,7 @@ def test_same_seed_gives_the_same_network_and_another_seed_another() -> None:
     image = seeded_images(1, 64)
     with torch.no_grad():
         first, again, other = (
-            network_with_weights(card, Weights(seed=seed), is_trusted=False)(image)
+            network_with_weights(card, Weights(seed=seed), is_trusted=False)[0](image)
             for seed in (0, 0, 1)
         )
     assert torch.equal(first, again)
@@ -144,7 +146,7 @@ def test_dying_activations_are_brought_back_by_calibration() -> None:
     with torch.no_grad():
         body[0].weight.mul_(0.05)
         assert float(body(images).std()) < 0.1
-        calibrate(network, images)
+        calibrate(network, [(images,)], (images,))
         assert float(body(images).std()) > 0.9
         assert float(network(images).std()) == pytest.approx(1.0, rel=0.3)
     assert not network.training
@@ -153,7 +155,7 @@ def test_dying_activations_are_brought_back_by_calibration() -> None:
 def test_silent_branches_are_woken_so_that_verification_sees_them() -> None:
     network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.LayerNorm(48))
     torch.nn.init.zeros_(network[1].weight)
-    calibrate(network, seeded_images(2, 4))
+    calibrate(network, [], (seeded_images(2, 4),))
     assert float(network[1].weight.detach().min()) > 0.1
 
 
@@ -169,7 +171,7 @@ def test_fused_attention_is_counted() -> None:
             tokens = x.flatten(2).transpose(1, 2).repeat(1, 1, 3)[:, :, :8]
             return self.inner(tokens, tokens, tokens, need_weights=False)[0]
 
-    macs = count_cost(Attention().eval(), seeded_images(1, 4)).macs
+    macs = count_cost(Attention().eval(), (seeded_images(1, 4),)).macs
     projections = 16 * 8 * 8 * 4
     products = 2 * 16 * 16 * 8
     softmax = 2 * 16 * 16 * 2.5
@@ -200,7 +202,7 @@ def test_entry_point_without_trust_is_never_imported(tmp_path: Path) -> None:
     card = entry_card(tmp_path, "nets:make")
     with pytest.raises(UntrustedError) as caught:
         build_network(card, is_pretrained=False, is_trusted=False)
-    assert "--trust" in caught.value.remedy
+    assert "`trust=true`" in caught.value.remedy
 
 
 def test_workspace_package_named_like_ours_is_refused_by_name(tmp_path: Path) -> None:

@@ -1,0 +1,121 @@
+"""Reads the number types and inputs of a `.pt2` archive from its tables, without PyTorch.
+
+Source: torch 2.13, _export/serde/schema.py: `ScalarType`, and the layout of an archive; older
+archives have other members, which are not read.
+"""
+
+import json
+import re
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from fleetrank.models.number_types.stored_types import StoredInput, StoredTypes, elements_of
+
+_TYPES = {
+    1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "float16", 7: "float32",
+    8: "float64", 12: "bool", 13: "bfloat16",
+}  # fmt: skip
+_WEIGHTS = "data/weights/model_weights_config.json"
+_PROGRAM = "models/model.json"
+_SYMBOL = re.compile(r"Symbol\('(\w{1,40})'")
+_MOST_BYTES = 64 * 1024 * 1024
+"""Limit of one table: a network of 1,000 layers has 2 MB."""
+
+
+def pt2_types(path: Path) -> StoredTypes:
+    """The types of the stored weights, and of the inputs.
+
+    Raises:
+        OSError, BadZipFile, ValueError, KeyError, TypeError: it is not an archive of this form.
+    """
+    with zipfile.ZipFile(path) as archive:
+        members = {member.filename.partition("/")[2]: member for member in archive.infolist()}
+        weights = _table(archive, members[_WEIGHTS])
+        program = _table(archive, members[_PROGRAM])
+    border = tuple(_type(meta) for _name, meta in _inputs(program) if meta is not None)
+    return StoredTypes(weights=tuple(_weights(weights)), border=border)
+
+
+def pt2_inputs(path: Path) -> list[StoredInput]:
+    """The inputs of the program; a free size is called after the input that has it first.
+
+    Raises:
+        OSError, BadZipFile, ValueError, KeyError, TypeError: it is not an archive of this form.
+    """
+    with zipfile.ZipFile(path) as archive:
+        members = {member.filename.partition("/")[2]: member for member in archive.infolist()}
+        program = _table(archive, members[_PROGRAM])
+    names: dict[str, str] = {}
+    return [
+        StoredInput(name=name, dtype="", sizes=())
+        if meta is None
+        else StoredInput(name=name, dtype=_type(meta), sizes=tuple(_shape(name, meta, names)))
+        for name, meta in _inputs(program)
+    ]
+
+
+def _shape(name: str, meta: Mapping[str, object], names: dict[str, str]) -> Iterator[int | str]:
+    """The sizes; `names` holds the free ones that other inputs have, and gets new ones."""
+    for place, size in enumerate(_list(meta["sizes"])):
+        known = _mapping(size).get("as_int")
+        if isinstance(known, int):
+            yield known
+            continue
+        text = str(_mapping(_mapping(size)["as_expr"])["expr_str"])
+        symbol = _SYMBOL.fullmatch(text.partition(",")[0])
+        yield names.setdefault(symbol[1] if symbol else text, f"{name}_{place}")
+
+
+def _table(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Mapping[str, object]:
+    # The directory's size may be wrong, so reading is limited too.
+    with archive.open(member) as file:
+        text = file.read(_MOST_BYTES + 1)
+    if len(text) > _MOST_BYTES:
+        raise ValueError(f"{member.filename} is too large")
+    table = json.loads(text)
+    return _mapping(table)
+
+
+def _weights(table: Mapping[str, object]) -> Iterator[tuple[str, int]]:
+    for entry in _mapping(table["config"]).values():
+        meta = _mapping(_mapping(entry)["tensor_meta"])
+        yield _type(meta), elements_of(_sizes(meta))
+
+
+def _inputs(
+    program: Mapping[str, object],
+) -> Iterator[tuple[str, Mapping[str, object] | None]]:
+    """The name of each input with the facts of its tensor; `None` if it is not a tensor."""
+    module = _mapping(program["graph_module"])
+    tensors = _mapping(_mapping(module["graph"])["tensor_values"])
+    for spec in _list(_mapping(module["signature"])["input_specs"]):
+        user = _mapping(spec).get("user_input")
+        argument = {} if user is None else _mapping(_mapping(user)["arg"])
+        if "as_tensor" in argument:
+            name = str(_mapping(argument["as_tensor"])["name"])
+            yield name, _mapping(tensors[name])
+        elif user is not None:
+            yield "an argument that is not a tensor", None
+
+
+def _type(meta: Mapping[str, object]) -> str:
+    code = meta["dtype"]
+    return _TYPES.get(code, "") if isinstance(code, int) else ""
+
+
+def _sizes(meta: Mapping[str, object]) -> list[int]:
+    sizes = (_mapping(size).get("as_int") for size in _list(meta["sizes"]))
+    return [size if isinstance(size, int) else 1 for size in sizes]
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    if not isinstance(value, dict):
+        raise TypeError("not a table")
+    return value
+
+
+def _list(value: object) -> list[object]:
+    if not isinstance(value, list):
+        raise TypeError("not a list")
+    return value

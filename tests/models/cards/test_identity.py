@@ -1,0 +1,54 @@
+"""What a card's identity covers, and the precision that a file has."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tiny_onnx import save_tiny_onnx
+
+from fleetrank.foundation.vocabulary import Family, Precision
+from fleetrank.models.cards.card import ModelCard, Source
+from fleetrank.models.cards.identity import resolve
+from fleetrank.models.errors import CardError
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+def card_of(path: Path, precision: Precision | None = None) -> ModelCard:
+    return ModelCard(
+        name="mine",
+        family=Family.OTHER,
+        source=Source.FILE,
+        entry=str(path),
+        input_size=None,
+        precision=precision,
+    )
+
+
+def test_a_card_of_an_older_version_keeps_its_identity(tmp_path: Path) -> None:
+    # Recorded before cards could state a precision: another value loses stored results.
+    path = tmp_path / "m.onnx"
+    path.write_bytes(b"x")
+    card = replace(card_of(path), family=Family.HYBRID)
+    expected = "a56f0ac6d267841acb873f9ba7448a0d32961c8fdd12bce845e6ab7fa84684e1"
+    assert resolve(card).sha256 == expected
+
+
+def test_a_file_has_the_precision_that_it_states(tmp_path: Path) -> None:
+    assert resolve(card_of(save_tiny_onnx(tmp_path / "m.onnx"))).precision == "fp32"
+    assert resolve(card_of(DATA / "uint8.tflite")).precision == "int8"
+    assert resolve(card_of(DATA / "fp16.tflite")).precision == "fp16"
+
+
+def test_a_file_that_cannot_say_has_what_its_card_states() -> None:
+    path = DATA.parents[1] / "device_agents/data/tiny.pte"
+    assert resolve(card_of(path)).precision is None
+    assert resolve(card_of(path, Precision.INT8)).precision == "int8"
+
+
+def test_a_card_that_contradicts_its_file_is_refused() -> None:
+    with pytest.raises(CardError) as caught:
+        resolve(card_of(DATA / "fp16.tflite", Precision.INT8))
+    assert "fp16.tflite are fp16" in caught.value.message
+    assert "int8" in caught.value.message
+    assert "fp16" in caught.value.remedy

@@ -1,0 +1,156 @@
+"""The inputs that model files state, compared with what the libraries of the formats read."""
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import TensorProto, helper
+
+from fleetrank.foundation.inputs.model_input import plain_input_name
+from fleetrank.foundation.vocabulary import Format
+from fleetrank.models.errors import CardError
+from fleetrank.models.files.file_inputs import inputs_of
+
+Size = int | str | None
+TESTS = Path(__file__).parents[2]
+
+
+def _save(
+    path: Path, shapes: Sequence[Sequence[Size] | None], kind: int = TensorProto.FLOAT
+) -> Path:
+    inputs = [helper.make_tensor_value_info(f"x{i}", kind, shape) for i, shape in enumerate(shapes)]
+    graph = helper.make_graph([], "g", inputs, [])
+    onnx.save(helper.make_model(graph), str(path))
+    return path
+
+
+def _shapes(tmp_path: Path, *shapes: Sequence[Size]) -> list[tuple[int | str, ...]]:
+    return [one.shape for one in inputs_of(_save(tmp_path / "m.onnx", shapes), Format.ONNX)]
+
+
+def test_free_axes_get_the_names_of_the_file(tmp_path: Path) -> None:
+    assert _shapes(tmp_path, ["batch_size", "Seq Len", 4]) == [("batch", "seq_len", 4)]
+    assert _shapes(tmp_path, ["time", "N", 4]) == [("time", "batch", 4)]
+    assert _shapes(tmp_path, [None, 3, "h", "w"]) == [("batch", 3, "h", "w")]
+    assert _shapes(tmp_path, ["s0", "s1"], ["s0", "s1"]) == [("batch", "s1")] * 2
+    assert _shapes(tmp_path, [1, None]) == [(1, "x0_1")]
+    assert _shapes(tmp_path, [], [2, 3]) == [(), (2, 3)]
+
+
+def test_names_that_a_card_would_refuse_or_confuse_are_changed(tmp_path: Path) -> None:
+    (shape,) = _shapes(tmp_path, ["n", "0", "A+1", "a 1", "é", "x" * 50, "y" * 50, "x" * 51])
+    assert shape[0] == "batch"
+    assert len(set(shape)) == len(shape)
+    assert all(str(name).isascii() and len(str(name)) <= 20 for name in shape)
+
+
+@given(
+    shapes=st.lists(st.lists(st.integers(1, 2**40), max_size=6), min_size=1, max_size=4),
+    kind=st.sampled_from([TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL]),
+)
+def test_fixed_sizes_types_and_order_are_those_of_the_library(
+    tmp_path_factory: pytest.TempPathFactory, shapes: list[list[int]], kind: int
+) -> None:
+    path = _save(tmp_path_factory.mktemp("m") / "m.onnx", shapes, kind)
+    graph = onnx.load(str(path)).graph
+    expected = [
+        (
+            value.name,
+            tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim),
+            str(helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)),
+        )
+        for value in graph.input
+    ]
+    assert [(one.name, one.shape, one.dtype) for one in inputs_of(path, Format.ONNX)] == expected
+
+
+def test_weights_among_the_inputs_are_left_out(tmp_path: Path) -> None:
+    path = _save(tmp_path / "m.onnx", [[1], [2]])
+    model = onnx.load(str(path))
+    model.graph.initializer.append(helper.make_tensor("x1", TensorProto.FLOAT, [2], [1.0, 2.0]))
+    onnx.save(model, str(path))
+    assert [one.name for one in inputs_of(path, Format.ONNX)] == ["x0"]
+
+
+def test_text_inputs_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(CardError, match="x0"):
+        inputs_of(_save(tmp_path / "m.onnx", [[1]], TensorProto.STRING), Format.ONNX)
+
+
+TFLITE = ("models/data/uint8.tflite", "models/data/primer.tflite", "models/data/fp16.tflite",
+          "device_agents/data/tiny.tflite")  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", TFLITE)
+def test_tflite_inputs_are_those_of_the_interpreter(path: str) -> None:
+    litert = pytest.importorskip("ai_edge_litert.interpreter")
+    details = litert.Interpreter(model_path=str(TESTS / path)).get_input_details()
+    expected = [
+        (
+            plain_input_name(one["name"]),
+            [int(size) for size in one["shape_signature"]],
+            np.dtype(one["dtype"]).name,
+        )
+        for one in details
+    ]
+    found = inputs_of(TESTS / path, Format.TFLITE)
+    assert [(one.name, _with_minus(one.shape), one.dtype) for one in found] == expected
+
+
+@pytest.mark.slow
+def test_pte_inputs_are_those_of_the_runtime() -> None:
+    runtime = pytest.importorskip("executorch.runtime")
+    path = TESTS / "device_agents/data/tiny.pte"
+    meta = runtime.Runtime.get().load_program(path).load_method("forward").metadata
+    (found,) = inputs_of(path, Format.PTE)
+    assert found.shape == tuple(meta.input_tensor_meta(0).sizes())
+    assert (found.name, found.dtype, meta.num_inputs()) == ("input_0", "float32", 1)
+
+
+@pytest.mark.slow
+def test_pt2_inputs_are_those_of_the_program_and_share_their_free_sizes(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+
+    class Net(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, ids, mask):  # type: ignore[no-untyped-def]
+            return (ids * mask).sum(1).float()
+
+    batch, seq = torch.export.Dim("batch"), torch.export.Dim("seq", min=2)
+    examples = torch.zeros(2, 8, dtype=torch.int64), torch.ones(2, 8, dtype=torch.bool)
+    free = ({0: batch, 1: seq},) * 2
+    program = torch.export.export(Net(), examples, dynamic_shapes=free)
+    torch.export.save(program, tmp_path / "net.pt2")
+    found = inputs_of(tmp_path / "net.pt2", Format.PT2)
+    assert [(one.name, one.shape, one.dtype) for one in found] == [
+        ("ids", ("batch", "ids_1"), "int64"), ("mask", ("batch", "ids_1"), "bool"),
+    ]  # fmt: skip
+
+
+def _with_minus(shape: Sequence[int | str]) -> list[int]:
+    return [size if isinstance(size, int) else -1 for size in shape]
+
+
+SAMPLES = {
+    Format.ONNX: b"",
+    Format.TFLITE: (TESTS / TFLITE[0]).read_bytes(),
+    Format.PTE: (TESTS / "device_agents/data/tiny.pte").read_bytes(),
+    Format.PT2: (TESTS / "data/pt2/tiny.pt2").read_bytes(),
+}
+
+
+@given(content=st.binary(max_size=200), format_=st.sampled_from(Format), at=st.integers(0, 4000))
+def test_no_content_ends_in_another_error(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes, format_: Format, at: int
+) -> None:
+    path = tmp_path_factory.mktemp("m") / f"m.{format_}"
+    sample = SAMPLES[format_]
+    for damaged in (content, sample[:at] + content[:4] + sample[at + 4 :], sample[:at]):
+        path.write_bytes(damaged)
+        with contextlib.suppress(CardError):
+            inputs_of(path, format_)

@@ -1,0 +1,181 @@
+"""Types that files state, read without their libraries, beside what the libraries read."""
+
+import struct
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
+
+from fleetrank.foundation.vocabulary import Format, Precision
+from fleetrank.models.number_types.file_types import read_types
+from fleetrank.models.number_types.onnx_types import onnx_types
+from fleetrank.models.number_types.pte_types import pte_types
+from fleetrank.models.number_types.stored_types import StoredTypes
+from fleetrank.models.number_types.tflite_types import tflite_types
+
+TESTS = Path(__file__).parents[2]
+DATA = TESTS / "models/data"
+UINT8 = (DATA / "uint8.tflite").read_bytes()
+PTE = (TESTS / "device_agents/data/tiny.pte").read_bytes()
+
+
+def onnx_file(kind: int, *, border: int = TensorProto.FLOAT, nodes: str = "") -> bytes:
+    weights = helper.make_tensor("w", kind, [4, 4], bytes(_BYTES[kind] * 16), raw=True)
+    shapes = numpy_helper.from_array(np.zeros(1000, dtype=np.int64), "shape")
+    graph = helper.make_graph(
+        [helper.make_node(name, ["x"], ["q"]) for name in nodes.split()],
+        "g",
+        [helper.make_tensor_value_info("x", border, [1, 4])],
+        [helper.make_tensor_value_info("y", border, [1, 4])],
+        [weights, shapes],
+    )
+    return helper.make_model(graph).SerializeToString()
+
+
+_BYTES = {
+    TensorProto.FLOAT: 4, TensorProto.FLOAT16: 2, TensorProto.BFLOAT16: 2, TensorProto.DOUBLE: 8,
+    TensorProto.INT8: 1, TensorProto.UINT8: 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "precision"),
+    [
+        (TensorProto.FLOAT, "fp32"),
+        (TensorProto.FLOAT16, "fp16"),
+        (TensorProto.BFLOAT16, "bf16"),
+        (TensorProto.DOUBLE, "fp64"),
+        (TensorProto.INT8, "int8"),
+        (TensorProto.UINT8, "int8"),
+    ],
+)
+def test_weights_decide_and_integers_that_are_shapes_do_not(kind: int, precision: str) -> None:
+    assert onnx_types(onnx_file(kind)).precision == precision
+
+
+def test_weights_in_constant_nodes_count_like_initializers() -> None:
+    value = numpy_helper.from_array(np.ones((3, 3), dtype=np.float16))
+    graph = helper.make_graph(
+        [helper.make_node("Constant", [], ["w"], value=value)],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1])],
+    )
+    assert onnx_types(helper.make_model(graph).SerializeToString()).precision == "fp16"
+
+
+def test_a_graph_without_weights_has_the_type_of_its_border() -> None:
+    graph = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT16, [1])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT16, [1])],
+    )
+    types = onnx_types(helper.make_model(graph).SerializeToString())
+    assert (types.precision, types.border) == ("fp16", ("float16", "float16"))
+
+
+def test_fp32_weights_that_the_graph_quantises_say_nothing() -> None:
+    assert onnx_types(onnx_file(TensorProto.FLOAT, nodes="QuantizeLinear")).precision is None
+    assert onnx_types(onnx_file(TensorProto.INT8, nodes="QuantizeLinear")).precision == "int8"
+
+
+def test_the_names_of_text_inputs_are_read() -> None:
+    data = onnx_file(TensorProto.FLOAT, border=TensorProto.STRING)
+    assert onnx_types(data).strings == ("x",)
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "border"),
+    [
+        ("fp16.tflite", "fp16", "float32"),
+        ("uint8.tflite", "int8", "uint8"),
+        ("primer.tflite", "fp32", "float32"),
+    ],
+)
+def test_tflite_files_made_by_tensorflow(name: str, precision: str, border: str) -> None:
+    types = tflite_types((DATA / name).read_bytes())
+    assert types.precision == precision
+    assert set(types.border) == {border}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["fp16.tflite", "uint8.tflite", "primer.tflite"])
+def test_tflite_types_are_those_that_litert_reads(name: str) -> None:
+    interpreter = pytest.importorskip("ai_edge_litert.interpreter").Interpreter(str(DATA / name))
+    ends = (*interpreter.get_input_details(), *interpreter.get_output_details())
+    expected = tuple(np.dtype(end["dtype"]).name for end in ends)
+    assert tflite_types((DATA / name).read_bytes()).border == expected
+
+
+def test_a_delegate_hides_weights_but_not_the_border() -> None:
+    types = pte_types(PTE)
+    assert set(types.border) == {"float32"}
+    assert types.hides_weights
+    assert types.precision is None
+
+
+def test_a_pt2_archive_states_its_weights() -> None:
+    types = read_types(TESTS / "data/pt2/tiny.pt2", Format.PT2)
+    assert types is not None
+    assert (types.precision, types.border) == ("fp32", ("float32",))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("dtype", "precision"), [("float16", "fp16"), ("bfloat16", "bf16")])
+def test_a_pt2_file_of_torch_states_its_weights(tmp_path: Path, dtype: str, precision: str) -> None:
+    torch = pytest.importorskip("torch")
+    network = torch.nn.Linear(4, 4).to(getattr(torch, dtype))
+    example = torch.zeros(1, 4, dtype=getattr(torch, dtype))
+    torch.export.save(torch.export.export(network, (example,)), tmp_path / "m.pt2")
+    types = read_types(tmp_path / "m.pt2", Format.PT2)
+    assert types is not None
+    assert types.precision == precision
+
+
+def test_a_damaged_file_says_nothing_and_does_not_end_the_plan(tmp_path: Path) -> None:
+    for format_ in Format:
+        path = tmp_path / f"m.{format_}"
+        path.write_bytes(b"this is a text file")
+        assert read_types(path, format_) is None
+        assert read_types(tmp_path / "gone", format_) is None
+    with zipfile.ZipFile(tmp_path / "m.pt2", "w") as archive:
+        archive.writestr("m/models/model.json", "[]")
+    assert read_types(tmp_path / "m.pt2", Format.PT2) is None
+
+
+@pytest.mark.parametrize(
+    ("read", "content"),
+    [
+        (onnx_types, onnx_file(TensorProto.FLOAT)),
+        (tflite_types, UINT8),
+        (pte_types, PTE),
+    ],
+    ids=["onnx", "tflite", "pte"],
+)
+@given(data=st.data())
+def test_changed_bytes_raise_only_what_the_reader_states(
+    read: Callable[[bytes], StoredTypes], content: bytes, data: st.DataObject
+) -> None:
+    at = data.draw(st.integers(0, len(content) - 1))
+    change = data.draw(st.binary(min_size=1, max_size=8))
+    damaged = content[:at] + change + content[at + len(change) :]
+    try:
+        types = read(damaged)
+    except (struct.error, ValueError, IndexError):
+        return
+    assert types.precision is None or types.precision in set(Precision)
+
+
+def test_an_onnx_file_of_the_library_is_read_like_the_library_does(tmp_path: Path) -> None:
+    content = onnx_file(TensorProto.FLOAT16, border=TensorProto.FLOAT16)
+    model = onnx.load_from_string(content)
+    names = {TensorProto.FLOAT16: "float16", TensorProto.INT64: "int64"}
+    expected = [(names[w.data_type], int(np.prod(w.dims))) for w in model.graph.initializer]
+    assert list(onnx_types(content).weights) == expected

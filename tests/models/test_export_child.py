@@ -1,0 +1,82 @@
+"""A process that exports several files makes the files of a fresh one, and is not used too long."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from fleetrank.foundation.inputs.workload import Workload
+from fleetrank.foundation.vocabulary import Format
+from fleetrank.models.cards.card import ExportRequest, Weights
+from fleetrank.models.cards.identity import resolve
+from fleetrank.models.cards.zoo import load_language_zoo
+from fleetrank.models.errors import ExportError
+from fleetrank.models.export.process import ExportChild
+from fleetrank.models.networks.primer import primer_request
+
+EntryPoint = Callable[..., ExportRequest]
+
+
+@pytest.fixture
+def shared() -> Iterator[ExportChild]:
+    child = ExportChild()
+    yield child
+    child.end()
+
+
+def made_by(child: ExportChild, request: ExportRequest, folder: Path) -> tuple[bytes, set[int]]:
+    """The file, and the exporting processes that are left after it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    staged = child.export(request, folder, timeout_s=600, memory_limit_bytes=None, is_trusted=True)
+    left = {one.pid for one in psutil.Process().children()}
+    return staged.path.read_bytes(), left
+
+
+def test_a_process_exports_again_unless_code_of_the_user_ran(
+    tmp_path: Path, entry_point: EntryPoint, shared: ExportChild
+) -> None:
+    ours = primer_request(Format.PT2)
+    theirs = entry_point("import torch\nmake = lambda: torch.nn.Conv2d(3, 4, 3)\n")
+    _, first = made_by(shared, ours, tmp_path / "1")
+    _, second = made_by(shared, ours, tmp_path / "2")
+    assert len(first) == 1
+    assert second == first
+    _, after_theirs = made_by(shared, theirs, tmp_path / "3")
+    assert after_theirs == set()
+    _, third = made_by(shared, ours, tmp_path / "4")
+    assert len(third) == 1
+    assert third != first
+
+
+def test_a_process_that_reported_an_error_is_not_used_again(
+    tmp_path: Path, shared: ExportChild
+) -> None:
+    _, first = made_by(shared, primer_request(Format.PT2), tmp_path / "1")
+    with pytest.raises(ExportError):
+        made_by(shared, replace(primer_request(Format.PT2), precision="int3"), tmp_path / "2")
+    _, second = made_by(shared, primer_request(Format.PT2), tmp_path / "3")
+    assert len(second) == 1
+    assert second != first
+
+
+@pytest.mark.export
+@pytest.mark.parametrize("format_", Format)
+def test_files_of_a_used_process_equal_those_of_a_fresh_one(
+    tmp_path: Path, shared: ExportChild, format_: Format
+) -> None:
+    prompt, step = (
+        ExportRequest(
+            model=resolve(load_language_zoo()["stories260k"]),
+            weights=Weights(),
+            format=format_,
+            workload=Workload.parse(text),
+        )
+        for text in ("prefill@8", "decode@8")
+    )
+    fresh, _ = made_by(shared, step, tmp_path / "fresh")
+    shared.end()
+    made_by(shared, prompt, tmp_path / "prompt")
+    again, _ = made_by(shared, step, tmp_path / "again")
+    assert again == fresh
