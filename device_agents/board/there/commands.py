@@ -1,0 +1,219 @@
+"""The commands of a board: one word as argument, one line of JSON in, one line of JSON out.
+
+The reply follows `REPLY_MARK`: a login shell can print what it likes before it. An expected failure
+is a reply with `error`.
+"""
+
+import base64
+import contextlib
+import json
+import os
+import platform
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+from fleetrank.device_agents.board.there.board_store import BoardStore
+from fleetrank.device_agents.board.there.environment import make_environment
+from fleetrank.device_agents.board.there.infer_task import infer
+from fleetrank.device_agents.board.there.keeper import (
+    ACKNOWLEDGE_S,
+    Work,
+    board_lock,
+    fetch,
+    measure,
+)
+from fleetrank.device_agents.board.there.line import Line
+from fleetrank.device_agents.board.there.local_agent import device_facts, local_agent
+from fleetrank.device_agents.board.there.readings import (
+    read_boot,
+    read_facts_text,
+    read_identity,
+    read_state_text,
+)
+from fleetrank.device_agents.contract.agent import Agent
+from fleetrank.device_agents.contract.failures import failure_from_error
+from fleetrank.foundation.codec import to_plain
+from fleetrank.foundation.errors import FleetError
+
+REPLY_MARK = "fleetrank-board:"
+_IMPORT = """
+import importlib, importlib.metadata, sys
+importlib.import_module(sys.argv[1])
+print("\\n" + importlib.metadata.version(sys.argv[2]))
+"""
+_IMPORT_LIMIT_S = 120.0
+"""PyTorch needs half a minute for its first import from a memory card."""
+
+Request = Mapping[str, object]
+
+
+def main() -> int:
+    """Runs one command; returns the exit code."""
+    stream = sys.stdin.buffer
+    command = _COMMANDS[sys.argv[1]]
+    request = json.loads(stream.readline())
+    # The code lies in `FOLDER/code/SHA256/`.
+    code = Path(sys.argv[0]).absolute().parent
+    try:
+        command(BoardStore(code.parents[1], code.name), request, stream)
+    except (FleetError, OSError) as error:
+        _answer({"error": to_plain(failure_from_error(error, None))})
+    sys.stdout.flush()
+    # A thread that waits for input must not hold the process.
+    os._exit(0)
+
+
+def _answer(reply: "Mapping[str, object] | str") -> None:
+    text = reply if isinstance(reply, str) else json.dumps(reply)
+    with contextlib.suppress(BrokenPipeError):
+        print(f"{REPLY_MARK}{text}", flush=True)  # noqa: T201 - the host reads it
+
+
+def _probe(_store: BoardStore, request: Request, _stream: BinaryIO) -> None:
+    libraries = request["libraries"]
+    assert isinstance(libraries, dict)  # noqa: S101 - sent by the same version
+    found = {
+        name: _version(module, distribution) for name, (module, distribution) in libraries.items()
+    }
+    _answer(
+        {
+            "facts": to_plain(device_facts(request.get("gpu"))),
+            "identity": read_identity(),
+            "text": {**read_facts_text(), **read_state_text()},
+            "python": platform.python_version(),
+            "platform": sysconfig.get_platform(),
+            "libc": " ".join(platform.libc_ver()),
+            "cpus": sorted(os.sched_getaffinity(0)),
+            "libraries": found,
+        }
+    )
+
+
+def _version(module: str, distribution: str) -> "dict[str, str]":
+    """Imports a library in a child: on some boards an import ends with an illegal instruction."""
+    command = [sys.executable, "-c", _IMPORT, module, distribution]
+    try:
+        done = subprocess.run(
+            command, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            errors="replace", timeout=_IMPORT_LIMIT_S,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return {"problem": f"its import takes more than {_IMPORT_LIMIT_S:g} s"}
+    if done.returncode < 0:
+        return {"problem": f"its import ends with signal {-done.returncode}"}
+    lines = (done.stdout if done.returncode == 0 else done.stderr).split("\n")
+    last = next((line for line in reversed(lines) if line.strip()), "")
+    return {"version" if done.returncode == 0 else "problem": last.strip()}
+
+
+def _prepare(store: BoardStore, request: Request, _stream: BinaryIO) -> None:
+    names = request["names"]
+    assert isinstance(names, list)  # noqa: S101
+    _answer(
+        {
+            "missing": store.missing(names),
+            "paths": {name: str(store.path(name)) for name in names},
+            "identity": read_identity(),
+            "boot": read_boot(),
+            "state": read_state_text(),
+        }
+    )
+
+
+def _platform(_store: BoardStore, _request: Request, _stream: BinaryIO) -> None:
+    _answer(_python())
+
+
+def _python() -> "dict[str, object]":
+    return {
+        "python": platform.python_version(),
+        "platform": sysconfig.get_platform(),
+        "libc": " ".join(platform.libc_ver()),
+    }
+
+
+def _setup(store: BoardStore, request: Request, _stream: BinaryIO) -> None:
+    requirements = request["requirements"]
+    assert isinstance(requirements, list)  # noqa: S101
+    make_environment(store.folder, store.path(str(request["name"])), requirements)
+    _answer({"installed": requirements})
+
+
+def _put(store: BoardStore, request: Request, stream: BinaryIO) -> None:
+    name, size, in_use = request["name"], request["size"], request["in_use"]
+    assert isinstance(name, str) and isinstance(size, int) and isinstance(in_use, list)  # noqa: S101, PT018
+    line = Line(stream)  # not watched: the file follows on the same stream
+    with board_lock(store.folder, _purpose(request), _wait_s(request), line) as other:
+        if other is not None:
+            _answer({"busy": other})
+            return
+        store.receive(stream, name, size, in_use)
+    _answer({"stored": name})
+
+
+def _measure(store: BoardStore, request: Request, stream: BinaryIO) -> None:
+    line = Line(stream)
+    line.watch()
+    tasks = request["tasks"]
+    assert isinstance(tasks, list)  # noqa: S101
+    agent = local_agent(request.get("gpu"))
+    reply = measure(store, Work(agent, tasks), _purpose(request), _wait_s(request), line)
+    if reply is not None:
+        _reply_kept(store, str(request["task_id"]), reply, line)
+
+
+def _fetch(store: BoardStore, request: Request, stream: BinaryIO) -> None:
+    line = Line(stream)
+    line.watch()
+    task_id = str(request["task_id"])
+    _reply_kept(store, task_id, fetch(store, task_id, _wait_s(request), line), line)
+
+
+def _infer(store: BoardStore, request: Request, stream: BinaryIO) -> None:
+    line = Line(stream)
+    line.watch()
+    agent = local_agent(request.get("gpu"))
+    with board_lock(store.folder, _purpose(request), _wait_s(request), line) as other:
+        reply = {"busy": other} if other is not None else _inferred(store, agent, request, line)
+    _answer(reply)
+
+
+def _inferred(store: BoardStore, agent: Agent, request: Request, line: Line) -> "dict[str, object]":
+    return infer(store, agent, str(request["task"]), str(request["inputs"]), line)
+
+
+def _take(store: BoardStore, request: Request, _stream: BinaryIO) -> None:
+    piece = store.take(str(request["name"]), int(str(request["offset"])))
+    _answer({"content": base64.b64encode(piece).decode()})
+
+
+def _reply_kept(store: BoardStore, task_id: str, reply: str, line: Line) -> None:
+    """Sends a reply; removes the kept result when the host has it."""
+    _answer(reply)
+    if line.wait_acknowledged(ACKNOWLEDGE_S):
+        store.forget(task_id)
+
+
+def _purpose(request: Request) -> str:
+    return str(request["purpose"])
+
+
+def _wait_s(request: Request) -> float:
+    return float(str(request["wait_s"]))
+
+
+_COMMANDS: "dict[str, Callable[[BoardStore, Request, BinaryIO], None]]" = {
+    "probe": _probe,
+    "prepare": _prepare,
+    "platform": _platform,
+    "setup": _setup,
+    "put": _put,
+    "measure": _measure,
+    "fetch": _fetch,
+    "infer": _infer,
+    "take": _take,
+}

@@ -1,0 +1,190 @@
+"""A board does what the local processor does: rounds, stated inputs, language models, a canary."""
+
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from ssh_board import SshBoard
+from tiny_decoder import execution_of, save
+from waiting import wait_until
+
+from fleetrank.device_agents.board.agent import BoardAgent
+from fleetrank.device_agents.contract.measurement import Measurement
+from fleetrank.device_agents.contract.task import BlockPolicy, CanaryTask, MeasureTask, OptionValue
+from fleetrank.device_agents.registry import KINDS
+from fleetrank.foundation.inputs.model_input import ModelInput, Values
+from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Status
+from tests.device_agents.conftest import QUICK, make_task, sha256
+
+pytestmark = pytest.mark.slow
+
+BLOCKS = BlockPolicy(block_s=0.02, left_out_runs=2, min_blocks=3, max_blocks=4)
+ENDLESS = BlockPolicy(block_s=0.2, left_out_runs=0, min_blocks=10_000, max_blocks=10_000)
+
+
+def agent_of(board: SshBoard, **options: OptionValue) -> BoardAgent:
+    given = {"python": sys.executable, "max_wait_s": 0.0, "max_temp_c": 150.0, **options}
+    return BoardAgent({**board.options, **given})
+
+
+def round_of(path: Path, n: int, **changes: object) -> list[MeasureTask]:
+    tasks = [{"task_id": f"task-{number}", "is_trusted": True, **changes} for number in range(n)]
+    return [make_task(path, Runtime.ONNX, **task) for task in tasks]
+
+
+def spans_of(number: int, one: Measurement) -> Iterator[tuple[int, int, int]]:
+    first = 0
+    for block in one.blocks:
+        samples = one.samples_ns[first : first + block.samples]
+        first += block.samples
+        yield block.start_ns, block.start_ns + sum(samples), number
+
+
+def test_the_cells_of_a_round_take_turns_there(board: SshBoard, onnx_file: Path) -> None:
+    agent = agent_of(board)
+    seen = agent.measure_round(round_of(onnx_file, 3, blocks=BLOCKS))
+    assert [one.status for one in seen] == [Status.OK] * 3, [one.failure for one in seen]
+    assert [one.task_id for one in seen] == ["task-0", "task-1", "task-2"]
+    assert {one.round_id for one in seen} == {"task-0"}
+    assert len({len(one.blocks) for one in seen}) == 1
+    spans = sorted(span for number, one in enumerate(seen) for span in spans_of(number, one))
+    assert all(before[1] <= after[0] for before, after in pairwise(spans)), "one at a time"
+    assert board.kept == [], "acknowledged"
+
+
+@pytest.mark.parametrize("runtime", [Runtime.ONNX, Runtime.TORCH])
+def test_the_worker_there_finds_out_where_the_time_goes(
+    board: SshBoard, artifacts: dict[Runtime, Path], runtime: Runtime
+) -> None:
+    task = make_task(artifacts[runtime], runtime, is_profiled=True, is_trusted=True)
+    why = KINDS.load("board").why_not_profiled
+    assert why is not None
+    assert why(task.execution) is None
+    seen = agent_of(board).measure(task)
+    assert seen.status is Status.OK, seen.failure
+    assert (seen.samples_ns, seen.summary) == ((), None), "a profile is no latency"
+    assert seen.profile is not None
+    found = {(kernel.operator, kernel.module) for kernel in seen.profile.kernels}
+    expected = {Runtime.ONNX: {("Conv", None)}, Runtime.TORCH: {("conv2d", "0"), ("relu", "1")}}
+    assert found >= expected[runtime], "ONNX Runtime inserts changes of layout"
+    assert 0 < sum(kernel.kernel_ns for kernel in seen.profile.kernels) <= seen.profile.run_ns
+    assert board.kept == [], "acknowledged"
+
+
+def test_a_cell_that_fails_ends_alone(board: SshBoard, onnx_file: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.onnx"
+    broken.write_bytes(b"no model")
+    bad = make_task(broken, Runtime.ONNX, task_id="bad", blocks=BLOCKS)
+    good, other = round_of(onnx_file, 2, blocks=BLOCKS)
+    seen = agent_of(board).measure_round([good, bad, other])
+    assert [one.status for one in seen] == [Status.OK, Status.FAILED, Status.OK]
+    assert seen[1].failure is not None
+    assert seen[1].failure.kind is ErrorKind.BAD_ARTIFACT
+
+
+def test_a_round_ends_after_its_blocks_on_request(board: SshBoard, onnx_file: Path) -> None:
+    policy = replace(QUICK, max_time_s=300.0)
+    tasks = round_of(onnx_file, 2, blocks=ENDLESS, policy=policy)
+    wants_end: list[bool] = []
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        found = pool.submit(
+            agent_of(board).measure_round, tasks, finish_requested=lambda: bool(wants_end)
+        )
+        wait_until(lambda: len(board.processes("worker")) == 2, "both workers", 120.0)
+        wants_end.append(True)
+        seen = found.result(120.0)
+    assert [one.status for one in seen] == [Status.OK] * 2, [one.failure for one in seen]
+    assert {one.stop_reason for one in seen} == {"stopped"}
+    assert len({len(one.blocks) for one in seen}) == 1
+
+
+def input_task(path: Path, values: Path, sha: str) -> MeasureTask:
+    stated = ModelInput(
+        name="x", shape=(1, 3, 16, 16), dtype="float32",
+        values=Values(path=str(values), sha256=sha),
+    )  # fmt: skip
+    task = make_task(path, Runtime.ONNX, is_trusted=True)
+    return replace(task, execution=replace(task.execution, inputs=(stated,)))
+
+
+def test_values_of_an_input_travel(board: SshBoard, onnx_file: Path, tmp_path: Path) -> None:
+    values = tmp_path / "it's the input.npy"
+    np.save(values, np.ones((1, 3, 16, 16), np.float32))
+    seen = agent_of(board).measure(input_task(onnx_file, values, sha256(values)))
+    assert seen.status is Status.OK, seen.failure
+    assert [path.read_bytes() for path in board.cache.glob("files/*.npy")] == [values.read_bytes()]
+
+
+def test_values_that_changed_since_the_plan_are_refused(
+    board: SshBoard, onnx_file: Path, tmp_path: Path
+) -> None:
+    values = tmp_path / "input.npy"
+    np.save(values, np.ones((1, 3, 16, 16), np.float32))
+    before = sha256(values)
+    np.save(values, np.zeros((1, 3, 16, 16), np.float32))
+    failure = agent_of(board).measure(input_task(onnx_file, values, before)).failure
+    assert failure is not None
+    assert failure.kind is ErrorKind.BAD_ARTIFACT
+    values.unlink()
+    failure = agent_of(board).measure(input_task(onnx_file, values, before)).failure
+    assert failure is not None
+    assert "cannot read" in failure.message
+
+
+@pytest.mark.parametrize("workload", ["decode@8", "generate@4+3"])
+def test_a_language_model_keeps_its_state_there(
+    board: SshBoard, tmp_path: Path, workload: str
+) -> None:
+    path = save(tmp_path, Runtime.ONNX, workload)
+    task = make_task(path, Runtime.ONNX, is_trusted=True)
+    execution = execution_of(Runtime.ONNX, "cpu", workload)
+    seen = agent_of(board).measure(replace(task, execution=execution))
+    assert seen.status is Status.OK, seen.failure
+    assert (seen.ttft_samples_ns is None) == workload.startswith("decode")
+
+
+def canary_of(path: Path, reference_ns: int, *, before: bool, after: bool) -> CanaryTask:
+    return CanaryTask(
+        artifact_path=str(path), artifact_sha256=sha256(path), affinity=None,
+        reference_ns=reference_ns, spread=None, runs_before=before, runs_after=after,
+    )  # fmt: skip
+
+
+Measured = Callable[[CanaryTask], Measurement]
+
+
+@pytest.fixture
+def measured(board: SshBoard, onnx_file: Path) -> Measured:
+    """Measures with a canary, which may take up to a hundred times its registered latency."""
+    task = make_task(onnx_file, Runtime.ONNX, is_trusted=True)
+
+    def measure(canary: CanaryTask) -> Measurement:
+        agent = agent_of(board, canary_tolerance=100.0)
+        return agent.measure(replace(task, canary=canary))
+
+    return measure
+
+
+def test_the_canary_runs_where_it_is_due(measured: Measured, tflite_file: Path) -> None:
+    seen = measured(canary_of(tflite_file, 100_000, before=True, after=False))
+    assert seen.status is Status.OK, seen.failure
+    assert seen.conditions_before is not None
+    assert seen.conditions_after is not None
+    assert (seen.conditions_before.canary_ns or 0) > 0
+    assert seen.conditions_after.canary_ns is None
+
+
+def test_a_canary_that_deviates_puts_the_repeat_off(
+    measured: Measured, board: SshBoard, tflite_file: Path
+) -> None:
+    seen = measured(canary_of(tflite_file, 1, before=True, after=False))
+    assert seen.failure is not None
+    assert seen.failure.kind is ErrorKind.UNFIT_CONDITIONS
+    assert seen.failure.wait is not None
+    assert "registered latency" in seen.failure.message
+    assert list(board.cache.glob("files/*.onnx")) == [], "the repeat itself was not begun"

@@ -1,0 +1,298 @@
+"""What can go wrong between a host and a board, each against a real sshd and a real worker."""
+
+import shlex
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+import pytest
+from mounts import why_no_mounts
+from older_python import find_python
+from ssh_board import SshBoard, ssh_board
+from waiting import wait_until
+
+from fleetrank.device_agents.board import board_repeat
+from fleetrank.device_agents.board.agent import BoardAgent
+from fleetrank.device_agents.board.ssh.ssh_connection import SshConnection
+from fleetrank.device_agents.contract.measurement import Failure, Measurement
+from fleetrank.device_agents.contract.task import MeasureTask, OptionValue
+from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Status
+from tests.device_agents.conftest import QUICK, make_task, sha256
+
+pytestmark = pytest.mark.slow
+
+SHORT = {"max_wait_s": 0.0, "reconnect_s": 60.0}
+
+
+def agent_of(board: SshBoard, **options: OptionValue) -> BoardAgent:
+    return BoardAgent({**board.options, "python": sys.executable, **SHORT, **options})
+
+
+def long_task(path: Path, seconds: float, **changes: object) -> MeasureTask:
+    policy = replace(QUICK, min_runs=10**6, max_samples=10**6, max_time_s=seconds)
+    return make_task(path, Runtime.ONNX, policy=policy, is_trusted=True, **changes)
+
+
+def failure_of(seen: Measurement) -> Failure:
+    assert seen.status is Status.FAILED
+    assert seen.failure is not None
+    return seen.failure
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(max_workers=2) as found:
+        yield found
+
+
+Begin = Callable[..., "Future[Measurement]"]
+
+
+@pytest.fixture
+def begin(board: SshBoard, onnx_file: Path, pool: ThreadPoolExecutor) -> Begin:
+    """Starts a repeat of some seconds; returns when its worker times the model."""
+
+    def start(seconds: float, **options: OptionValue) -> "Future[Measurement]":
+        agent = agent_of(board, **options)
+        warm = agent.measure(make_task(onnx_file, Runtime.ONNX, is_trusted=True))
+        assert warm.status is Status.OK, warm.failure
+        found = pool.submit(agent.measure, long_task(onnx_file, seconds))
+        wait_until(lambda: bool(board.processes("worker")), "the worker", 60.0)
+        return found
+
+    return start
+
+
+def test_a_refused_key_is_for_a_person(board: SshBoard, onnx_file: Path) -> None:
+    board.forget_user()
+    found = failure_of(agent_of(board).measure(make_task(onnx_file, Runtime.ONNX)))
+    assert (found.kind, found.is_transient) == (ErrorKind.DEVICE_LOST, False)
+
+
+def test_a_changed_host_key_is_for_a_person(board: SshBoard, onnx_file: Path) -> None:
+    board.stop()
+    board.new_host_key()
+    board.start()
+    found = failure_of(agent_of(board).measure(make_task(onnx_file, Runtime.ONNX)))
+    assert (found.kind, found.is_transient) == (ErrorKind.DEVICE_LOST, False)
+    assert "another host key" in found.message
+
+
+def test_a_cut_in_a_push_leaves_nothing_half(board: SshBoard, tmp_path: Path) -> None:
+    path = tmp_path / "large.onnx"
+    path.write_bytes(bytes(range(256)) * 40_000)
+    agent = agent_of(board)
+    agent.probe()
+    board.relay.cut_after(2_000_000)
+    found = failure_of(agent.measure(make_task(path, Runtime.ONNX)))
+    assert (found.kind, found.is_transient) == (ErrorKind.DEVICE_LOST, True)
+    assert list(board.cache.glob("files/*.onnx")) == []
+    board.relay.restore()
+    wait_until(lambda: not board.processes("put"), "the board to notice the end", 30.0)
+    again = failure_of(agent.measure(make_task(path, Runtime.ONNX)))
+    assert again.kind is ErrorKind.BAD_ARTIFACT, "it arrived, and is no model"
+    assert [path.stat().st_size for path in board.cache.glob("files/*")] == [256 * 40_000]
+
+
+def test_what_was_measured_while_the_line_was_cut_is_fetched(board: SshBoard, begin: Begin) -> None:
+    found = begin(3.0)
+    board.relay.cut()
+    wait_until(lambda: len(board.kept) == 1, "the result on the board", 60.0)
+    board.relay.restore()
+    seen = found.result(120.0)
+    assert seen.status is Status.OK, seen.failure
+    assert seen.stop_reason == "max_time"
+    wait_until(lambda: board.kept == [], "the acknowledgement", 30.0)
+
+
+def test_a_repeat_ends_when_the_connection_does(board: SshBoard, begin: Begin) -> None:
+    found = begin(300.0)
+    board.relay.reset()
+    failure = failure_of(found.result(120.0))
+    assert (failure.kind, failure.is_transient) == (ErrorKind.DEVICE_LOST, True)
+    assert "connection ended" in failure.message
+    assert board.processes("worker") == []
+    assert board.kept == []
+
+
+def test_a_restart_is_named(board: SshBoard, begin: Begin) -> None:
+    if (reason := why_no_mounts()) is not None:
+        pytest.skip(reason)
+    found = begin(300.0)
+    boot = board.folder / "boot"
+    boot.write_text("0b5d3c1e-0000-4000-8000-000000000000\n")
+    script = 'mount --bind "$1" /proc/sys/kernel/random/boot_id; shift; exec "$@"'
+    board.stop()
+    board.before = ["unshare", "--mount", "sh", "-ec", script, "sh", str(boot)]
+    board.start()
+    failure = failure_of(found.result(120.0))
+    assert (failure.kind, failure.is_transient) == (ErrorKind.DEVICE_LOST, True)
+    assert "restarted" in failure.message
+
+
+def test_a_board_that_hangs_is_given_up(
+    board: SshBoard, begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(board_repeat, "_MARGIN_S", 1.0)
+    found = begin(300.0)
+    hung = [*board.processes("measure"), *board.processes("worker")]
+    for process in hung:
+        process.suspend()
+    failure = failure_of(found.result(120.0))
+    for process in hung:
+        process.kill()
+    assert (failure.kind, failure.is_transient) == (ErrorKind.TIMED_OUT, True)
+
+
+def test_a_model_that_hangs_ends_at_its_own_limit(board: SshBoard, looping_onnx: Path) -> None:
+    task = make_task(looping_onnx, Runtime.ONNX, is_trusted=True, timeout_s=8.0)
+    found = failure_of(agent_of(board).measure(task))
+    assert (found.kind, found.is_transient) == (ErrorKind.TIMED_OUT, False)
+    assert board.processes("worker") == []
+
+
+def test_a_stop_ends_the_worker_there(board: SshBoard, onnx_file: Path) -> None:
+    stop = threading.Event()
+    agent = agent_of(board)
+
+    def ask() -> bool:
+        if board.processes("worker"):
+            stop.set()
+        return stop.is_set()
+
+    found = failure_of(agent.measure(long_task(onnx_file, 300.0), ask))
+    assert found.kind is ErrorKind.INTERRUPTED
+    wait_until(lambda: not board.processes("worker"), "the worker's end")
+
+
+def test_a_full_disk_is_a_row(short_runtime: None, tmp_path: Path) -> None:
+    if (reason := why_no_mounts()) is not None:
+        pytest.skip(reason)
+    path = tmp_path / "large.onnx"
+    path.write_bytes(bytes(6_000_000))
+    script = 'mount -t tmpfs -o size=5m tmpfs "$1"; shift; exec "$@"'
+    with ssh_board(is_started=False) as board:
+        board.before = ["unshare", "--mount", "sh", "-ec", script, "sh", str(board.home)]
+        board.start()
+        found = failure_of(agent_of(board).measure(make_task(path, Runtime.ONNX)))
+    assert (found.kind, found.is_transient) == (ErrorKind.DISK_FULL, False)
+    assert "needs 5 MiB" in found.message
+
+
+def test_rows_have_the_times_of_this_host(short_runtime: None, onnx_file: Path) -> None:
+    """The board's clock is three years slow, as of one without a battery."""
+    late = """
+import datetime, time
+_now, _shift = time.time, 3 * 365 * 86400
+time.time = lambda: _now() - _shift
+class _Slow(datetime.datetime):
+    @classmethod
+    def now(cls, tz=None):
+        return super().now(tz) - datetime.timedelta(seconds=_shift)
+datetime.datetime = _Slow
+"""
+    with ssh_board(login='PYTHONPATH="$HOME/slow"; export PYTHONPATH') as board:
+        (board.home / "slow").mkdir()
+        (board.home / "slow" / "sitecustomize.py").write_text(late)
+        begun = datetime.now(UTC).isoformat()
+        asked = [sys.executable, "-c", "import datetime as d; print(d.datetime.now().year)"]
+        year = int(SshConnection(board.target).run(asked, timeout_s=60.0).stdout)
+        assert year < datetime.now(UTC).year
+        seen = agent_of(board).measure(make_task(onnx_file, Runtime.ONNX, is_trusted=True))
+    assert seen.status is Status.OK, seen.failure
+    assert seen.started_utc is not None
+    assert seen.finished_utc is not None
+    assert begun <= seen.started_utc <= seen.finished_utc <= datetime.now(UTC).isoformat()
+
+
+@pytest.mark.parametrize(
+    ("python", "said"),
+    [("no-such-python", "no-such-python"), ("python3.8", "needs 3.9")],
+)
+def test_a_python_that_cannot_be_used_is_named(
+    board: SshBoard, onnx_file: Path, python: str, said: str
+) -> None:
+    if python == "python3.8":
+        python = find_python("3.8")
+    found = failure_of(agent_of(board, python=python).measure(make_task(onnx_file, Runtime.ONNX)))
+    assert (found.kind, found.is_transient) == (ErrorKind.DEVICE_LOST, False)
+    assert said in found.message
+    assert "`python=PATH`" in found.remedy
+
+
+def test_a_python_with_spaces_and_quotes_in_its_name_is_started(
+    board: SshBoard, onnx_file: Path
+) -> None:
+    python = board.home / "my 'own' \"py\" $HOME" / "python 3"
+    python.parent.mkdir()
+    python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+    python.chmod(0o755)
+    seen = agent_of(board, python=str(python)).measure(make_task(onnx_file, Runtime.ONNX))
+    assert seen.status is Status.OK, seen.failure
+
+
+def test_two_hosts_take_turns_on_one_board(
+    board: SshBoard, begin: Begin, onnx_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = begin(6.0)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    task = make_task(onnx_file, Runtime.ONNX, is_trusted=True, task_id="other/1")
+    busy = failure_of(agent_of(board, max_wait_s=0.0).measure(task))
+    assert busy.kind is ErrorKind.UNFIT_CONDITIONS
+    assert busy.wait is not None
+    assert "in use: task-1" in busy.message
+    patient = agent_of(board, max_wait_s=120.0).measure(task)
+    assert patient.status is Status.OK, patient.failure
+    mine = first.result(60.0)
+    assert mine.finished_utc is not None
+    assert patient.finished_utc is not None
+    assert mine.finished_utc < patient.finished_utc
+
+
+def test_another_board_under_the_same_name_is_refused(board: SshBoard, onnx_file: Path) -> None:
+    agent = agent_of(board, board_hash="0" * 16)
+    found = failure_of(agent.measure(make_task(onnx_file, Runtime.ONNX)))
+    assert (found.kind, found.is_transient) == (ErrorKind.DEVICE_LOST, False)
+    assert "another board" in found.message
+
+
+def test_a_login_that_prints_does_not_disturb(short_runtime: None, onnx_file: Path) -> None:
+    with ssh_board(login="echo 'Welcome to the board'; echo fleetrank >&2") as board:
+        seen = agent_of(board).measure(make_task(onnx_file, Runtime.ONNX, is_trusted=True))
+    assert seen.status is Status.OK, seen.failure
+
+
+def test_an_artifact_travels_once(board: SshBoard, onnx_file: Path) -> None:
+    agent = agent_of(board)
+    agent.measure(make_task(onnx_file, Runtime.ONNX, is_trusted=True))
+    (stored,) = board.cache.glob("files/*.onnx")
+    inode = stored.stat().st_ino
+    agent.measure(make_task(onnx_file, Runtime.ONNX, is_trusted=True))
+    assert stored.stat().st_ino == inode
+    assert not [one for one in psutil.process_iter(["cwd"]) if one.info["cwd"] == str(board.home)]
+
+
+def test_weights_in_a_second_file_travel_too(
+    board: SshBoard, onnx_file: Path, tmp_path: Path
+) -> None:
+    onnx = pytest.importorskip("onnx")
+    aside = tmp_path / "weights"
+    loaded = onnx.load(str(onnx_file))
+    onnx.external_data_helper.convert_model_to_external_data(
+        loaded, location=aside.name, size_threshold=0
+    )
+    onnx.save(loaded, str(tmp_path / "first.onnx"))
+    weights = aside.rename(tmp_path / f"{sha256(aside)}.data")
+    for tensor in loaded.graph.initializer:
+        tensor.external_data[0].value = weights.name
+    path = tmp_path / "second.onnx"
+    path.write_bytes(loaded.SerializeToString())
+    task = make_task(path, Runtime.ONNX, is_trusted=True, weights_path=str(weights))
+    seen = agent_of(board).measure(task)
+    assert seen.status is Status.OK, seen.failure
+    assert {one.name for one in board.cache.glob("files/*")} >= {weights.name}
