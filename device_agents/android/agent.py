@@ -1,12 +1,12 @@
 """Measures on one Android phone over adb."""
 
-import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
 from fleetrank.device_agents.android.adb.adb_server import AdbServer, find_adb
 from fleetrank.device_agents.android.adb.phone import Phone
+from fleetrank.device_agents.android.execution.energy_run import longest_energy_s
 from fleetrank.device_agents.android.execution.program_run import CANARY_TIMEOUT_S, PhonePrograms
 from fleetrank.device_agents.android.execution.storage import ProgramStore
 from fleetrank.device_agents.android.options import read_options
@@ -41,7 +41,7 @@ class AndroidAgent:
         """Describes the device."""
         phone = self.phone()
         phone.connect()
-        identify(phone, self._options.serial_hash)
+        identify(phone, self._options.identity)
         facts = probe_phone(phone)
         refusal = why_refused(facts)
         if refusal is not None:
@@ -57,14 +57,14 @@ class AndroidAgent:
         if name in self._options.programs:
             return None
         return (
-            f"the phone was registered without {name}; run `fleetrank devices add --adb "
-            f"{shlex.quote(self._options.serial)} --tool {name}=PATH`"
+            f"the phone was registered without {name}; run `fleetrank devices add` with "
+            f"`adb={self._options.serial}` and `tool={name}=PATH`"
         )
 
     def longest_s(self, task: MeasureTask) -> float:
-        """The longest time of `measure`: the phone may have to start, settle and cool down."""
-        waits_s = self._options.boot_limit_s + self._options.settle_s + self._rules.max_wait_s
-        return waits_s + task.timeout_s + 2 * CANARY_TIMEOUT_S + BESIDE_S
+        """The longest time of `measure`, which waits for no phone."""
+        energy_s = longest_energy_s(task, self._options.max_energy_s)
+        return task.timeout_s + 2 * CANARY_TIMEOUT_S + energy_s + BESIDE_S
 
     def measure(self, task: MeasureTask, stop_requested: StopRequested = never_stop) -> Measurement:
         """Measures one repeat."""
@@ -84,9 +84,9 @@ class AndroidAgent:
             measurement = visit.measure()
         return replace(measurement, started_utc=started, finished_utc=utc_now())
 
-    def infer(self, task: InferTask) -> Failure | None:
+    def infer(self, task: InferTask, stop_requested: StopRequested = never_stop) -> Failure | None:
         """Runs the file on this host's CPU, which computes the same outputs."""
-        return infer_in_worker(task)
+        return infer_in_worker(task, stop_requested)
 
     @contextmanager
     def held(self, phone: Phone) -> Iterator[None]:
@@ -97,8 +97,7 @@ class AndroidAgent:
             PermanentError: another phone answers, or the phone rejects this computer.
         """
         phone.connect()
-        identity = identify(phone, self._options.serial_hash)
-        with phone_lease(identity.serial_hash):
+        with phone_lease(identify(phone, self._options.identity).lease_name):
             yield
 
     def phone(self) -> Phone:

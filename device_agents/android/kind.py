@@ -18,6 +18,7 @@ from fleetrank.device_agents.contract.registration import (
     VirtualDevices,
     VirtualMode,
 )
+from fleetrank.device_agents.contract.task import Execution
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.vocabulary import Origin, Runtime
 
@@ -57,6 +58,12 @@ def _seen_here() -> tuple[str, ...] | None:
         return tuple(seen.serial for seen in server.devices()) if server.answers() else None
     except FleetError:
         return None  # no adb on this host
+
+
+def _why_not_profiled(execution: Execution) -> str | None:
+    from fleetrank.device_agents.android.programs.phone_program import why_not_profiled
+
+    return why_not_profiled(execution)
 
 
 def _check_host() -> Sequence[HostCheck]:
@@ -105,4 +112,5 @@ ANDROID = Kind(
     discoverer=_discoverer,
     virtual_devices=_virtual_devices,
     log_reader=_log_reader,
+    why_not_profiled=_why_not_profiled,
 )

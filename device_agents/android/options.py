@@ -6,6 +6,8 @@ from types import MappingProxyType
 
 from fleetrank.device_agents.android.programs.phone_program import PROGRAMS
 from fleetrank.device_agents.android.state.fitness import PhoneRules
+from fleetrank.device_agents.android.state.identity import RegisteredIdentity
+from fleetrank.device_agents.android.state.power_text import LOOK_S, MAX_ENERGY_S
 from fleetrank.device_agents.android.state.waits import BOOT_LIMIT_S, SETTLE_S
 from fleetrank.device_agents.contract.agent import read_fields
 from fleetrank.device_agents.contract.task import OptionValue
@@ -20,20 +22,40 @@ class PhoneReach:
         serial: as `adb devices` shows it: a serial number, or `host:port`.
         serial_hash: hash of the phone's own serial number at registration; another phone that
             answers under `serial` is rejected.
+        identity_hash: hash of what together names the phone; `None` if an older version
+            registered it. A serial number can be that of another phone, too.
+        unit_hash: hash of what distinguishes it from its twins; `None` if it was not reported.
         virtual: the mode in which a virtual phone was registered.
         adb: path of the adb binary; if not given, `adb_server.find_adb` chooses it.
         adb_port: port of the adb server; if not given, `adb_server.find_port` chooses it.
         settle_s: how long a phone rests after its start, before a measurement.
+        load_cap_mhz: the highest clock cap under load at registration; `None` if it was not seen.
+        energy_look_s: time between two looks at the power while energy is counted.
+        max_energy_s: the longest run for energy; `energy_s` of the sweep is the shortest.
         boot_limit_s: how long to wait for a phone that is lost or restarts.
     """
 
     serial: str
     serial_hash: str | None = None
+    identity_hash: str | None = None
+    unit_hash: str | None = None
     virtual: str | None = None
     adb: str | None = None
     adb_port: int | None = None
     settle_s: float = SETTLE_S
     boot_limit_s: float = BOOT_LIMIT_S
+    load_cap_mhz: float | None = None
+    energy_look_s: float = LOOK_S
+    max_energy_s: float = MAX_ENERGY_S
+
+    @property
+    def identity(self) -> RegisteredIdentity:
+        """What the phone at the address must be."""
+        return RegisteredIdentity(
+            serial_hash=self.serial_hash,
+            identity_hash=self.identity_hash,
+            unit_hash=self.unit_hash,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

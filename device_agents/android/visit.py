@@ -1,9 +1,18 @@
 """One repeat on one phone, step by step. Results so far are kept if a later step fails."""
 
 import logging
+from collections.abc import Set
 from dataclasses import dataclass, field, replace
 
-from fleetrank.device_agents.android.execution.program_run import PhonePrograms, clean_runs, read
+from fleetrank.device_agents.android.execution.core_watch import CoreWatch
+from fleetrank.device_agents.android.execution.energy_run import EnergyRun
+from fleetrank.device_agents.android.execution.program_run import (
+    PID_FILE,
+    PhonePrograms,
+    clean_runs,
+    latency_of,
+    read,
+)
 from fleetrank.device_agents.android.execution.raw_log import encode_log, to_measurement
 from fleetrank.device_agents.android.options import PhoneOptions
 from fleetrank.device_agents.android.programs.phone_program import ProgramCall, ProgramReading
@@ -20,14 +29,21 @@ from fleetrank.device_agents.android.state.phone_conditions import (
     read_phone_conditions,
     to_conditions,
 )
+from fleetrank.device_agents.android.state.run_clocks import UNSEEN, RunClocks
 from fleetrank.device_agents.android.state.settings import settings_for_measuring
 from fleetrank.device_agents.android.state.waits import (
-    COME_BACK_LIMIT_S,
-    wait_until_booted,
-    wait_until_ready,
+    require_fit,
+    require_up,
+    when_back,
 )
 from fleetrank.device_agents.contract.failures import failure_from_error
-from fleetrank.device_agents.contract.measurement import Failure, Measurement, WorkerFacts, failed
+from fleetrank.device_agents.contract.measurement import (
+    Energy,
+    Failure,
+    Measurement,
+    WorkerFacts,
+    failed,
+)
 from fleetrank.device_agents.contract.task import CanaryTask, MeasurePolicy, MeasureTask
 from fleetrank.device_agents.errors import (
     PermanentError,
@@ -35,7 +51,8 @@ from fleetrank.device_agents.errors import (
     UnfitConditionsError,
     UnusableDeviceError,
 )
-from fleetrank.device_agents.timing.flags import Seen, judge
+from fleetrank.device_agents.timing.flags import Seen, fewest_runs, judge
+from fleetrank.device_agents.timing.long_runs import MIN_TIME
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.vocabulary import ErrorKind, Flag, Origin, Status
 
@@ -50,6 +67,10 @@ class Visit:
         stage: the current step; see `Failure.stage`.
         origin: the origin that the phone reports, or reported at registration.
         versions: versions that a row measured through adb depends on, by name.
+        affinity: the cores that the kernel gave the program; `None` if it was not seen running.
+        clocks: of the cores while the program ran.
+        energy: of one inference; `None` if it is not counted or the phone cannot tell it.
+        has_settings: false if the phone denied the settings for measuring.
         canary_before_ns: the canary's latency before the repeat; `canary_after_ns` is its latency
             after it.
     """
@@ -66,6 +87,13 @@ class Visit:
     canary_before_ns: int | None = None
     canary_after_ns: int | None = None
     raw_log: str | None = None
+    has_settings: bool = True
+    affinity: tuple[int, ...] | None = None
+    clocks: RunClocks = UNSEEN
+    energy: Energy | None = None
+
+    def __post_init__(self) -> None:
+        self.clocks = RunClocks(registered_cap_mhz=self.options.load_cap_mhz)
 
     def measure(self) -> Measurement:
         """Measures; any failure becomes a failed measurement with all results so far."""
@@ -76,20 +104,22 @@ class Visit:
 
     def _measure(self) -> Measurement:
         phone, stop = self.programs.phone, self.programs.stop_requested
-        wait_until_booted(
+        require_up(
             phone,
             limit_s=self.options.boot_limit_s,
             settle_s=self.options.settle_s,
             stop_requested=stop,
         )
-        identity = identify(phone, self.options.serial_hash, stop)
+        identity = identify(phone, self.options.identity, stop)
         self.origin = identity.origin
         self.versions["adb_version"] = phone.server.version()
-        with phone_lease(identity.serial_hash):
+        with phone_lease(identity.lease_name):
+            # Before anything is sent and the screen is lit: a phone that cools down is left alone.
+            self._look()
             self.stage = "load"
             placed = self.programs.place(self.task)
             self.versions |= self.programs.version_of(self.task)
-            with settings_for_measuring(phone):
+            with settings_for_measuring(phone) as self.has_settings:
                 try:
                     return self._measure_awake(placed)
                 finally:
@@ -98,22 +128,46 @@ class Visit:
     def _measure_awake(self, placed: ProgramCall) -> Measurement:
         phone, stop = self.programs.phone, self.programs.stop_requested
         self.stage = "start"
-        self.before = wait_until_ready(
-            lambda: read_phone_conditions(phone, stop), self.rules, stop_requested=stop
-        )
+        before = self._look()
         canary = self.task.canary
         if canary is not None and canary.runs_before:
             self._run_canary_before(canary)
         self.stage = "timed"
-        output = self.programs.run(self.task, placed)
+        watch = CoreWatch(phone, PID_FILE)
+        output = self.programs.run(self.task, placed, watch)
         self.raw_log = encode_log(output)
+        self.clocks = replace(self.clocks, looks=watch.looks, times_s=watch.times_s)
+        self.affinity = watch.affinity
         # First: the output can be parsed again later; the phone's state must be read now.
-        self.after = read_phone_conditions(phone, stop)
+        self.after = _with_clocks(read_phone_conditions(phone, stop), self.clocks)
         reading = read(self.task, output)
+        self._count_energy(reading)
         canary_after = None
         if canary is not None and canary.runs_after:
             self.canary_after_ns, canary_after = self._run_canary(canary)
-        return self._judge(reading, self.before, self.after, canary_after)
+        return self._judge(reading, before, self.after, canary_after)
+
+    def _count_energy(self, reading: ProgramReading) -> None:
+        """Counts in a separate run, because looks at the power disturb what is timed."""
+        battery = None if self.after is None else self.after.battery
+        is_charging = battery is not None and battery.is_charging
+        wants_energy = self.task.policy.energy_s > 0 and not self.task.is_profiled
+        if wants_energy and not is_charging:
+            self.stage = "energy"
+            self.energy = EnergyRun(
+                programs=self.programs,
+                task=self.task,
+                latency_ns=latency_of(reading),
+                look_s=self.options.energy_look_s,
+                max_s=self.options.max_energy_s,
+            ).measure()
+
+    def _look(self) -> PhoneConditions:
+        """Reads the conditions before the repeat; raises the errors of `require_fit`."""
+        seen = read_phone_conditions(self.programs.phone, self.programs.stop_requested)
+        self.before = seen
+        require_fit(seen, self.rules)
+        return seen
 
     def _clean(self) -> None:
         """Stops the program, also on a phone that was lost for a moment.
@@ -122,8 +176,7 @@ class Visit:
         """
         phone = self.programs.phone
         try:
-            wait_until_booted(phone, limit_s=COME_BACK_LIMIT_S, settle_s=0.0)
-            clean_runs(phone)
+            when_back(phone, clean_runs)
         except FleetError as error:
             _logger.warning("phone %r is not cleaned yet: %s", phone.serial, error)
 
@@ -156,15 +209,27 @@ class Visit:
         canary: CanaryReading | None,
     ) -> Measurement:
         validity = judge_validity(
-            before, after, self.rules, samples_ns=reading.samples_ns, canary=canary
+            before,
+            after,
+            self.rules,
+            samples_ns=reading.samples_ns,
+            canary=canary,
+            clocks=self.clocks,
         )
         measurement = to_measurement(reading, task_id=self.task.task_id, origin=self.origin)
-        flags = _flags(reading, self.task.policy, validity)
-        if validity.is_valid:
+        flags = _flags(reading, self.task.policy, validity, has_settings=self.has_settings)
+        if any(one.state is not None for one in self.task.execution.inputs):
+            # No program binds an output to the memory of an input.
+            flags = _in_order({*flags, Flag.CACHE_COPIED})
+        is_sustained = self.task.policy.min_time_s > 0
+        if is_sustained:
+            measurement = replace(measurement, stop_reason=MIN_TIME)
+        faults = validity.faults(is_sustained=is_sustained)
+        if not faults:
             return replace(measurement, flags=flags)
         failure = Failure(
             kind=ErrorKind.UNFIT_CONDITIONS,
-            message="; ".join(validity.reasons),
+            message="; ".join(faults),
             remedy="it will be retried, up to max_attempts; let the phone rest between sweeps",
             is_transient=True,
             stage="timed",
@@ -177,20 +242,30 @@ class Visit:
     def _with_circumstances(self, measurement: Measurement) -> Measurement:
         before, after = self.before, self.after
         worker = measurement.worker or WorkerFacts()
+        fell_s = self.clocks.fell_after_s(self.rules.min_cap_share)
         return replace(
             measurement,
             conditions_before=to_conditions(before, self.canary_before_ns) if before else None,
             conditions_after=to_conditions(after, self.canary_after_ns) if after else None,
             worker=replace(
                 worker,
-                affinity=self.task.execution.affinity,
+                affinity=self.affinity,
                 settings=tuple(sorted((*worker.settings, *self.versions.items()))),
             ),
             raw_log=self.raw_log,
+            throttled_after_ns=None if fell_s is None else round(fell_s * 1e9),
+            energy=self.energy,
         )
 
 
-def _flags(reading: ProgramReading, policy: MeasurePolicy, validity: Validity) -> tuple[Flag, ...]:
+def _with_clocks(after: PhoneConditions, clocks: RunClocks) -> PhoneConditions:
+    """The clocks at the last look while the program ran: at rest they say nothing about it."""
+    return replace(after, cores=clocks.looks[-1]) if clocks.looks else after
+
+
+def _flags(
+    reading: ProgramReading, policy: MeasurePolicy, validity: Validity, *, has_settings: bool
+) -> tuple[Flag, ...]:
     """Flags of samples and phone; clocks are judged by their caps, not by the current clock."""
     summary = reading.summary
     if reading.samples_ns or summary is None:
@@ -204,6 +279,13 @@ def _flags(reading: ProgramReading, policy: MeasurePolicy, validity: Validity) -
         )
         found = set(judge(seen, policy))
     else:
-        is_few = summary.count is not None and summary.count < policy.min_runs
+        is_few = summary.count is not None and summary.count < fewest_runs(policy)
         found = {Flag.TOO_FEW} if is_few else set()
-    return tuple(flag for flag in Flag if flag in found or flag in validity.flags)
+    if not has_settings:
+        found.add(Flag.SETTINGS_NOT_APPLIED)
+    return _in_order(found.union(validity.flags))
+
+
+def _in_order(flags: Set[Flag]) -> tuple[Flag, ...]:
+    """Flags in the order of the vocabulary."""
+    return tuple(flag for flag in Flag if flag in flags)

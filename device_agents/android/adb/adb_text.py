@@ -26,8 +26,10 @@ class DeviceState(StrEnum):
     RECOVERY = "recovery"
     SIDELOAD = "sideload"
     RESCUE = "rescue"
+    DETACHED = "detached"
     HOST = "host"
     ABSENT = "absent"
+    SAME_SERIAL = "same serial"
     UNKNOWN = "unknown"
 
 
@@ -72,7 +74,7 @@ class MdnsService:
 
 
 REMEDIES: dict[DeviceState, str] = {
-    DeviceState.DEVICE: "nothing; `fleetrank devices add --adb SERIAL` registers it",
+    DeviceState.DEVICE: "nothing; `fleetrank devices add` with `adb=SERIAL` registers it",
     DeviceState.OFFLINE: "unplug it and plug it in again, or `adb reconnect`; restart the phone "
     "if that does not help",
     DeviceState.UNAUTHORIZED: "unlock the phone and accept this computer's key, best with 'Always "
@@ -85,6 +87,9 @@ REMEDIES: dict[DeviceState, str] = {
     DeviceState.RECOVERY: "restart the phone into Android",
     DeviceState.SIDELOAD: "restart the phone into Android",
     DeviceState.RESCUE: "restart the phone into Android",
+    DeviceState.DETACHED: "run `adb -s SERIAL attach`: adb released the phone for other programs",
+    DeviceState.SAME_SERIAL: "adb cannot distinguish phones with one serial number: disconnect "
+    "all but one, or use the others by their network addresses",
     DeviceState.HOST: "this is a computer, not a phone; remove it from the list",
     DeviceState.ABSENT: "plug the phone in, or check its address; enable USB debugging in its "
     "developer options; list phones with `fleetrank devices discover`",
@@ -102,7 +107,11 @@ _KIND = re.compile(r"(_adb[\w-]*+\._tcp)\.?+")
 _PORT = re.compile(r"\d{1,5}")
 _CONNECTED = ("connected to ", "already connected to ")
 
-_STATES = set(DeviceState) - {DeviceState.ABSENT, DeviceState.NO_PERMISSIONS}
+_STATES = set(DeviceState) - {
+    DeviceState.ABSENT,
+    DeviceState.NO_PERMISSIONS,
+    DeviceState.SAME_SERIAL,
+}
 """States that adb prints as one word."""
 
 _REFUSALS: tuple[tuple[str, DeviceState], ...] = (
@@ -112,15 +121,16 @@ _REFUSALS: tuple[tuple[str, DeviceState], ...] = (
     ("still connecting", DeviceState.CONNECTING),
     ("insufficient permissions", DeviceState.NO_PERMISSIONS),
     ("no permissions", DeviceState.NO_PERMISSIONS),
+    ("more than one device", DeviceState.SAME_SERIAL),
     ("offline", DeviceState.OFFLINE),
     ("not found", DeviceState.ABSENT),
     ("no devices", DeviceState.ABSENT),
     ("failed to connect", DeviceState.ABSENT),
     ("unable to connect", DeviceState.ABSENT),
 )
-"""The first part that adb's message contains decides the state. A serial may contain any of
-these parts, so it is removed from the text first."""
-_PERMANENT = (DeviceState.UNAUTHORIZED, DeviceState.NO_PERMISSIONS)
+"""The first part that adb's message contains, in any case, decides the state. A serial may contain
+any of these parts, so it is removed from the text first."""
+_PERMANENT = (DeviceState.UNAUTHORIZED, DeviceState.NO_PERMISSIONS, DeviceState.SAME_SERIAL)
 MAX_TEXT = 500
 """Most characters of a foreign text that a message repeats."""
 
@@ -142,15 +152,24 @@ def is_connected(text: str) -> bool:
     return text.lstrip().startswith(_CONNECTED)
 
 
+_WIRELESS = "._adb-tls-connect._tcp"
+"""Source: adb_mdns.h of AOSP: the service of phones that were paired."""
+
+
 def is_network_serial(serial: str) -> bool:
-    """Whether a serial is an address that `adb connect` accepts."""
+    """Whether a serial is an address that `adb connect` accepts: `host:port`, or an mDNS name.
+
+    The port of wireless debugging changes each time it is switched on; the name stays.
+    """
+    if serial.rstrip(".").endswith(_WIRELESS):
+        return True
     host, _, port = serial.rpartition(":")
     return bool(host) and _PORT.fullmatch(port) is not None
 
 
 def error_of_refusal(serial: str, text: str) -> FleetError:
     """Returns the error, with its remedy, for a request that adb rejected."""
-    reported = text.replace(serial, "") if serial else text
+    reported = (text.replace(serial, "") if serial else text).lower()
     state = next((state for part, state in _REFUSALS if part in reported), DeviceState.UNKNOWN)
     message = f"adb rejects phone {serial!r}: {shown(text)}"
     error = UnusableDeviceError if state in _PERMANENT else TransientError

@@ -14,13 +14,16 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import IO
 
+from fleetrank.device_agents.android.execution.program_files import (
+    FILE_NAME,
+    ProgramFile,
+    file_sha256,
+    read_program,
+)
 from fleetrank.device_agents.errors import PermanentError, TransientError, UnsupportedError
-from fleetrank.foundation import small_file
 from fleetrank.foundation.files import is_no_room, make_folder, storage_error
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-"""The name becomes a file name on the host and on the phone."""
 _KEYS = {"name", "abi", "url", "sha256"}
 
 
@@ -38,15 +41,6 @@ class CatalogueEntry:
     abi: str
     url: str | None = None
     sha256: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramFile:
-    """A program file on this host, ready to be pushed."""
-
-    name: str
-    path: Path
-    sha256: str
 
 
 Fetch = Callable[[CatalogueEntry], Path]
@@ -87,35 +81,21 @@ def choose_program(
     Args:
         name: of the program.
         abis: instruction sets of the phone, best first.
-        own_paths: files from `--tool NAME=PATH`; they have priority over the catalogue.
+        own_paths: files and folders from `--tool NAME=PATH`; they have priority over the catalogue.
         catalogue: entries to search.
         fetch: called only for a download.
 
     Raises:
         UnsupportedError: no build fits, or no build can be verified; the remedy says what to give.
-        PermanentError: the user's file does not exist, or the download is rejected.
+        PermanentError: the user's file or folder is refused, or the download is rejected.
     """
     if name in own_paths:
-        return ProgramFile(name=name, path=own_paths[name], sha256=file_sha256(own_paths[name]))
+        return read_program(name, own_paths[name])
     fitting = [e for abi in abis for e in catalogue if (e.name, e.abi) == (name, abi)]
     for entry in fitting:
         if entry.url is not None and entry.sha256 is not None:
             return ProgramFile(name=name, path=fetch(entry), sha256=entry.sha256)
     raise _nothing_to_run(name, abis, fitting)
-
-
-def file_sha256(path: Path) -> str:
-    """The sha256 of a file on this host.
-
-    Raises:
-        PermanentError: it cannot be read.
-    """
-    try:
-        return small_file.file_sha256(path)
-    except OSError as error:
-        raise PermanentError(
-            f"{path} cannot be read: {error.strerror}", "give a file: --tool NAME=PATH"
-        ) from error
 
 
 _REMEDY = "see device_agents/android/tools.toml for the format"
@@ -127,7 +107,9 @@ def _entry(number: int, entry: object) -> CatalogueEntry:
         raise PermanentError(f"{where} is not a table of strings", _REMEDY)
     if unknown := set(entry) - _KEYS:
         raise PermanentError(f"{where} has the unknown key {min(unknown)!r}", _REMEDY)
-    if not (_NAME.fullmatch(entry.get("name", "")) and _NAME.fullmatch(entry.get("abi", ""))):
+    if not (
+        FILE_NAME.fullmatch(entry.get("name", "")) and FILE_NAME.fullmatch(entry.get("abi", ""))
+    ):
         raise PermanentError(f"{where} lacks a valid name or abi", _REMEDY)
     sha256 = entry.get("sha256")
     if sha256 is not None and not _SHA256.fullmatch(sha256):
@@ -139,7 +121,7 @@ def _nothing_to_run(
     name: str, abis: Sequence[str], fitting: Sequence[CatalogueEntry]
 ) -> UnsupportedError:
     address = next((entry.url for entry in fitting if entry.url), None)
-    remedy = f"give a file: --tool {name}=PATH"
+    remedy = f"give a file: `tool={name}=PATH`"
     if address is None:
         return UnsupportedError(f"no build of {name} is known for {', '.join(abis)}", remedy)
     return UnsupportedError(
@@ -180,7 +162,7 @@ def fetch(
     if entry.url is None or entry.sha256 is None:
         raise UnsupportedError(
             f"{entry.name} for {entry.abi} has no address or no sha256",
-            f"give the file: --tool {entry.name}=PATH",
+            f"give the file: `tool={entry.name}=PATH`",
         )
     target = cache / entry.sha256 / entry.name
     if target.is_file() and file_sha256(target) == entry.sha256:

@@ -1,8 +1,10 @@
 """Places the program and the artifact of a task on a phone, runs the program and cleans up."""
 
+import secrets
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
@@ -24,6 +26,7 @@ from fleetrank.device_agents.errors import (
     PermanentError,
     TimedOutError,
     TooSlowError,
+    UnsupportedError,
 )
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.vocabulary import Runtime
@@ -33,6 +36,10 @@ TASK_FOLDER = f"{RUN_FOLDER}/0"
 """Only one program runs at a time, because its caller holds the phone's lease."""
 MAX_RESULT_BYTES = 16 * 1024 * 1024
 """A structured result has a few hundred bytes, a list of ten thousand samples 0.5 MB."""
+PID_FILE = f"{TASK_FOLDER}/pid"
+LOG_MARK = "fleetrank"
+"""Tag of the line that separates a program's log from older lines."""
+_DSP_FOLDERS = "/system/lib/rfsa/adsp;/system/vendor/lib/rfsa/adsp;/vendor/lib/rfsa/adsp;/dsp"
 _ASK_TIMEOUT_S = 30.0
 _START = 'mkdir -p "$1" && cd "$1" && echo $$ > pid || exit 126; shift; exec "$@"'
 """The shell process becomes the program, so the number it wrote is the program's number."""
@@ -63,6 +70,7 @@ def run_program(
     affinity: Sequence[int] | None,
     timeout_s: float,
     stop_requested: StopRequested = never_stop,
+    watch: AbstractContextManager[object] | None = None,
 ) -> ProgramOutput:
     """Runs a program to its end and collects its output; the caller holds the phone's lease.
 
@@ -74,19 +82,24 @@ def run_program(
         affinity: CPUs to pin it to; `None` lets the system choose.
         timeout_s: for the program itself.
         stop_requested: asked while the program runs.
+        watch: looks at the phone while the program itself runs.
 
     Raises:
         TransientError: the phone was lost, or the program did not end in time.
         PermanentError: the phone cannot start programs in this folder.
     """
     clean_runs(phone)
+    mark = secrets.token_hex(8)
     if run.log_tag is not None:
-        phone.shell("logcat -c", timeout_s=_ASK_TIMEOUT_S)
+        phone.shell('log -t "$1" "$2"', LOG_MARK, mark, timeout_s=_ASK_TIMEOUT_S)
     pinned = () if affinity is None else ("taskset", mask_of(affinity))
-    ended = phone.shell(
-        _START, TASK_FOLDER, *pinned, *run.argv,
-        timeout_s=timeout_s, stop_requested=stop_requested, max_bytes=MAX_PROGRAM_BYTES,
-    )  # fmt: skip
+    # After `taskset`: a library of the user's must not take the place of one of Android's.
+    beside = () if run.library_folder is None else ("env", *library_paths(run.library_folder))
+    with watch or nullcontext():
+        ended = phone.shell(
+            _START, TASK_FOLDER, *pinned, *beside, *run.argv,
+            timeout_s=timeout_s, stop_requested=stop_requested, max_bytes=MAX_PROGRAM_BYTES,
+        )  # fmt: skip
     if ended.exit_code == 126:
         raise PermanentError(
             f"phone {phone.serial!r} cannot run {run.argv[0]}: {ended.stderr.strip()[:200]}",
@@ -98,7 +111,7 @@ def run_program(
         stdout=ended.stdout,
         stderr=ended.stderr,
         result=None if run.result_file is None else _pull(phone, run.result_file),
-        logcat=None if run.log_tag is None else _read_logcat(phone, run.log_tag),
+        logcat=None if run.log_tag is None else _read_logcat(phone, run.log_tag, mark),
     )
 
 
@@ -112,6 +125,17 @@ def mask_of(affinity: Sequence[int]) -> str:
     return f"{sum(1 << cpu for cpu in set(affinity)):x}"
 
 
+def library_paths(folder: str) -> tuple[str, str]:
+    """The variables by which Android's linker and a Hexagon processor find libraries in a folder.
+
+    The first is for libraries that the program itself loads, the second for those that a Hexagon
+    processor loads; setting it replaces the phone's own places, so they follow.
+
+    Source: hexagon_delegate.cc of LiteRT.
+    """
+    return f"LD_LIBRARY_PATH={folder}", f"ADSP_LIBRARY_PATH={folder};{_DSP_FOLDERS}"
+
+
 def _pull(phone: Phone, remote: str) -> bytes | None:
     """Reads the result file; a binary that does not know the flag writes none."""
     with tempfile.TemporaryDirectory(prefix="fleetrank-") as folder:
@@ -123,10 +147,17 @@ def _pull(phone: Phone, remote: str) -> bytes | None:
         return local.read_bytes()
 
 
-def _read_logcat(phone: Phone, tag: str) -> str:
-    return phone.shell(
-        'logcat -d -s "$1"', f"{tag}:V", timeout_s=_ASK_TIMEOUT_S, max_bytes=MAX_PROGRAM_BYTES
-    ).stdout
+def _read_logcat(phone: Phone, tag: str, mark: str) -> str:
+    """The lines since the mark: phones may refuse `logcat -c`, and other programs need their log.
+
+    All lines if the phone did not log the mark.
+    """
+    text = phone.shell(
+        'logcat -d -s "$1" "$2"', f"{tag}:V", f"{LOG_MARK}:V",
+        timeout_s=_ASK_TIMEOUT_S, max_bytes=MAX_PROGRAM_BYTES,
+    ).stdout  # fmt: skip
+    _, found, after = text.rpartition(mark)
+    return after if found else text
 
 
 CANARY_POLICY = MeasurePolicy(
@@ -156,26 +187,43 @@ class PhonePrograms:
 
     def place(self, task: MeasureTask) -> ProgramCall:
         """Places program and artifact on the phone, and plans the call."""
+        if task.weights_path is not None:
+            raise UnsupportedError(
+                "the weights of this file are in a second file, which no program for phones reads",
+                "measure this model as TFLite or in a narrower precision",
+            )
         program = create_program(task.execution.runtime)
-        sha256 = self.registered[program.name]
+        found = self.store.find(program.name, self.registered[program.name])
         cache = PhoneStorage(self.phone)
-        program_path = cache.place_program(self.store.find(program.name, sha256))
-        artifact_path = cache.place_artifact(
-            Path(task.artifact_path), task.artifact_sha256, program.artifact_suffix
-        )
-        return program.plan_run(
-            program_path=program_path,
-            artifact_path=artifact_path,
+        call = program.plan_run(
+            program_path=cache.path_of_program(found),
+            artifact_path=cache.path_of_artifact(task.artifact_sha256, program.artifact_suffix),
             run_folder=TASK_FOLDER,
             task=task,
         )
+        if call.library not in (None, *(part.name for part in found.parts)):
+            raise UnsupportedError(
+                f"{program.name} was registered without {call.library}",
+                f"put both into one folder and register again: `tool={program.name}=PATH`",
+            )
+        program_path = cache.place_program(found)
+        cache.place_artifact(
+            Path(task.artifact_path), task.artifact_sha256, program.artifact_suffix
+        )
+        folder = program_path.rpartition("/")[0] if found.folder else None
+        return replace(call, library_folder=folder)
 
     def version_of(self, task: MeasureTask) -> dict[str, str]:
         """The program of a task, as stored in a row."""
         name = create_program(task.execution.runtime).name
         return {f"{name}_sha256": self.registered[name]}
 
-    def run(self, task: MeasureTask, placed: ProgramCall) -> ProgramOutput:
+    def run(
+        self,
+        task: MeasureTask,
+        placed: ProgramCall,
+        watch: AbstractContextManager[object] | None = None,
+    ) -> ProgramOutput:
         """Runs a task's program to its end.
 
         Raises:
@@ -189,6 +237,7 @@ class PhonePrograms:
                 affinity=task.execution.affinity,
                 timeout_s=task.timeout_s,
                 stop_requested=self.stop_requested,
+                watch=watch,
             )
         except TimedOutError as error:
             if not self._answers():
@@ -243,4 +292,4 @@ def latency_of(reading: ProgramReading) -> int:
         return round(median(reading.samples_ns))
     if reading.summary is None:
         raise BadOutputError("the program printed no latency", "read its stored output")
-    return reading.summary.median_ns
+    return reading.summary.latency_ns

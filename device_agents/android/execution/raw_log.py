@@ -110,6 +110,9 @@ def to_measurement(reading: ProgramReading, *, task_id: str, origin: Origin) -> 
         memory_metric=reading.memory_metric,
         load_peak_memory_bytes=reading.load_peak_memory_bytes,
         run_peak_memory_bytes=reading.run_peak_memory_bytes,
+        backend_nodes=reading.backend_nodes,
+        graph_nodes=reading.graph_nodes,
+        profile=reading.profile,
         worker=WorkerFacts(
             runtime_version=reading.runtime_version, settings=tuple(sorted(reading.settings))
         ),
@@ -129,5 +132,6 @@ def read_log(text: str, runtime: Runtime, origin: Origin) -> Measurement:
 LOGS = LogReader(
     is_own=lambda text: text.startswith(_MARK),
     read=read_log,
-    fields=frozenset(field.name for field in dataclasses.fields(ProgramReading)),
+    # A profile is stored apart from the rows that a log is read for.
+    fields=frozenset(one.name for one in dataclasses.fields(ProgramReading)) - {"profile"},
 )

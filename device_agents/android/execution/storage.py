@@ -1,13 +1,20 @@
 """Programs and artifacts, named by sha256: kept on this host, and pushed once to each phone."""
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from fleetrank.device_agents.android.adb.adb_text import shown
 from fleetrank.device_agents.android.adb.streams import ShellResult
-from fleetrank.device_agents.android.execution.catalogue import ProgramFile, file_sha256
+from fleetrank.device_agents.android.execution.program_files import (
+    ProgramFile,
+    ProgramPart,
+    file_sha256,
+    read_folder,
+)
 from fleetrank.device_agents.android.state.probe_text import free_bytes
 from fleetrank.device_agents.android.state.settings import FOLDER
 from fleetrank.device_agents.errors import PermanentError, StorageFullError, TransientError
@@ -23,7 +30,13 @@ _PUSH_BYTES_PER_S = 1_000_000
 """A fifth of the rate of a bad USB 2 cable."""
 
 _MAKE_FOLDER = 'mkdir -p -- "$1" && df -k "$1"'
-_SUM = 'if [ -f "$1" ]; then sum=$(sha256sum < "$1") && echo "${sum%% *}"; fi'
+_SUMS = """
+for file do
+  [ -f "$file" ] && sum=$(sha256sum < "$file") || sum=
+  echo "${sum%% *}"
+done
+"""
+_LIST = 'ls -A -- "$1"'
 _REMOVE = 'rm -rf -- "$1"'
 
 
@@ -50,15 +63,30 @@ class PhoneStorage:
     phone: Storage
     folder: str = FOLDER
 
+    def path_of_program(self, program: ProgramFile) -> str:
+        """Where a program lies on the phone."""
+        return f"{self.folder}/tools/{program.sha256}/{program.name}"
+
+    def path_of_artifact(self, sha256: str, suffix: str) -> str:
+        """Where an artifact lies on the phone."""
+        return f"{self.folder}/artifacts/{sha256}{suffix}"
+
     def place_program(self, program: ProgramFile) -> str:
-        """Returns the path of an executable program on the phone; pushes it if it is missing.
+        """Returns the path of an executable program on the phone; pushes what is missing of it.
 
         Raises:
+            PermanentError: its folder on the phone holds another file, which is not verified.
             StorageFullError: not enough space.
             TransientError: the phone is lost, or its folder is not writable now.
         """
-        remote = f"{self.folder}/tools/{program.sha256}/{program.name}"
-        self._place(program.path, program.sha256, remote, mode=0o755)
+        remote = self.path_of_program(program)
+        folder = remote.rpartition("/")[0]
+        remotes = [f"{folder}/{part.name}" for part in program.parts]
+        for part, to, found in zip(program.parts, remotes, self._sums(remotes), strict=True):
+            if found != part.sha256:
+                self._push(part.path, part.sha256, to, mode=0o755)
+        if program.folder:
+            self._refuse_others(folder, program.folder)
         return remote
 
     def place_artifact(self, path: Path, sha256: str, suffix: str) -> str:
@@ -68,8 +96,9 @@ class PhoneStorage:
             StorageFullError: not enough space.
             TransientError: the same as `place_program`.
         """
-        remote = f"{self.folder}/artifacts/{sha256}{suffix}"
-        self._place(path, sha256, remote, mode=0o644)
+        remote = self.path_of_artifact(sha256, suffix)
+        if self._sums([remote]) != [sha256]:
+            self._push(path, sha256, remote, mode=0o644)
         return remote
 
     def clear(self) -> None:
@@ -82,23 +111,37 @@ class PhoneStorage:
         if answer.exit_code != 0:
             raise _not_obeyed(f"delete {self.folder}", answer)
 
-    def _place(self, local: Path, sha256: str, remote: str, *, mode: int) -> None:
-        # The content is checked each time, so a file that changed on the phone is never executed.
-        # Also, every repeat then finds the file in the phone's memory before its load is timed.
-        if self._sum(remote) == sha256:
-            return
+    def _push(self, local: Path, sha256: str, remote: str, *, mode: int) -> None:
         n_bytes = _size(local)
         self._require_room(remote.rpartition("/")[0], n_bytes)
         self.phone.push(local, remote, _ASK_TIMEOUT_S + n_bytes / _PUSH_BYTES_PER_S, mode=mode)
-        if (found := self._sum(remote)) != sha256:
+        (found,) = self._sums([remote])
+        if found != sha256:
             raise PermanentError(
                 f"{local} has the sha256 {shown(found) or 'nothing'} on the phone, not {sha256}",
                 "the file was changed on this host after registration: export it again",
             )
 
-    def _sum(self, remote: str) -> str:
-        answer = self.phone.shell(_SUM, remote, timeout_s=_ASK_TIMEOUT_S)
-        return answer.stdout.strip()
+    def _refuse_others(self, folder: str, parts: tuple[ProgramPart, ...]) -> None:
+        """Rejects files that the program could load as a library; files are never deleted here."""
+        answer = self.phone.shell(_LIST, folder, timeout_s=_ASK_TIMEOUT_S)
+        others = set(answer.stdout.splitlines()) - {part.name for part in parts}
+        if others:
+            raise PermanentError(
+                f"{folder} on the phone has a file that is not of the program: "
+                f"{shown(min(others))}",
+                f"delete it there, or the folder: `adb shell rm -r {folder}`",
+            )
+
+    def _sums(self, remotes: Sequence[str]) -> list[str]:
+        """The checksum of each file on the phone; empty for one that is not there.
+
+        The contents are read each time, so a file that changed on the phone is never executed.
+        Also, every repeat then finds the files in the phone's memory before its load is timed.
+        """
+        answer = self.phone.shell(_SUMS, *remotes, timeout_s=_ASK_TIMEOUT_S)
+        sums = [line.strip() for line in answer.stdout.splitlines()]
+        return (sums + [""] * len(remotes))[: len(remotes)]
 
     def _require_room(self, folder: str, n_bytes: int) -> None:
         answer = self.phone.shell(_MAKE_FOLDER, folder, timeout_s=_ASK_TIMEOUT_S)
@@ -149,21 +192,15 @@ class ProgramStore:
             PermanentError: the file has changed since it was identified.
             StorageError: the copy cannot be written.
         """
-        target = self._path(program.name, program.sha256)
-        if target.is_file() and file_sha256(target) == program.sha256:
+        if self._kept(program.name, program.sha256) is not None:
             return
-        make_folder(target.parent)
-
-        def copy(file: BinaryIO) -> None:
-            with open_regular(program.path) as source:
-                shutil.copyfileobj(source, file)
-            file.flush()
-            if file_sha256(Path(file.name)) != program.sha256:
-                raise PermanentError(
-                    f"{program.path} changed while it was copied", "register again"
-                )
-
-        replace_file_with(target, copy)
+        folder = self.folder / program.sha256
+        if program.folder:
+            # What lies there is damaged, and a file too many would be a library too many.
+            shutil.rmtree(folder, ignore_errors=True)
+        make_folder(folder)
+        for part in program.parts:
+            replace_file_with(folder / part.name, partial(_copy, part))
 
     def find(self, name: str, sha256: str) -> ProgramFile:
         """Returns the verified file of a registered program.
@@ -171,13 +208,32 @@ class ProgramStore:
         Raises:
             PermanentError: the file is missing or has changed.
         """
-        path = self._path(name, sha256)
-        if not path.is_file() or file_sha256(path) != sha256:
+        program = self._kept(name, sha256)
+        if program is None:
             raise PermanentError(
                 f"{name} with the sha256 {sha256[:12]}... is not in {self.folder}",
-                f"register again: `fleetrank devices add --adb SERIAL --tool {name}=PATH`",
+                f"register again: `fleetrank devices add` with `adb=SERIAL` and `tool={name}=PATH`",
             )
-        return ProgramFile(name=name, path=path, sha256=sha256)
+        return program
 
-    def _path(self, name: str, sha256: str) -> Path:
-        return self.folder / sha256 / name
+    def _kept(self, name: str, sha256: str) -> ProgramFile | None:
+        """The program if it is here and unchanged."""
+        path = self.folder / sha256 / name
+        if not path.is_file():
+            return None
+        if file_sha256(path) == sha256:
+            return ProgramFile(name=name, path=path, sha256=sha256)
+        try:
+            program = read_folder(name, path.parent)
+        except PermanentError:
+            return None
+        return program if program.sha256 == sha256 else None
+
+
+def _copy(part: ProgramPart, file: BinaryIO) -> None:
+    """Copies one file; the copy is verified, so the original may change afterwards."""
+    with open_regular(part.path) as source:
+        shutil.copyfileobj(source, file)
+    file.flush()
+    if file_sha256(Path(file.name)) != part.sha256:
+        raise PermanentError(f"{part.path} changed while it was copied", "register again")

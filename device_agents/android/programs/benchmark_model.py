@@ -5,18 +5,35 @@ monitor is a thread that wakes every 50 ms during the measurement.
 """
 
 import re
+from dataclasses import replace
 
-from fleetrank.device_agents.android.programs.benchmark_result import BenchmarkFigures, read_result
-from fleetrank.device_agents.android.programs.benchmark_text import (
-    Placement,
-    printed_count,
-    read_delegation,
-    read_text,
+from fleetrank.device_agents.android.programs.benchmark_inputs import (
+    input_flags,
+    refuse_other_order,
+    why_not_stated,
 )
+from fleetrank.device_agents.android.programs.benchmark_result import BenchmarkFigures, read_result
+from fleetrank.device_agents.android.programs.benchmark_text import printed_count, read_text
+from fleetrank.device_agents.android.programs.delegate_flags import (
+    CAPABILITY,
+    XNNPACK,
+    backend_of,
+    delegate_flags,
+    library_of,
+    why_not_delegated,
+)
+from fleetrank.device_agents.android.programs.delegation_text import (
+    Delegation,
+    Placement,
+    has_nodes_on,
+    read_delegation,
+)
+from fleetrank.device_agents.android.programs.operator_times import read_operators
 from fleetrank.device_agents.android.programs.phone_program import (
     ProgramCall,
     ProgramOutput,
     ProgramReading,
+    why_no_sequence,
 )
 from fleetrank.device_agents.android.programs.program_text import (
     Wording,
@@ -25,7 +42,8 @@ from fleetrank.device_agents.android.programs.program_text import (
     readable,
     refuse_failed,
 )
-from fleetrank.device_agents.contract.capability import Capability
+from fleetrank.device_agents.contract.kernel_profile import MOST_RUNS, Profile
+from fleetrank.device_agents.contract.measurement import ToolSummary
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask, OptionValue
 from fleetrank.device_agents.device_output import refuse_impossible, refuse_unlike_counts
 from fleetrank.device_agents.errors import BadOutputError, MissingLibraryError, UnsupportedError
@@ -36,29 +54,11 @@ RESULT_FILE = "result.pb"
 MIN_TIMED_S = 1.0
 """Least duration, since a hundred runs of a small network take 20 ms. Source: its default."""
 
-_OPTIONS: dict[str, tuple[type, frozenset[str]]] = {
-    "require_full_delegation": (bool, frozenset({"xnnpack", "gpu", "nnapi"})),
-    "max_delegated_partitions": (int, frozenset({"gpu", "nnapi"})),
-    "xnnpack_force_fp16": (bool, frozenset({"xnnpack"})),
-    "gpu_precision_loss_allowed": (bool, frozenset({"gpu"})),
-    "gpu_backend": (str, frozenset({"gpu"})),
-    "gpu_inference_for_sustained_speed": (bool, frozenset({"gpu"})),
-    "nnapi_accelerator_name": (str, frozenset({"nnapi"})),
-    "nnapi_execution_preference": (str, frozenset({"nnapi"})),
-    "disable_nnapi_cpu": (bool, frozenset({"nnapi"})),
-    "nnapi_allow_fp16": (bool, frozenset({"nnapi"})),
-}
-"""Option to its type and the backends that accept it; the flag has the option's name."""
-
-_BACKEND_FLAGS = {
-    "xnnpack": ("--use_xnnpack=true",),
-    "builtin": ("--use_xnnpack=false",),
-    # Half precision is the delegate's own default. We set it only on request, so it is visible.
-    "gpu": ("--use_gpu=true", "--gpu_precision_loss_allowed=false"),
-    "nnapi": ("--use_nnapi=true",),
-}
-
-_OPTIONAL_FLAGS = frozenset({"--result_file_path"})
+_PROFILED = "--enable_op_profiling=true"
+_ROOM = "--max_profiling_buffer_entries"
+_MOST_EVENTS = 32_768
+"""Of one run; the program takes as many as the file has nodes, and a delegate can report more."""
+_OPTIONAL_FLAGS = frozenset({"--result_file_path", _ROOM})
 """Flags that an older build may lack; its text contains the same figures."""
 
 _UNKNOWN_FLAGS = re.compile(r"Unconsumed cmdline flags:(.*)")
@@ -78,26 +78,25 @@ _WORDING = Wording(
 
 
 class BenchmarkModel:
-    """Backends: `builtin` (LiteRT's own kernels on the CPU), `xnnpack`, `gpu`, `nnapi`.
+    """Backends: LiteRT's own kernels, its delegates, and libraries that the user gives.
 
     It fulfils `PhoneProgram`.
     """
 
     name = "benchmark_model"
     artifact_suffix = ".tflite"
-    capability = Capability(backends=tuple(_BACKEND_FLAGS), option_names=frozenset(_OPTIONS))
+    capability = CAPABILITY
 
     def why_unsupported(self, execution: Execution) -> str | None:
         """Says why the program cannot execute this, or `None` when it can."""
-        if (unknown := self.capability.why_unsupported(execution, self.name)) is not None:
+        if (unknown := why_not_delegated(execution, self.name)) is not None:
             return unknown
-        for option, value in execution.options:
-            kind, backends = _OPTIONS[option]
-            if execution.backend not in backends:
-                known = ", ".join(sorted(backends))
-                return f"option {option} is not supported by {execution.backend}; it is for {known}"
-            if type(value) is not kind:
-                return f"option {option} is {value!r}; it must be of type {kind.__name__}"
+        if (loop := why_no_sequence(execution, self.name)) is not None:
+            return loop
+        return why_not_stated(execution.inputs)
+
+    def why_not_profiled(self, execution: Execution) -> str | None:  # noqa: ARG002
+        """Every version and every backend reports nodes; a delegate may be one of them."""
         return None
 
     def plan_run(
@@ -112,30 +111,36 @@ class BenchmarkModel:
             program_path,
             f"--graph={artifact_path}",
             f"--num_threads={execution.threads}",
-            *_policy_flags(task.policy),
-            # The last of two equal flags counts, so the user's options follow the defaults.
-            *_BACKEND_FLAGS[execution.backend],
-            *(f"--{name}={_flag_value(value)}" for name, value in execution.options),
+            *(_profile_flags(task.policy) if task.is_profiled else _policy_flags(task.policy)),
+            *delegate_flags(execution, program_path.rpartition("/")[0]),
+            *input_flags(execution.inputs),
             f"--result_file_path={result_file}",
         )
-        return ProgramCall(argv=_last_of_each(argv), result_file=result_file)
+        return ProgramCall(
+            argv=_last_of_each(argv),
+            result_file=result_file,
+            library=library_of(execution.backend),
+        )
 
     def read(self, output: ProgramOutput) -> ProgramReading:
         """Reads the result from the program's output."""
         refuse_failed(output, _WORDING)
         text = all_text(readable(output))
         _refuse_unknown_flags(text)
+        refuse_other_order(output.run.argv, text)
         figures, source = _figures(output, text)
         refuse_impossible(figures.summary, min_ns=figures.min_ns, max_ns=figures.max_ns)
+        delegation = _delegation(output.run.argv, text)
+        profile = _profile(output, figures.summary)
         settings: dict[str, OptionValue] = {
             "read_from": source,
-            "summary_statistic": "median" if figures.has_median else "mean",
-            **_delegate_settings(output.run.argv, text),
+            "summary_statistic": figures.summary.statistic.value,
+            **_delegate_settings(delegation),
         }
         has_memory = figures.overall_memory_bytes is not None
         return ProgramReading(
             sample_kind=SampleKind.TOOL_SUMMARY,
-            summary=figures.summary,
+            summary=figures.summary if profile is None else None,
             load_ns=figures.init_ns,
             first_inference_ns=figures.first_inference_ns,
             warmup_ns=figures.warmup_ns,
@@ -143,7 +148,10 @@ class BenchmarkModel:
             memory_metric=MemoryMetric.MAXRSS_GROWTH if has_memory else None,
             load_peak_memory_bytes=figures.init_memory_bytes if has_memory else None,
             run_peak_memory_bytes=figures.overall_memory_bytes,
+            backend_nodes=None if delegation is None else delegation.backend_nodes,
+            graph_nodes=None if delegation is None else delegation.graph_nodes,
             settings=tuple(sorted(settings.items())),
+            profile=profile,
         )
 
 
@@ -151,19 +159,41 @@ def _policy_flags(policy: MeasurePolicy) -> tuple[str, ...]:
     """The program has one time limit for warm-up and timing together, and has no stop rule.
 
     Runs continue until `num_runs` and `min_secs` are both reached; `max_secs` stops them, so the
-    count may be above or below `num_runs`.
+    count may be above or below `num_runs`. With `min_time_s` time alone decides.
     """
+    runs, least_s, most_s = policy.min_runs, min(MIN_TIMED_S, policy.max_time_s), policy.max_time_s
+    if policy.min_time_s > 0:
+        runs, least_s, most_s = 1, policy.min_time_s, 2 * policy.min_time_s
     return (
         f"--warmup_runs={policy.min_warmup_runs}",
         f"--warmup_min_secs={policy.min_warmup_s:g}",
-        f"--num_runs={policy.min_runs}",
-        f"--min_secs={min(MIN_TIMED_S, policy.max_time_s):g}",
-        f"--max_secs={policy.max_time_s:g}",
+        f"--num_runs={runs}",
+        f"--min_secs={least_s:g}",
+        f"--max_secs={most_s:g}",
     )
 
 
-def _flag_value(value: OptionValue) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _profile_flags(policy: MeasurePolicy) -> tuple[str, ...]:
+    """As many runs as a worker on a host profiles, and fewer if `max_time_s` ends them."""
+    return (
+        *_policy_flags(replace(policy, min_runs=MOST_RUNS, min_time_s=0.0)),
+        "--min_secs=0",
+        _PROFILED,
+        f"{_ROOM}={_MOST_EVENTS}",
+    )
+
+
+def _profile(output: ProgramOutput, summary: ToolSummary) -> Profile | None:
+    """Where the time goes, if the call asked for it; the names may be in long lines.
+
+    Raises:
+        BadOutputError: the text has no complete list of operators.
+    """
+    if _PROFILED not in output.run.argv or summary.count is None:
+        return None
+    return Profile(
+        kernels=read_operators(all_text(output)), runs=summary.count, run_ns=summary.latency_ns
+    )
 
 
 def _last_of_each(argv: tuple[str, ...]) -> tuple[str, ...]:
@@ -175,12 +205,22 @@ def _refuse_unknown_flags(text: str) -> None:
     """Rejects flags that the build does not know: it only warns and does not apply them."""
     for found in _UNKNOWN_FLAGS.findall(text):
         unknown = [flag for flag in found.split() if flag.startswith("--")]
-        refused = [flag for flag in unknown if flag.partition("=")[0] not in _OPTIONAL_FLAGS]
+        refused = [flag for flag in unknown if not _is_harmless(flag, text)]
         if refused:
             raise UnsupportedError(
                 f"this build of benchmark_model does not know {' '.join(refused)[:300]}",
-                "give a newer build with --tool benchmark_model=PATH, or remove the option",
+                "give a newer build with `tool=benchmark_model=PATH`, or remove the option",
             )
+
+
+def _is_harmless(flag: str, text: str) -> bool:
+    """Whether a flag that the build does not know changes nothing.
+
+    LiteRT 2 uses XNNPACK without a flag for it; its text must show that it did.
+    """
+    if flag == XNNPACK:
+        return has_nodes_on(text, "xnnpack")
+    return flag.partition("=")[0] in _OPTIONAL_FLAGS
 
 
 def _figures(output: ProgramOutput, text: str) -> tuple[BenchmarkFigures, str]:
@@ -201,16 +241,16 @@ def _figures(output: ProgramOutput, text: str) -> tuple[BenchmarkFigures, str]:
     return figures, "result_file"
 
 
-def _delegate_settings(argv: tuple[str, ...], text: str) -> dict[str, OptionValue]:
-    """Reads what the delegate accepted.
+def _delegation(argv: tuple[str, ...], text: str) -> Delegation | None:
+    """Reads what the delegate accepted; `None` for a backend without a delegate.
 
     Raises:
         UnsupportedError: it accepted nothing, so the row would show a CPU's latency; or it did
             not accept all nodes although that was required.
     """
-    backend = next((b for b, flags in _BACKEND_FLAGS.items() if flags[0] in argv), "builtin")
+    backend = backend_of(argv)
     if backend == "builtin":
-        return {}
+        return None
     found = read_delegation(text, backend)
     if found.placement is Placement.NONE:
         raise UnsupportedError(
@@ -223,6 +263,12 @@ def _delegate_settings(argv: tuple[str, ...], text: str) -> dict[str, OptionValu
             f"{found.placement.value}, share of nodes {found.node_share}",
             "remove require_full_delegation, or choose another backend for this model",
         )
+    return found
+
+
+def _delegate_settings(found: Delegation | None) -> dict[str, OptionValue]:
+    if found is None:
+        return {}
     settings: dict[str, OptionValue] = {"delegate_placement": found.placement.value}
     if found.node_share is not None:
         settings["delegate_node_share"] = found.node_share

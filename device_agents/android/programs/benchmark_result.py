@@ -10,16 +10,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Protocol
 
-from fleetrank.device_agents.android.programs.program_text import (
-    NS_PER_MS,
-    NS_PER_US,
-    not_a_result,
-    to_latency_ns,
-    to_ns,
-)
+from fleetrank.device_agents.android.programs.program_text import not_a_result, to_latency_ns, to_ns
 from fleetrank.device_agents.contract.measurement import ToolSummary
 from fleetrank.device_agents.device_output import MEMORY_BYTES
 from fleetrank.device_agents.errors import MissingLibraryError
+from fleetrank.foundation.units import NS_PER_MS, NS_PER_US
+from fleetrank.foundation.vocabulary import Statistic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +28,6 @@ class BenchmarkFigures:
 
     Attributes:
         min_ns: of the timed runs; the same for `max_ns`.
-        has_median: if false, `summary.median_ns` is the mean: old builds print only the mean.
         warmup_runs: runs after the first inference, which the program counts as a warm-up run.
         init_memory_bytes: growth of ru_maxrss from the program's start until the model was ready.
         overall_memory_bytes: the same growth until the last run.
@@ -41,7 +36,6 @@ class BenchmarkFigures:
     summary: ToolSummary
     min_ns: int | None
     max_ns: int | None
-    has_median: bool
     init_ns: int | None
     first_inference_ns: int | None
     warmup_ns: int | None
@@ -111,7 +105,6 @@ def read_result(content: bytes) -> BenchmarkFigures:
         summary=_summary(latency, int(misc["num_runs"])),
         min_ns=_extreme(latency, "min_ms"),
         max_ns=_extreme(latency, "max_ms"),
-        has_median="median_ms" in latency,
         init_ns=_optional(latency, "init_ms"),
         first_inference_ns=_optional(latency, "first_inference_ms"),
         warmup_ns=warmup_ns,
@@ -146,7 +139,9 @@ def _summary(latency: Mapping[str, float], count: int) -> ToolSummary:
     p95 = latency.get("p95_ms")
     return ToolSummary(
         count=count,
-        median_ns=mean_ns if median is None else _whole_us(median, "the median"),
+        latency_ns=mean_ns if median is None else _whole_us(median, "the median"),
+        # Old builds print only the mean.
+        statistic=Statistic.MEAN if median is None else Statistic.MEDIAN,
         mean_ns=mean_ns,
         std_ns=_optional(latency, "stddev_ms"),
         p95_ns=None if p95 is None else _whole_us(p95, "the 95th percentile"),

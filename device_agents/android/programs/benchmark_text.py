@@ -2,17 +2,16 @@
 
 Known variants: with or without `INFO: ` before lines; everything on standard error or not; with
 and without percentiles; `count=0`; `count=5 curr=7(all same)`; scientific numbers; the last line
-of TensorFlow 1.
+of TensorFlow 1; LiteRT 2's block of results, with or without lines of statistics.
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
 from fleetrank.device_agents.android.programs.benchmark_result import BenchmarkFigures, grown_bytes
+from fleetrank.device_agents.android.programs.litert_text import LitertBlock, find_litert_block
 from fleetrank.device_agents.android.programs.program_text import (
-    NS_PER_US,
     NUMBER,
     named_fields,
     not_a_result,
@@ -20,8 +19,10 @@ from fleetrank.device_agents.android.programs.program_text import (
     to_ns,
 )
 from fleetrank.device_agents.contract.measurement import ToolSummary
-from fleetrank.device_agents.device_output import refuse_unlike_means
+from fleetrank.device_agents.device_output import refuse_unlike_counts, refuse_unlike_means
 from fleetrank.device_agents.errors import BadOutputError
+from fleetrank.foundation.units import BYTES_PER_MIB, NS_PER_US
+from fleetrank.foundation.vocabulary import Statistic
 
 _PHASE = "Running benchmark for "
 """Starts the warm-up section, then the timing section."""
@@ -41,13 +42,12 @@ _CLOSING_OLD = re.compile(
 _MEMORY = re.compile(
     rf"Memory footprint delta from the start of the tool \(MB\): init=({NUMBER}) overall=({NUMBER})"
 )
-_BYTES_PER_MB = 2**20
 """The program divides its kilobytes by 1024. Source: benchmark_model.cc."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Closing:
-    init_ns: int
+    init_ns: int | None
     first_inference_ns: int | None
     mean_ns: int
 
@@ -59,11 +59,22 @@ def read_text(text: str) -> BenchmarkFigures:
         BadOutputError: part of the text is missing, or a figure is not plausible.
     """
     closing = _closing(text)
-    if closing is None:
+    if closing is not None:
+        return _figures(text, closing, _memory(text))
+    block = find_litert_block(text)
+    if block is None:
         raise not_a_result("the closing line with the timings is missing")
+    if printed_count(text) is None:
+        return block.to_figures()
+    return _figures(text, _closing_of_block(text, block), block.memory_bytes)
+
+
+def _figures(
+    text: str, closing: _Closing, memory_bytes: tuple[int | None, int | None]
+) -> BenchmarkFigures:
+    """The figures of the lines of statistics, with the rest from the end of the text."""
     warmup, timed = _phases(text)
     summary = _summary(timed, closing.mean_ns)
-    init_memory, overall_memory = _memory(text)
     first_ns = closing.first_inference_ns
     if first_ns is None:
         first_ns = _first(warmup)
@@ -72,13 +83,27 @@ def read_text(text: str) -> BenchmarkFigures:
         summary=summary,
         min_ns=_extreme(timed, "min"),
         max_ns=_extreme(timed, "max"),
-        has_median="median" in timed or "avg" not in timed,
         init_ns=closing.init_ns,
         first_inference_ns=first_ns,
         warmup_ns=warmup_ns,
         warmup_runs=warmup_runs,
-        init_memory_bytes=init_memory,
-        overall_memory_bytes=overall_memory,
+        init_memory_bytes=memory_bytes[0],
+        overall_memory_bytes=memory_bytes[1],
+    )
+
+
+def _closing_of_block(text: str, block: LitertBlock) -> _Closing:
+    """What LiteRT 2 prints in place of the closing line; the mean is that of the statistics.
+
+    The block's own mean has steps of 10 us, which is the whole latency of a small network.
+    """
+    _, timed = _phases(text)
+    refuse_unlike_counts(block.count, int(timed["count"]))
+    mean = timed.get("avg", timed.get("curr", "0"))
+    return _Closing(
+        init_ns=block.init_ns,
+        first_inference_ns=None,
+        mean_ns=to_latency_ns(mean, NS_PER_US, "the mean"),
     )
 
 
@@ -144,7 +169,8 @@ def _summary(fields: Mapping[str, str], mean_ns: int) -> ToolSummary:
     p95, std = fields.get("p95"), fields.get("std")
     return ToolSummary(
         count=count,
-        median_ns=mean_ns if median is None else to_latency_ns(median, NS_PER_US, "the median"),
+        latency_ns=mean_ns if median is None else to_latency_ns(median, NS_PER_US, "the median"),
+        statistic=Statistic.MEAN if median is None else Statistic.MEDIAN,
         mean_ns=mean_ns,
         # A whole number of microseconds: the program stores it so.
         std_ns=None if std is None else to_ns(std, NS_PER_US, "the standard deviation"),
@@ -158,7 +184,8 @@ def _all_same(fields: Mapping[str, str], count: int) -> ToolSummary:
     value_ns = to_latency_ns(fields["curr"], NS_PER_US, "the latency")
     return ToolSummary(
         count=count,
-        median_ns=value_ns,
+        latency_ns=value_ns,
+        statistic=Statistic.MEDIAN,
         mean_ns=value_ns,
         std_ns=0 if count > 1 else None,
         p95_ns=value_ns,
@@ -187,86 +214,5 @@ def _memory(text: str) -> tuple[int | None, int | None]:
     found = _MEMORY.search(text)
     if found is None:
         return None, None
-    init, overall = (grown_bytes(float(value) * _BYTES_PER_MB) for value in found.groups())
+    init, overall = (grown_bytes(float(value) * BYTES_PER_MIB) for value in found.groups())
     return init, overall
-
-
-_KERNELS = {
-    "xnnpack": "TfLiteXNNPackDelegate",
-    "gpu": "TfLiteGpuDelegateV2",
-    "nnapi": "TfLiteNnapiDelegate",
-}
-"""Backend to the name of its delegate in 'Replacing N out of M node(s)'."""
-_NAMES = {"xnnpack": "XNNPACK", "gpu": "GPU", "nnapi": "NNAPI"}
-"""Backend to the name of its delegate in 'Explicitly applied ...'."""
-
-_REPLACED = re.compile(
-    r"Replacing ([0-9]{1,9}) out of ([0-9]{1,9}) node\(s\) with delegate \(([^)\n]{0,64}+)\)"
-)
-_APPLIED = re.compile(
-    r"(?:Explicitly applied|Applied) (\w{1,32}+) delegate"
-    r"(?:, and the model graph will be (completely|partially))?"
-)
-_NOT_APPLIED = re.compile(
-    r"Though (\w{1,32}+) delegate is explicitly applied, the model graph will not"
-)
-
-
-class Placement(StrEnum):
-    """How much of the graph runs on the delegate."""
-
-    COMPLETE = "complete"
-    PARTIAL = "partial"
-    NONE = "none"
-    UNKNOWN = "unknown"
-    """The text does not contain it; builds before 2020 do not print it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delegation:
-    """The text's statements about one delegate.
-
-    Attributes:
-        node_share: nodes replaced by the delegate's kernels, as a share of all, 0 to 1.
-    """
-
-    placement: Placement
-    node_share: float | None
-
-
-def read_delegation(text: str, backend: str) -> Delegation:
-    """Reads the placement of the backend's own delegate; other delegates are ignored.
-
-    The sentence 'Though ... will not be executed' has priority over the count of nodes: NNAPI
-    replaces all nodes first and gives them back if its driver rejects the model.
-
-    Source: benchmark_tflite_model.cc of TensorFlow 1.15 to 2.20 and LiteRT.
-
-    Raises:
-        BadOutputError: more nodes are replaced than the graph has.
-    """
-    share = _node_share(text, _KERNELS[backend])
-    if _NAMES[backend] in _NOT_APPLIED.findall(text):
-        return Delegation(placement=Placement.NONE, node_share=0.0)
-    said = [how for name, how in _APPLIED.findall(text) if name == _NAMES[backend]]
-    return Delegation(placement=_placement(said, share), node_share=share)
-
-
-def _placement(said: list[str], share: float | None) -> Placement:
-    if "partially" in said:
-        return Placement.PARTIAL
-    if "completely" in said:
-        return Placement.COMPLETE
-    if share is None:
-        return Placement.UNKNOWN
-    if share == 0:
-        return Placement.NONE
-    return Placement.COMPLETE if share >= 1 else Placement.PARTIAL
-
-
-def _node_share(text: str, kernel: str) -> float | None:
-    counts = [(int(n), int(of)) for n, of, name in _REPLACED.findall(text) if name == kernel]
-    if (wrong := next(((n, of) for n, of in counts if n > of), None)) is not None:
-        raise not_a_result("{} of {} nodes are on the delegate".format(*wrong))
-    n_all = sum(of for _n, of in counts)
-    return sum(n for n, _of in counts) / n_all if n_all else None

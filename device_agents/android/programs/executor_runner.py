@@ -2,8 +2,9 @@
 
 The exporter decides where the graph runs, so the backend is a property of the file. Inputs are
 ones. The program reports no memory; its only time limit is the task's limit.
-Source: examples/portable/executor_runner/executor_runner.cpp of ExecuTorch 1.0 to 1.5; builds
-before per-iteration logging print only one total and are rejected.
+Source: examples/portable/executor_runner/executor_runner.cpp of ExecuTorch 1.3.0 to 1.5. Lines of
+single executions, the load time and `--print_output` exist from 1.3.0 on (2026-05-26); older builds
+end with an unknown flag or print only one total, and are rejected.
 """
 
 import re
@@ -12,20 +13,23 @@ from fleetrank.device_agents.android.programs.phone_program import (
     ProgramCall,
     ProgramOutput,
     ProgramReading,
+    why_no_sequence,
 )
 from fleetrank.device_agents.android.programs.program_text import (
-    NS_PER_MS,
     NUMBER,
     Wording,
     not_a_result,
     readable,
     refuse_failed,
+    refuse_min_time,
     to_latency_ns,
     to_ns,
 )
 from fleetrank.device_agents.contract.capability import Capability
 from fleetrank.device_agents.contract.task import Execution, MeasureTask, OptionValue
 from fleetrank.device_agents.errors import BadOutputError, UnsupportedError
+from fleetrank.foundation.inputs.workload import IMAGE
+from fleetrank.foundation.units import NS_PER_MS
 from fleetrank.foundation.vocabulary import SampleKind
 
 LOG_TAG = "ExecuTorch"
@@ -35,8 +39,10 @@ _LOADED = re.compile(rf"Model loaded in ({NUMBER}) ms\b")
 _TOTAL = "Model executed successfully"
 _THREADS = re.compile(r"Resetting threadpool with num threads = ([0-9]{1,4})\b")
 
+_BUILD = "a build of ExecuTorch 1.3.0 or newer, with logging enabled"
 _WORDING = Wording(
     program="executor_runner",
+    build=_BUILD,
     # Statuses of runtime/core/error.h: missing features, and defects of a file.
     unsupported=(
         "unknown command line flag", "status 0x10", "status 0x11", "status 0x14", "status 0x20",
@@ -62,7 +68,28 @@ class ExecutorRunner:
 
     def why_unsupported(self, execution: Execution) -> str | None:
         """Says why the program cannot execute this, or `None` when it can."""
-        return self.capability.why_unsupported(execution, self.name)
+        if (unknown := self.capability.why_unsupported(execution, self.name)) is not None:
+            return unknown
+        if (loop := why_no_sequence(execution, self.name)) is not None:
+            return loop
+        # Every built-in decoder has the token 1 and the position 1, and computes over all slots.
+        if not execution.inputs or execution.workload != IMAGE:
+            return None
+        return (
+            "executor_runner takes the sizes of inputs from the file and sets every value to 1, "
+            "so it cannot follow the card's [[inputs]]"
+        )
+
+    def why_not_profiled(self, execution: Execution) -> str | None:  # noqa: ARG002
+        """Always: the flag `--etdump_path` exists in builds that trace every run.
+
+        Source: examples/portable/executor_runner/executor_runner.cpp of ExecuTorch 1.3, and
+        tools/cmake/preset/android.cmake, which sets EXECUTORCH_ENABLE_EVENT_TRACER to OFF.
+        """
+        return (
+            "executor_runner for Android is built without its event tracer, and a build with it is "
+            "slower in every run: profile the file on a host, or profile tflite on the phone"
+        )
 
     def plan_run(
         self,
@@ -75,6 +102,7 @@ class ExecutorRunner:
         """Builds the command line of one repeat."""
         if (refusal := self.why_unsupported(task.execution)) is not None:
             raise UnsupportedError(refusal, "change the sweep's options")
+        refuse_min_time(task.policy, self.name)
         policy = task.policy
         argv = (
             program_path,
@@ -117,7 +145,7 @@ def _text_with_iterations(output: ProgramOutput) -> str:
     if any(_TOTAL in text for text in streams):
         raise BadOutputError(
             "this build of executor_runner does not log single executions",
-            "build it from ExecuTorch 1.0 or newer, with logging enabled",
+            f"give {_BUILD}",
         )
     raise not_a_result("no execution is logged")
 

@@ -10,16 +10,16 @@ from fleetrank.device_agents.android.programs.phone_program import (
     ProgramCall,
     ProgramOutput,
     ProgramReading,
+    why_no_sequence,
 )
 from fleetrank.device_agents.android.programs.program_text import (
-    NS_PER_MS,
-    NS_PER_S,
     NUMBER,
     Wording,
     all_text,
     not_a_result,
     readable,
     refuse_failed,
+    refuse_min_time,
     to_latency_ns,
     to_ns,
 )
@@ -28,7 +28,9 @@ from fleetrank.device_agents.contract.measurement import ToolSummary
 from fleetrank.device_agents.contract.task import Execution, MeasureTask, OptionValue
 from fleetrank.device_agents.device_output import lines_of, refuse_impossible, refuse_unlike_counts
 from fleetrank.device_agents.errors import UnsupportedError
-from fleetrank.foundation.vocabulary import SampleKind
+from fleetrank.foundation.inputs.model_input import ModelInput
+from fleetrank.foundation.units import NS_PER_MS, NS_PER_S
+from fleetrank.foundation.vocabulary import SampleKind, Statistic
 
 RESULT_FILE = "result.csv"
 
@@ -74,8 +76,19 @@ class PerfTest:
         """Says why the program cannot execute this, or `None` when it can."""
         if (unknown := self.capability.why_unsupported(execution, self.name)) is not None:
             return unknown
+        if (loop := why_no_sequence(execution, self.name)) is not None:
+            return loop
         spinning = dict(execution.options).get("spinning", True)
-        return None if isinstance(spinning, bool) else f"option spinning is {spinning!r}"
+        if not isinstance(spinning, bool):
+            return f"option spinning is {spinning!r}"
+        return next((why for one in execution.inputs if (why := _why_not_zero(one))), None)
+
+    def why_not_profiled(self, execution: Execution) -> str | None:  # noqa: ARG002
+        """Always: the name of the file that its flag `-p` writes is not known before the run."""
+        return (
+            "fleetrank does not read the profile that onnxruntime_perf_test writes on a phone: "
+            "profile the file on a host, or profile tflite on the phone"
+        )
 
     def plan_run(
         self, *, program_path: str, artifact_path: str, run_folder: str, task: MeasureTask
@@ -84,6 +97,7 @@ class PerfTest:
         execution, policy = task.execution, task.policy
         if (refusal := self.why_unsupported(execution)) is not None:
             raise UnsupportedError(refusal, "change the sweep's options")
+        refuse_min_time(task.policy, self.name)
         is_spinning = dict(execution.options).get("spinning", True)
         result_file = f"{run_folder}/{RESULT_FILE}"
         argv = (
@@ -93,7 +107,7 @@ class PerfTest:
             *("-y", "1"),
             *("-m", "times"),
             *("-r", str(policy.min_warmup_runs + policy.min_runs)),
-            # Random inputs: otherwise the program looks for a folder of test data beside the model.
+            # Zeros as inputs: otherwise the program looks for test data beside the model.
             "-I",
             # Between the runs: users of the library get the threads' own spinning.
             *(() if is_spinning else ("-D",)),
@@ -123,6 +137,17 @@ class PerfTest:
             first_inference_ns=first_ns,
             settings=_settings("text"),
         )
+
+
+def _why_not_zero(one: ModelInput) -> str | None:
+    """Says why an input cannot be what the program makes with `-I` and no seed.
+
+    Source: onnxruntime/test/perftest/ort_test_session.cc (1.20): every value is 0.
+    """
+    low, high = one.values.low, one.values.high
+    if one.values.path is None and (low is None or high is None or low <= 0 <= high):
+        return None
+    return f"onnxruntime_perf_test sets every input to 0, which the card excludes for {one.name!r}"
 
 
 def _reading(
@@ -185,7 +210,8 @@ def _summary(text: str) -> ToolSummary:
         raise not_a_result("no run was timed")
     summary = ToolSummary(
         count=int(count[1]),
-        median_ns=p50,
+        latency_ns=p50,
+        statistic=Statistic.MEDIAN,
         mean_ns=to_latency_ns(mean[1], NS_PER_MS, "the mean"),
         p90_ns=p90,
         p95_ns=p95,

@@ -12,11 +12,23 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from fleetrank.device_agents.contract.capability import Capability
+from fleetrank.device_agents.contract.kernel_profile import Profile
 from fleetrank.device_agents.contract.measurement import ToolSummary
 from fleetrank.device_agents.contract.task import Execution, MeasureTask, Options
 from fleetrank.device_agents.errors import UnsupportedError
 from fleetrank.foundation.registry import Registry
 from fleetrank.foundation.vocabulary import MemoryMetric, Runtime, SampleKind
+
+
+def why_no_sequence(execution: Execution, program: str) -> str | None:
+    """Says why a program cannot run `generate`, or `None`: each of its runs has equal inputs."""
+    workload = execution.workload
+    if workload.steps is None:
+        return None
+    return (
+        f"{program} repeats one inference and cannot run a prompt and its steps: measure "
+        f"prefill@{workload.length} and decode@{workload.context_tokens}"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,12 +42,17 @@ class ProgramCall:
         log_tag: logcat tag to clear before and to read after the run, for programs that write
             there instead of to standard output; `None` if logcat is not used.
         warmup_runs: timed runs to exclude, for programs that have no warm-up.
+        library: file name of a library beside the program that the call needs; `None` without one.
+        library_folder: folder on the phone where the program finds libraries that were given with
+            it; `None` if none were given.
     """
 
     argv: tuple[str, ...]
     result_file: str | None = None
     log_tag: str | None = None
     warmup_runs: int = 0
+    library: str | None = None
+    library_folder: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +81,10 @@ class ProgramReading:
     Attributes:
         samples_ns: empty for a program that prints only a summary.
         summary: the program's own statistics, only without samples.
+        backend_nodes, graph_nodes: `None` if the program does not report where its nodes ran.
         settings: what the program reports about its settings, sorted by name.
         runtime_version: as the program prints it; most print none.
+        profile: where the time goes, if the task asks for it; such a reading has no latency.
     """
 
     sample_kind: SampleKind
@@ -78,8 +97,11 @@ class ProgramReading:
     memory_metric: MemoryMetric | None = None
     load_peak_memory_bytes: int | None = None
     run_peak_memory_bytes: int | None = None
+    backend_nodes: int | None = None
+    graph_nodes: int | None = None
     settings: Options = ()
     runtime_version: str | None = None
+    profile: Profile | None = None
 
 
 class PhoneProgram(Protocol):
@@ -93,6 +115,10 @@ class PhoneProgram(Protocol):
 
     def why_unsupported(self, execution: Execution) -> str | None:
         """Says why the program cannot execute this, or `None`; does not contact a phone."""
+        ...
+
+    def why_not_profiled(self, execution: Execution) -> str | None:
+        """Says why the program cannot report where the time of this goes, or `None`."""
         ...
 
     def plan_run(
@@ -152,3 +178,9 @@ def why_unsupported(execution: Execution) -> str | None:
         return create_program(execution.runtime).why_unsupported(execution)
     except UnsupportedError as error:
         return str(error)
+
+
+def why_not_profiled(execution: Execution) -> str | None:
+    """Says why no program on a phone can profile this, or `None`; does not contact a phone."""
+    reason = why_unsupported(execution)
+    return reason or create_program(execution.runtime).why_not_profiled(execution)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from fleetrank.device_agents.android.programs.phone_program import ProgramOutput
+from fleetrank.device_agents.contract.task import MeasurePolicy
 from fleetrank.device_agents.device_output import without_long_lines
 from fleetrank.device_agents.errors import (
     BadArtifactError,
@@ -14,16 +15,15 @@ from fleetrank.device_agents.errors import (
     CrashedError,
     KilledError,
     OutOfMemoryError,
+    UnfitConditionsError,
     UnsupportedError,
 )
 from fleetrank.foundation.errors import FleetError, says_out_of_memory
+from fleetrank.foundation.units import NS_PER_S
 
 NUMBER = r"-?[0-9]++(?:\.[0-9]*+)?+(?:[eE][-+]?[0-9]{1,4}+)?+"
 """A number as C++ prints it, also as `1.04176e+06`. The pattern never backtracks."""
 
-NS_PER_US = 1_000
-NS_PER_MS = 1_000_000
-NS_PER_S = 1_000_000_000
 
 _DAY_NS = 86_400 * NS_PER_S
 """No repeat lasts a day; a longer time has another unit or is not a valid number."""
@@ -68,6 +68,19 @@ def not_a_result(why: str) -> BadOutputError:
     )
 
 
+def refuse_min_time(policy: MeasurePolicy, program: str) -> None:
+    """For a program that runs a number of inferences, and not a time.
+
+    Raises:
+        UnsupportedError: the policy has a `min_time_s`.
+    """
+    if policy.min_time_s > 0:
+        raise UnsupportedError(
+            f"{program} runs a number of inferences, so it cannot follow min_time_s",
+            "measure sustained throughput on phones with runtime tflite (benchmark_model)",
+        )
+
+
 TAIL_CHARACTERS = 600
 """Most characters of a program's last output that a message keeps."""
 
@@ -80,6 +93,11 @@ _NOT_RUNNABLE = (
 )  # fmt: skip
 """How Android's linker and shell reject a binary of another ABI or without its libraries."""
 
+_SMALL_PAGES = "cannot be smaller than system page size"
+"""Source: linker_phdr.cpp of bionic, Android 15."""
+_NOT_PINNED = re.compile(r"^taskset: [^\n]*Invalid argument", re.MULTILINE)
+"""Source: sched_setaffinity(2): EINVAL when no core of the mask is online. Exit code 1."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wording:
@@ -88,11 +106,13 @@ class Wording:
     Attributes:
         unsupported: texts for missing flags, operators and delegates.
         bad_artifact: texts for a file that it cannot read.
+        build: the build that a user can give instead.
     """
 
     program: str
     unsupported: tuple[str, ...]
     bad_artifact: tuple[str, ...]
+    build: str = "another build of the program"
 
 
 def readable(output: ProgramOutput) -> ProgramOutput:
@@ -133,21 +153,40 @@ def _error_of(exit_code: int, text: str, wording: Wording) -> FleetError:
             f"{program} could not allocate memory: {words}",
             "free memory on the phone, or remove the model from the sweep",
         )
-    if exit_code in (126, 127) or _says(text, _NOT_RUNNABLE):
-        return UnsupportedError(
-            f"{program} does not run on this phone: {words}",
-            "give a build for the phone's ABI, with the libraries it needs: --tool NAME=PATH",
-        )
+    if (not_started := _not_started(exit_code, text, program)) is not None:
+        return not_started
     if _says(text, wording.unsupported):
         return UnsupportedError(
             f"{program} does not support the request: {words}",
-            "choose another backend or option, or another build of the program",
+            f"choose another backend or option, or give {wording.build}",
         )
     if _says(text, wording.bad_artifact):
         return BadArtifactError(
             f"{program} rejects the file: {words}", "export it again, or check where it comes from"
         )
     return _ended_badly(program, exit_code, words)
+
+
+def _not_started(exit_code: int, text: str, program: str) -> FleetError | None:
+    """The error of a program that Android did not start; `None` if it started."""
+    words = last_words(text)
+    if _NOT_PINNED.search(text):
+        return UnfitConditionsError(
+            f"the cores to run on are offline: {words}",
+            "it will be retried; if all retries fail, register the phone again, or measure with "
+            "affinity: free",
+        )
+    if _SMALL_PAGES in text:
+        return UnsupportedError(
+            f"{program} is built for smaller memory pages than this phone has: {words}",
+            "link it with -Wl,-z,max-page-size=16384, or build it with NDK r28 or newer",
+        )
+    if exit_code in (126, 127) or _says(text, _NOT_RUNNABLE):
+        return UnsupportedError(
+            f"{program} does not run on this phone: {words}",
+            "give a build for the phone's ABI, with the libraries it needs: `tool=NAME=PATH`",
+        )
+    return None
 
 
 def _says(text: str, signs: tuple[str, ...]) -> bool:

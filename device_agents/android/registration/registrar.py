@@ -1,28 +1,31 @@
 """Registers a phone: its properties, the programs that run on it, and its repeatability."""
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from statistics import fmean
 
 from fleetrank.device_agents.android.adb.adb_server import AdbServer, find_adb
 from fleetrank.device_agents.android.adb.phone import Phone
 from fleetrank.device_agents.android.agent import AndroidAgent
 from fleetrank.device_agents.android.execution.catalogue import (
-    ProgramFile,
     choose_program,
     fetch,
-    file_sha256,
     load_catalogue,
 )
+from fleetrank.device_agents.android.execution.program_files import ProgramFile, read_program
 from fleetrank.device_agents.android.execution.storage import PhoneStorage, ProgramStore
 from fleetrank.device_agents.android.options import read_options
+from fleetrank.device_agents.android.programs.delegate_flags import backend_of_library
 from fleetrank.device_agents.android.programs.phone_program import PROGRAMS
+from fleetrank.device_agents.android.registration.phone_changes import changes_between
 from fleetrank.device_agents.android.registration.trial import PROGRAM, PhoneTrial
-from fleetrank.device_agents.android.state.fitness import CanaryReading, PhoneRules, is_canary_off
 from fleetrank.device_agents.android.state.identity import probe_phone
-from fleetrank.device_agents.android.state.probe_text import PhoneFacts, why_refused
+from fleetrank.device_agents.android.state.probe_text import (
+    PhoneFacts,
+    why_refused,
+)
+from fleetrank.device_agents.android.state.serials import hash_identity
 from fleetrank.device_agents.android.state.settings import FOLDER, restore_settings
 from fleetrank.device_agents.contract.registration import (
     CanaryFile,
@@ -36,10 +39,11 @@ from fleetrank.device_agents.contract.task import OptionValue
 from fleetrank.device_agents.errors import PermanentError, UnsupportedError
 from fleetrank.device_agents.virtual_phone.imitation.command import stand_in_of
 from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.wording import count_of
 
 _PROBED = (
     "manufacturer", "model", "soc", "memory_bytes", "android_release", "sdk", "build",
-    "fingerprint", "gpu", "has_thermal", "has_battery", "has_exit_codes", "has_taskset",
+    "fingerprint", "avd", "gpu", "has_thermal", "has_battery", "has_exit_codes", "has_taskset",
 )  # fmt: skip
 """Facts that identify a phone; free space and current clocks do not."""
 
@@ -63,6 +67,8 @@ class PhoneRegistrar:
         if refusal is not None:
             raise UnsupportedError(f"{facts.device_model}: {refusal.reason}", refusal.remedy)
         say(f"{facts.device_model}, Android {facts.android_release}, {facts.soc}")
+        if (warning := _offline_warning(facts)) is not None:
+            say(warning)
         return NewPhone(request=request, facts=facts, store=self._store, say=say)
 
     def _server(self) -> AdbServer:
@@ -73,8 +79,22 @@ class PhoneRegistrar:
         )
 
     def identity_of(self, options: Mapping[str, OptionValue]) -> str | None:
-        """The hash of the phone's own serial number."""
-        return _text_or_none(options.get("serial_hash"))
+        """The hash of serial number, model, build and emulator, and that of the unit if known.
+
+        A file of an older version has no such options, but the facts.
+        """
+        serial_hash, known = options.get("serial_hash"), options.get("identity_hash")
+        if known is not None or serial_hash is None:
+            return _joined(_text_or_none(known), _text_or_none(options.get("unit_hash")))
+        model, fingerprint, avd = (
+            _text_or_none(options.get(name)) for name in ("model", "fingerprint", "avd")
+        )
+        return hash_identity(str(serial_hash), model, fingerprint, avd)
+
+    def is_same(self, identity: str, other: str) -> bool:
+        """Whether both are of one phone; its unit counts only if both say it."""
+        (phone, _, unit), (known, _, twin) = identity.partition(_AND), other.partition(_AND)
+        return phone == known and (not unit or not twin or unit == twin)
 
     def address_of(self, options: Mapping[str, OptionValue]) -> str | None:
         """The serial as adb shows it."""
@@ -111,8 +131,8 @@ class NewPhone:
 
     @property
     def identity(self) -> str | None:
-        """The hash of the serial number that the phone reports."""
-        return self.facts.serial_hash
+        """As `PhoneRegistrar.identity_of`."""
+        return _joined(self.facts.identity_hash, self.facts.unit_hash)
 
     @property
     def model(self) -> str:
@@ -129,6 +149,10 @@ class NewPhone:
         options["serial"] = self.request.address
         if self.facts.serial_hash is not None:
             options["serial_hash"] = self.facts.serial_hash
+        if self.facts.identity_hash is not None:
+            options["identity_hash"] = self.facts.identity_hash
+        if self.facts.unit_hash is not None:
+            options["unit_hash"] = self.facts.unit_hash
         if self.facts.virtual is not None:
             options["virtual"] = self.facts.virtual.value
         options |= {one.name: one.sha256 for one in self._programs(options)}
@@ -150,17 +174,25 @@ class NewPhone:
             canary=canary(),
             affinity=registration_of(self.facts).canary_affinity,
             say=self.say,
+            external=self._external(str(options[PROGRAM])),
         )
-        latencies_ns = trial.latencies_ns()
-        return registration_of(
+        latencies_ns, cap_mhz = trial.run_canary()
+        found = registration_of(
             self.facts, canary_latency_ns=latencies_ns, delegates=trial.delegates()
         )
+        return found if cap_mhz is None else replace(found, options={"load_cap_mhz": cap_mhz})
+
+    def _external(self, sha256: str) -> tuple[str, ...]:
+        """The backends of the libraries beside the program that call themselves delegates."""
+        parts = self.store.find(PROGRAM, sha256).folder
+        named = (backend_of_library(p.name) for p in parts if "delegate" in p.name.lower())
+        return tuple(backend for backend in named if backend is not None)
 
     def _programs(self, options: Mapping[str, OptionValue]) -> list[ProgramFile]:
         chosen = []
         for name in PROGRAMS:
             is_given = name in self.request.programs
-            if name in options and not is_given and self.facts.virtual is None:
+            if name in options and not is_given and self._is_kept(name, str(options[name])):
                 continue
             try:
                 program = self._choose(name)
@@ -170,10 +202,18 @@ class NewPhone:
             chosen.append(program)
         return chosen
 
+    def _is_kept(self, name: str, sha256: str) -> bool:
+        """Whether a registered program stays; a virtual phone gets this version's stand-in."""
+        if self.facts.virtual is None:
+            return True
+        try:
+            return bool(self.store.find(name, sha256).folder)
+        except PermanentError:
+            return False
+
     def _choose(self, name: str) -> ProgramFile:
         if self.facts.virtual is not None and name not in self.request.programs:
-            path = stand_in_of(name)
-            return ProgramFile(name=name, path=path, sha256=file_sha256(path))
+            return read_program(name, stand_in_of(name))
         return choose_program(
             name,
             self.facts.abis,
@@ -200,71 +240,30 @@ def registration_of(
 
 
 def _clusters(facts: PhoneFacts) -> tuple[tuple[int, ...], ...]:
-    """Groups cores by clock; ignores cores without a clock (offline) if other cores report one."""
-    if not facts.has_taskset:
+    """The cores to pin programs to; none while a core is offline, since the kernel refuses it."""
+    if not facts.has_taskset or facts.offline_cores:
         return ()
-    clocked = tuple(cluster for cluster in facts.clusters if cluster.max_mhz is not None)
-    return tuple(cluster.cores for cluster in clocked or facts.clusters)
+    return tuple(cluster.cores for cluster in facts.clusters)
+
+
+def _offline_warning(facts: PhoneFacts) -> str | None:
+    offline = facts.offline_cores
+    if not offline:
+        return None
+    cores = count_of(len(offline), "core is", "cores are")
+    return (
+        f"{cores} offline now ({', '.join(map(str, offline))}): its programs are not pinned; "
+        "register it again while all cores are online to pin them"
+    )
+
+
+_AND = "."
+"""Between the hash of a phone and that of its unit."""
+
+
+def _joined(identity_hash: str | None, unit_hash: str | None) -> str | None:
+    return _AND.join(filter(None, (identity_hash, unit_hash))) or None
 
 
 def _text_or_none(value: OptionValue | None) -> str | None:
     return None if value is None else str(value)
-
-
-MAX_SPREAD = 0.10
-"""Largest accepted spread between canary runs: with more, the phone is not repeatable enough for
-the 10 % ratio that a cell's canary is checked against."""
-
-
-def changes_between(before: RegisteredDevice, after: RegisteredDevice) -> tuple[Change, ...]:
-    """Compares two registrations of one phone: facts, programs, canary. Pure."""
-    old, new = before.registration, after.registration
-    return (
-        *_differences(
-            old.facts,
-            new.facts,
-            "the phone's system has changed: compare only sweeps measured after the change",
-        ),
-        *_differences(
-            before.options, after.options, "sweeps that started earlier cannot be resumed with it"
-        ),
-        *_changed_canary(old, new),
-    )
-
-
-def _differences(
-    old: Mapping[str, object], new: Mapping[str, object], meaning: str
-) -> Iterator[Change]:
-    for name in dict.fromkeys((*old, *new)):
-        if old.get(name) != new.get(name):
-            yield Change(fact=name, registered=old.get(name), now=new.get(name), meaning=meaning)
-
-
-def _changed_canary(old: RegistrationData, new: RegistrationData) -> list[Change]:
-    changes = []
-    if old.canary_latency_ns and new.canary_latency_ns:
-        mean_old, mean_new = fmean(old.canary_latency_ns), fmean(new.canary_latency_ns)
-        reading = CanaryReading(ratio=mean_new / mean_old, spread=old.canary_spread)
-        if is_canary_off(reading, PhoneRules()):
-            changes.append(
-                Change(
-                    fact="canary_latency_ns",
-                    registered=round(mean_old),
-                    now=round(mean_new),
-                    meaning="measurements are rejected until it cools down or is registered again",
-                )
-            )
-    if new.canary_spread is not None and new.canary_spread > MAX_SPREAD:
-        changes.append(
-            Change(
-                fact="canary_spread",
-                registered=_rounded(old.canary_spread),
-                now=_rounded(new.canary_spread),
-                meaning="its results vary too much: let it cool down and close its programs",
-            )
-        )
-    return changes
-
-
-def _rounded(share: float | None) -> float | None:
-    return None if share is None else round(share, 3)

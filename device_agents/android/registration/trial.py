@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 
 from fleetrank.device_agents.android.agent import AndroidAgent
 from fleetrank.device_agents.android.execution.program_run import CANARY_BACKEND, canary_task
-from fleetrank.device_agents.android.options import read_options
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.registration import CanaryFile, Say
 from fleetrank.device_agents.contract.task import MeasureTask, OptionValue
 from fleetrank.device_agents.errors import UnsupportedError
+from fleetrank.device_agents.host.patience import measure_when_fit
 from fleetrank.foundation.vocabulary import Status
 
 PROGRAM = "benchmark_model"
@@ -25,33 +25,37 @@ class PhoneTrial:
     Attributes:
         options: options of the phone's agent.
         affinity: CPUs to pin it to.
+        external: backends of the external delegates that were given with the program.
     """
 
     options: Mapping[str, OptionValue]
     canary: CanaryFile
     affinity: tuple[int, ...] | None
     say: Say
+    external: tuple[str, ...] = ()
 
-    def latencies_ns(self) -> tuple[int, ...]:
-        """Medians of the canary's runs, each in its own process.
+    def run_canary(self) -> tuple[tuple[int, ...], float | None]:
+        """Medians of the canary's runs, each in its own process, and the highest clock cap.
+
+        The cap is that under load, in MHz; `None` if the phone reports none.
 
         Raises:
             FleetError: the canary cannot be measured on this phone.
         """
-        _, rules = read_options(self.options)
-        latencies_ns = []
+        latencies_ns, caps_mhz = [], []
         for number in range(1, N_RUNS + 1):
-            self.say(
-                f"canary {number} of {N_RUNS}; "
-                f"waiting up to {rules.max_wait_s:g} s for the phone to be ready"
-            )
-            latencies_ns.append(_latency_ns(self._measure(str(number), CANARY_BACKEND)))
-        return tuple(latencies_ns)
+            self.say(f"canary {number} of {N_RUNS}")
+            measurement = self._measure(str(number), CANARY_BACKEND)
+            latencies_ns.append(_latency_ns(measurement))
+            seen = measurement.conditions_after
+            if seen is not None and seen.clock_cap_mhz is not None:
+                caps_mhz.append(seen.clock_cap_mhz)
+        return tuple(latencies_ns), max(caps_mhz, default=None)
 
     def delegates(self) -> str:
         """Delegates that execute part of the canary, with the share of its nodes: `gpu 100%`."""
         found = []
-        for backend in DELEGATES:
+        for backend in (*DELEGATES, *self.external):
             self.say(f"canary with the {backend} delegate")
             measurement = self._measure(backend, backend)
             if measurement.status is not Status.OK or measurement.worker is None:
@@ -62,7 +66,7 @@ class PhoneTrial:
 
     def _measure(self, name: str, backend: str) -> Measurement:
         task = canary_task(self.canary.path, self.canary.sha256, self.affinity, f"canary/{name}")
-        return AndroidAgent(self.options).measure(_with_backend(task, backend))
+        return measure_when_fit(AndroidAgent(self.options), _with_backend(task, backend), self.say)
 
 
 def _with_backend(task: MeasureTask, backend: str) -> MeasureTask:
@@ -75,4 +79,4 @@ def _latency_ns(measurement: Measurement) -> int:
         raise UnsupportedError(f"the canary did not run: {failure.message}", failure.remedy)
     if measurement.status is not Status.OK or measurement.summary is None:
         raise UnsupportedError("the canary reported no latency", "check the program's output")
-    return measurement.summary.median_ns
+    return measurement.summary.latency_ns

@@ -1,11 +1,10 @@
-"""Cores of a phone, their clocks and clusters.
+"""Cores of a phone and their clocks.
 
 Source: Documentation/admin-guide/pm/cpufreq.rst of the Linux kernel: clocks are in kHz,
     `cpuinfo_max_freq` is the hardware's limit, `scaling_max_freq` the limit allowed now.
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fleetrank.device_agents.device_output import CLOCK_MHZ, lines_of, whole_number
@@ -44,14 +43,6 @@ class Core:
     governor: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
-    """Cores of one kind, identified by their highest clock."""
-
-    cores: tuple[int, ...]
-    max_mhz: float | None
-
-
 def parse_cores(text: str) -> tuple[Core, ...]:
     """Reads the output of `CORES_SCRIPT`, sorted by core number; other lines are skipped.
 
@@ -71,36 +62,6 @@ def parse_cores(text: str) -> tuple[Core, ...]:
         if match is not None
     }
     return tuple(cores[number] for number in sorted(cores))
-
-
-def clusters_of(cores: Sequence[Core]) -> tuple[Cluster, ...]:
-    """Groups cores of equal highest clock, fastest first; cores of unknown clock are last."""
-    known = sorted({core.max_khz for core in cores if core.max_khz is not None}, reverse=True)
-    clocks: list[int | None] = [*known]
-    if any(core.max_khz is None for core in cores):
-        clocks.append(None)
-    return tuple(
-        Cluster(
-            cores=tuple(core.number for core in cores if core.max_khz == khz),
-            max_mhz=None if khz is None else khz / 1000,
-        )
-        for khz in clocks
-    )
-
-
-def lowest_cap_share(cores: Sequence[Core]) -> float | None:
-    """The lowest cap of all cores, as a share of that core's highest clock.
-
-    The cap is used, not the current clock: an idle phone has a low clock without being slow.
-    """
-    return min(
-        (
-            core.cap_khz / core.max_khz
-            for core in cores
-            if core.cap_khz is not None and core.max_khz is not None
-        ),
-        default=None,
-    )
 
 
 def _khz(text: str) -> int | None:

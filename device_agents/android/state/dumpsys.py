@@ -17,10 +17,13 @@ from fleetrank.device_agents.device_output import (
     whole_number,
 )
 
+_NO_HAL = "HAL Ready: false"
+"""Without the HAL, the status is the 0 that the service starts with."""
 _HAL = "Current temperatures from HAL:"
 _TEMPERATURE = re.compile(
     r"Temperature\{mValue=(-?\d{1,6}(?:\.\d{1,9})?),\s*mType=(-?\d{1,4})[,}]", re.ASCII
 )
+_SENSOR = "Temperature{"
 _CPU, _GPU, _BATTERY, _SKIN = 0, 1, 2, 3
 _CHARGING, _FULL = "2", "5"
 """BatteryManager.BATTERY_STATUS_CHARGING and _FULL."""
@@ -74,7 +77,9 @@ def parse_battery(text: str) -> Battery | None:
 
 
 def parse_thermal(text: str) -> Thermal | None:
-    """Reads `dumpsys thermalservice` (Android 10 and later); `None` without access.
+    """Reads `dumpsys thermalservice` (Android 10 and later); `None` without access or HAL.
+
+    A status that a person set counts without a HAL, too.
 
     Reads temperatures under "Current temperatures from HAL": cached ones may be hours old.
 
@@ -85,6 +90,8 @@ def parse_thermal(text: str) -> Thermal | None:
     status = None if reported is None else whole_number(reported)
     override = value_of(text, "IsStatusOverride")
     if status is None and override not in ("true", "false"):
+        return None
+    if _NO_HAL in text and override != "true":
         return None
     if status is not None:
         THERMAL_STATUS.require(status, f"Thermal Status: {reported}")
@@ -100,18 +107,38 @@ def parse_thermal(text: str) -> Thermal | None:
 
 
 def parse_is_screen_on(text: str) -> bool | None:
-    """Whether the phone is awake, by `dumpsys power`."""
-    reported = value_of(text, "mWakefulness", "=")
+    """Whether the phone is awake, by `dumpsys power`; some builds print `mWakefulnessRaw` only."""
+    reported = value_of(text, "mWakefulness", "=") or value_of(text, "mWakefulnessRaw", "=")
     return reported == "Awake" if reported and reported.isalpha() else None
+
+
+def parse_is_saving(text: str) -> bool | None:
+    """Whether battery saver is on, by `dumpsys power`; `None` if the dump does not say it.
+
+    Source: PowerManagerService of Android 8 (`mLowPowerModeEnabled`), and the section "Battery
+    saver state machine" (`Enabled`) since Android 9.
+    """
+    return _is_true(value_of(text, "mLowPowerModeEnabled", "=") or value_of(text, "Enabled", "="))
+
+
+def parse_is_dozing(text: str) -> bool | None:
+    """Whether the phone is in deep idle, by `dumpsys power`; `None` if the dump does not say it."""
+    return _is_true(value_of(text, "mDeviceIdleMode", "="))
+
+
+def _is_true(word: str | None) -> bool | None:
+    return word == "true" if word in ("true", "false") else None
 
 
 def _hottest(text: str) -> dict[int, float]:
     _, heading, rest = text.partition(_HAL)
     hottest: dict[int, float] = {}
     for line in lines_of(rest.partition("\n")[2] if heading else ""):
+        if not line.lstrip().startswith(_SENSOR):
+            break  # the next heading: cooling devices, thresholds
         match = _TEMPERATURE.search(line)
         if match is None:
-            break  # the next heading: cooling devices, thresholds
+            continue  # a sensor without a value now: the HAL reports NaN
         value, kind = float(match[1]), int(match[2])
         # This is not an error: some sensors are not connected and report -99.9, or thousands.
         if TEMP_C.holds(value):

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fleetrank.device_agents.android.state.cores import Core
 from fleetrank.device_agents.android.state.phone_conditions import PhoneConditions
+from fleetrank.device_agents.android.state.run_clocks import UNSEEN, RunClocks
+from fleetrank.device_agents.contract.task import deviates
 from fleetrank.device_agents.timing.flags import drift_share
 from fleetrank.foundation.vocabulary import Flag
 
@@ -19,7 +20,9 @@ class PhoneRules:
         max_battery_temp_c: Source: react-native-executorch issue 1363, its benchmark's limit.
         max_thermal_status: 0 none, 1 light, 2 moderate. Source: source.android.com/docs/core/power/
             thermal-mitigation; from 1 on, the user interface must reduce its work.
-        min_cap_share: the allowed clock as a share of the highest. Source: cactus issue 494, where
+        min_cap_share: the allowed clock during a repeat as a share of what it was under load at
+            registration, and before in the repeat. Not at rest: many phones lower it there to 40
+            to 66 % (Exynos, MediaTek; pytorch/cpuinfo's mocks). Source: cactus issue 494, where
             a drop of 15 % counts as throttling.
         max_wait_s: for cooling down and charging. Source: twice the pause of the MLPerf mobile app
             (issue 390).
@@ -65,7 +68,7 @@ def judge_readiness(seen: PhoneConditions, rules: PhoneRules) -> Readiness:
 
     Problems that waiting cannot solve are checked first, to avoid a useless wait.
     """
-    findings = (_overrides(seen), _battery(seen, rules), *_heat(seen, rules))
+    findings = (_overrides(seen), _battery(seen, rules), *_heat(seen, rules), *_power(seen))
     found = [finding for finding in findings if finding is not None]
     refused = [finding for finding in found if finding.verdict is Verdict.REFUSE]
     return next(iter(refused + found), READY)
@@ -103,7 +106,6 @@ def _battery(seen: PhoneConditions, rules: PhoneRules) -> Readiness | None:
 
 def _heat(seen: PhoneConditions, rules: PhoneRules) -> tuple[Readiness | None, ...]:
     status = seen.thermal.status if seen.thermal else None
-    share = seen.cap_share
     return (
         _wait_if(
             status is not None and status > rules.max_thermal_status,
@@ -115,20 +117,23 @@ def _heat(seen: PhoneConditions, rules: PhoneRules) -> tuple[Readiness | None, .
             f"its battery is at {seen.battery_temp_c} C, above {rules.max_battery_temp_c} C",
             "let it cool down, out of the sun and without its case",
         ),
+    )
+
+
+def _power(seen: PhoneConditions) -> tuple[Readiness | None, ...]:
+    return (
         _wait_if(
-            share is not None and share < rules.min_cap_share,
-            f"its clocks are limited to {100 * (share or 0):.0f} % of the highest",
-            "let it cool down; switch its battery saver off",
+            bool(seen.is_saving),
+            "its battery saver is on",
+            "switch it off, or connect the phone to a charger",
         ),
+        _wait_if(bool(seen.is_dozing), "it dozes (deep idle)", "wake it, or charge it"),
     )
 
 
 def _wait_if(is_so: bool, reason: str, remedy: str) -> Readiness | None:
     return Readiness(verdict=Verdict.WAIT, reason=reason, remedy=remedy) if is_so else None
 
-
-NOISE_FACTOR = 3.0
-"""A deviation of three times the spread of the registration runs is not noise."""
 
 MIN_DRIFT_SAMPLES = 30
 """Ten samples per third: with fewer, random scatter exceeds a drift that justifies a new run."""
@@ -149,14 +154,24 @@ class CanaryReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validity:
-    """Why a repeat is invalid (empty: it is valid) and which flags its row gets."""
+    """Why a repeat is invalid (empty: it is valid) and which flags its row gets.
+
+    Attributes:
+        slowed: the reasons that a sustained run has to show: the phone became slower in it.
+    """
 
     reasons: tuple[str, ...]
     flags: tuple[Flag, ...]
+    slowed: tuple[str, ...] = ()
+
+    def faults(self, *, is_sustained: bool) -> tuple[str, ...]:
+        """The reasons that make a repeat invalid."""
+        ignored = self.slowed if is_sustained else ()
+        return tuple(reason for reason in self.reasons if reason not in ignored)
 
     @property
     def is_valid(self) -> bool:
-        """Whether the repeat is valid."""
+        """Whether an ordinary repeat is valid."""
         return not self.reasons
 
 
@@ -167,6 +182,7 @@ def judge_validity(
     *,
     samples_ns: Sequence[int] = (),
     canary: CanaryReading | None = None,
+    clocks: RunClocks = UNSEEN,
 ) -> Validity:
     """Judges one repeat; an unknown value has no influence.
 
@@ -176,37 +192,52 @@ def judge_validity(
         rules: the thresholds.
         samples_ns: empty if the program prints only a summary.
         canary: `None` if it has not run since.
+        clocks: of the cores during the repeat.
     """
     drift = drift_share(samples_ns) if len(samples_ns) >= MIN_DRIFT_SAMPLES else None
-    slowed = _throttling(before, after, rules)
+    slowed = [*_limited(clocks, rules), *_throttling(before, after, rules)]
     reasons = [*slowed]
     if drift is not None and drift > rules.max_drift:
         reasons.append(f"its latency drifted by {100 * drift:.0f} % over the run")
     if canary is not None and is_canary_off(canary, rules):
         reasons.append(f"the canary model took {canary.ratio:.2f} times its registered latency")
+    n_slowed = len(reasons)
     if None not in (before.boot_id, after.boot_id) and before.boot_id != after.boot_id:
         reasons.append("the phone restarted")
+    if after.is_saving and before.is_saving is False:
+        reasons.append("battery saver was switched on during the run")
     doubts = {
         Flag.DRIFT: drift is not None and drift > rules.max_drift,
         Flag.THROTTLED: bool(slowed),
         Flag.HOT: _is_hot(after, rules),
+        Flag.SCREEN_OFF: False in (before.is_screen_on, after.is_screen_on),
     }
     return Validity(
-        reasons=tuple(reasons), flags=tuple(flag for flag in Flag if doubts.get(flag, False))
+        reasons=tuple(reasons),
+        slowed=tuple(reasons[:n_slowed]),
+        flags=tuple(flag for flag in Flag if doubts.get(flag, False)),
     )
 
 
 def is_canary_off(canary: CanaryReading, rules: PhoneRules) -> bool:
     """Whether the canary deviates more, slower or faster, than the phone's noise explains."""
-    noise = NOISE_FACTOR * (canary.spread or 0.0)
-    return abs(canary.ratio - 1) > max(rules.min_canary_tolerance, noise)
+    return deviates(canary.ratio, canary.spread, rules.min_canary_tolerance)
+
+
+def _limited(clocks: RunClocks, rules: PhoneRules) -> list[str]:
+    reasons = []
+    fall, share = clocks.lowest_fall, clocks.registered_share
+    if fall is not None and fall < rules.min_cap_share:
+        reasons.append(f"the allowed clock of a core fell to {100 * fall:.0f} % during the run")
+    if share is not None and share < rules.min_cap_share:
+        reasons.append(
+            f"its clocks were limited to {100 * share:.0f} % of what they were at registration"
+        )
+    return reasons
 
 
 def _throttling(before: PhoneConditions, after: PhoneConditions, rules: PhoneRules) -> list[str]:
     reasons = []
-    share = _lowest_fall(before.cores, after.cores)
-    if share is not None and share < rules.min_cap_share:
-        reasons.append(f"the allowed clock of a core fell to {100 * share:.0f} % during the run")
     status_before = before.thermal.status if before.thermal else None
     status_after = after.thermal.status if after.thermal else None
     if status_after is not None and status_after > max(
@@ -214,18 +245,6 @@ def _throttling(before: PhoneConditions, after: PhoneConditions, rules: PhoneRul
     ):
         reasons.append(f"the thermal status rose to {status_after} during the run")
     return reasons
-
-
-def _lowest_fall(before: Sequence[Core], after: Sequence[Core]) -> float | None:
-    caps = {core.number: core.cap_khz for core in before if core.cap_khz is not None}
-    return min(
-        (
-            core.cap_khz / caps[core.number]
-            for core in after
-            if core.cap_khz is not None and core.number in caps
-        ),
-        default=None,
-    )
 
 
 def _is_hot(seen: PhoneConditions, rules: PhoneRules) -> bool:

@@ -8,13 +8,14 @@ from fleetrank.device_agents.android.adb.phone import Phone, read_sections
 from fleetrank.device_agents.android.state.cores import (
     CORES_SCRIPT,
     Core,
-    lowest_cap_share,
     parse_cores,
 )
 from fleetrank.device_agents.android.state.dumpsys import (
     Battery,
     Thermal,
     parse_battery,
+    parse_is_dozing,
+    parse_is_saving,
     parse_is_screen_on,
     parse_thermal,
 )
@@ -23,7 +24,7 @@ from fleetrank.device_agents.contract.measurement import Conditions
 from fleetrank.device_agents.host.conditions import parse_available_memory, parse_load
 
 READ_TIMEOUT_S = 30.0
-# Only one line of the power service is needed; some phones print more than a probe may read.
+# A few lines of the power service are needed; some phones print more than a probe may read.
 _SCRIPT = f"""
 {{
 section load; cat /proc/loadavg
@@ -31,7 +32,8 @@ section memory; cat /proc/meminfo
 section boot; cat /proc/sys/kernel/random/boot_id
 section battery; dumpsys battery
 section thermal; dumpsys thermalservice
-section power; dumpsys power | grep mWakefulness
+section power; dumpsys power | grep -e mWakefulness -e '^ *mLowPowerModeEnabled=' \\
+  -e '^ *Enabled=' -e '^ *mDeviceIdleMode='
 }} 2>/dev/null
 {CORES_SCRIPT}
 """
@@ -44,6 +46,8 @@ class PhoneConditions:
 
     Attributes:
         boot_id: changes with every restart.
+        is_saving: battery saver is on, which limits clocks.
+        is_dozing: deep idle: the phone sleeps between maintenance windows.
     """
 
     battery: Battery | None
@@ -53,6 +57,8 @@ class PhoneConditions:
     load_1min: float | None
     available_memory_bytes: int | None
     boot_id: str | None
+    is_saving: bool | None = None
+    is_dozing: bool | None = None
 
     @property
     def battery_temp_c(self) -> float | None:
@@ -60,11 +66,6 @@ class PhoneConditions:
         if self.battery is not None and self.battery.temp_c is not None:
             return self.battery.temp_c
         return None if self.thermal is None else self.thermal.battery_c
-
-    @property
-    def cap_share(self) -> float | None:
-        """The lowest cap of all cores as a share of the highest clock."""
-        return lowest_cap_share(self.cores)
 
 
 def read_phone_conditions(
@@ -83,12 +84,14 @@ def conditions_of_sections(sections: Mapping[str, str]) -> PhoneConditions:
     Raises:
         BadOutputError: an impossible figure.
     """
-    boot = sections.get("boot", "").strip()
+    boot, power = sections.get("boot", "").strip(), sections.get("power", "")
     return PhoneConditions(
         battery=parse_battery(sections.get("battery", "")),
         thermal=parse_thermal(sections.get("thermal", "")),
         cores=parse_cores(sections.get("cores", "")),
-        is_screen_on=parse_is_screen_on(sections.get("power", "")),
+        is_screen_on=parse_is_screen_on(power),
+        is_saving=parse_is_saving(power),
+        is_dozing=parse_is_dozing(power),
         load_1min=parse_load(sections.get("load", "")),
         available_memory_bytes=parse_available_memory(sections.get("memory", "")),
         boot_id=boot if _BOOT.fullmatch(boot) else None,

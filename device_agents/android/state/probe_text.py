@@ -1,12 +1,24 @@
 """Converts the probe's output to facts of a phone, and facts to what a row stores."""
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from fleetrank.device_agents.android.state.cores import Cluster, Core, clusters_of, parse_cores
+from fleetrank.device_agents.android.state.clusters import (
+    UNKNOWN,
+    Cluster,
+    Topology,
+    clusters_of,
+    offline_cores,
+    parse_topology,
+)
+from fleetrank.device_agents.android.state.cores import Core, parse_cores
 from fleetrank.device_agents.android.state.dumpsys import parse_battery, parse_thermal
+from fleetrank.device_agents.android.state.serials import (
+    hash_identity,
+    hash_serial,
+    hash_unit,
+)
 from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.registration import VirtualMode
 from fleetrank.device_agents.contract.task import Options
@@ -22,9 +34,9 @@ from fleetrank.foundation.vocabulary import Origin, Tier
 PROPERTIES = (
     "ro.serialno", "ro.boot.serialno", "ro.product.manufacturer", "ro.product.model",
     "ro.product.cpu.abilist", "ro.product.cpu.abi", "ro.soc.manufacturer", "ro.soc.model",
-    "ro.board.platform", "ro.build.version.release", "ro.build.version.sdk",
-    "ro.build.version.incremental", "ro.build.fingerprint", "ro.hardware.egl",
-    "ro.fleetrank.virtual",
+    "ro.hardware.chipname", "ro.chipname", "ro.board.platform", "ro.build.version.release",
+    "ro.build.version.sdk", "ro.build.version.incremental", "ro.build.fingerprint",
+    "ro.hardware.egl", "ro.fleetrank.virtual", "ro.boot.qemu.avd_name", "ro.kernel.qemu.avd_name",
 )  # fmt: skip
 MIN_SDK = 26
 """Android 8.0: the first version with `sha256sum`, which is needed to verify pushed files.
@@ -56,6 +68,8 @@ class PhoneFacts:
         gpu: vendor, renderer and driver, as SurfaceFlinger reports them.
         free_bytes: free space on /data/local/tmp.
         virtual: `None` for a real phone.
+        avd: name of an emulator's device; `None` for a phone.
+        android_id: random number of the phone since its first start or factory reset.
     """
 
     serial_hash: str | None
@@ -77,17 +91,40 @@ class PhoneFacts:
     has_exit_codes: bool
     has_taskset: bool
     virtual: VirtualMode | None
+    topology: Topology = UNKNOWN
+    avd: str | None = None
+    android_id: str | None = None
+
+    @property
+    def identity_hash(self) -> str | None:
+        """What no other phone has; `None` without a serial number."""
+        if self.serial_hash is None:
+            return None
+        return hash_identity(self.serial_hash, self.model, self.fingerprint, self.avd)
+
+    @property
+    def unit_hash(self) -> str | None:
+        """What its twins do not have; `None` if it does not say its `android_id`."""
+        identity = self.identity_hash
+        return None if identity is None else hash_unit(identity, self.android_id)
 
     @property
     def clusters(self) -> tuple[Cluster, ...]:
-        """Cores by their highest clock, fastest first."""
-        return clusters_of(self.cores)
+        """Cores by their kind, fastest first."""
+        return clusters_of(self.cores, self.topology)
+
+    @property
+    def offline_cores(self) -> tuple[int, ...]:
+        """Cores that were offline when the phone was probed."""
+        return offline_cores(self.cores, self.topology)
 
     @property
     def device_model(self) -> str:
-        """Manufacturer and model in one name."""
-        words = [self.manufacturer or "", self.model or ""]
-        return " ".join(word for word in words if word) or "unknown phone"
+        """Manufacturer and model in one name; many models begin with their manufacturer."""
+        maker, model = self.manufacturer or "", self.model or ""
+        if model.casefold().split()[:1] == [maker.casefold()]:
+            return model
+        return " ".join(word for word in (maker, model) if word) or "unknown phone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,10 +151,14 @@ def facts_of_sections(sections: Mapping[str, str], *, has_exit_codes: bool) -> P
         manufacturer=reported("ro.product.manufacturer"),
         model=reported("ro.product.model"),
         soc=_soc(
-            reported("ro.soc.manufacturer"), reported("ro.soc.model"), reported("ro.board.platform")
+            reported("ro.soc.manufacturer"),
+            reported("ro.soc.model"),
+            reported("ro.hardware.chipname") or reported("ro.chipname"),
+            reported("ro.board.platform"),
         ),
         abis=_abis(reported("ro.product.cpu.abilist") or reported("ro.product.cpu.abi") or ""),
         cores=parse_cores(sections.get("cores", "")),
+        topology=parse_topology(sections.get("topology", "")),
         memory_bytes=_kib(value_of(sections.get("memory", ""), "MemTotal")),
         android_release=reported("ro.build.version.release"),
         sdk=whole_number(reported("ro.build.version.sdk") or ""),
@@ -131,12 +172,9 @@ def facts_of_sections(sections: Mapping[str, str], *, has_exit_codes: bool) -> P
         has_exit_codes=has_exit_codes,
         has_taskset=reported("taskset") is not None,
         virtual=virtual_mode(reported("ro.fleetrank.virtual")),
+        android_id=reported("android_id"),
+        avd=reported("ro.boot.qemu.avd_name") or reported("ro.kernel.qemu.avd_name"),
     )
-
-
-def hash_serial(serial: str) -> str:
-    """The hash that replaces a serial number wherever the number must not appear."""
-    return hashlib.sha256(serial.encode("utf-8", errors="surrogateescape")).hexdigest()
 
 
 def why_refused(facts: PhoneFacts) -> Refusal | None:
@@ -149,13 +187,22 @@ def why_refused(facts: PhoneFacts) -> Refusal | None:
         )
     if facts.abis and not set(facts.abis) & set(ABIS):
         return Refusal(
-            reason=f"no runner is built for its instruction sets: {', '.join(facts.abis)}",
+            reason=f"no program is built for its instruction sets: {', '.join(facts.abis)}",
             remedy=f"use a phone with one of {', '.join(ABIS)}",
         )
-    if facts.sdk is None or not facts.abis:
+    absent = [
+        (fact, name)
+        for fact, name, value in (
+            ("SDK level", "ro.build.version.sdk", facts.sdk),
+            ("instruction sets", "ro.product.cpu.abilist", facts.abis),
+        )
+        if not value
+    ]
+    if absent:
         return Refusal(
-            reason="it reports no SDK level and no instruction sets, so it is not an Android phone",
-            remedy="check with `adb shell getprop ro.build.version.sdk`",
+            reason=f"it reports no {' and no '.join(fact for fact, _ in absent)}, "
+            "so it is not an Android phone that can be used",
+            remedy=f"check with `adb shell getprop {absent[0][1]}`",
         )
     return None
 
@@ -199,10 +246,15 @@ def _extra(facts: PhoneFacts, adb_version: str) -> Options:
     return tuple((name, value) for name, value in known.items() if value not in (None, ""))
 
 
-def _soc(manufacturer: str | None, model: str | None, platform: str | None) -> str | None:
-    """Since Android 12 the phone reports its chip; before, only the platform's code name."""
+def _soc(
+    manufacturer: str | None, model: str | None, chip: str | None, platform: str | None
+) -> str | None:
+    """Since Android 12 phones report their chip; before, some makers do, or only a code name.
+
+    One code name can stand for several chips: `exynos5` is that of Exynos 7420, 8890 and 9810.
+    """
     named = " ".join(word for word in (manufacturer, model) if word)
-    return named if model else platform
+    return named if model else chip or platform
 
 
 def _abis(text: str) -> tuple[str, ...]:

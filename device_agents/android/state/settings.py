@@ -8,7 +8,9 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from fleetrank.device_agents.android.adb.adb_text import shown
 from fleetrank.device_agents.android.adb.phone import Phone
+from fleetrank.device_agents.android.state.waits import when_back
 from fleetrank.device_agents.errors import PermanentError
 from fleetrank.foundation.errors import FleetError
 
@@ -28,7 +30,10 @@ for key in {_KEYS}; do
   printf 'global %s %s\\n' "$key" "$value"
 done > "$2.new" && mv -f "$2.new" "$2"
 """
-_CHANGE = "svc power stayon true && settings put global heads_up_notifications_enabled 0"
+_CHANGE = """
+svc power stayon true; awake=$?
+settings put global heads_up_notifications_enabled 0 && [ "$awake" = 0 ]
+"""
 _RESTORE = f"""
 [ -f "$1" ] || exit 0
 while read -r namespace key value; do
@@ -36,34 +41,44 @@ while read -r namespace key value; do
   case "$value" in
     null | '') settings delete global "$key" ;;
     *) settings put global "$key" "$value" ;;
-  esac </dev/null >/dev/null || exit 1
+  esac </dev/null >/dev/null || [ "$(settings get global "$key" </dev/null)" = "$value" ] || exit 1
 done < "$1"
 rm -f -- "$1"
 """
 """Only our own keys are restored: every program of the shell user can write the record. An unset
-value reads `null`; it is deleted, because the string would be a value."""
+value reads `null`; it is deleted, because the string would be a value. A phone that denied the
+change denies the restoring, too, and has its value still."""
+_REMEDY = (
+    "allow USB debugging to change settings in the developer options: 'USB debugging (Security "
+    "settings)' (Xiaomi, Redmi, POCO) or 'Disable permission monitoring' (OPPO, realme, OnePlus)"
+)
 
 _logger = logging.getLogger(__name__)
 
 
 @contextmanager
-def settings_for_measuring(phone: Phone) -> Iterator[None]:
+def settings_for_measuring(phone: Phone) -> Iterator[bool]:
     """Restores settings after a crash, then sets stay-awake and no heads-up; reverts at the end.
 
-    If the phone is lost at the end, it keeps its record, and the next caller restores it.
+    Gives whether the phone applied both. Several makers deny it by default; such a phone can be
+    measured, but its screen may go off and notifications may appear.
+
+    If the phone is lost at the end and stays away, it keeps its record, and the next caller
+    restores it.
 
     Raises:
         TransientError: the connection was lost before the block.
-        PermanentError: the phone does not allow changes to its settings.
     """
-    restore_settings(phone)
-    _do(phone, _SAVE, FOLDER, RECORD)
+    # A record that cannot be restored must not be replaced: it has the user's values.
+    refusal = _refusal(phone, _RESTORE, RECORD) or _refusal(phone, _SAVE, FOLDER, RECORD)
     try:
-        _do(phone, _CHANGE)
-        yield
+        refusal = refusal or _refusal(phone, _CHANGE)
+        if refusal is not None:
+            _logger.warning("%s; measured all the same: %s", _denied(phone, refusal), _REMEDY)
+        yield refusal is None
     finally:
         try:
-            restore_settings(phone)
+            when_back(phone, restore_settings)
         except FleetError as error:
             _logger.warning("settings of phone %r not restored yet: %s", phone.serial, error)
 
@@ -73,14 +88,18 @@ def restore_settings(phone: Phone) -> None:
 
     Raises the same errors as `Phone.shell`, and `PermanentError` if the phone rejects it.
     """
-    _do(phone, _RESTORE, RECORD)
+    refusal = _refusal(phone, _RESTORE, RECORD)
+    if refusal is not None:
+        raise PermanentError(_denied(phone, refusal), _REMEDY)
 
 
-def _do(phone: Phone, script: str, *arguments: str) -> None:
+def _refusal(phone: Phone, script: str, *arguments: str) -> str | None:
+    """Runs a script and returns what the phone wrote if it failed; `None` if it succeeded."""
     result = phone.shell(script, *arguments, timeout_s=TIMEOUT_S)
-    if result.exit_code != 0:
-        raise PermanentError(
-            f"phone {phone.serial!r} does not allow changes to its settings: "
-            f"{(result.stderr or result.stdout).strip()[:200]}",
-            "allow USB debugging to change them ('USB debugging (Security settings)' on some)",
-        )
+    if result.exit_code == 0:
+        return None
+    return shown((result.stderr or result.stdout)[:200])
+
+
+def _denied(phone: Phone, refusal: str) -> str:
+    return f"phone {phone.serial!r} does not allow changes to its settings: {refusal}"

@@ -1,102 +1,94 @@
-"""Waits that the user can stop: until a phone is up, and until it is ready to be measured."""
+"""Is a phone up, and is it fit: one look each, which says when to look again."""
 
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from fleetrank.device_agents.android.adb.phone import Phone
-from fleetrank.device_agents.android.state.fitness import (
-    PhoneRules,
-    Readiness,
-    Verdict,
-    judge_readiness,
-)
+from fleetrank.device_agents.android.state.fitness import PhoneRules, Verdict, judge_readiness
 from fleetrank.device_agents.android.state.phone_conditions import PhoneConditions
 from fleetrank.device_agents.contract.agent import StopRequested, never_stop
 from fleetrank.device_agents.device_output import UPTIME_S
 from fleetrank.device_agents.errors import (
+    AwayError,
+    NotFitError,
     StoppedError,
     TimedOutError,
     TransientError,
     UnfitConditionsError,
 )
-
-STEP_S = 0.2
-"""How often a pause checks the stop request."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clock:
-    """A monotonic clock and a function that waits."""
-
-    now_ns: Callable[[], int] = time.perf_counter_ns
-    sleep: Callable[[float], None] = time.sleep
-
-    def pause(self, seconds: float, stop_requested: StopRequested) -> None:
-        """Waits; reacts to a stop request within 0.2 s.
-
-        Raises:
-            StoppedError: the user asked to stop.
-        """
-        end_ns = self.now_ns() + int(seconds * 1e9)
-        while (left_ns := end_ns - self.now_ns()) > 0:
-            if stop_requested():
-                raise StoppedError("stopped on request", "resume the sweep")
-            self.sleep(min(STEP_S, left_ns / 1e9))
-
-
-SYSTEM_CLOCK = Clock()
-
+from fleetrank.device_agents.host.patience import SYSTEM_CLOCK
+from fleetrank.foundation.units import NS_PER_S
 
 BOOT_LIMIT_S = 180.0
 SETTLE_S = 20.0
 """Source: FAI-PEP issue 296: the first run after a restart fails without both."""
-POLL_S = 0.5
-"""A check takes milliseconds, and the phone may return at any moment."""
 ASK_TIMEOUT_S = 10.0
+AWAY_S = 2.0
+"""adb finds a phone again within seconds after its cable is plugged in."""
+HUNG_S = 30.0
+"""A phone that hangs occupies its host for the whole `ASK_TIMEOUT_S`, so it is asked seldom."""
 COME_BACK_LIMIT_S = 15.0
-"""adb finds a phone again within seconds; a phone that does not respond costs at most this."""
+"""A phone that was lost in the middle of a repeat costs at most this before it is cleaned."""
+_POLL_S = 0.5
 _SCRIPT = "getprop sys.boot_completed; cat /proc/uptime"
 
 
-def wait_until_booted(
+def require_up(
     phone: Phone,
     *,
     limit_s: float = BOOT_LIMIT_S,
     settle_s: float = SETTLE_S,
     stop_requested: StopRequested = never_stop,
-    clock: Clock = SYSTEM_CLOCK,
 ) -> None:
-    """Waits until the phone answers and has started; reconnects over the network.
-
-    If the phone started longer ago than its settling time, the call does not wait.
+    """Looks once whether a phone answers and has rested since its start; reconnects over Wi-Fi.
 
     Raises:
-        TransientError: it does not return in time; the phone's own error if there was one.
-        PermanentError: it returned and no longer accepts this computer, or reports an
-            impossible value.
+        AwayError: not yet; the caller looks again, for at most `limit_s`.
+        PermanentError: it no longer accepts this computer, or reports an impossible value.
         StoppedError: the user asked to stop.
     """
-    deadline_ns = clock.now_ns() + int(limit_s * 1e9)
-    last = TransientError(
-        f"phone {phone.serial!r} does not finish starting", "look at its screen, or restart it"
-    )
-    while clock.now_ns() < deadline_ns:
+    try:
+        uptime_s = _uptime_s(phone, stop_requested)
+    except StoppedError:
+        raise
+    except TimedOutError as error:
+        # Other callers may still use this connection.
+        raise AwayError(error.message, error.remedy, HUNG_S, limit_s) from error
+    except TransientError as error:
+        _let_go(phone)
+        raise AwayError(error.message, error.remedy, AWAY_S, limit_s) from error
+    if uptime_s is None:
+        message = f"phone {phone.serial!r} does not finish starting"
+        raise AwayError(message, "look at its screen, or restart it", AWAY_S, limit_s)
+    if uptime_s < settle_s:
+        message = (
+            f"phone {phone.serial!r} started {uptime_s:.0f} s ago and rests for {settle_s:g} s"
+        )
+        raise AwayError(message, "wait", settle_s - uptime_s, limit_s)
+
+
+def wait_until_back(phone: Phone, limit_s: float = COME_BACK_LIMIT_S) -> None:
+    """Waits for a phone that was lost for a moment; raises the errors of `require_up`."""
+    when_back(phone, lambda _: None, limit_s)
+
+
+def when_back(
+    phone: Phone, step: Callable[[Phone], None], limit_s: float = COME_BACK_LIMIT_S
+) -> None:
+    """Waits for a phone and does one step on it, again if the connection was interrupted.
+
+    Nothing is tried after `limit_s`. The step must be safe to do twice.
+
+    Raises the errors of `require_up` and of the step.
+    """
+    deadline_ns = SYSTEM_CLOCK.now_ns() + int(limit_s * NS_PER_S)
+    while True:
         try:
-            uptime_s = _uptime_s(phone, stop_requested)
-        except StoppedError:
-            raise
-        except TimedOutError as error:
-            last = error  # other callers may still use this connection
-        except TransientError as error:
-            last = error
-            _let_go(phone)
-        else:
-            if uptime_s is not None:
-                clock.pause(max(0.0, settle_s - uptime_s), stop_requested)
-                return
-        clock.pause(POLL_S, stop_requested)
-    raise last
+            require_up(phone, settle_s=0.0)
+            return step(phone)
+        except TransientError:
+            if SYSTEM_CLOCK.now_ns() >= deadline_ns:
+                raise
+        SYSTEM_CLOCK.pause(_POLL_S, never_stop)
 
 
 def _let_go(phone: Phone) -> None:
@@ -130,41 +122,17 @@ def parse_uptime(text: str) -> float | None:
     return uptime_s
 
 
-def wait_until_ready(
-    read: Callable[[], PhoneConditions],
-    rules: PhoneRules,
-    *,
-    stop_requested: StopRequested = never_stop,
-    clock: Clock = SYSTEM_CLOCK,
-) -> PhoneConditions:
-    """Checks a phone repeatedly until it is ready, and returns its conditions then.
-
-    Args:
-        read: reads the conditions once; an error it raises ends the wait.
-        rules: when the phone is ready, how long to wait and how often to check.
-        stop_requested: asked while waiting.
-        clock: tests pass another clock.
+def require_fit(seen: PhoneConditions, rules: PhoneRules) -> None:
+    """Judges the conditions of a phone before a repeat.
 
     Raises:
-        UnfitConditionsError: waiting does not help, or the time limit passed.
-        StoppedError: the user asked to stop.
+        NotFitError: not yet; the caller looks again, for at most `max_wait_s`.
+        UnfitConditionsError: waiting does not help.
     """
-    deadline_ns = clock.now_ns() + int(rules.max_wait_s * 1e9)
-    while True:
-        seen = read()
-        readiness = judge_readiness(seen, rules)
-        if readiness.verdict is Verdict.READY:
-            return seen
-        if readiness.verdict is Verdict.REFUSE:
-            raise UnfitConditionsError(
-                f"the phone cannot be measured on: {readiness.reason}", readiness.remedy
-            )
-        if clock.now_ns() >= deadline_ns:
-            raise _waited(readiness, rules)
-        clock.pause(min(rules.poll_s, (deadline_ns - clock.now_ns()) / 1e9), stop_requested)
-
-
-def _waited(readiness: Readiness, rules: PhoneRules) -> UnfitConditionsError:
-    return UnfitConditionsError(
-        f"the phone is not ready after {rules.max_wait_s:g} s: {readiness.reason}", readiness.remedy
-    )
+    readiness = judge_readiness(seen, rules)
+    if readiness.verdict is Verdict.REFUSE:
+        raise UnfitConditionsError(
+            f"the phone cannot be measured on: {readiness.reason}", readiness.remedy
+        )
+    if readiness.verdict is Verdict.WAIT:
+        raise NotFitError(readiness.reason, readiness.remedy, rules.poll_s, rules.max_wait_s)

@@ -11,6 +11,7 @@ from typing import Self
 from fleetrank.device_agents.contract.registration import VirtualMode
 from fleetrank.device_agents.errors import PermanentError
 from fleetrank.device_agents.virtual_phone.daemon.connection import Connection, end_tasks
+from fleetrank.device_agents.virtual_phone.daemon.shell_service import end_programs
 from fleetrank.device_agents.virtual_phone.handset.faults import Fault, Injection
 from fleetrank.device_agents.virtual_phone.handset.profile import DEFAULT_PROFILES, find_profile
 from fleetrank.device_agents.virtual_phone.handset.virtual_phone import PhoneSpec, VirtualPhone
@@ -74,6 +75,7 @@ class _Port:
         self.phone.clear(Fault.HANG)
         self._cut_all()
         await end_tasks(self._tasks)
+        end_programs(self.phone)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.phone.is_away:
@@ -180,7 +182,7 @@ class VirtualFarm:
         except OSError as error:
             raise PermanentError(
                 f"virtual phone {number + 1} cannot start: {error}",
-                "choose another --port or --folder",
+                "choose another `port=` or `folder=`",
             ) from error
         return FarmedPhone(
             address=address,

@@ -7,6 +7,7 @@ import struct
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from enum import IntEnum
+from pathlib import Path
 
 from fleetrank.device_agents.virtual_phone.daemon.adb_stream import (
     MAX_PAYLOAD_BYTES,
@@ -26,6 +27,8 @@ POLL_S = 0.1
 RUN_SIGNS = ("/fleetrank/tools/", "/fleetrank/artifacts/")
 """Both are part of the text of a command that runs a pushed tool on a pushed artifact."""
 
+_HUNG_UP = 129
+"""128 plus the number of SIGHUP; its client is gone, and no one reads it."""
 _PACKET = struct.Struct("<BI")
 
 Process = asyncio.subprocess.Process
@@ -88,6 +91,19 @@ async def _run(
 
     A process in the background ends with the command, as on a phone without nohup.
     """
+    is_run = all(sign in command for sign in RUN_SIGNS)
+    if is_run:
+        phone.run_begins()
+    try:
+        return await _run_process(phone, command, stream, feed=feed, write=write)
+    finally:
+        if is_run:
+            phone.run_ends()
+
+
+async def _run_process(
+    phone: VirtualPhone, command: str, stream: Stream, *, feed: Feed, write: Write
+) -> int:
     process = await _start(phone, command)
     if all(sign in command for sign in RUN_SIGNS) and phone.take(Fault.DROP_RUN):
         await _drop(process, stream)
@@ -101,11 +117,15 @@ async def _run(
     others = [asyncio.create_task(_feed(process, feed)), closing, exiting]
     try:
         await asyncio.wait({waiting, closing, exiting}, return_when=asyncio.FIRST_COMPLETED)
+        if closing.done() and phone.has_fault(Fault.HANGUP_ONLY):
+            _hang_up(process)
+            return _HUNG_UP
         _kill_group(process)
         await copying
         return _exit_code(await waiting)
     finally:
-        _kill_group(process)
+        if not phone.has_fault(Fault.HANGUP_ONLY):
+            _kill_group(process)
         copying.cancel()
         for task in others:
             task.cancel()
@@ -122,11 +142,13 @@ async def _wait_for_exit(process: Process) -> None:
 
 
 async def _start(phone: VirtualPhone, command: str) -> Process:
-    phone.tell_uptime()
+    phone.tell_time()
+    # A shell can become its last command; with one more it stays, as the shells of phones do.
+    last = "\nexit $?" if phone.has_fault(Fault.HANGUP_ONLY) else ""
     return await asyncio.create_subprocess_exec(
         "/bin/sh",
         "-c",
-        phone.paths.to_host(command).encode("utf-8", errors="surrogateescape"),
+        f"{phone.paths.to_host(command)}{last}".encode("utf-8", errors="surrogateescape"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -185,6 +207,26 @@ def _kill_group(process: Process) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
+def _hang_up(process: Process) -> None:
+    """Ends the shell alone, and closes the pipes that its program may still write to.
+
+    Source: adbd's shell_service.cpp, `kill(pid_, SIGHUP)`.
+    """
+    with suppress(ProcessLookupError):
+        os.kill(process.pid, signal.SIGHUP)
+    # asyncio has no public way to close the pipes of a process that goes on.
+    process._transport.close()  # type: ignore[attr-defined]
+
+
 def _exit_code(status: int) -> int:
     """The shell's exit code: 128 plus the signal's number if a signal ended the command."""
     return 128 - status if status < 0 else status
+
+
+def end_programs(phone: VirtualPhone) -> None:
+    """Ends programs that a closed connection left: no phone is there for them any more."""
+    mark = f"FLEETRANK_PHONE={phone.paths.root}".encode()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if mark in (folder / "environ").read_bytes().split(b"\0"):
+                os.kill(int(folder.name), signal.SIGKILL)

@@ -39,15 +39,51 @@ class Fault(StrEnum):
     """Once: the next runner prints random bytes, in the result file too."""
     OTHER_VERSION = "other_version"
     """Once: the next runner prints the format of an old version and writes no result file."""
+    SLOW_RUN = "slow_run"
+    """Once: the next runner takes three seconds more, so that its clocks can be watched."""
     HOSTILE_NAMES = "hostile_names"
     """Listings over sync contain file names outside the requested folder."""
     THROTTLED = "throttled"
     """Clocks at 60 %, thermal status moderate."""
     HOT = "hot"
     """Battery at 46 degrees, skin at 52, thermal status severe."""
+    SETTINGS_DENIED = "settings_denied"
+    """`settings put` and `delete` are denied, as several makers do by default."""
     BATTERY_LOW = "battery_low"
     """Battery at 12 %, not charging."""
+    UNPLUGGED = "unplugged"
+    """No charger: the battery drains, and programs take the time that they print."""
+    CORES_OFFLINE = "cores_offline"
+    """Only the small cores are online: the others have no clock, and no program can be pinned to
+    them alone."""
+    HANGUP_ONLY = "hangup_only"
+    """A closed connection sends SIGHUP to the command's shell alone, as adbd does; its program
+    goes on."""
+    WARM = "warm"
+    """Battery at 39 degrees; thermal status none."""
+    WARMS_UP = "warms_up"
+    """After each run the phone is warm for `duration_s`; lasts until it is cleared."""
+    LOW_CAPS_AT_REST = "low_caps_at_rest"
+    """Clocks are limited to 60 % unless a runner runs, as on many Exynos and MediaTek phones."""
+    FALLING_CAPS = "falling_caps"
+    """Clocks are limited to 60 % while a runner runs; the thermal status stays none."""
+    BATTERY_SAVER = "battery_saver"
+    """Battery saver is on."""
+    DOZES = "dozes"
+    """The screen is off and the phone is in deep idle."""
+    NAN_SENSOR = "nan_sensor"
+    """The first temperature is `NaN`, as the Thermal HAL writes an unavailable one."""
+    HAL_NOT_READY = "hal_not_ready"
+    """The thermal service has no HAL: it writes status 0 and no current temperature."""
+    SLOW_CONVOLUTION = "slow_convolution"
+    """Convolutions of TFLite files take four times as long: the phone has no fast kernel."""
+    SHARED_SERIAL = "shared_serial"
+    """The serial number that every cheap tablet of one maker has."""
 
+
+IN_RUN = frozenset({Fault.FALLING_CAPS})
+AT_REST = frozenset({Fault.LOW_CAPS_AT_REST})
+"""Faults that show only while a runner runs, and only while none does."""
 
 CUTTING = frozenset({Fault.UNAUTHORIZED, Fault.OFFLINE, Fault.NO_EXIT_CODES, Fault.REBOOT})
 """Faults that are visible only when the client reconnects."""
@@ -56,7 +92,13 @@ ONCE = frozenset({Fault.DROP_PUSH, Fault.DROP_RUN})
 """The daemon ends these at the next occasion, however late it comes."""
 
 RUNNER = frozenset(
-    {Fault.RUNNER_CRASH, Fault.HALF_OUTPUT, Fault.GARBAGE_OUTPUT, Fault.OTHER_VERSION}
+    {
+        Fault.RUNNER_CRASH,
+        Fault.HALF_OUTPUT,
+        Fault.GARBAGE_OUTPUT,
+        Fault.OTHER_VERSION,
+        Fault.SLOW_RUN,
+    }
 )
 """The next stand-in of a runner finds these in the phone's folder and ends them."""
 

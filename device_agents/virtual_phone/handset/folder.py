@@ -22,12 +22,17 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from fleetrank.device_agents.errors import PermanentError
+from fleetrank.device_agents.virtual_phone.handset.battery import (
+    Battery,
+    battery_dump,
+    power_files,
+)
 from fleetrank.device_agents.virtual_phone.handset.faults import Fault
 from fleetrank.device_agents.virtual_phone.handset.profile import (
     Profile,
-    battery_dump,
     display_dump,
     kernel_files,
+    online_cores,
     power_dump,
     surface_flinger_dump,
     thermal_dump,
@@ -86,22 +91,20 @@ class PathHider:
 
     def hide(self, chunk: bytes) -> bytes:
         """Returns text that can be sent; an end that may be the start of the path is kept back."""
-        text = (self._held + chunk).replace(self._sign, b"")
-        keep = next(
-            (
-                size
-                for size in range(min(len(self._sign) - 1, len(text)), 0, -1)
-                if text.endswith(self._sign[:size])
-            ),
-            0,
-        )
+        text = self._held + chunk
+        sizes = range(min(len(self._sign), len(text)), 0, -1)
+        keep = next((size for size in sizes if text.endswith(self._sign[:size])), 0)
         self._held = text[len(text) - keep :]
-        return text[: len(text) - keep]
+        return self._hidden(text[: len(text) - keep])
 
     def rest(self) -> bytes:
         """Returns the text that was kept back, at the end of the stream."""
         held, self._held = self._held, b""
-        return held
+        return b"/" if held == self._sign else held
+
+    def _hidden(self, text: bytes) -> bytes:
+        """Without the folder; alone on a line it is the phone's root: `pwd` there prints `/`."""
+        return text.replace(self._sign + b"\n", b"/\n").replace(self._sign, b"")
 
 
 COMMANDS = Path(__file__).parents[1] / "commands"
@@ -114,6 +117,7 @@ HOST_PROGRAMS = (
 )  # fmt: skip
 """Tools that toybox has on a phone, from the host; without `awk`, since few phones have it."""
 CLOCK_JUMP_S = 86_400
+SLOW_CONVOLUTION = "CONV_2D 4\n"
 _KEPT = ("PYTHONPATH", "XDG_RUNTIME_DIR")
 """Variables of the daemon that a stand-in needs; a command on the phone sees only these."""
 _BIN = "system/bin"
@@ -128,9 +132,6 @@ def install(root: Path, profile: Profile, properties: Mapping[str, str]) -> None
     for name, value in properties.items():
         write_property(root, name, value)
     _link_programs(root / _BIN)
-    cores = sum(cluster.cores for cluster in profile.clusters)
-    _write(root / ".phone/cores", f"{cores}\n")
-    _write(root / ".phone/dumpsys/power", power_dump())
     _write(root / ".phone/dumpsys/display", display_dump())
     _write(root / ".phone/dumpsys/SurfaceFlinger", surface_flinger_dump(profile))
     (root / ".phone/logcat").touch()
@@ -155,6 +156,11 @@ def write_property(root: Path, name: str, value: str) -> None:
     _write(root / ".phone/properties" / name, f"{value}\n")
 
 
+def write_setting(root: Path, name: str, value: str) -> None:
+    """Sets the answer of `settings get`; `name` is `namespace/key`."""
+    _write(root / ".phone/settings" / name, f"{value}\n")
+
+
 def write_boot_id(root: Path, boot_id: str) -> None:
     """Sets the kernel's id of this boot."""
     _write(root / "proc/sys/kernel/random/boot_id", f"{boot_id}\n")
@@ -165,18 +171,42 @@ def write_uptime(root: Path, uptime_s: float) -> None:
     _write(root / "proc/uptime", f"{uptime_s:.2f} {uptime_s:.2f}\n")
 
 
-def write_conditions(root: Path, profile: Profile, faults: Collection[Fault]) -> None:
-    """Sets everything that a fault changes in the phone's state."""
-    services = {"battery": battery_dump(faults)}
+def write_power(root: Path, profile: Profile, faults: Collection[Fault], battery: Battery) -> None:
+    """Sets what an unplugged phone says about its battery now."""
+    text = battery_dump(faults, battery, profile.gauge)
+    for name in ("battery", "battery.real"):
+        _write(root / ".phone/dumpsys" / name, text)
+    for path, content in power_files(battery, profile.gauge).items():
+        _write(root / path, content)
+
+
+def write_conditions(
+    root: Path, profile: Profile, faults: Collection[Fault], *, is_running: bool
+) -> None:
+    """Sets everything that a fault, or a program that runs, changes in the phone's state."""
+    services = {"power": power_dump(faults)}
+    _write(root / ".phone/real_time", "1\n" if Fault.UNPLUGGED in faults else "")
+    if Fault.UNPLUGGED not in faults:
+        services["battery"] = battery_dump(faults)
+        shutil.rmtree(root / "sys/class/power_supply", ignore_errors=True)
+        shutil.rmtree(root / "sys/bus/iio", ignore_errors=True)
     if profile.has_thermalservice:
         services["thermalservice"] = thermal_dump(faults)
     for name, text in services.items():
         _write(root / ".phone/dumpsys" / name, text)
         _write(root / ".phone/dumpsys" / f"{name}.real", text)  # `reset` restores this text
-    for path, text in kernel_files(profile, faults).items():
+    for path, text in kernel_files(profile, faults, is_running=is_running).items():
         _write(root / path, text)
+    online = online_cores(profile, faults)
+    _write(root / ".phone/cores", f"{online}\n")
+    for core in range(online, sum(cluster.cores for cluster in profile.clusters)):
+        shutil.rmtree(root / f"sys/devices/system/cpu/cpu{core}/cpufreq", ignore_errors=True)
+        (root / f"sys/devices/system/cpu/cpu{core}").mkdir(parents=True, exist_ok=True)
     free_kib = 0 if Fault.STORAGE_FULL in faults else profile.free_mib * 1024
     _write(root / ".phone/free_kib", f"{free_kib}\n")
+    _write(root / ".phone/settings_denied", "1\n" if Fault.SETTINGS_DENIED in faults else "")
+    slow = SLOW_CONVOLUTION if Fault.SLOW_CONVOLUTION in faults else ""
+    _write(root / ".phone/slow_operators", slow)
     offset_s = CLOCK_JUMP_S if Fault.CLOCK_JUMP in faults else 0
     _write(root / ".phone/clock_offset_s", f"{offset_s}\n")
 

@@ -29,6 +29,31 @@ class Cluster(BaseModel):
     max_mhz: int
     part: str
     """The CPU part of /proc/cpuinfo."""
+    implementer: str = "0x41"
+    rest_cap_mhz: int | None = None
+    """The highest allowed clock while no program measures; by default it is `max_mhz`."""
+
+
+class Gauge(BaseModel):
+    """How a phone reports its battery; every maker does it in another way.
+
+    Attributes:
+        has_files: the shell may read the kernel's files; else `dumpsys` alone says something.
+        charge_unit_uah: 1 by the platform's definition, 1000 for a maker that reports mAh.
+        charge_step_uah: the smallest change of the charge.
+        current_unit_ua: 1, or 1000 for a maker that reports mA; 0 for one that reports none.
+        current_sign: of a current that leaves the battery.
+        has_rails: the meters of the supply's rails can be read.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    has_files: bool = False
+    charge_unit_uah: int = 1
+    charge_step_uah: int = 1000
+    current_unit_ua: int = 0
+    current_sign: int = -1
+    has_rails: bool = False
 
 
 class Profile(BaseModel):
@@ -47,6 +72,7 @@ class Profile(BaseModel):
     soc_manufacturer: str = ""
     soc_model: str = ""
     platform: str
+    chipname: str = ""
     abilist: str
     release: str
     sdk: int
@@ -61,6 +87,7 @@ class Profile(BaseModel):
     protocol_version: int = 0x01000001
     max_payload_bytes: int = 1024 * 1024
     clusters: tuple[Cluster, ...]
+    gauge: Gauge = Gauge()
 
 
 @cache
@@ -85,28 +112,8 @@ def find_profile(name: str) -> Profile:
 
 
 THROTTLED_SHARE = 0.6
-"""Share of the highest clock, under `Fault.THROTTLED`."""
-
-
-def battery_dump(faults: Collection[Fault]) -> str:
-    """`dumpsys battery`."""
-    is_low = Fault.BATTERY_LOW in faults
-    return f"""Current Battery Service state:
-  AC powered: false
-  USB powered: {"false" if is_low else "true"}
-  Wireless powered: false
-  Max charging current: 500000
-  Max charging voltage: 5000000
-  Charge counter: 2712000
-  status: {3 if is_low else 2}
-  health: 2
-  present: true
-  level: {12 if is_low else 84}
-  scale: 100
-  voltage: 4190
-  temperature: {462 if Fault.HOT in faults else 287}
-  technology: Li-ion
-"""
+"""Share of the highest clock, under the faults that limit it."""
+_CAPPING = frozenset({Fault.THROTTLED, Fault.LOW_CAPS_AT_REST, Fault.FALLING_CAPS})
 
 
 def thermal_dump(faults: Collection[Fault]) -> str:
@@ -114,7 +121,11 @@ def thermal_dump(faults: Collection[Fault]) -> str:
     status = _thermal_status(faults)
     is_hot = Fault.HOT in faults
     cpu, skin = (88.4, 52.0) if is_hot else (41.2, 31.7)
-    battery_c = 46.2 if is_hot else 28.7
+    battery_c = 46.2 if is_hot else 39.0 if Fault.WARM in faults else 28.7
+    if Fault.HAL_NOT_READY in faults:
+        return "IsStatusOverride: false\nThermal Status: 0\nHAL Ready: false\n"
+    has_nan = Fault.NAN_SENSOR in faults
+    nan = "\tTemperature{mValue=NaN, mType=3, mName=disp_therm, mStatus=0}\n" if has_nan else ""
     return f"""IsStatusOverride: false
 ThermalEventListeners:
 \tcallbacks: 2
@@ -128,7 +139,7 @@ HAL Ready: true
 HAL connection:
 \tThermalHAL 2.0 connected: yes
 Current temperatures from HAL:
-\tTemperature{{mValue={cpu}, mType=0, mName=CPU0, mStatus=0}}
+{nan}\tTemperature{{mValue={cpu}, mType=0, mName=CPU0, mStatus=0}}
 \tTemperature{{mValue={cpu - 2.5:.1f}, mType=1, mName=GPU0, mStatus=0}}
 \tTemperature{{mValue={battery_c}, mType=2, mName=battery, mStatus=0}}
 \tTemperature{{mValue={skin}, mType=3, mName=skin, mStatus={status}}}
@@ -138,17 +149,23 @@ Temperature static thresholds from HAL:
 """
 
 
-def power_dump() -> str:
-    """`dumpsys power` of a phone whose screen is on."""
-    return """POWER MANAGER (dumpsys power)
+def power_dump(faults: Collection[Fault] = ()) -> str:
+    """`dumpsys power`, in the form of Android 9 and later."""
+    dozes = Fault.DOZES in faults
+    return f"""POWER MANAGER (dumpsys power)
 
 Power Manager State:
-  mWakefulness=Awake
+  mWakefulness={"Dozing" if dozes else "Awake"}
   mWakefulnessChanging=false
+  mLightDeviceIdleMode=false
+  mDeviceIdleMode={"true" if dozes else "false"}
   mIsPowered=true
   mStayOn=false
   mBatteryLevel=84
 Display Power: state=ON
+Battery saver state machine:
+  Enabled={"true" if Fault.BATTERY_SAVER in faults else "false"}
+    full=false
 """
 
 
@@ -162,11 +179,21 @@ def surface_flinger_dump(profile: Profile) -> str:
     return f"Build configuration: [sf]\nGLES: {profile.gles}\n"
 
 
-def kernel_files(profile: Profile, faults: Collection[Fault]) -> Mapping[str, str]:
+def online_cores(profile: Profile, faults: Collection[Fault]) -> int:
+    """How many cores are online, counted from 0: all, or those of the small cluster."""
+    clusters = profile.clusters[:1] if Fault.CORES_OFFLINE in faults else profile.clusters
+    return sum(cluster.cores for cluster in clusters)
+
+
+def kernel_files(
+    profile: Profile, faults: Collection[Fault], *, is_running: bool = False
+) -> Mapping[str, str]:
     """Files under /sys and /proc that do not change by themselves, by path without first slash."""
     cores = [cluster for cluster in profile.clusters for _ in range(cluster.cores)]
+    online = online_cores(profile, faults)
     files = {
-        "proc/cpuinfo": _cpuinfo(cores),
+        "sys/devices/system/cpu/online": f"0-{online - 1}\n",
+        "proc/cpuinfo": _cpuinfo(cores[:online]),
         "proc/meminfo": _meminfo(profile),
         "proc/loadavg": "0.62 0.71 0.80 1/1204 9031\n",
         "proc/version": "Linux version 5.15.110-android14 (virtual phone of fleetrank)\n",
@@ -175,10 +202,12 @@ def kernel_files(profile: Profile, faults: Collection[Fault]) -> Mapping[str, st
         "sys/class/thermal/thermal_zone1/type": "battery\n",
         "sys/class/thermal/thermal_zone1/temp": "46200\n" if Fault.HOT in faults else "28700\n",
     }
-    for name in ("online", "present", "possible"):
+    for name in ("present", "possible"):
         files[f"sys/devices/system/cpu/{name}"] = f"0-{len(cores) - 1}\n"
-    for number, cluster in enumerate(cores):
-        for name, text in _cpufreq(cluster, faults).items():
+    for number, cluster in enumerate(cores[:online]):
+        related = " ".join(str(at) for at, other in enumerate(cores) if other is cluster)
+        clocks = _cpufreq(cluster, faults, is_running=is_running)
+        for name, text in (clocks | {"related_cpus": related}).items():
             files[f"sys/devices/system/cpu/cpu{number}/cpufreq/{name}"] = f"{text}\n"
     return files
 
@@ -189,9 +218,10 @@ def _thermal_status(faults: Collection[Fault]) -> int:
     return 2 if Fault.THROTTLED in faults else 0
 
 
-def _cpufreq(cluster: Cluster, faults: Collection[Fault]) -> Mapping[str, str]:
+def _cpufreq(cluster: Cluster, faults: Collection[Fault], *, is_running: bool) -> dict[str, str]:
     low, high = cluster.min_mhz * 1000, cluster.max_mhz * 1000
-    cap = int(high * THROTTLED_SHARE) if Fault.THROTTLED in faults else high
+    allowed = high if is_running else (cluster.rest_cap_mhz or cluster.max_mhz) * 1000
+    cap = allowed if _CAPPING.isdisjoint(faults) else int(high * THROTTLED_SHARE)
     return {
         "cpuinfo_min_freq": str(low),
         "cpuinfo_max_freq": str(high),
@@ -207,7 +237,8 @@ def _cpuinfo(cores: list[Cluster]) -> str:
     return "".join(
         f"processor\t: {number}\nBogoMIPS\t: 49.15\n"
         "Features\t: fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp\n"
-        f"CPU implementer\t: 0x41\nCPU architecture: 8\nCPU part\t: {cluster.part}\n\n"
+        f"CPU implementer\t: {cluster.implementer}\nCPU architecture: 8\n"
+        f"CPU part\t: {cluster.part}\n\n"
         for number, cluster in enumerate(cores)
     )
 

@@ -21,8 +21,11 @@ from pathlib import Path
 
 from fleetrank.device_agents.contract.registration import VirtualMode
 from fleetrank.device_agents.virtual_phone.handset import folder
+from fleetrank.device_agents.virtual_phone.handset.battery import Battery
 from fleetrank.device_agents.virtual_phone.handset.faults import (
+    AT_REST,
     CUTTING,
+    IN_RUN,
     ONCE,
     RUNNER,
     Fault,
@@ -90,6 +93,8 @@ def is_signed(token: bytes, signature: bytes, key: PublicKey) -> bool:
 
 UPTIME_AT_START_S = 50_000.0
 """A phone that started long ago, so no caller waits for it to settle."""
+SHARED_SERIAL = "0123456789ABCDEF"
+"""Source: lenovo-vibe-x2 in pytorch/cpuinfo's mocks, camalot/madb issue 1."""
 BOOT_S = 1.0
 """Time from the first answer after a restart until `sys.boot_completed`; minutes on real phones."""
 
@@ -121,7 +126,10 @@ class VirtualPhone:
         self._awake.set()
         self._started_s = time.perf_counter() - UPTIME_AT_START_S
         self._is_away = False
+        self._is_running = False
+        self._battery = Battery(since_s=UPTIME_AT_START_S)
         folder.install(self.paths.root, spec.profile, self._properties())
+        folder.write_setting(self.paths.root, "secure/android_id", digest[8:24])
         self._tell_boot()
         self._tell_conditions()
 
@@ -167,6 +175,9 @@ class VirtualPhone:
 
     def inject(self, fault: Fault, duration_s: float | None = None) -> None:
         """Starts a fault; `Fault` explains `duration_s` for each."""
+        if fault is Fault.WARMS_UP:
+            self._faults[fault] = duration_s
+            return
         if fault is Fault.REBOOT:
             self.begin_reboot(duration_s if duration_s is not None else 0.0)
             return
@@ -176,6 +187,8 @@ class VirtualPhone:
         self._faults[fault] = duration_s
         if fault is Fault.HANG:
             self._awake.clear()
+        if fault is Fault.SHARED_SERIAL:
+            self._tell_serial(SHARED_SERIAL)
         self._tell_conditions()
         if fault in CUTTING:
             self._cut_all()
@@ -189,9 +202,25 @@ class VirtualPhone:
             return
         if fault is Fault.HANG:
             self._awake.set()
+        if fault is Fault.SHARED_SERIAL:
+            self._tell_serial(self.serial)
         self._tell_conditions()
         if fault in CUTTING:
             self._cut_all()
+
+    def run_begins(self) -> None:
+        """A program that measures starts."""
+        self._is_running = True
+        self._tell_conditions()
+        self.tell_time()
+
+    def run_ends(self) -> None:
+        """It has ended, and may have warmed the phone."""
+        self._is_running = False
+        if Fault.WARMS_UP in self._faults:
+            self.inject(Fault.WARM, self._faults[Fault.WARMS_UP])
+        self._tell_conditions()
+        self.tell_time()
 
     def begin_reboot(self, away_s: float = 0.0) -> None:
         """Disconnects, and returns with an empty `sys.boot_completed`, then 1."""
@@ -204,6 +233,7 @@ class VirtualPhone:
     def _come_back(self) -> None:
         self._is_away = False
         self._started_s = time.perf_counter()
+        self._battery = Battery()
         folder.forget_at_restart(self.paths.root)
         self._tell_boot()
         self._tell_conditions()
@@ -215,15 +245,26 @@ class VirtualPhone:
         """Returns at once, or when the phone answers again."""
         await self._awake.wait()
 
-    def tell_uptime(self) -> None:
-        """Updates /proc/uptime, because a command reads it next."""
-        folder.write_uptime(self.paths.root, time.perf_counter() - self._started_s)
+    def tell_time(self) -> None:
+        """Updates what changes by itself, because a command reads it next."""
+        now_s = time.perf_counter() - self._started_s
+        folder.write_uptime(self.paths.root, now_s)
+        if Fault.UNPLUGGED in self._faults:
+            self._battery.advance(now_s, is_running=self._is_running)
+            shown = frozenset(self._faults)
+            folder.write_power(self.paths.root, self.profile, shown, self._battery)
 
     def _tell_boot(self) -> None:
         folder.write_boot_id(self.paths.root, str(uuid.uuid4()))
 
+    def _tell_serial(self, serial: str) -> None:
+        for name in ("ro.serialno", "ro.boot.serialno"):
+            folder.write_property(self.paths.root, name, serial)
+
     def _tell_conditions(self) -> None:
-        folder.write_conditions(self.paths.root, self.profile, frozenset(self._faults))
+        hidden = AT_REST if self._is_running else IN_RUN
+        shown = frozenset(self._faults) - hidden
+        folder.write_conditions(self.paths.root, self.profile, shown, is_running=self._is_running)
 
     def _properties(self) -> dict[str, str]:
         profile = self.profile
@@ -239,6 +280,7 @@ class VirtualPhone:
             "ro.soc.manufacturer": profile.soc_manufacturer,
             "ro.soc.model": profile.soc_model,
             "ro.board.platform": profile.platform,
+            "ro.chipname": profile.chipname,
             "ro.build.version.release": profile.release,
             "ro.build.version.sdk": str(profile.sdk),
             "ro.build.version.incremental": profile.incremental,

@@ -9,6 +9,7 @@ import os
 import random
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -46,6 +47,18 @@ class Surroundings:
             for name in ("cpuinfo_max_freq", "scaling_max_freq")
         )
         return float(self._property("ro.fleetrank.slowness")) * highest / allowed
+
+    @property
+    def slow_operators(self) -> dict[str, float]:
+        """How many times as long a type of TFLite operators takes; only those that are slow."""
+        words = (self._root / ".phone/slow_operators").read_text().split()
+        return {name: float(factor) for name, factor in zip(words[::2], words[1::2], strict=True)}
+
+    @property
+    def takes_time(self) -> bool:
+        """Whether computed times also pass: the battery of an unplugged phone drains in them."""
+        mark = self._root / ".phone/real_time"
+        return mark.is_file() and mark.stat().st_size > 0
 
     @contextmanager
     def quiet_host(self) -> Iterator[None]:
@@ -107,6 +120,7 @@ Imitation = Callable[[Sequence[str], Surroundings], ImitatedOutput]
 LOG_TAG = "ExecuTorch"
 """The only one of the three programs that writes to the phone's log."""
 GARBAGE_BYTES = 4096
+SLOW_RUN_S = 3.0
 
 
 def run_program(name: str) -> NoReturn:
@@ -138,6 +152,9 @@ def _find_libraries() -> None:
 def _emit(result: ImitatedOutput, surroundings: Surroundings) -> int:
     """Prints, logs and writes the result file, changed by a fault if there is one."""
     fault = surroundings.take_fault()
+    if fault is Fault.SLOW_RUN:
+        time.sleep(SLOW_RUN_S)
+        fault = None
     text, log = result.text, result.log
     if fault is Fault.GARBAGE_OUTPUT:
         return _emit_garbage(result)

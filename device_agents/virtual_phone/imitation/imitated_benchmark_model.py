@@ -5,9 +5,9 @@ other version is TensorFlow 1.15. In real mode the share of nodes on the delegat
 the interpreter's Python interface does not report it.
 """
 
+import os
 import statistics
-import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,15 @@ from fleetrank.device_agents.virtual_phone.imitation.inference import (
     percentile,
     run_for,
 )
+from fleetrank.device_agents.virtual_phone.imitation.operator_profile import (
+    nodes_of,
+    profile_text,
+)
+from fleetrank.device_agents.virtual_phone.imitation.protobuf_fields import (
+    encode_floats,
+    encode_integers,
+    encode_messages,
+)
 from fleetrank.foundation.errors import FleetError
 
 DEFAULTS = {
@@ -32,21 +41,32 @@ DEFAULTS = {
     "require_full_delegation": "false", "report_peak_memory_footprint": "false",
     "memory_footprint_check_interval_ms": "50", "dry_run": "false", "verbose": "false",
     "allow_fp16": "false", "enable_op_profiling": "false", "max_delegated_partitions": "0",
+    "max_profiling_buffer_entries": "1024",
     "xnnpack_force_fp16": "false", "gpu_precision_loss_allowed": "true", "gpu_backend": "",
     "gpu_inference_for_sustained_speed": "false", "nnapi_accelerator_name": "",
     "nnapi_execution_preference": "", "disable_nnapi_cpu": "false", "nnapi_allow_fp16": "false",
     "input_layer": "", "input_layer_shape": "", "input_layer_value_range": "",
     "input_layer_value_files": "", "signature_to_run_for": "", "use_hexagon": "false",
-    "external_delegate_path": "", "disable_delegate_clustering": "false",
+    "external_delegate_path": "", "external_delegate_options": "",
+    "disable_delegate_clustering": "false",
 }  # fmt: skip
-_NODES, _NODES_ON_NNAPI = 65, 54
-"""Nodes of every canned model: NNAPI takes some of them, the other delegates all."""
+_SHOWN_INPUTS = {
+    "input_layer": "layers", "input_layer_shape": "shapes",
+    "input_layer_value_range": "value ranges",
+}  # fmt: skip
+"""Stated inputs are printed; in real mode the runtime of this host chooses sizes and values."""
+_NODES = 65
+"""Nodes of every canned model."""
+_TAKEN = {"nnapi": 54, "external": 52}
+"""Nodes that a delegate takes, for those that do not take all."""
+_PROFILED = "enable_op_profiling"
 _IDENTIFIER = b"TFL3"
 _MB = 2**20
 _DELEGATES = {
     "xnnpack": ("XNNPACK", "TfLiteXNNPackDelegate"),
     "gpu": ("GPU", "TfLiteGpuDelegateV2"),
     "nnapi": ("NNAPI", "TfLiteNnapiDelegate"),
+    "external": ("EXTERNAL", "TfLiteStandInDelegate"),
 }
 
 
@@ -79,12 +99,13 @@ def run(argv: Sequence[str], surroundings: Surroundings) -> ImitatedOutput:
     try:
         with open_inference(spec, surroundings) as inference:
             done = _measure(inference, flags, model)
-    except (FleetError, OSError) as error:
+        profile, old_profile = _profiles(flags, backend, done, surroundings)
+    except (FleetError, OSError, ValueError) as error:
         return _failed(heading, f"Failed to load model {surroundings.shown(str(error))}")
     placement = _placement(backend) if surroundings.is_canned else ""
     return ImitatedOutput(
-        text=heading + placement + _report(done, flags),
-        other_version=_report_of_1_15(done, flags),
+        text=heading + placement + _report(done, flags) + profile,
+        other_version=_report_of_1_15(done, flags) + old_profile,
         result_path=flags["result_file_path"] or None,
         result=_message(done),
     )
@@ -104,6 +125,8 @@ def _parse(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
 
 
 def _backend(flags: dict[str, str]) -> str:
+    if flags["external_delegate_path"]:
+        return "external"
     for name in ("gpu", "nnapi"):
         if flags[f"use_{name}"] == "true":
             return name
@@ -118,11 +141,23 @@ def _refusal(flags: dict[str, str], model: Path, backend: str, *, is_canned: boo
         return f"Could not open '{model.name}'."
     if head[4:] != _IDENTIFIER:
         return "The model is not a valid Flatbuffer file"
-    if backend in ("gpu", "nnapi") and not is_canned:
+    if flags[_PROFILED] == "true" and not is_canned:
+        return f"Failed to parse flag '{_PROFILED}': this host's runtime reports no operators"
+    if backend in ("gpu", "nnapi", "external") and not is_canned:
         return f"Failed to apply {_DELEGATES[backend][0]} delegate."
-    if backend == "nnapi" and flags["require_full_delegation"] == "true":
+    if backend in _TAKEN and flags["require_full_delegation"] == "true":
         return "Disallowed CPU fallback detected."
-    return None
+    return (
+        _missing_library(Path(flags["external_delegate_path"])) if backend == "external" else None
+    )
+
+
+def _missing_library(delegate: Path) -> str | None:
+    """What Android's linker says of a delegate whose folder it does not search."""
+    searched = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    if delegate.is_file() and str(delegate.parent) in searched:
+        return None
+    return f'Failed to apply EXTERNAL delegate: dlopen failed: library "{delegate.name}" not found'
 
 
 def _measure(inference: Inference, flags: dict[str, str], model: Path) -> _Run:
@@ -159,6 +194,11 @@ def _heading(flags: dict[str, str], unknown: list[str], shown_model: str) -> str
         f"INFO: Num threads: [{flags['num_threads']}]",
         f"INFO: Min warmup runs: [{flags['warmup_runs']}]",
         f"INFO: Graph: [{shown_model}]",
+        *(
+            f"INFO: Input {shown}: [{flags[name]}]"
+            for name, shown in _SHOWN_INPUTS.items()
+            if flags[name]
+        ),
         f"INFO: #threads used for CPU inference: [{flags['num_threads']}]",
         f"INFO: Loaded model {shown_model}",
     ]
@@ -169,7 +209,7 @@ def _placement(backend: str) -> str:
     if backend == "builtin":
         return ""
     name, kernel = _DELEGATES[backend]
-    taken = _NODES_ON_NNAPI if backend == "nnapi" else _NODES
+    taken = _TAKEN.get(backend, _NODES)
     how = "completely" if taken == _NODES else "partially"
     return (
         f"INFO: {name} delegate created.\n"
@@ -219,6 +259,20 @@ def _report_of_1_15(done: _Run, flags: dict[str, str]) -> str:
     )
 
 
+def _profiles(
+    flags: dict[str, str], backend: str, done: _Run, surroundings: Surroundings
+) -> tuple[str, str]:
+    """The times of operators at the end of the text, of this version and of TensorFlow 1.15."""
+    if flags[_PROFILED] != "true":
+        return "", ""
+    nodes, slow = nodes_of(Path(flags["graph"])), surroundings.slow_operators
+    delegate = None if backend == "builtin" else _DELEGATES[backend][1]
+    return (
+        profile_text(nodes, done.timed_us, delegate=delegate, slow=slow),
+        profile_text(nodes, done.timed_us, delegate=None, slow=slow, is_old=True),
+    )
+
+
 def _message(done: _Run) -> bytes | None:
     timed = done.timed_us
     if not timed or not done.warmup_us:
@@ -243,40 +297,3 @@ def _mean(times_us: Sequence[int]) -> float:
 def _failed(heading: str, why: str) -> ImitatedOutput:
     text = f"{heading}ERROR: {why}\nERROR: Benchmarking failed.\n"
     return ImitatedOutput(text=text, other_version=text, exit_code=1)
-
-
-_VARINT, _LENGTH, _FLOAT = 0, 2, 5
-
-
-def encode_floats(values: Mapping[int, float | None]) -> bytes:
-    """Fields of type float, by number; `None` is omitted."""
-    return b"".join(
-        _tag(number, _FLOAT) + struct.pack("<f", value)
-        for number, value in values.items()
-        if value is not None
-    )
-
-
-def encode_integers(values: Mapping[int, int]) -> bytes:
-    """Fields of type int32 or int64 that are not negative, by number."""
-    return b"".join(_tag(number, _VARINT) + _varint(value) for number, value in values.items())
-
-
-def encode_messages(parts: Mapping[int, bytes]) -> bytes:
-    """Fields that are messages themselves, by number."""
-    return b"".join(
-        _tag(number, _LENGTH) + _varint(len(part)) + part for number, part in parts.items()
-    )
-
-
-def _tag(number: int, kind: int) -> bytes:
-    return _varint(number << 3 | kind)
-
-
-def _varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from fleetrank.device_agents.errors import UnsupportedError
 from fleetrank.device_agents.virtual_phone.imitation.command import Surroundings
+from fleetrank.device_agents.virtual_phone.imitation.operator_profile import nodes_of, slowdown
 
 FASTEST_NS, SLOWEST_NS = 2e6, 40e6
 """Canned latencies of one thread on the fastest phone are between these, uniform in the log:
@@ -88,8 +89,10 @@ class CannedInference:
             * _BACKEND_FACTORS.get(spec.backend, 1.0)
             * max(1, spec.threads) ** -_THREAD_EXPONENT
             * math.exp(self._rng.gauss(0.0, _PROCESS_NOISE))
+            * _slowdown(spec, surroundings)
         )
         self._is_first = True
+        self._takes_time = surroundings.takes_time
         self.load_ns = int(self._latency_ns * 3)
         self.load_bytes = int(len(content) * 1.2) + 2**20
 
@@ -97,11 +100,21 @@ class CannedInference:
         """Runs once and returns how long it took; the first run is slower, as on real devices."""
         factor = 1.5 if self._is_first else 1.0
         self._is_first = False
-        return int(self._latency_ns * factor * math.exp(abs(self._rng.gauss(0.0, _NOISE))))
+        took_ns = int(self._latency_ns * factor * math.exp(abs(self._rng.gauss(0.0, _NOISE))))
+        if self._takes_time:
+            time.sleep(took_ns * 1e-9)
+        return took_ns
 
     def peak_bytes(self) -> int:
         """Growth of the peak resident set since the start."""
         return self.load_bytes * 3 // 2
+
+
+def _slowdown(spec: InferenceSpec, surroundings: Surroundings) -> float:
+    slow = surroundings.slow_operators
+    if not slow or spec.runtime != "tflite":
+        return 1.0
+    return slowdown(nodes_of(spec.model), slow)
 
 
 class RealInference:
@@ -110,13 +123,14 @@ class RealInference:
     def __init__(self, spec: InferenceSpec) -> None:
         # Heavy imports: a canned run does not need them.
         from fleetrank.device_agents.contract.task import Execution
-        from fleetrank.device_agents.runtimes.runner import create_runner, make_inputs
+        from fleetrank.device_agents.runtimes.declared_inputs import make_inputs
+        from fleetrank.device_agents.runtimes.runner import create_runner
         from fleetrank.foundation.vocabulary import Runtime
 
         if spec.runtime not in set(Runtime):
             raise UnsupportedError(
                 f"this version has no runtime '{spec.runtime}'",
-                "start the phone with --mode canned",
+                "start the phone with `mode=canned`",
             )
         execution = Execution(
             runtime=Runtime(spec.runtime), backend=spec.backend, threads=max(1, spec.threads)

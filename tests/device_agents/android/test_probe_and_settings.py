@@ -18,15 +18,17 @@ from fleetrank.device_agents.android.state.identity import probe_phone
 from fleetrank.device_agents.android.state.phone_conditions import read_phone_conditions
 from fleetrank.device_agents.android.state.probe_text import (
     VirtualMode,
-    hash_serial,
     to_device_facts,
     why_refused,
 )
+from fleetrank.device_agents.android.state.serials import hash_serial
 from fleetrank.device_agents.android.state.settings import (
     RECORD,
     restore_settings,
     settings_for_measuring,
 )
+from fleetrank.device_agents.android.state.waits import when_back
+from fleetrank.device_agents.errors import TransientError
 from fleetrank.device_agents.virtual_phone.handset.faults import Fault
 from fleetrank.foundation.vocabulary import Origin
 
@@ -83,7 +85,6 @@ def test_a_phone_at_rest_is_ready(bench: AdbBench) -> None:
     assert judge_readiness(seen, PhoneRules()).verdict is Verdict.READY
     assert seen.battery is not None
     assert seen.boot_id is not None
-    assert seen.cap_share == 1.0
     assert seen.is_screen_on is not None
 
 
@@ -132,13 +133,73 @@ def test_settings_left_by_a_killed_process_are_put_back_by_the_next(bench: AdbBe
     assert (read(bench.phone, STAY_ON), read(bench.phone, HEADS_UP)) == ("3", "null")
 
 
-def test_settings_of_a_phone_lost_at_the_end_are_put_back_later(bench: AdbBench) -> None:
+def test_denied_settings_stay_and_leave_no_record(
+    bench: AdbBench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.phone.shell(f"settings put global {HEADS_UP} 1", timeout_s=20)
+    with settings_for_measuring(bench.phone) as is_applied:
+        assert is_applied
+    bench.inject(Fault.SETTINGS_DENIED)
+    with settings_for_measuring(bench.phone) as is_applied:
+        assert not is_applied
+        assert (read(bench.phone, STAY_ON), read(bench.phone, HEADS_UP)) == ("null", "1")
+    assert not has_record(bench)
+    assert "Disable permission monitoring" in caplog.text
+    assert "not restored" not in caplog.text
+
+
+def test_a_record_of_a_crash_survives_a_phone_that_denies_to_restore_it(bench: AdbBench) -> None:
+    bench.phone.shell(f"settings put global {STAY_ON} 3", timeout_s=20)
+    server = bench.phone.server
+    command = [sys.executable, "-c", CRASH, str(server.adb), str(server.port), bench.phone.serial]
+    assert subprocess.run(command, check=False, timeout=60).returncode == -9
+    bench.inject(Fault.SETTINGS_DENIED)
+    with settings_for_measuring(bench.phone) as is_applied:
+        assert not is_applied
+    assert has_record(bench)
+    bench.clear(Fault.SETTINGS_DENIED)
+    restore_settings(bench.phone)
+    assert read(bench.phone, STAY_ON) == "3"
+
+
+def test_settings_of_a_phone_lost_for_a_moment_at_the_end_are_put_back(bench: AdbBench) -> None:
     with settings_for_measuring(bench.phone):
         bench.phone.server.disconnect(bench.phone.serial)
-    assert has_record(bench)
-    bench.phone.server.connect(bench.phone.serial)
-    restore_settings(bench.phone)
+        bench.farm.inject(0, Fault.REBOOT, 1.0)
+    assert not has_record(bench)
     assert read(bench.phone, STAY_ON) == "null"
+
+
+def test_settings_of_a_phone_that_stays_away_are_put_back_later(
+    bench: AdbBench, caplog: pytest.LogCaptureFixture
+) -> None:
+    with settings_for_measuring(bench.phone):
+        bench.inject(Fault.UNAUTHORIZED)
+    assert has_record(bench)
+    assert "not restored yet" in caplog.text
+    bench.clear(Fault.UNAUTHORIZED)
+    when_back(bench.phone, restore_settings)
+    assert read(bench.phone, STAY_ON) == "null"
+
+
+def test_a_step_is_done_again_while_the_connection_is_interrupted(bench: AdbBench) -> None:
+    seen: list[str] = []
+
+    def step(phone: Phone) -> None:
+        phone.server.disconnect(phone.serial)
+        seen.append(phone.serial)
+        if len(seen) < 3:
+            phone.shell("true", timeout_s=5.0)
+
+    when_back(bench.phone, step)
+    assert len(seen) == 3
+    with pytest.raises(TransientError):
+        when_back(bench.phone, lose, limit_s=1.0)
+
+
+def lose(phone: Phone) -> None:
+    phone.server.disconnect(phone.serial)
+    phone.shell("true", timeout_s=5.0)
 
 
 def test_a_record_that_someone_changed_sets_nothing_else(bench: AdbBench) -> None:

@@ -83,6 +83,10 @@ def test_a_command_knows_the_phones_paths_and_nothing_of_the_daemon(
     assert str(phone.folder) not in seen
 
 
+def test_the_root_of_the_phone_is_called_as_on_a_phone(phone: OnePhone) -> None:
+    assert phone.shell("pwd; cd data && pwd") == "/\n/data\n"
+
+
 def test_the_phone_answers_as_its_profile_says(phone: OnePhone) -> None:
     serial = phone.farm.phones[0].serial
     assert phone.shell("getprop ro.product.model") == "Pixel 8\n"

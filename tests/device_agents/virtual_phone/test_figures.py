@@ -1,15 +1,15 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetrank.device_agents.virtual_phone.imitation.imitated_benchmark_model import (
-    encode_floats,
-    encode_integers,
-    encode_messages,
-)
 from fleetrank.device_agents.virtual_phone.imitation.inference import (
     describe_us,
     percentile,
     run_for,
+)
+from fleetrank.device_agents.virtual_phone.imitation.protobuf_fields import (
+    encode_floats,
+    encode_integers,
+    encode_messages,
 )
 
 

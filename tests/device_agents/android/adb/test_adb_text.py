@@ -8,6 +8,7 @@ from fleetrank.device_agents.android.adb.adb_text import (
     Transport,
     error_of_refusal,
     is_connected,
+    is_network_serial,
     parse_devices,
     parse_mdns_services,
     shown,
@@ -22,6 +23,7 @@ R58M30ABCDE            unauthorized 1-3.2 transport_id:4
 ????????????           no permissions (user in plugdev group; are your udev rules wrong?); see [http://developer.android.com/tools/device.html] usb:1-4 transport_id:5
 adb-1A-xY._adb-tls-connect._tcp device product:x model:y device:z transport_id:6
 my device $(id)        device usb:2-1 model:X
+3A021JEHN02756         detached usb:1-2 transport_id:9
 
 """  # noqa: E501
 
@@ -36,6 +38,7 @@ def test_each_kind_of_line_is_read() -> None:
         ("????????????", DeviceState.NO_PERMISSIONS, Transport.USB),
         ("adb-1A-xY._adb-tls-connect._tcp", DeviceState.DEVICE, Transport.MDNS),
         ("my device $(id)", DeviceState.DEVICE, Transport.USB),
+        ("3A021JEHN02756", DeviceState.DETACHED, Transport.USB),
     ]
     assert (seen[0].model, seen[0].product, seen[0].transport_id) == ("Pixel_6", "oriole", 1)
     assert (seen[1].model, seen[6].transport_id) == (None, None)
@@ -96,6 +99,10 @@ def test_connecting_is_judged_by_the_text(text: str, expected: bool) -> None:
         ("device 'S1' not found", TransientError, DeviceState.ABSENT),
         ("insufficient permissions for device: udev",
          UnusableDeviceError, DeviceState.NO_PERMISSIONS),
+        ("Insufficient permissions for device: user in plugdev group; are your udev rules wrong?",
+         UnusableDeviceError, DeviceState.NO_PERMISSIONS),
+        ("more than one device with the same serial", UnusableDeviceError, DeviceState.SAME_SERIAL),
+        ("more than one device", UnusableDeviceError, DeviceState.SAME_SERIAL),
         ("closed", TransientError, DeviceState.UNKNOWN),
     ],
 )  # fmt: skip
@@ -116,3 +123,20 @@ def test_a_serial_that_reads_like_a_refusal_does_not_change_its_class() -> None:
 @given(st.text())
 def test_a_foreign_text_cannot_move_the_cursor(text: str) -> None:
     assert shown(text).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("serial", "is_network"),
+    [
+        ("127.0.0.1:5555", True),
+        ("adb-1A-xY._adb-tls-connect._tcp", True),
+        ("adb-1A-xY._adb-tls-connect._tcp.", True),
+        ("adb-1A-xY._adb-tls-pairing._tcp", False),
+        ("R58M30ABCDE", False),
+        ("emulator-5554", False),
+    ],
+)
+def test_a_phone_is_reached_again_by_its_address_or_its_mdns_name(
+    serial: str, is_network: bool
+) -> None:
+    assert is_network_serial(serial) is is_network

@@ -10,7 +10,7 @@ import pytest
 from adb_bench import AdbBench
 
 from fleetrank.device_agents.android.adb.adb_text import DeviceState
-from fleetrank.device_agents.android.state.waits import wait_until_booted
+from fleetrank.device_agents.android.state.waits import wait_until_back
 from fleetrank.device_agents.device_output import CUT, MAX_PROBE_BYTES
 from fleetrank.device_agents.errors import (
     BadOutputError,
@@ -110,7 +110,7 @@ def test_a_missing_a_large_and_an_odd_file_are_refused_and_leave_nothing(
 
 def test_a_phone_without_exit_codes_gives_them_by_a_marker(bench: AdbBench) -> None:
     bench.inject(Fault.NO_EXIT_CODES)
-    wait_until_booted(bench.phone, limit_s=30, settle_s=0)
+    wait_until_back(bench.phone, limit_s=30)
     assert not bench.phone.has_exit_codes()
     found = bench.phone.shell('echo "$1"; echo err >&2; exit 7', "$(id) '", timeout_s=20)
     assert (found.exit_code, found.stdout, found.stderr) == (7, "$(id) '\nerr\n", "")
@@ -155,7 +155,7 @@ def test_output_without_end_is_refused_at_the_bound_of_its_command(
 ) -> None:
     if not has_exit_codes:
         bench.inject(Fault.NO_EXIT_CODES)
-        wait_until_booted(bench.phone, limit_s=30, settle_s=0)
+        wait_until_back(bench.phone, limit_s=30)
     endless = "while :; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxx; done"
     for max_bytes in (MAX_PROBE_BYTES, 1_000_000):
         with pytest.raises(BadOutputError, match=f"more than {max_bytes} bytes.*xxxxx"):
@@ -175,7 +175,7 @@ def test_a_cable_pulled_while_pushing_leaves_no_file_and_the_next_push_works(
     with pytest.raises(TransientError):
         bench.phone.push(big_file, f"{FOLDER}/model", 30.0)
     assert not (bench.farmed.folder / FOLDER[1:] / "model").exists()
-    wait_until_booted(bench.phone, limit_s=30, settle_s=0)
+    wait_until_back(bench.phone, limit_s=30)
     bench.phone.push(big_file, f"{FOLDER}/model", 30.0)
     pushed = (bench.farmed.folder / FOLDER[1:] / "model").read_bytes()
     assert hashlib.sha256(pushed).digest() == hashlib.sha256(big_file.read_bytes()).digest()
@@ -187,12 +187,12 @@ def test_a_cable_pulled_in_a_run_never_looks_like_an_end(
 ) -> None:
     if not has_exit_codes:
         bench.inject(Fault.NO_EXIT_CODES)
-        wait_until_booted(bench.phone, limit_s=30, settle_s=0)
+        wait_until_back(bench.phone, limit_s=30)
     bench.inject(Fault.DROP_RUN)  # strikes what looks like a runner with its artifact
     names = (f"{FOLDER}/fleetrank/tools/a/tool", f"{FOLDER}/fleetrank/artifacts/b.tflite")
     with pytest.raises(TransientError, match="was interrupted"):
         bench.phone.shell("echo half; sleep 2", *names, timeout_s=20)
-    wait_until_booted(bench.phone, limit_s=30, settle_s=0)
+    wait_until_back(bench.phone, limit_s=30)
     assert bench.phone.shell("echo whole", timeout_s=20).stdout == "whole\n"
 
 
@@ -215,20 +215,20 @@ def test_an_offline_phone_is_transient_and_comes_back(bench: AdbBench) -> None:
     bench.inject(Fault.OFFLINE)
     _error_of(bench, TransientError)
     bench.clear(Fault.OFFLINE)
-    wait_until_booted(bench.phone, limit_s=40, settle_s=0)
+    wait_until_back(bench.phone, limit_s=40)
     assert bench.phone.shell("echo back", timeout_s=20).stdout == "back\n"
 
 
 def test_a_phone_that_restarts_is_waited_for(bench: AdbBench) -> None:
     bench.farm.inject(0, Fault.REBOOT, 0.5)
-    wait_until_booted(bench.phone, limit_s=40, settle_s=0)
+    wait_until_back(bench.phone, limit_s=40)
     assert bench.phone.shell("getprop sys.boot_completed", timeout_s=20).stdout == "1\n"
 
 
 def test_a_killed_server_is_started_again(bench: AdbBench) -> None:
     server = bench.phone.server
     subprocess.run([str(server.adb), "-P", str(server.port), "kill-server"], check=True, timeout=30)
-    wait_until_booted(bench.phone, limit_s=40, settle_s=0)
+    wait_until_back(bench.phone, limit_s=40)
     assert bench.phone.shell("echo back", timeout_s=20).stdout == "back\n"
 
 

@@ -148,7 +148,7 @@ def test_nothing_of_the_shipped_catalogue_is_fetched_unverified(abi) -> None:
         choose_program(
             "benchmark_model", [abi], own_paths={}, catalogue=load_catalogue(), fetch=never
         )
-    assert "--tool benchmark_model=PATH" in caught.value.remedy
+    assert "`tool=benchmark_model=PATH`" in caught.value.remedy
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path) -> None:

@@ -18,7 +18,8 @@ from fleetrank.device_agents.android.execution.program_run import (
 from fleetrank.device_agents.android.execution.storage import ProgramStore
 from fleetrank.device_agents.android.programs.phone_program import ProgramCall
 from fleetrank.device_agents.contract.failures import failure_from_error
-from fleetrank.device_agents.errors import TooSlowError
+from fleetrank.device_agents.errors import TimedOutError, TooSlowError
+from fleetrank.device_agents.virtual_phone.handset.faults import Fault
 from fleetrank.foundation.vocabulary import ErrorKind
 
 pytestmark = [pytest.mark.adb, pytest.mark.parametrize("adb_server", ["wheel"], indirect=True)]
@@ -58,6 +59,23 @@ def programs_of(bench: AdbBench) -> PhonePrograms:
     )
 
 
+def is_running(command: str) -> bool:
+    return subprocess.run(["pgrep", "-fx", command], check=False).returncode == 0
+
+
+def test_a_program_that_a_closed_connection_leaves_is_ended_by_the_next_cleaning(
+    bench: AdbBench,
+) -> None:
+    """adbd sends SIGHUP to the shell of a command, and to nothing else."""
+    bench.inject(Fault.HANGUP_ONLY)
+    with pytest.raises(TimedOutError):
+        run_program(bench.phone, ProgramCall(argv=("sleep", "63")), affinity=None, timeout_s=1.0)
+    assert is_running("sleep 63")
+    clean_runs(bench.phone)
+    assert not is_running("sleep 63")
+    assert not has_run_folder(bench)
+
+
 def test_a_program_at_work_at_its_time_limit_is_not_tried_again(bench: AdbBench) -> None:
     task = replace(canary_task("a", "b", None, "canary"), timeout_s=1.0)
     with pytest.raises(TooSlowError, match="within 1 s") as caught:
@@ -65,7 +83,7 @@ def test_a_program_at_work_at_its_time_limit_is_not_tried_again(bench: AdbBench)
     failure = failure_from_error(caught.value, "timed")
     assert (failure.kind, failure.is_transient) == (ErrorKind.TIMED_OUT, False)
     clean_runs(bench.phone)
-    assert subprocess.run(["pgrep", "-fx", "sleep 61"], check=False).returncode == 1
+    assert not is_running("sleep 61")
     assert not has_run_folder(bench)
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetrank.device_agents.android.adb.streams import ShellResult
-from fleetrank.device_agents.android.execution.catalogue import ProgramFile
+from fleetrank.device_agents.android.execution.program_files import ProgramFile, read_program
 from fleetrank.device_agents.android.execution.storage import PhoneStorage
 from fleetrank.device_agents.android.state.probe_text import free_bytes
 from fleetrank.device_agents.errors import PermanentError, StorageFullError, TransientError
@@ -152,3 +152,36 @@ def test_df_of_this_host_is_understood(tmp_path) -> None:
 @given(st.text())
 def test_any_text_is_a_number_or_nothing(text) -> None:
     assert (free_bytes(text) or 0) >= 0
+
+
+@pytest.fixture
+def folder(tmp_path) -> ProgramFile:
+    made = tmp_path / "qnn"
+    made.mkdir()
+    (made / "benchmark_model").write_bytes(b"program")
+    (made / "libQnn.so").write_bytes(b"library")
+    return read_program("benchmark_model", made)
+
+
+def test_a_folder_is_pushed_once_and_only_what_is_missing(phone, folder, tmp_path) -> None:
+    kept = cache(phone, tmp_path)
+    remote = Path(kept.place_program(folder))
+    assert remote.parent.name == folder.sha256
+    assert (remote.parent / "libQnn.so").read_bytes() == b"library"
+    kept.place_program(folder)
+    assert len(phone.pushed) == 2
+    (remote.parent / "libQnn.so").write_bytes(b"changed on the phone")
+    kept.place_program(folder)
+    assert phone.pushed[2:] == [str(remote.parent / "libQnn.so")]
+
+
+def test_an_unknown_library_beside_the_program_is_refused_and_left_there(
+    phone, folder, tmp_path
+) -> None:
+    kept = cache(phone, tmp_path)
+    planted = Path(kept.place_program(folder)).with_name("libc++_shared.so")
+    planted.write_bytes(b"planted")
+    with pytest.raises(PermanentError, match=r"libc\+\+_shared\.so") as caught:
+        kept.place_program(folder)
+    assert "rm -r" in caught.value.remedy
+    assert planted.read_bytes() == b"planted"

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,14 @@ from hypothesis import strategies as st
 from fleetrank.device_agents.android.programs.benchmark_model import BenchmarkModel
 from fleetrank.device_agents.android.programs.benchmark_result import read_result
 from fleetrank.device_agents.android.programs.benchmark_text import read_text
-from fleetrank.device_agents.android.programs.phone_program import ProgramCall, ProgramOutput
+from fleetrank.device_agents.android.programs.delegate_flags import backend_of_library
+from fleetrank.device_agents.android.programs.executor_runner import ExecutorRunner
+from fleetrank.device_agents.android.programs.perf_test import PerfTest
+from fleetrank.device_agents.android.programs.phone_program import (
+    PhoneProgram,
+    ProgramCall,
+    ProgramOutput,
+)
 from fleetrank.device_agents.contract.failures import failure_from_error
 from fleetrank.device_agents.contract.measurement import ToolSummary
 from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
@@ -20,6 +28,8 @@ from fleetrank.device_agents.errors import (
     KilledError,
     OutOfMemoryError,
     StorageFullError,
+    TransientError,
+    UnfitConditionsError,
     UnsupportedError,
 )
 from fleetrank.foundation.vocabulary import (
@@ -28,6 +38,7 @@ from fleetrank.foundation.vocabulary import (
     Mode,
     Runtime,
     SampleKind,
+    Statistic,
 )
 
 DATA = Path(__file__).parents[3] / "data" / "benchmark_model"
@@ -42,6 +53,12 @@ LITERT_PARTS = {
     "misc_metrics": {"model_size_mb": 13.9785, "num_runs": 117, "num_warmup_runs": 58},
 }  # fmt: skip
 """The same run as litert.txt."""
+
+
+PAGE_SIZE = (
+    'error: "/data/local/tmp/t": program alignment (4096) cannot be smaller than system page size '
+    "(16384)"
+)
 
 
 def text_of(name: str) -> str:
@@ -110,6 +127,10 @@ def test_options_of_a_delegate_become_flags() -> None:
         ("gpu", {"max_delegated_partitions": True}, "of type int"),
         ("gpu", {"colour": 1}, "no option 'colour'"),
         ("builtin", {"require_full_delegation": True}, "not supported by builtin"),
+        ("external:../x", {}, "no backend 'external:../x'"),
+        ("external:", {}, "no backend 'external:'"),
+        ("external:Qnn", {"gpu_backend": "cl"}, "not supported by external:NAME"),
+        ("gpu", {"external_delegate_options": "a:b"}, "not supported by gpu"),
     ],
 )
 def test_what_it_cannot_do_is_refused_by_name(backend, options, why) -> None:
@@ -128,7 +149,12 @@ def test_a_run_of_litert() -> None:
     assert reading.sample_kind is SampleKind.TOOL_SUMMARY
     assert reading.samples_ns == ()
     assert reading.summary == ToolSummary(
-        count=117, median_ns=8_541_000, mean_ns=8_560_250, std_ns=112_000, p95_ns=8_790_000
+        count=117,
+        latency_ns=8_541_000,
+        statistic=Statistic.MEDIAN,
+        mean_ns=8_560_250,
+        std_ns=112_000,
+        p95_ns=8_790_000,
     )
     assert (reading.load_ns, reading.first_inference_ns) == (25_174_000, 12_034_000)
     assert (reading.warmup_runs, reading.warmup_ns) == (57, 489_097_600)
@@ -149,7 +175,7 @@ def test_the_result_file_and_the_text_of_one_run_agree() -> None:
     from_text = read_text(text_of("litert"))
     from_file = read_result(encode_result(LITERT_PARTS))
     assert (from_file.summary.count, from_file.warmup_runs) == (117, 57)
-    for name in ("median_ns", "mean_ns", "std_ns", "p95_ns"):
+    for name in ("latency_ns", "mean_ns", "std_ns", "p95_ns"):
         one, other = getattr(from_text.summary, name), getattr(from_file.summary, name)
         assert other == pytest.approx(one, rel=1e-6)
     for name in ("init_ns", "first_inference_ns", "warmup_ns", "overall_memory_bytes"):
@@ -161,7 +187,7 @@ def test_the_result_file_is_preferred() -> None:
     parts = {**LITERT_PARTS, "latency_metrics": latency}
     reading = BenchmarkModel().read(output(text_of("litert"), result=encode_result(parts)))
     assert reading.summary is not None
-    assert reading.summary.median_ns == 8_600_000
+    assert reading.summary.latency_ns == 8_600_000
     assert dict(reading.settings)["read_from"] == "result_file"
 
 
@@ -175,15 +201,79 @@ def test_a_missing_field_of_the_result_file_is_missing_and_not_zero() -> None:
     figures = read_result(
         encode_result({"latency_metrics": {"avg_ms": 2.5}, "misc_metrics": {"num_runs": 3}})
     )
-    assert figures.summary == ToolSummary(count=3, median_ns=2_500_000, mean_ns=2_500_000)
-    assert not figures.has_median
+    assert figures.summary == ToolSummary(
+        count=3, latency_ns=2_500_000, statistic=Statistic.MEAN, mean_ns=2_500_000
+    )
     assert (figures.init_ns, figures.overall_memory_bytes, figures.warmup_runs) == (None,) * 3
+
+
+def test_litert_2_is_read_by_its_block_of_results() -> None:
+    figures = read_text(text_of("litert2_mean"))
+    assert figures.summary == ToolSummary(
+        count=10,
+        latency_ns=7_430_200_000,
+        statistic=Statistic.MEAN,
+        mean_ns=7_430_200_000,
+        std_ns=9_920_000,
+    )
+    assert (figures.min_ns, figures.max_ns) == (7_416_400_000, 7_448_860_000)
+    assert (figures.init_ns, figures.first_inference_ns) == (23_744_730_000, 7_441_040_000)
+    assert (figures.warmup_runs, figures.warmup_ns) == (0, 0)
+    assert figures.overall_memory_bytes == round(6391.74 * 2**20)
+
+
+def test_litert_2_with_its_lines_of_statistics_has_the_median() -> None:
+    reading = BenchmarkModel().read(output(text_of("litert2"), "--use_xnnpack=true"))
+    assert reading.summary == ToolSummary(
+        count=2112,
+        latency_ns=462_000,
+        statistic=Statistic.MEDIAN,
+        mean_ns=464_545,
+        std_ns=13_000,
+        p95_ns=478_000,
+    )
+    assert (reading.load_ns, reading.first_inference_ns) == (4_480_000, 1_033_000)
+    assert (reading.warmup_runs, reading.run_peak_memory_bytes) == (1054, round(11.51 * 2**20))
+    assert (reading.backend_nodes, reading.graph_nodes) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("(10 runs)", "(0 runs)"),
+        ("(10 runs)", ""),
+        ("7430.20 ms", "0.00 ms"),
+        ("7430.20 ms (10", "nan ms (10"),
+        ("Model initialization:", "Model:"),
+    ],
+)
+def test_a_block_of_results_without_a_latency_is_no_result(old: str, new: str) -> None:
+    text = text_of("litert2_mean")
+    assert old in text
+    with pytest.raises(BadOutputError):
+        read_text(text.replace(old, new))
+
+
+def test_litert_2_does_not_know_the_flag_of_its_default_and_shows_what_it_ran() -> None:
+    warning = "WARN: Unconsumed cmdline flags: --use_xnnpack=true\n"
+    flags = ("--use_xnnpack=true",)
+    assert BenchmarkModel().read(output(warning + text_of("litert2"), *flags)).summary is not None
+    silent = text_of("litert2").replace("TfLiteXNNPackDelegate", "Other")
+    with pytest.raises(UnsupportedError, match="--use_xnnpack"):
+        BenchmarkModel().read(output(warning + silent, *flags))
+    off = warning.replace("true", "false")
+    with pytest.raises(UnsupportedError, match="--use_xnnpack"):
+        BenchmarkModel().read(output(off + text_of("litert2"), "--use_xnnpack=false"))
 
 
 def test_without_percentiles_the_mean_stands_and_says_so() -> None:
     reading = BenchmarkModel().read(output(text_of("tf2_no_percentiles")))
     assert reading.summary == ToolSummary(
-        count=50, median_ns=1_041_760_000, mean_ns=1_041_760_000, std_ns=5_120_000
+        count=50,
+        latency_ns=1_041_760_000,
+        statistic=Statistic.MEAN,
+        mean_ns=1_041_760_000,
+        std_ns=5_120_000,
     )
     assert dict(reading.settings)["summary_statistic"] == "mean"
     assert (reading.warmup_runs, reading.warmup_ns) == (0, 0)
@@ -208,7 +298,12 @@ def test_the_closing_line_of_tensorflow_1(name, mean_ns, first_ns, load_ns) -> N
 def test_runs_that_are_all_alike() -> None:
     reading = BenchmarkModel().read(output(text_of("all_same")))
     assert reading.summary == ToolSummary(
-        count=100, median_ns=7_000, mean_ns=7_000, std_ns=0, p95_ns=7_000
+        count=100,
+        latency_ns=7_000,
+        statistic=Statistic.MEDIAN,
+        mean_ns=7_000,
+        std_ns=0,
+        p95_ns=7_000,
     )
     assert dict(reading.settings)["summary_statistic"] == "median"
 
@@ -229,6 +324,9 @@ def test_a_partial_delegate_is_told_with_its_share_of_nodes() -> None:
     settings = dict(reading.settings)
     assert settings["delegate_placement"] == "partial"
     assert settings["delegate_node_share"] == pytest.approx(54 / 65)
+    assert (reading.backend_nodes, reading.graph_nodes) == (54, 65)
+    builtin = BenchmarkModel().read(output(text_of("litert"), "--use_xnnpack=false"))
+    assert (builtin.backend_nodes, builtin.graph_nodes) == (None, None)
 
 
 def test_a_partial_delegate_is_refused_where_all_was_required() -> None:
@@ -280,6 +378,8 @@ def test_an_older_build_without_the_result_file_is_read_by_its_text() -> None:
         ("Killed", 137, KilledError),
         ("CANNOT LINK EXECUTABLE: library libx.so not found", 1, UnsupportedError),
         ("sh: /t/benchmark_model: not found", 127, UnsupportedError),
+        (PAGE_SIZE, 1, UnsupportedError),
+        ("taskset: failed to set pid 11011's affinity: Invalid argument", 1, UnfitConditionsError),
         ("", 0, BadOutputError),
         (text_of("litert").partition("\n\n")[0], 0, BadOutputError),
         (text_of("litert").partition("8560.25\nINFO: Note")[0] + "85", 0, BadOutputError),
@@ -294,6 +394,18 @@ def test_every_bad_end_is_a_typed_error(text, exit_code, error) -> None:
         BenchmarkModel().read(output(text, exit_code=exit_code))
     assert type(caught.value) is error
     assert caught.value.remedy
+
+
+def test_a_build_with_small_pages_is_named_with_the_flag_that_builds_larger_ones() -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        BenchmarkModel().read(output(PAGE_SIZE, exit_code=1))
+    assert "max-page-size=16384" in caught.value.remedy
+
+
+def test_cores_that_are_offline_are_a_state_of_the_device_that_may_pass() -> None:
+    text = "taskset: failed to set pid 11011's affinity: Invalid argument"
+    with pytest.raises(TransientError, match="offline"):
+        BenchmarkModel().read(output(text, exit_code=1))
 
 
 LINES = [line for path in sorted(DATA.glob("*.txt")) for line in path.read_text().splitlines()]
@@ -311,7 +423,7 @@ def test_no_text_gets_past_the_typed_errors(lines, exit_code, result) -> None:
     except AgentError:
         return
     assert reading.summary is not None
-    assert reading.summary.median_ns > 0
+    assert reading.summary.latency_ns > 0
 
 
 @given(
@@ -332,7 +444,7 @@ def test_figures_survive_the_way_through_the_text(count, median, mean, is_prefix
     if is_prefixed:
         text = "".join(f"INFO: {line}\n" for line in text.splitlines())
     summary = read_text(text).summary
-    assert (summary.count, summary.median_ns) == (count, median * 1000)
+    assert (summary.count, summary.latency_ns) == (count, median * 1000)
     assert summary.mean_ns == round(float(shown) * 1000)
 
 
@@ -367,3 +479,84 @@ def test_the_policy_reaches_the_tool() -> None:
     assert {"--num_runs=7", "--min_secs=0.25", "--max_secs=0.25", "--warmup_runs=3"} <= set(
         run.argv
     )
+
+
+def test_a_sustained_run_ends_by_time_alone() -> None:
+    long = replace(task(), policy=MeasurePolicy(min_time_s=60.0))
+    run = BenchmarkModel().plan_run(
+        program_path="/t", artifact_path="/m.tflite", run_folder="/r", task=long
+    )
+    assert {"--num_runs=1", "--min_secs=60", "--max_secs=120"} <= set(run.argv)
+
+
+@pytest.mark.parametrize("program", [PerfTest(), ExecutorRunner()])
+def test_programs_that_count_runs_refuse_a_time(program: PhoneProgram) -> None:
+    runtime = Runtime.ONNX if program.name == PerfTest.name else Runtime.EXECUTORCH
+    backend = program.capability.backends[0]
+    long = replace(
+        task(),
+        execution=Execution(runtime=runtime, backend=backend),
+        policy=MeasurePolicy(min_time_s=60.0),
+    )
+    with pytest.raises(UnsupportedError, match="number of inferences"):
+        program.plan_run(program_path="/t", artifact_path="/m", run_folder="/r", task=long)
+
+
+def test_an_external_delegate_is_a_library_beside_the_program() -> None:
+    call = BenchmarkModel().plan_run(
+        program_path="/t/tool",
+        artifact_path="/a/m.tflite",
+        run_folder="/r",
+        task=task(
+            "external:QnnTFLiteDelegate",
+            external_delegate_options="backend_type:htp;skel_library_dir:{folder}",
+        ),
+    )
+    assert call.library == "libQnnTFLiteDelegate.so"
+    assert "--external_delegate_path=/t/libQnnTFLiteDelegate.so" in call.argv
+    assert "--external_delegate_options=backend_type:htp;skel_library_dir:/t" in call.argv
+    assert backend_of_library("libQnnTFLiteDelegate.so") == "external:QnnTFLiteDelegate"
+    assert backend_of_library("QnnTFLiteDelegate.so") is None
+
+
+EXTERNAL_FLAG = "--external_delegate_path=/t/libX.so"
+
+
+def with_external(sentences: str) -> str:
+    """A run of LiteRT with an external delegate in place of XNNPACK's three lines."""
+    lines = text_of("litert").splitlines()
+    kept = [line for line in lines if "XNNPACK" not in line and "XNNPack" not in line]
+    return "\n".join([*kept[:12], sentences, *kept[12:]]) + "\n"
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        # tensorflow issue 83344, with another count
+        "INFO: TfLiteQnnDelegate delegate: 29 nodes delegated out of 31 nodes with 2 partitions.",
+        "INFO: EthosuDelegate: 29 nodes delegated out of 31 nodes with 1 partitions.",
+        "VERBOSE: Replacing 29 out of 31 node(s) with delegate (TfLiteQnnDelegate) node, yielding "
+        "2 partitions for subgraph 0.\nVERBOSE: Replacing 2 out of 3 node(s) with delegate "
+        "(TfLiteXNNPackDelegate) node, yielding 1 partitions for subgraph 0.\n"
+        "INFO: TfLiteQnnDelegate delegate: 29 nodes delegated out of 31 nodes with 2 partitions.",
+    ],
+)
+def test_the_nodes_of_an_external_delegate_are_counted_once(sentence: str) -> None:
+    text = with_external(f"INFO: EXTERNAL delegate created.\n{sentence}")
+    reading = BenchmarkModel().read(output(text, EXTERNAL_FLAG))
+    assert (reading.backend_nodes, reading.graph_nodes) == (29, 31)
+    assert dict(reading.settings)["delegate_placement"] == "partial"
+    with pytest.raises(UnsupportedError, match="required"):
+        BenchmarkModel().read(output(text, EXTERNAL_FLAG, "--require_full_delegation=true"))
+
+
+def test_an_external_delegate_that_took_nothing_is_refused() -> None:
+    """The sentences of tensorflow issue 83344, from a Galaxy S23."""
+    text = with_external(
+        "INFO: EXTERNAL delegate created.\n"
+        "INFO: TfLiteQnnDelegate delegate: 0 nodes delegated out of 31 nodes with 0 partitions.\n"
+        "INFO: Though EXTERNAL delegate is explicitly applied, the model graph will not be "
+        "executed by the delegate.\nINFO: Created TensorFlow Lite XNNPACK delegate for CPU."
+    )
+    with pytest.raises(UnsupportedError, match="took no"):
+        BenchmarkModel().read(output(text, EXTERNAL_FLAG))

@@ -141,3 +141,16 @@ def test_samples_survive_the_way_through_the_log(times_ns) -> None:
     reading = ExecutorRunner().read(output(text))
     assert reading.first_inference_ns == times_ns[0]
     assert reading.samples_ns == tuple(times_ns[2:])
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        output("ERROR: unknown command line flag 'print_output'", exit_code=1),
+        output((DATA / "old.txt").read_text(encoding="utf-8")),
+    ],
+)
+def test_a_build_before_the_needed_version_is_refused_with_that_version(seen) -> None:
+    with pytest.raises(AgentError) as caught:
+        ExecutorRunner().read(seen)
+    assert "ExecuTorch 1.3.0 or newer" in caught.value.remedy

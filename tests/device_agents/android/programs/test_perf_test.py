@@ -15,7 +15,7 @@ from fleetrank.device_agents.errors import (
     CrashedError,
     UnsupportedError,
 )
-from fleetrank.foundation.vocabulary import Runtime, SampleKind
+from fleetrank.foundation.vocabulary import Runtime, SampleKind, Statistic
 
 DATA = Path(__file__).parents[3] / "data" / "perf_test"
 STDOUT = (DATA / "stdout.txt").read_text()
@@ -96,7 +96,8 @@ def test_without_a_file_the_printed_statistics_stand(name) -> None:
     assert reading.sample_kind is SampleKind.TOOL_SUMMARY
     assert reading.summary == ToolSummary(
         count=5,
-        median_ns=60_356_200,
+        latency_ns=60_356_200,
+        statistic=Statistic.MEDIAN,
         mean_ns=62_400_000,
         p90_ns=91_285_700,
         p95_ns=91_285_700,

@@ -2,27 +2,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetrank.device_agents.android.execution.program_run import mask_of
-from fleetrank.device_agents.android.state.cores import (
-    Cluster,
-    Core,
-    clusters_of,
-    lowest_cap_share,
-    parse_cores,
-)
+from fleetrank.device_agents.android.state.cores import Core, parse_cores
 
 TEXT = """0 1803000 1803000 300000 schedutil
 1 1803000 1803000 300000 schedutil
 2 2802000 2000000 500000 schedutil
 3 - - - -
 """
-
-
-def test_clusters_are_cores_of_one_highest_clock() -> None:
-    assert clusters_of(parse_cores(TEXT)) == (
-        Cluster(cores=(2,), max_mhz=2802.0),
-        Cluster(cores=(0, 1), max_mhz=1803.0),
-        Cluster(cores=(3,), max_mhz=None),
-    )
 
 
 def test_a_core_that_tells_nothing_is_still_a_core() -> None:
@@ -34,26 +20,18 @@ def test_cores_are_in_the_order_of_their_numbers() -> None:
     assert [core.number for core in parse_cores(text)] == [2, 10]
 
 
-def test_the_cap_counts_and_not_the_clock_of_an_idle_core() -> None:
-    assert lowest_cap_share(parse_cores(TEXT)) == 2000000 / 2802000
-    assert lowest_cap_share((Core(number=0, max_khz=2_000, cap_khz=2_000, now_khz=300),)) == 1.0
-    assert lowest_cap_share((Core(number=0),)) is None
-
-
 @given(st.text())
 def test_no_listing_is_too_strange_to_read(text: str) -> None:
-    clusters_of(parse_cores(text))
+    parse_cores(text)
 
 
 @given(st.lists(st.tuples(st.integers(1, 10**7), st.integers(1, 10**7)), max_size=12))
-def test_printed_cores_are_read_back_and_each_is_in_one_cluster(
+def test_printed_cores_are_read_back(
     clocks: list[tuple[int, int]],
 ) -> None:
     text = "".join(f"{n} {top} {cap} 1 walt\n" for n, (top, cap) in enumerate(clocks))
     cores = parse_cores(text)
     assert [(core.max_khz, core.cap_khz) for core in cores] == clocks
-    numbers = [number for cluster in clusters_of(cores) for number in cluster.cores]
-    assert sorted(numbers) == list(range(len(clocks)))
 
 
 def test_the_mask_of_some_cores_is_hexadecimal() -> None:

@@ -5,6 +5,8 @@ from fleetrank.device_agents.android.state.dumpsys import (
     Battery,
     Thermal,
     parse_battery,
+    parse_is_dozing,
+    parse_is_saving,
     parse_is_screen_on,
     parse_thermal,
 )
@@ -82,9 +84,32 @@ def test_old_phones_without_the_service_are_not_known() -> None:
     assert parse_thermal("Can't find service: thermalservice") is None
 
 
+def test_a_sensor_without_a_value_does_not_hide_the_sensors_after_it() -> None:
+    first = "Current temperatures from HAL:\n"
+    sensor = "\tTemperature{mValue=NaN, mType=3, mName=disp_therm, mStatus=0}\n"
+    assert parse_thermal(THERMAL.replace(first, first + sensor)) == parse_thermal(THERMAL)
+
+
+def test_a_status_without_a_thermal_hal_is_unknown_unless_a_person_set_it() -> None:
+    text = "IsStatusOverride: false\nThermal Status: 0\nCached temperatures:\nHAL Ready: false\n"
+    assert parse_thermal(text) is None
+    found = parse_thermal(text.replace("Override: false", "Override: true"))
+    assert found == Thermal(status=0, is_overridden=True)
+
+
 def test_the_screen_is_read_from_the_wakefulness() -> None:
     assert parse_is_screen_on("  mWakefulness=Awake\n  mWakefulnessChanging=false") is True
     assert parse_is_screen_on("  mWakefulness=Dozing\n") is False
+    assert parse_is_screen_on("  mWakefulnessRaw=Awake\n  mWakefulnessChanging=false") is True
+    assert parse_is_screen_on("  mWakefulnessRaw=Asleep\n") is False
+
+
+def test_battery_saver_is_read_in_the_form_of_old_and_new_versions() -> None:
+    assert parse_is_saving("  mLowPowerModeEnabled=true\n") is True
+    assert parse_is_saving("Battery saver state machine:\n  Enabled=false\n") is False
+    assert parse_is_saving("  mWakefulness=Awake\n") is None
+    assert parse_is_dozing("  mDeviceIdleMode=true\n") is True
+    assert parse_is_dozing("  mDeviceIdleMode=\n") is None
     assert parse_is_screen_on("") is None
 
 

@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -17,8 +16,9 @@ from fleetrank.device_agents.android.state.phone_conditions import (
     conditions_of_sections,
     to_conditions,
 )
-from fleetrank.device_agents.android.state.waits import Clock, wait_until_ready
-from fleetrank.device_agents.errors import StoppedError, UnfitConditionsError
+from fleetrank.device_agents.android.state.run_clocks import RunClocks
+from fleetrank.device_agents.android.state.waits import require_fit
+from fleetrank.device_agents.errors import NotFitError, UnfitConditionsError
 from fleetrank.foundation.vocabulary import Flag
 
 COOL = PhoneConditions(
@@ -56,7 +56,7 @@ def battery(percent: float, is_charging: bool | None) -> PhoneConditions:
         (replace(COOL, thermal=Thermal(status=0, is_overridden=True)), Verdict.REFUSE, "Override"),
         (replace(HOT, thermal=Thermal(status=0, is_overridden=True)), Verdict.REFUSE, "Override"),
         (replace(COOL, battery=Battery(is_overridden=True)), Verdict.REFUSE, "UPDATES STOPPED"),
-        (replace(COOL, cores=CAPPED), Verdict.WAIT, "80 %"),
+        (replace(COOL, cores=CAPPED), Verdict.READY, ""),
     ],
 )
 def test_each_state_has_its_verdict(seen: PhoneConditions, verdict: Verdict, part: str) -> None:
@@ -67,52 +67,22 @@ def test_each_state_has_its_verdict(seen: PhoneConditions, verdict: Verdict, par
 
 
 def test_rules_can_be_widened() -> None:
-    rules = PhoneRules(max_battery_temp_c=40.0, min_cap_share=0.5, max_thermal_status=1)
-    seen = replace(HOT, cores=CAPPED, thermal=Thermal(status=1))
+    rules = PhoneRules(max_battery_temp_c=40.0, max_thermal_status=1)
+    seen = replace(HOT, thermal=Thermal(status=1))
     assert judge_readiness(seen, rules).verdict is Verdict.READY
 
 
-class FakeTime:
-    def __init__(self) -> None:
-        self.now_s = 0.0
-        self.clock = Clock(now_ns=lambda: int(self.now_s * 1e9), sleep=self._sleep)
-
-    def _sleep(self, seconds: float) -> None:
-        self.now_s += seconds
-
-
-def cooling_after(fake: FakeTime, seconds: float) -> Callable[[], PhoneConditions]:
-    return lambda: COOL if fake.now_s >= seconds else HOT
-
-
-def test_a_hot_phone_is_waited_for_until_it_is_cool() -> None:
-    fake = FakeTime()
-    seen = wait_until_ready(cooling_after(fake, 25.0), RULES, clock=fake.clock)
-    assert seen is COOL
-    assert 25.0 <= fake.now_s <= 35.0
-
-
-def test_the_wait_has_a_limit_and_says_why() -> None:
-    fake = FakeTime()
-    with pytest.raises(UnfitConditionsError, match=r"after 600 s.*37\.1 C"):
-        wait_until_ready(lambda: HOT, RULES, clock=fake.clock)
-    assert 600.0 <= fake.now_s <= 601.0
+def test_a_hot_phone_asks_for_time_and_says_why() -> None:
+    with pytest.raises(NotFitError, match=r"37\.1 C") as refused:
+        require_fit(HOT, RULES)
+    assert (refused.value.ask_again_s, refused.value.limit_s) == (RULES.poll_s, RULES.max_wait_s)
+    require_fit(COOL, RULES)
 
 
 def test_what_waiting_cannot_change_is_not_waited_for() -> None:
-    fake = FakeTime()
-    with pytest.raises(UnfitConditionsError, match="is not charging"):
-        wait_until_ready(lambda: battery(10.0, False), RULES, clock=fake.clock)
-    assert fake.now_s == 0.0
-
-
-def test_the_user_can_end_the_wait() -> None:
-    fake = FakeTime()
-    with pytest.raises(StoppedError):
-        wait_until_ready(
-            lambda: HOT, RULES, stop_requested=lambda: fake.now_s > 3.0, clock=fake.clock
-        )
-    assert fake.now_s < 4.0
+    with pytest.raises(UnfitConditionsError, match="is not charging") as refused:
+        require_fit(battery(10.0, False), RULES)
+    assert not isinstance(refused.value, NotFitError)
 
 
 def test_a_repeat_under_equal_conditions_counts() -> None:
@@ -125,7 +95,6 @@ def test_a_repeat_under_equal_conditions_counts() -> None:
 @pytest.mark.parametrize(
     ("after", "part", "flags"),
     [
-        (replace(COOL, cores=CAPPED), "fell to 80 %", (Flag.THROTTLED,)),
         (replace(COOL, thermal=Thermal(status=2)), "rose to 2", (Flag.THROTTLED,)),
         (replace(COOL, boot_id="b2"), "restarted", ()),
     ],
@@ -137,6 +106,54 @@ def test_a_change_for_the_worse_makes_a_repeat_invalid(
     assert not found.is_valid
     assert part in found.reasons[0]
     assert found.flags == flags
+
+
+FULL, LOW = COOL.cores, CAPPED
+
+
+@pytest.mark.parametrize(
+    ("looks", "registered_mhz", "reason"),
+    [
+        ((), 2000.0, None),
+        ((FULL, FULL), None, None),
+        ((FULL, FULL), 2000.0, None),
+        # The caps of a phone at rest rise with the load.
+        ((LOW, FULL, FULL), 2000.0, None),
+        # Exynos 9810: 1794 of 2704 MHz are its normal cap, at rest and under load.
+        ((LOW, LOW), 1600.0, None),
+        ((FULL, LOW, FULL), 2000.0, "fell to 80 %"),
+        ((FULL, LOW), None, "fell to 80 %"),
+        ((LOW, LOW), 2000.0, "limited to 80 %"),
+        ((LOW, LOW), None, None),
+        ((BLIND.cores, BLIND.cores), 2000.0, None),
+    ],
+)
+def test_only_caps_that_fell_under_load_make_a_repeat_invalid(
+    looks: tuple[tuple[Core, ...], ...], registered_mhz: float | None, reason: str | None
+) -> None:
+    clocks = RunClocks(looks=looks, registered_cap_mhz=registered_mhz)
+    found = judge_validity(COOL, COOL, RULES, clocks=clocks)
+    assert found.is_valid is (reason is None)
+    assert (Flag.THROTTLED in found.flags) is (reason is not None)
+    assert reason is None or reason in found.reasons[0]
+
+
+def test_a_screen_that_was_off_is_flagged() -> None:
+    off = replace(COOL, is_screen_on=False)
+    for before, after in ((off, COOL), (COOL, off)):
+        found = judge_validity(before, after, RULES)
+        assert (found.is_valid, found.flags) == (True, (Flag.SCREEN_OFF,))
+
+
+def test_battery_saver_that_begins_in_a_repeat_makes_it_invalid() -> None:
+    off, on = replace(COOL, is_saving=False), replace(COOL, is_saving=True)
+    assert not judge_validity(off, on, RULES).is_valid
+    assert judge_readiness(on, RULES).verdict is Verdict.WAIT
+    assert judge_readiness(replace(COOL, is_dozing=True), RULES).verdict is Verdict.WAIT
+
+
+def test_caps_at_rest_say_nothing_about_a_repeat() -> None:
+    assert judge_validity(COOL, replace(COOL, cores=CAPPED), RULES).is_valid
 
 
 def test_a_warm_battery_at_the_end_is_flagged_and_still_counts() -> None:
@@ -174,3 +191,25 @@ def test_a_row_stores_the_hottest_sensor_and_the_cap() -> None:
 
 def test_a_phone_that_tells_nothing_has_no_conditions() -> None:
     assert conditions_of_sections({}) == BLIND
+
+
+def _looks(*caps_khz: int | None) -> tuple[tuple[Core, ...], ...]:
+    return tuple((Core(number=0, max_khz=2_000_000, cap_khz=cap),) for cap in caps_khz)
+
+
+def test_the_time_until_a_clock_fell_is_that_of_the_first_look_below() -> None:
+    looks = _looks(1_000_000, 2_000_000, None, 1_900_000, 1_000_000, 900_000)
+    clocks = RunClocks(looks=looks, times_s=(0.2, 1.3, 2.4, 3.5, 4.6, 5.7))
+    assert clocks.fell_after_s(0.9) == 4.6
+    assert clocks.fell_after_s(0.2) is None
+    assert clocks.lowest_fall == 0.45
+
+
+def test_a_sustained_run_may_become_slower_and_may_not_restart() -> None:
+    hot = replace(COOL, thermal=Thermal(status=3, cpu_c=70.0))
+    slowed = judge_validity(COOL, hot, RULES)
+    assert slowed.reasons == slowed.faults(is_sustained=False)
+    assert slowed.faults(is_sustained=True) == ()
+    assert Flag.THROTTLED in slowed.flags
+    restarted = judge_validity(COOL, replace(hot, boot_id="b2"), RULES)
+    assert restarted.faults(is_sustained=True) == ("the phone restarted",)

@@ -9,10 +9,10 @@ from fleetrank.device_agents.android.state.probe_text import (
     PROPERTIES,
     VirtualMode,
     facts_of_sections,
-    hash_serial,
     to_device_facts,
     why_refused,
 )
+from fleetrank.device_agents.android.state.serials import hash_serial
 from fleetrank.foundation.vocabulary import Origin, Tier
 
 SECTIONS = {
@@ -59,6 +59,29 @@ def test_a_phone_that_tells_nothing_is_not_known() -> None:
 def test_an_old_phone_has_the_platform_for_its_chip() -> None:
     old = {key: text for key, text in SECTIONS.items() if not key.startswith("ro.soc")}
     assert facts_of_sections(old, has_exit_codes=True).soc == "gs101"
+
+
+def test_a_chip_that_the_maker_names_is_not_replaced_by_its_code_name() -> None:
+    old = {key: text for key, text in SECTIONS.items() if not key.startswith("ro.soc")}
+    old |= {"ro.board.platform": "exynos5", "ro.chipname": "exynos9810"}
+    assert facts_of_sections(old, has_exit_codes=True).soc == "exynos9810"
+    old |= {"ro.hardware.chipname": "exynos9820"}
+    assert facts_of_sections(old, has_exit_codes=True).soc == "exynos9820"
+
+
+@pytest.mark.parametrize(
+    ("maker", "model", "expected"),
+    [
+        ("OnePlus", "ONEPLUS A5000", "ONEPLUS A5000"),
+        ("HUAWEI", "HUAWEI P7-L12", "HUAWEI P7-L12"),
+        ("Google", "Pixel 8", "Google Pixel 8"),
+        ("LG", "LGE 5", "LG LGE 5"),
+        ("", "Pixel 8", "Pixel 8"),
+    ],
+)
+def test_the_maker_is_in_the_name_once(maker: str, model: str, expected: str) -> None:
+    sections = {"ro.product.manufacturer": maker, "ro.product.model": model}
+    assert facts_of_sections(sections, has_exit_codes=True).device_model == expected
 
 
 def test_rows_hold_the_hash_of_the_serial_number_only() -> None:

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fleetrank.device_agents.virtual_phone.daemon import adb_stream as protocol
@@ -47,9 +47,9 @@ def test_our_encoding_of_a_real_greeting_is_the_real_one() -> None:
 
 @given(message=MESSAGES, flipped=st.integers(0, 2**32 - 1))
 def test_a_changed_byte_is_noticed_where_checksums_are_kept(message: Message, flipped: int) -> None:
+    # The sum 0 stands for a packet without a checksum: no reader can check a payload of zeros.
+    assume(protocol.checksum(message.payload) != 0)
     data = bytearray(protocol.encode(message, version=protocol.VERSION_WITH_CHECKSUM))
-    if len(data) == protocol.HEADER_BYTES:
-        return
     place = protocol.HEADER_BYTES + flipped % (len(data) - protocol.HEADER_BYTES)
     data[place] ^= 0xFF
     header, payload = split(bytes(data))

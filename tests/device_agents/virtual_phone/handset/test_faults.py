@@ -5,6 +5,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleetrank.device_agents.virtual_phone.handset.battery import battery_dump
 from fleetrank.device_agents.virtual_phone.handset.faults import (
     RUNNER,
     Fault,
@@ -14,7 +15,6 @@ from fleetrank.device_agents.virtual_phone.handset.faults import (
 )
 from fleetrank.device_agents.virtual_phone.handset.profile import (
     DEFAULT_PROFILES,
-    battery_dump,
     find_profile,
     kernel_files,
     load_profiles,

@@ -1,0 +1,178 @@
+"""Energy from looks at a phone's power: by hand, and on unplugged virtual phones."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from adb_bench import open_bench
+from phone_agent import TINY_TFLITE, phone_options
+
+from fleetrank.device_agents.android.adb.adb_server import AdbServer
+from fleetrank.device_agents.android.agent import AndroidAgent
+from fleetrank.device_agents.android.execution.energy_run import energy_of, longest_energy_s
+from fleetrank.device_agents.android.execution.phone_watch import Look
+from fleetrank.device_agents.android.execution.program_files import file_sha256
+from fleetrank.device_agents.android.state.power_text import PowerLook
+from fleetrank.device_agents.contract.measurement import Measurement
+from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, MeasureTask
+from fleetrank.device_agents.host.energy import MIN_STEPS
+from fleetrank.device_agents.virtual_phone.handset.battery import BUSY_MW
+from fleetrank.device_agents.virtual_phone.handset.faults import Fault
+from fleetrank.foundation.vocabulary import EnergyMethod, Runtime, Status
+
+NS = 10**9
+TRIES = 3
+"""A busy host takes looks late; one undisturbed run is enough."""
+EMPTY = PowerLook(
+    is_discharging=True, charge_uah=None, current_ua=None, voltage_mv=None, rails_uj=None
+)
+MEAN_NS = 20_000_000
+"""50 inferences in a second."""
+
+
+def looks(see: Callable[[int], PowerLook], count: int = 31) -> Sequence[Look[PowerLook]]:
+    """One look a second."""
+    return [
+        Look(middle_ns=second * NS, end_ns=second * NS, seen=see(second)) for second in range(count)
+    ]
+
+
+def test_charge_times_voltage_is_the_energy_that_left_the_battery() -> None:
+    # 0.5 A at 4 V are 2 W: 40 mJ in 20 ms.
+    seen = looks(lambda s: replace(EMPTY, charge_uah=3e6 - s * 500_000 / 3600, voltage_mv=4000.0))
+    energy = energy_of(seen, mean_ns=MEAN_NS, least_s=2.0)
+    assert energy is not None
+    assert energy.method is EnergyMethod.BATTERY_COUNTER
+    assert energy.per_inference_mj == pytest.approx(40.0)
+    assert (energy.runs, energy.window_ns, energy.counter_steps) == (1450, 29 * NS, 29)
+    assert (energy.above_idle_mj, energy.idle_power_mw) == (None, None)
+
+
+def test_current_times_voltage_is_integrated() -> None:
+    # 400 mA and 600 mA in turn, at 4 V: 2 W in the mean.
+    seen = looks(lambda s: replace(EMPTY, current_ua=(4 + 2 * (s % 2)) * 1e5, voltage_mv=4000.0))
+    energy = energy_of(seen, mean_ns=MEAN_NS, least_s=2.0)
+    assert energy is not None
+    assert energy.method is EnergyMethod.BATTERY_POLLED
+    assert energy.per_inference_mj == pytest.approx(40.0)
+
+
+def test_rails_come_before_the_battery() -> None:
+    seen = looks(
+        lambda s: replace(
+            EMPTY, rails_uj=s * 1.5e6, current_ua=(4 + s % 2) * 1e5, voltage_mv=4000.0
+        )
+    )
+    energy = energy_of(seen, mean_ns=MEAN_NS, least_s=2.0)
+    assert energy is not None
+    assert (energy.method, energy.per_inference_mj) == (EnergyMethod.ODPM_COUNTER, 30.0)
+
+
+def test_a_coarse_counter_gives_way_to_the_current_and_alone_gives_nothing() -> None:
+    # In steps of 1 mAh a battery at 2 W moves every 7 s: 4 steps in 30 s.
+    def see(s: int) -> PowerLook:
+        charge_uah = (3e6 - s * 500_000 / 3600) // 1000 * 1000
+        return replace(EMPTY, charge_uah=charge_uah, voltage_mv=4000.0)
+
+    alone = energy_of(looks(see), mean_ns=MEAN_NS, least_s=2.0)
+    assert alone is not None
+    assert (alone.method, alone.per_inference_mj) == (EnergyMethod.BATTERY_COUNTER, None)
+    assert 0 < alone.counter_steps < 20
+    with_current = looks(lambda s: replace(see(s), current_ua=5e5 + s % 2))
+    energy = energy_of(with_current, mean_ns=MEAN_NS, least_s=2.0)
+    assert energy is not None
+    assert energy.method is EnergyMethod.BATTERY_POLLED
+    assert energy.per_inference_mj == pytest.approx(40.0, rel=1e-4)
+
+
+def test_a_charger_in_the_middle_ends_all_energy() -> None:
+    def see(s: int) -> PowerLook:
+        return replace(EMPTY, rails_uj=s * 1e6, is_discharging=s != 17)
+
+    assert energy_of(looks(see), mean_ns=MEAN_NS, least_s=2.0) is None
+
+
+def test_a_counter_that_falls_or_is_missing_once_is_no_counter() -> None:
+    falls = looks(lambda s: replace(EMPTY, rails_uj=1e9 if s < 5 else s * 1e6))
+    missing = looks(lambda s: replace(EMPTY, rails_uj=None if s == 9 else s * 1e6))
+    assert energy_of(falls, mean_ns=MEAN_NS, least_s=2.0) is None
+    assert energy_of(missing, mean_ns=MEAN_NS, least_s=2.0) is None
+    assert energy_of([], mean_ns=MEAN_NS, least_s=2.0) is None
+    assert energy_of(looks(lambda _s: EMPTY), mean_ns=MEAN_NS, least_s=2.0) is None
+
+
+def test_the_time_of_a_repeat_has_room_for_both_runs_for_energy() -> None:
+    without = replace(TASK, policy=replace(TASK.policy, energy_s=0.0))
+    assert longest_energy_s(TASK, 120.0) == 2 * (TASK.timeout_s + 240.0)
+    assert longest_energy_s(without, 120.0) == 0.0
+    agent = AndroidAgent({"serial": "x", "max_energy_s": 30.0})
+    assert agent.longest_s(TASK) - agent.longest_s(without) == 2 * (TASK.timeout_s + 60.0)
+
+
+TASK = MeasureTask(
+    task_id="sweep/cell/0/0",
+    artifact_path=str(TINY_TFLITE),
+    artifact_sha256=file_sha256(TINY_TFLITE),
+    execution=Execution(runtime=Runtime.TFLITE, backend="xnnpack"),
+    policy=MeasurePolicy(
+        min_warmup_runs=2, min_warmup_s=0.0, min_runs=8, max_time_s=0.5, energy_s=0.5
+    ),
+    timeout_s=60.0,
+)
+
+
+def measure(
+    adb_server: AdbServer, folder: Path, profile: str, *, is_unplugged: bool
+) -> Measurement:
+    with open_bench(adb_server, folder, Path.home(), profile=profile) as bench:
+        if is_unplugged:
+            bench.inject(Fault.UNPLUGGED)
+        options = phone_options(bench.phone.server, bench.farmed.address)
+        seen = AndroidAgent({**options, "energy_look_s": 0.1}).measure(TASK)
+    assert seen.status is Status.OK, seen.failure
+    return seen
+
+
+@pytest.mark.adb
+@pytest.mark.parametrize("adb_server", ["wheel"], indirect=True)
+@pytest.mark.parametrize(
+    ("profile", "method", "power_mw"),
+    [
+        ("pixel-8", EnergyMethod.ODPM_COUNTER, 0.6 * BUSY_MW),
+        ("pixel-4a", EnergyMethod.BATTERY_COUNTER, BUSY_MW),
+        ("galaxy-s21", EnergyMethod.BATTERY_POLLED, BUSY_MW),  # mA, dumpsys alone
+        ("redmi-note-10", EnergyMethod.BATTERY_POLLED, BUSY_MW),  # positive uA, charge in mAh
+    ],
+)
+def test_an_unplugged_phone_of_every_maker_has_its_energy(
+    adb_server: AdbServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    profile: str,
+    method: EnergyMethod,
+    power_mw: float,
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    shares = []
+    for number in range(TRIES):
+        seen = measure(adb_server, tmp_path / f"phones{number}", profile, is_unplugged=True)
+        assert seen.energy is not None
+        assert seen.energy.method is method
+        assert seen.summary is not None
+        assert seen.summary.mean_ns is not None
+        figure = seen.energy.per_inference_mj
+        assert (figure is None) == (seen.energy.counter_steps < MIN_STEPS)
+        shares.append(figure and figure / (power_mw * seen.summary.mean_ns / NS))
+        if shares[-1] == pytest.approx(1.0, rel=0.25):
+            return
+    raise AssertionError(shares)
+
+
+@pytest.mark.adb
+@pytest.mark.parametrize("adb_server", ["wheel"], indirect=True)
+def test_a_phone_on_its_cable_has_no_energy(
+    adb_server: AdbServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert measure(adb_server, tmp_path / "phones", "galaxy-s21", is_unplugged=False).energy is None

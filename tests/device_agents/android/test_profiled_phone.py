@@ -1,0 +1,101 @@
+"""A task that asks where the time goes, through the agent, the real adb and a virtual phone."""
+
+import pytest
+from adb_bench import AdbBench
+from phone_agent import leftovers, phone_options
+
+from fleetrank.device_agents.android.agent import AndroidAgent
+from fleetrank.device_agents.android.execution.raw_log import LOGS
+from fleetrank.device_agents.contract.measurement import Measurement
+from fleetrank.device_agents.contract.task import Execution
+from fleetrank.device_agents.registry import KINDS
+from fleetrank.device_agents.virtual_phone.handset.faults import Fault
+from fleetrank.foundation.vocabulary import ErrorKind, Origin, Runtime, Status
+from tests.device_agents.android.test_agent import make_task
+
+# The newer adb alone, as in test_agent.py.
+pytestmark = [pytest.mark.adb, pytest.mark.parametrize("adb_server", ["wheel"], indirect=True)]
+
+
+@pytest.fixture
+def agent(bench: AdbBench, monkeypatch: pytest.MonkeyPatch, tmp_path) -> AndroidAgent:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return AndroidAgent(phone_options(bench.phone.server, bench.farmed.address))
+
+
+def profiled(agent: AndroidAgent, backend: str) -> Measurement:
+    execution = Execution(runtime=Runtime.TFLITE, backend=backend)
+    return agent.measure(make_task(execution=execution, is_profiled=True))
+
+
+def operators_of(seen: Measurement) -> dict[str, int]:
+    assert seen.status is Status.OK, seen.failure
+    assert seen.origin is Origin.VIRTUAL
+    assert seen.profile is not None
+    assert (seen.samples_ns, seen.summary) == ((), None), "a profile is no latency"
+    assert seen.profile.runs >= 1
+    assert sum(one.kernel_ns for one in seen.profile.kernels) <= seen.profile.run_ns * 1.01
+    return {kernel.operator: kernel.kernel_ns for kernel in seen.profile.kernels}
+
+
+def test_the_files_own_nodes_and_modules_are_reported(agent: AndroidAgent, bench: AdbBench) -> None:
+    seen = profiled(agent, "builtin")
+    assert set(operators_of(seen)) == {"TRANSPOSE", "CONV_2D"}
+    assert seen.profile is not None
+    modules = [(one.operator, one.module) for one in seen.profile.kernels]
+    assert modules == [("TRANSPOSE", "0"), ("CONV_2D", "0"), ("TRANSPOSE", None)]
+    assert leftovers(bench.farmed.folder) == []
+    assert seen.raw_log is not None
+    again = LOGS.read(seen.raw_log, Runtime.TFLITE, Origin.VIRTUAL)
+    assert again.profile == seen.profile
+
+
+def test_xnnpack_reports_its_own_operators_and_a_gpu_is_one_node(agent: AndroidAgent) -> None:
+    found = operators_of(profiled(agent, "xnnpack"))
+    assert set(found) == {"Transpose (ND, F32)", "Convolution (NHWC, F32) IGEMM"}
+    assert set(operators_of(profiled(agent, "gpu"))) == {"TfLiteGpuDelegateV2"}
+
+
+def test_an_old_version_is_read_too(agent: AndroidAgent, bench: AdbBench) -> None:
+    bench.inject(Fault.OTHER_VERSION)
+    assert set(operators_of(profiled(agent, "builtin"))) == {"TRANSPOSE", "CONV_2D"}
+
+
+@pytest.mark.parametrize("fault", [Fault.HALF_OUTPUT, Fault.GARBAGE_OUTPUT])
+def test_half_a_profile_is_a_failure(agent: AndroidAgent, bench: AdbBench, fault: Fault) -> None:
+    bench.inject(fault)
+    seen = profiled(agent, "builtin")
+    assert seen.failure is not None
+    assert seen.failure.kind is ErrorKind.BAD_OUTPUT
+    assert seen.profile is None
+
+
+def test_an_operator_that_is_slow_on_the_phone_takes_a_larger_share(
+    agent: AndroidAgent, bench: AdbBench
+) -> None:
+    def share() -> float:
+        found = operators_of(profiled(agent, "builtin"))
+        return found["CONV_2D"] / sum(found.values())
+
+    usual = agent.measure(make_task())
+    before = share()
+    bench.inject(Fault.SLOW_CONVOLUTION)
+    slow = agent.measure(make_task())
+    assert before < share() < 1
+    assert usual.summary is not None
+    assert slow.summary is not None
+    assert slow.summary.latency_ns > 2 * usual.summary.latency_ns, "the whole model is slower"
+
+
+@pytest.mark.usefixtures("agent")
+def test_what_a_phone_cannot_profile_is_known_before_it_is_asked() -> None:
+    why = KINDS.load("android").why_not_profiled
+    assert why is not None
+    for runtime, backend, words in (
+        (Runtime.EXECUTORCH, "xnnpack", "event tracer"),
+        (Runtime.ONNX, "cpu", "onnxruntime_perf_test"),
+        (Runtime.TORCH, "cpu", "no program runs torch"),
+        (Runtime.TFLITE, "nowhere", "no backend"),
+    ):
+        assert words in str(why(Execution(runtime=runtime, backend=backend)))
+    assert why(make_task().execution) is None
