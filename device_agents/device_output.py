@@ -16,6 +16,7 @@ from math import sqrt
 
 from fleetrank.device_agents.contract.measurement import ToolSummary
 from fleetrank.device_agents.errors import BadOutputError
+from fleetrank.foundation.vocabulary import Statistic
 
 MAX_PROBE_BYTES = 64 * 1024
 """For one command that reads facts or conditions: five times the longest output seen on a phone."""
@@ -167,7 +168,7 @@ def refuse_impossible(
     """
     mean_ns = summary.mean_ns
     # Some builds print no median but the mean, which may be above a percentile.
-    median_ns = None if summary.median_ns == mean_ns else summary.median_ns
+    median_ns = summary.latency_ns if summary.statistic is Statistic.MEDIAN else None
     quantiles = (
         ("the median", median_ns, 0.50),
         ("the 90th percentile", summary.p90_ns, 0.10),

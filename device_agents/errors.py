@@ -23,6 +23,29 @@ class UnfitConditionsError(TransientError):
     """The device is now too hot, too low on battery or too slow to be measured."""
 
 
+class NotFitError(UnfitConditionsError):
+    """The device is not fit yet and tried nothing; the caller waits, so that no other device does.
+
+    Attributes:
+        ask_again_s: seconds until the device may be asked again.
+        limit_s: the longest time of asking, in seconds; after it the attempt has failed. Source of
+            the default: twice the pause of the MLPerf mobile app (its issue 390).
+    """
+
+    def __init__(
+        self, message: str, remedy: str, ask_again_s: float = 10.0, limit_s: float = 600.0
+    ) -> None:
+        super().__init__(message, remedy)
+        # By position too, so that it survives pickling between processes.
+        self.args = (message, remedy, ask_again_s, limit_s)
+        self.ask_again_s = ask_again_s
+        self.limit_s = limit_s
+
+
+class AwayError(NotFitError):
+    """The device does not answer, or starts: it may come back within the limit."""
+
+
 class PermanentError(AgentError):
     """Every retry fails the same way: a damaged file, an unsupported operator, a wrong option."""
 

@@ -11,6 +11,7 @@ KINDS = Registry[Kind](
     "device kind",
     {
         "android": "fleetrank.device_agents.android.kind:ANDROID",
+        "board": "fleetrank.device_agents.board.kind:BOARD",
         "cpu": "fleetrank.device_agents.cpu.kind:CPU",
         "cuda": "fleetrank.device_agents.cuda.kind:CUDA",
         "simulated": "fleetrank.device_agents.simulated.kind:SIMULATED",

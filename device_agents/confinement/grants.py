@@ -56,7 +56,8 @@ def _existing(*paths: str) -> tuple[str, ...]:
     found = set()
     for path in paths:
         with suppress(OSError):
-            found.add(os.path.realpath(path, strict=True))
+            Path(path).stat()  # `realpath` accepts a missing path, and its `strict` is new in 3.10
+            found.add(os.path.realpath(path))
     return tuple(sorted(found))
 
 
@@ -84,10 +85,9 @@ def _narrow(folders: Iterable[str]) -> Iterator[str]:
 
 def _inputs(task: MeasureTask | InferTask) -> Iterator[str]:
     yield task.artifact_path
-    if isinstance(task, InferTask):
-        yield task.inputs_path
-    elif task.primer_path is not None:
-        yield task.primer_path
+    more = task.inputs_path if isinstance(task, InferTask) else task.primer_path
+    yield from (path for path in (task.weights_path, more) if path is not None)
+    yield from (one.values.path for one in task.execution.inputs if one.values.path is not None)
 
 
 def _outputs(task: MeasureTask | InferTask) -> Iterator[str]:

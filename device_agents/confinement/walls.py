@@ -130,7 +130,7 @@ def _shown(path: object) -> str:
     return ascii(path)[:_SHOWN]
 
 
-TRUST_REMEDY = "if you trust its maker, run again with --trust"
+TRUST_REMEDY = "if you trust its maker, run again with `trust=true`"
 AUDIT = "audit"
 
 

@@ -5,7 +5,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Protocol, TypeVar, get_args
+from typing import Protocol, TypeVar, get_args, runtime_checkable
 
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.device_agents.contract.task import (
@@ -70,7 +70,7 @@ class Agent(Protocol):
         ...
 
     def longest_s(self, task: MeasureTask) -> float:
-        """The longest time that `measure` may take, in seconds, with the agent's own waiting.
+        """The longest time that `measure` may take, in seconds.
 
         If no answer arrives within this time, the caller treats the device as lost.
         """
@@ -81,11 +81,34 @@ class Agent(Protocol):
 
         Every expected failure (crash, timeout, invalid output, rejection) is returned as a
         measurement with status `failed`; no exception is raised for it.
+
+        A device that is not fit (hot, restarting, not there) is not waited for in here: the agent
+        raises `NotFitError` or `AwayError` inside and returns its failure, whose `wait` says when
+        to ask again. Until then other devices of the host are measured. Callers without a
+        scheduler use `host.patience.measure_when_fit`.
         """
         ...
 
-    def infer(self, task: InferTask) -> Failure | None:
+    def infer(self, task: InferTask, stop_requested: StopRequested = never_stop) -> Failure | None:
         """Runs the artifact over stored inputs and writes its outputs; `None` means success."""
+        ...
+
+
+@runtime_checkable
+class RoundAgent(Protocol):
+    """An agent of a device that can hold several loaded models, which take turns."""
+
+    def measure_round(
+        self,
+        tasks: Sequence[MeasureTask],
+        stop_requested: StopRequested = never_stop,
+        finish_requested: StopRequested = never_stop,
+    ) -> Sequence[Measurement]:
+        """Measures one repeat of each task in turns; one measurement per task, in their order.
+
+        A failure ends its own task only. Every task has `blocks`. `finish_requested` ends the round
+        when each task has the same number of blocks, one at least; all of them count.
+        """
         ...
 
 

@@ -49,7 +49,7 @@ class Capability:
                 return f"{who} has no {what} {name!r}{place}; it has {listed(known)}"
         if execution.threads < 1 or execution.batch < 1:
             return "threads and batch must be at least 1"
-        return None
+        return execution.workload.why_no_step
 
 
 def listed(names: Iterable[str]) -> str:

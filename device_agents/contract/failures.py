@@ -1,16 +1,19 @@
 """Turns exceptions inside the worker into typed failures; `host.worker_client` judges its end."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
-from fleetrank.device_agents.contract.measurement import Failure
+from fleetrank.device_agents.contract.measurement import Failure, Wait
 from fleetrank.device_agents.errors import (
+    AwayError,
     BadArtifactError,
     BadOutputError,
     CrashedError,
     KilledError,
     LostArtifactError,
     MissingLibraryError,
+    NotFitError,
     OutOfMemoryError,
     StoppedError,
     StorageFullError,
@@ -51,7 +54,20 @@ def failure_from_error(error: Exception, stage: str | None) -> Failure:
         remedy=remedy,
         is_transient=_is_transient(error),
         stage=stage,
+        wait=_wait_of(error),
     )
+
+
+def _wait_of(error: Exception) -> Wait | None:
+    if not isinstance(error, NotFitError):
+        return None
+    return Wait(ask_again_s=error.ask_again_s, limit_s=error.limit_s)
+
+
+def waited_in_vain(failure: Failure, waited_s: float) -> Failure:
+    """The end of an attempt whose device was not fit within the limit; without `wait`."""
+    message = f"not fit after {waited_s:.0f} s of waiting: {failure.message}"
+    return replace(failure, message=message, wait=None)
 
 
 def interrupted(message: str = "the measurement was stopped on request") -> Failure:
@@ -92,6 +108,7 @@ _KINDS: tuple[tuple[type[FleetError], ErrorKind], ...] = (
     (TimedOutError, ErrorKind.TIMED_OUT),
     (TooSlowError, ErrorKind.TIMED_OUT),
     (StoppedError, ErrorKind.INTERRUPTED),
+    (AwayError, ErrorKind.DEVICE_LOST),
     (UnfitConditionsError, ErrorKind.UNFIT_CONDITIONS),
     (NoRoomError, ErrorKind.DISK_FULL),
     (TransientError, ErrorKind.DEVICE_LOST),
@@ -111,7 +128,7 @@ def _kind_of(error: Exception) -> tuple[ErrorKind, str]:
         return ErrorKind.DEVICE_LOST, LOST_REMEDY
     if isinstance(error, OSError) and is_no_room(error):
         return ErrorKind.DISK_FULL, storage_error(Path(error.filename or "a file"), error).remedy
-    return ErrorKind.INTERNAL, "report this with the output of the command under --debug"
+    return ErrorKind.INTERNAL, "report this with what the command prints with `debug=true`"
 
 
 def _is_transient(error: Exception) -> bool:

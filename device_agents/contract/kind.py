@@ -11,7 +11,7 @@ from enum import StrEnum
 from fleetrank.device_agents.contract.agent import Agent
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.registration import Discoverer, Registrar, VirtualDevices
-from fleetrank.device_agents.contract.task import OptionValue
+from fleetrank.device_agents.contract.task import Execution, OptionValue
 from fleetrank.foundation.vocabulary import Origin, Runtime
 
 DeviceOptions = Mapping[str, OptionValue]
@@ -60,6 +60,11 @@ class Traits:
         energy: `None` if its energy is not counted.
         is_primed: its worker loads a primer first, because the worker's lazy imports would
             otherwise count as memory of the model.
+        takes_turns: its agent is a `RoundAgent`.
+        infers: its agent's `infer` runs on the device itself and not in its place on the host, so
+            an evaluation is one of the device.
+        opens_files: its agent opens the exported file; otherwise the cost of the model is enough.
+        repeat_s: seconds of one repeat whatever it measures; `None` depends on the cell.
     """
 
     origin: Origin = Origin.MEASURED
@@ -68,6 +73,10 @@ class Traits:
     pinning: Pinning = Pinning.FREE
     energy: EnergyMeter | None = None
     is_primed: bool = False
+    takes_turns: bool = False
+    infers: bool = False
+    opens_files: bool = True
+    repeat_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +135,10 @@ class Kind:
         is_probed_when_added: `devices add` detects a missing driver at once.
         address_option: the option of `devices add` that takes the address of a device to register.
         registrar: (options of a device, or none) to the kind's registrar.
+        why_not_profiled: says why the kind cannot find out where the time of this goes, or `None`
+            if it can; without it the kind profiles nothing.
+        why_not_replicated: says why this cannot run in several processes at once on the kind, or
+            `None` if it can; without it the kind runs one process at a time.
     """
 
     create_agent: Callable[[DeviceOptions], Agent]
@@ -140,3 +153,5 @@ class Kind:
     discoverer: Callable[[], Discoverer] | None = None
     virtual_devices: Callable[[], VirtualDevices] | None = None
     log_reader: Callable[[], LogReader] | None = None
+    why_not_profiled: Callable[[Execution], str | None] | None = None
+    why_not_replicated: Callable[[Execution], str | None] | None = None

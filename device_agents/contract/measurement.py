@@ -7,6 +7,8 @@ in ISO 8601. `None` means not known or not applicable; 0 is a reading.
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from fleetrank.device_agents.contract.kernel_profile import Profile
+from fleetrank.device_agents.contract.replica_set import ReplicaSet
 from fleetrank.device_agents.contract.task import Options
 from fleetrank.foundation.vocabulary import (
     EnergyMethod,
@@ -15,8 +17,22 @@ from fleetrank.foundation.vocabulary import (
     MemoryMetric,
     Origin,
     SampleKind,
+    Statistic,
     Status,
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """A device is not fit yet: it tried nothing, and the caller sends the same task again.
+
+    Attributes:
+        ask_again_s: seconds from now until the device may be asked again.
+        limit_s: if the device is still not fit after this time of asking, the attempt has failed.
+    """
+
+    ask_again_s: float
+    limit_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +42,7 @@ class Failure:
     Attributes:
         stage: `start prime idle load first_inference warmup timed energy canary verify export`.
         exit_code: of the worker; negative for a signal; `None` if it ended normally.
+        wait: the device asks for time, so this is not an attempt yet; `None` if it ended.
     """
 
     kind: ErrorKind
@@ -34,6 +51,7 @@ class Failure:
     is_transient: bool
     stage: str | None = None
     exit_code: int | None = None
+    wait: Wait | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +68,8 @@ class Conditions:
             battery saver lowers it.
         temp_c: hottest CPU, GPU or battery sensor; the agent's documentation says which.
         canary_ns: median of the canary at this moment; `None` if it did not run.
-        throttle_reasons: reasons that slow a GPU down, joined by commas; `none` if none applies.
+        throttle_reasons: reasons that slow a GPU or a board down, joined by commas; `none` if it
+            reports none.
         throttled_ns: time a GPU was slowed for power or heat since its driver was loaded.
         other_processes: other processes on the GPU; `None` if the driver does not list them.
     """
@@ -106,13 +125,14 @@ class ToolSummary:
     Percentiles are the tool's own and may not be interpolated; a missing one is `None`.
 
     Attributes:
-        median_ns: the latency of the repeat; if a tool prints no median, it is the mean (the
-            setting `summary_statistic` then says so).
+        latency_ns: the latency of the repeat: the median, or what the tool prints in its place.
+        statistic: what `latency_ns` is.
         std_ns: by the tool's own definition; `benchmark_model` divides by n, and its text has only
             whole microseconds.
     """
 
-    median_ns: int
+    latency_ns: int
+    statistic: Statistic
     count: int | None = None
     mean_ns: int | None = None
     std_ns: int | None = None
@@ -145,25 +165,60 @@ class Energy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """One turn of a cell in a round: consecutive samples of its process.
+
+    Each cell of a round has one block in each cycle, so its n-th block belongs to the n-th cycle.
+
+    Attributes:
+        start_ns: before its first run, on the host's monotonic clock, which the processes of one
+            boot share.
+        samples: how many of the measurement's samples, in order, belong to it.
+        left_out_ns: times of its first runs, which are no samples.
+    """
+
+    start_ns: int
+    samples: int
+    left_out_ns: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """The result of one repeat: raw samples and the conditions during the repeat.
 
     Attributes:
         samples_ns: synchronised wall clock, one number per inference in order; empty if the
             tool gives none (see `sample_kind`) or the repeat failed early.
+        ttft_samples_ns: times of the prompts of `generate`, one per sequence in order, whose
+            steps are the samples; `None` for all other workloads.
         device_samples_ns: device clock for the same runs (CUDA events); `None` without a stream.
         summary: the tool's own statistics, only with a `sample_kind` that has no samples.
-        stop_reason: `half_width max_time max_samples`.
+        stop_reason: `half_width max_time max_samples min_time`, or `stopped`: the user ended its
+            round after the current blocks. In a round `half_width` is that of the differences
+            between cells.
+        sustained_ns: wall clock from the start of the first timed run to the end of the last;
+            `None` unless the policy has `min_time_s`, or a tool does not state it.
+        throttled_after_ns: of a phone, time from the start of its program until an allowed clock
+            was seen to have fallen; `None` if it was not.
+        round_id: equal for the cells that took turns; `None` if the cell was measured alone.
+        blocks: the turns of the cell in its round; empty without one.
         load_peak_memory_bytes: peak while loading and first inference, over the baseline.
         run_peak_memory_bytes: peak during warm-up and timing, over the same baseline; on a GPU the
             peak of PyTorch's allocator since before loading.
         reserved_memory_bytes: peak that PyTorch's allocator reserved on the GPU, over its baseline.
         process_memory_bytes: GPU memory held by the process at the end, with its context.
+        backend_nodes: nodes of the graph that ran on the backend, such as a delegate; `None` if the
+            tool does not report it.
+        graph_nodes: nodes of the graph.
         input_copy_ns: median time to copy the inputs from the host to the device; no sample
             includes it.
         energy: `None` if the device has no energy counter.
         raw_log: all output of an external tool, so that later parsers can read it again; `None`
             if fleetrank's own worker measured.
+        profile: where the time goes, of a task that asks for it; it has no samples then.
+        replicas: the processes of a task that asks for several; the samples are theirs then.
+        waited_s: how long the task waited on its host for its device and for the host; in a row,
+            also how long the device rested before. `None` if unknown.
         origin: `simulated` and `virtual` mark rows that no real device produced.
     """
 
@@ -177,15 +232,22 @@ class Measurement:
     warmup_ns: int | None = None
     warmup_runs: int | None = None
     samples_ns: tuple[int, ...] = ()
+    ttft_samples_ns: tuple[int, ...] | None = None
     device_samples_ns: tuple[int, ...] | None = None
     summary: ToolSummary | None = None
     stop_reason: str | None = None
+    sustained_ns: int | None = None
+    throttled_after_ns: int | None = None
+    round_id: str | None = None
+    blocks: tuple[Block, ...] = ()
     memory_metric: MemoryMetric | None = None
     baseline_memory_bytes: int | None = None
     load_peak_memory_bytes: int | None = None
     run_peak_memory_bytes: int | None = None
     reserved_memory_bytes: int | None = None
     process_memory_bytes: int | None = None
+    backend_nodes: int | None = None
+    graph_nodes: int | None = None
     input_copy_ns: int | None = None
     energy: Energy | None = None
     conditions_before: Conditions | None = None
@@ -193,6 +255,9 @@ class Measurement:
     worker: WorkerFacts | None = None
     flags: tuple[Flag, ...] = ()
     raw_log: str | None = None
+    profile: Profile | None = None
+    replicas: ReplicaSet | None = None
+    waited_s: float | None = None
     started_utc: str | None = None
     finished_utc: str | None = None
 

@@ -2,8 +2,9 @@
 
 import json
 from dataclasses import dataclass
+from enum import StrEnum
 
-from fleetrank.device_agents.contract.measurement import Failure
+from fleetrank.device_agents.contract.measurement import Block, Failure
 from fleetrank.device_agents.contract.task import InferTask, MeasureTask
 from fleetrank.foundation.codec import REMEDY, CodecError, from_plain, parse_json, to_plain
 
@@ -17,6 +18,36 @@ STAGE_MARK = "fleetrank-stage:"
 
 If the worker crashes, the last such line shows where.
 """
+
+TURN_MARK = "fleetrank-turn:"
+"""Starts a line on the worker's standard output: it waits for its next turn in a round."""
+
+
+class Turn(StrEnum):
+    """What the caller answers, one word on a line of the worker's standard input."""
+
+    BLOCK = "block"
+    """Measure a block, then wait again."""
+    START = "start"
+    """All processes of a set are warm: run for the task's time, then write the measurement."""
+    HALF_WIDTH = "half_width"
+    MAX_TIME = "max_time"
+    MAX_SAMPLES = "max_samples"
+    STOPPED = "stopped"
+    """The round is over, for this reason: finish and write the measurement."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnReport:
+    """What a worker writes after `TURN_MARK`.
+
+    Attributes:
+        block: the turn that ended; `None` before the first one: the model is loaded and warm.
+        samples_ns: of this block.
+    """
+
+    block: Block | None = None
+    samples_ns: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

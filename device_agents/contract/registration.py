@@ -28,15 +28,18 @@ class RegistrationData:
 
     Attributes:
         facts: for display, and for the comparison with the device later.
-        clusters: CPUs with equal maximum clock, fastest cluster first; empty if the device reports
-            no cores, or programs cannot be pinned to them.
+        clusters: CPUs of one kind, fastest cluster first; empty if the device reports no cores,
+            if a core was offline, or if programs cannot be pinned to them.
         canary_latency_ns: median of each canary process, on the fastest cluster.
+        options: options of its agent that the canary found; the device file has them beside the
+            others.
     """
 
     registered_utc: str | None = None
     facts: Mapping[str, Fact] = field(default_factory=dict)
     clusters: tuple[tuple[int, ...], ...] = ()
     canary_latency_ns: tuple[int, ...] = ()
+    options: Mapping[str, OptionValue] = field(default_factory=dict)
 
     @property
     def canary_affinity(self) -> tuple[int, ...] | None:
@@ -66,11 +69,13 @@ class RegistrationRequest:
         address: as the discovery shows it.
         programs: the user's own programs, by name.
         options: options of the device's agent, which checks them.
+        setup: runtimes to install on the device first; only boards can.
     """
 
     address: str
     programs: Mapping[str, Path] = field(default_factory=dict)
     options: Mapping[str, OptionValue] = field(default_factory=dict)
+    setup: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +137,14 @@ class Registrar(Protocol):
         ...
 
     def identity_of(self, options: Mapping[str, OptionValue]) -> str | None:
-        """The `Applicant.identity` that a device file stores."""
+        """The `Applicant.identity` that a device file stores.
+
+        `options` are those of the file and the facts of its registration.
+        """
+        ...
+
+    def is_same(self, identity: str, other: str) -> bool:
+        """Whether two identities are of one unit; those of older files can be less precise."""
         ...
 
     def address_of(self, options: Mapping[str, OptionValue]) -> str | None:

@@ -5,7 +5,9 @@
 
 from dataclasses import dataclass, field
 
-from fleetrank.foundation.vocabulary import Mode, Precision, Runtime
+from fleetrank.foundation.inputs.model_input import Axes, ModelInput
+from fleetrank.foundation.inputs.workload import IMAGE, Workload
+from fleetrank.foundation.vocabulary import CpuChoice, Mode, Precision, Runtime
 
 OptionValue = str | int | float | bool
 Options = tuple[tuple[str, OptionValue], ...]
@@ -26,6 +28,8 @@ class MeasurePolicy:
         max_time_s: at most this long for the timed runs.
         max_samples: at most this many timed runs.
         energy_s: least duration of the runs repeated for energy, if it can be read; 0 disables it.
+        min_time_s: above 0, runs follow one another for so long, whatever the four limits above
+            say: sustained throughput. 0 ends them by these limits.
     """
 
     min_warmup_runs: int = 10
@@ -37,6 +41,43 @@ class MeasurePolicy:
     max_time_s: float = 20.0
     max_samples: int = 10_000
     energy_s: float = 2.0
+    min_time_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockPolicy:
+    """How the cells of a round take turns; the limits of one cell are those of `MeasurePolicy`.
+
+    `benchmarks/round_blocks.py`: the first run of a block is up to 1.9 % slower, the second at most
+    0.4 %; blocks of 0.2 to 0.4 s give the smallest error of a ratio. `docs/measuring.md` has both.
+
+    Attributes:
+        block_s: duration of the timed runs of one block; its last run may end later.
+        left_out_runs: the first runs of a block, which are no samples: another model's data is in
+            the caches. Their times are stored apart.
+        min_blocks: of each cell, before the rule on differences is asked.
+        max_blocks: of each cell.
+    """
+
+    block_s: float = 0.4
+    left_out_runs: int = 2
+    min_blocks: int = 5
+    max_blocks: int = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaPolicy:
+    """Several processes of one cell at the same time, each with the model loaded for itself.
+
+    Attributes:
+        count: processes, at least 1.
+        run_s: each runs inferences back to back for so long; above 0.
+        cpus: of each process, in order; `None` lets the system choose. They replace the affinity.
+    """
+
+    count: int
+    run_s: float
+    cpus: tuple[tuple[int, ...], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +88,12 @@ class Execution:
         backend: execution provider or delegate: `cpu`, `cuda` or `tensorrt` for ONNX Runtime,
             `cpu` or `cuda` for PyTorch, `xnnpack` for LiteRT.
         affinity: CPU numbers the worker is pinned to; `None` lets the system choose.
+        cpu_choice: what the sweep asked for; with `first_cores` the numbers are not part of the
+            platform. `None` if no sweep asked.
         options: only values that differ from the default; `Capability` lists a runtime's names.
+        axes: sizes of the named axes of the inputs; part of the platform's name.
+        inputs: as the model's card states them; empty takes them from the file.
+        workload: what one inference does; not part of the platform.
     """
 
     runtime: Runtime
@@ -57,7 +103,11 @@ class Execution:
     batch: int = 1
     threads: int = 1
     affinity: tuple[int, ...] | None = None
+    cpu_choice: CpuChoice | None = None
     options: Options = ()
+    axes: Axes = ()
+    inputs: tuple[ModelInput, ...] = ()
+    workload: Workload = IMAGE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +133,38 @@ class CanaryTask:
     runs_after: bool
 
 
+NOISE_FACTOR = 3.0
+"""A deviation of three times the spread of the registration runs is not noise."""
+
+
+def deviates(ratio: float, spread: float | None, tolerance: float) -> bool:
+    """Whether a canary deviates more, slower or faster, than its device's noise explains.
+
+    Args:
+        ratio: its latency now over that at registration.
+        spread: as in `CanaryTask`.
+        tolerance: least accepted deviation.
+    """
+    return abs(ratio - 1) > max(tolerance, NOISE_FACTOR * (spread or 0.0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenCost:
+    """What one inference of a language model costs, for the whole batch.
+
+    Attributes:
+        macs: multiply-accumulates.
+        moved_bytes: weights read once, and the cache read and written.
+        weight_bytes: of the model, whatever an inference reads of it.
+        state_bytes: of the cache.
+    """
+
+    macs: int
+    moved_bytes: int
+    weight_bytes: int
+    state_bytes: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureTask:
     """One repeat of one cell: what a worker needs. It says nothing about networks or sweeps.
@@ -91,6 +173,8 @@ class MeasureTask:
         task_id: opaque to the agent; the measurement returns it.
         artifact_path: absolute path of the exported file on the device's host.
         artifact_sha256: checked by the code that opens the file; the simulated agent opens none.
+        weights_path: `SHA256.data` in the same folder, which the file reads; `None` if all weights
+            are inside the file.
         is_trusted: created by this workspace, so a `.pt2` is not scanned for pickles.
         primer_path: a tiny artifact of the same runtime, loaded and run before the memory baseline
             is read; `None` counts the runtime's lazy imports and pools as memory of the model.
@@ -98,9 +182,20 @@ class MeasureTask:
         timeout_s: after this time the worker and its process group are killed.
         memory_limit_bytes: RLIMIT_DATA of the worker; `None` lets the agent choose.
         macs_and_parameters: read only by the simulated agent: (MACs, parameters) of the network.
+        token_costs: also read only by it, of a language model: of one inference; for `generate` of
+            the prompt and of one step. Empty for all other models.
         canary: to run beside the repeat; only phones have one.
         gpu_uuid: GPU or MIG instance of a GPU backend; `None` uses the only one that exists.
         allows_shared_gpu: if other processes use it, flag the repeat instead of rejecting it.
+        blocks: the repeat is one cell of a round, measured in blocks when its caller says so;
+            `None` measures it alone, without a pause.
+        members: task ids of the round, this one included; empty without a round.
+        quiet_s: on a busy host the device asks for time, for so many seconds at most; `None`
+            measures at once. Of a round, that of the first task counts.
+        is_profiled: find out where the time goes instead of measuring a latency: the answer has a
+            `profile` and no samples.
+        replicas: run several processes at the same time instead of one: the answer has `replicas`
+            and no samples. The worker of one such process waits until all of them are warm.
     """
 
     task_id: str
@@ -108,25 +203,38 @@ class MeasureTask:
     artifact_sha256: str
     execution: Execution
     is_trusted: bool = False
+    weights_path: str | None = None
     primer_path: str | None = None
     seed: int = 0
     policy: MeasurePolicy = field(default_factory=MeasurePolicy)
     timeout_s: float = 300.0
     memory_limit_bytes: int | None = None
     macs_and_parameters: tuple[int, int] | None = None
+    token_costs: tuple[TokenCost, ...] = ()
     canary: CanaryTask | None = None
     gpu_uuid: str | None = None
     allows_shared_gpu: bool = False
+    blocks: BlockPolicy | None = None
+    members: tuple[str, ...] = ()
+    quiet_s: float | None = None
+    is_profiled: bool = False
+    replicas: ReplicaPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InferTask:
     """Runs an artifact once per given input and keeps the outputs, for verification.
 
+    With an array `targets` in the file of inputs, it keeps how probable the first output makes each
+    target, for an evaluation: `worker.target_scores` has both forms.
+
     Attributes:
         inputs_path: `.npz` with one array per model input, `input_0`, `input_1`, ...; the first
             axis counts the cases, and each case runs as a batch of one.
+        has_whole_cases: the arrays have shape (n_cases, *shape of the input); each case is a whole
+            input and not one sample.
         outputs_path: path of the `.npz` to write, with `output_0`, ... of shape (n_cases, ...).
+        weights_path: the same as in `MeasureTask`.
         gpu_uuid: the same as in `MeasureTask`.
     """
 
@@ -136,7 +244,9 @@ class InferTask:
     execution: Execution
     inputs_path: str
     outputs_path: str
+    has_whole_cases: bool = False
     is_trusted: bool = False
     timeout_s: float = 300.0
     memory_limit_bytes: int | None = None
     gpu_uuid: str | None = None
+    weights_path: str | None = None

@@ -1,31 +1,45 @@
 """Measures on the CPU of this host, one fresh worker process per task."""
 
 import os
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
 
 from fleetrank.device_agents.contract.agent import DeviceFacts, StopRequested, never_stop
-from fleetrank.device_agents.contract.measurement import Failure, Measurement
+from fleetrank.device_agents.contract.failures import failure_from_error
+from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask, OptionValue
-from fleetrank.device_agents.errors import PermanentError
+from fleetrank.device_agents.errors import NotFitError, PermanentError
+from fleetrank.device_agents.host.energy import EnergySource, open_rapl
+from fleetrank.device_agents.host.quiet import require_quiet
+from fleetrank.device_agents.host.rails import open_rails
+from fleetrank.device_agents.host.replica_client import measure_replicas, n_processes
+from fleetrank.device_agents.host.round_client import measure_round
 from fleetrank.device_agents.host.topology import read_facts
-from fleetrank.device_agents.host.worker_client import infer_in_worker, measure_in_worker
-from fleetrank.device_agents.host.worker_process import default_limit_bytes
+from fleetrank.device_agents.host.worker_client import (
+    WORKER,
+    infer_in_worker,
+    limited,
+    measure_in_worker,
+)
 from fleetrank.device_agents.runtimes.runner import why_unsupported
-
-Task = TypeVar("Task", MeasureTask, InferTask)
+from fleetrank.foundation.vocabulary import Origin
 
 
 class CpuAgent:
     """The `cpu` device kind, which has no options.
 
     The system chooses the CPUs of a task without an affinity.
+
+    Args:
+        options: none.
+        command: starts a worker.
     """
 
-    def __init__(self, options: Mapping[str, OptionValue]) -> None:
+    def __init__(
+        self, options: Mapping[str, OptionValue], *, command: Sequence[str] = WORKER
+    ) -> None:
         for name in options:
             raise PermanentError(f"a cpu device has no option {name!r}", "remove it")
+        self._command = tuple(command)
 
     def probe(self) -> DeviceFacts:
         """Describes the device."""
@@ -46,19 +60,52 @@ class CpuAgent:
 
     def longest_s(self, task: MeasureTask) -> float:
         """The longest time that `measure` may take, in seconds."""
-        return task.timeout_s
+        return task.timeout_s * n_processes(task)
 
     def measure(self, task: MeasureTask, stop_requested: StopRequested = never_stop) -> Measurement:
-        """Measures one repeat."""
-        return measure_in_worker(_limited(task), stop_requested)
+        """Measures one repeat, or one set."""
+        (answer,) = _when_quiet([task], lambda: [self._measured(limited(task), stop_requested)])
+        return answer
 
-    def infer(self, task: InferTask) -> Failure | None:
+    def _measured(self, task: MeasureTask, stop_requested: StopRequested) -> Measurement:
+        if task.replicas is None:
+            return measure_in_worker(task, stop_requested, command=self._command)
+        return measure_replicas(
+            task, task.replicas, stop_requested, command=self._command, source=_energy_of(task)
+        )
+
+    def measure_round(
+        self,
+        tasks: Sequence[MeasureTask],
+        stop_requested: StopRequested = never_stop,
+        finish_requested: StopRequested = never_stop,
+    ) -> Sequence[Measurement]:
+        """Measures one repeat of each task in turns."""
+        tasks = [limited(task) for task in tasks]
+        return _when_quiet(
+            tasks,
+            lambda: measure_round(tasks, stop_requested, finish_requested, command=self._command),
+        )
+
+    def infer(self, task: InferTask, stop_requested: StopRequested = never_stop) -> Failure | None:
         """Runs the artifact over stored inputs and writes its outputs."""
-        return infer_in_worker(_limited(task))
+        return infer_in_worker(limited(task), stop_requested, command=self._command)
 
 
-def _limited(task: Task) -> Task:
-    """Limits memory: a model that uses all memory must fail alone and not stop the host."""
-    if task.memory_limit_bytes is not None:
-        return task
-    return replace(task, memory_limit_bytes=default_limit_bytes())
+def _energy_of(task: MeasureTask) -> EnergySource | None:
+    return (open_rapl() or open_rails()) if task.policy.energy_s > 0 else None
+
+
+def _when_quiet(
+    tasks: Sequence[MeasureTask], measure: Callable[[], Sequence[Measurement]]
+) -> Sequence[Measurement]:
+    """Measures; on a busy host each task asks for time instead, if the sweep wants a quiet host."""
+    quiet_s = tasks[0].quiet_s
+    if quiet_s is None:
+        return measure()
+    try:
+        require_quiet(quiet_s)
+    except NotFitError as error:
+        failure = failure_from_error(error, "start")
+        return [failed(task.task_id, failure, Origin.MEASURED) for task in tasks]
+    return measure()

@@ -9,14 +9,17 @@ from fleetrank.device_agents.contract.kind import (
     Pinning,
     Traits,
 )
+from fleetrank.device_agents.contract.task import Execution
 from fleetrank.foundation.vocabulary import Runtime
 
 _TRAITS = Traits(
+    infers=True,
     share=HostShare.ALONE,
     needs_quiet=True,
     pinning=Pinning.HOST_CORES,
     energy=EnergyMeter.HOST,
     is_primed=True,
+    takes_turns=True,
 )
 
 
@@ -32,9 +35,23 @@ def _default_backend(runtime: Runtime) -> str:
     return default_backend(runtime)
 
 
+def _why_not_profiled(execution: Execution) -> str | None:
+    from fleetrank.device_agents.profiling.profiler import why_not_profiled
+
+    return why_not_profiled(execution)
+
+
+def _why_not_replicated(execution: Execution) -> str | None:
+    from fleetrank.device_agents.host.replica_client import why_not_replicated
+
+    return why_not_replicated(execution)
+
+
 CPU = Kind(
     create_agent=_create_agent,
     traits_of=lambda _options: _TRAITS,
     default_backend=_default_backend,
     is_host_cpu=True,
+    why_not_profiled=_why_not_profiled,
+    why_not_replicated=_why_not_replicated,
 )

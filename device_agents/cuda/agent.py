@@ -16,8 +16,10 @@ from fleetrank.device_agents.contract.measurement import Failure, Measurement, f
 from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask, OptionValue
 from fleetrank.device_agents.cuda import nvml
 from fleetrank.device_agents.cuda.choice import VISIBLE, choose_gpu, gpu_facts, uuid_hash
+from fleetrank.device_agents.cuda.gpu_watch import gpu_energy
 from fleetrank.device_agents.cuda.library import Gpu, GpuLibrary
 from fleetrank.device_agents.errors import PermanentError, TransientError, UnsupportedError
+from fleetrank.device_agents.host.replica_client import measure_replicas, n_processes
 from fleetrank.device_agents.host.topology import read_facts
 from fleetrank.device_agents.host.worker_client import WORKER, infer_in_worker, measure_in_worker
 from fleetrank.device_agents.runtimes.gpu_backends import why_unsupported_on_gpu
@@ -88,7 +90,7 @@ class CudaAgent:
 
     def longest_s(self, task: MeasureTask) -> float:
         """The longest time that `measure` may take, in seconds."""
-        return task.timeout_s
+        return task.timeout_s * n_processes(task)
 
     def measure(self, task: MeasureTask, stop_requested: StopRequested = never_stop) -> Measurement:
         """Measures one repeat."""
@@ -105,15 +107,25 @@ class CudaAgent:
                 allows_shared_gpu=self._options.others == "flag",
             )
             with held_clock(library, gpu, self._options.lock_clocks_mhz) as lock:
-                seen = measure_in_worker(asked, stop_requested, command=self._command)
+                seen = self._measured(asked, stop_requested, library, gpu)
         except FleetError as error:
             return _failed(task, failure_from_error(error, "start"))
         return self._blame(_with_lock(seen, lock), gpu)
 
-    def infer(self, task: InferTask) -> Failure | None:
+    def _measured(
+        self, task: MeasureTask, stop_requested: StopRequested, library: GpuLibrary, gpu: Gpu
+    ) -> Measurement:
+        if task.replicas is None:
+            return measure_in_worker(task, stop_requested, command=self._command)
+        source = gpu_energy(library, gpu) if task.policy.energy_s > 0 else None
+        return measure_replicas(
+            task, task.replicas, stop_requested, command=self._command, source=source
+        )
+
+    def infer(self, task: InferTask, stop_requested: StopRequested = never_stop) -> Failure | None:
         """Runs the artifact over stored inputs and writes its outputs."""
         asked = replace(task, gpu_uuid=self._options.uuid)
-        return infer_in_worker(asked, command=self._command)
+        return infer_in_worker(asked, stop_requested, command=self._command)
 
     def _find(self) -> tuple[GpuLibrary, Gpu]:
         """Finds the chosen GPU.

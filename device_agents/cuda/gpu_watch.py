@@ -122,6 +122,16 @@ def use_gpu(library: GpuLibrary | None, wanted: str | None, execution: Execution
     return gpu
 
 
+def gpu_energy(library: GpuLibrary, gpu: Gpu) -> EnergySource | None:
+    """The energy counter of a GPU, or else its power integrated; `None` if it has neither."""
+    if library.energy_mj(gpu) is not None:
+        return CounterSource(EnergyMethod.NVML_COUNTER, partial(library.energy_mj, gpu))
+    if library.power_mw(gpu) is not None:
+        poll = partial(library.power_mw, gpu)
+        return PolledSource(EnergyMethod.NVML_POLLED, poll, time.perf_counter_ns)
+    return None
+
+
 class GpuWatch:
     """The `Watch` of a GPU; if the library is `None`, it has only PyTorch's figures."""
 
@@ -194,13 +204,7 @@ class GpuWatch:
         """The energy counter; a MIG instance has none, and the GPU's includes its neighbours."""
         if self._library is None or self._gpu is None:
             return None
-        if self._library.energy_mj(self._gpu) is not None:
-            read = partial(self._library.energy_mj, self._gpu)
-            return CounterSource(EnergyMethod.NVML_COUNTER, read)
-        if self._library.power_mw(self._gpu) is not None:
-            poll = partial(self._library.power_mw, self._gpu)
-            return PolledSource(EnergyMethod.NVML_POLLED, poll, time.perf_counter_ns)
-        return None
+        return gpu_energy(self._library, self._gpu)
 
     def settings(self) -> Options:
         """Settings that the row must record."""

@@ -14,10 +14,12 @@ from fleetrank.device_agents.contract.kind import (
     Presence,
     Traits,
 )
+from fleetrank.device_agents.contract.task import Execution
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.vocabulary import Runtime
 
 _TRAITS = Traits(
+    infers=True,
     # Alone, because the host's processor feeds the GPU.
     share=HostShare.ALONE,
     needs_quiet=True,
@@ -94,6 +96,18 @@ def _first_line(path: str | None) -> str | None:
     return next(iter(done.stdout.splitlines()), None)
 
 
+def _why_not_profiled(execution: Execution) -> str | None:
+    from fleetrank.device_agents.profiling.profiler import why_not_profiled
+
+    return why_not_profiled(execution)
+
+
+def _why_not_replicated(execution: Execution) -> str | None:
+    from fleetrank.device_agents.host.replica_client import why_not_replicated
+
+    return why_not_replicated(execution)
+
+
 CUDA = Kind(
     create_agent=_create_agent,
     traits_of=lambda _options: _TRAITS,
@@ -101,4 +115,6 @@ CUDA = Kind(
     is_probed_when_added=True,
     presence=Presence(noun="gpus", seen_here=_seen_here, why_absent=_why_absent),
     check_host=_check_host,
+    why_not_profiled=_why_not_profiled,
+    why_not_replicated=_why_not_replicated,
 )

@@ -13,6 +13,7 @@ from typing import Protocol
 from fleetrank.device_agents.contract.measurement import Energy
 from fleetrank.device_agents.host.conditions import parse_number
 from fleetrank.device_agents.timing.timing import Clock, Step
+from fleetrank.foundation.units import NS_PER_S
 from fleetrank.foundation.vocabulary import EnergyMethod
 
 MIN_STEPS = 20
@@ -21,7 +22,6 @@ MAX_LENGTHS = 4.0
 """After this many times its least duration, a window with too few steps ends."""
 LOOK_NS = 10_000_000
 """Time between two counter checks; a check takes up to 0.1 ms, in which no inference runs."""
-_NS_PER_S = 1_000_000_000
 _RAPL_PACKAGES = "sys/class/powercap"
 _UJ_PER_MJ = 1000
 
@@ -100,7 +100,7 @@ class PolledSource:
             return None
         if self._last is not None:
             then, before = self._last
-            self._total += (power + before) / 2 * (now - then) / _NS_PER_S
+            self._total += (power + before) / 2 * (now - then) / NS_PER_S
             self._updates += power != before
         self._last = (now, power)
         return EnergyReading(mj=self._total, updates=self._updates)
@@ -119,7 +119,7 @@ class EnergyWindow:
     @property
     def power_mw(self) -> float | None:
         """Mean power over the window; `None` if it is too short."""
-        return self.mj / self.ns * _NS_PER_S if self.is_enough else None
+        return self.mj / self.ns * NS_PER_S if self.is_enough else None
 
 
 def count_energy(
@@ -133,8 +133,8 @@ def count_energy(
     if first is None:
         return None
     begin = clock()
-    looks = _Looks(begin, first)
-    limit_ns = begin + int(MAX_LENGTHS * least_s * _NS_PER_S)
+    looks = CounterLooks(begin, first)
+    limit_ns = begin + int(MAX_LENGTHS * least_s * NS_PER_S)
     runs, next_look = 0, begin + LOOK_NS
     while True:
         step()
@@ -152,16 +152,18 @@ def count_energy(
         next_look = clock() + LOOK_NS
 
 
-class _Looks:
+class CounterLooks:
     """The first and the last check at which the counter had changed."""
 
     def __init__(self, begin_ns: int, reading: EnergyReading) -> None:
+        """Starts with the state of the counter before the first run."""
         self._updates = reading.updates
         self._first: tuple[int, EnergyReading, int] | None = None
         self._last = (begin_ns, reading, 0)
         self._steps = 0
 
     def add(self, now_ns: int, reading: EnergyReading, runs: int) -> None:
+        """Takes one check, with the number of runs made until then."""
         if reading.updates == self._updates:
             return
         self._updates = reading.updates
@@ -172,10 +174,11 @@ class _Looks:
             self._steps += 1
 
     def window(self, least_s: float) -> EnergyWindow:
+        """From the first to the last change of the counter."""
         start, (end_ns, end, end_runs) = self._first or self._last, self._last
         start_ns, first, start_runs = start
         length_ns = end_ns - start_ns
-        is_long = length_ns >= least_s * _NS_PER_S and length_ns > 0
+        is_long = length_ns >= least_s * NS_PER_S and length_ns > 0
         return EnergyWindow(
             mj=end.mj - first.mj,
             ns=length_ns,
@@ -193,7 +196,7 @@ def judge_energy(
         return None
     idle_mw = None if idle is None else idle.power_mw
     total = busy.mj / busy.runs if busy.is_enough else None
-    share = None if idle_mw is None or total is None else idle_mw * busy.ns / _NS_PER_S / busy.runs
+    share = None if idle_mw is None or total is None else idle_mw * busy.ns / NS_PER_S / busy.runs
     return Energy(
         method=method,
         per_inference_mj=total,

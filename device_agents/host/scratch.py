@@ -25,10 +25,13 @@ _VARIABLES = (
 def worker_environment(task: MeasureTask | InferTask) -> Iterator[Mapping[str, str] | None]:
     """Environment of the task's worker; `None`, the parent's environment, for a trusted task.
 
+    A runtime writes its profile into the folder, also for a trusted task.
+
     Raises:
         OSError: the folder cannot be created.
     """
-    if task.is_trusted:
+    is_profiled = isinstance(task, MeasureTask) and task.is_profiled
+    if task.is_trusted and not is_profiled:
         yield None
         return
     scratch = _made()

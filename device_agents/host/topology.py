@@ -92,14 +92,15 @@ def read_facts(root: Path = ROOT) -> DeviceFacts:
         cpu_model=model,
         logical_cores=os.cpu_count(),
         physical_cores=len(siblings) or None,
-        memory_bytes=_memory_bytes(),
+        memory_bytes=memory_bytes(),
         clock_max_mhz=read_clock_max_mhz(root),
         governor=read_governor(root),
         is_virtual_machine=parse_is_virtual(cpuinfo),
     )
 
 
-def _memory_bytes() -> int | None:
+def memory_bytes() -> int | None:
+    """Memory of this host; `None` if the system does not say."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (OSError, ValueError):

@@ -5,6 +5,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from fleetrank.device_agents.contract.agent import StopRequested, never_stop
 from fleetrank.device_agents.contract.failures import (
@@ -20,6 +21,7 @@ from fleetrank.device_agents.contract.protocol import STAGE_MARK, InferReply, en
 from fleetrank.device_agents.contract.task import InferTask, MeasureTask
 from fleetrank.device_agents.host.conditions import read_oom_kills
 from fleetrank.device_agents.host.scratch import worker_environment
+from fleetrank.device_agents.host.worker_process import default_limit_bytes
 from fleetrank.foundation.codec import CodecError, from_json
 from fleetrank.foundation.errors import says_out_of_memory
 from fleetrank.foundation.process.supervised_child import ChildEnd, End, exit_name, run_child
@@ -27,6 +29,8 @@ from fleetrank.foundation.vocabulary import ErrorKind, Origin
 
 WORKER = (sys.executable, "-P", "-m", "fleetrank.device_agents.worker")
 """`-P` removes the working directory from the path: a workspace folder cannot hide a package."""
+
+Task = TypeVar("Task", MeasureTask, InferTask)
 
 _STAGE = re.compile(rf"^{STAGE_MARK} (\w+)\n?", re.MULTILINE | re.ASCII)
 
@@ -60,16 +64,27 @@ def run_worker(
         stop_requested=stop_requested,
         environment=environment,
     )
-    oom_after = read_oom_kills()
-    has_counts = oom_before is not None and oom_after is not None
     return WorkerEnd(
         end=ended.end,
         exit_code=ended.exit_code,
         stdout=ended.stdout,
         stderr=ended.stderr,
         timeout_s=timeout_s,
-        oom_kills=(oom_after or 0) - (oom_before or 0) if has_counts else None,
+        oom_kills=oom_kills_since(oom_before),
     )
+
+
+def oom_kills_since(before: int | None) -> int | None:
+    """Processes killed for lack of memory since an earlier count; `None` if either is unknown."""
+    now = read_oom_kills()
+    return None if before is None or now is None else now - before
+
+
+def limited(task: Task) -> Task:
+    """Limits memory: a model that uses all memory must fail alone and not stop the host."""
+    if task.memory_limit_bytes is not None:
+        return task
+    return replace(task, memory_limit_bytes=default_limit_bytes())
 
 
 def measure_in_worker(
@@ -92,22 +107,28 @@ def measure_in_worker(
                 environment=environment,
             )
     except OSError as error:
-        return _failed(task, _not_started(error), started)
-    return _read_measurement(task, end, started)
+        return _failed(task, not_started(error), started)
+    return read_measurement(task, end, started)
 
 
-def infer_in_worker(task: InferTask, *, command: Sequence[str] = WORKER) -> Failure | None:
+def infer_in_worker(
+    task: InferTask,
+    stop_requested: StopRequested = never_stop,
+    *,
+    command: Sequence[str] = WORKER,
+) -> Failure | None:
     """Runs the artifact over stored inputs in a fresh worker; `None` means success."""
     try:
         with worker_environment(task) as environment:
             end = run_worker(
                 encode_request(task),
                 timeout_s=task.timeout_s,
+                stop_requested=stop_requested,
                 command=command,
                 environment=environment,
             )
     except OSError as error:
-        return _not_started(error)
+        return not_started(error)
     if not _has_result(end):
         return _failure_from_end(end)
     try:
@@ -116,7 +137,8 @@ def infer_in_worker(task: InferTask, *, command: Sequence[str] = WORKER) -> Fail
         return _bad_output(end, error.message)
 
 
-def _read_measurement(task: MeasureTask, end: WorkerEnd, started: str) -> Measurement:
+def read_measurement(task: MeasureTask, end: WorkerEnd, started: str) -> Measurement:
+    """The answer of a worker that has ended; without a valid one, a failed measurement."""
     if not _has_result(end):
         return _failed(task, _failure_from_end(end), started)
     try:
@@ -137,7 +159,7 @@ def _failed(task: MeasureTask, failure: Failure, started: str) -> Measurement:
     return failed(task.task_id, failure, Origin.MEASURED, started)
 
 
-def _not_started(error: OSError) -> Failure:
+def not_started(error: OSError) -> Failure:
     """The process cannot start: the host lacks memory, processes or descriptors now."""
     failure = failure_from_error(error, "start")
     return replace(

@@ -112,6 +112,24 @@ def read_memory() -> Memory:
         return Memory(resident_bytes=None, peak_bytes=None)
 
 
+_ANONYMOUS = re.compile(r"^RssAnon:[ \t]*+(\d{1,18}+) kB$", re.MULTILINE | re.ASCII)
+
+
+def anonymous_bytes(pid: int, root: Path = Path("/")) -> int | None:
+    """Resident memory of a process that no file backs, so that a second one needs as much again.
+
+    `None` if the process has ended or the system does not say.
+
+    Source: proc_pid_status(5): RssAnon in kB, since Linux 4.5.
+    """
+    try:
+        text = (root / f"proc/{pid}/status").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return None
+    found = _ANONYMOUS.search(text)
+    return None if found is None else 1024 * int(found[1])
+
+
 def reset_peak() -> bool:
     """Resets the peak to the current size; false if the system does not allow it.
 

@@ -11,8 +11,10 @@ from typing import Protocol, cast
 from fleetrank.device_agents.contract.capability import Capability
 from fleetrank.device_agents.contract.task import Execution, Options
 from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError, missing_library
+from fleetrank.device_agents.runtimes.declared_inputs import FoundInput, has_states, specs_of
 from fleetrank.device_agents.runtimes.runner import Array, Library, LoadedModel, TensorSpec
 from fleetrank.foundation.errors import FleetError
+from fleetrank.foundation.inputs.workload import WorkloadKind, phase_of
 
 _METHOD = "forward"
 _DELEGATE = "XnnpackBackend"
@@ -41,6 +43,7 @@ class _TensorInfo(Protocol):
 
 class _MethodMeta(Protocol):
     def num_inputs(self) -> int: ...
+    def num_outputs(self) -> int: ...
     def input_tensor_meta(self, index: int) -> _TensorInfo: ...
 
 
@@ -51,17 +54,29 @@ class _Method(Protocol):
     def get_outputs(self, clone_outputs: bool) -> Sequence[object]: ...
 
 
+class _Program(Protocol):
+    def num_methods(self) -> int: ...
+    def get_method_name(self, index: int) -> str: ...
+    def load_method(self, name: str) -> object: ...
+    def write_etdump_result_to_file(self, path: str) -> None: ...
+
+
 class ExecutorchModel:
     """One loaded method; it fulfils `LoadedModel`."""
 
     def __init__(
-        self, torch: ModuleType, program: object, method: _Method, settings: Options
+        self,
+        torch: ModuleType,
+        program: object,
+        method: _Method,
+        inputs: Sequence[TensorSpec],
+        settings: Options,
     ) -> None:
         self._torch = torch
         self._program = program  # the method points into it, so it must stay alive
         self._method = method
         self.settings = settings
-        self.inputs = _specs(method.method_meta())
+        self.inputs = tuple(inputs)
         self._arguments: tuple[object, ...] = ()
 
     def set_inputs(self, arrays: Sequence[Array]) -> None:
@@ -83,7 +98,11 @@ class ExecutorchModel:
 
 
 class ExecutorchRunner:
-    """Backend `xnnpack`; ExecuTorch's own kernels run unsupported operators. It has no options."""
+    """Backend `xnnpack`; ExecuTorch's own kernels run unsupported operators. It has no options.
+
+    Attributes:
+        program: the last program that was loaded; `None` before.
+    """
 
     capability = Capability(backends=("xnnpack",))
     library = Library(
@@ -91,6 +110,11 @@ class ExecutorchRunner:
         module="executorch.extension.pybindings.portable_lib",
         extra="executorch",
     )
+
+    def __init__(self, *, is_traced: bool = False) -> None:
+        """`is_traced` times each kernel, which makes an inference slower."""
+        self._is_traced = is_traced
+        self.program: _Program | None = None
 
     def version(self) -> str:
         """The version of the runtime's library."""
@@ -115,19 +139,55 @@ class ExecutorchRunner:
         try:
             # Checks every offset of the FlatBuffer; the binding's default does not.
             strict = library.Verification.InternalConsistency
-            program = library._load_program(path, program_verification=strict)
-            method = cast(_Method, program.load_method(_METHOD))
+            program = cast(
+                _Program,
+                library._load_program(
+                    path, enable_etdump=self._is_traced, program_verification=strict
+                ),
+            )
+            method = cast(_Method, program.load_method(_method_of(program, execution)))
         except RuntimeError as error:
             raise _as_agent_error(error) from error
+        self.program = program
         settings: Options = (
             ("threads", int(library._threadpool_get_thread_count())),
             ("xnnpack", True),
         )
-        return ExecutorchModel(torch, program, method, settings)
+        inputs = specs_of(_found(method.method_meta(), execution), execution)
+        if has_states(execution):
+            return _with_states(torch, (program, method), inputs, execution, settings)
+        return ExecutorchModel(torch, program, method, inputs, settings)
 
 
-def _specs(meta: _MethodMeta) -> tuple[TensorSpec, ...]:
-    specs = []
+def _with_states(
+    torch: ModuleType,
+    loaded: tuple[_Program, _Method],
+    inputs: Sequence[TensorSpec],
+    execution: Execution,
+    settings: Options,
+) -> LoadedModel:
+    from fleetrank.device_agents.runtimes.executorch_states import ExecutorchStateModel
+    from fleetrank.device_agents.runtimes.states import state_pairs
+
+    program, method = loaded
+    names = [f"output_{place}" for place in range(method.method_meta().num_outputs())]
+    pairs = state_pairs(inputs, names, has_names=False)
+    step = None
+    if execution.workload.steps is not None:
+        step = cast(_Method, program.load_method(WorkloadKind.DECODE.value))
+    return ExecutorchStateModel(torch, program, (method, step), (inputs, pairs), settings)
+
+
+def _method_of(program: _Program, execution: Execution) -> str:
+    """The graph of a prompt or of a step, if the program has both; otherwise the usual one."""
+    names = {program.get_method_name(number) for number in range(program.num_methods())}
+    phase = phase_of(execution.workload)
+    return phase if phase in names else _METHOD
+
+
+def _found(meta: _MethodMeta, execution: Execution) -> list[FoundInput]:
+    """The inputs; a program states only the largest sizes, so stated smaller ones are possible."""
+    found = []
     for number in range(meta.num_inputs()):
         try:
             info = meta.input_tensor_meta(number)
@@ -141,9 +201,13 @@ def _specs(meta: _MethodMeta) -> tuple[TensorSpec, ...]:
                 f"input {number} has ExecuTorch's scalar type {info.dtype()}",
                 f"export the model with one of {', '.join(_DTYPES.values())}",
             )
-        shape = tuple(int(size) for size in info.sizes())
-        specs.append(TensorSpec(name=f"input_{number}", shape=shape, dtype=dtype))
-    return tuple(specs)
+        stated = execution.inputs[number].shape if number < len(execution.inputs) else ()
+        sizes = tuple(int(size) for size in info.sizes())
+        if len(stated) == len(sizes):
+            pairs = zip(sizes, stated, strict=True)
+            sizes = tuple(min(most, size) for most, size in pairs)
+        found.append(FoundInput(name=f"input_{number}", sizes=sizes, dtype=dtype))
+    return found
 
 
 def _check_identifier(path: str) -> None:

@@ -1,11 +1,10 @@
 """The contract of a runtime inside the worker process, and the table of the runtimes, `RUNNERS`.
 
-A runtime and its library are imported only on request. `make_inputs` makes seeded inputs of every
-type that a network takes.
+A runtime and its library are imported only on request.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from fleetrank.device_agents.contract.capability import Capability
 from fleetrank.device_agents.contract.task import Execution, Options
-from fleetrank.device_agents.errors import UnsupportedError
+from fleetrank.foundation.inputs.model_input import Values
 from fleetrank.foundation.registry import Registry
 from fleetrank.foundation.vocabulary import Runtime
 
@@ -22,11 +21,18 @@ Array = NDArray[np.generic]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorSpec:
-    """One input of an artifact; in `shape` a dynamic batch is already set."""
+    """One input of an artifact; in `shape` all dynamic sizes are already set.
+
+    Attributes:
+        state: name of the output that is this input of the next inference; `None` if it is not a
+            state.
+    """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
+    values: Values = field(default_factory=Values)
+    state: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,22 +45,6 @@ class Library:
     distribution: str
     module: str
     extra: str
-
-
-def with_batch(name: str, sizes: Iterable[int | None], batch: int) -> tuple[int, ...]:
-    """The sizes of an input; its first size is set to the batch if it is dynamic (`None`).
-
-    Raises:
-        UnsupportedError: another size is dynamic: the user did not choose its value.
-    """
-    shape = [batch if size is None and axis == 0 else size for axis, size in enumerate(sizes)]
-    known = tuple(size for size in shape if size is not None)
-    if len(known) < len(shape):
-        raise UnsupportedError(
-            f"input {name!r} has dynamic sizes besides the batch: {shape}".replace("None", "?"),
-            "export the model with fixed sizes; for an ONNX image, give input_size in its card",
-        )
-    return known
 
 
 class LoadedModel(Protocol):
@@ -96,6 +86,39 @@ class DeviceModel(LoadedModel, Protocol):
         ...
 
 
+@runtime_checkable
+class StatefulModel(LoadedModel, Protocol):
+    """A model whose states stay in the runtime's memory: a run leaves them for the next one."""
+
+    @property
+    def copies_state(self) -> bool:
+        """Whether a run copies its states in or out, beside what the file itself computes."""
+        ...
+
+
+@runtime_checkable
+class SequenceModel(StatefulModel, Protocol):
+    """A decoder whose file reads prompts and makes steps; `run` reads the prompt.
+
+    Stale slots need no reset: a token sees only the slots up to its own position.
+    """
+
+    def set_steps(self, steps: Sequence[Sequence[Array]]) -> None:
+        """Puts the inputs of all steps into the runtime's memory; not timed.
+
+        Args:
+            steps: by step, the inputs that are no states, in the order of `inputs`.
+        """
+        ...
+
+    def step(self) -> None:
+        """Makes the next step, synchronised.
+
+        The first call after `run` makes the first one; the first follows the last one again.
+        """
+        ...
+
+
 class Runner(Protocol):
     """One runtime. Its module imports the library inside `load`, not at its top."""
 
@@ -129,6 +152,13 @@ class Runner(Protocol):
         ...
 
 
+def copies_state(model: LoadedModel) -> bool:
+    """Whether a model has states that its runtime cannot write in place."""
+    if all(spec.state is None for spec in model.inputs):
+        return False
+    return not isinstance(model, StatefulModel) or model.copies_state
+
+
 _HERE = "fleetrank.device_agents.runtimes"
 RUNNERS: Registry[type[Runner]] = Registry(
     "runtime",
@@ -159,39 +189,3 @@ def why_unsupported(execution: Execution) -> str | None:
     """Says which name the runtime does not support, or `None`; loads no library."""
     runner = create_runner(execution.runtime)
     return runner.capability.why_unsupported(execution, execution.runtime.value, "here")
-
-
-def make_inputs(specs: Sequence[TensorSpec], seed: int) -> list[Array]:
-    """Makes one array per input: standard normal floats, integers that a network can use as index.
-
-    Signed and unsigned bytes are quantised images and use their whole range. Other integers are 0
-    or 1, which every embedding table has.
-
-    Raises:
-        UnsupportedError: an input of a type that is not numeric, such as a string.
-    """
-    rng = np.random.default_rng(seed)
-    return [_make(spec, rng) for spec in specs]
-
-
-def _make(spec: TensorSpec, rng: np.random.Generator) -> Array:
-    try:
-        dtype = np.dtype(spec.dtype)
-    except TypeError as error:
-        raise _no_input(spec) from error
-    if dtype.kind == "f":
-        return rng.standard_normal(spec.shape, dtype=np.float32).astype(dtype)
-    if dtype.kind == "b":
-        return rng.integers(0, 2, spec.shape).astype(dtype)
-    if dtype.kind in "iu":
-        info = np.iinfo(dtype)
-        low, high = (info.min, info.max) if dtype.itemsize == 1 else (0, 1)
-        return rng.integers(low, high, spec.shape, dtype=dtype, endpoint=True)
-    raise _no_input(spec)
-
-
-def _no_input(spec: TensorSpec) -> UnsupportedError:
-    return UnsupportedError(
-        f"no input can be generated for input {spec.name!r}: its type is {spec.dtype!r}",
-        "use a model whose inputs are numbers or booleans",
-    )

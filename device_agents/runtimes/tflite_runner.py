@@ -13,17 +13,18 @@ from numpy.typing import NDArray
 from fleetrank.device_agents.contract.capability import Capability
 from fleetrank.device_agents.contract.task import Execution, Options
 from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError, missing_library
+from fleetrank.device_agents.runtimes.declared_inputs import FoundInput, has_states, specs_of
 from fleetrank.device_agents.runtimes.runner import (
     Array,
     Library,
     LoadedModel,
     TensorSpec,
-    with_batch,
 )
 from fleetrank.foundation.errors import FleetError
 
 _IDENTIFIER = b"TFL3"
 """Bytes 4 to 8 of every TFLite file. Source: schema.fbs, file_identifier."""
+_COMPILED = "ai_edge_litert.compiled_model"
 _UNSUPPORTED_SIGNS = ("unresolved custom op", "unresolved-ops", "Didn't find op for builtin")
 """Texts with which LiteRT 2 reports a missing operator."""
 
@@ -49,13 +50,15 @@ class _Interpreter(Protocol):
 class TfliteModel:
     """One interpreter with its tensors allocated; it fulfils `LoadedModel`."""
 
-    def __init__(self, interpreter: _Interpreter, settings: Options) -> None:
+    def __init__(
+        self, interpreter: _Interpreter, inputs: Sequence[TensorSpec], settings: Options
+    ) -> None:
         self._interpreter = interpreter
         self.settings = settings
         details = interpreter.get_input_details()
         self._input_indices = [detail["index"] for detail in details]
         self._output_indices = [detail["index"] for detail in interpreter.get_output_details()]
-        self.inputs = tuple(_spec(detail) for detail in details)
+        self.inputs = tuple(inputs)
 
     def set_inputs(self, arrays: Sequence[Array]) -> None:
         """Copies the arrays into the interpreter's arena."""
@@ -79,6 +82,9 @@ class TfliteRunner:
         distribution="ai-edge-litert", module="ai_edge_litert.interpreter", extra="tflite"
     )
 
+    def __init__(self) -> None:
+        self._environment: object = None
+
     def version(self) -> str:
         """The version of the runtime's library."""
         return importlib.metadata.version("ai-edge-litert")
@@ -90,23 +96,50 @@ class TfliteRunner:
     def load(self, path: str, execution: Execution) -> LoadedModel:
         """Loads an artifact."""
         _check_identifier(path)
-        try:
-            library = importlib.import_module("ai_edge_litert.interpreter")
-        except ImportError as error:
-            raise missing_library("ai_edge_litert", "tflite", error) from error
+        if execution.workload.context_tokens is not None:
+            self._open_states()
+        if has_states(execution):
+            return self._load_with_states(path, execution)
+        library = _import("ai_edge_litert.interpreter")
         try:
             interpreter = _open(library, path, execution)
-            _set_batch(interpreter, execution.batch)
+            inputs = _set_sizes(interpreter, execution)
             interpreter.allocate_tensors()
         except (RuntimeError, ValueError) as error:
             raise _as_agent_error(error) from error
-        settings: Options = (
-            # XNNPACK flushes denormals to zero, and this cannot be switched off.
-            ("flush_denormals", execution.backend == "xnnpack"),
-            ("threads", execution.threads),
-            ("xnnpack", execution.backend == "xnnpack"),
-        )
-        return TfliteModel(interpreter, settings)
+        return TfliteModel(interpreter, inputs, _settings(execution))
+
+    def _open_states(self) -> None:
+        """Once in a process; the primer of a decoder has its workload, and no inputs."""
+        from fleetrank.device_agents.runtimes import tflite_states
+
+        if self._environment is None:
+            self._environment = tflite_states.open_environment(_import(_COMPILED))
+
+    def _load_with_states(self, path: str, execution: Execution) -> LoadedModel:
+        from fleetrank.device_agents.runtimes import tflite_states
+
+        library, settings = _import(_COMPILED), (("api", "compiled_model"), *_settings(execution))
+        try:
+            return tflite_states.load(library, self._environment, path, execution, settings)
+        except (RuntimeError, ValueError) as error:
+            raise _as_agent_error(error) from error
+
+
+def _import(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise missing_library("ai_edge_litert", "tflite", error) from error
+
+
+def _settings(execution: Execution) -> Options:
+    return (
+        # XNNPACK flushes denormals to zero, and this cannot be switched off.
+        ("flush_denormals", execution.backend == "xnnpack"),
+        ("threads", execution.threads),
+        ("xnnpack", execution.backend == "xnnpack"),
+    )
 
 
 def _open(library: ModuleType, path: str, execution: Execution) -> _Interpreter:
@@ -120,18 +153,24 @@ def _open(library: ModuleType, path: str, execution: Execution) -> _Interpreter:
     return cast(_Interpreter, interpreter)
 
 
-def _set_batch(interpreter: _Interpreter, batch: int) -> None:
-    for detail in interpreter.get_input_details():
-        signature = [int(size) for size in detail["shape_signature"]]
-        if any(size < 0 for size in signature):
-            sizes = (None if size < 0 else size for size in signature)
-            shape = with_batch(detail["name"], sizes, batch)
-            interpreter.resize_tensor_input(detail["index"], shape)
+def _set_sizes(interpreter: _Interpreter, execution: Execution) -> tuple[TensorSpec, ...]:
+    """Resizes the inputs whose sizes the file leaves open; returns all inputs."""
+    details = interpreter.get_input_details()
+    specs = specs_of([_found(detail) for detail in details], execution)
+    for detail, spec in zip(details, specs, strict=True):
+        if spec.shape != tuple(detail["shape"]):
+            interpreter.resize_tensor_input(detail["index"], spec.shape)
+    return specs
 
 
-def _spec(detail: _Detail) -> TensorSpec:
-    shape = tuple(int(size) for size in detail["shape"])
-    return TensorSpec(name=detail["name"], shape=shape, dtype=np.dtype(detail["dtype"]).name)
+def _found(detail: _Detail) -> FoundInput:
+    # A file without a signature of sizes fixes all of them.
+    sizes = detail["shape_signature"] if len(detail["shape_signature"]) else detail["shape"]
+    return FoundInput(
+        name=detail["name"],
+        sizes=tuple(int(size) if size >= 0 else None for size in sizes),
+        dtype=np.dtype(detail["dtype"]).name,
+    )
 
 
 def _check_identifier(path: str) -> None:

@@ -17,9 +17,20 @@ def _default_backend(runtime: Runtime) -> str:
     return default_backend(runtime)
 
 
-_TRAITS = Traits(origin=Origin.SIMULATED, pinning=Pinning.COUNTED)
+def _traits_of(options: DeviceOptions) -> Traits:
+    duration_s = options.get("duration_s", 0.0)
+    # The options are not checked yet; the agent rejects what is not a duration.
+    is_duration = isinstance(duration_s, int | float) and duration_s >= 0
+    return Traits(
+        origin=Origin.SIMULATED,
+        pinning=Pinning.COUNTED,
+        opens_files=False,
+        repeat_s=float(duration_s) if is_duration else None,
+    )
+
+
 SIMULATED = Kind(
     create_agent=_create_agent,
-    traits_of=lambda _options: _TRAITS,
+    traits_of=_traits_of,
     default_backend=_default_backend,
 )

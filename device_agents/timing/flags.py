@@ -44,7 +44,13 @@ MIN_SAMPLES_TO_JUDGE = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """The data that the flags of one row depend on; `None` means unknown and raises no flag."""
+    """The data that the flags of one row depend on; `None` means unknown and raises no flag.
+
+    Attributes:
+        samples_ns: the samples; of `generate` the medians of its sequences.
+        n_runs: timed runs, if they are more than the samples.
+        copies_state, has_loop_overhead: the flags of those names apply.
+    """
 
     samples_ns: Sequence[int]
     device_samples_ns: Sequence[int] | None = None
@@ -53,6 +59,9 @@ class Seen:
     niceness: int | None
     before: Conditions | None
     after: Conditions | None
+    n_runs: int | None = None
+    copies_state: bool = False
+    has_loop_overhead: bool = False
 
 
 def judge(seen: Seen, policy: MeasurePolicy) -> tuple[Flag, ...]:
@@ -66,7 +75,7 @@ def judge(seen: Seen, policy: MeasurePolicy) -> tuple[Flag, ...]:
         Flag.PREEMPTED: _is_preempted(seen),
         Flag.THROTTLED: _is_throttled(seen.before, seen.after),
         Flag.HOT: any(_exceeds(c.temp_c, MAX_TEMP_C) for c in _known(seen)),
-        Flag.TOO_FEW: len(samples) < min(policy.min_runs, policy.max_samples),
+        Flag.TOO_FEW: len(samples) < fewest_runs(policy),
         Flag.NICED: _exceeds(seen.niceness, 0),
         Flag.BUSY_HOST: any(
             _exceeds(c.busy_share, MAX_BUSY_SHARE) or _exceeds(c.steal_share, MAX_STEAL_SHARE)
@@ -76,8 +85,17 @@ def judge(seen: Seen, policy: MeasurePolicy) -> tuple[Flag, ...]:
         Flag.SHARED_DEVICE: any(_exceeds(c.other_processes, 0) for c in _known(seen)),
         Flag.HOST_OVERHEAD: has_overhead(samples, overhead),
         Flag.CLOCKS_DISAGREE: is_impossible(overhead),
+        Flag.CACHE_COPIED: seen.copies_state,
+        Flag.LOOP_OVERHEAD: seen.has_loop_overhead,
     }
     return tuple(flag for flag in Flag if doubts.get(flag, False))
+
+
+def fewest_runs(policy: MeasurePolicy) -> int:
+    """Of runs for a given time as few as thirds need: their number is not chosen."""
+    if policy.min_time_s > 0:
+        return MIN_SAMPLES_TO_JUDGE
+    return min(policy.min_runs, policy.max_samples)
 
 
 def has_spread(samples: Sequence[int]) -> bool:
@@ -123,7 +141,8 @@ def _midmean(samples: Sequence[int]) -> float:
 
 
 def _is_preempted(seen: Seen) -> bool:
-    return _exceeds(seen.involuntary_switches, MAX_SWITCHES_PER_RUN * len(seen.samples_ns))
+    runs = len(seen.samples_ns) if seen.n_runs is None else seen.n_runs
+    return _exceeds(seen.involuntary_switches, MAX_SWITCHES_PER_RUN * runs)
 
 
 def _is_throttled(before: Conditions | None, after: Conditions | None) -> bool:

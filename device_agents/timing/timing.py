@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import Protocol
 
 from fleetrank.device_agents.contract.task import MeasurePolicy
+from fleetrank.foundation.units import NS_PER_S
 
 _Z_95 = 1.959963984540054
 
@@ -94,7 +95,6 @@ Clock = Callable[[], int]
 Step = Callable[[], None]
 """One synchronised inference."""
 
-_NS_PER_S = 1_000_000_000
 _MAX_SUMS = 1024
 """Limit of stored sums of the warm-up; a million short runs must not change the model's memory."""
 
@@ -172,10 +172,10 @@ def warm_up(step: Step, clock: Clock, policy: MeasurePolicy, untimed: Untimed = 
         untimed.after()
         runs += 1
         window.add(end - start)
-        length_s = (end - window_begin) / _NS_PER_S
+        length_s = (end - window_begin) / NS_PER_S
         is_long_enough = window.runs >= policy.min_warmup_runs and length_s >= policy.min_warmup_s
         is_stable = is_long_enough and halves_agree(window.sums, policy.warmup_tolerance)
-        if is_stable or end - begin >= policy.max_warmup_s * _NS_PER_S:
+        if is_stable or end - begin >= policy.max_warmup_s * NS_PER_S:
             return WarmUp(ns=end - begin, runs=runs, is_stable=is_stable)
         if window.runs >= 2 * policy.min_warmup_runs and length_s >= 2 * policy.min_warmup_s:
             window, window_begin = _Window(), end
@@ -215,9 +215,9 @@ def time_runs(
     points = list(rule.check_points())
     samples = array("q", bytes(8 * points[-1]))
     with collection_off():
-        deadline = clock() + int(max_time_s * _NS_PER_S)
+        deadline = clock() + int(max_time_s * NS_PER_S)
         for begin, end in pairwise([0, *points]):
-            count = _fill(samples, begin, end, (step, clock, deadline), untimed)
+            count = fill(samples, begin, end, (step, clock, deadline), untimed)
             if count < end:
                 return TimedRuns(samples_ns=tuple(samples[:count]), stop_reason="max_time")
             if rule.is_enough(samples[:count]):
@@ -225,10 +225,18 @@ def time_runs(
     return TimedRuns(samples_ns=tuple(samples), stop_reason="max_samples")
 
 
-def _fill(
+def fill(
     samples: "array[int]", begin: int, end: int, how: tuple[Step, Clock, int], untimed: Untimed
 ) -> int:
-    """Times runs `begin` to `end`; returns how many samples exist at the deadline."""
+    """Times runs `begin` to `end` into the array; returns how many exist at the deadline.
+
+    Args:
+        samples: storage, at least `end` long.
+        begin: index of the first run.
+        end: index after the last run.
+        how: one inference, the clock, and the time on it after which no run starts.
+        untimed: around each run.
+    """
     step, clock, deadline = how
     before, after = untimed.before, untimed.after
     for index in range(begin, end):

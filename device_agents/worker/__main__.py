@@ -43,22 +43,30 @@ def main() -> int:
         print(error, file=sys.stderr)  # noqa: T201 - the parent keeps it as the reason
         return BAD_REQUEST
     inherited = shed_inheritance()
-    reply = _answer(task, inherited)
+    reply = _answer(task, inherited, result_fd)
     write_all(result_fd, f"{to_json(reply)}\n".encode())
     # Runtimes sometimes crash while unloading; the result is already written, so skip unloading.
     sys.stderr.flush()
     os._exit(0)
 
 
-def _answer(task: MeasureTask | InferTask, inherited: Inherited) -> Measurement | InferReply:
+def _answer(
+    task: MeasureTask | InferTask, inherited: Inherited, result_fd: int
+) -> Measurement | InferReply:
+    turns = None
     try:
         # Before the first thread: the kernel confines the calling thread and its later threads.
         walls = None if task.is_trusted else _confine(task)
-        exit_when_input_ends(0)
+        if isinstance(task, MeasureTask) and (task.blocks or task.replicas) is not None:
+            from fleetrank.device_agents.worker.turns import Turns
+
+            turns = Turns(result_fd)
+        exit_when_input_ends(0, None if turns is None else turns.hear)
         pin(task.execution.affinity)
         # Only now: NumPy and the runtimes choose the size of their thread pools at import.
         from fleetrank.device_agents.worker.infer import infer
         from fleetrank.device_agents.worker.measure import measure
+        from fleetrank.device_agents.worker.run import Caller
 
         # Not earlier: an interpreter that runs out of memory during imports fails unpredictably.
         limit_memory(task.memory_limit_bytes)
@@ -69,7 +77,7 @@ def _answer(task: MeasureTask | InferTask, inherited: Inherited) -> Measurement 
         return failed(task.task_id, failure, Origin.MEASURED)
     if isinstance(task, InferTask):
         return InferReply(failure=infer(task, _enter, walls))
-    return measure(task, inherited, _enter, walls)
+    return measure(task, inherited, Caller(enter=_enter, turns=turns), walls)
 
 
 def _confine(task: MeasureTask | InferTask) -> "Walls":

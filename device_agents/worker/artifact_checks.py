@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fleetrank.device_agents.contract.failures import LOST_REMEDY, says_device_lost
+from fleetrank.device_agents.contract.task import MeasureTask
 from fleetrank.device_agents.errors import (
     BadArtifactError,
     LostArtifactError,
     TransientError,
     UnsupportedError,
 )
-from fleetrank.device_agents.runtimes.runner import LoadedModel, TensorSpec
+from fleetrank.device_agents.runtimes.runner import LoadedModel, Runner, TensorSpec
 from fleetrank.foundation.errors import FleetError, is_out_of_memory
 from fleetrank.foundation.small_file import open_regular
 
@@ -40,6 +41,20 @@ def check_artifact(path: str, sha256: str) -> State:
             "delete the file and resume the sweep, which exports it again",
         )
     return state
+
+
+def admitted(runner: Runner, task: MeasureTask) -> tuple[str, State]:
+    """Checks the files of a task; returns the path that may be loaded, and the file's state.
+
+    Raises:
+        LostArtifactError: a file is missing or has changed.
+        BadArtifactError: a file from outside contains more than a network.
+    """
+    state = check_artifact(task.artifact_path, task.artifact_sha256)
+    if task.weights_path is not None:
+        check_artifact(task.weights_path, Path(task.weights_path).stem)
+    path = task.artifact_path if task.is_trusted else runner.admit(task.artifact_path)
+    return path, state
 
 
 def check_unchanged(path: str, state: State) -> None:

@@ -1,54 +1,48 @@
 """The measuring protocol inside the worker: prime, load, first inference, warm up, time."""
 
 import gc
-import os
 import platform
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fleetrank.device_agents.contract.failures import failure_from_error
 from fleetrank.device_agents.contract.measurement import (
-    Conditions,
-    Energy,
     Measurement,
     WorkerFacts,
     failed,
     utc_now,
 )
 from fleetrank.device_agents.contract.task import MeasureTask
-from fleetrank.device_agents.host.conditions import CpuTime, Shares, read_cpu_time, shares
-from fleetrank.device_agents.host.energy import (
-    EnergySource,
-    EnergyWindow,
-    count_energy,
-    judge_energy,
-)
+from fleetrank.device_agents.host.conditions import Shares
 from fleetrank.device_agents.host.worker_process import (
     Inherited,
     growth_bytes,
-    involuntary_switches,
     usable_cpus,
 )
-from fleetrank.device_agents.runtimes.runner import LoadedModel, Runner, create_runner, make_inputs
+from fleetrank.device_agents.runtimes.declared_inputs import make_inputs
+from fleetrank.device_agents.runtimes.runner import Runner, copies_state, create_runner
 from fleetrank.device_agents.timing.flags import Seen, judge
 from fleetrank.device_agents.timing.timing import (
-    HalfWidthRule,
-    TimedRuns,
-    WarmUp,
     collection_off,
-    time_runs,
-    warm_up,
 )
 from fleetrank.device_agents.worker.artifact_checks import (
-    check_artifact,
+    admitted,
     check_batch,
     check_unchanged,
     run_once,
 )
-from fleetrank.device_agents.worker.watch import Around, Watch, copy_ns, open_watch
-from fleetrank.foundation.vocabulary import Mode, Origin, Status
+from fleetrank.device_agents.worker.run import (
+    Caller,
+    Loaded,
+    Ran,
+    Stage,
+    Use,
+    idle_energy,
+    run_loaded,
+)
+from fleetrank.device_agents.worker.watch import Watch, open_watch
+from fleetrank.foundation.vocabulary import Mode, Origin, SampleKind, Status
 
 if TYPE_CHECKING:
     from fleetrank.device_agents.confinement.walls import Walls
@@ -56,45 +50,16 @@ if TYPE_CHECKING:
 CONDITIONS_WINDOW_S = 0.25
 """Time this process idles to measure other processes: 25 ticks per core, so 2 to 4 % resolution."""
 
-_IDLE_PAUSE_S = 0.005
-"""One step of sleep, while idle power is counted."""
-
-Stage = Callable[[str], None]
-"""Called with the name of each stage before it begins."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Loaded:
-    model: LoadedModel
-    load_ns: int
-    first_inference_ns: int
-    baseline_bytes: int | None
-    load_peak_bytes: int | None
-    idle: EnergyWindow | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ran:
-    warm: WarmUp
-    timed: TimedRuns
-    device_samples_ns: tuple[int, ...] | None
-    input_copy_ns: int | None
-    run_peak_bytes: int | None
-    involuntary_switches: int
-    before: Conditions
-    after: Conditions
-    energy: Energy | None
-
 
 def measure(
-    task: MeasureTask, inherited: Inherited, enter: Stage, walls: "Walls | None"
+    task: MeasureTask, inherited: Inherited, caller: Caller, walls: "Walls | None"
 ) -> Measurement:
     """Measures one repeat in this process; any failure becomes a failed measurement.
 
     Args:
         task: what to measure.
         inherited: the settings that this process inherited.
-        enter: called with each stage.
+        caller: it is informed of each stage and gives turns.
         walls: barriers around this process; `None` for a trusted file.
     """
     started = utc_now()
@@ -103,10 +68,15 @@ def measure(
     def note(name: str) -> None:
         nonlocal stage
         stage = name
-        enter(name)
+        caller.enter(name)
 
     try:
-        measurement = _measure(task, inherited, note, walls)
+        if task.is_profiled:
+            from fleetrank.device_agents.worker.profiled import profile
+
+            measurement = profile(task, inherited, note, walls)
+        else:
+            measurement = _measure(task, inherited, replace(caller, enter=note), walls)
         if walls is not None:
             walls.check()
     except Exception as error:  # every task must become a stored row
@@ -116,22 +86,20 @@ def measure(
 
 
 def _measure(
-    task: MeasureTask, inherited: Inherited, enter: Stage, walls: "Walls | None"
+    task: MeasureTask, inherited: Inherited, caller: Caller, walls: "Walls | None"
 ) -> Measurement:
-    enter("start")
+    caller.enter("start")
     watch = open_watch(task)
     before = watch.conditions(_idle_shares())
     runner = create_runner(task.execution.runtime)
-    state = check_artifact(task.artifact_path, task.artifact_sha256)
-    path = task.artifact_path if task.is_trusted else runner.admit(task.artifact_path)
-    _prime(runner, task, enter)
+    path, state = admitted(runner, task)
+    _prime(runner, task, caller.enter)
     if walls is not None:
         walls.arm()
-    source = watch.energy_source() if task.policy.energy_s > 0 else None
-    loaded = _load(runner, replace(task, artifact_path=path), watch, source, enter)
+    loaded = _load(runner, replace(task, artifact_path=path), watch, caller.enter)
     check_unchanged(task.artifact_path, state)
     with collection_off():
-        ran = _run(loaded, task, watch, before, source, enter)
+        ran = run_loaded(loaded, task, watch, before, caller)
     facts = WorkerFacts(
         runtime_version=runner.version(),
         python_version=platform.python_version(),
@@ -140,7 +108,7 @@ def _measure(
         niceness=inherited.niceness,
         oom_score_adj=inherited.oom_score_adj,
         omp_num_threads=inherited.omp_num_threads,
-        involuntary_switches=ran.involuntary_switches,
+        involuntary_switches=ran.timed.involuntary_switches,
         confinement=None if walls is None else walls.names,
     )
     return _compose(task, watch, loaded, ran, facts)
@@ -152,105 +120,60 @@ def _prime(runner: Runner, task: MeasureTask, enter: Stage) -> None:
         return
     enter("prime")
     # The primer is made at batch 1, and compiling it would cost more than it saves.
-    execution = replace(task.execution, mode=Mode.EAGER, batch=1)
+    execution = replace(task.execution, mode=Mode.EAGER, batch=1, inputs=())
     model = runner.load(task.primer_path, execution)
     model.set_inputs(make_inputs(model.inputs, seed=0))
     run_once(model)
 
 
-def _load(
-    runner: Runner, task: MeasureTask, watch: Watch, source: EnergySource | None, enter: Stage
-) -> _Loaded:
+def _load(runner: Runner, task: MeasureTask, watch: Watch, enter: Stage) -> Loaded:
+    source = watch.energy_source() if task.policy.energy_s > 0 else None
     watch.start_memory()  # opens a GPU, whose idle power then rises: not part of the model
     idle = None
     if source is not None:
         enter("idle")
-        idle = count_energy(source, _pause, time.perf_counter_ns, least_s=task.policy.energy_s)
+        idle = idle_energy(source, task.policy)
     enter("load")
     gc.collect()
     baseline = watch.start_memory()
     start = time.perf_counter_ns()
     model = runner.load(task.artifact_path, task.execution)
     load_ns = time.perf_counter_ns() - start
-    check_batch(model.inputs, task.execution.batch)
+    if not task.execution.inputs:  # stated inputs were compared with the file's, sizes included
+        check_batch(model.inputs, task.execution.batch)
     enter("first_inference")
-    model.set_inputs(make_inputs(model.inputs, task.seed))
+    sequences = None
+    if task.execution.workload.steps is None:
+        model.set_inputs(make_inputs(model.inputs, task.seed))
+    else:
+        from fleetrank.device_agents.worker.generation import sequence_runs
+
+        sequences = sequence_runs(model, task)
     start = time.perf_counter_ns()
     run_once(model)
     first_ns = time.perf_counter_ns() - start
-    return _Loaded(
+    return Loaded(
         model=model,
         load_ns=load_ns,
         first_inference_ns=first_ns,
         baseline_bytes=baseline,
         load_peak_bytes=growth_bytes(baseline, watch.peak_bytes()),
+        source=source,
         idle=idle,
+        sequences=sequences,
     )
-
-
-def _run(
-    loaded: _Loaded,
-    task: MeasureTask,
-    watch: Watch,
-    before: Conditions,
-    source: EnergySource | None,
-    enter: Stage,
-) -> _Ran:
-    enter("warmup")
-    model, clock = loaded.model, time.perf_counter_ns
-    input_copy_ns = copy_ns(model)
-    watch.start_run_memory()
-    warm = warm_up(model.run, clock, task.policy, Around(watch, model))
-    before = watch.warm(before)
-    enter("timed")
-    around = Around(watch, model)
-    switches, cpu, own = involuntary_switches(), read_cpu_time(), _own_ticks()
-    timed = time_runs(
-        model.run,
-        clock,
-        HalfWidthRule(policy=task.policy),
-        max_time_s=task.policy.max_time_s,
-        untimed=around,
-    )
-    switches = involuntary_switches() - switches
-    used = shares(cpu, read_cpu_time(), _own_ticks() - own)
-    peak = watch.peak_bytes()
-    after = watch.conditions(used)
-    return _Ran(
-        warm=warm,
-        timed=timed,
-        device_samples_ns=around.samples_ns(),
-        input_copy_ns=input_copy_ns,
-        run_peak_bytes=growth_bytes(loaded.baseline_bytes, peak),
-        involuntary_switches=switches,
-        before=before,
-        after=after,
-        energy=_energy(loaded, task, source, enter),
-    )
-
-
-def _energy(
-    loaded: _Loaded, task: MeasureTask, source: EnergySource | None, enter: Stage
-) -> Energy | None:
-    """Counts energy in separate runs, because reading a counter takes time."""
-    if source is None:
-        return None
-    enter("energy")
-    clock, least_s = time.perf_counter_ns, task.policy.energy_s
-    busy = count_energy(source, loaded.model.run, clock, least_s=least_s)
-    return judge_energy(source.method, loaded.idle, busy)
-
-
-def _pause() -> None:
-    time.sleep(_IDLE_PAUSE_S)
 
 
 def _compose(
-    task: MeasureTask, watch: Watch, loaded: _Loaded, ran: _Ran, facts: WorkerFacts
+    task: MeasureTask, watch: Watch, loaded: Loaded, ran: Ran, facts: WorkerFacts
 ) -> Measurement:
+    timed, sequences = ran.timed, ran.timed.sequences
     seen = Seen(
-        samples_ns=ran.timed.samples_ns,
-        device_samples_ns=ran.device_samples_ns,
+        samples_ns=timed.runs.samples_ns if sequences is None else sequences.medians_ns,
+        n_runs=len(timed.runs.samples_ns),
+        copies_state=copies_state(loaded.model),
+        has_loop_overhead=sequences is not None and sequences.has_overhead,
+        device_samples_ns=timed.device_samples_ns,
         is_warmup_stable=ran.warm.is_stable,
         involuntary_switches=facts.involuntary_switches,
         niceness=facts.niceness,
@@ -262,14 +185,18 @@ def _compose(
         task_id=task.task_id,
         status=Status.OK,
         origin=Origin.MEASURED,
+        sample_kind=SampleKind.PER_INFERENCE if sequences is None else SampleKind.PER_TOKEN,
         load_ns=loaded.load_ns,
         first_inference_ns=loaded.first_inference_ns,
         warmup_ns=ran.warm.ns,
         warmup_runs=ran.warm.runs,
-        samples_ns=ran.timed.samples_ns,
-        device_samples_ns=ran.device_samples_ns,
+        samples_ns=timed.runs.samples_ns,
+        ttft_samples_ns=None if sequences is None else sequences.prompts_ns,
+        device_samples_ns=timed.device_samples_ns,
+        blocks=timed.blocks,
         input_copy_ns=ran.input_copy_ns,
-        stop_reason=ran.timed.stop_reason,
+        stop_reason=timed.runs.stop_reason,
+        sustained_ns=timed.sustained_ns,
         memory_metric=watch.memory_metric if has_memory else None,
         baseline_memory_bytes=loaded.baseline_bytes,
         load_peak_memory_bytes=loaded.load_peak_bytes,
@@ -280,18 +207,13 @@ def _compose(
         conditions_before=ran.before,
         conditions_after=ran.after,
         worker=facts,
-        flags=judge(seen, task.policy),
+        flags=judge(seen, task.policy if loaded.sequences is None else loaded.sequences.policy),
     )
 
 
 def _idle_shares() -> Shares:
-    before: CpuTime | None = read_cpu_time()
-    own = _own_ticks()
+    use = Use()
+    use.begin()
     time.sleep(CONDITIONS_WINDOW_S)
-    return shares(before, read_cpu_time(), _own_ticks() - own)
-
-
-def _own_ticks() -> float:
-    """CPU time of this process in the unit of `/proc/stat`."""
-    times = os.times()
-    return (times.user + times.system) * os.sysconf("SC_CLK_TCK")
+    use.end()
+    return use.shares()

@@ -9,6 +9,7 @@ from fleetrank.device_agents.contract.measurement import Conditions
 from fleetrank.device_agents.contract.task import MeasureTask, Options
 from fleetrank.device_agents.host.conditions import Shares, read_conditions
 from fleetrank.device_agents.host.energy import EnergySource, open_rapl
+from fleetrank.device_agents.host.rails import open_rails
 from fleetrank.device_agents.host.worker_process import read_memory, reset_peak, usable_cpus
 from fleetrank.device_agents.runtimes.gpu_backends import GPU_BACKENDS
 from fleetrank.device_agents.runtimes.runner import DeviceModel, LoadedModel
@@ -107,7 +108,7 @@ class HostWatch:
 
     def energy_source(self) -> EnergySource | None:
         """The energy counter of the device."""
-        return open_rapl()
+        return open_rapl() or open_rails()
 
     def settings(self) -> Options:
         """Settings that the row must record."""

@@ -1,6 +1,7 @@
 """What every kind of agent promises; a new kind adds one line to OPTIONS."""
 
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from adb_bench import open_bench, private_server
 from fake_gpu import FakeGpuLibrary
 from phone_agent import phone_options
+from ssh_board import ssh_board, why_no_sshd
 
 from fleetrank.device_agents.android.adb.adb_server import find_adb
 from fleetrank.device_agents.contract.agent import Agent
@@ -33,7 +35,7 @@ from tests.device_agents.conftest import BACKENDS, MakeTask, sha256
 OPTIONS: Mapping[str, Mapping[str, OptionValue]] = {"cpu": {}, "simulated": {}}
 """Of the kinds that need no device beside this host."""
 GPU_WORKER = (sys.executable, str(Path(__file__).parents[1] / "makers/fake_gpu_worker.py"))
-KINDS = [*sorted(OPTIONS), "cuda", pytest.param("android", marks=pytest.mark.adb)]
+KINDS = [*sorted(OPTIONS), "board", "cuda", pytest.param("android", marks=pytest.mark.adb)]
 # torch compiles with the machine's own compiler and takes half a minute: its own test.
 RUNTIMES = list(Runtime)
 
@@ -55,6 +57,20 @@ def phone_of_this_host(tmp_path_factory: pytest.TempPathFactory) -> PhoneOptions
             yield phone_options(server, bench.farmed.address)
 
 
+@pytest.fixture(scope="module")
+def board_of_this_host() -> Iterator[Mapping[str, OptionValue]]:
+    """This machine over ssh; the options of its agent."""
+    if (reason := why_no_sshd()) is not None:
+        pytest.skip(reason)
+    with (
+        tempfile.TemporaryDirectory(prefix="run-", ignore_cleanup_errors=True) as runtime,
+        pytest.MonkeyPatch.context() as patch,
+        ssh_board() as board,
+    ):
+        patch.setenv("XDG_RUNTIME_DIR", runtime)
+        yield {**board.options, "python": sys.executable}
+
+
 @pytest.fixture(params=KINDS)
 def agent(request: pytest.FixtureRequest) -> Agent:
     kind = request.param
@@ -63,11 +79,12 @@ def agent(request: pytest.FixtureRequest) -> Agent:
         return CudaAgent({}, open_library=FakeGpuLibrary, command=GPU_WORKER)
     if kind in OPTIONS:
         return create_agent(kind, OPTIONS[kind])
-    return create_agent(kind, request.getfixturevalue("phone_of_this_host"))
+    options = {"android": "phone_of_this_host", "board": "board_of_this_host"}[kind]
+    return create_agent(kind, request.getfixturevalue(options))
 
 
 def test_every_kind_is_tested() -> None:
-    assert {*OPTIONS, "android", "cuda"} == set(ALL_KINDS)
+    assert {*OPTIONS, "android", "board", "cuda"} == set(ALL_KINDS)
 
 
 @pytest.mark.parametrize("kind", sorted(ALL_KINDS))
@@ -132,7 +149,7 @@ def run_count(seen: Measurement) -> int:
     if seen.sample_kind is SampleKind.TOOL_SUMMARY:
         assert seen.samples_ns == ()
         assert seen.summary is not None
-        assert seen.summary.median_ns > 0
+        assert seen.summary.latency_ns > 0
         return seen.summary.count or 0
     assert seen.summary is None
     return len(seen.samples_ns)
@@ -148,6 +165,20 @@ def test_time_is_up_before_the_least_runs(agent: Agent, task_of: MakeTask) -> No
     assert run_count(seen) == 1
     assert seen.stop_reason == ("max_time" if seen.raw_log is None else None)
     assert Flag.TOO_FEW in seen.flags
+
+
+def test_a_sustained_run_lasts_as_long_as_asked(agent: Agent, task_of: MakeTask) -> None:
+    runtime = Runtime.TORCH if isinstance(agent, CudaAgent) else Runtime.TFLITE
+    task = task_for(agent, task_of(runtime))
+    seen = agent.measure(replace(task, policy=replace(task.policy, min_time_s=0.7)))
+    assert seen.status is Status.OK, seen.failure
+    assert seen.stop_reason == "min_time"
+    if seen.summary is not None:  # a tool that prints no samples prints no wall clock either
+        assert (seen.summary.count or 0) * (seen.summary.mean_ns or 0) > 0.5e9
+        return
+    assert seen.sustained_ns is not None
+    assert seen.sustained_ns >= 0.7e9
+    assert 0.5 * seen.sustained_ns < sum(seen.samples_ns) <= seen.sustained_ns
 
 
 def test_a_task_stopped_before_it_starts_is_interrupted(agent: Agent, task_of: MakeTask) -> None:

@@ -15,7 +15,7 @@ from fleetrank.device_agents.runtimes.onnx.onnx_session import (
     SessionOptions,
     Value,
     fixed_spec_of,
-    spec_of,
+    input_specs,
 )
 from fleetrank.device_agents.runtimes.runner import Array, TensorSpec
 from fleetrank.device_agents.runtimes.torch.torch_cuda import TorchGpu
@@ -104,15 +104,14 @@ class OnnxCudaModel:
         self,
         ort: ModuleType,
         session: Session,
-        batch: int,
+        execution: Execution,
         *,
         gpu: OnnxGpu,
         stream: TorchStream | None,
         settings: Mapping[str, OptionValue],
     ) -> None:
         self._ort, self._session, self._gpu, self._stream = ort, session, gpu, stream
-        nodes = session.get_inputs()
-        self.inputs = tuple(spec_of(node, batch) for node in nodes)
+        self.inputs = input_specs(session, execution)
         self.settings: Options = tuple(sorted(settings.items()))
         self._binding = session.io_binding()
         self._run_options = ort.RunOptions()
@@ -122,7 +121,9 @@ class OnnxCudaModel:
         self._host: list[Array] = []
         self._values: list[Value] = []
         for node in session.get_outputs():
-            self._bind_output(node.name, fixed_spec_of(node, batch))
+            # With stated inputs the first size of an output need not be the batch.
+            spec = None if execution.inputs else fixed_spec_of(node, execution.batch)
+            self._bind_output(node.name, spec)
 
     def set_inputs(self, arrays: Sequence[Array]) -> None:
         """Copies the inputs into the memory of the first inputs, which a CUDA graph refers to."""
@@ -192,7 +193,7 @@ def load(
     return OnnxCudaModel(
         ort,
         session,
-        execution.batch,
+        execution,
         gpu=gpu,
         stream=stream,
         settings=_settings(session, execution, has_stream=has_stream),

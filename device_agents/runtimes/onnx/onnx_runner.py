@@ -10,9 +10,14 @@ from fleetrank.device_agents.contract.capability import Capability, boolean_opti
 from fleetrank.device_agents.contract.failures import says_device_lost
 from fleetrank.device_agents.contract.task import Execution, Options
 from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError, missing_library
+from fleetrank.device_agents.runtimes.declared_inputs import has_states
 from fleetrank.device_agents.runtimes.gpu_backends import GPU_BACKENDS
 from fleetrank.device_agents.runtimes.onnx import onnx_cuda
-from fleetrank.device_agents.runtimes.onnx.onnx_session import Session, SessionOptions, spec_of
+from fleetrank.device_agents.runtimes.onnx.onnx_session import (
+    Session,
+    SessionOptions,
+    input_specs,
+)
 from fleetrank.device_agents.runtimes.runner import Array, Library, LoadedModel
 from fleetrank.foundation.errors import FleetError, says_out_of_memory
 
@@ -27,9 +32,9 @@ _UNSUPPORTED_SIGNS = (
 class OnnxModel:
     """One session, its feed and its last outputs; it fulfils `LoadedModel`."""
 
-    def __init__(self, session: Session, batch: int, settings: Options) -> None:
+    def __init__(self, session: Session, execution: Execution, settings: Options) -> None:
         self._session = session
-        self.inputs = tuple(spec_of(node, batch) for node in session.get_inputs())
+        self.inputs = input_specs(session, execution)
         self.settings = settings
         self._feed: dict[str, Array] = {}
         self._outputs: list[Array] = []
@@ -56,12 +61,20 @@ class OnnxRunner:
     """Options: `spinning` (default true), `flush_denormals` (default false).
 
     These are the options of the CPU; `gpu_backends` has those of a GPU.
+
+    Attributes:
+        session: the last session that was opened on a processor; `None` before.
     """
 
     capability = Capability(
         backends=("cpu",), option_names=frozenset({"spinning", "flush_denormals"})
     )
     library = Library(distribution="onnxruntime", module="onnxruntime", extra="onnx")
+
+    def __init__(self, profile_prefix: str | None = None) -> None:
+        """`profile_prefix` starts the path of the profile that a session writes; `None`: none."""
+        self._profile_prefix = profile_prefix
+        self.session: Session | None = None
 
     def version(self) -> str:
         """The version of the runtime's library."""
@@ -83,15 +96,19 @@ class OnnxRunner:
         spinning = boolean_option(execution, "spinning", default=True)
         flush = boolean_option(execution, "flush_denormals", default=False)
         options = _session_options(ort, execution.threads, spinning=spinning, flush=flush)
+        if self._profile_prefix is not None:
+            options.enable_profiling = True
+            options.profile_file_prefix = self._profile_prefix
         if execution.backend in GPU_BACKENDS:
             try:
                 return onnx_cuda.load(ort, path, options, execution)
             except Exception as error:
                 raise _as_agent_error(error) from error
         try:
-            session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+            opened = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
         except Exception as error:
             raise _as_agent_error(error) from error
+        self.session = session = cast(Session, opened)
         settings: Options = (
             ("flush_denormals", flush),
             ("graph_optimization", "all"),
@@ -99,7 +116,17 @@ class OnnxRunner:
             ("intra_op_threads", execution.threads),
             ("spinning", spinning),
         )
-        return OnnxModel(cast(Session, session), execution.batch, settings)
+        if has_states(execution):
+            return _with_states(ort, session, execution, settings)
+        return OnnxModel(session, execution, settings)
+
+
+def _with_states(
+    ort: ModuleType, session: Session, execution: Execution, settings: Options
+) -> LoadedModel:
+    from fleetrank.device_agents.runtimes.onnx.onnx_states import OnnxStateModel
+
+    return OnnxStateModel(ort, session, execution, settings)
 
 
 def _session_options(

@@ -3,15 +3,18 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from fleetrank.device_agents.contract.task import Execution
 from fleetrank.device_agents.errors import UnsupportedError
-from fleetrank.device_agents.runtimes.runner import Array, TensorSpec, with_batch
+from fleetrank.device_agents.runtimes.declared_inputs import FoundInput, specs_of, with_batch
+from fleetrank.device_agents.runtimes.runner import Array, TensorSpec
 
-_DTYPES = {
+DTYPES = {
     "tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16",
     "tensor(int64)": "int64", "tensor(int32)": "int32", "tensor(int16)": "int16",
     "tensor(int8)": "int8", "tensor(uint64)": "uint64", "tensor(uint32)": "uint32",
     "tensor(uint16)": "uint16", "tensor(uint8)": "uint8", "tensor(bool)": "bool",
 }  # fmt: skip
+"""ONNX Runtime's names of types, and NumPy's."""
 
 
 class Node(Protocol):
@@ -27,6 +30,10 @@ class Value(Protocol):
 
     def update_inplace(self, array: Array) -> None:
         """Copies an array from the host into the same memory."""
+
+    def data_ptr(self) -> int:
+        """Address of the memory."""
+        ...
 
     def numpy(self) -> Array:
         """Copies it to the host."""
@@ -79,6 +86,10 @@ class Session(Protocol):
     def run_with_iobinding(self, binding: Binding, run_options: object) -> None:
         """Runs one inference with the places of the binding."""
 
+    def end_profiling(self) -> str:
+        """Writes the profile of all runs; returns the path of its file."""
+        ...
+
 
 class SessionOptions(Protocol):
     """The options that a session is opened with."""
@@ -86,30 +97,38 @@ class SessionOptions(Protocol):
     intra_op_num_threads: int
     inter_op_num_threads: int
     graph_optimization_level: object
+    enable_profiling: bool
+    profile_file_prefix: str
 
     def add_session_config_entry(self, name: str, value: str) -> None:
         """Sets an option that has no attribute."""
 
 
-def spec_of(node: Node, batch: int) -> TensorSpec:
-    """The input with its dynamic first dimension set to the batch.
+def input_specs(session: Session, execution: Execution) -> tuple[TensorSpec, ...]:
+    """The inputs with all sizes.
 
     Raises:
-        UnsupportedError: its type is not numeric, or another dimension is dynamic.
+        UnsupportedError: a type is not numeric, a size has no value, or the task states others.
     """
-    if node.type not in _DTYPES:
+    return specs_of([_found(node) for node in session.get_inputs()], execution)
+
+
+def _found(node: Node) -> FoundInput:
+    if node.type not in DTYPES:
         raise UnsupportedError(
             f"input {node.name!r} has the type {node.type}", "use a model whose inputs are numbers"
         )
-    sizes = (size if isinstance(size, int) and size > 0 else None for size in node.shape)
-    return TensorSpec(
-        name=node.name, shape=with_batch(node.name, sizes, batch), dtype=_DTYPES[node.type]
-    )
+    sizes = tuple(size if isinstance(size, int) and size > 0 else None for size in node.shape)
+    return FoundInput(name=node.name, sizes=sizes, dtype=DTYPES[node.type])
 
 
 def fixed_spec_of(node: Node, batch: int) -> TensorSpec | None:
     """An output of known size: only its first dimension may be dynamic; otherwise `None`."""
     rest = node.shape[1:]
-    if node.type not in _DTYPES or not all(isinstance(size, int) and size > 0 for size in rest):
+    if node.type not in DTYPES or not all(isinstance(size, int) and size > 0 for size in rest):
         return None
-    return spec_of(node, batch) if node.shape else None
+    if not node.shape:
+        return None
+    found = _found(node)
+    shape = with_batch(node.name, found.sizes, batch)
+    return TensorSpec(name=node.name, shape=shape, dtype=found.dtype)

@@ -157,5 +157,5 @@ def _note(stream: IO[bytes], member: zipfile.ZipInfo, inside: str) -> bytes:
 def _refusal(where: str, what: str) -> BadArtifactError:
     return BadArtifactError(
         f"{where} contains {what}, which could run code from the file",
-        "if you trust its maker, run again with --trust; otherwise export the model yourself",
+        "if you trust its maker, run again with `trust=true`; otherwise export the model yourself",
     )

@@ -15,13 +15,13 @@ from fleetrank.device_agents.contract.capability import Capability, boolean_opti
 from fleetrank.device_agents.contract.failures import says_device_lost
 from fleetrank.device_agents.contract.task import Execution, Options
 from fleetrank.device_agents.errors import BadArtifactError, UnsupportedError, missing_library
+from fleetrank.device_agents.runtimes.declared_inputs import FoundInput, has_states, specs_of
 from fleetrank.device_agents.runtimes.gpu_backends import CUDA
 from fleetrank.device_agents.runtimes.runner import (
     Array,
     Library,
     LoadedModel,
     TensorSpec,
-    with_batch,
 )
 from fleetrank.device_agents.runtimes.torch import torch_cuda
 from fleetrank.device_agents.runtimes.torch.pt2_scan import copy_checked
@@ -32,6 +32,9 @@ from fleetrank.device_agents.runtimes.torch.torch_tensors import (
 )
 from fleetrank.foundation.errors import FleetError, is_out_of_memory
 from fleetrank.foundation.vocabulary import Mode
+
+Module = Callable[..., object]
+"""A network that is called with its inputs."""
 
 
 def bare_module(program: object) -> Callable[..., object]:
@@ -51,22 +54,21 @@ def moved(program: object, device: str) -> object:
     return cast(object, passes.move_to_device_pass(program, device))
 
 
-def inputs_of(program: object, batch: int) -> tuple[TensorSpec, ...]:
-    """Inputs of the graph in order; a symbolic first size becomes the batch."""
+def inputs_of(program: object, execution: Execution) -> tuple[TensorSpec, ...]:
+    """Inputs of the graph in order, with all sizes; a symbolic first size becomes the batch."""
     signature = program.graph_signature  # type: ignore[attr-defined]
     nodes = {node.name: node for node in program.graph.nodes}  # type: ignore[attr-defined]
-    specs = []
+    found = []
     for name in signature.user_inputs:
         tensor = nodes[name].meta["val"] if name in nodes else None
         if tensor is None or not hasattr(tensor, "dtype"):
             raise UnsupportedError(
                 f"input {name!r} is not a tensor", "export the model with tensor inputs only"
             )
-        sizes = (size if type(size) is int else None for size in tensor.shape)
-        shape = with_batch(name, sizes, batch)
+        sizes = tuple(size if type(size) is int else None for size in tensor.shape)
         dtype = str(tensor.dtype).removeprefix("torch.")
-        specs.append(TensorSpec(name=name, shape=shape, dtype=dtype))
-    return tuple(specs)
+        found.append(FoundInput(name=name, sizes=sizes, dtype=dtype))
+    return specs_of(found, execution)
 
 
 class TorchModel:
@@ -81,15 +83,9 @@ class TorchModel:
     ) -> None:
         self._torch = torch
         self._module = module
-        self._specs = inputs_of(program, execution.batch)
+        self._specs = inputs_of(program, execution)
         self.inputs = tuple(as_numpy_has_it(spec) for spec in self._specs)
-        flush = boolean_option(execution, "flush_denormals", default=False)
-        self.settings: Options = (
-            ("flush_denormals", flush),
-            ("inter_op_threads", torch.get_num_interop_threads()),
-            ("intra_op_threads", torch.get_num_threads()),
-            ("mode", execution.mode.value),
-        )
+        self.settings = _settings(torch, execution)
         self._arguments: tuple[object, ...] = ()
         self._output: object = None
 
@@ -112,6 +108,28 @@ class TorchModel:
         return as_arrays(self._torch, self._output)
 
 
+def _settings(torch: ModuleType, execution: Execution) -> Options:
+    flush = boolean_option(execution, "flush_denormals", default=False)
+    return (
+        ("flush_denormals", flush),
+        ("inter_op_threads", torch.get_num_interop_threads()),
+        ("intra_op_threads", torch.get_num_threads()),
+        ("mode", execution.mode.value),
+    )
+
+
+def _with_states(
+    torch: ModuleType, module: Callable[..., object], program: object, execution: Execution
+) -> LoadedModel:
+    from fleetrank.device_agents.runtimes.states import state_pairs
+    from fleetrank.device_agents.runtimes.torch.torch_states import TorchStateModel
+
+    specs = inputs_of(program, execution)
+    outputs = program.graph_signature.user_outputs  # type: ignore[attr-defined]
+    pairs = state_pairs(specs, [str(name) for name in outputs], has_names=False)
+    return TorchStateModel(torch, module, specs, pairs, _settings(torch, execution))
+
+
 class TorchRunner:
     """Modes `eager` and `compile`. Option: `flush_denormals` (default false).
 
@@ -125,8 +143,10 @@ class TorchRunner:
     )
     library = Library(distribution="torch", module="torch", extra="torch")
 
-    def __init__(self) -> None:
+    def __init__(self, wrap: Callable[[Module], Module] | None = None) -> None:
+        """`wrap` gets the opened module and returns what runs in its place; `None`: itself."""
         self._is_distrustful = False
+        self._wrap = wrap
 
     def version(self) -> str:
         """The version of the runtime's library."""
@@ -157,11 +177,15 @@ class TorchRunner:
         _configure(torch, execution)
         with _no_foreign_pickles(is_active=self._is_distrustful):
             program, module = _open(torch, path, gpu.device if is_gpu else None)
+        if self._wrap is not None:
+            module = self._wrap(module)
         if execution.mode is Mode.COMPILE:
             module = _compiled(torch, module)
         if is_gpu:
-            specs = inputs_of(program, execution.batch)
+            specs = inputs_of(program, execution)
             return torch_cuda.TorchCudaModel(torch, gpu, module, specs, execution)
+        if has_states(execution):
+            return _with_states(torch, module, program, execution)
         return TorchModel(torch, module, program, execution)
 
 
@@ -236,5 +260,5 @@ def _refuse_pickle_globals(event: str, arguments: tuple[object, ...]) -> None:
     if event == "pickle.find_class" and _lock["is_active"]:
         raise BadArtifactError(
             f"the file asks for {arguments[0]}.{arguments[1]} while it is loaded",
-            "if you trust its maker, run again with --trust",
+            "if you trust its maker, run again with `trust=true`",
         )

@@ -1,5 +1,6 @@
 """Converts between PyTorch's tensors and NumPy's arrays; NumPy has no bfloat16."""
 
+from dataclasses import replace
 from types import ModuleType
 from typing import cast
 
@@ -10,7 +11,7 @@ def as_numpy_has_it(spec: TensorSpec) -> TensorSpec:
     """The input in a type that NumPy has: bfloat16 is made as float32, and PyTorch rounds it."""
     if spec.dtype != "bfloat16":
         return spec
-    return TensorSpec(name=spec.name, shape=spec.shape, dtype="float32")
+    return replace(spec, dtype="float32")
 
 
 def as_tensor(torch: ModuleType, array: Array, spec: TensorSpec) -> object:
@@ -20,7 +21,7 @@ def as_tensor(torch: ModuleType, array: Array, spec: TensorSpec) -> object:
 
 def as_arrays(torch: ModuleType, output: object) -> list[Array]:
     """Copies of an output's tensors on the host, in order."""
-    return [_as_array(torch, tensor) for tensor in _tensors(output)]
+    return [_as_array(torch, tensor) for tensor in tensors_of(output)]
 
 
 def _as_array(torch: ModuleType, tensor: object) -> Array:
@@ -29,10 +30,10 @@ def _as_array(torch: ModuleType, tensor: object) -> Array:
     return cast(Array, on_host.numpy().copy())
 
 
-def _tensors(output: object) -> list[object]:
+def tensors_of(output: object) -> list[object]:
     """Tensors of an output in order, taken out of tuples, lists and dicts."""
     if isinstance(output, dict):
-        return [tensor for value in output.values() for tensor in _tensors(value)]
+        return [tensor for value in output.values() for tensor in tensors_of(value)]
     if isinstance(output, tuple | list):
-        return [tensor for value in output for tensor in _tensors(value)]
+        return [tensor for value in output for tensor in tensors_of(value)]
     return [output] if hasattr(output, "detach") else []

@@ -131,7 +131,7 @@ def assert_named(seen: Measurement) -> None:
     assert seen.failure is not None
     assert seen.failure.kind is ErrorKind.BAD_ARTIFACT
     assert "the file tried to write" in seen.failure.message
-    assert "--trust" in seen.failure.remedy
+    assert "`trust=true`" in seen.failure.remedy
     assert not seen.failure.is_transient
 
 
@@ -253,7 +253,7 @@ def test_nothing_is_compiled_where_the_kernel_cannot_hold_it(
 ) -> None:
     monkeypatch.setenv(SCRATCH, str(tmp_path))
     monkeypatch.setattr(landlock, "abi", lambda: version)
-    with pytest.raises(UnsupportedError, match="--trust"):
+    with pytest.raises(UnsupportedError, match="`trust=true`"):
         confine(task_of(Runtime.TORCH, execution=COMPILED))
 
 

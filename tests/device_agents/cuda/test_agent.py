@@ -10,7 +10,12 @@ import pytest
 from fake_gpu import A100, H100, FakeGpuLibrary
 
 from fleetrank.device_agents.contract.measurement import Measurement
-from fleetrank.device_agents.contract.task import Execution, InferTask, MeasureTask
+from fleetrank.device_agents.contract.task import (
+    Execution,
+    InferTask,
+    MeasureTask,
+    ReplicaPolicy,
+)
 from fleetrank.device_agents.cuda import gpu_watch as watch
 from fleetrank.device_agents.cuda import nvml
 from fleetrank.device_agents.cuda.agent import CudaAgent
@@ -262,3 +267,18 @@ def test_company_on_the_gpu_refuses_or_flags_the_repeat(
     seen = watch.open_gpu_watch(task).conditions(None)
     assert seen.other_processes == 1
     assert os.environ["NVIDIA_TF32_OVERRIDE"] == "0"  # fp32 means fp32 unless tf32 is asked for
+
+
+def test_a_set_of_processes_on_one_gpu_is_no_foreign_company(pt2_file: Path) -> None:
+    task = gpu_task(pt2_file, Runtime.TORCH)
+    together = replace(task, replicas=ReplicaPolicy(count=2, run_s=3.0))
+    seen = agent_on().measure(together)
+    assert seen.status is Status.OK, seen.failure
+    assert seen.replicas is not None
+    assert len(seen.replicas.runs) == 2
+    assert seen.replicas.core_use is None
+    assert Flag.SHARED_DEVICE not in seen.flags
+    assert seen.memory_metric is MemoryMetric.CUDA_ALLOCATED
+    energy = seen.replicas.energy
+    assert energy is not None
+    assert energy.method is EnergyMethod.NVML_COUNTER

@@ -16,7 +16,7 @@ from fleetrank.device_agents.contract.measurement import ToolSummary
 from fleetrank.device_agents.device_output import BATTERY_PERCENT, refuse_impossible
 from fleetrank.device_agents.errors import BadOutputError
 from fleetrank.device_agents.host.conditions import parse_available_memory, parse_load
-from fleetrank.foundation.vocabulary import ErrorKind
+from fleetrank.foundation.vocabulary import ErrorKind, Statistic
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,14 @@ def test_statistics_that_no_runs_have_are_refused(change: tuple[str, str]) -> No
 
 def test_a_median_a_thousand_times_the_mean_is_refused() -> None:
     with pytest.raises(BadOutputError, match="the median is more than 2 times the mean"):
-        refuse_impossible(ToolSummary(median_ns=8_000_000_000, mean_ns=8_000_000, count=100))
+        refuse_impossible(
+            ToolSummary(
+                latency_ns=8_000_000_000,
+                statistic=Statistic.MEDIAN,
+                mean_ns=8_000_000,
+                count=100,
+            )
+        )
 
 
 @pytest.mark.parametrize(
@@ -125,7 +132,8 @@ def test_statistics_of_any_samples_are_believed(samples_ns: list[int]) -> None:
     p50, p90, p95, p99 = (ordered[n * percent // 100] for percent in (50, 90, 95, 99))
     summary = ToolSummary(
         count=n,
-        median_ns=p50,
+        latency_ns=p50,
+        statistic=Statistic.MEDIAN,
         mean_ns=round(fmean(ordered)),
         std_ns=round(pstdev(ordered)),
         p90_ns=p90,

@@ -57,7 +57,7 @@ def test_cpus_are_ascending_where_the_system_tells_nothing(tmp_path: Path) -> No
 def test_a_task_without_an_affinity_is_left_to_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[MeasureTask] = []
     monkeypatch.setattr(
-        "fleetrank.device_agents.cpu.agent.measure_in_worker", lambda t, _stop: asked.append(t)
+        "fleetrank.device_agents.cpu.agent.measure_in_worker", lambda t, _stop, **_: asked.append(t)
     )
     task = MeasureTask(task_id="t", artifact_path="/a", artifact_sha256="", execution=ONNX)
     CpuAgent({}).measure(task)

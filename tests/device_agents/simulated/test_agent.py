@@ -1,11 +1,13 @@
 import statistics
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from fleetrank.device_agents.contract.task import Execution, MeasureTask, OptionValue
+from fleetrank.device_agents.contract.task import Execution, MeasureTask, OptionValue, TokenCost
 from fleetrank.device_agents.errors import PermanentError
 from fleetrank.device_agents.simulated.agent import SimulatedAgent
+from fleetrank.foundation.inputs.workload import Workload
 from fleetrank.foundation.vocabulary import (
     ErrorKind,
     Flag,
@@ -40,6 +42,40 @@ def test_without_noise_the_latency_is_the_roofline() -> None:
     assert latency_ns(FAST, task()) == 1_000_000
     assert latency_ns({**FAST, "bandwidth_gbps": 1}, task()) == 4_000_000
     assert latency_ns({**FAST, "overhead_us": 7}, task()) == 1_007_000
+
+
+def _tier(tier: str, runtime: Runtime = Runtime.ONNX, macs: int = 500_000_000) -> float:
+    execution = Execution(runtime=runtime, backend="cpu")
+    costs = task(execution=execution, macs_and_parameters=(macs, 1_000_000))
+    return latency_ns({"tier": str(tier)}, costs)
+
+
+def test_a_phone_is_slower_than_a_processor_and_a_gpu_is_faster() -> None:
+    assert _tier("edge") > 2 * _tier("cpu") > 10 * _tier("gpu")
+    # A small network costs a GPU its launches.
+    assert _tier("gpu", macs=1_000) > _tier("cpu", macs=1_000)
+
+
+def test_a_stated_option_stands_before_the_tier() -> None:
+    fast: dict[str, OptionValue] = {"tier": "edge", "peak_gflops": 1000, "bandwidth_gbps": 1000}
+    # 1 GFLOP at 1000 GFLOP/s, and the overhead of the tier.
+    assert latency_ns(fast, task()) == 1_100_000
+
+
+@pytest.mark.parametrize("tier", list(Tier))
+def test_two_runtimes_of_a_device_differ_by_more_than_noise(tier: Tier) -> None:
+    ratio = _tier(tier, Runtime.TFLITE) / _tier(tier)
+    assert abs(ratio - 1) > 0.15
+    tflite = task(execution=Execution(runtime=Runtime.TFLITE, backend="xnnpack"))
+    assert latency_ns({**FAST, "efficiency_tflite": 0.5}, tflite) == 2_000_000
+
+
+def test_a_model_larger_than_the_memory_fails() -> None:
+    seen = SimulatedAgent({"memory_bytes": 1000}).measure(task())
+    assert seen.failure is not None
+    assert seen.failure.kind is ErrorKind.OUT_OF_MEMORY
+    assert not seen.failure.is_transient
+    assert SimulatedAgent({"tier": "edge"}).probe().memory_bytes == 8 * 2**30
 
 
 def test_batch_costs_compute_and_precision_saves_memory() -> None:
@@ -115,6 +151,8 @@ def test_it_says_that_it_is_simulated() -> None:
         {"noise": True},
         {"crash_rate": 0.6, "timeout_rate": 0.6},
         {"drift": -1},
+        {"memory_bytes": 0},
+        {"efficiency_onnx": 0},
     ],
 )
 def test_impossible_options_are_refused(options: dict[str, OptionValue]) -> None:
@@ -127,3 +165,38 @@ def test_a_stop_ends_a_long_repeat(tmp_path: Path) -> None:
     seen = SimulatedAgent({"duration_s": 60}).measure(task(), lambda: next(asked))
     assert seen.failure is not None
     assert seen.failure.kind is ErrorKind.INTERRUPTED
+
+
+STEP = TokenCost(macs=1_000_000, moved_bytes=8_000_000, weight_bytes=7_000_000, state_bytes=500)
+PROMPT = replace(STEP, macs=100_000_000)
+
+
+def test_a_token_costs_what_it_moves_or_what_it_computes() -> None:
+    # 8 MB at 1000 GB/s; 0.2 GFLOP at 1000 GFLOP/s.
+    assert latency_ns(FAST, task(token_costs=(STEP,))) == 8_000
+    assert latency_ns(FAST, task(token_costs=(PROMPT,))) == 200_000
+
+
+def test_generate_draws_whole_sequences_of_steps_and_their_prompts_apart() -> None:
+    execution = Execution(
+        runtime=Runtime.ONNX, backend="cpu", workload=Workload.parse("generate@64+33")
+    )
+    asked = task(execution=execution, token_costs=(PROMPT, STEP))
+    seen = SimulatedAgent({**FAST, "noise": 0.01}).measure(asked)
+    assert seen.status is Status.OK
+    assert seen.sample_kind == "per_token"
+    assert seen.ttft_samples_ns is not None
+    assert len(seen.samples_ns) == 32 * len(seen.ttft_samples_ns)
+    assert statistics.median(seen.ttft_samples_ns) == pytest.approx(200_000, rel=0.1)
+    assert statistics.median(seen.samples_ns) == pytest.approx(8_000, rel=0.1)
+    assert seen.run_peak_memory_bytes == 7_000_500
+
+
+def test_generating_one_token_is_refused_with_what_to_use_instead() -> None:
+    execution = Execution(
+        runtime=Runtime.ONNX, backend="cpu", workload=Workload.parse("generate@64+1")
+    )
+    seen = SimulatedAgent({}).measure(task(execution=execution, token_costs=(PROMPT, STEP)))
+    assert seen.failure is not None
+    assert seen.failure.kind is ErrorKind.UNSUPPORTED
+    assert "prefill@64" in seen.failure.message

@@ -50,7 +50,7 @@ def test_a_hostile_pt2_is_refused_and_executes_nothing(
     marker = tmp_path / "marker"
     file = make(marker, pt2_file, tmp_path / "hostile.pt2")
     assert file.read_bytes() != pt2_file.read_bytes()
-    with pytest.raises(BadArtifactError, match="--trust"):
+    with pytest.raises(BadArtifactError, match="`trust=true`"):
         copy_checked(str(file), tmp_path / "copy.pt2")
     failure = measure_in_worker(make_task(file, Runtime.TORCH)).failure
     assert failure is not None

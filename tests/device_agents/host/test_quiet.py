@@ -1,0 +1,83 @@
+"""A busy host asks for time, if the sweep wants a quiet one."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import psutil
+import pytest
+
+from fleetrank.device_agents.contract.task import BlockPolicy, Execution, MeasureTask
+from fleetrank.device_agents.cpu.agent import CpuAgent
+from fleetrank.device_agents.errors import NotFitError
+from fleetrank.device_agents.host.conditions import CpuTime
+from fleetrank.device_agents.host.quiet import require_quiet
+from fleetrank.foundation.vocabulary import ErrorKind, Runtime
+
+START = CpuTime(busy=1000, steal=50, total=9000)
+TASK = MeasureTask(
+    task_id="s/c/0/0",
+    artifact_path="/nowhere.onnx",
+    artifact_sha256="0",
+    execution=Execution(runtime=Runtime.ONNX, backend="cpu"),
+    quiet_s=60.0,
+)
+
+
+def ask(busy: int, steal: int, total: int = 400) -> None:
+    later = CpuTime(busy=START.busy + busy, steal=START.steal + steal, total=START.total + total)
+    readings = iter([START, later])
+    require_quiet(60.0, read=lambda: next(readings), sleep=lambda _: None)
+
+
+def test_a_quiet_host_is_measured_at_once() -> None:
+    ask(busy=40, steal=20)  # the limits themselves
+
+
+@pytest.mark.parametrize(("busy", "steal"), [(41, 0), (0, 21)])
+def test_a_host_above_a_limit_of_the_flag_asks_for_time(busy: int, steal: int) -> None:
+    with pytest.raises(NotFitError) as raised:
+        ask(busy, steal)
+    assert raised.value.limit_s == 60.0
+    assert "quiet" in raised.value.remedy
+
+
+def test_a_system_that_reports_no_use_is_taken_as_quiet() -> None:
+    require_quiet(60.0, read=lambda: None, sleep=lambda _: None)
+
+
+@contextmanager
+def neighbours() -> Iterator[None]:
+    """Processes that use more than 10 % of the cores."""
+    n = (psutil.cpu_count() or 1) // 5 + 1
+    children = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(n)]
+    try:
+        yield
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+
+
+@pytest.mark.slow
+def test_every_cell_of_a_round_asks_for_time_beside_a_neighbour() -> None:
+    tasks = [replace(TASK, task_id=f"t{n}", blocks=BlockPolicy()) for n in range(2)]
+    with neighbours():
+        alone = CpuAgent({}).measure(TASK)
+        in_turns = CpuAgent({}).measure_round(tasks)
+    assert [one.task_id for one in in_turns] == ["t0", "t1"]
+    for one in (alone, *in_turns):
+        assert one.failure is not None
+        assert one.failure.kind is ErrorKind.UNFIT_CONDITIONS
+        assert one.failure.wait is not None
+        assert one.failure.wait.limit_s == 60.0
+
+
+@pytest.mark.slow
+def test_without_the_wish_a_busy_host_is_measured() -> None:
+    with neighbours():
+        answer = CpuAgent({}).measure(replace(TASK, quiet_s=None))
+    assert answer.failure is not None  # the file does not exist
+    assert answer.failure.wait is None

@@ -1,0 +1,233 @@
+"""Processes of a set load in turn and run at the same time; one that fails ends the set alone."""
+
+import os
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fleetrank.device_agents.contract.measurement import Conditions, Measurement
+from fleetrank.device_agents.contract.task import Execution, MeasureTask, ReplicaPolicy
+from fleetrank.device_agents.cpu.agent import CpuAgent
+from fleetrank.device_agents.host.energy import CounterSource
+from fleetrank.device_agents.host.replica_client import (
+    core_use,
+    measure_replicas,
+    own_flags,
+    why_not_replicated,
+)
+from fleetrank.foundation.codec import from_json, to_json
+from fleetrank.foundation.inputs.workload import Workload
+from fleetrank.foundation.process.core_use import CoreUse
+from fleetrank.foundation.vocabulary import EnergyMethod, ErrorKind, Flag, Runtime, Status
+from tests.device_agents.conftest import BACKENDS, make_task
+
+RUN_S = 0.4
+USABLE = sorted(os.sched_getaffinity(0))
+
+
+def policy_of(count: int, **changes: object) -> ReplicaPolicy:
+    return ReplicaPolicy(**{"count": count, "run_s": RUN_S, **changes})  # type: ignore[arg-type]
+
+
+def set_task(path: Path, count: int, **changes: object) -> MeasureTask:
+    fields: dict[str, object] = {"is_trusted": True, "replicas": policy_of(count), **changes}
+    return make_task(path, Runtime.ONNX, **fields)
+
+
+def measured(task: MeasureTask, **changes: object) -> Measurement:
+    assert task.replicas is not None
+    return measure_replicas(task, task.replicas, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_no_process_starts_before_all_of_them_are_warm(onnx_file: Path, tmp_path: Path) -> None:
+    seen = measured(set_task(onnx_file, 3), command=waiting_worker(tmp_path))
+    assert seen.status is Status.OK, seen.failure
+    assert seen.replicas is not None
+    runs = seen.replicas.runs
+    assert [run.replica for run in runs] == [1, 2, 3]
+    starts = [run.start_ns for run in runs]
+    warm_ns = [int(file.read_text()) for file in tmp_path.glob("warm-*")]
+    assert len(warm_ns) == 3
+    assert max(warm_ns) <= min(starts)  # type: ignore[type-var]
+    for run in runs:
+        assert run.end_ns - run.start_ns >= RUN_S * 1e9  # type: ignore[operator]
+        assert sum(run.samples_ns) <= run.end_ns - run.start_ns  # type: ignore[operator]
+        assert run.run_peak_memory_bytes is not None
+    assert seen.samples_ns == ()
+    assert seen.energy is None
+    assert from_json(Measurement, to_json(seen)) == seen
+
+
+def waiting_worker(folder: Path) -> tuple[str, ...]:
+    """A worker that notes when it begins to wait for the others."""
+    return patched(f"""
+    import time
+    with open(f"{folder}/warm-{{os.getpid()}}", "w") as file:
+        file.write(str(time.monotonic_ns()))
+    return wait(self, report)
+""")
+
+
+def patched(body: str) -> tuple[str, ...]:
+    """The worker, whose wait for its turn is this function of `self`, `report` and `wait`."""
+    script = f"""
+import os, sys
+from fleetrank.device_agents.worker import __main__, turns
+wait = turns.Turns.wait
+def changed(self, report):
+{body}
+turns.Turns.wait = changed
+sys.exit(__main__.main())
+"""
+    return (sys.executable, "-P", "-c", script)
+
+
+def first_of(folder: Path, then: str) -> tuple[str, ...]:
+    """A worker of which the first one that waits does something else after the start."""
+    return patched(f"""
+    turn = wait(self, report)
+    try:
+        os.close(os.open("{folder}/victim", os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return turn
+    {then}
+""")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("then", "timeout_s", "kind"),
+    [
+        ("os.kill(os.getpid(), 9)", 60.0, ErrorKind.CRASHED),
+        ("__import__('time').sleep(600)", 6.0, ErrorKind.TIMED_OUT),
+        ("raise MemoryError", 60.0, ErrorKind.OUT_OF_MEMORY),
+    ],
+)
+def test_one_that_fails_ends_the_set_and_the_others_are_kept(
+    onnx_file: Path, tmp_path: Path, then: str, timeout_s: float, kind: ErrorKind
+) -> None:
+    task = set_task(onnx_file, 3, timeout_s=timeout_s)
+    seen = measured(task, command=first_of(tmp_path, then))
+    assert seen.status is Status.FAILED
+    assert seen.failure is not None
+    assert seen.failure.kind is kind
+    assert "of 3:" in seen.failure.message
+    assert seen.replicas is not None
+    failed = [run for run in seen.replicas.runs if run.error_kind is not None]
+    assert [run.error_kind for run in failed] == [kind]
+    assert failed[0].start_ns is None
+    kept = [run for run in seen.replicas.runs if run.error_kind is None]
+    assert len(kept) == 2
+    assert all(run.samples_ns for run in kept)
+
+
+@pytest.mark.slow
+def test_a_file_that_cannot_be_loaded_is_loaded_once(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.onnx"
+    broken.write_bytes(b"no model")
+    seen = measured(set_task(broken, 3))
+    assert seen.failure is not None
+    assert seen.failure.kind is ErrorKind.BAD_ARTIFACT
+    assert seen.replicas is not None
+    assert [run.replica for run in seen.replicas.runs] == [1]
+
+
+@pytest.mark.slow
+def test_copies_without_room_are_refused_after_the_first(onnx_file: Path) -> None:
+    seen = measured(set_task(onnx_file, 20_000))
+    assert seen.failure is not None
+    assert seen.failure.kind is ErrorKind.OUT_OF_MEMORY
+    assert not seen.failure.is_transient
+    assert "processes at most" in seen.failure.remedy
+    assert seen.replicas is not None
+    assert seen.replicas.runs == ()
+
+
+@pytest.mark.slow
+def test_a_stop_ends_all_processes(onnx_file: Path) -> None:
+    asked = 0
+
+    def stop_soon() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 30
+
+    task = set_task(onnx_file, 2, replicas=policy_of(2, run_s=60.0))
+    seen = measured(task, stop_requested=stop_soon)
+    assert seen.failure is not None
+    assert seen.failure.kind is ErrorKind.INTERRUPTED
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(len(USABLE) < 2, reason="needs two CPUs")
+def test_each_process_has_the_cores_that_it_was_given(onnx_file: Path) -> None:
+    cpus = ((USABLE[0],), (USABLE[1],))
+    execution = Execution(runtime=Runtime.ONNX, backend="cpu", affinity=(USABLE[0],))
+    task = set_task(
+        onnx_file, 2, execution=execution, replicas=policy_of(2, cpus=cpus), is_trusted=False
+    )
+    seen = CpuAgent({}).measure(task)
+    assert seen.status is Status.OK, seen.failure
+    assert seen.replicas is not None
+    assert tuple(run.cpus for run in seen.replicas.runs) == cpus
+    assert seen.replicas.core_use in (CoreUse.OWN, CoreUse.SIBLINGS)
+
+
+@pytest.mark.slow
+def test_energy_of_the_device_is_counted_once(onnx_file: Path) -> None:
+    """A counter of exactly 2 W must give 2 W, however many processes run."""
+    source = CounterSource(EnergyMethod.RAPL_COUNTER, lambda: 2.0 * time.perf_counter_ns() / 1e6)
+    task = set_task(onnx_file, 2, replicas=policy_of(2, run_s=3.0))
+    seen = measured(task, source=source)
+    assert seen.replicas is not None
+    energy = seen.replicas.energy
+    assert energy is not None
+    assert energy.mj / energy.window_ns * 1e6 == pytest.approx(2.0, rel=0.05)
+    assert energy.window_ns <= 3.0e9
+
+
+@pytest.mark.parametrize(
+    ("cpus", "use"),
+    [
+        (None, CoreUse.FREE),
+        (((0,), (1,)), CoreUse.OWN),
+        (((0, 1), (2, 3)), CoreUse.OWN),
+        (((0,), (4,)), CoreUse.SIBLINGS),
+        (((0, 4), (1, 5)), CoreUse.OWN),
+        (((0, 1), (1, 2)), CoreUse.SHARED),
+        (((0, 1, 2), (0, 1, 2)), CoreUse.SHARED),
+    ],
+)
+def test_core_use(cpus: tuple[tuple[int, ...], ...] | None, use: CoreUse) -> None:
+    siblings = {cpu: (cpu % 4, cpu % 4 + 4) for cpu in range(8)}
+    assert core_use(cpus, siblings) is use
+    assert core_use(((0,), (1,)), {}) is CoreUse.OWN, "a system that reports no siblings"
+
+
+def test_load_of_the_set_itself_raises_no_flag() -> None:
+    idle, loaded = Conditions(busy_share=0.01, other_processes=0), Conditions(busy_share=0.9)
+    seen = Measurement(
+        task_id="t",
+        status=Status.OK,
+        origin="measured",  # type: ignore[arg-type]
+        flags=(Flag.DRIFT, Flag.BUSY_HOST, Flag.SHARED_DEVICE),
+        conditions_before=idle,
+        conditions_after=replace(loaded, other_processes=3),
+    )
+    assert own_flags(seen, 3) == (Flag.DRIFT,)
+    assert own_flags(seen, 2) == (Flag.DRIFT, Flag.SHARED_DEVICE)
+    busy = replace(seen, conditions_before=replace(idle, busy_share=0.5))
+    assert own_flags(busy, 3) == (Flag.DRIFT, Flag.BUSY_HOST)
+    stolen = replace(seen, conditions_after=replace(loaded, steal_share=0.2))
+    assert own_flags(stolen, 3) == (Flag.DRIFT, Flag.BUSY_HOST)
+
+
+def test_sequences_are_refused_with_their_parts() -> None:
+    execution = Execution(runtime=Runtime.ONNX, backend=BACKENDS[Runtime.ONNX])
+    assert why_not_replicated(execution) is None
+    loop = replace(execution, workload=Workload.parse("generate@8+4"))
+    assert "decode" in (why_not_replicated(loop) or "")

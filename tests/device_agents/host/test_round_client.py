@@ -1,0 +1,164 @@
+"""Cells of a round take turns; one that fails ends alone."""
+
+import signal
+import sys
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import psutil
+import pytest
+
+from fleetrank.device_agents.contract.measurement import Measurement
+from fleetrank.device_agents.contract.task import BlockPolicy, MeasureTask
+from fleetrank.device_agents.host.round_client import measure_round
+from fleetrank.device_agents.host.worker_client import WORKER
+from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Status
+from tests.device_agents.conftest import QUICK, make_task
+
+pytestmark = pytest.mark.slow
+
+BLOCKS = BlockPolicy(block_s=0.02, left_out_runs=2, min_blocks=3, max_blocks=4)
+
+
+def tasks_of(path: Path, n: int, **changes: object) -> list[MeasureTask]:
+    return [
+        make_task(path, Runtime.ONNX, **{"task_id": f"task-{number}", "blocks": BLOCKS, **changes})
+        for number in range(n)
+    ]
+
+
+def stops(measurement: Measurement) -> tuple[Status, ErrorKind | None]:
+    failure = measurement.failure
+    return measurement.status, None if failure is None else failure.kind
+
+
+def test_every_cell_has_one_block_in_each_cycle(onnx_file: Path) -> None:
+    seen = measure_round(tasks_of(onnx_file, 3))
+    assert [one.task_id for one in seen] == ["task-0", "task-1", "task-2"]
+    assert {one.status for one in seen} == {Status.OK}
+    assert {one.round_id for one in seen} == {"task-0"}
+    counts = {len(one.blocks) for one in seen}
+    assert counts <= {3, 4}
+    assert len(counts) == 1
+    for one in seen:
+        assert sum(block.samples for block in one.blocks) == len(one.samples_ns)
+        assert all(len(block.left_out_ns) == 2 for block in one.blocks)
+
+
+def test_blocks_never_overlap_and_every_second_cycle_is_reversed(onnx_file: Path) -> None:
+    seen = measure_round(tasks_of(onnx_file, 3))
+    spans = []
+    for number, one in enumerate(seen):
+        first = 0
+        for block in one.blocks:
+            samples = one.samples_ns[first : first + block.samples]
+            first += block.samples
+            spans.append((block.start_ns, block.start_ns + sum(samples), number))
+    spans.sort()
+    assert all(before[1] <= after[0] for before, after in pairwise(spans))
+    order = [number for _, _, number in spans]
+    assert order[3:6] == order[:3][::-1]
+
+
+def test_a_file_that_cannot_be_loaded_ends_its_own_cell(onnx_file: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.onnx"
+    broken.write_bytes(b"no model")
+    good = tasks_of(onnx_file, 2)
+    bad = make_task(broken, Runtime.ONNX, task_id="bad", blocks=BLOCKS)
+    seen = measure_round([good[0], bad, good[1]])
+    assert [one.status for one in seen] == [Status.OK, Status.FAILED, Status.OK]
+    assert seen[1].failure is not None
+    assert seen[1].failure.stage == "load"
+
+
+def dies_in_block(number: int) -> tuple[str, ...]:
+    """A worker whose process is killed in its n-th block, only in the task named `dies`."""
+    script = f"""
+import os, signal, sys
+from fleetrank.device_agents.worker import __main__, turns
+wait = turns.Turns.wait
+count = 0
+def dying(self, report):
+    global count
+    turn = wait(self, report)
+    count += 1
+    if count == {number} and os.environ.get("DIES"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return turn
+turns.Turns.wait = dying
+decode = __main__.decode_request
+def marked(line):
+    task = decode(line)
+    if getattr(task, "task_id", "") == "dies":
+        os.environ["DIES"] = "1"
+    return task
+__main__.decode_request = marked
+sys.exit(__main__.main())
+"""
+    return (sys.executable, "-P", "-c", script)
+
+
+def test_a_worker_that_dies_in_a_block_ends_its_own_cell(onnx_file: Path) -> None:
+    tasks = tasks_of(onnx_file, 2)
+    dying = make_task(onnx_file, Runtime.ONNX, task_id="dies", is_trusted=True, blocks=BLOCKS)
+    seen = measure_round([tasks[0], dying, tasks[1]], command=dies_in_block(2))
+    assert [stops(one) for one in seen] == [
+        (Status.OK, None),
+        (Status.FAILED, ErrorKind.CRASHED),
+        (Status.OK, None),
+    ]
+    assert seen[1].failure is not None
+    assert seen[1].failure.exit_code == -signal.SIGKILL
+    assert len(seen[0].blocks) >= BLOCKS.min_blocks
+
+
+def test_a_model_that_hangs_ends_at_its_own_time_limit(onnx_file: Path, looping_onnx: Path) -> None:
+    hanging = make_task(looping_onnx, Runtime.ONNX, task_id="hangs", timeout_s=3.0, blocks=BLOCKS)
+    seen = measure_round([hanging, *tasks_of(onnx_file, 2)])
+    assert [stops(one)[1] for one in seen] == [ErrorKind.TIMED_OUT, None, None]
+
+
+def test_a_stop_ends_all_cells_as_interrupted(onnx_file: Path) -> None:
+    asked = 0
+
+    def stop_soon() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 15
+
+    blocks = BlockPolicy(block_s=5.0, min_blocks=50, max_blocks=50)
+    seen = measure_round(tasks_of(onnx_file, 3, blocks=blocks), stop_soon)
+    assert {stops(one)[1] for one in seen} == {ErrorKind.INTERRUPTED}
+
+
+def test_a_round_that_shall_finish_ends_after_the_current_blocks(onnx_file: Path) -> None:
+    blocks = replace(BLOCKS, min_blocks=50, max_blocks=50)
+    asked = iter([False, True])
+    seen = measure_round(
+        tasks_of(onnx_file, 3, blocks=blocks), finish_requested=lambda: next(asked)
+    )
+    assert {(one.status, one.stop_reason, len(one.blocks)) for one in seen} == {
+        (Status.OK, "stopped", 2)
+    }
+
+
+def test_a_round_of_one_cell_is_measured_too(onnx_file: Path) -> None:
+    (seen,) = measure_round(tasks_of(onnx_file, 1))
+    assert seen.status is Status.OK
+    assert len(seen.blocks) >= BLOCKS.min_blocks
+
+
+def test_the_time_limit_of_the_timed_runs_ends_the_round(onnx_file: Path) -> None:
+    policy = replace(QUICK, max_time_s=0.05, half_width=1e-9)
+    blocks = replace(BLOCKS, min_blocks=50, max_blocks=50)
+    seen = measure_round(tasks_of(onnx_file, 2, policy=policy, blocks=blocks))
+    assert {one.stop_reason for one in seen} == {"max_time"}
+    assert {len(one.blocks) < 50 for one in seen} == {True}
+
+
+def test_nothing_is_left_of_workers_that_sleep(onnx_file: Path) -> None:
+
+    measure_round(tasks_of(onnx_file, 3))
+    mine = psutil.Process().children(recursive=True)
+    assert [child for child in mine if WORKER[-1] in " ".join(child.cmdline())] == []
