@@ -1,12 +1,20 @@
 """The parts of a sweep: its devices, cells, their tasks, and the skipped cells."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from random import Random
 
 from fleetrank.device_agents.contract.kind import HostShare
-from fleetrank.device_agents.contract.task import Execution, MeasurePolicy, Options
+from fleetrank.device_agents.contract.task import (
+    BlockPolicy,
+    Execution,
+    MeasurePolicy,
+    Options,
+    ReplicaPolicy,
+)
+from fleetrank.foundation.inputs.workload import IMAGE
 from fleetrank.foundation.vocabulary import Flag, Origin
+from fleetrank.foundation.wording import count_of
 from fleetrank.models.cards.card import ExportRequest
 
 
@@ -19,6 +27,7 @@ class Cell:
             the export.
         platform_key: see `orchestrator.identity.keys`.
         device: name of the registered device.
+        replicas: its tasks run several processes at once; `None` for all measurements.
     """
 
     cell_key: str
@@ -26,11 +35,17 @@ class Cell:
     device: str
     export: ExportRequest
     execution: Execution
+    replicas: ReplicaPolicy | None = None
 
     @property
     def label(self) -> str:
-        """Model and platform, for display."""
-        return f"{self.export.card.name} on {self.platform_key}"
+        """Model, workload unless it is `image`, processes of a set, and platform, for display."""
+        workload = self.execution.workload
+        what = "" if workload == IMAGE else f" {workload}"
+        how = ""
+        if self.replicas is not None:
+            how = f" in {count_of(self.replicas.count, 'process', 'processes')}"
+        return f"{self.export.card.name}{what}{how} on {self.platform_key}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +113,11 @@ class DevicePlace:
         host_hash: its identifier in rows; `None` if the host has never answered.
         counts_energy: a repeat has time windows for energy measurement.
         is_here: it is the host that this process runs on.
+        takes_turns: its agent can measure the cells of a round in turns.
+        opens_files: its agent opens the exported file of a cell.
         origin: origin of the device's rows until the device has been queried.
+        repeat_s: seconds of one repeat whatever it measures; `None` depends on the cell.
+        peaks: (10^9 FLOP/s, 10^9 bytes/s) by number of threads, where they were measured.
     """
 
     device: str
@@ -107,7 +126,27 @@ class DevicePlace:
     host_hash: str | None = None
     counts_energy: bool = False
     is_here: bool = True
+    takes_turns: bool = False
+    opens_files: bool = True
     origin: Origin = Origin.MEASURED
+    repeat_s: float | None = None
+    peaks: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundRules:
+    """Which cells form a round, and how they take turns.
+
+    Attributes:
+        cells: at most this many.
+        mixes_platforms: a round may hold cells of several platforms of a device, such as runtimes.
+        memory_bytes: their workers take at most this much together, by an estimate.
+    """
+
+    blocks: BlockPolicy = field(default_factory=BlockPolicy)
+    cells: int = 3
+    mixes_platforms: bool = False
+    memory_bytes: int = 4 * 1024**3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +160,9 @@ class Plan:
         canary_every: number of repeats on a phone between two runs of its canary.
         host_wait_s: maximum wait for a host that stopped answering.
         allows_takeover: an equal device may measure the pending repeats of an abandoned one.
+        quiet_s: how long a CPU may ask for time while its host is busy; `None` measures at once.
+        rounds: on devices whose cells can take turns; `None` measures one cell at a time.
+        repeats_disturbed: a round that its host disturbed is measured again.
     """
 
     name: str
@@ -135,6 +177,9 @@ class Plan:
     skipped: tuple[SkippedCell, ...] = ()
     host_wait_s: float = 300.0
     allows_takeover: bool = False
+    rounds: RoundRules | None = None
+    quiet_s: float | None = None
+    repeats_disturbed: bool = False
 
     @property
     def n_repeats(self) -> int:

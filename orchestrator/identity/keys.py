@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 from fleetrank.device_agents.contract.task import Execution
+from fleetrank.foundation.inputs.model_input import axes_text
+from fleetrank.foundation.vocabulary import CpuChoice
 from fleetrank.models.cards.card import ExportRequest
 
 
@@ -33,8 +35,8 @@ class RowKey(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The key in messages about one sweep."""
-        return f"cell {self.cell_key}, repeat {self.repeat}, attempt {self.attempt}"
+        """The key in messages about one sweep; repeats and attempts count from 1."""
+        return f"cell {self.cell_key}, repeat {self.repeat + 1}, attempt {self.attempt + 1}"
 
 
 CELL_KEY_DIGITS = 16
@@ -44,10 +46,29 @@ CELL_KEY_DIGITS = 16
 def platform_key(device: str, execution: Execution) -> str:
     """Readable name of a platform: `device/runtime/backend/mode/precision/bN/tN/affinity/options`.
 
-    Affinity is `a0,1`, or `afree` if the system decides; options are sorted JSON. Versions are
-    stored in rows and are not part of the name.
+    Affinity is what the sweep asked for: `afirst_cores`, `afree` if the system decides, or CPU
+    numbers as in `a0,1`, which a list and a phone's cluster have. First cores have other numbers
+    under another CPU mask, so their numbers are a fact of the row. Options are sorted JSON. Sizes
+    of named axes follow where a model has some: `/seq=128`. Versions are stored in rows and are
+    not part of the name.
     """
-    affinity = None if execution.affinity is None else affinity_text(execution.affinity)
+    is_first = execution.cpu_choice is CpuChoice.FIRST_CORES
+    return _named(device, execution, CpuChoice.FIRST_CORES.value if is_first else None)
+
+
+def counted_platform_key(device: str, execution: Execution) -> str:
+    """The platform's name with first cores counted from 0, as older versions had it.
+
+    Keys of cells are made of it, so that stored cells keep their keys.
+    """
+    if execution.cpu_choice is not CpuChoice.FIRST_CORES:
+        return platform_key(device, execution)
+    return _named(device, execution, affinity_text(tuple(range(execution.threads))))
+
+
+def _named(device: str, execution: Execution, affinity: str | None) -> str:
+    if affinity is None and execution.affinity is not None:
+        affinity = affinity_text(execution.affinity)
     return row_platform_key(
         {
             "device": device,
@@ -59,6 +80,7 @@ def platform_key(device: str, execution: Execution) -> str:
             "threads": execution.threads,
             "affinity": affinity,
             "options": canonical_json(dict(execution.options)),
+            "axes": axes_text(execution.axes),
         }
     )
 
@@ -69,7 +91,8 @@ def row_platform_key(row: Mapping[str, object]) -> str:
     named = (known[name] for name in ("device", "runtime", "backend", "mode", "precision"))
     affinity = "free" if row.get("affinity") is None else known["affinity"]
     numbers = (f"b{known['batch']}", f"t{known.get('threads', '?')}", f"a{affinity}")
-    return "/".join((*named, *numbers, known["options"]))
+    axes = () if row.get("axes") is None else (known["axes"],)
+    return "/".join((*named, *numbers, known["options"], *axes))
 
 
 def affinity_text(affinity: tuple[int, ...]) -> str:
@@ -83,7 +106,7 @@ def canonical_json(value: object) -> str:
 
 
 def cell_key(request: ExportRequest, platform: str) -> str:
-    """The key of a cell, computed before the export.
+    """The key of a cell, computed before the export; `platform` is a `counted_platform_key`.
 
     Covers the same as the artifact cache (model card, weights, every option and the recipe of the
     export) and the platform; a change of any of them gives another key. Versions of exporters and
@@ -137,3 +160,27 @@ class TaskId:
 def sweep_of(task_id: str) -> str:
     """Returns the sweep of a task; hosts ask this for each task, so nothing else is parsed."""
     return task_id.partition("/")[0]
+
+
+_PROFILE = "profile"
+_REPLICAS = "replicas"
+
+
+def profiled_key(cell_key: str) -> str:
+    """The key of the tasks that profile a cell; their names must differ from its measurements."""
+    return f"{_PROFILE}-{cell_key}"
+
+
+def replicated_key(cell_key: str, n_replicas: int) -> str:
+    """The key of the tasks that run a cell in so many processes at once."""
+    return f"{_REPLICAS}-{n_replicas}-{cell_key}"
+
+
+def n_replicas_of(key: str) -> int:
+    """The number of processes in a key of `replicated_key`."""
+    return int(key.split("-")[1])
+
+
+def cell_of_side_key(key: str) -> str:
+    """The cell that a key of `profiled_key` or `replicated_key` is about."""
+    return key.split("-", 2 if key.startswith(_REPLICAS) else 1)[-1]

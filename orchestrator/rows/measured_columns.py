@@ -8,17 +8,21 @@ import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
+from itertools import accumulate, pairwise
+from statistics import median
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from fleetrank.analysis.stored.columns import COLUMNS, Column
+from fleetrank.analysis.stored.columns import COLUMNS
+from fleetrank.analysis.stored.schema.column import Column
 from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Conditions, Measurement, ToolSummary
 from fleetrank.device_agents.contract.task import Options
 from fleetrank.device_agents.timing.flags import host_overhead_ns
+from fleetrank.foundation.vocabulary import Design, Statistic
 from fleetrank.orchestrator.identity.keys import affinity_text, canonical_json
 
 Row = dict[str, object]
@@ -102,10 +106,39 @@ def measured_columns(measurement: Measurement) -> Row:
         for name, field, convert in _CONVERTED[part]:
             columns[name] = convert(getattr(source, field))
     samples_ns, summary = measurement.samples_ns, measurement.summary
+    columns["statistic"] = _statistic(measurement)
+    columns |= _design(measurement)
     columns["host_overhead_ns"] = host_overhead_ns(samples_ns, measurement.device_samples_ns)
     if samples_ns or summary is None:
         return columns | summarise(samples_ns)
     return columns | _summary_columns(summary)
+
+
+def _design(measurement: Measurement) -> Row:
+    """How the samples lie in time; `None` if a tool or a source gives none."""
+    blocks = measurement.blocks
+    design = Design.ROUNDS if blocks else Design.ISOLATED if measurement.samples_ns else None
+    return {
+        "design": _word(design),
+        "block_starts_ns": [block.start_ns for block in blocks] or None,
+        "block_sample_counts": [block.samples for block in blocks] or None,
+        "block_medians_ns": block_medians(measurement) or None,
+        "left_out_ns": [ns for block in blocks for ns in block.left_out_ns] or None,
+    }
+
+
+def block_medians(measurement: Measurement) -> list[int]:
+    """Median of the samples of each block in whole nanoseconds, as a sample is; may be empty."""
+    ends = list(accumulate(block.samples for block in measurement.blocks))
+    blocks = (measurement.samples_ns[start:end] for start, end in pairwise((0, *ends)))
+    return [round(median(block)) for block in blocks]
+
+
+def _statistic(measurement: Measurement) -> str | None:
+    """What `latency_p50_ns` is; `None` without a latency."""
+    if measurement.samples_ns:
+        return Statistic.MEDIAN.value
+    return None if measurement.summary is None else measurement.summary.statistic.value
 
 
 def condition_columns(measurement: Measurement, facts: DeviceFacts | None) -> Row:
@@ -147,7 +180,7 @@ def _percentile(ordered: FloatArray, share: float) -> float:
 def _summary_columns(summary: ToolSummary) -> Row:
     """The columns of `summarise`, from a tool's summary if the tool kept no samples."""
     times_ns = (
-        summary.median_ns, summary.p90_ns, summary.p95_ns, summary.p99_ns, summary.mean_ns,
+        summary.latency_ns, summary.p90_ns, summary.p95_ns, summary.p99_ns, summary.mean_ns,
         summary.std_ns,
     )  # fmt: skip
     values = (None if time_ns is None else float(time_ns) for time_ns in times_ns)

@@ -12,9 +12,13 @@ from fleetrank.analysis.stored.columns import SCHEMA, SCHEMA_VERSION
 from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.device_agents.contract.task import Execution
+from fleetrank.foundation.inputs.model_input import axes_text
+from fleetrank.foundation.inputs.workload import IMAGE
 from fleetrank.models.cards.card import Artifact, Cost, ExportRequest, weights_id
+from fleetrank.models.cards.language import LanguageShape
 from fleetrank.orchestrator.identity.cells import Attempt, DevicePlace, SweepFacts
 from fleetrank.orchestrator.identity.keys import canonical_json
+from fleetrank.orchestrator.identity.token_costs import token_costs
 from fleetrank.orchestrator.rows.measured_columns import (
     Row,
     condition_columns,
@@ -64,6 +68,7 @@ def make_row(
         "taken_over_by": attempt.taker,
         "host": place.host_hash,
         "platform_key": cell.platform_key,
+        **_peak_columns(place, cell.execution.threads),
         **measured_columns(measurement),
         **condition_columns(measurement, facts),
     }
@@ -72,6 +77,7 @@ def make_row(
         **_NOTHING_KNOWN,
         **_model_columns(cell.export, artifact),
         **_platform_columns(cell.execution),
+        **_cost_columns(cell.export.card.language, cell.execution),
         **_device_columns(facts),
         **_storable_row(measured),
     }
@@ -79,7 +85,7 @@ def make_row(
 
 @functools.lru_cache(maxsize=_KEPT)
 def _model_columns(export: ExportRequest, artifact: Artifact | None) -> Columns:
-    """Columns of a network and its artifact; `None` values if it has no artifact."""
+    """Columns of a network and its artifact; `None` values if it has no file."""
     card, weights = export.card, export.weights
     cost = (
         artifact.cost if artifact else Cost(macs=card.macs, parameters=card.parameters, method=None)
@@ -98,9 +104,11 @@ def _model_columns(export: ExportRequest, artifact: Artifact | None) -> Columns:
         "parameters": cost.parameters,
         "accuracy_top1": card.accuracy_top1,
         "accuracy_source": card.accuracy_source,
+        "vocabulary": None if card.language is None else card.language.vocabulary,
+        "model_context_tokens": None if card.language is None else card.language.context,
         "artifact_format": export.format.value,
     }
-    if artifact is not None:
+    if artifact is not None and artifact.has_file:
         columns |= {
             "artifact_sha256": artifact.sha256,
             "artifact_bytes": artifact.size_bytes,
@@ -120,9 +128,44 @@ def _platform_columns(execution: Execution) -> Columns:
         "precision": execution.precision.value,
         "batch": execution.batch,
         "threads": execution.threads,
+        "cpu_choice": execution.cpu_choice and execution.cpu_choice.value,
         "affinity": cpu_numbers(execution.affinity),
         "options": options_text(execution.options),
+        "axes": axes_text(execution.axes),
+        **_workload_columns(execution),
     }
+
+
+def _workload_columns(execution: Execution) -> Columns:
+    """Columns of a workload with tokens; none for `image`, which is null in stored rows."""
+    workload = execution.workload
+    if workload == IMAGE:
+        return {}
+    return {
+        "workload": str(workload),
+        "prompt_tokens": workload.prompt_tokens,
+        "context_tokens": workload.context_tokens,
+        "generated_tokens": workload.generated,
+        "tokens_per_inference": workload.tokens_per_sample(execution.batch),
+    }
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _cost_columns(shape: LanguageShape | None, execution: Execution) -> Columns:
+    """Bytes of one timed sample, which is a step where one run has a prompt and steps."""
+    if not (costs := token_costs(shape, execution)):
+        return {}
+    return {
+        "weight_bytes": costs[-1].weight_bytes,
+        "state_bytes": costs[-1].state_bytes,
+        "bytes_moved": costs[-1].moved_bytes,
+    }
+
+
+def _peak_columns(place: DevicePlace, threads: int) -> Row:
+    """The measured peaks of so many threads; none where nothing was measured."""
+    gflops, gbps = place.peaks.get(threads, (None, None))
+    return {"peak_gflops": gflops, "peak_gbps": gbps}
 
 
 @functools.lru_cache(maxsize=_KEPT)

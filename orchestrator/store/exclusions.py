@@ -121,7 +121,7 @@ def adopt(results: Path, entries: Sequence[Exclusion]) -> None:
 def _checked_reason(text: str) -> str:
     reason = text.strip()
     if not reason:
-        raise UsageError("an exclusion needs a reason", 'give --reason "why these rows mislead"')
+        raise UsageError("an exclusion needs a reason", "give `reason=why these rows mislead`")
     if not is_reason(reason):
         raise UsageError(
             f"the reason has {len(reason)} letters or is not one line",
@@ -135,7 +135,7 @@ def _refuse_again(known: Exclusions, sweep_id: str, pattern: str | None) -> None
         if (one.sweep_id, one.pattern) == (sweep_id, pattern):
             raise UsageError(
                 f"exclusion {one.number} already excludes the same rows: {one.reason}",
-                f"`fleetrank results exclude --undo {one.number}` removes it",
+                f"`fleetrank results exclude` with `undo={one.number}` removes it",
             )
     if len(known.entries) >= MAX_EXCLUSIONS:
         raise UsageError(

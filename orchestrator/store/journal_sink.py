@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from fleetrank.device_agents.contract.measurement import Measurement
 from fleetrank.foundation.lease import give_up_at_once, host_lease
 from fleetrank.orchestrator.durable import store_error, sync_file, sync_folder
 from fleetrank.orchestrator.rows.measured_columns import Row
@@ -21,7 +22,7 @@ class JournalSink:
         self._unsynced: list[Path] = []
         self._published_bytes = 0
 
-    def append(self, row: Row) -> None:
+    def append(self, row: Row, measurement: Measurement | None = None) -> None:  # noqa: ARG002
         """Stores a row; the output of a tool goes into a separate file."""
         self._pending.append(row)
         self._write_pending()

@@ -133,7 +133,8 @@ def _compare(old: Row, next_attempt: int, root: Path) -> Reparsed:
 
 def decided_columns(fields: Collection[str]) -> tuple[str, ...]:
     """The columns that a reading decides: fields of it, or calculated from its samples."""
-    return (*(column.name for column in COLUMNS if column.field in fields), *SUMMARIES)
+    by_field = (column.name for column in COLUMNS if column.field in fields)
+    return (*by_field, *SUMMARIES, "statistic")
 
 
 def _read(row: Row, root: Path) -> Row:

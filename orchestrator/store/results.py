@@ -9,11 +9,12 @@ from time import monotonic
 
 from fleetrank.analysis.stored.columns import SCHEMA_VERSION
 from fleetrank.analysis.stored.part_files import is_pending
-from fleetrank.analysis.stored.sweep_record import RECORD_VERSION, SweepRecord
+from fleetrank.analysis.stored.sweep_record import RECORD_VERSION, SweepRecord, tags_path
 from fleetrank.foundation.lease import holder, open_lease, sign, wait_for_lock
 from fleetrank.foundation.wording import nearest
 from fleetrank.orchestrator.errors import NothingToDoError, StoreError, UsageError
 from fleetrank.orchestrator.store.journals.journal import Journal
+from fleetrank.orchestrator.store.side_records import side_folders_of
 from fleetrank.orchestrator.store.small_files import (
     raw_folder,
     read_record_file,
@@ -171,7 +172,9 @@ class ResultStore:
             *(p for p in (self.root / "sweeps").glob(".*.tmp") if left_over.fullmatch(p.name)),
             self.parts_folder(sweep_id),
             self.raw_folder(sweep_id),
+            *side_folders_of(self.root, sweep_id),
             self.progress_path(sweep_id),
+            tags_path(self.root, sweep_id),
             self.record_path(sweep_id),
         ]
         return tuple(path for path in found if path.exists())

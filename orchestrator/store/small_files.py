@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from fleetrank.analysis.stored.columns import SCHEMA_VERSION
 from fleetrank.analysis.stored.load import schema_version
 from fleetrank.analysis.stored.sweep_record import RECORD_VERSION, SweepRecord, record_problems
-from fleetrank.foundation.checksum import read_checked_object, with_checksum
+from fleetrank.foundation.binary.checksum import read_checked_object, with_checksum
 from fleetrank.foundation.errors import BadFileError
 from fleetrank.orchestrator.durable import replace_file
 from fleetrank.orchestrator.errors import NewerSchemaError, StoreError, UsageError

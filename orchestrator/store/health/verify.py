@@ -32,7 +32,7 @@ from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.store.small_files import RESTORE_RECORD
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 
-_REPAIR = "`fleetrank results verify --repair`"
+_REPAIR = "`fleetrank results verify` with `repair=true`"
 KEEP = (
     "the journal is damaged, the Parquet parts are not: keep them, delete nothing; "
     f"{_REPAIR} writes the rows of the parts into the journal again"

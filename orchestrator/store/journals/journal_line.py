@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import orjson
 
 from fleetrank.analysis.stored.columns import ROW_KEY, SCHEMA, SCHEMA_VERSION
-from fleetrank.foundation.checksum import DIGITS, KEY, MARK, marked_checksum
+from fleetrank.foundation.binary.checksum import DIGITS, KEY, MARK, marked_checksum
 from fleetrank.orchestrator.errors import NewerSchemaError
 from fleetrank.orchestrator.identity.keys import canonical_json
 from fleetrank.orchestrator.rows.measured_columns import Row

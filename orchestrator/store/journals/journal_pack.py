@@ -12,11 +12,12 @@ from pathlib import Path
 import polars as pl
 
 from fleetrank.analysis.stored.columns import SCHEMA
+from fleetrank.analysis.stored.part_files import ROWS_AT_ONCE
 from fleetrank.orchestrator.durable import store_error, sync_folder
 from fleetrank.orchestrator.rows.measured_columns import Row
 from fleetrank.orchestrator.store.journals.journal import Journal, JournalProblem
 from fleetrank.orchestrator.store.journals.row_index import HASH, KEY, index_parts, index_rows
-from fleetrank.orchestrator.store.parquet.part_reader import ROWS_AT_ONCE, packed_frames
+from fleetrank.orchestrator.store.parquet.part_reader import packed_frames
 from fleetrank.orchestrator.store.parquet.parts import SMALL, to_frame, write_sealed
 
 

@@ -12,14 +12,13 @@ from pathlib import Path
 import polars as pl
 
 from fleetrank.analysis.stored.columns import ROW_KEY, SCHEMA
-from fleetrank.analysis.stored.part_files import PARTS
+from fleetrank.analysis.stored.part_files import PARTS, ROWS_AT_ONCE
 from fleetrank.orchestrator.errors import StoreError
 from fleetrank.orchestrator.identity.keys import RowKey
 from fleetrank.orchestrator.rows.measured_columns import Row
 from fleetrank.orchestrator.store.journals.journal import Journal, JournalProblem
 from fleetrank.orchestrator.store.journals.journal_line import Entry
 from fleetrank.orchestrator.store.parquet.part_reader import (
-    ROWS_AT_ONCE,
     is_part_sealed,
     packed_frames,
     part_frames,

@@ -5,35 +5,23 @@ from datetime import datetime
 from pathlib import Path
 
 import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from fleetrank.analysis.errors import DamagedPartError
 from fleetrank.analysis.stored.columns import SCHEMA
 from fleetrank.analysis.stored.part_files import (
     PARTS,
-    BrokenSealError,
+    UNREADABLE,
     damage_error,
     damaged_part,
     part_files,
     require_seal,
     require_whole,
+    row_batches,
+    row_count,
 )
 from fleetrank.orchestrator.errors import StoreError
 from fleetrank.orchestrator.rows.measured_columns import Row
 
-ROWS_AT_ONCE = 2000
-"""Rows in memory: 30 MB with 2,000 samples a row."""
-_UNREADABLE = (
-    BrokenSealError,
-    pa.ArrowException,
-    pl.exceptions.PolarsError,
-    # Not a subclass of `Exception`; raised for a damaged file without a checksum.
-    pl.exceptions.PanicException,
-    OSError,
-    UnicodeDecodeError,
-)
-"""Errors that libraries raise for a damaged file, including wrong types and texts."""
 STAMPS = tuple(name for name, dtype in SCHEMA.items() if isinstance(dtype, pl.Datetime))
 
 
@@ -67,7 +55,7 @@ def part_frames(path: Path, columns: Sequence[str] = tuple(SCHEMA)) -> Iterator[
     is_part_sealed(path)
     try:
         yield from _frames(path, columns)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise damaged(path) from error
 
 
@@ -92,11 +80,11 @@ def packed_frames(path: Path) -> Iterator[pl.DataFrame]:
     try:
         require_seal(path)
         yield from _frames(path, tuple(SCHEMA))
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise StoreError(
             f"{path} is damaged",
-            "`fleetrank results verify --repair` keeps the damaged file under another name, and "
-            "rebuilds it from the Parquet parts",
+            "`fleetrank results verify` with `repair=true` keeps the damaged file under another "
+            "name, and rebuilds it from the Parquet parts",
         ) from error
 
 
@@ -137,7 +125,7 @@ def read_part(path: Path, columns: list[str] | None = None) -> pl.DataFrame:
     is_part_sealed(path)
     try:
         return pl.read_parquet(path, columns=columns, hive_partitioning=False)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise damaged(path) from error
 
 
@@ -145,9 +133,8 @@ def part_height(path: Path) -> int:
     """Returns the number of rows of a part; raises like `read_part`."""
     is_part_sealed(path)
     try:
-        scan = pl.scan_parquet(path, hive_partitioning=False)
-        return int(scan.select(pl.len()).collect().item())
-    except _UNREADABLE as error:
+        return row_count(path)
+    except UNREADABLE as error:
         raise damaged(path) from error
 
 
@@ -174,7 +161,7 @@ def _scan(paths: Sequence[Path]) -> pl.LazyFrame:
 def _collect(frame: pl.LazyFrame, paths: Iterable[Path]) -> pl.DataFrame:
     try:
         return frame.collect()
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         found = damaged_part(paths)
         if found is not None:
             raise damaged(found) from error
@@ -185,8 +172,5 @@ def _collect(frame: pl.LazyFrame, paths: Iterable[Path]) -> pl.DataFrame:
 
 def _frames(path: Path, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
     empty = pl.DataFrame(schema={name: SCHEMA[name] for name in columns})
-    with pq.ParquetFile(path, page_checksum_verification=True) as file:
-        there = [name for name in columns if name in file.schema_arrow.names]
-        for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=there):
-            frame = pl.DataFrame(pa.Table.from_batches([batch]))
-            yield pl.concat([empty, frame], how="diagonal_relaxed")
+    for frame in row_batches(path, columns):
+        yield pl.concat([empty, frame], how="diagonal_relaxed")

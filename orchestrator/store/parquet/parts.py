@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import IO, BinaryIO, cast
 
 import polars as pl
+from polars.io.plugins import register_io_source
 
 from fleetrank.analysis.stored.columns import ROW_KEY, SCHEMA
 from fleetrank.analysis.stored.part_files import OPEN_SEAL, PARTS, SEAL_KEY, close_seal, first_row
@@ -29,9 +30,6 @@ from fleetrank.orchestrator.store.parquet.part_reader import (
     read_part,
 )
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 ROWS_PER_GROUP = 20_000
 """16 MB with 100 samples a row; this is in memory while a large file is written or read."""
 FAST, SMALL = 1, 9
@@ -39,75 +37,63 @@ FAST, SMALL = 1, 9
 
 
 def sealed_parquet(frame: pl.DataFrame) -> bytes:
-    """Returns a table as the bytes of a Parquet file with checksums."""
+    """Returns a table as the bytes of a Parquet file with a checksum."""
     buffer = io.BytesIO()
-    _write(buffer, [frame], FAST)
+    _write(buffer, frame.lazy(), FAST)
     return buffer.getvalue()
 
 
 def write_sealed(path: Path, frames: Iterable[pl.DataFrame], *, level: int = FAST) -> None:
-    """Writes tables of one schema as one file with checksums, and replaces the old file.
+    """Writes tables of one schema as one file with a checksum, and replaces the old file.
 
     Args:
         path: the file.
-        frames: at least one; only one row group is in memory.
+        frames: at least one; only a few row groups are in memory.
         level: level of zstd.
 
     Raises:
         StoreError: the disk is full or the folder cannot be written; nothing changed.
     """
-    replace_file_with(path, lambda file: _write(file, frames, level))
+    rest = iter(frames)
+    first = next(rest)
+    rows = register_io_source(lambda *_: itertools.chain([first], rest), schema=first.schema)
+    replace_file_with(path, lambda file: _write(file, rows, level))
 
 
-def _write(file: BinaryIO, frames: Iterable[pl.DataFrame], level: int) -> None:
-    import pyarrow.parquet as pq
-
-    groups = _groups(frames)
-    first = next(groups)
-    table = _to_arrow(first)
-    # Samples and times rarely repeat: differences need less space than a dictionary.
-    distinct = {_leaf(name, dtype) for name, dtype in first.schema.items() if _is_unlike(dtype)}
-    every = {_leaf(name, dtype) for name, dtype in first.schema.items()}
-    with pq.ParquetWriter(
-        file,
-        table.schema,
-        compression="zstd",
-        compression_level=level,
-        write_page_checksum=True,
-        use_dictionary=sorted(every - distinct),
-        column_encoding=dict.fromkeys(distinct, "DELTA_BINARY_PACKED"),
-    ) as writer:
-        writer.add_key_value_metadata({SEAL_KEY: OPEN_SEAL})
-        writer.write_table(table)
-        for frame in groups:
-            writer.write_table(_to_arrow(frame))
+def _write(file: BinaryIO, rows: pl.LazyFrame, level: int) -> None:
+    output = _Output(file)
+    try:
+        rows.sink_parquet(
+            # Polars writes to any object that has these two methods.
+            cast("IO[bytes]", output),
+            compression="zstd",
+            compression_level=level,
+            row_group_size=ROWS_PER_GROUP,
+            metadata={SEAL_KEY: OPEN_SEAL},
+        )
+    except pl.exceptions.PolarsError:
+        if output.error is not None:
+            raise output.error from None
+        raise
     close_seal(file)
 
 
-def _groups(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """Yields the same rows in tables of the size of a row group."""
-    waiting: list[pl.DataFrame] = []
-    for frame in frames:
-        waiting.append(frame)
-        if sum(one.height for one in waiting) >= ROWS_PER_GROUP:
-            yield pl.concat(waiting)
-            waiting = []
-    if waiting:
-        yield pl.concat(waiting)
+class _Output:
+    """An open file that keeps the error of the system, which Polars turns into a text."""
 
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.error: OSError | None = None
 
-def _to_arrow(frame: pl.DataFrame) -> "pa.Table":
-    # Every Parquet reader supports the oldest types.
-    return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+    def write(self, content: bytes) -> int:
+        try:
+            return self._file.write(content)
+        except OSError as error:
+            self.error = error
+            raise
 
-
-def _is_unlike(dtype: pl.DataType) -> bool:
-    return dtype == pl.List(pl.Int64) or isinstance(dtype, pl.Datetime)
-
-
-def _leaf(name: str, dtype: pl.DataType) -> str:
-    """Returns the name that Parquet uses for a column's values."""
-    return f"{name}.list.element" if isinstance(dtype, pl.List) else name
+    def flush(self) -> None:
+        self._file.flush()
 
 
 ROWS_PER_PART = 2000

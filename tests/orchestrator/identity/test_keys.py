@@ -6,13 +6,22 @@ from hypothesis import strategies as st
 
 from fleetrank.analysis.stored.columns import ROW_KEY
 from fleetrank.device_agents.contract.task import Execution
-from fleetrank.foundation.vocabulary import Family, Format, Mode, Precision, Runtime, WeightsKind
+from fleetrank.foundation.vocabulary import (
+    CpuChoice,
+    Family,
+    Format,
+    Mode,
+    Precision,
+    Runtime,
+    WeightsKind,
+)
 from fleetrank.models.cards.card import ExportRequest, ModelCard, Source, Weights
 from fleetrank.models.cards.identity import resolve
 from fleetrank.orchestrator.identity.keys import (
     RowKey,
     canonical_json,
     cell_key,
+    counted_platform_key,
     platform_key,
     row_platform_key,
 )
@@ -108,6 +117,20 @@ def test_a_cell_has_the_key_it_always_had() -> None:
     assert _key(REQUEST, platform_key("box", EXECUTION)) == "a943b9cc8a375bcc"
 
 
+def test_first_cores_have_one_name_and_the_key_that_stored_cells_have() -> None:
+    here = replace(EXECUTION, cpu_choice=CpuChoice.FIRST_CORES)
+    there = replace(here, affinity=(2, 3))
+    name = "box/onnx/cpu/eager/fp32/b1/t2/afirst_cores/{}"
+    assert platform_key("box", here) == platform_key("box", there) == name
+    assert _key(REQUEST, counted_platform_key("box", there)) == "a943b9cc8a375bcc"
+
+
+def test_listed_cpus_keep_their_numbers() -> None:
+    listed = replace(EXECUTION, affinity=(2, 3), cpu_choice=CpuChoice.LISTED)
+    name = "box/onnx/cpu/eager/fp32/b1/t2/a2,3/{}"
+    assert platform_key("box", listed) == counted_platform_key("box", listed) == name
+
+
 @given(st.dictionaries(st.text(), st.integers() | st.text() | st.booleans()))
 def test_canonical_json_does_not_depend_on_the_order_of_keys(value) -> None:
     assert canonical_json(dict(reversed(value.items()))) == canonical_json(value)
@@ -127,7 +150,7 @@ def test_the_key_of_a_row_has_the_columns_and_types_of_the_table() -> None:
     key = RowKey.of(row)
     assert key == tuple(row[name] for name in ROW_KEY)
     assert RowKey._fields == ROW_KEY
-    assert key.label == "cell c, repeat 0, attempt 1"
+    assert key.label == "cell c, repeat 1, attempt 2"
     for wrong in ({"repeat": "0"}, {"cell_key": None}, {"attempt": 1.0}):
         with pytest.raises(ValueError, match="not the key"):
             RowKey.of(row | wrong)

@@ -1,7 +1,8 @@
 """A measured column is a line in `columns` and a field in `measurement`; neither is forgotten."""
 
+import dataclasses
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from operator import attrgetter
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from fleetrank.analysis.stored.columns import COLUMNS
 from fleetrank.device_agents.android.execution.raw_log import LOGS
 from fleetrank.device_agents.contract.measurement import (
+    Block,
     Conditions,
     Energy,
     Failure,
@@ -16,7 +18,7 @@ from fleetrank.device_agents.contract.measurement import (
     ToolSummary,
     WorkerFacts,
 )
-from fleetrank.foundation.vocabulary import EnergyMethod, ErrorKind, Origin, Status
+from fleetrank.foundation.vocabulary import EnergyMethod, ErrorKind, Origin, Statistic, Status
 from fleetrank.orchestrator.rows.measured_columns import (
     FROM_SEVERAL,
     SUMMARIES,
@@ -42,7 +44,9 @@ PARTS = {
     "conditions_before": Conditions(load_1min=0.0),
     "conditions_after": Conditions(is_charging=False, governor="g"),
 }
-NOT_A_COLUMN = {"task_id", "summary", *PARTS}
+NOT_A_COLUMN = {"task_id", "summary", "blocks", "profile", "replicas", *PARTS}
+NOT_STORED = {"failure.wait"}
+"""A device that asks for time: no attempt ended, so there is no row."""
 FULL = Measurement(
     task_id="t",
     status=Status.OK,
@@ -58,7 +62,8 @@ def _paths() -> Iterator[str]:
     for part, value in PARTS.items():
         names = {field.name for field in fields(value)}
         is_state = part.startswith("conditions")
-        yield from (f"{part}.{name}" for name in names - ({*FROM_SEVERAL} if is_state else set()))
+        paths = (f"{part}.{name}" for name in names - ({*FROM_SEVERAL} if is_state else set()))
+        yield from (path for path in paths if path not in NOT_STORED)
 
 
 def test_each_field_of_a_measurement_has_one_column() -> None:
@@ -95,12 +100,17 @@ def test_the_first_known_of_several_sources_counts() -> None:
 
 
 def test_a_tools_summary_counts_only_without_samples() -> None:
-    summary = ToolSummary(median_ns=7, count=2)
+    summary = ToolSummary(latency_ns=7, statistic=Statistic.MEAN, count=2)
     tool = Measurement(
         task_id="t", status=Status.OK, origin=Origin.MEASURED, samples_ns=(), summary=summary
     )
     found = measured_columns(tool)
     assert [found[name] for name in SUMMARIES] == [2, 7.0, None, None, None, None, None]
+    assert found["statistic"] == "mean"
+    sampled = measured_columns(dataclasses.replace(tool, samples_ns=(1, 2, 9)))
+    assert (sampled["latency_p50_ns"], sampled["statistic"]) == (2.0, "median")
+    failed = dataclasses.replace(tool, status=Status.FAILED, summary=None)
+    assert measured_columns(failed)["statistic"] is None
 
 
 def test_a_stored_log_that_is_read_again_decides_what_a_reading_has_and_no_more() -> None:
@@ -108,5 +118,21 @@ def test_a_stored_log_that_is_read_again_decides_what_a_reading_has_and_no_more(
     read = LOGS.fields - apart
     decided = decided_columns(LOGS.fields)
     by_field = {column.field: column.name for column in COLUMNS}
-    assert set(decided) == {by_field[name] for name in read} | set(SUMMARIES)
+    assert set(decided) == {by_field[name] for name in read} | {*SUMMARIES, "statistic"}
     assert not {"stop_reason", "baseline_memory_bytes", "device_samples_ns"} & set(decided)
+
+
+def test_the_blocks_of_a_round_are_lists_beside_its_samples() -> None:
+    blocks = (
+        Block(start_ns=5, samples=2, left_out_ns=(9, 8)),
+        Block(start_ns=50, samples=1, left_out_ns=(7,)),
+    )
+    row = measured_columns(replace(FULL, samples_ns=(3, 1, 2), blocks=blocks, round_id="t"))
+    assert (row["design"], row["round_id"]) == ("rounds", "t")
+    assert row["block_starts_ns"] == [5, 50]
+    assert row["block_sample_counts"] == [2, 1]
+    assert row["block_medians_ns"] == [2, 2]
+    assert row["left_out_ns"] == [9, 8, 7]
+    alone = measured_columns(FULL)
+    assert alone["design"] == "isolated"
+    assert alone["block_starts_ns"] is None

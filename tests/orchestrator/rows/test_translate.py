@@ -22,9 +22,11 @@ from fleetrank.foundation.vocabulary import (
     Family,
     Origin,
     SampleKind,
+    Statistic,
     Status,
 )
 from fleetrank.models.cards.card import ModelCard, ResolvedCard, Source
+from fleetrank.models.cards.language import LanguageShape
 from fleetrank.orchestrator.identity.cells import DevicePlace, Repeat
 from fleetrank.orchestrator.identity.keys import canonical_json
 from fleetrank.orchestrator.rows.measured_columns import summarise
@@ -114,7 +116,9 @@ def test_a_tools_statistics_stand_where_there_are_no_samples(translate) -> None:
         status=Status.OK,
         origin=Origin.MEASURED,
         sample_kind=SampleKind.TOOL_SUMMARY,
-        summary=ToolSummary(median_ns=1234, count=50, mean_ns=1300, p95_ns=1500),
+        summary=ToolSummary(
+            latency_ns=1234, statistic=Statistic.MEDIAN, count=50, mean_ns=1300, p95_ns=1500
+        ),
     )
     row = translate(measurement=measurement)
     assert (row["samples_ns"], row["sample_count"]) == (None, 50)
@@ -205,6 +209,22 @@ def test_a_row_keeps_the_identity_of_a_file_that_is_gone(translate, first) -> No
     repeat = Repeat(cell=replace(cell, export=export), index=0)
     row = translate(attempt=replace(first, repeat=repeat))
     assert (row["model"], row["card_sha256"], row["latency_p50_ns"]) == ("m", "ab", 25.0)
+
+
+def test_a_row_states_the_vocabulary_and_the_context_of_its_model(translate, first) -> None:
+    shape = LanguageShape(
+        layers=2, width=16, heads=4, kv_heads=2, head_size=4, hidden=32, vocabulary=50, context=96
+    )
+    card = ModelCard(
+        name="m", family=Family.LLAMA, source=Source.LANGUAGE, entry="m", language=shape
+    )
+    cell = first.repeat.cell
+    export = replace(cell.export, model=ResolvedCard(card=card, sha256="ab"))
+    row = translate(
+        attempt=replace(first, repeat=Repeat(cell=replace(cell, export=export), index=0))
+    )
+    assert (row["vocabulary"], row["model_context_tokens"]) == (50, 96)
+    assert translate()["model_context_tokens"] is None
 
 
 def test_one_sample_has_no_standard_deviation() -> None:

@@ -28,6 +28,8 @@ def test_it_is_verified_and_counted_as_unchecked(root, capsys) -> None:
 def test_its_rows_record_and_exclusions_are_read(root, capsys) -> None:
     frame = load_measurements(root / "results", origins=["simulated"]).collect()
     assert frame["repeat"].to_list() == [0, 1]
+    # The column did not exist; these are samples of our own worker.
+    assert frame["statistic"].to_list() == ["median"] * 2
     assert frame["excluded"].to_list() == ["a person walked past"] * 2
     arguments = ["--include-simulated", "--json"]
     assert run(["--workspace", str(root), "results", "exclude", "--undo", "1"]) == 0

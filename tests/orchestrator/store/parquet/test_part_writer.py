@@ -1,10 +1,22 @@
+import io
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
 import pytest
+from full_disk import no_room_beyond
 
-from fleetrank.analysis.stored.part_files import BrokenSealError, is_sealed
-from fleetrank.orchestrator.store.parquet.parts import sealed_parquet
+from fleetrank.analysis.stored.columns import SCHEMA
+from fleetrank.analysis.stored.part_files import (
+    OPEN_SEAL,
+    SEAL_KEY,
+    BrokenSealError,
+    close_seal,
+    is_sealed,
+)
+from fleetrank.orchestrator.errors import StoreError
+from fleetrank.orchestrator.store.parquet.part_reader import part_frames
+from fleetrank.orchestrator.store.parquet.parts import sealed_parquet, write_sealed
 
 
 @pytest.fixture
@@ -51,14 +63,46 @@ def test_another_writer_s_file_has_none(tmp_path) -> None:
     assert not is_sealed(tmp_path / "y.parquet")
 
 
-def test_pages_have_checksums_of_their_own(path) -> None:
+def _by_pyarrow(frame: pl.DataFrame) -> bytes:
+    """A part as fleetrank wrote it until 0.1.0: other encodings, and a checksum for each page."""
     import pyarrow.parquet as pq
 
-    content = bytearray(path.read_bytes())
-    content[40] ^= 1  # in the first page
-    path.with_name("z.parquet").write_bytes(content)
-    with pytest.raises(OSError, match="CRC"):
-        pq.read_table(path.with_name("z.parquet"), page_checksum_verification=True)
+    table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+    buffer = io.BytesIO()
+    with pq.ParquetWriter(
+        buffer,
+        table.schema,
+        compression="zstd",
+        write_page_checksum=True,
+        use_dictionary=["model"],
+        column_encoding={"samples_ns.list.element": "DELTA_BINARY_PACKED"},
+    ) as writer:
+        writer.add_key_value_metadata({SEAL_KEY: OPEN_SEAL})
+        writer.write_table(table)
+    close_seal(buffer)
+    return buffer.getvalue()
+
+
+def test_a_part_that_pyarrow_wrote_is_read(tmp_path) -> None:
+    frame = pl.DataFrame({"model": ["a", "b"], "samples_ns": [[1, 2], None]})
+    path = tmp_path / "part-00000000.parquet"
+    path.write_bytes(_by_pyarrow(frame))
+    assert is_sealed(path)
+    (found,) = part_frames(path, ["model", "samples_ns", "device"])
+    expected = frame.with_columns(pl.lit(None, pl.String).alias("device"))
+    assert found.equals(expected)
+
+
+def test_a_part_has_the_types_that_pyarrow_wrote(tmp_path) -> None:
+    import pyarrow.parquet as pq
+
+    frame = pl.DataFrame(schema=SCHEMA)
+    ours, theirs = (
+        pq.ParquetFile(io.BytesIO(content))
+        for content in (sealed_parquet(frame), _by_pyarrow(frame))
+    )
+    assert ours.schema.equals(theirs.schema)
+    assert ours.schema_arrow.remove_metadata() == theirs.schema_arrow.remove_metadata()
 
 
 def test_any_reader_reads_it(path) -> None:
@@ -69,3 +113,23 @@ def test_any_reader_reads_it(path) -> None:
     with duckdb.connect(":memory:") as connection:
         found = connection.execute("SELECT * FROM read_parquet(?)", [str(path)]).fetchall()
     assert found == expected.rows()
+
+
+def test_a_full_disk_is_named_and_keeps_the_old_file(path) -> None:
+    before = path.read_bytes()
+    frames = [pl.DataFrame({"model": [f"model {n}" for n in range(10_000)]})] * 10
+    with no_room_beyond(1_000), pytest.raises(StoreError, match="file size limit"):
+        write_sealed(path, frames)
+    assert path.read_bytes() == before
+    write_sealed(path, frames)
+    assert is_sealed(path)
+    assert pl.read_parquet(path).equals(pl.concat(frames))
+
+
+def test_an_error_of_the_rows_keeps_its_type(path) -> None:
+    def rows() -> Iterator[pl.DataFrame]:
+        yield pl.DataFrame({"model": ["a"]})
+        raise LookupError("no such row")
+
+    with pytest.raises(LookupError, match="no such row"):
+        write_sealed(path, rows())

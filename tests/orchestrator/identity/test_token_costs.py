@@ -1,0 +1,54 @@
+from dataclasses import replace
+
+from fleetrank.device_agents.contract.task import Execution
+from fleetrank.foundation.inputs.workload import Workload
+from fleetrank.foundation.vocabulary import Precision, Runtime
+from fleetrank.models.cards.language import LanguageShape
+from fleetrank.orchestrator.identity.token_costs import token_costs
+
+STORIES_15M = LanguageShape(
+    layers=6, width=288, heads=6, kv_heads=6, head_size=48, hidden=768, vocabulary=32_000,
+    context=256,
+)  # fmt: skip
+SMOLLM_135M = replace(
+    STORIES_15M, layers=30, width=576, heads=9, kv_heads=3, head_size=64, hidden=1536,
+    vocabulary=49_152,
+)  # fmt: skip
+
+
+def costs(shape: LanguageShape | None, workload: str, batch: int = 1, *, fp16: bool = False):
+    execution = Execution(
+        runtime=Runtime.ONNX,
+        backend="cpu",
+        batch=batch,
+        workload=Workload.parse(workload),
+        precision=Precision.FP16 if fp16 else Precision.FP32,
+    )
+    return token_costs(shape, execution)
+
+
+def test_a_step_reads_weights_once_and_the_cache_of_each_sequence() -> None:
+    (one,) = costs(SMOLLM_135M, "decode@512")
+    (four,) = costs(SMOLLM_135M, "decode@512", batch=4)
+    assert four.macs == 4 * one.macs
+    assert (four.weight_bytes, four.state_bytes) == (one.weight_bytes, 4 * one.state_bytes)
+    read_and_written = one.state_bytes + one.state_bytes // 512
+    assert one.state_bytes == 30 * 2 * 3 * 64 * 4 * 512
+    row = 576 * 4
+    assert four.moved_bytes - one.moved_bytes == 3 * (read_and_written + row)
+
+
+def test_half_precision_moves_half_the_bytes() -> None:
+    (full,), (half,) = costs(SMOLLM_135M, "decode@512"), costs(SMOLLM_135M, "decode@512", fp16=True)
+    assert (half.macs, 2 * half.moved_bytes) == (full.macs, full.moved_bytes)
+
+
+def test_generate_is_a_prompt_and_steps_in_the_whole_cache() -> None:
+    prompt, step = costs(STORIES_15M, "generate@128+128")
+    assert step == costs(STORIES_15M, "decode@256")[0]
+    assert prompt.state_bytes == step.state_bytes
+    assert prompt.macs > costs(STORIES_15M, "prefill@128")[0].macs
+
+
+def test_a_model_without_tokens_has_no_such_cost() -> None:
+    assert costs(None, "image") == ()
