@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from fleetrank.analysis.errors import QueryError
+from fleetrank.analysis.sql.left_out import left_out_note
 from fleetrank.analysis.sql.query import query_frames, run_query
 from fleetrank.analysis.sql.sql_values import rows_of
 from fleetrank.analysis.stored.columns import ORIGINS
@@ -41,7 +42,7 @@ class Answering:
 
     def __init__(self, results: Path) -> None:
         self._results = results
-        self._scan: tuple[str | None, pl.LazyFrame] | None = None
+        self._scan: tuple[tuple[str, ...], pl.LazyFrame] | None = None
         self._session: Session | None = None
         self._ways: Mapping[JobKind, Callable[[Job], Result]] = {
             JobKind.PAGE: self._page,
@@ -72,17 +73,23 @@ class Answering:
             self.forget()
             return self._ways[job.kind](job)
 
-    def _frame(self, sweep: str | None) -> pl.LazyFrame:
-        if self._scan is None or self._scan[0] != sweep:
+    def _frame(self, *sweeps: str) -> pl.LazyFrame:
+        if self._scan is None or self._scan[0] != sweeps:
             self._session = None
-            self._scan = (sweep, load_measurements(self._results, sweep=sweep, origins=ORIGINS))
+            scan = load_measurements(self._results, sweep=sweeps or None, origins=ORIGINS)
+            self._scan = (sweeps, scan)
         return self._scan[1]
+
+    def _selection(self, job: Job) -> "Selection":
+        from fleetrank.orchestrator.workspace.selectors import Selectors
+
+        return Selectors.model_validate_json(job.selectors).selection(self._results)
 
     def _page(self, job: Job) -> Result:
         from fleetrank.analysis.report.evidence import gather
         from fleetrank.analysis.report.page import render_page
 
-        html = render_page(gather(self._results, _selection(job)), datetime.now(UTC))
+        html = render_page(gather(self._results, self._selection(job)), datetime.now(UTC))
         return Result(media_type="text/html; charset=utf-8", body=html.encode())
 
     def _table(self, job: Job) -> Result:
@@ -90,17 +97,18 @@ class Answering:
         from fleetrank.analysis.tables.formats import render
         from fleetrank.analysis.tables.tables import session_table
 
-        selection = _selection(job)
-        frame = self._frame(selection.sweep)
+        selection = self._selection(job)
+        frame = self._frame(*selection.sweeps)
         # The older session is freed before the table needs memory.
-        self._session = (self._session or Session(frame, selection)).asked(selection)
+        session = self._session or Session(frame, selection, results=self._results)
+        self._session = session.asked(selection)
         table = session_table(job.name, self._session)
         return Result(media_type=_MEDIA_TYPES[job.form], body=render(table, job.form).encode())
 
     def _view(self, job: Job) -> Result:
         # The name comes from our own list, never from outside.
         frame = run_query(self._results, f"FROM {job.name}", max_rows=_MAX_LISTED)
-        return _rows(frame, is_cut=False)
+        return _rows(frame, is_cut=False, left_out=None)
 
     def _query(self, job: Job) -> Result:
         # One more row than is shown, to find out whether more rows exist.
@@ -110,9 +118,10 @@ class Answering:
         if frame.estimated_size() > _MAX_ANSWER_BYTES:
             raise QueryError(
                 f"the answer takes more than {_MAX_ANSWER_BYTES >> 20} MiB",
-                "select fewer rows or columns, or use `fleetrank query --format parquet`",
+                "select fewer rows or columns, or use `fleetrank query` with `format=parquet`",
             )
-        return _rows(frame.head(job.max_rows), is_cut=frame.height > job.max_rows)
+        note = left_out_note(self._results, job.name)
+        return _rows(frame.head(job.max_rows), is_cut=frame.height > job.max_rows, left_out=note)
 
     def _query_file(self, job: Job) -> Result:
         """Writes the rows into the job's file; the answer reports how many there are."""
@@ -127,17 +136,18 @@ class Answering:
             written = write_rows(frames, path, RowForm(job.form), job.max_rows)
         except OSError as error:
             raise store_error(path, error) from error
-        return Result(media_type=JSON_TYPE, body=_json(asdict(written)))
+        content = {**asdict(written), "left_out": left_out_note(self._results, job.name)}
+        return Result(media_type=JSON_TYPE, body=_json(content))
 
     def _device(self, job: Job) -> Result:
         from fleetrank.analysis.dossiers.subjects import device_dossier
 
-        return _content(device_dossier(self._frame(None), job.name))
+        return _content(device_dossier(self._frame(), job.name))
 
     def _model(self, job: Job) -> Result:
         from fleetrank.analysis.dossiers.subjects import model_dossier
 
-        return _content(model_dossier(self._frame(None), job.name))
+        return _content(model_dossier(self._frame(), job.name))
 
     def _sweep(self, job: Job) -> Result:
         from fleetrank.analysis.dossiers.subjects import sweep_dossier
@@ -145,14 +155,8 @@ class Answering:
         return _content(sweep_dossier(self._frame(job.name), job.name))
 
 
-def _selection(job: Job) -> "Selection":
-    from fleetrank.orchestrator.workspace.selectors import Selectors
-
-    return Selectors.model_validate_json(job.selectors).selection()
-
-
-def _rows(frame: pl.DataFrame, *, is_cut: bool) -> Result:
-    content = {"rows": list(rows_of(frame)), "is_cut": is_cut}
+def _rows(frame: pl.DataFrame, *, is_cut: bool, left_out: str | None) -> Result:
+    content = {"rows": list(rows_of(frame)), "is_cut": is_cut, "left_out": left_out}
     return Result(media_type=JSON_TYPE, body=_json(content))
 
 

@@ -10,6 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from fleetrank.analysis.tables.values import MISSING
 from fleetrank.foundation.strict_json import json_text
 from fleetrank.foundation.wording import count_of
 from fleetrank.orchestrator.progress.events import (
@@ -20,8 +21,8 @@ from fleetrank.orchestrator.progress.events import (
     SweepFinished,
     SweepStarted,
 )
-from fleetrank.orchestrator.progress.view import View, updated
-from fleetrank.orchestrator.progress.wording import duration, printable, sentence, unreal
+from fleetrank.orchestrator.progress.view import DeviceView, View, updated
+from fleetrank.orchestrator.progress.wording import duration, printable, sentence, unreal, waiting
 
 
 class JsonLines:
@@ -38,25 +39,58 @@ class JsonLines:
 
 
 class PlainLines:
-    """Writes one sentence per event; overwrites nothing and needs no terminal."""
+    """Writes one sentence per event; overwrites nothing and needs no terminal.
 
-    def __init__(self, stream: TextIO) -> None:
+    While it measures, a line a minute says how long it takes against the plan's estimate.
+    """
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = perf_counter) -> None:
         self._stream = stream
+        self._clock = clock
         self._n_repeats = 0
         self._n_done = 0
+        self._view = View()
+        self._said_s = 0.0
 
     def __call__(self, event: Event) -> None:
-        """Writes the event's sentence, if there is one."""
+        """Writes the event's sentence, if there is one, and the progress if it is due."""
+        self._write(event)
+        now_s, was_measuring = self._clock(), self._view.measuring_since_s is not None
+        self._view = updated(self._view, event, now_s)
+        if self._view.measuring_since_s is None or not was_measuring:
+            self._said_s = now_s
+        elif isinstance(event, RepeatFinished) and now_s - self._said_s >= _HEARTBEAT_S:
+            self._said_s = now_s
+            self._stream.write(f"{pace(self._view, now_s)}\n")
+            self._stream.flush()
+
+    def _write(self, event: Event) -> None:
         if isinstance(event, SweepStarted):
             self._n_repeats, self._n_done = event.n_repeats, event.n_done
         line = sentence(event)
+        if isinstance(event, RepeatFinished):
+            self._n_done += not event.will_retry
         if line is None:
             return
         if isinstance(event, RepeatFinished):
-            self._n_done += not event.will_retry
             line = f"[{self._n_done}/{self._n_repeats}] {line}"
         self._stream.write(line + "\n")
         self._stream.flush()
+
+
+_HEARTBEAT_S = 60.0
+"""Between two lines about the progress: seldom enough for the log of a long sweep."""
+
+
+def pace(view: View, now_s: float) -> str:
+    """The time since measuring started and the time left, against the plan's estimate."""
+    elapsed_s = now_s - (view.measuring_since_s or now_s)
+    n_done = view.n_done_before + view.n_done + view.n_failed
+    text = f"progress: {n_done} of {view.n_repeats} repeats, measuring for {duration(elapsed_s)}"
+    if (left_s := view.eta_s(now_s)) is not None:
+        text += f", about {duration(left_s)} left"
+    planned = view.estimate_s
+    return text if planned is None else f"{text} (the plan estimated {duration(planned)})"
 
 
 _MAX_DEVICES_SHOWN = 20
@@ -80,8 +114,8 @@ class LiveConsole:
                 console=self._console, get_renderable=self._render, refresh_per_second=4
             )
             self._live.start()
-        if _stays_visible(event):
-            self._console.print(Text(sentence(event) or ""))
+        if _stays_visible(event) and (line := sentence(event)) is not None:
+            self._console.print(Text(line))
         if isinstance(event, SweepFinished):
             self.close()
 
@@ -112,12 +146,12 @@ def render(view: View, now_s: float) -> Group:
         table.add_column(
             heading, overflow="ellipsis", no_wrap=True, ratio=1 if heading == "running" else None
         )
-    busy_first = sorted(view.devices.items(), key=lambda item: item[1].running is None)
+    busy_first = sorted(view.devices.items(), key=lambda item: _urgency(item[1]))
     for name, device in busy_first[:_MAX_DEVICES_SHOWN]:
         table.add_row(
             *([Text(device.host)] if has_hosts else []),
             Text(name + unreal(device.origin)),
-            Text(printable(device.running or "-")),
+            Text(_doing(device, now_s)),
             Text(device.last),
             str(device.n_done),
             str(device.n_failed),
@@ -128,10 +162,21 @@ def render(view: View, now_s: float) -> Group:
     return Group(*exporting, *([table] if view.devices else []), *hidden, _totals(view, now_s))
 
 
+def _urgency(device: DeviceView) -> int:
+    return 0 if device.running is not None else 1 if device.waits is not None else 2
+
+
+def _doing(device: DeviceView, now_s: float) -> str:
+    """What a device does now: measures, waits for a reason, or nothing."""
+    if device.waits is not None and device.waits_since_s is not None:
+        return waiting(device.waits, now_s - device.waits_since_s)
+    return printable(device.running or MISSING)
+
+
 def _totals(view: View, now_s: float) -> Text:
     n_done = view.n_done_before + view.n_done
     left = view.n_repeats - n_done - view.n_failed
-    eta_s = view.eta_s(now_s)
+    eta_s = view.eta_s(now_s) if left else None
     eta = "" if eta_s is None else f", about {duration(eta_s)} left"
     of_all = count_of(view.n_repeats, "repeat")
     return Text(f"{n_done} of {of_all} done, {view.n_failed} failed, {left} to go{eta}")

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from fleetrank.foundation.inputs.workload import IMAGE
 from fleetrank.foundation.vocabulary import Origin
 
 
@@ -25,21 +26,39 @@ class SweepStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportStarted:
-    """A model is being exported."""
+    """A model is being exported; `workload` is `image` unless it takes tokens."""
 
     model: str
     format: str
+    workload: str = str(IMAGE)
+
+    @property
+    def label(self) -> str:
+        """The file, as people read it."""
+        return _file(self.model, self.workload, self.format)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportFinished:
-    """An artifact is ready, or `error` gives the reason why it is not."""
+    """An artifact is ready, or `error` gives the reason why it is not, and `remedy` what to do."""
 
     model: str
     format: str
     seconds: float
     is_cached: bool
     error: str | None
+    remedy: str | None = None
+    workload: str = str(IMAGE)
+
+    @property
+    def label(self) -> str:
+        """The file, as people read it; equal to that of its start."""
+        return _file(self.model, self.workload, self.format)
+
+
+def _file(model: str, workload: str, form: str) -> str:
+    what = model if workload == str(IMAGE) else f"{model} {workload}"
+    return f"{what} to {form}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +75,12 @@ class RepeatStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepeatFinished:
-    """One attempt has been stored; `latency_p50_ns` is `None` when it failed."""
+    """One attempt has been stored; `latency_p50_ns` is `None` when it failed.
+
+    Attributes:
+        will_retry: another attempt follows, or an earlier one was counted: it does not count.
+        has_no_file: it failed without a try, because its export had failed and was reported.
+    """
 
     device: str
     host: str
@@ -67,7 +91,33 @@ class RepeatFinished:
     flags: tuple[str, ...]
     error: str | None
     will_retry: bool
+    has_no_file: bool = False
     origin: Origin = Origin.MEASURED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceWaits:
+    """A device cannot be measured now; its repeat is left for later, and other devices go on.
+
+    Ends with the next other event of the device; the same attempt then has a second
+    `RepeatStarted`. Comes again each time the device was asked and is not fit.
+
+    Attributes:
+        reason: such as a temperature, or the failure after which the device was set aside or
+            given up.
+        waited_s: since it first gave a reason.
+        ask_again_s: seconds until it is asked again.
+        limit_s: after waiting this long in all its repeat fails; `None` if it is set aside.
+        is_news: the first, or the first for a minute; lines leave the others out.
+    """
+
+    device: str
+    host: str
+    reason: str
+    waited_s: float
+    ask_again_s: float
+    limit_s: float | None
+    is_news: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +154,7 @@ Event = (
     | ExportFinished
     | RepeatStarted
     | RepeatFinished
+    | DeviceWaits
     | Notice
     | SweepFinished
 )

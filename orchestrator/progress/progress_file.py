@@ -1,7 +1,8 @@
 """Progress as a small file, read from another terminal or a browser."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
@@ -12,12 +13,14 @@ from fleetrank.foundation.errors import BadFileError
 from fleetrank.foundation.files import StorageError, replace_file
 from fleetrank.foundation.plain_data import read_json_object
 from fleetrank.orchestrator.progress.events import (
+    DeviceWaits,
     Event,
     RepeatFinished,
     RepeatStarted,
     SweepFinished,
 )
-from fleetrank.orchestrator.progress.view import View, after_repeats, updated
+from fleetrank.orchestrator.progress.view import DeviceView, View, after_repeats, updated
+from fleetrank.orchestrator.progress.wording import waiting
 
 _PAUSE_S = 1.0
 """Minimum time between two writes: a fleet of a thousand devices has 1,000 events a second."""
@@ -34,17 +37,19 @@ class ProgressFile:
         self._path = path
         self._clock = clock
         self._view = View()
-        self._repeats: list[RepeatStarted | RepeatFinished] = []
+        self._repeats: list[RepeatStarted | RepeatFinished | DeviceWaits] = []
         self._written_s: float | None = None
 
     def __call__(self, event: Event) -> None:
         """Processes an event."""
         now_s = self._clock()
-        if is_repeat := isinstance(event, RepeatStarted | RepeatFinished):
+        if is_repeat := isinstance(event, RepeatStarted | RepeatFinished | DeviceWaits):
             self._repeats.append(event)
         else:
             self._view = updated(self._view, event, now_s)
         is_due = self._written_s is None or now_s - self._written_s >= _PAUSE_S
+        # The next event of a device that waits can be a minute away.
+        is_due = is_due or (isinstance(event, DeviceWaits) and _is_rare(event))
         if isinstance(event, SweepFinished) or (is_due and is_repeat):
             self._view = after_repeats(self._view, self._repeats, now_s)
             self._repeats = []
@@ -57,9 +62,22 @@ class ProgressFile:
         content = {
             "written_utc": datetime.now(UTC).isoformat(timespec="seconds"),
             "seconds_left": self._view.eta_s(now_s),
-            "devices": self._view.devices,
+            "devices": {
+                name: _as_plain(device, now_s) for name, device in self._view.devices.items()
+            },
         }
         replace_file(self._path, orjson.dumps(content))
+
+
+def _is_rare(event: DeviceWaits) -> bool:
+    return event.is_news or event.limit_s is None
+
+
+def _as_plain(device: DeviceView, now_s: float) -> Mapping[str, object]:
+    """The fields of a device; how long it waits, because readers have another clock."""
+    fields = asdict(device)
+    since_s = fields.pop("waits_since_s")
+    return fields | {"waited_s": None if since_s is None else now_s - since_s}
 
 
 def read_progress(path: Path) -> dict[str, dict[str, object]]:
@@ -69,3 +87,16 @@ def read_progress(path: Path) -> dict[str, dict[str, object]]:
     except (BadFileError, KeyError):
         return {}
     return dict(devices) if isinstance(devices, dict) else {}
+
+
+def text_of(value: object) -> str | None:
+    """A text of the file; `None` if it has none."""
+    return None if value is None else str(value)
+
+
+def waits_of(device: Mapping[str, object]) -> str | None:
+    """Why and how long a device of `read_progress` waits, for a person; `None` if it does not."""
+    reason, waited_s = device.get("waits"), device.get("waited_s")
+    if not isinstance(reason, str) or not isinstance(waited_s, float):
+        return None
+    return waiting(reason, waited_s)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from fleetrank.foundation.vocabulary import Origin
 from fleetrank.orchestrator.progress.events import (
+    DeviceWaits,
     Event,
     ExportFinished,
     ExportStarted,
@@ -17,10 +18,17 @@ from fleetrank.orchestrator.progress.wording import milliseconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceView:
-    """The state of one device while a sweep runs."""
+    """The state of one device while a sweep runs.
+
+    Attributes:
+        waits: why it cannot be measured now; `None` while it can.
+        waits_since_s: on the display's clock.
+    """
 
     host: str = ""
     running: str | None = None
+    waits: str | None = None
+    waits_since_s: float | None = None
     last: str = ""
     n_done: int = 0
     n_failed: int = 0
@@ -38,12 +46,19 @@ class View:
     exporting: tuple[str, ...] = ()
     devices: Mapping[str, DeviceView] = field(default_factory=dict)
     measuring_since_s: float | None = None
+    estimate_s: float | None = None
 
     def eta_s(self, now_s: float) -> float | None:
-        """Estimated seconds left, from the pace so far; `None` before the first repeat is done."""
+        """Seconds left: the plan's estimate, and from the first finished repeat on the pace so far.
+
+        `None` before measuring starts, and without an estimate before the first repeat is done.
+        """
         n_finished = self.n_done + self.n_failed
-        if self.measuring_since_s is None or n_finished == 0:
+        if self.measuring_since_s is None:
             return None
+        if n_finished == 0:
+            elapsed_s = now_s - self.measuring_since_s
+            return None if self.estimate_s is None else max(0.0, self.estimate_s - elapsed_s)
         n_left = self.n_repeats - self.n_done_before - n_finished
         return (now_s - self.measuring_since_s) / n_finished * max(0, n_left)
 
@@ -52,21 +67,25 @@ def updated(view: View, event: Event, now_s: float) -> View:
     """The view after an event."""
     match event:
         case SweepStarted():
-            return replace(view, n_repeats=event.n_repeats, n_done_before=event.n_done)
+            return replace(
+                view,
+                n_repeats=event.n_repeats,
+                n_done_before=event.n_done,
+                estimate_s=event.estimate_s,
+            )
         case ExportStarted():
-            name = f"{event.model} to {event.format}"
-            return replace(view, exporting=(*view.exporting, name))
+            return replace(view, exporting=(*view.exporting, event.label))
         case ExportFinished():
-            name = f"{event.model} to {event.format}"
-            return replace(view, exporting=tuple(n for n in view.exporting if n != name))
-        case RepeatStarted() | RepeatFinished():
+            left = tuple(name for name in view.exporting if name != event.label)
+            return replace(view, exporting=left)
+        case RepeatStarted() | RepeatFinished() | DeviceWaits():
             return after_repeats(view, [event], now_s)
         case _:
             return view
 
 
 def after_repeats(
-    view: View, events: Sequence[RepeatStarted | RepeatFinished], now_s: float
+    view: View, events: Sequence[RepeatStarted | RepeatFinished | DeviceWaits], now_s: float
 ) -> View:
     """The view after many events; copies the fleet only once."""
     devices = dict(view.devices)
@@ -78,7 +97,20 @@ def after_repeats(
             since_s = now_s if since_s is None else since_s
             running = f"{event.label} #{event.repeat + 1}"
             devices[event.device] = replace(
-                device, host=event.host, running=running, origin=event.origin
+                device,
+                host=event.host,
+                running=running,
+                origin=event.origin,
+                waits=None,
+                waits_since_s=None,
+            )
+        elif isinstance(event, DeviceWaits):
+            devices[event.device] = replace(
+                device,
+                host=event.host,
+                running=None,
+                waits=event.reason,
+                waits_since_s=now_s - event.waited_s,
             )
         else:
             devices[event.device] = after = _after_repeat(device, event)
@@ -95,14 +127,12 @@ def after_repeats(
 
 def _after_repeat(device: DeviceView, event: RepeatFinished) -> DeviceView:
     is_ok = event.error is None
-    last = "failed"
-    if is_ok:
-        last = "-" if event.latency_p50_ns is None else milliseconds(event.latency_p50_ns)
+    last = milliseconds(event.latency_p50_ns) if is_ok else "failed"
     return DeviceView(
         host=event.host,
         running=None,
         last=last,
-        n_done=device.n_done + is_ok,
+        n_done=device.n_done + int(is_ok and not event.will_retry),
         n_failed=device.n_failed + int(not is_ok and not event.will_retry),
         origin=event.origin,
     )

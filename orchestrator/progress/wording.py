@@ -1,15 +1,17 @@
 """Formats events as sentences, and numbers for reading."""
 
+from collections.abc import Mapping
+
+from fleetrank.analysis.tables.values import MISSING
 from fleetrank.foundation.visible_text import visible_line
 from fleetrank.foundation.vocabulary import Origin
-from fleetrank.foundation.wording import count_of
+from fleetrank.foundation.wording import count_of, with_flags
 from fleetrank.orchestrator.progress.events import (
+    DeviceWaits,
     Event,
     ExportFinished,
-    ExportStarted,
     Notice,
     RepeatFinished,
-    RepeatStarted,
     SweepFinished,
     SweepStarted,
 )
@@ -21,24 +23,26 @@ _NAMED_FLAGS = 4
 
 def sentence(event: Event) -> str | None:
     """One line about an event; `None` for an event that a log omits."""
+    line: str | None = None
     match event:
         case SweepStarted():
-            return _started(event)
-        case ExportStarted() | RepeatStarted():
-            return None
+            line = _started(event)
         case ExportFinished():
-            return _exported(event)
+            line = _exported(event)
         case RepeatFinished():
-            return _repeated(event)
+            line = _repeated(event)
+        case DeviceWaits(is_news=True):
+            line = _waits(event)
         case Notice():
-            return printable(f"{event.level}: {event.message}")
+            line = printable(f"{event.level}: {event.message}")
         case SweepFinished():
-            return _finished(event)
+            line = _finished(event)
+    return line
 
 
 def duration(seconds: float) -> str:
-    """`42 s`, `3 min 05 s`, `2 h 10 min`."""
-    whole = round(seconds)
+    """`42 s`, `3 min 05 s`, `2 h 10 min`; less than a second is `1 s`."""
+    whole = round(seconds) or int(seconds > 0)
     if whole < 60:
         return f"{whole} s"
     if whole < 3600:
@@ -46,9 +50,19 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
-def milliseconds(latency_ns: float) -> str:
-    """Milliseconds with at least three digits."""
+def milliseconds(latency_ns: float | None) -> str:
+    """Milliseconds with at least three digits; a missing latency as in tables."""
+    if latency_ns is None:
+        return MISSING
     return f"{latency_ns / 1e6:.3g} ms" if latency_ns < 1e9 else f"{latency_ns / 1e6:.0f} ms"
+
+
+def counted_from_one(row: Mapping[str, object]) -> dict[str, object]:
+    """The row for people: stored repeats and attempts begin at 0, shown ones at 1."""
+    numbers = {name: row[name] for name in ("repeat", "attempt") if name in row}
+    return dict(row) | {
+        name: number + 1 for name, number in numbers.items() if isinstance(number, int)
+    }
 
 
 def unreal(origin: Origin) -> str:
@@ -57,8 +71,8 @@ def unreal(origin: Origin) -> str:
 
 
 def printable(text: str) -> str:
-    """Escapes text from files, so that it cannot move the terminal's cursor or start a line."""
-    return visible_line(text)
+    """The text for a terminal: choices are options, and no cursor moves and no line starts."""
+    return visible_line(with_flags(text))
 
 
 def _started(event: SweepStarted) -> str:
@@ -74,13 +88,16 @@ def _started(event: SweepStarted) -> str:
 
 
 def _exported(event: ExportFinished) -> str | None:
-    name = f"{event.model} to {event.format}"
+    name = event.label
     if event.error is not None:
-        return printable(f"export failed: {name}: {event.error}")
+        end = "" if event.remedy is None else f"\n  -> {printable(event.remedy)}"
+        return printable(f"export failed: {name}: {event.error}") + end
     return None if event.is_cached else f"exported {name} in {duration(event.seconds)}"
 
 
-def _repeated(event: RepeatFinished) -> str:
+def _repeated(event: RepeatFinished) -> str | None:
+    if event.has_no_file:
+        return None  # the failed export was reported
     name = f"{event.label}, repeat {event.repeat + 1}"
     if event.attempt:
         name += f", attempt {event.attempt + 1}"
@@ -88,9 +105,27 @@ def _repeated(event: RepeatFinished) -> str:
     if event.error is not None:
         end = " (will be retried)" if event.will_retry else ""
         return printable(f"failed: {name}: {event.error}{end}")
-    latency = "-" if event.latency_p50_ns is None else milliseconds(event.latency_p50_ns)
+    latency = milliseconds(event.latency_p50_ns)
     flags = f" [{', '.join(event.flags)}]" if event.flags else ""
     return printable(f"{latency:>9}  {name}{flags}")
+
+
+def waiting(reason: str, waited_s: float) -> str:
+    """Why a device waits, and for how long."""
+    time = f" for {duration(waited_s)}" if waited_s >= 1 else ""
+    return printable(f"waits{time}: {reason}")
+
+
+_LONGEST_SAID_S = 7 * 86_400.0
+"""A longer limit says nothing."""
+
+
+def _waits(event: DeviceWaits) -> str:
+    limit_s = event.limit_s or _LONGEST_SAID_S
+    limit = f" (at most {duration(limit_s)})" if limit_s < _LONGEST_SAID_S else ""
+    again = f"; asked again in {duration(event.ask_again_s)}{limit}"
+    is_at_once = event.ask_again_s < 1 and not limit
+    return f"{event.device} {waiting(event.reason, event.waited_s)}{'' if is_at_once else again}"
 
 
 def _finished(event: SweepFinished) -> str:

@@ -15,25 +15,53 @@ def key_of(attempt: Attempt) -> RepeatKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """An attempt that must not start before `ready_s` on the controller's clock."""
+    """An attempt that must not start before `ready_s` on the controller's clock.
+
+    Attributes:
+        asked_in: turn of the lane in which its device asked for time, or was disturbed; equal for
+            the cells of a round, which start together again. `None` for a retry.
+    """
 
     attempt: Attempt
     ready_s: float
+    asked_in: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rest:
+    """A device that is not fit; seconds of the controller's clock.
+
+    Attributes:
+        since_s: when it first asked for time since it was last fit.
+        until_s: nothing starts on it before.
+        limit_s: the longest limit that one of its answers named; counts from `since_s`.
+        said_s: when its reason was last news for the user.
+        is_measuring: it was asked again and has not answered at once, so its repeat runs.
+    """
+
+    since_s: float
+    until_s: float
+    limit_s: float
+    said_s: float
+    is_measuring: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lane:
-    """One device and its pending attempts. A lane runs at most one repeat at a time.
+    """One device and its pending attempts. A lane runs one repeat at a time, or one round.
 
     Attributes:
         host: the host it is attached to, with other devices.
         needs_quiet: a measurement on this device needs the whole host.
-        fresh: the next attempt from the plan; it is filled again after use.
-        retries: attempts in back-off.
-        running: the attempt in flight.
-        running_since_s: when it started; `None` if an earlier driver started it.
+        fresh: the next attempts from the plan, which start together: the cells of a round, or one
+            attempt; filled again after use.
+        retries: attempts in back-off; each starts alone, but for the cells of a round that asked
+            for time.
+        running: the attempts in flight.
+        running_since_s: when they started; `None` if an earlier driver started them.
         turn: when it was last served; the lane of a host that waited longest goes first.
         n_started: attempts started on it in this run.
+        rest: its attempt waits in `retries`, until it is asked again; `None` while it is fit.
         n_failures_in_a_row: failures that the device may have caused.
         probe_at_s: when a device that is set aside is probed next; `None` while it is in use.
         is_probing: a probe is in flight; a phone that hangs takes half a minute to fail.
@@ -45,12 +73,13 @@ class Lane:
     device: str
     host: str
     needs_quiet: bool
-    fresh: Attempt | None = None
+    fresh: tuple[Attempt, ...] = ()
     retries: tuple[Waiting, ...] = ()
-    running: Attempt | None = None
+    running: tuple[Attempt, ...] = ()
     running_since_s: float | None = None
     turn: int = 0
     n_started: int = 0
+    rest: Rest | None = None
     n_failures_in_a_row: int = 0
     probe_at_s: float | None = None
     is_probing: bool = False
@@ -61,17 +90,24 @@ class Lane:
     @property
     def has_pending(self) -> bool:
         """Whether an attempt is pending that this device itself may start."""
-        return not self.is_given_up and (self.fresh is not None or bool(self.retries))
+        return not self.is_given_up and bool(self.fresh or self.retries)
 
-    def next_ready(self, now_s: float) -> Attempt | None:
+    def next_ready(self, now_s: float) -> tuple[Attempt, ...]:
         """Returns what it would run now: a retry whose back-off is over, else the plan's next."""
-        if self.running is not None or self.probe_at_s is not None or self.is_given_up:
-            return None
+        if self.running or self.probe_at_s is not None or self.is_given_up:
+            return ()
+        if self.rest is not None and now_s < self.rest.until_s:
+            return ()
         due = [waiting for waiting in self.retries if waiting.ready_s <= now_s]
-        return min(due, key=lambda waiting: waiting.ready_s).attempt if due else self.fresh
+        if not due:
+            return self.fresh
+        first = min(due, key=lambda waiting: waiting.ready_s)
+        if first.asked_in is None:
+            return (first.attempt,)
+        return tuple(waiting.attempt for waiting in due if waiting.asked_in == first.asked_in)
 
     def next_moment_s(self, now_s: float) -> float | None:
-        """Returns when its next retry or probe is due; `None` if there is none.
+        """Returns when its next retry, probe or question is due; `None` if there is none.
 
         A past moment is ignored: its retry or probe waits for a busy host, and asking again at
         once would be a busy loop during a measurement.
@@ -81,6 +117,8 @@ class Lane:
         moments = [waiting.ready_s for waiting in self.retries]
         if self.probe_at_s is not None:
             moments.append(self.probe_at_s)
+        if self.rest is not None:
+            moments.append(self.rest.until_s)
         return min((moment for moment in moments if moment > now_s), default=None)
 
 
@@ -91,9 +129,9 @@ def started(lane: Lane, attempt: Attempt, turn: int, now_s: float | None) -> Lan
         retries = tuple(waiting for waiting in retries if waiting.attempt is not attempt)
     return replace(
         lane,
-        running=attempt,
+        running=(*lane.running, attempt),
         running_since_s=now_s,
-        fresh=None if lane.fresh is attempt else lane.fresh,
+        fresh=tuple(pending for pending in lane.fresh if pending is not attempt),
         retries=retries,
         turn=turn,
         n_started=lane.n_started + 1,

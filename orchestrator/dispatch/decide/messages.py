@@ -7,7 +7,7 @@ from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Failure, Measurement
 from fleetrank.device_agents.contract.task import MeasureTask
 from fleetrank.orchestrator.identity.cells import Attempt
-from fleetrank.orchestrator.progress.events import Notice, RepeatStarted
+from fleetrank.orchestrator.progress.events import DeviceWaits, Notice, RepeatStarted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +130,7 @@ class Probe:
 class Announce:
     """Reports progress to the user."""
 
-    event: RepeatStarted | Notice
+    event: RepeatStarted | DeviceWaits | Notice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,8 +151,16 @@ class Acknowledge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FinishRounds:
+    """Ends running rounds after their current blocks; other running tasks go on to their end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Interrupt:
     """Ends the running tasks now; each returns as a failure of kind `interrupted`."""
 
 
-Action = Submit | Store | StoreUntried | Probe | Announce | Sync | Publish | Acknowledge | Interrupt
+Action = (
+    Submit | Store | StoreUntried | Probe | Announce | Sync | Publish | Acknowledge | FinishRounds
+    | Interrupt
+)  # fmt: skip

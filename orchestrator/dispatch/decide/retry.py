@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass, replace
 
-from fleetrank.device_agents.contract.measurement import Failure
+from fleetrank.device_agents.contract.measurement import Failure, Wait
 from fleetrank.foundation.vocabulary import ErrorKind
-from fleetrank.orchestrator.dispatch.decide.lane import Lane, Waiting
+from fleetrank.orchestrator.dispatch.decide.lane import Lane, Rest, Waiting
+from fleetrank.orchestrator.identity.cells import Attempt
 
 _NOT_THE_DEVICE = frozenset(
     {
@@ -35,6 +36,13 @@ disk and a requested stop are not caused by the cell; a failed export never reac
 
 _HOST_PROBE_S = 1.0
 """Probing an unavailable host costs nothing, because the list of hosts is kept anyway."""
+
+
+_LEAST_PAUSE_S = 0.5
+"""A device that asks for no pause must not keep its host busy with questions."""
+
+NEWS_S = 60.0
+"""How often the user is reminded of a device that rests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,12 +78,16 @@ def delay_s(rules: RetryRules, n_before: int, jitter: float) -> float:
 
 
 def after_result(
-    lane: Lane, failure: Failure | None, *, rules: RetryRules, now_s: float, jitter: float
+    lane: Lane,
+    attempt: Attempt,
+    failure: Failure | None,
+    *,
+    rules: RetryRules,
+    now_s: float,
+    jitter: float,
 ) -> tuple[Lane, bool]:
-    """Returns the lane after the result of its running attempt, and whether it will be retried."""
-    attempt = lane.running
-    if attempt is None:
-        raise ValueError(f"{lane.device} has no running attempt")
+    """Returns the lane after the result of a running attempt, and whether it will be retried."""
+    running = tuple(other for other in lane.running if other is not attempt)
     retries = lane.retries
     # A lost host returns its work; this does not count as an attempt.
     n_tries = attempt.n_tries + (not is_host_lost(failure))
@@ -92,13 +104,40 @@ def after_result(
         is_aside = n_failures >= rules.failures_to_set_aside
     lane = replace(
         lane,
-        running=None,
-        running_since_s=None,
+        running=running,
+        running_since_s=lane.running_since_s if running else None,
         retries=retries,
+        rest=lane.rest if running else None,
         n_failures_in_a_row=n_failures,
         probe_at_s=now_s + delay_s(rules, 0, jitter) if is_aside else lane.probe_at_s,
     )
     return lane, will_retry
+
+
+def after_wait(
+    lane: Lane, attempt: Attempt, wait: Wait, now_s: float, *, asked_s: float
+) -> Lane | None:
+    """Returns the lane at rest after its device asked for time; `None` if its time is over.
+
+    Nothing was tried: the same attempt is sent again. The first wait counts from `asked_s`.
+    """
+    since_s, limit_s, said_s = asked_s, wait.limit_s, now_s
+    if lane.rest is not None:
+        since_s, limit_s = lane.rest.since_s, max(lane.rest.limit_s, wait.limit_s)
+        said_s = now_s if now_s >= lane.rest.said_s + NEWS_S else lane.rest.said_s
+    left_s = since_s + limit_s - now_s
+    if left_s <= 0:
+        return None
+    until_s = now_s + min(max(wait.ask_again_s, _LEAST_PAUSE_S), left_s)
+    running = tuple(other for other in lane.running if other is not attempt)
+    return replace(
+        lane,
+        running=running,
+        running_since_s=lane.running_since_s if running else None,
+        retries=(*lane.retries, Waiting(attempt=attempt, ready_s=until_s, asked_in=lane.turn)),
+        n_started=lane.n_started - 1,
+        rest=Rest(since_s=since_s, until_s=until_s, limit_s=limit_s, said_s=said_s),
+    )
 
 
 def is_host_lost(failure: Failure | None) -> bool:

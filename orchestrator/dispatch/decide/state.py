@@ -1,7 +1,7 @@
 """The state of the dispatcher, which only `step` changes; a lane in it is a frozen value."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fleetrank.device_agents.contract.agent import DeviceFacts
@@ -12,6 +12,9 @@ from fleetrank.orchestrator.dispatch.decide.tally import Tally
 from fleetrank.orchestrator.dispatch.decide.work import Queues, SweepWork, are_equal
 from fleetrank.orchestrator.identity.cells import Attempt, Cell, Repeat
 from fleetrank.orchestrator.identity.keys import TaskId
+
+Turns = tuple[Attempt, Sequence[int]]
+"""A cell of a round that was measured, and the medians of its blocks in ns."""
 
 _POLL_S = 0.25
 """Longest wait between two checks of the stop switch; a user does not notice this delay."""
@@ -33,6 +36,8 @@ class DispatchState:
         in_flight: device of each running task, by task id.
         held: late results of repeats that have another attempt in flight.
         taken: tasks that are decided and not acknowledged yet.
+        turns: what each device has measured of its running round, by device.
+        spent: repeats that have ended in this run after their last attempt failed.
         turn: number of attempts started so far.
         is_stopping: running attempts may finish; no new one starts.
         has_store_failed: a row could not be written; nothing is acknowledged any more.
@@ -58,6 +63,8 @@ class DispatchState:
     in_flight: dict[str, str] = field(default_factory=dict)
     held: dict[RepeatKey, list[Measurement]] = field(default_factory=dict)
     taken: list[str] = field(default_factory=list)
+    turns: dict[str, list[Turns]] = field(default_factory=dict)
+    spent: set[RepeatKey] = field(default_factory=set)
     turn: int = 0
     is_stopping: bool = False
     has_store_failed: bool = False
@@ -89,10 +96,17 @@ class DispatchState:
         repeat = Repeat(cell=cell, index=found.repeat)
         return Attempt(repeat=repeat, number=found.attempt, taker=found.taker)
 
+    def leaves_out(self, task_id: str) -> bool:
+        """Whether a task is of this sweep, but of a cell that this run does not measure."""
+        found = TaskId.parse(task_id)
+        if found is None or found.sweep_id != self.work.sweep.sweep_id:
+            return False
+        return found.cell_key not in self.cells
+
     def is_running(self, key: RepeatKey) -> bool:
         """Whether an attempt at this repeat is in flight."""
         return any(
-            lane.running is not None and key_of(lane.running) == key for lane in self.lanes.values()
+            key_of(attempt) == key for lane in self.lanes.values() for attempt in lane.running
         )
 
     def start(self, task_id: str, device: str, attempt: Attempt, now_s: float | None) -> None:
@@ -102,19 +116,19 @@ class DispatchState:
         self.in_flight[task_id] = device
 
     def refill(self, device: str) -> None:
-        """Gives a device that has none its next attempt.
+        """Gives a device that has none its next attempts.
 
         A device with an empty queue takes over attempts of an equal device that was given up, if
         the plan allows it.
         """
         lane = self.lanes[device]
-        if lane.fresh is not None:
+        if lane.fresh:
             return
-        attempt = self.queues.next_attempt(device)
-        if attempt is None and self.work.plan.allows_takeover and not lane.is_given_up:
-            attempt = self._inherited(device)
-        if attempt is not None:
-            self.lanes[device] = replace(lane, fresh=attempt)
+        attempts = self.queues.next_attempts(device)
+        if not attempts and self.work.plan.allows_takeover and not lane.is_given_up:
+            attempts = self._inherited(device)
+        if attempts:
+            self.lanes[device] = replace(lane, fresh=attempts)
 
     def refill_all(self) -> None:
         """Gives every device that has none its next attempt."""
@@ -128,15 +142,15 @@ class DispatchState:
         """
         for lane in self.lanes.values():
             pending = [waiting.attempt for waiting in lane.retries]
-            pending += [] if lane.fresh is None else [lane.fresh]
-            if any(is_meant(key_of(attempt)) for attempt in pending):
+            if any(is_meant(key_of(attempt)) for attempt in (*pending, *lane.fresh)):
                 self.lanes[lane.device] = self._revised(lane)
 
     def _revised(self, lane: Lane) -> Lane:
         retries = [(waiting, self._renumbered(waiting.attempt)) for waiting in lane.retries]
+        fresh = [self._renumbered(attempt) for attempt in lane.fresh]
         return replace(
             lane,
-            fresh=None if lane.fresh is None else self._renumbered(lane.fresh),
+            fresh=tuple(attempt for attempt in fresh if attempt is not None),
             retries=tuple(replace(w, attempt=again) for w, again in retries if again is not None),
         )
 
@@ -147,29 +161,33 @@ class DispatchState:
             return None
         return replace(attempt, number=max(attempt.number, self.tally.next_attempt(key)))
 
-    def _inherited(self, taker: str) -> Attempt | None:
-        """Takes one pending attempt from an equal device that was given up."""
+    def _inherited(self, taker: str) -> tuple[Attempt, ...]:
+        """Takes the next pending attempts of an equal device that was given up."""
         for giver, lane in self.lanes.items():
             if not lane.is_given_up or not {giver, taker} <= self.facts.keys():
                 continue
-            if are_equal(self.facts[taker], self.facts[giver]):
-                attempt = self._given_by(giver)
-                if attempt is not None:
-                    # Its earlier attempts were made on another device.
-                    return replace(attempt, n_tries=0, taker=taker)
-        return None
+            if not are_equal(self.facts[taker], self.facts[giver]):
+                continue
+            if given := self._given_by(giver):
+                if not self.work.places[taker].takes_turns:
+                    # It measures one attempt at a time; the others of a round wait for it.
+                    self.lanes[giver] = replace(self.lanes[giver], fresh=given[1:])
+                    given = given[:1]
+                # Their earlier attempts were made on another device.
+                return tuple(replace(one, n_tries=0, taker=taker) for one in given)
+        return ()
 
-    def _given_by(self, giver: str) -> Attempt | None:
+    def _given_by(self, giver: str) -> tuple[Attempt, ...]:
         lane = self.lanes[giver]
-        if lane.fresh is not None:
-            self.lanes[giver] = replace(lane, fresh=None)
+        if lane.fresh:
+            self.lanes[giver] = replace(lane, fresh=())
             return lane.fresh
-        if (attempt := self.queues.next_attempt(giver)) is not None:
-            return attempt
+        if attempts := self.queues.next_attempts(giver):
+            return attempts
         if lane.retries:
             self.lanes[giver] = replace(lane, retries=lane.retries[1:])
-            return lane.retries[0].attempt
-        return None
+            return (lane.retries[0].attempt,)
+        return ()
 
 
 def new_state(
@@ -215,8 +233,12 @@ def new_state(
     )
 
 
-def next_assignments(state: DispatchState, now_s: float) -> Iterator[tuple[str, Attempt]]:
-    """Yields the devices that may start an attempt now, and the attempt; at most one per device.
+Assignment = tuple[str, tuple[Attempt, ...]]
+"""A device, and the attempts that it starts together."""
+
+
+def next_assignments(state: DispatchState, now_s: float) -> Iterator[Assignment]:
+    """Yields the devices that may start attempts now, and these; each device at most once.
 
     A device that needs quiet runs alone on its host. Among the devices of a host, the one that
     waited longest is served first. If that device needs quiet, nothing new starts on the host until
@@ -226,20 +248,20 @@ def next_assignments(state: DispatchState, now_s: float) -> Iterator[tuple[str, 
         yield from _host_assignments([state.lanes[name] for name in names], now_s)
 
 
-def _host_assignments(lanes: list[Lane], now_s: float) -> list[tuple[str, Attempt]]:
-    idle = [lane for lane in lanes if lane.running is None]
+def _host_assignments(lanes: list[Lane], now_s: float) -> list[Assignment]:
+    idle = [lane for lane in lanes if not lane.running]
     is_busy = len(idle) < len(lanes)
-    if not idle or any(lane.needs_quiet for lane in lanes if lane.running is not None):
+    if not idle or any(lane.needs_quiet for lane in lanes if lane.running):
         return []
-    chosen: list[tuple[str, Attempt]] = []
+    chosen: list[Assignment] = []
     for lane in sorted(idle, key=lambda lane: (lane.turn, lane.device)):
-        attempt = lane.next_ready(now_s)
-        if attempt is None:
+        attempts = lane.next_ready(now_s)
+        if not attempts:
             continue
         if not lane.needs_quiet:
-            chosen.append((lane.device, attempt))
+            chosen.append((lane.device, attempts))
             continue
         if not is_busy and not chosen:
-            chosen.append((lane.device, attempt))
+            chosen.append((lane.device, attempts))
         break
     return chosen

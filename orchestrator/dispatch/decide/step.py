@@ -4,25 +4,23 @@ It reads no clock, file or random number and starts no thread: time comes with t
 control loop carries out the actions and decides nothing.
 """
 
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from fleetrank.device_agents.contract.agent import DeviceFacts
-from fleetrank.device_agents.contract.measurement import Failure, Measurement
-from fleetrank.foundation.vocabulary import Status
+from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.orchestrator.dispatch.decide import messages, notices, retry
+from fleetrank.orchestrator.dispatch.decide.arrivals import adopted, finished, untried
 from fleetrank.orchestrator.dispatch.decide.lane import key_of
 from fleetrank.orchestrator.dispatch.decide.messages import Action, Event, Store, StoreUntried
 from fleetrank.orchestrator.dispatch.decide.state import DispatchState, next_assignments
 from fleetrank.orchestrator.dispatch.decide.work import (
-    attempts_left,
     canary_of,
     failed_attempts,
     task_id_of,
-    task_of,
+    tasks_of,
 )
-from fleetrank.orchestrator.identity.cells import Attempt, Cell
+from fleetrank.orchestrator.identity.cells import Attempt
 from fleetrank.orchestrator.progress.events import Notice, RepeatStarted
 from fleetrank.orchestrator.progress.wording import STOPPING
 
@@ -30,6 +28,8 @@ _GRACE_S = 15.0
 """After 'stop now' the sweep waits this long for its workers and then ends without them."""
 _SYNC_S = 0.2
 """Rows of this period share one sync; until then a host keeps its measurements anyway."""
+_ASKED_S = 3.0
+"""A device that is not fit answers sooner; after this its repeat runs, and the user sees it."""
 _PUBLISH_S = 60.0
 """Parquet readers see a row after at most this time; writing a part takes under a second."""
 
@@ -74,9 +74,9 @@ def _began(state: DispatchState, event: messages.Began) -> Iterator[Action]:
     plan, failures = state.work.plan, state.work.failures
     for attempt, failure in failed_attempts(plan, failures, state.tally):
         if not state.is_running(key_of(attempt)):
-            yield _untried(state, attempt, failure)
+            yield untried(state, attempt, failure)
     for measurement in event.offered:
-        yield from _finished(state, measurement, event.now_s)
+        yield from finished(state, measurement, event.now_s)
     state.refill_all()
 
 
@@ -84,7 +84,7 @@ def _adopt_running(state: DispatchState, task_id: str, device: str, attempt: Att
     """Waits for a task of an earlier driver; if its repeat needs it no more, it will be late."""
     key = key_of(attempt)
     is_needed = not state.tally.is_finished(key) and not state.is_running(key)
-    if is_needed and state.lanes[device].running is None:
+    if is_needed:
         # The earlier driver may have stored this attempt as lost with its host.
         number = max(attempt.number, state.tally.next_attempt(key))
         state.start(task_id, device, replace(attempt, number=number), None)
@@ -99,17 +99,39 @@ def _tick(state: DispatchState, now_s: float) -> Iterator[Action]:
             if lane.probe_at_s is not None and lane.probe_at_s <= now_s and not lane.is_probing:
                 state.lanes[lane.device] = replace(lane, is_probing=True)
                 yield messages.Probe(device=lane.device)
-        for device, attempt in next_assignments(state, now_s):
-            yield from _started(state, device, attempt, now_s)
+        for device, attempts in next_assignments(state, now_s):
+            yield from _started(state, device, attempts, now_s)
+    yield from _fit_again(state, now_s)
     if (notice := notices.silence(state, now_s)) is not None:
         yield messages.Announce(event=notice)
 
 
-def _started(state: DispatchState, device: str, attempt: Attempt, now_s: float) -> Iterator[Action]:
-    state.start(task_id_of(state.work, attempt), device, attempt, now_s)
+def _started(
+    state: DispatchState, device: str, attempts: Sequence[Attempt], now_s: float
+) -> Iterator[Action]:
+    for attempt in attempts:
+        state.start(task_id_of(state.work, attempt), device, attempt, now_s)
     state.refill(device)
-    task = task_of(state.work, attempt, canary_of(state.work, state.lanes[device]))
-    yield messages.Submit(device=device, task=task)
+    canary = canary_of(state.work, state.lanes[device])
+    for task in tasks_of(state.work, attempts, canary):
+        yield messages.Submit(device=device, task=task)
+    if state.lanes[device].rest is None:
+        for attempt in attempts:
+            yield _announced(state, device, attempt)
+
+
+def _fit_again(state: DispatchState, now_s: float) -> Iterator[Action]:
+    """Announces the repeats of devices that were asked whether they are fit, and are."""
+    for lane in state.lanes.values():
+        rest, since_s = lane.rest, lane.running_since_s
+        if rest is None or rest.is_measuring or since_s is None or now_s < since_s + _ASKED_S:
+            continue
+        state.lanes[lane.device] = replace(lane, rest=replace(rest, is_measuring=True))
+        for attempt in lane.running:
+            yield _announced(state, lane.device, attempt)
+
+
+def _announced(state: DispatchState, device: str, attempt: Attempt) -> messages.Announce:
     place = state.work.places[device]
     started = RepeatStarted(
         device=device,
@@ -119,127 +141,19 @@ def _started(state: DispatchState, device: str, attempt: Attempt, now_s: float) 
         attempt=attempt.number,
         origin=place.origin,
     )
-    yield messages.Announce(event=started)
+    return messages.Announce(event=started)
 
 
 def _arrived(state: DispatchState, event: messages.Arrived) -> Iterator[Action]:
     for measurement in event.measurements:
-        yield from _finished(state, measurement, event.now_s)
+        yield from finished(state, measurement, event.now_s)
     # Syncing and rewriting wait until no measurement runs on this host.
-    is_quiet = all(state.lanes[device].running is None for device in state.quiet_here)
+    is_quiet = not any(state.lanes[device].running for device in state.quiet_here)
     if is_quiet and event.now_s - state.synced_s >= _SYNC_S:
         yield messages.Sync()
         if event.now_s - state.published_s >= _PUBLISH_S:
             state.published_s = event.now_s
             yield messages.Publish()
-
-
-def _finished(state: DispatchState, measurement: Measurement, now_s: float) -> Iterator[Action]:
-    device = state.in_flight.pop(measurement.task_id, None)
-    lane = None if device is None else state.lanes[device]
-    if device is None or lane is None or lane.running is None:
-        yield from _late(state, measurement)
-        return
-    attempt, failure = lane.running, measurement.failure
-    lane, will_retry = retry.after_result(
-        lane,
-        failure,
-        rules=state.rules,
-        now_s=now_s,
-        jitter=_jitter(state, measurement.task_id) if failure is not None else 0.0,
-    )
-    is_set_aside = lane.probe_at_s is not None and state.lanes[device].probe_at_s is None
-    state.lanes[device] = lane
-    if retry.is_host_lost(failure):
-        for other in [other for other in state.lanes.values() if other.host == lane.host]:
-            state.lanes[other.device] = retry.after_host_loss(other, state.rules, now_s)
-    if not retry.is_host_lost(failure):
-        # Its host may still finish it: what it measured is acknowledged when it has arrived.
-        state.taken.append(measurement.task_id)
-    yield _stored(state, device, attempt, measurement, will_retry=will_retry)
-    for held in state.held.pop(key_of(attempt), ()):
-        yield from _late(state, held)
-    yield from _passed_over(state, attempt.repeat.cell)
-    if failure is not None and (is_set_aside or retry.is_host_lost(failure)):
-        yield messages.Announce(event=notices.set_aside(device, failure))
-
-
-def _late(state: DispatchState, measurement: Measurement) -> Iterator[Action]:
-    """Takes a result that no running attempt waits for: of an earlier driver, or believed lost.
-
-    It is held while another attempt at its repeat runs, because it can still be used if that one
-    fails. Its host keeps it too, because it is acknowledged only when it is stored or discarded.
-    """
-    attempt = state.attempt_of(measurement.task_id)
-    if attempt is not None and state.is_running(key_of(attempt)):
-        state.held.setdefault(key_of(attempt), []).append(measurement)
-    else:
-        yield from _adopted(state, attempt, measurement)
-
-
-def _adopted(
-    state: DispatchState, attempt: Attempt | None, measurement: Measurement
-) -> Iterator[Action]:
-    """Stores a late result that can still be used, and discards the others.
-
-    A valid measurement is stored if its repeat has none yet, even if a later attempt failed. A
-    failed measurement is stored if its attempt has no row: an earlier driver started it and died.
-    """
-    if not retry.is_host_lost(measurement.failure):
-        state.taken.append(measurement.task_id)
-    if attempt is None:
-        return
-    key, tally = key_of(attempt), state.tally
-    number = tally.next_attempt(key)
-    is_good = measurement.status is Status.OK and not tally.is_measured(key)
-    if is_good or attempt.number >= number:
-        use = replace(attempt, number=number)
-        yield _stored(state, use.device, use, measurement, will_retry=True)
-        yield from _passed_over(state, use.repeat.cell)
-        state.revise(lambda other: other == key)
-        state.refill_all()
-
-
-def _passed_over(state: DispatchState, cell: Cell) -> Iterator[Action]:
-    """Ends the remaining repeats of a cell after a failure that every repeat would have."""
-    failure = state.tally.verdict(cell.cell_key)
-    if failure is None:
-        return
-    for attempt in attempts_left(state.work.plan, cell, state.tally):
-        # What runs on another device may still be measured.
-        if not state.is_running(key_of(attempt)):
-            yield _untried(state, attempt, failure)
-    state.revise(lambda key: key[0] == cell.cell_key)
-    state.refill_all()
-
-
-def _untried(state: DispatchState, attempt: Attempt, failure: Failure) -> StoreUntried:
-    state.tally.count(key_of(attempt), attempt.number, failure)
-    facts = state.facts.get(attempt.repeat.cell.device)
-    return StoreUntried(attempt=attempt, failure=failure, facts=facts)
-
-
-def _stored(
-    state: DispatchState,
-    device: str,
-    attempt: Attempt,
-    measurement: Measurement,
-    *,
-    will_retry: bool,
-) -> Store:
-    facts = state.facts.get(device)
-    if facts is None:
-        # A failure before the device was reached has no origin either.
-        measurement = replace(measurement, origin=state.work.places[device].origin)
-    flags = attempt.flags(measurement.flags)
-    state.tally.count(key_of(attempt), attempt.number, measurement.failure, flags)
-    return Store(
-        device=device,
-        attempt=attempt,
-        measurement=measurement,
-        facts=facts,
-        will_retry=will_retry and not state.is_stopping,
-    )
 
 
 def _probed(state: DispatchState, event: messages.Probed) -> Iterator[Action]:
@@ -256,6 +170,8 @@ def _probed(state: DispatchState, event: messages.Probed) -> Iterator[Action]:
         state.refill(event.device)
     elif lane.is_given_up:
         yield messages.Announce(event=notices.given_up(event.device, event.answer))
+        waits = notices.waits_for_resume(lane, event.answer, event.now_s)
+        yield messages.Announce(event=waits)
         state.refill_all()
 
 
@@ -263,6 +179,7 @@ def _stop_pressed(state: DispatchState, event: messages.StopPressed) -> Iterator
     if not state.is_stopping:
         state.is_stopping = True
         yield messages.Announce(event=Notice(level="info", message=STOPPING))
+        yield messages.FinishRounds()
     if event.is_now and state.interrupted_s is None:
         state.interrupted_s = event.now_s
         yield messages.Interrupt()
@@ -287,10 +204,5 @@ def _ended(state: DispatchState) -> Iterator[Action]:
     held, state.held = state.held, {}
     for measurement in (one for measurements in held.values() for one in measurements):
         # Also if the attempt that it was held for has not ended: its worker is abandoned.
-        yield from _adopted(state, state.attempt_of(measurement.task_id), measurement)
+        yield from adopted(state, state.attempt_of(measurement.task_id), measurement)
     yield messages.Sync()
-
-
-def _jitter(state: DispatchState, task_id: str) -> float:
-    """A number in [0, 1) that is the same in each run, so that a run can be repeated exactly."""
-    return zlib.crc32(f"{state.work.plan.seed}/{task_id}".encode()) / 2**32

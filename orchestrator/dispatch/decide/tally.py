@@ -1,7 +1,7 @@
 """Progress of a sweep: the outcome of each (cell, repeat), read from its rows."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Self
 
@@ -78,6 +78,19 @@ class Tally:
             if condemns_cell(failure):
                 self._verdicts.setdefault(key[0], _verdict(key, failure))
 
+    def reopen(self, cell_keys: Collection[str]) -> int:
+        """Lets the failed repeats of these cells be tried again; returns how many there are."""
+        wanted = set(cell_keys)
+        failed = [
+            key
+            for key, standing in self._standing.items()
+            if key[0] in wanted and standing is not Standing.OK
+        ]
+        self._standing.update(dict.fromkeys(failed, Standing.MAY_RETRY))
+        for cell_key in wanted:
+            self._verdicts.pop(cell_key, None)
+        return len(failed)
+
     def verdict(self, cell_key: str) -> Failure | None:
         """Returns why no further repeat of a cell is tried; `None` if it may be tried.
 
@@ -142,7 +155,7 @@ def _failure_of(row: Mapping[str, object]) -> Failure:
 def _verdict(key: RepeatKey, failure: Failure) -> Failure:
     return Failure(
         kind=failure.kind,
-        message=f"not tried: repeat {key[1]} failed with {failure.kind}: {failure.message}",
+        message=f"not tried: repeat {key[1] + 1} failed with {failure.kind}: {failure.message}",
         remedy=failure.remedy,
         is_transient=False,
     )

@@ -13,7 +13,7 @@ from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.device_agents.contract.task import CanaryTask, MeasureTask
 from fleetrank.foundation.vocabulary import Format
 from fleetrank.models.cards.card import Artifact, ExportRequest
-from fleetrank.orchestrator.dispatch.decide.lane import Lane, RepeatKey
+from fleetrank.orchestrator.dispatch.decide.lane import Lane, RepeatKey, key_of
 from fleetrank.orchestrator.dispatch.decide.tally import Tally
 from fleetrank.orchestrator.identity.cells import (
     Attempt,
@@ -24,6 +24,8 @@ from fleetrank.orchestrator.identity.cells import (
     SweepFacts,
 )
 from fleetrank.orchestrator.identity.keys import TaskId
+from fleetrank.orchestrator.identity.rounds import rounds
+from fleetrank.orchestrator.identity.token_costs import token_costs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +38,7 @@ class SweepWork:
         primers: tiny files that warm up a runtime before memory is counted.
         canaries: the canary of each phone, by device name.
         is_trusted: the user declared that files from outside are trusted.
+        is_profiled: the tasks profile their cells instead of measuring latencies.
     """
 
     sweep: SweepFacts
@@ -46,6 +49,20 @@ class SweepWork:
     primers: Mapping[Format, Artifact]
     canaries: Mapping[str, CanaryTask] = field(default_factory=dict)
     is_trusted: bool = False
+    is_profiled: bool = False
+
+
+def tasks_of(
+    work: SweepWork, attempts: Sequence[Attempt], canary: CanaryTask | None = None
+) -> tuple[MeasureTask, ...]:
+    """Returns the tasks of attempts that start together: a round if the plan has rounds."""
+    tasks = tuple(task_of(work, attempt, canary) for attempt in attempts)
+    rules, first = work.plan.rounds, attempts[0]
+    is_loop = first.repeat.cell.execution.workload.steps is not None
+    if rules is None or is_loop or not work.places[first.device].takes_turns:
+        return tasks
+    members = tuple(task.task_id for task in tasks)
+    return tuple(replace(task, blocks=rules.blocks, members=members) for task in tasks)
 
 
 def task_of(work: SweepWork, attempt: Attempt, canary: CanaryTask | None = None) -> MeasureTask:
@@ -59,6 +76,7 @@ def task_of(work: SweepWork, attempt: Attempt, canary: CanaryTask | None = None)
         task_id=task_id_of(work, attempt),
         artifact_path=artifact.path,
         artifact_sha256=artifact.sha256,
+        weights_path=artifact.weights_path,
         execution=cell.execution,
         is_trusted=artifact.is_trusted or work.is_trusted,
         primer_path=None if primer is None else primer.path,
@@ -67,7 +85,11 @@ def task_of(work: SweepWork, attempt: Attempt, canary: CanaryTask | None = None)
         timeout_s=plan.timeout_s,
         memory_limit_bytes=plan.memory_limit_bytes,
         macs_and_parameters=(cost.macs or 0, cost.parameters or 0) if has_cost else None,
+        token_costs=token_costs(cell.export.card.language, cell.execution),
         canary=canary,
+        quiet_s=plan.quiet_s,
+        is_profiled=work.is_profiled,
+        replicas=cell.replicas,
     )
 
 
@@ -81,7 +103,7 @@ def canary_of(work: SweepWork, lane: Lane) -> CanaryTask | None:
     if canary is None:
         return None
     runs_before = (lane.n_started - 1) % work.plan.canary_every == 0
-    runs_after = lane.fresh is None and not lane.retries
+    runs_after = not lane.fresh and not lane.retries
     if not (runs_before or runs_after):
         return None
     return replace(canary, runs_before=runs_before, runs_after=runs_after)
@@ -114,8 +136,8 @@ class Queues:
         for cell in work.plan.cells:
             if cell.export in work.artifacts:
                 cells_of[cell.device].append(cell)
-        self._queues: dict[str, Iterator[Attempt]] = {
-            device: _device_attempts(work.plan, cells, tally) for device, cells in cells_of.items()
+        self._queues: dict[str, Iterator[tuple[Attempt, ...]]] = {
+            device: _device_attempts(work, cells, tally) for device, cells in cells_of.items()
         }
         self._left_out: set[RepeatKey] = set()
 
@@ -128,13 +150,12 @@ class Queues:
         """Skips a repeat that an earlier driver started and that is still in flight."""
         self._left_out.add(key)
 
-    def next_attempt(self, device: str) -> Attempt | None:
-        """Takes the next attempt of a device out of its queue; `None` if the queue is empty."""
-        for attempt in self._queues[device]:
-            key = attempt.repeat.cell.cell_key, attempt.repeat.index
-            if key not in self._left_out:
-                return attempt
-        return None
+    def next_attempts(self, device: str) -> tuple[Attempt, ...]:
+        """Takes the next attempts of a device out of its queue; `()` if the queue is empty."""
+        for attempts in self._queues[device]:
+            if left := tuple(one for one in attempts if key_of(one) not in self._left_out):
+                return left
+        return ()
 
 
 def failed_attempts(
@@ -171,9 +192,20 @@ def _make(facts: DeviceFacts) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def _device_attempts(plan: Plan, cells: Sequence[Cell], tally: Tally) -> Iterator[Attempt]:
-    """Yields the remaining attempts of one device's cells, in the plan's order."""
-    for repeat in replace(plan, cells=tuple(cells)).order():
-        key = (repeat.cell.cell_key, repeat.index)
-        if not tally.is_finished(key):
-            yield Attempt(repeat=repeat, number=tally.next_attempt(key))
+def _device_attempts(
+    work: SweepWork, cells: Sequence[Cell], tally: Tally
+) -> Iterator[tuple[Attempt, ...]]:
+    """Yields the remaining attempts of one device's cells that start together, in plan order."""
+    plan = replace(work.plan, cells=tuple(cells))
+    order: Iterable[tuple[Repeat, ...]] = ((repeat,) for repeat in plan.order())
+    if plan.rounds is not None and work.places[cells[0].device].takes_turns:
+        sizes = {request: file.size_bytes for request, file in work.artifacts.items()}
+        order = rounds(plan, plan.rounds, sizes)
+    for repeats in order:
+        left = [
+            Attempt(repeat=repeat, number=tally.next_attempt((repeat.cell.cell_key, repeat.index)))
+            for repeat in repeats
+            if not tally.is_finished((repeat.cell.cell_key, repeat.index))
+        ]
+        if left:
+            yield tuple(left)

@@ -89,6 +89,8 @@ class Controller:
                 self._recorder.publish()
             case messages.Acknowledge():
                 self._executor.acknowledge(action.task_ids)
+            case messages.FinishRounds():
+                self._executor.finish_rounds()
             case messages.Interrupt():
                 self._executor.interrupt()
 
@@ -115,7 +117,7 @@ class _Probes:
             answer = Failure(
                 kind=ErrorKind.INTERNAL,
                 message=f"{type(error).__name__}: {error}",
-                remedy="run with --inline --debug to see where",
+                remedy="run with `inline=true` and `debug=true` to see where",
                 is_transient=True,
             )
         self._answers.put((device, answer))

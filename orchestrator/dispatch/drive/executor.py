@@ -59,6 +59,10 @@ class Executor(Protocol):
         """Probes a device that was set aside; returns its facts or the failure. Blocks."""
         ...
 
+    def finish_rounds(self) -> None:
+        """Ends running rounds after their current blocks, which count."""
+        ...
+
     def interrupt(self) -> None:
         """Ends running tasks now; each returns as a failure of kind `interrupted`."""
         ...
@@ -123,6 +127,11 @@ class InlineExecutor:
     def probe(self, device: str) -> DeviceFacts | Failure:
         """Probes a device in the calling thread."""
         return self._entered().probe(self._specs[device])
+
+    def finish_rounds(self) -> None:
+        """Ends running rounds after their current blocks."""
+        if self._bench is not None:
+            self._bench.finish_rounds()
 
     def interrupt(self) -> None:
         """Ends running tasks now."""

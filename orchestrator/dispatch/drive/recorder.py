@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from fleetrank.device_agents.contract.measurement import failed
+from fleetrank.device_agents.contract.measurement import Measurement, failed
 from fleetrank.orchestrator.dispatch.decide.messages import Store, StoreUntried
 from fleetrank.orchestrator.dispatch.decide.work import SweepWork, task_id_of
 from fleetrank.orchestrator.progress.events import Event, RepeatFinished, Subscriber
@@ -13,8 +13,10 @@ from fleetrank.orchestrator.rows.translate import make_row
 class RowSink(Protocol):
     """Where rows become durable."""
 
-    def append(self, row: Row) -> None:
+    def append(self, row: Row, measurement: Measurement) -> None:
         """Stores a row; afterwards it is safe from a crash of this process.
+
+        `measurement` is what the row was made from; a sink of profiles or sets stores more of it.
 
         Raises:
             StoreError: the disk is full; the row stays in memory and is written later.
@@ -76,10 +78,11 @@ class Recorder:
             flags=tuple(flag.value for flag in measurement.flags),
             error=None if failure is None else failure.message,
             will_retry=done.will_retry,
+            has_no_file=cell.export in self._work.failures,
             origin=measurement.origin,
         )
         try:
-            self._sink.append(row)
+            self._sink.append(row, measurement)
         finally:
             self._emit(ended)
 

@@ -31,6 +31,7 @@ class HostFacts:
         niceness: niceness of the host's process; every worker inherits it.
         seen: the devices that the host sees, by kind; empty if they were not asked for.
         counts_energy: its processors' energy can be read; this needs separate energy windows.
+        memory_bytes: its memory; `None` if unknown, as in older records.
         n_running: tasks in flight.
         n_kept: measurements that no driver has acknowledged yet.
     """
@@ -43,6 +44,7 @@ class HostFacts:
     niceness: int
     seen: Seen = ()
     counts_energy: bool = False
+    memory_bytes: int | None = None
     n_running: int = 0
     n_kept: int = 0
 
@@ -63,6 +65,7 @@ def read_host_facts(
         niceness=os.nice(0),
         seen=seen,
         counts_energy=open_rapl() is not None,
+        memory_bytes=topology.memory_bytes(),
         n_running=n_running,
         n_kept=n_kept,
     )

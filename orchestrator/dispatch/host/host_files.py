@@ -48,9 +48,10 @@ def file_names(task: MeasureTask) -> tuple[str, ...]:
 
 
 def _path_texts(task: MeasureTask) -> Sequence[str]:
-    paths = [task.artifact_path]
-    if task.primer_path is not None:
-        paths.append(task.primer_path)
+    # A device that opens no file has a task without one.
+    paths = [task.artifact_path] if task.artifact_path else []
+    more = (task.weights_path, task.primer_path)
+    paths += [path for path in more if path is not None]
     if task.canary is not None:
         paths.append(task.canary.artifact_path)
     return paths
@@ -84,7 +85,8 @@ class HostFiles:
             canary = replace(canary, artifact_path=self._here(canary.artifact_path))
         return replace(
             task,
-            artifact_path=self._here(task.artifact_path),
+            artifact_path=task.artifact_path and self._here(task.artifact_path),
+            weights_path=None if task.weights_path is None else self._here(task.weights_path),
             primer_path=None if task.primer_path is None else self._here(task.primer_path),
             canary=canary,
         )

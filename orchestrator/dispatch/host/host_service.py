@@ -77,6 +77,9 @@ class HostService:
         self._spool = Spool(folder / SPOOL)
         self._files = HostFiles(folder / "files")
         self._running: dict[str, DeviceTask] = {}
+        # Answers of devices that are not fit. They are worth nothing after a crash, and never in
+        # the spool: the driver sends the same task again.
+        self._not_fit: dict[str, Measurement] = {}
         self._arrived = threading.Condition()
         self._sessions: dict[str, tuple[str, set[str]]] = {}
         # A worker ends with the thread that started it; the pool keeps its threads to the end.
@@ -113,6 +116,7 @@ class HostService:
                 if task_id in self._running or task_id in self._spool:
                     continue
                 self._running[task_id] = given
+                self._forget_not_fit(task_id)
             self._pool.submit(self._measure, given, has_files=has_files)
         return sorted(missing)
 
@@ -127,6 +131,8 @@ class HostService:
         self._spool.forget(request.acknowledged)
         sweep_id = request.sweep_id
         with self._arrived:
+            for task_id in request.acknowledged:
+                self._not_fit.pop(task_id, None)
             session, offered = self._sessions.get(sweep_id, ("", set[str]()))
             is_first = session != request.session
             if is_first:
@@ -160,6 +166,10 @@ class HostService:
         """Probes a device; returns its facts or the failure."""
         return self._devices.probe(spec)
 
+    def finish_rounds(self, sweep_id: str) -> None:
+        """Ends the running rounds of a sweep after their current blocks."""
+        self._devices.finish_rounds(sweep_id)
+
     def interrupt(self, sweep_id: str) -> None:
         """Ends the running tasks of a sweep; each returns as `interrupted`."""
         self._devices.interrupt(sweep_id)
@@ -175,9 +185,23 @@ class HostService:
 
     def _keep(self, measurement: Measurement) -> None:
         with self._arrived:
-            self._spool.add(measurement)
+            if measurement.failure is not None and measurement.failure.wait is not None:
+                self._not_fit[measurement.task_id] = measurement
+            else:
+                self._spool.add(measurement)
             del self._running[measurement.task_id]
             self._arrived.notify_all()
 
     def _news(self, sweep_id: str, offered: set[str]) -> Sequence[Measurement]:
-        return self._spool.of_sweep(sweep_id, without=offered)
+        not_fit = [
+            found
+            for task_id, found in self._not_fit.items()
+            if task_id not in offered and sweep_of(task_id) == sweep_id
+        ]
+        return [*self._spool.of_sweep(sweep_id, without=offered), *not_fit]
+
+    def _forget_not_fit(self, task_id: str) -> None:
+        """Forgets the earlier answer of a task that comes again; its next answer is offered."""
+        if self._not_fit.pop(task_id, None) is not None:
+            for _, offered in self._sessions.values():
+                offered.discard(task_id)

@@ -4,19 +4,20 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 
-from fleetrank.device_agents.contract.agent import Agent, DeviceFacts
-from fleetrank.device_agents.contract.failures import interrupted
+from fleetrank.device_agents.contract.agent import Agent, DeviceFacts, RoundAgent
+from fleetrank.device_agents.contract.failures import failure_from_error, interrupted
 from fleetrank.device_agents.contract.kind import HostShare
 from fleetrank.device_agents.contract.measurement import Failure, Measurement, failed
 from fleetrank.device_agents.contract.task import MeasureTask
-from fleetrank.device_agents.errors import TransientError
+from fleetrank.device_agents.errors import NotFitError, TransientError
 from fleetrank.device_agents.registry import create_agent
 from fleetrank.foundation.errors import FleetError
 from fleetrank.foundation.lease import host_lease
 from fleetrank.foundation.vocabulary import ErrorKind
+from fleetrank.orchestrator.dispatch.host.gathering import Rounds
 from fleetrank.orchestrator.identity.cells import DeviceSpec
 from fleetrank.orchestrator.identity.keys import sweep_of
 
@@ -24,6 +25,13 @@ _MOST_PROBES = 32
 """Probes in parallel: a phone that hangs takes half a minute, and threads are cheap."""
 _POLL_S = 0.1
 """How often a task that waits for its device checks whether it was cancelled."""
+_PATIENCE_S = 2.5
+"""A task that waits longer for another sweep says so, and is sent again: the user sees the wait.
+
+It queues for the lease most of the time, so two sweeps take turns. Below the time after which
+dispatch takes a task that was sent again as running."""
+_NO_LIMIT_S = 366 * 86_400.0
+"""Another sweep ends at some time; its repeats have limits of their own."""
 
 
 @dataclass(slots=True)
@@ -31,6 +39,7 @@ class _Running:
     """A task in flight; `deadline_s` is `None` while it waits for its device."""
 
     stop: threading.Event
+    finish: threading.Event = field(default_factory=threading.Event)
     deadline_s: float | None = None
 
 
@@ -40,7 +49,9 @@ class LocalDevices:
     def __init__(self) -> None:
         self._agents: dict[DeviceSpec, Agent] = {}
         self._turns: dict[str, threading.Lock] = {}
+        self._users: dict[str, str] = {}
         self._running: dict[str, _Running] = {}
+        self._rounds = Rounds()
         self._lock = threading.Lock()
 
     def facts(self, specs: Sequence[DeviceSpec]) -> Mapping[str, DeviceFacts]:
@@ -63,24 +74,43 @@ class LocalDevices:
     def measure(self, spec: DeviceSpec, task: MeasureTask) -> Measurement:
         """Measures one repeat; an unexpected error of an agent becomes a failed measurement too.
 
-        A device runs one task at a time. A task of a second sweep waits, and a task waits while
-        another process has the lease of the host. Time limits do not include waiting.
+        A device runs one task at a time, or the tasks of one round, each of which another thread
+        brings. A task of a second sweep waits, and a task waits while another process has the lease
+        of the host. Time limits do not include waiting. After some seconds of it the answer is the
+        failure of a device that is not fit yet, with the reason: the same task is sent again.
         """
+        asked_s = perf_counter()
         running = _Running(stop=threading.Event())
         with self._lock:
             self._running[task.task_id] = running
         try:
-            with self._turn(spec, task, running.stop) as is_held:
-                if not is_held:
-                    return failed(task.task_id, interrupted(), spec.origin)
-                agent = self._agent(spec)
-                running.deadline_s = perf_counter() + agent.longest_s(task)
-                return agent.measure(task, running.stop.is_set)
+            return self._rounds.measure(
+                task, lambda tasks: self._measure_together(spec, tasks, running)
+            )
+        except NotFitError as error:
+            found = failed(task.task_id, failure_of(error), spec.origin)
+            return replace(found, waited_s=perf_counter() - asked_s)
         except Exception as error:
             return failed(task.task_id, failure_of(error), spec.origin)
         finally:
             with self._lock:
                 del self._running[task.task_id]
+
+    def _measure_together(
+        self, spec: DeviceSpec, tasks: Sequence[MeasureTask], running: _Running
+    ) -> Sequence[Measurement]:
+        asked_s = perf_counter()
+        with self._turn(spec, tasks[0], running) as is_held:
+            if not is_held:
+                return [failed(task.task_id, interrupted(), spec.origin) for task in tasks]
+            agent = self._agent(spec)
+            began_s = perf_counter()
+            running.deadline_s = began_s + sum(map(agent.longest_s, tasks))
+            if tasks[0].blocks is not None and isinstance(agent, RoundAgent):
+                found = agent.measure_round(tasks, running.stop.is_set, running.finish.is_set)
+            else:
+                found = [agent.measure(task, running.stop.is_set) for task in tasks]
+        return [replace(one, waited_s=began_s - asked_s) for one in found]
 
     def overdue(self, margin_s: float) -> Sequence[str]:
         """Tasks whose deadline passed more than `margin_s` ago: their agent hangs."""
@@ -92,6 +122,16 @@ class LocalDevices:
                 if running.deadline_s is not None and running.deadline_s < late_s
             ]
 
+    def finish_rounds(self, sweep_id: str | None = None) -> None:
+        """Ends running rounds after their current blocks, of one sweep or (`None`) of all.
+
+        Tasks that wait for their device or for the lease of the host end at once.
+        """
+        with self._lock:
+            for task_id, running in self._running.items():
+                if sweep_id is None or sweep_of(task_id) == sweep_id:
+                    running.finish.set()
+
     def interrupt(self, sweep_id: str | None = None) -> None:
         """Asks running tasks to end, of one sweep or (`None`) of all; later tasks still run."""
         with self._lock:
@@ -100,22 +140,40 @@ class LocalDevices:
                     running.stop.set()
 
     @contextmanager
-    def _turn(self, spec: DeviceSpec, task: MeasureTask, stop: threading.Event) -> Iterator[bool]:
-        """Holds the device and the host's lease for one task; false if stopped before that."""
+    def _turn(self, spec: DeviceSpec, task: MeasureTask, running: _Running) -> Iterator[bool]:
+        """Holds the device and the host's lease for one task; false if stopped before that.
+
+        What only waits has nothing to finish, so the first request to stop ends it.
+
+        Raises:
+            NotFitError: another sweep still has the device or the host.
+        """
+        until_s = perf_counter() + _PATIENCE_S
+
+        def is_stopped() -> bool:
+            return running.stop.is_set() or running.finish.is_set()
+
+        def is_over() -> bool:
+            return is_stopped() or perf_counter() >= until_s
+
         with self._lock:
             turn = self._turns.setdefault(spec.name, threading.Lock())
         while not turn.acquire(timeout=_POLL_S):
-            if stop.is_set():
-                yield False
+            if is_over():
+                yield _unless(is_stopped(), f"sweep {self._users.get(spec.name, '')}")
                 return
         try:
+            self._users[spec.name] = sweep_of(task.task_id)
             if spec.share is HostShare.NONE:
                 yield True
                 return
             purpose = f"sweep {sweep_of(task.task_id)}, which measures on this host"
             is_shared = spec.share is HostShare.BESIDE
-            with host_lease(purpose, is_shared=is_shared, give_up=stop.is_set) as is_held:
-                yield is_held
+            heard: list[str] = []
+            with host_lease(
+                purpose, is_shared=is_shared, on_wait=heard.append, give_up=is_over
+            ) as is_held:
+                yield is_held or _unless(is_stopped(), "".join(heard[:1]))
         finally:
             turn.release()
 
@@ -125,13 +183,32 @@ class LocalDevices:
         return self._agents[spec]
 
 
+def _unless(is_stopped: bool, what: str) -> bool:
+    """False for a wait that was stopped.
+
+    Raises:
+        NotFitError: it was not; `what` has the device or the host.
+    """
+    if is_stopped:
+        return False
+    raise NotFitError(
+        f"the host is used by {what.removeprefix('waiting for ') or 'another process'}; wait until "
+        "it has ended, or stop it",
+        "wait until it has ended, or stop it",
+        ask_again_s=0.0,
+        limit_s=_NO_LIMIT_S,
+    )
+
+
 def failure_of(error: Exception) -> Failure:
     """Turns an error of an agent, or an unexpected error, into the failure of the attempt."""
+    if isinstance(error, NotFitError):
+        return failure_from_error(error, "start")
     if isinstance(error, FleetError):
         kind, message, remedy = ErrorKind.DEVICE_LOST, error.message, error.remedy
     else:
         kind, message = ErrorKind.INTERNAL, f"{type(error).__name__}: {error}"
-        remedy = "this is a bug in fleetrank; run with --inline --debug to see where"
+        remedy = "this is a bug in fleetrank; run with `inline=true` and `debug=true` to see where"
     return Failure(
         kind=kind,
         message=message,

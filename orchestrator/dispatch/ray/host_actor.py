@@ -81,6 +81,10 @@ class HostActor:
         agent = create_agent(spec.kind, dict(spec.options))
         return await self._call(lambda: agent.why_unsupported(execution))
 
+    async def finish_rounds(self, sweep_id: str) -> None:
+        """Ends the running rounds of a sweep after their current blocks."""
+        self._service.finish_rounds(sweep_id)
+
     async def interrupt(self, sweep_id: str) -> None:
         """Ends the running tasks of a sweep; each returns as `interrupted`."""
         self._service.interrupt(sweep_id)

@@ -124,6 +124,10 @@ class HostClient:
         self._stop_transfers()
         self._fail(tuple(self.in_flight), kind, message, _SEE_LOGS)
 
+    def finish_rounds(self) -> None:
+        """Ends running rounds after their current blocks."""
+        self.handle.actor.finish_rounds.remote(self._sweep_id)
+
     def interrupt(self) -> None:
         """Ends running tasks and tasks that have not been sent yet."""
         self.handle.actor.interrupt.remote(self._sweep_id)

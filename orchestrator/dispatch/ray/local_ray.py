@@ -48,7 +48,7 @@ def make_ray_folder() -> Path:
     raise OrchestratorError(
         "no temporary folder keeps Ray's files safe from other users",
         "give /tmp to root with mode 1777, or set TMPDIR to a folder of yours with a path of at "
-        f"most {_MAX_BYTES - len('/fleetrank-ray-xxxxxxxx/r')} bytes, or use --inline",
+        f"most {_MAX_BYTES - len('/fleetrank-ray-xxxxxxxx/r')} bytes, or use `inline=true`",
     )
 
 
@@ -114,7 +114,7 @@ def local_ray() -> Iterator[None]:
         import ray
     except ImportError as error:
         raise MissingLibraryError(
-            "Ray is not installed", "pip install 'fleetrank[cluster]', or use --inline"
+            "Ray is not installed", "pip install 'fleetrank[cluster]', or use `inline=true`"
         ) from error
     _refuse_size_limit()
     if ray.is_initialized():
@@ -140,7 +140,7 @@ def local_ray() -> Iterator[None]:
             raise OrchestratorError(
                 f"Ray did not start: {error}",
                 f"free memory and space in {folder.parent} (logs: "
-                f"{inside(folder)}/session_latest/logs), or use --inline",
+                f"{inside(folder)}/session_latest/logs), or use `inline=true`",
             ) from error
         try:
             yield
@@ -182,7 +182,7 @@ def _refuse_size_limit() -> None:
         raise OrchestratorError(
             f"the file size limit of this process is {limit_bytes} bytes, and Ray needs files of "
             f"{_OBJECT_STORE_BYTES}",
-            "raise the limit (`ulimit -f unlimited`), or use --inline",
+            "raise the limit (`ulimit -f unlimited`), or use `inline=true`",
         )
 
 

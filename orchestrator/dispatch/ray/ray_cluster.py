@@ -81,7 +81,7 @@ def _checked(address: str) -> str:
             found = ", ".join(sorted(local)) or "none"
             raise NothingToDoError(
                 f"this host belongs to {len(local)} Ray clusters: {found}",
-                "name one with --cluster IP:PORT, after `ray start --address IP:PORT` on this host",
+                "name one with `cluster=IP:PORT`, after `ray start --address IP:PORT` on this host",
             )
         (address,) = local
     _check_reachable(address)

@@ -132,6 +132,11 @@ class RayExecutor:
             return _host_lost(f"host {placed.host} does not answer: {_first_line(error)}")
         return answer
 
+    def finish_rounds(self) -> None:
+        """Ends running rounds after their current blocks."""
+        for client in self._clients.values():
+            client.finish_rounds()
+
     def interrupt(self) -> None:
         """Ends running tasks now."""
         for client in self._clients.values():

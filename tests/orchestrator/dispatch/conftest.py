@@ -114,6 +114,7 @@ class ScriptedExecutor:
         self.probes: deque[bool] = deque()
         self.n_probes = 0
         self.is_interrupted = False
+        self.finishes_rounds = False
         self.on_poll: Callable[[], None] = lambda: None
         self.left_running: dict[str, str] = {}
         self.offered: list[Measurement] = []
@@ -157,6 +158,9 @@ class ScriptedExecutor:
         self.n_probes += 1
         is_well = self.probes.popleft() if self.probes else True
         return FACTS if is_well else make_failure(ErrorKind.DEVICE_LOST)
+
+    def finish_rounds(self) -> None:
+        self.finishes_rounds = True
 
     def interrupt(self) -> None:
         self.is_interrupted = True

@@ -131,6 +131,11 @@ class TestContract:
         executor.submit("quick", task("t3"))
         assert wait_for(executor, 1)["t3"].status is Status.OK
 
+    def test_finishing_rounds_leaves_other_tasks_running(self, executor: Executor) -> None:
+        executor.submit("quick", task("t6"))
+        executor.finish_rounds()
+        assert wait_for(executor, 1)["t6"].status is Status.OK
+
     def test_a_probe_tells_what_a_device_is(self, executor: Executor) -> None:
         assert isinstance(executor.probe("quick"), DeviceFacts)
 

@@ -8,9 +8,11 @@ import pytest
 from rich.console import Console
 from wording import has
 
+from fleetrank.analysis.tables.values import value_text
 from fleetrank.foundation.vocabulary import Origin
 from fleetrank.orchestrator.progress.displays import JsonLines, LiveConsole, PlainLines, render
 from fleetrank.orchestrator.progress.events import (
+    DeviceWaits,
     Event,
     ExportFinished,
     ExportStarted,
@@ -22,7 +24,7 @@ from fleetrank.orchestrator.progress.events import (
     SweepStarted,
 )
 from fleetrank.orchestrator.progress.view import View, updated
-from fleetrank.orchestrator.progress.wording import duration, sentence
+from fleetrank.orchestrator.progress.wording import duration, milliseconds, sentence
 
 STARTED = SweepStarted(
     sweep_id="s-1", n_cells=2, n_repeats=4, n_done=1, n_skipped=0, estimate_s=60.0
@@ -67,6 +69,26 @@ def test_the_end_of_a_sweep_says_how_much_of_it_is_in_doubt() -> None:
     assert has(said, "60 results", "busy_host 58, spread 12, drift 3, niced 2")
     assert "hot" not in said
     assert "doubt" not in str(sentence(FINISHED))
+
+
+def test_two_workloads_of_a_model_are_two_files() -> None:
+    starts = [
+        ExportStarted(model="gpt2", format="onnx", workload=workload)
+        for workload in ("prefill@128", "decode@128")
+    ]
+    view = View()
+    for event in starts:
+        view = updated(view, event, 0.0)
+    ended_one = ExportFinished(
+        model="gpt2",
+        format="onnx",
+        workload="prefill@128",
+        seconds=1.0,
+        is_cached=False,
+        error=None,
+    )
+    assert updated(view, ended_one, 1.0).exporting == ("gpt2 decode@128 to onnx",)
+    assert has(str(sentence(ended_one)), "gpt2 prefill@128 to onnx")
 
 
 def test_a_failing_subscriber_is_left_out_and_the_others_go_on(
@@ -115,6 +137,34 @@ def test_lines_and_table_say_what_no_real_device_measures() -> None:
     assert row.startswith("box (simulated)")
 
 
+WAITS = DeviceWaits(
+    device="phone",
+    host="lab",
+    reason="its battery is at 40.2 C",
+    waited_s=70.0,
+    ask_again_s=10.0,
+    limit_s=600.0,
+    is_news=True,
+)
+
+
+def test_a_device_that_waits_is_seen_with_reason_and_time_in_lines_and_on_the_screen() -> None:
+    stream = io.StringIO()
+    plain = PlainLines(stream)
+    plain(WAITS)
+    plain(replace(WAITS, waited_s=80.0, is_news=False))
+    (line,) = stream.getvalue().splitlines()
+    assert has(line, "phone", duration(70.0), "40.2 C", duration(10.0), duration(600.0))
+    begun = replace(BEGUN, device="phone")
+    view = updated(updated(View(), begun, 0.0), WAITS, 70.0)
+    screen = io.StringIO()
+    Console(file=screen, width=120).print(render(view, 75.0))
+    assert has(screen.getvalue(), duration(75.0), "40.2 C")
+    again = io.StringIO()
+    Console(file=again, width=120).print(render(updated(view, begun, 80.0), 81.0))
+    assert "40.2 C" not in again.getvalue()
+
+
 def test_one_of_a_thing_is_not_called_many() -> None:
     one = replace(STARTED, n_cells=1, n_repeats=1, n_done=0, n_skipped=1)
     assert has(sentence(one), "s-1", "1 cell", "1 repeat", "1 cell")
@@ -136,6 +186,24 @@ def test_the_view_counts_and_estimates_what_is_left() -> None:
     assert view.eta_s(11.0) == pytest.approx(5.0)
     assert dict(view.devices)["box"].running is None
     assert View().eta_s(5.0) is None
+
+
+def test_until_a_repeat_is_done_the_estimate_of_the_plan_counts_down() -> None:
+    view = updated(updated(View(), STARTED, 0.0), BEGUN, 10.0)
+    assert view.eta_s(25.0) == pytest.approx(45.0)
+    assert view.eta_s(1000.0) == 0.0
+
+
+def test_plain_lines_compare_the_pace_with_the_estimate_once_a_minute() -> None:
+    times = iter([0.0, 5.0, 10.0, 64.0, 66.0, 70.0])
+    stream = io.StringIO()
+    lines = PlainLines(stream, clock=lambda: next(times))
+    for event in (STARTED, BEGUN, ended(), BEGUN, ended(), BEGUN):
+        lines(event)
+    said = [line for line in stream.getvalue().splitlines() if line.startswith("progress")]
+    # Two repeats in 61 s, and one of four is left.
+    assert len(said) == 1
+    assert has(said[0], "3 of 4", duration(61.0), duration(30.5), duration(60.0))
 
 
 def test_the_table_shows_what_runs_and_hides_most_of_a_fleet() -> None:
@@ -165,7 +233,13 @@ def test_the_live_console_keeps_failures_and_gives_the_terminal_back(
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0.4, "0 s"), (59.6, "1 min 00 s"), (185.0, "3 min 05 s"), (7800.0, "2 h 10 min")],
+    [
+        (0.0, "0 s"),
+        (0.4, "1 s"),
+        (59.6, "1 min 00 s"),
+        (185.0, "3 min 05 s"),
+        (7800.0, "2 h 10 min"),
+    ],
 )
 def test_durations_read_as_people_say_them(seconds: float, text: str) -> None:
     assert duration(seconds) == text
@@ -183,3 +257,26 @@ def _drawn(view: View) -> str:
     console.print(render(view, 1.0))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
+
+
+def test_a_failed_export_is_reported_once_with_its_remedy() -> None:
+    stream = io.StringIO()
+    lines = PlainLines(stream)
+    lines(STARTED)
+    lines(
+        ExportFinished(
+            model="m", format="onnx", seconds=1.0, is_cached=False, error="not ONNX", remedy="fix"
+        )
+    )
+    for _ in range(2):
+        lines(replace(ended("not ONNX"), has_no_file=True))
+    lines(ended())
+    written = stream.getvalue()
+    assert written.count("not ONNX") == 1
+    assert "\n  -> fix\n" in written
+    assert "[4/4]" in written, "the silent repeats are counted"
+
+
+def test_a_missing_latency_reads_as_in_tables() -> None:
+    assert milliseconds(None) == value_text(None)
+    assert milliseconds(12_345_678.0) == "12.3 ms"

@@ -1,6 +1,7 @@
 """Measurements nobody waits for any more: stored once, or let go of."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from dispatch_bench import Bench, always_well, late
@@ -107,3 +108,18 @@ def test_a_running_attempt_that_was_stored_as_lost_gets_a_number_of_its_row(
     bench.controller.run()
     assert bench.stored() == [("a-0", 0, 1)]
     assert executor.submitted == []
+
+
+def test_a_run_that_is_restricted_leaves_results_of_other_cells_to_a_later_one(
+    new_work: Callable, new_executor: Callable
+) -> None:
+    work = new_work({"a": True})
+    kept = tuple(cell for cell in work.plan.cells if cell.cell_key == "a-1")
+    executor = new_executor(["a"], always_well)
+    left = f"{work.sweep.sweep_id}/a-0/0/0"
+    executor.offered = [late(left), late(f"{work.sweep.sweep_id}/a-1/0/0")]
+    bench = Bench(replace(work, plan=replace(work.plan, cells=kept)), executor)
+    bench.controller.run()
+    assert sorted(bench.stored()) == [("a-1", 0, 0), ("a-1", 1, 0)]
+    assert left not in executor.acknowledged
+    assert len(set(executor.acknowledged)) == 2

@@ -84,8 +84,8 @@ def test_a_device_with_work_is_served_before_another_of_its_host_is_served_three
         lanes = world.state.lanes
         for device, _ in tuple(next_assignments(world.state, world.now_s)):
             for waiting in lanes.values():
-                is_beside = waiting.host == lanes[device].host and waiting.running is None
-                if is_beside and waiting.fresh is not None:
+                is_beside = waiting.host == lanes[device].host and not waiting.running
+                if is_beside and waiting.fresh:
                     served[waiting.device][device] += 1
             served[device].clear()
         assert all(n <= 2 for counter in served.values() for n in counter.values())
@@ -98,7 +98,7 @@ def test_devices_of_a_lost_host_wait_for_it_and_no_attempt_is_used_up(new_world:
     assert tick(world) == ["d0", "d1", "d2"]
     world.down.add("g")
     world.fail([t for t, device in world.owed.items() if device != "d2"], HOST_LOST)
-    assert world.state.lanes["d2"].running is not None
+    assert world.state.lanes["d2"].running
     assert tick(world, world.state.rules.host_wait_s - 1) == [], "set aside until they answer"
     world.answer("d0", None)
     world.down.clear()
@@ -123,6 +123,18 @@ def test_a_device_whose_host_is_not_there_yet_is_waited_for_longer_than_a_silent
     assert not world.state.lanes["d0"].is_given_up
 
 
+def test_a_repeat_whose_last_try_failed_does_not_end_again_with_its_cell(
+    new_work: Callable[..., SweepWork],
+) -> None:
+    world = World(new_work({"d0": False}, n_models=1, repeats=3, max_attempts=1))
+    world.begin()
+    for why in (LOST, BAD_FILE):
+        tick(world)
+        end(world, "d0", why)
+    assert world.state.is_over
+    assert list(world.ends.values()) == [1, 1, 1]
+
+
 def test_phones_do_not_starve_a_device_that_needs_quiet(new_world: NewWorld) -> None:
     world = new_world(("g", False), ("g", False), ("g", True))
     assert tick(world) == ["d0", "d1"]
@@ -140,17 +152,15 @@ def test_phones_of_one_host_run_side_by_side_and_a_cpu_alone(new_world: NewWorld
 
 def test_a_ready_retry_goes_before_new_work_and_an_unready_one_waits(new_world: NewWorld) -> None:
     world = new_world(("g", True))
-    fresh = world.state.lanes["d0"].fresh
-    assert fresh is not None
+    (fresh,) = world.state.lanes["d0"].fresh
     retry = replace(fresh, number=1)
     lane = replace(world.state.lanes["d0"], retries=(Waiting(attempt=retry, ready_s=5.0),))
-    assert lane.next_ready(4.9) is fresh
-    assert lane.next_ready(5.0) is retry
+    assert lane.next_ready(4.9) == (fresh,)
+    assert lane.next_ready(5.0) == (retry,)
 
 
 def test_a_retry_that_is_due_but_blocked_does_not_make_the_loop_spin(new_world: NewWorld) -> None:
-    attempt = new_world(("g", True)).state.lanes["d0"].fresh
-    assert attempt is not None
+    (attempt,) = new_world(("g", True)).state.lanes["d0"].fresh
     waiting = (Waiting(attempt=attempt, ready_s=5.0),)
     lane = Lane(device="d", host="h", needs_quiet=True, retries=waiting)
     assert lane.next_moment_s(4.0) == 5.0

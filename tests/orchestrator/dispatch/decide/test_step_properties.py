@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from dispatch_world import HOST_LOST, World, failure, repeat_of
+from dispatch_world import HOST_LOST, NOT_FIT, World, failure, repeat_of
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -15,10 +15,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from fleetrank.device_agents.contract.measurement import Failure
+from fleetrank.device_agents.contract.measurement import Failure, Wait
 from fleetrank.foundation.vocabulary import ErrorKind
 from fleetrank.orchestrator.dispatch.decide import messages
 from fleetrank.orchestrator.dispatch.decide.work import SweepWork
+from fleetrank.orchestrator.identity.cells import RoundRules
 
 LOST = failure(ErrorKind.DEVICE_LOST, is_transient=True)
 BAD_FILE = failure(ErrorKind.BAD_ARTIFACT, is_transient=False)
@@ -37,7 +38,8 @@ class Sweep(RuleBasedStateMachine):
 
     @initialize(
         devices=st.lists(st.tuples(st.sampled_from("gh"), st.booleans()), min_size=1, max_size=4),
-        n_models=st.integers(1, 2),
+        n_models=st.integers(1, 4),
+        has_rounds=st.booleans(),
         repeats=st.integers(1, 3),
         max_attempts=st.integers(1, 3),
         allows_takeover=st.booleans(),
@@ -45,8 +47,10 @@ class Sweep(RuleBasedStateMachine):
     )
     def plan(
         self,
+        *,
         devices: list[tuple[str, bool]],
         n_models: int,
+        has_rounds: bool,
         repeats: int,
         max_attempts: int,
         allows_takeover: bool,
@@ -61,8 +65,16 @@ class Sweep(RuleBasedStateMachine):
             broken={0: EXPORT_FAILED} if is_one_broken else {},
         )
         hosts = dict(zip(names, (host for host, _ in devices), strict=True))
-        places = {name: replace(place, host=hosts[name]) for name, place in work.places.items()}
-        plan = replace(work.plan, host_wait_s=5.0, allows_takeover=allows_takeover)
+        places = {
+            name: replace(place, host=hosts[name], takes_turns=place.needs_quiet)
+            for name, place in work.places.items()
+        }
+        plan = replace(
+            work.plan,
+            host_wait_s=5.0,
+            allows_takeover=allows_takeover,
+            rounds=RoundRules() if has_rounds else None,
+        )
         self.world = World(replace(work, places=places, plan=plan))
         self.world.begin()
 
@@ -70,6 +82,15 @@ class Sweep(RuleBasedStateMachine):
     def time_passes(self, seconds: float) -> None:
         self.world.now_s += seconds
         self.world.feed(messages.Tick(now_s=self.world.now_s))
+        self._no_host_with_work_is_idle()
+
+    def _no_host_with_work_is_idle(self) -> None:
+        """Unless all its devices wait: for a pause to end, a probe or a host."""
+        state = self.world.state
+        for host in "gh" if not state.is_stopping else "":
+            lanes = [lane for lane in state.lanes.values() if lane.host == host]
+            is_idle = not any(lane.running for lane in lanes)
+            assert not (is_idle and any(lane.next_ready(self.world.now_s) for lane in lanes))
 
     @precondition(lambda self: self.world.working)
     @rule(data=st.data(), outcome=OUTCOMES, is_told=st.booleans())
@@ -78,6 +99,21 @@ class Sweep(RuleBasedStateMachine):
         self.world.finish(task_id, outcome)
         if is_told:
             self.world.arrive([task_id])
+
+    @precondition(lambda self: self.world.working)
+    @rule(data=st.data(), limit_s=st.sampled_from((0.0, 20.0, 600.0)), is_told=st.booleans())
+    def a_device_is_not_fit(self, data: st.DataObject, limit_s: float, is_told: bool) -> None:
+        task_id = data.draw(st.sampled_from(sorted(self.world.working)))
+        wait = Wait(ask_again_s=data.draw(st.sampled_from((0.0, 2.0, 30.0))), limit_s=limit_s)
+        self.world.ask_for_time(task_id, replace(NOT_FIT, wait=wait))
+        if is_told:
+            self.world.answer_not_fit([task_id])
+
+    @precondition(lambda self: self.world.not_fit)
+    @rule(data=st.data())
+    def answers_of_devices_that_are_not_fit_arrive_some_again(self, data: st.DataObject) -> None:
+        known = st.sampled_from(sorted(self.world.not_fit))
+        self.world.answer_not_fit(data.draw(st.lists(known, unique=True)))
 
     @precondition(lambda self: self.world.kept)
     @rule(data=st.data())
@@ -155,16 +191,28 @@ class Sweep(RuleBasedStateMachine):
     def the_driver_waits_for_what_is_owed_and_for_nothing_else(self) -> None:
         state = self.world.state
         assert state.in_flight.keys() == self.world.owed.keys()
-        assert {device for device, lane in state.lanes.items() if lane.running is not None} == set(
+        assert {device for device, lane in state.lanes.items() if lane.running} == set(
             self.world.owed.values()
         )
+
+    @invariant()
+    def a_device_at_rest_is_not_asked_and_rests_no_longer_than_it_may(self) -> None:
+        now_s = self.world.now_s
+        for lane in self.world.state.lanes.values():
+            rest = lane.rest
+            if rest is None:
+                continue
+            assert rest.until_s <= rest.since_s + rest.limit_s
+            if rest.until_s > now_s:
+                assert lane.next_ready(now_s) == ()
+                assert lane.next_moment_s(now_s) is not None or lane.is_given_up
 
     @invariant()
     def a_finished_repeat_is_not_pending(self) -> None:
         state = self.world.state
         for lane in state.lanes.values():
             pending = [waiting.attempt for waiting in lane.retries]
-            for attempt in (*pending, *([lane.fresh] if lane.fresh else [])):
+            for attempt in (*pending, *lane.fresh):
                 key = attempt.repeat.cell.cell_key, attempt.repeat.index
                 assert not state.tally.is_finished(key)
                 assert attempt.number >= state.tally.next_attempt(key)
@@ -179,6 +227,7 @@ class Sweep(RuleBasedStateMachine):
             for device in sorted(world.probing):
                 world.answer(device, LOST if device == "d0" else None)
             world.feed(messages.Tick(now_s=world.now_s))
+            world.answer_not_fit(sorted(world.not_fit.keys() & world.owed.keys()))
             for task_id in sorted(world.owed.keys() - world.kept.keys()):
                 # A task that its host never got is run by it now.
                 world.working[task_id] = world.owed[task_id]

@@ -5,10 +5,12 @@ from dataclasses import replace
 
 import pytest
 from dispatch_bench import Bench, always_well, late
+from dispatch_world import FACTS
 
 from fleetrank.device_agents.contract.measurement import Failure
 from fleetrank.device_agents.contract.task import MeasureTask
 from fleetrank.foundation.vocabulary import ErrorKind
+from fleetrank.orchestrator.identity.cells import RoundRules
 
 
 def gone_and(broken: str, new_failure: Callable) -> Callable[[str, MeasureTask], Failure | None]:
@@ -56,6 +58,22 @@ def test_a_taken_over_cell_that_fails_for_good_holds_up_nothing_behind_it(
     executor = new_executor(["a", "b"], gone_and(broken, new_failure))
     bench = taken_over(new_work, executor, seed=seed)
     assert (bench.tally.n_ok, bench.tally.n_finished) == (10, 12)
+
+
+def test_a_taker_that_takes_no_turns_measures_a_round_one_by_one(
+    new_work: Callable, new_executor: Callable, new_failure: Callable
+) -> None:
+    work = new_work({"a": True, "b": False}, n_models=3, repeats=1)
+    places = {name: replace(p, takes_turns=name == "a") for name, p in work.places.items()}
+    plan = replace(work.plan, allows_takeover=True, rounds=RoundRules(), max_attempts=1)
+    executor = new_executor(["a", "b"], always_well)
+    executor.facts = lambda: {"b": FACTS}
+    executor.probe = lambda device: FACTS if device == "b" else new_failure(ErrorKind.DEVICE_LOST)
+    bench = Bench(replace(work, places=places, plan=plan), executor)
+    bench.controller._state.facts["a"] = FACTS
+    bench.controller.run()
+    assert bench.tally.n_ok == 6
+    assert {row["taken_over_by"] for row in bench.sink.rows} == {None, "b"}
 
 
 def test_a_late_result_of_a_taker_is_stored_as_taken_over(

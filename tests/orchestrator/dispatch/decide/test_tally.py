@@ -28,3 +28,28 @@ def test_a_failed_try_after_a_good_one_takes_nothing_back() -> None:
     tally = Tally.of([row(0, 0, "ok", ["spread"]), row(0, 1, "failed", ["hot"])])
     assert tally.is_measured(("c", 0))
     assert tally.flags == (("spread", 1),)
+
+
+def _failure(repeat: int, cell: str, kind: str = "timed_out") -> dict[str, object]:
+    fault = {"cell_key": cell, "error_kind": kind, "error_is_transient": False}
+    return row(repeat, 0, "failed", []) | fault
+
+
+def test_reopened_failures_may_be_tried_again_and_keep_their_numbers() -> None:
+    rows = [_failure(0, "c"), _failure(1, "c"), row(2, 0, "ok", []), _failure(0, "other")]
+    tally = Tally.of(rows)
+    assert tally.n_finished == 4
+    assert tally.verdict("other") is not None
+    assert tally.reopen(["c"]) == 2
+    assert tally.n_finished == 2
+    assert [tally.is_finished(("c", repeat)) for repeat in range(3)] == [False, False, True]
+    assert tally.next_attempt(("c", 0)) == 1
+    assert tally.is_finished(("other", 0))
+    assert tally.reopen(["other"]) == 1
+    assert tally.verdict("other") is None
+
+
+def test_a_verdict_counts_repeats_from_one() -> None:
+    verdict = Tally.of([_failure(0, "c")]).verdict("c")
+    assert verdict is not None
+    assert "repeat 1 failed" in verdict.message

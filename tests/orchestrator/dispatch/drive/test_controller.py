@@ -80,7 +80,7 @@ def test_a_cell_that_never_returns_is_tried_once_and_a_resume_passes_it_over(
         assert len(set(bench.stored())) == len(bench.stored()) == 4 * n_models
         failed = [row for row in bench.sink.rows if row["status"] == "failed"]
         assert {row["error_kind"] for row in failed} == {"timed_out"}
-        untried = "not tried: repeat 0 failed with timed_out: timed_out"
+        untried = "not tried: repeat 1 failed with timed_out: timed_out"
         assert [row["error_message"] for row in failed[1:]] == [untried] * 3
         # The driver may die between the failure and the rows that follow from it.
         for n_kept in (bench.sink.rows.index(failed[0]) + 1, len(bench.sink.rows)):
@@ -184,6 +184,7 @@ def test_one_stop_finishes_and_stores_what_runs(new_work: Callable, new_executor
     )
     bench.controller.run()
     assert [row["status"] for row in bench.sink.rows] == ["ok"] * 3
+    assert bench.executor.finishes_rounds
     assert not bench.executor.is_interrupted
 
 

@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from fleetrank.device_agents.contract.agent import StopRequested
+from fleetrank.device_agents.contract.failures import failure_from_error
+from fleetrank.device_agents.contract.measurement import Measurement, failed
 from fleetrank.device_agents.contract.task import Execution, MeasureTask
-from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Status
+from fleetrank.device_agents.errors import NotFitError
+from fleetrank.device_agents.simulated.agent import SimulatedAgent
+from fleetrank.foundation.vocabulary import ErrorKind, Origin, Runtime, Status
 from fleetrank.orchestrator.dispatch.host.host_service import (
     DeviceTask,
     HostService,
@@ -74,6 +79,52 @@ def test_an_order_sent_twice_is_measured_once(service: HostService) -> None:
     assert ids(ask(service)) == ["s/c/0/0"]
     service.accept([order(0, SLOW)], has_files=True)
     assert service.running == frozenset()
+
+
+@pytest.fixture
+def cooling(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether the simulated device is fit, for each question in turn; then it is."""
+    fit: list[bool] = []
+    measure = SimulatedAgent.measure
+
+    def measure_if_fit(
+        agent: SimulatedAgent, task: MeasureTask, stop: StopRequested
+    ) -> Measurement:
+        if not fit or fit.pop(0):
+            return measure(agent, task, stop)
+        error = NotFitError("it is hot", "let it cool down")
+        return failed(task.task_id, failure_from_error(error, "start"), Origin.SIMULATED)
+
+    monkeypatch.setattr(SimulatedAgent, "measure", measure_if_fit)
+    return fit
+
+
+def test_a_task_whose_device_was_not_fit_can_be_sent_again(
+    service: HostService, cooling: list[bool]
+) -> None:
+    cooling += [False, False, True]
+    reasons = []
+    for _ in range(3):
+        service.accept([order(0)], has_files=True)
+        (found,) = ask(service).measurements
+        reasons.append(None if found.failure is None else found.failure.message)
+        assert ids(ask(service, wait_s=0.0)) == []
+    assert reasons == ["it is hot", "it is hot", None]
+    assert service.n_kept == 1
+    service.accept([order(0)], has_files=True)
+    assert service.running == frozenset(), "measured once"
+
+
+def test_an_answer_that_a_device_is_not_fit_is_offered_again_and_lost_with_its_process(
+    service: HostService, tmp_path: Path, cooling: list[bool]
+) -> None:
+    cooling += [False]
+    service.accept([order(0)], has_files=True)
+    assert ids(ask(service)) == ["s/c/0/0"]
+    assert ids(ask(service, "b", wait_s=0.0)) == ["s/c/0/0"]
+    assert ids(ask(HostService(tmp_path), wait_s=0.0)) == []
+    assert ids(ask(service, "b", acknowledged=("s/c/0/0",), wait_s=0.0)) == []
+    assert ids(ask(service, "c", wait_s=0.0)) == []
 
 
 def test_a_new_process_offers_what_the_old_one_had_finished(tmp_path: Path) -> None:

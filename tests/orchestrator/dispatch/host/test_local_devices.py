@@ -9,12 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tiny_onnx import save_tiny_onnx
 
 from fleetrank.device_agents.contract.agent import DeviceFacts
 from fleetrank.device_agents.contract.measurement import Measurement
-from fleetrank.device_agents.contract.task import Execution, MeasureTask
+from fleetrank.device_agents.contract.task import BlockPolicy, Execution, MeasurePolicy, MeasureTask
 from fleetrank.device_agents.registry import create_agent
 from fleetrank.device_agents.simulated.agent import SimulatedAgent
+from fleetrank.foundation.small_file import file_sha256
 from fleetrank.foundation.vocabulary import ErrorKind, Runtime, Status
 from fleetrank.orchestrator.dispatch.host.local_devices import LocalDevices
 from fleetrank.orchestrator.identity.cells import DeviceSpec, HostShare
@@ -83,6 +85,40 @@ def test_a_wait_that_is_interrupted_is_an_interrupted_attempt(other) -> None:
     assert [answer.failure and answer.failure.kind for answer in answers] == [ErrorKind.INTERRUPTED]
 
 
+def test_the_first_request_to_stop_ends_a_wait_for_the_host(other) -> None:
+    bench, answers = LocalDevices(), []
+    thread = _measure(bench, answers)
+    _until(lambda: bench.finish_rounds() or not thread.is_alive())
+    assert [answer.failure and answer.failure.kind for answer in answers] == [ErrorKind.INTERRUPTED]
+
+
+def test_a_long_wait_for_another_sweep_names_it(other) -> None:
+    bench, answers = LocalDevices(), []
+    thread = _measure(bench, answers)
+    thread.join(_LIMIT_S)
+    (answer,) = answers
+    assert answer.failure is not None
+    assert answer.failure.kind is ErrorKind.UNFIT_CONDITIONS
+    assert answer.failure.wait is not None
+    assert "used by another sweep" in answer.failure.message
+    assert answer.waited_s is not None
+    assert answer.waited_s > 1.0
+    other.communicate("go\n")
+    assert bench.measure(QUIET, TASK).status is Status.OK
+
+
+def test_the_wait_for_a_device_is_stored(other) -> None:
+    bench, answers = LocalDevices(), []
+    thread = _measure(bench, answers)
+    thread.join(0.5)
+    other.communicate("go\n")
+    thread.join(_LIMIT_S)
+    assert answers[0].waited_s is not None
+    assert 0.4 < answers[0].waited_s < _LIMIT_S
+    free = DeviceSpec(name="free", kind="simulated")
+    assert (bench.measure(free, TASK).waited_s or 0.0) < answers[0].waited_s
+
+
 def test_a_device_with_a_processor_of_its_own_does_not_wait(other) -> None:
     bench = LocalDevices()
     assert bench.measure(DeviceSpec(name="d", kind="simulated"), TASK).status is Status.OK
@@ -134,8 +170,41 @@ def test_all_devices_are_asked_side_by_side(monkeypatch: pytest.MonkeyPatch) -> 
     assert set(bench.facts(specs)) == {"a", "b", "c"}
 
 
-def test_a_phone_that_cools_down_has_time_left_when_a_worker_would_be_late() -> None:
-    options = {"serial": "S", "max_wait_s": 900.0, "settle_s": 20.0, "boot_limit_s": 100.0}
-    agent = create_agent("android", options)
-    assert agent.longest_s(TASK) > 900 + 20 + 100 + TASK.timeout_s
+def test_the_time_limit_of_a_phone_has_no_wait_in_it() -> None:
+    patient = {"serial": "S", "max_wait_s": 900.0, "settle_s": 20.0, "boot_limit_s": 100.0}
+    agent, other = create_agent("android", patient), create_agent("android", {"serial": "S"})
+    assert agent.longest_s(TASK) == other.longest_s(TASK) > TASK.timeout_s
     assert create_agent("cpu", {}).longest_s(TASK) == TASK.timeout_s
+
+
+@pytest.mark.slow
+def test_a_round_that_shall_finish_is_stored_with_the_blocks_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    file = save_tiny_onnx(tmp_path / "tiny.onnx")
+    members = ("s-1/c/0/0", "s-1/d/0/0")
+    tasks = [
+        replace(
+            TASK,
+            task_id=task_id,
+            members=members,
+            artifact_path=str(file),
+            artifact_sha256=file_sha256(file),
+            is_trusted=True,
+            timeout_s=60.0,
+            policy=MeasurePolicy(max_time_s=60.0, half_width=1e-9, min_warmup_s=0.0),
+            blocks=BlockPolicy(block_s=0.01, min_blocks=10_000, max_blocks=10_000),
+        )
+        for task_id in members
+    ]
+    bench, answers = LocalDevices(), []
+    device = DeviceSpec(name="d", kind="cpu", share=HostShare.ALONE)
+    threads = [
+        threading.Thread(target=lambda t=t: answers.append(bench.measure(device, t))) for t in tasks
+    ]
+    for thread in threads:
+        thread.start()
+    _until(lambda: bench.finish_rounds("s-1") or not any(one.is_alive() for one in threads))
+    assert [(one.status, one.stop_reason) for one in answers] == [(Status.OK, "stopped")] * 2
+    assert len({len(one.blocks) for one in answers}) == 1
