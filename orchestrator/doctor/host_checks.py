@@ -26,7 +26,7 @@ def judge_disk(free_bytes: int) -> Finding:
     if free_bytes >= MIN_FREE_DISK_BYTES:
         return ok("disk", message)
     remedy = (
-        "free some space, or limit the artifact cache with `fleetrank models prune --max-size 2GB`"
+        "free some space, or limit the artifact cache: `fleetrank models prune` with `max_size=2GB`"
     )
     if free_bytes >= MIN_FREE_DISK_BYTES // 2:
         return warning("disk", message, remedy)

@@ -21,6 +21,7 @@ class Library:
     extra: str
     distribution: str
     target: str
+    without: str = "cells that need it are skipped"
 
 
 def _of_runtime(name: str) -> Library:
@@ -38,7 +39,7 @@ LIBRARIES = (
     Library(check="exporter onnx", extra="onnx", distribution="onnx", target="onnx"),
     Library(
         check="exporter onnxscript",
-        extra="onnx",
+        extra="torch",
         distribution="onnxscript",
         target="onnxscript",
     ),
@@ -69,6 +70,20 @@ LIBRARIES = (
         target="tensorflow",
     ),
     Library(check="ray", extra="cluster", distribution="ray", target="ray"),
+    Library(
+        check="tables",
+        extra="analysis",
+        distribution="scipy",
+        target="scipy.stats",
+        without="tables and comparisons need it",
+    ),
+    Library(
+        check="sql",
+        extra="analysis",
+        distribution="duckdb",
+        target="duckdb",
+        without="`fleetrank query` needs it",
+    ),
 )
 
 _IMPORT_ALL = """
@@ -119,7 +134,7 @@ def judge_library(library: Library, version: str | None, failure: str | None) ->
     if version is None:
         return warning(
             library.check,
-            f"{library.distribution} is not installed: cells that need it are skipped",
+            f"{library.distribution} is not installed: {library.without}",
             f"pip install 'fleetrank[{library.extra}]'",
         )
     if failure is not None:

@@ -2,11 +2,14 @@
 
 from dataclasses import dataclass
 
+from fleetrank.device_agents.contract.task import Execution
+from fleetrank.foundation.vocabulary import CpuChoice
 from fleetrank.foundation.wording import count_of
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 
 Affinity = tuple[int, ...] | None
+_FREE: tuple[CpuChoice, Affinity] = (CpuChoice.FREE, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,24 +27,44 @@ class DeviceCores:
     clusters: tuple[tuple[int, ...], ...] = ()
 
 
-def affinities(spec: SweepSpec, threads: int, cores: DeviceCores) -> tuple[Affinity, ...]:
-    """The CPUs of each pinning that a specification requests; `None` leaves it to the system.
+def affinities(
+    spec: SweepSpec, threads: int, cores: DeviceCores
+) -> tuple[tuple[CpuChoice, Affinity], ...]:
+    """What a specification asks for, and the CPUs of it; `None` leaves it to the system.
 
     A phone's repeat gets a whole cluster and its threads may move inside it, because threads
     cannot be pinned individually there.
     """
     if spec.affinity == "free":
-        return (None,)
+        return (_FREE,)
     if isinstance(spec.affinity, tuple):
-        return (spec.affinity[:threads],)
+        return ((CpuChoice.LISTED, spec.affinity[:threads]),)
     if cores.clusters:
         words = spec.phones.clusters
-        return tuple(dict.fromkeys(cluster_of(word, threads, cores.clusters) for word in words))
+        found = dict.fromkeys(cluster_of(word, threads, cores.clusters) for word in words)
+        return tuple(_FREE if cpus is None else (CpuChoice.CLUSTER, cpus) for cpus in found)
     if cores.one_per_core is None:
-        return (tuple(range(threads)),)
+        return ((CpuChoice.FIRST_CORES, tuple(range(threads))),)
     # With fewer cores than threads (hyper-threading) any pinning would be worse than no pinning.
     fits = threads <= len(cores.one_per_core)
-    return (cores.one_per_core[:threads] if fits else None,)
+    return ((CpuChoice.FIRST_CORES, cores.one_per_core[:threads]) if fits else _FREE,)
+
+
+def replica_cpus(
+    spec: SweepSpec, execution: Execution, n_processes: int, cores: DeviceCores
+) -> tuple[tuple[int, ...], ...] | None:
+    """The CPUs of each process of a set; `None` leaves them to the system.
+
+    Each process has CPUs that no other one has, as many as it has threads. With fewer CPUs than
+    threads all processes have all CPUs: unequal shares would make some of them slower than others.
+    """
+    pool = spec.affinity if isinstance(spec.affinity, tuple) else cores.one_per_core
+    if execution.affinity is None or not pool:
+        return None
+    n_threads = execution.threads
+    if n_processes * n_threads > len(pool):
+        return (tuple(pool),) * n_processes
+    return tuple(pool[n * n_threads : (n + 1) * n_threads] for n in range(n_processes))
 
 
 def cluster_of(word: str, threads: int, clusters: tuple[tuple[int, ...], ...]) -> Affinity:

@@ -2,16 +2,20 @@
 
 import fnmatch
 import itertools
-import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
 
 from fleetrank.device_agents.contract.task import Execution
 from fleetrank.foundation.visible_text import shortened
-from fleetrank.foundation.vocabulary import RUNTIME_OF_FORMAT, Family, Mode, Runtime, WeightsKind
+from fleetrank.foundation.vocabulary import (
+    FORMAT_OF_RUNTIME,
+    RUNTIME_OF_FORMAT,
+    Family,
+    WeightsKind,
+)
 from fleetrank.foundation.wording import nearest
 from fleetrank.models.cards.card import (
     ExportRequest,
@@ -21,24 +25,37 @@ from fleetrank.models.cards.card import (
     Weights,
     formats_of,
 )
+from fleetrank.models.cards.input_size import sized_for, why_not_size
+from fleetrank.models.cards.inputs import has_batch
+from fleetrank.models.cards.language_card import why_not_trained, why_not_workload
+from fleetrank.models.networks.language_cost import VALUE_BYTES, why_too_large
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.identity.cells import Cell, Plan, SkippedCell
-from fleetrank.orchestrator.identity.keys import cell_key, platform_key
-from fleetrank.orchestrator.plan.pinning import DeviceCores, affinities, check_affinity
+from fleetrank.orchestrator.identity.keys import cell_key, counted_platform_key, platform_key
+from fleetrank.orchestrator.plan.estimate import why_not_sustained
+from fleetrank.orchestrator.plan.executions import (
+    Backends,
+    ModelChoices,
+    backends_on,
+    check_axes,
+    check_precisions,
+    check_size,
+    choices_of,
+    executions,
+    with_inputs,
+)
+from fleetrank.orchestrator.plan.pinning import DeviceCores, check_affinity
 from fleetrank.orchestrator.workspace.device_registry import DeviceFile, find_device
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 
 ALL = "all"
+"""Every model that does not take tokens; workloads of language models are not compared with it."""
+LANGUAGE = "language"
 WhyUnsupported = Callable[[str, Execution], str | None]
 """(device name, execution) to the reason why the device cannot do it, or `None`."""
 
 _MOST_NAMED = 10
 """Maximum number of unknown names in one message."""
-_MOST_CELLS = 200_000
-"""Cell limit: five times the 13 built-in models in three runtimes on a thousand devices."""
-_FORMAT_OF_RUNTIME = {runtime: format_ for format_, runtime in RUNTIME_OF_FORMAT.items()}
-Backends = tuple[tuple[Runtime, tuple[str, ...]], ...]
-"""The backends of each runtime of a sweep on one device, in the order of the specification."""
 
 
 def make_plan(
@@ -47,39 +64,58 @@ def make_plan(
     devices: Mapping[str, DeviceFile],
     *,
     cores: Mapping[str, DeviceCores] = MappingProxyType({}),
+    memory: Mapping[str, int | None] = MappingProxyType({}),
     why_unsupported: WhyUnsupported = lambda _device, _execution: None,
 ) -> Plan:
     """Expands a specification into measurable cells and skipped cells.
 
     `models` are the cards of `select_models` with their identities. `cores` maps device names to
-    their cores; a device that is missing counts its CPUs from 0.
+    their cores; a device that is missing counts its CPUs from 0. `memory` maps them to bytes.
 
     Raises:
         UsageError: a device is unknown (names the key and the nearest known one), the
-            specification gives weights of a model that it does not name, or its list of CPUs does
-            not fit its threads.
+            specification gives weights of a model that it does not name, a file has another
+            precision than all stated ones, an axis has no size, or a list of CPUs does not fit
+            its threads.
     """
     _check_weights_of(spec, models)
+    check_precisions(spec, models)
+    check_axes(spec, models)
     check_affinity(spec)
     cells: dict[str, Cell] = {}
     skipped: dict[str, SkippedCell] = {}
 
     # Devices share these objects, so that comparing and sending them to hosts is cheap.
     @cache
-    def ways(cores: DeviceCores, backends: Backends) -> tuple[Execution, ...]:
-        return tuple(executions(spec, cores, backends))
+    def ways(
+        cores: DeviceCores, backends: Backends, choices: ModelChoices
+    ) -> tuple[Execution, ...]:
+        return tuple(executions(spec, cores, backends, choices))
 
     @cache
     def request(model: ResolvedCard, execution: Execution) -> ExportRequest:
         return _request(spec, model, execution)
 
     selected = _select_devices(spec, devices)
-    _check_size(spec, len(models) * len(selected))
-    backends = {device.name: _backends_on(spec, device) for device in selected}
+    check_size(spec, len(models) * len(selected))
+    backends = {device.name: backends_on(spec, device) for device in selected}
     for device, model in itertools.product(selected, models):
-        for execution in ways(cores.get(device.name, DeviceCores()), backends[device.name]):
+        choices = choices_of(spec, model)
+        for way in ways(cores.get(device.name, DeviceCores()), backends[device.name], choices):
+            execution = with_inputs(way, model)
             cell = _cell(request(model, execution), device.name, execution)
-            reason = _why_not_here(cell.export) or why_unsupported(device.name, execution)
+            reason = (
+                _why_not_here(cell.export)
+                or _why_too_large(cell.export, spec.limits.memory_limit_bytes)
+                or _why_too_large(cell.export, memory.get(device.name))
+                or why_not_sustained(
+                    cell.export,
+                    execution,
+                    spec.measure.min_time_s,
+                    is_cpu=device.kind_of.is_host_cpu,
+                )
+                or why_unsupported(device.name, execution)
+            )
             if reason is None:
                 cells[cell.cell_key] = cell
             else:
@@ -95,63 +131,12 @@ def make_plan(
         canary_every=spec.phones.canary_every,
         host_wait_s=spec.hosts.wait_s,
         allows_takeover=spec.hosts.takeover,
+        quiet_s=spec.hosts.longest_quiet_s(),
+        repeats_disturbed=spec.hosts.quiet == "retry",
+        rounds=None if spec.rounds is None else spec.rounds.rules(),
         cells=tuple(cells.values()),
         skipped=tuple(skipped.values()),
     )
-
-
-def _backends_on(spec: SweepSpec, device: DeviceFile) -> Backends:
-    """The backends that the specification names, or the default of the device's kind."""
-    return tuple(
-        (runtime, spec.backends.get(runtime) or (device.kind_of.default_backend(runtime),))
-        for runtime in dict.fromkeys(spec.runtimes)
-    )
-
-
-def executions(spec: SweepSpec, cores: DeviceCores, backends: Backends) -> Iterator[Execution]:
-    """Every execution that the specification names, on a device with these cores and backends."""
-    for runtime, names in backends:
-        options = tuple(sorted(spec.runtime_options.get(runtime, {}).items()))
-        for mode, backend, precision, batch, threads in itertools.product(
-            dict.fromkeys(spec.modes.get(runtime, (Mode.EAGER,))),
-            dict.fromkeys(names),
-            dict.fromkeys(spec.precision),
-            dict.fromkeys(spec.batch),
-            dict.fromkeys(spec.threads),
-        ):
-            for affinity in affinities(spec, threads, cores):
-                yield Execution(
-                    runtime=runtime,
-                    backend=backend,
-                    mode=mode,
-                    precision=precision,
-                    batch=batch,
-                    threads=threads,
-                    affinity=affinity,
-                    options=options,
-                )
-
-
-def _check_size(spec: SweepSpec, n_pairs: int) -> None:
-    """Counts the executions before they are created; clusters of phones may double them."""
-    n_values = {
-        "backends": sum(
-            len(set(spec.modes.get(runtime, (Mode.EAGER,))))
-            * len(set(spec.backends.get(runtime, ("",))))
-            for runtime in set(spec.runtimes)
-        ),
-        "precision": len(set(spec.precision)),
-        "batch": len(set(spec.batch)),
-        "threads": len(set(spec.threads)),
-    }
-    n_cells = n_pairs * math.prod(n_values.values())
-    if n_cells > _MOST_CELLS:
-        longest = max(n_values, key=lambda key: n_values[key])
-        raise UsageError(
-            f"sweep '{spec.name}' has {n_cells:,} combinations, of which key '{longest}' has "
-            f"{n_values[longest]:,} values; the limit is {_MOST_CELLS:,} combinations",
-            f"shorten '{longest}', or split the sweep",
-        )
 
 
 def narrow(plan: Plan, pattern: str) -> Plan:
@@ -175,11 +160,14 @@ def narrow(plan: Plan, pattern: str) -> Plan:
 
 
 def _matching(plan: Plan, pattern: re.Pattern[str]) -> tuple[Cell, ...]:
-    return tuple(
-        cell
-        for cell in plan.cells
-        if any(map(pattern.fullmatch, (cell.export.card.name, cell.platform_key, cell.label)))
-    )
+    return tuple(cell for cell in plan.cells if any(map(pattern.fullmatch, _names(cell))))
+
+
+def _names(cell: Cell) -> tuple[str, ...]:
+    """What a pattern may mean; an older sweep that is resumed may name the numbers of cores."""
+    model = cell.export.card.name
+    counted = counted_platform_key(cell.device, cell.execution)
+    return model, cell.platform_key, cell.label, counted, f"{model} on {counted}"
 
 
 def select_models(spec: SweepSpec, cards: Mapping[str, ModelCard]) -> list[ModelCard]:
@@ -192,8 +180,12 @@ def select_models(spec: SweepSpec, cards: Mapping[str, ModelCard]) -> list[Model
     unknown: list[str] = []
     families = set(Family)
     for word in spec.models:
-        if word == ALL:
-            selected |= cards
+        if word in {ALL, LANGUAGE}:
+            selected |= {
+                name: card
+                for name, card in cards.items()
+                if (card.source is Source.LANGUAGE) == (word == LANGUAGE)
+            }
         elif word in cards:
             selected[word] = cards[word]
         elif word in families:
@@ -201,7 +193,7 @@ def select_models(spec: SweepSpec, cards: Mapping[str, ModelCard]) -> list[Model
         else:
             unknown.append(word)
     if unknown:
-        raise _unknown(spec, "models", "model", unknown, [*cards, *families, ALL])
+        raise _unknown(spec, "models", "model", unknown, [*cards, *families, ALL, LANGUAGE])
     return list(selected.values())
 
 
@@ -237,10 +229,9 @@ def _unknown(
 
 
 def _cell(request: ExportRequest, device: str, execution: Execution) -> Cell:
-    platform = platform_key(device, execution)
     return Cell(
-        cell_key=cell_key(request, platform),
-        platform_key=platform,
+        cell_key=cell_key(request, counted_platform_key(device, execution)),
+        platform_key=platform_key(device, execution),
         device=device,
         export=request,
         execution=execution,
@@ -248,12 +239,15 @@ def _cell(request: ExportRequest, device: str, execution: Execution) -> Cell:
 
 
 def _request(spec: SweepSpec, model: ResolvedCard, execution: Execution) -> ExportRequest:
+    model, axes = sized_for(model, execution.axes)
     return ExportRequest(
         model=model,
         weights=_weights(spec, model.card),
-        format=_FORMAT_OF_RUNTIME[execution.runtime],
+        format=FORMAT_OF_RUNTIME[execution.runtime],
         precision=execution.precision.value,
         batch=execution.batch,
+        axes=axes,
+        workload=execution.workload,
     )
 
 
@@ -277,6 +271,26 @@ def _why_not_here(request: ExportRequest) -> str | None:
         # A file that the user exported runs only in the runtime of its format.
         runtimes = ", ".join(RUNTIME_OF_FORMAT[format_] for format_ in formats)
         return f"{card.name} is a file that runs in {runtimes} only"
+    own = request.model.precision
+    if own is not None and request.precision != own:
+        return f"{card.name} is a file in {own}"
+    reason = (
+        why_not_workload(card, request.workload)
+        or why_not_trained(request)
+        or why_not_size(card, request.axes)
+    )
+    if reason is not None:
+        return reason
+    if request.batch > 1 and card.inputs and not has_batch(card.inputs):
+        return f"{card.name} has no axis 'batch': its card states [[inputs]] of fixed sizes"
     if request.weights.kind is WeightsKind.PRETRAINED and card.weights_tag is None:
         return f"{card.name} has no pretrained weights: its card names no weights_tag"
     return None
+
+
+def _why_too_large(request: ExportRequest, memory_bytes: int | None) -> str | None:
+    """The reason why weights and cache do not fit, with what fits; `None` if they may fit."""
+    shape, value_bytes = request.card.language, VALUE_BYTES.get(request.precision)
+    if shape is None or value_bytes is None or memory_bytes is None:
+        return None
+    return why_too_large(shape, request.workload, request.batch, value_bytes, memory_bytes)

@@ -12,6 +12,7 @@ from fleetrank.orchestrator.dispatch.ray.ray_cluster import cluster_ray
 from fleetrank.orchestrator.dispatch.ray.ray_executor import PlacedDevice, RayExecutor
 from fleetrank.orchestrator.dispatch.ray.ray_hosts import RayHosts
 from fleetrank.orchestrator.errors import NothingToDoError, OrchestratorError, UsageError
+from fleetrank.orchestrator.extras import is_installed
 from fleetrank.orchestrator.progress.events import Notice, Subscriber
 from fleetrank.orchestrator.sweep.cluster_status import skew
 from fleetrank.orchestrator.sweep.fleet import Fleet, Refusals, fleet_of, this_host
@@ -34,11 +35,19 @@ class DispatchBackend:
     executor: Callable[[str, Setup], AbstractContextManager[Executor]]
 
 
+_WITHOUT_RAY = (
+    "Ray is not installed, so this sweep runs in this process; hosts of a cluster need: "
+    "pip install 'fleetrank[cluster]'"
+)
+
+
 @contextmanager
 def open_dispatch_backend(
     workspace: Workspace, *, cluster: str | None, is_inline: bool, emit: Subscriber
 ) -> Iterator[DispatchBackend]:
     """Connects as the command line requests; a cluster keeps running when the block ends.
+
+    Without an address and without Ray, the sweep runs in this process, and a notice says so.
 
     Args:
         workspace: its results folder stores measurements left over from a local Ray.
@@ -51,9 +60,14 @@ def open_dispatch_backend(
         NothingToDoError: the cluster does not answer, or has no usable host.
     """
     if cluster is not None and is_inline:
-        raise UsageError("--inline and --cluster cannot be combined", "remove one of them")
+        raise UsageError("`inline=true` and `cluster=` cannot be combined", "remove one of them")
     if cluster is None:
-        yield _inline() if is_inline else _local(workspace.results / "spool")
+        if is_inline:
+            yield _inline(lambda: None)
+        elif is_installed("ray"):
+            yield _local(workspace.results / "spool")
+        else:
+            yield _inline(lambda: emit(Notice(level="info", message=_WITHOUT_RAY)))
         return
     with cluster_ray(cluster) as dashboard, RayHosts() as hosts:
         hosts.settle()
@@ -75,11 +89,12 @@ def open_dispatch_backend(
         )
 
 
-def _inline() -> DispatchBackend:
-    """Runs without Ray: agents run in threads of this process."""
+def _inline(announce: Callable[[], None]) -> DispatchBackend:
+    """Runs without Ray: agents run in threads of this process. `announce` is called first."""
 
     @contextmanager
     def executor(_sweep_id: str, setup: Setup) -> Iterator[Executor]:
+        announce()
         with InlineExecutor([device.spec for device in setup.devices.values()]) as opened:
             yield opened
 
@@ -100,7 +115,7 @@ def _local(spools: Path) -> DispatchBackend:
                 )
                 raise OrchestratorError(
                     f"the host actor did not start: {why}",
-                    "see /tmp/ray/session_latest/logs, or use --inline",
+                    "see /tmp/ray/session_latest/logs, or use `inline=true`",
                 )
             with _ray_executor(sweep_id, setup, hosts) as opened:
                 yield opened

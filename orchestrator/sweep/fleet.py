@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from fleetrank.device_agents.contract.task import Execution
+from fleetrank.device_agents.host.topology import cpus_one_per_core
 from fleetrank.foundation.codec import CodecError, Json, from_plain, to_plain
 from fleetrank.orchestrator.dispatch.host.host_facts import HostFacts, read_host_facts
 from fleetrank.orchestrator.dispatch.ray.local_ray import LOCAL_HOST
@@ -79,7 +80,21 @@ def fleet_of_record(record: object) -> Fleet:
         ) from error
 
 
+def with_cores_of_today(fleet: Fleet) -> Fleet:
+    """The fleet with the cores that this host allows now; a CPU mask may have changed.
+
+    A cluster keeps the recorded cores, since its hosts have not been asked yet.
+    """
+    if fleet.is_cluster or fleet.here is None or fleet.here not in fleet.hosts:
+        return fleet
+    facts = replace(fleet.hosts[fleet.here], one_per_core=cpus_one_per_core())
+    return replace(fleet, hosts={**fleet.hosts, fleet.here: facts})
+
+
 def _facts_of_record(record: Mapping[str, Json]) -> HostFacts:
-    """The facts of one host; earlier versions stored two kinds of seen devices as empty fields."""
+    """The facts of one host.
+
+    Earlier versions stored two kinds of seen devices as empty fields, and no memory.
+    """
     kept = {name: value for name, value in record.items() if name not in ("phones", "gpus")}
-    return from_plain(HostFacts, {"seen": [], **kept})
+    return from_plain(HostFacts, {"seen": [], "memory_bytes": None, **kept})

@@ -4,7 +4,7 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
 
@@ -23,13 +23,15 @@ from fleetrank.foundation.files import RUN_AGAIN
 from fleetrank.foundation.small_file import read_small_text
 from fleetrank.orchestrator.errors import NewerSchemaError, StoreError, UsageError
 from fleetrank.orchestrator.identity.cells import DeviceSpec
-from fleetrank.orchestrator.identity.keys import canonical_json, platform_key
+from fleetrank.orchestrator.identity.keys import canonical_json, counted_platform_key, platform_key
 from fleetrank.orchestrator.progress.events import Notice, Publisher
 from fleetrank.orchestrator.progress.wording import duration
 from fleetrank.orchestrator.store.results import ResultStore
+from fleetrank.orchestrator.store.tagging import write_tags
 from fleetrank.orchestrator.sweep.dispatch_backend import DispatchBackend, open_dispatch_backend
-from fleetrank.orchestrator.sweep.fleet import fleet_of_record
-from fleetrank.orchestrator.sweep.sweep_session import RunOptions, SweepOutcome, SweepSession
+from fleetrank.orchestrator.sweep.fleet import fleet_of_record, with_cores_of_today
+from fleetrank.orchestrator.sweep.sweep_outcome import SweepOutcome
+from fleetrank.orchestrator.sweep.sweep_session import RunOptions, SweepSession
 from fleetrank.orchestrator.sweep.sweep_setup import Setup, plan_sweep, read_spec
 from fleetrank.orchestrator.workspace.device_registry import (
     DeviceFile,
@@ -37,6 +39,20 @@ from fleetrank.orchestrator.workspace.device_registry import (
 from fleetrank.orchestrator.workspace.provenance import clock_lag, new_sweep_id, sweep_provenance
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
 from fleetrank.orchestrator.workspace.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenSpec:
+    """A specification as the record of its sweep keeps it.
+
+    Attributes:
+        origin: path of its file, or the command that made it.
+        text: of the file, or the same in YAML.
+    """
+
+    spec: SweepSpec
+    origin: str
+    text: str
 
 
 def run_sweep(
@@ -50,14 +66,24 @@ def run_sweep(
         StoreError: the results cannot be written; what was stored before is kept.
     """
     spec, path = read_spec(workspace, spec_path)
+    written = WrittenSpec(spec=spec, origin=str(path), text=read_small_text(path))
+    return start_sweep(workspace, written, options, only=only)
+
+
+def start_sweep(
+    workspace: Workspace, written: WrittenSpec, options: RunOptions, *, only: str | None = None
+) -> SweepOutcome:
+    """Starts a sweep whose specification has been read or made; errors as `run_sweep`."""
     with _open_backend(workspace, options) as backend:
-        setup = plan_sweep(workspace, spec, only, backend.fleet, backend.ask_host)
+        setup = plan_sweep(workspace, written.spec, only, backend.fleet, backend.ask_host)
         store = ResultStore(workspace.results)
         known = store.sweep_ids()
         if lag := clock_lag(known):
             Publisher(options.subscribers)(Notice(level="warning", message=_late(lag)))
-        sweep_id = new_sweep_id(spec.name, known)
-        store.create_sweep(new_record(sweep_id, setup, path, sweep_provenance(workspace.root)))
+        sweep_id = new_sweep_id(written.spec.name, known)
+        store.create_sweep(new_record(sweep_id, setup, written, sweep_provenance(workspace.root)))
+        if options.tags is not None:
+            write_tags(store, sweep_id, options.tags)
         with _resumable(sweep_id):
             return SweepSession(workspace, store, sweep_id, setup, options, backend).run()
 
@@ -79,7 +105,9 @@ def resume_sweep(workspace: Workspace, sweep_id: str | None, options: RunOptions
             return SweepSession(workspace, store, sweep_id, setup, options, backend).run()
 
 
-def new_record(sweep_id: str, setup: Setup, spec_path: Path, provenance: Provenance) -> SweepRecord:
+def new_record(
+    sweep_id: str, setup: Setup, written: WrittenSpec, provenance: Provenance
+) -> SweepRecord:
     """The record of a sweep that starts now; `setup_of_record` reads the setup back."""
     plan = setup.plan
     return SweepRecord(
@@ -87,8 +115,8 @@ def new_record(sweep_id: str, setup: Setup, spec_path: Path, provenance: Provena
         state=SweepState.RUNNING,
         started_utc=stamp_now(),
         finished_utc=None,
-        spec_path=str(spec_path),
-        spec_text=read_small_text(spec_path),
+        spec_path=written.origin,
+        spec_text=written.text,
         spec=setup.spec.model_dump(mode="json"),
         only=setup.only,
         fleet=setup.fleet.as_record(),
@@ -127,10 +155,11 @@ def setup_of_record(workspace: Workspace, record: SweepRecord) -> Setup:
         spec = SweepSpec.model_validate(record.spec)
     except ValidationError as error:
         raise _damaged(record, str(error)) from error
-    fleet = fleet_of_record(record.fleet)
+    fleet = with_cores_of_today(fleet_of_record(record.fleet))
 
     def as_it_was(_host: str, device: DeviceSpec, execution: Execution) -> str | None:
-        return record.refused.get(platform_key(device.name, execution))
+        names = (named(device.name, execution) for named in (platform_key, counted_platform_key))
+        return next((record.refused[name] for name in names if name in record.refused), None)
 
     setup = plan_sweep(workspace, spec, record.only, fleet=fleet, ask_host=as_it_was)
     now, was = _fingerprints(setup), record.plan.sha256
@@ -148,7 +177,7 @@ def _late(lag: timedelta) -> str:
     return (
         f"this host's clock is {duration(lag.total_seconds())} behind the start of the "
         "newest stored sweep; tables treat the latest start as the newest: correct the clock, or "
-        "name the sweep with --sweep"
+        "name the sweep with `sweep=`"
     )
 
 
@@ -181,8 +210,8 @@ def _check_same_place(setup: Setup, options: RunOptions) -> None:
     if setup.fleet.is_cluster == (options.cluster is not None):
         return
     if setup.fleet.is_cluster:
-        raise UsageError("this sweep ran on a cluster", "add --cluster ADDRESS")
-    raise UsageError("this sweep ran on this host only", "remove --cluster")
+        raise UsageError("this sweep ran on a cluster", "add `cluster=ADDRESS`")
+    raise UsageError("this sweep ran on this host only", "remove `cluster=`")
 
 
 def _damaged(record: SweepRecord, problem: str) -> StoreError:

@@ -3,24 +3,28 @@
 import contextlib
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 
-from fleetrank.analysis.stored.sweep_record import SweepState, stamp_now
+from fleetrank.analysis.stored.sweep_record import SweepState, SweepTags, stamp_now
 from fleetrank.device_agents.registry import HOST_CPU, create_agent
 from fleetrank.foundation.lease import host_lease
 from fleetrank.foundation.vocabulary import Origin
+from fleetrank.foundation.wording import count_of
 from fleetrank.models.cache import ArtifactCache
 from fleetrank.models.networks.primer import canary_request
 from fleetrank.orchestrator.dispatch.decide.tally import Tally
-from fleetrank.orchestrator.dispatch.decide.work import SweepWork
+from fleetrank.orchestrator.dispatch.decide.work import SweepWork, attempts_left
 from fleetrank.orchestrator.dispatch.drive.controller import Controller
 from fleetrank.orchestrator.dispatch.drive.recorder import Recorder
 from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch, listening
 from fleetrank.orchestrator.errors import NothingToDoError, OrchestratorError, StoreError
-from fleetrank.orchestrator.export.export_stage import Exports, ExportTools, build_artifacts
+from fleetrank.orchestrator.export.export_stage import Exports, build_artifacts
+from fleetrank.orchestrator.export.one_export import ExportTools
 from fleetrank.orchestrator.identity.cells import Cell, Plan
+from fleetrank.orchestrator.identity.token_costs import without_file
 from fleetrank.orchestrator.plan.estimate import measuring_s
+from fleetrank.orchestrator.plan.plan import narrow
 from fleetrank.orchestrator.progress.events import (
     Notice,
     Publisher,
@@ -33,6 +37,10 @@ from fleetrank.orchestrator.store.journal_sink import JournalSink
 from fleetrank.orchestrator.store.journals.journal import Journal
 from fleetrank.orchestrator.store.results import ResultStore
 from fleetrank.orchestrator.sweep.dispatch_backend import DispatchBackend
+from fleetrank.orchestrator.sweep.profile_pass import profiles_of, store_costs
+from fleetrank.orchestrator.sweep.replica_pass import sets_of
+from fleetrank.orchestrator.sweep.side_pass import SidePass
+from fleetrank.orchestrator.sweep.sweep_outcome import SweepOutcome
 from fleetrank.orchestrator.sweep.sweep_setup import Setup, primed_formats
 from fleetrank.orchestrator.workspace.provenance import sweep_facts
 from fleetrank.orchestrator.workspace.workspace import Workspace
@@ -47,28 +55,19 @@ class RunOptions:
         cluster: address of the Ray cluster to run on; `None` starts a Ray on this host.
         is_trusted: the user allows model-supplied code to run.
         subscribers: receive the events.
+        retries_failed: repeats that failed for good in an earlier run are tried again.
+        restricted_to: a pattern of the cells that this run measures; `None` measures all. Other
+            pending repeats stay pending.
+        tags: of a new sweep; `None` without any.
     """
 
     is_inline: bool = False
     cluster: str | None = None
     is_trusted: bool = False
     subscribers: Sequence[Subscriber] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepOutcome:
-    """The progress of a sweep, including its earlier runs.
-
-    Attributes:
-        is_unreal: every device is simulated or virtual.
-    """
-
-    sweep_id: str
-    n_ok: int
-    n_failed: int
-    n_left: int
-    is_interrupted: bool
-    is_unreal: bool
+    retries_failed: bool = False
+    restricted_to: str | None = None
+    tags: SweepTags | None = None
 
 
 class SweepSession:
@@ -87,11 +86,17 @@ class SweepSession:
         self._store = store
         self._sweep_id = sweep_id
         self._setup = setup
+        pattern = options.restricted_to
+        self._plan_now = setup.plan if pattern is None else narrow(setup.plan, pattern)
         self._options = options
         self._backend = backend
         progress = ProgressFile(store.progress_path(sweep_id))
         self._emit = Publisher([*options.subscribers, progress])
         self._switch = StopSwitch()
+        self._profiles, self._sets = (
+            SidePass(store.root, sweep_id, side_of(setup, self._plan_now))
+            for side_of in (profiles_of, sets_of)
+        )
 
     def run(self) -> SweepOutcome:
         """Holds the sweep's lease, runs, and always leaves a correct record."""
@@ -109,9 +114,10 @@ class SweepSession:
                     "finished_utc": None,
                 },
             )
+            self._reopen(tally)
             self._announce(tally)
             try:
-                if tally.n_finished < self._setup.plan.n_repeats:
+                if self._pending(tally):
                     self._measure(journal, tally)
                 with self._host_turn(f"sweep {self._sweep_id}, which writes its results"):
                     journal.check_place()
@@ -124,7 +130,7 @@ class SweepSession:
                 )
                 raise
             outcome = self._outcome(tally)
-            self._close_record(_state_of(outcome), tally)
+            self._close_record(outcome.state, tally)
             if not outcome.n_left:
                 journal.close()
                 self._pack_journal()
@@ -142,6 +148,14 @@ class SweepSession:
         )
         return outcome
 
+    def _reopen(self, tally: Tally) -> None:
+        if not self._options.retries_failed:
+            return
+        n_failed = tally.reopen([cell.cell_key for cell in self._plan_now.cells])
+        n_failed += self._profiles.reopen() + self._sets.reopen()
+        message = f"retrying {count_of(n_failed, 'failed repeat')}"
+        self._emit(Notice(level="info", message=message if n_failed else "nothing has failed"))
+
     def _pack_journal(self) -> None:
         """Packs the journal; a failure wastes disk space but loses no row."""
         with self._host_turn(f"sweep {self._sweep_id}, which packs its journal"):
@@ -157,9 +171,10 @@ class SweepSession:
             self._backend.executor(self._sweep_id, self._setup) as executor,
             listening(self._switch),
         ):
-            if not set(self._setup.devices) & set(executor.facts()):
+            devices = dict.fromkeys(cell.device for cell in self._plan_now.cells)
+            if not devices.keys() & executor.facts().keys():
                 raise NothingToDoError(
-                    f"no device answers: {', '.join(self._setup.devices)}",
+                    f"no device answers: {', '.join(devices)}",
                     "see `fleetrank doctor` and `fleetrank devices show NAME`",
                 )
             exports = self._export(tally)
@@ -170,6 +185,17 @@ class SweepSession:
             work = self._work(exports)
             recorder = Recorder(work, sink, self._emit)
             Controller(work, tally, executor=executor, recorder=recorder, switch=self._switch).run()
+            if self._setup.spec.profile:
+                store_costs(self._store.root, self._sweep_id, work)
+            for side in (self._profiles, self._sets):
+                side.run(work, executor, self._emit, self._switch)
+
+    def _pending(self, tally: Tally) -> list[Cell]:
+        """Cells with pending repeats, profiles or sets; a failed export is retried."""
+        return [*_open_cells(self._plan_now, tally), *self._open_sides()]
+
+    def _open_sides(self) -> list[Cell]:
+        return [*self._profiles.open_cells(), *self._sets.open_cells()]
 
     def _export(self, tally: Tally) -> Exports:
         tools = ExportTools(
@@ -180,15 +206,18 @@ class SweepSession:
             switch=self._switch,
             is_trusted=self._options.is_trusted,
         )
-        cells = _open_cells(self._setup.plan, tally)
+        cells = self._pending(tally)
         primed = primed_formats(self._setup, cells)
-        requests = [cell.export for cell in cells]
+        costs = self._setup.costs_without_file(cells)
+        requests = [cell.export for cell in cells if cell.export not in costs]
         if self._setup.has_canaries:
             requests.append(canary_request())
         purpose = f"sweep {self._sweep_id}, which exports models"
         # If the wait was cancelled, the switch is set and nothing is exported.
         with self._host_turn(purpose):
-            return build_artifacts(requests, primed, tools)
+            exports = build_artifacts(requests, primed, tools)
+        unopened = {one: without_file(one.format, cost) for one, cost in costs.items()}
+        return replace(exports, artifacts={**exports.artifacts, **unopened})
 
     def _host_turn(self, purpose: str) -> AbstractContextManager[bool]:
         """The host's lease, for work that this process does itself."""
@@ -201,7 +230,7 @@ class SweepSession:
     def _work(self, exports: Exports) -> SweepWork:
         return SweepWork(
             sweep=sweep_facts(self._sweep_id, self._setup.plan.seed, self._workspace.root),
-            plan=self._setup.plan,
+            plan=self._plan_now,
             places=self._setup.places,
             artifacts=exports.artifacts,
             failures=exports.failures,
@@ -211,16 +240,17 @@ class SweepSession:
         )
 
     def _announce(self, tally: Tally) -> None:
-        plan = self._setup.plan
+        plan = self._plan_now
         n_repeats = plan.n_repeats
+        n_done = n_repeats - sum(1 for cell in plan.cells for _ in attempts_left(plan, cell, tally))
         whole_s = measuring_s(plan, self._store.history(), self._setup.places)
-        share_left = 1 - tally.n_finished / n_repeats
+        share_left = 1 - n_done / n_repeats
         self._emit(
             SweepStarted(
                 sweep_id=self._sweep_id,
                 n_cells=len(plan.cells),
                 n_repeats=n_repeats,
-                n_done=tally.n_finished,
+                n_done=n_done,
                 n_skipped=len(plan.skipped),
                 estimate_s=None if whole_s is None else whole_s * share_left,
             )
@@ -234,7 +264,10 @@ class SweepSession:
             n_failed=tally.n_failed,
             n_left=self._n_left(tally),
             # A stop was requested after the last repeat had started, so nothing is missing.
-            is_interrupted=self._switch.is_stopping and tally.n_finished < n_repeats,
+            is_interrupted=self._switch.is_stopping
+            and (tally.n_finished < n_repeats or bool(self._open_sides())),
+            n_profile_failed=self._profiles.n_failed,
+            n_sets_failed=self._sets.n_failed,
             is_unreal=all(
                 place.origin is not Origin.MEASURED for place in self._setup.places.values()
             ),
@@ -257,17 +290,5 @@ class SweepSession:
             self._store.update_record(self._sweep_id, changes)
 
 
-def _state_of(outcome: SweepOutcome) -> SweepState:
-    """Whether pending repeats of a regular end belong to an abandoned device."""
-    if outcome.is_interrupted:
-        return SweepState.INTERRUPTED
-    return SweepState.STOPPED if outcome.n_left else SweepState.FINISHED
-
-
 def _open_cells(plan: Plan, tally: Tally) -> list[Cell]:
-    """Cells with pending repeats; a failed export is retried."""
-    return [
-        cell
-        for cell in plan.cells
-        if not all(tally.is_finished((cell.cell_key, index)) for index in range(plan.repeats))
-    ]
+    return [cell for cell in plan.cells if any(attempts_left(plan, cell, tally))]

@@ -1,7 +1,7 @@
 """Builds a sweep's setup from its specification: the plan, the devices and their hosts."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from statistics import fmean
@@ -11,15 +11,17 @@ from fleetrank.device_agents.contract.task import CanaryTask, Execution
 from fleetrank.device_agents.registry import create_agent
 from fleetrank.foundation.vocabulary import Format
 from fleetrank.foundation.wording import nearest
-from fleetrank.models.cards.card import Artifact
+from fleetrank.models.cards.card import Artifact, Cost, ExportRequest, ResolvedCard
 from fleetrank.models.cards.identity import resolve
-from fleetrank.models.cards.zoo import load_cards
+from fleetrank.models.cards.zoo import Cards, load_cards, raise_together
+from fleetrank.models.errors import CardError
 from fleetrank.orchestrator.dispatch.host.host_facts import HostFacts
 from fleetrank.orchestrator.errors import NothingToDoError, UsageError
-from fleetrank.orchestrator.identity.cells import Cell, DevicePlace, Plan
+from fleetrank.orchestrator.identity.cells import Cell, DevicePlace, Plan, SkippedCell
 from fleetrank.orchestrator.identity.keys import platform_key
+from fleetrank.orchestrator.identity.token_costs import cost_without_file
 from fleetrank.orchestrator.plan.pinning import DeviceCores
-from fleetrank.orchestrator.plan.plan import make_plan, narrow, select_models
+from fleetrank.orchestrator.plan.plan import ALL, make_plan, narrow, select_models
 from fleetrank.orchestrator.sweep.fleet import Fleet, Refusals, this_host
 from fleetrank.orchestrator.workspace.device_registry import (
     DeviceFile,
@@ -65,7 +67,23 @@ class Setup:
             is_here=host == self.fleet.here,
             needs_quiet=traits.needs_quiet,
             origin=traits.origin,
+            takes_turns=traits.takes_turns,
+            opens_files=traits.opens_files,
+            repeat_s=traits.repeat_s,
+            peaks={peak.threads: (peak.gflops, peak.gbps) for peak in device.peaks},
         )
+
+    def costs_without_file(self, cells: Iterable[Cell]) -> dict[ExportRequest, Cost]:
+        """The costs of the requests whose file no device opens and no export has to count."""
+        places, opened = self.places, set[ExportRequest]()
+        unopened = dict[ExportRequest, None]()
+        for cell in cells:
+            if places[cell.device].opens_files:
+                opened.add(cell.export)
+            else:
+                unopened[cell.export] = None
+        costs = {one: cost_without_file(one) for one in unopened if one not in opened}
+        return {one: cost for one, cost in costs.items() if cost is not None}
 
     @property
     def has_canaries(self) -> bool:
@@ -122,7 +140,7 @@ def plan_sweep(
         device = agents[name]
         host = host_of(device, fleet)
         if not fleet.is_cluster and host != fleet.here:
-            return f"it is attached to host {host}: measure there, or with --cluster ADDRESS"
+            return f"it is attached to host {host}: measure there, or with `cluster=ADDRESS`"
         if device.kind_of.is_host_cpu and host != fleet.here:
             reason = None if ask_host is None else ask_host(host, device.spec, execution)
             if reason is not None:
@@ -130,24 +148,52 @@ def plan_sweep(
             return reason
         return create_agent(device.kind, device.options).why_unsupported(execution)
 
+    models, unusable = _usable_models(spec, load_cards(workspace.cards))
     plan = make_plan(
         spec,
-        [resolve(card) for card in select_models(spec, load_cards(workspace.cards))],
+        models,
         devices,
-        cores={device.name: _cores(device, fleet) for device in devices.values()},
+        cores={device.name: cores_of(device, fleet) for device in devices.values()},
+        memory={device.name: memory_of(device, fleet) for device in devices.values()},
         why_unsupported=why_unsupported,
     )
+    plan = replace(plan, skipped=(*plan.skipped, *unusable))
     if not plan.cells:
         reasons = "; ".join(dict.fromkeys(skipped.reason for skipped in plan.skipped))
         raise NothingToDoError(
             f"sweep '{spec.name}' has no cell that can be measured: {reasons}",
-            "change its runtimes, devices, models or threads; `fleetrank sweep plan` shows the "
-            "effect",
+            "change its models, workloads, devices, runtimes or threads; `fleetrank sweep plan` "
+            "shows the effect",
         )
     if only is not None:
         plan = narrow(plan, only)
     used = {name: agents[name] for name in dict.fromkeys(cell.device for cell in plan.cells)}
     return Setup(spec=spec, plan=plan, fleet=fleet, devices=used, only=only, refused=refused)
+
+
+def _usable_models(
+    spec: SweepSpec, cards: Cards
+) -> tuple[list[ResolvedCard], tuple[SkippedCell, ...]]:
+    """The models of a sweep, and those that it means by `all` or a family and cannot use.
+
+    Raises:
+        CardError: the sweep names models whose cards or files cannot be used; names each.
+    """
+    # A card that cannot be read has no family, so only `all` can mean it.
+    unusable = dict(cards.bad) if ALL in spec.models else {}
+    named = {word: cards.bad[word] for word in spec.models if word in cards.bad}
+    words = tuple(word for word in spec.models if word not in named)
+    models = []
+    for card in select_models(spec.model_copy(update={"models": words}), cards.good):
+        try:
+            models.append(resolve(card))
+        except CardError as error:
+            (named if card.name in spec.models else unusable)[card.name] = error
+    raise_together(named.values())
+    return models, tuple(
+        SkippedCell(label=f"{name} on every device", reason=f"{error.message}: {error.remedy}")
+        for name, error in unusable.items()
+    )
 
 
 def host_of(device: DeviceFile, fleet: Fleet) -> str:
@@ -210,10 +256,20 @@ def _counts_energy(meter: EnergyMeter | None, facts: HostFacts | None) -> bool:
     return meter is EnergyMeter.DEVICE
 
 
-def _cores(device: DeviceFile, fleet: Fleet) -> DeviceCores:
+def cores_of(device: DeviceFile, fleet: Fleet) -> DeviceCores:
+    """The cores that cells of a device are pinned to."""
     pinning = device.traits.pinning
     if pinning is Pinning.HOST_CORES:
         facts = fleet.hosts.get(host_of(device, fleet))
         return DeviceCores(one_per_core=None if facts is None else facts.one_per_core)
     clusters = device.found.clusters
     return DeviceCores(clusters=clusters, one_per_core=() if pinning is Pinning.FREE else None)
+
+
+def memory_of(device: DeviceFile, fleet: Fleet) -> int | None:
+    """Memory of a device, as its host or its registration states it; `None` if neither does."""
+    if device.kind_of.is_host_cpu:
+        facts = fleet.hosts.get(host_of(device, fleet))
+        return None if facts is None else facts.memory_bytes
+    stated = device.found.facts.get("memory_bytes")
+    return stated if type(stated) is int else None

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
-from fleetrank.analysis.stored.sweep_record import SweepRecord, SweepState
+from fleetrank.analysis.stored.sweep_record import SweepRecord, SweepState, shown_tags
 from fleetrank.foundation.lease import is_locked
 from fleetrank.orchestrator.dispatch.decide.lane import RepeatKey
 from fleetrank.orchestrator.dispatch.decide.tally import Tally
@@ -27,8 +27,9 @@ class SweepStatus:
         seconds_left: from the pace of the current run; `None` when it does not run.
         devices: each device's work and count in the current run; empty if it does not run.
         n_overcome: failed tries of repeats that another try measured.
-        failures: the last error of repeats without a valid measurement; only the newest, for
-            display.
+        failures: the last error of repeats without a valid measurement, and the number of tries;
+            only the newest, for display.
+        tags, note: what a person says about the sweep.
     """
 
     sweep_id: str
@@ -43,6 +44,8 @@ class SweepStatus:
     devices: tuple[Mapping[str, object], ...]
     n_overcome: int
     failures: tuple[Mapping[str, object], ...]
+    tags: tuple[str, ...] = ()
+    note: str | None = None
 
     def as_json(self) -> dict[str, object]:
         """The same as JSON values."""
@@ -69,7 +72,7 @@ class SweepCount:
         # Removed and inserted again, so that the newest is last.
         self._failures.pop(key, None)
         if is_failure and not self._tally.is_measured(key):
-            self._failures[key] = _failure(row)
+            self._failures[key] = {**_failure(row), "tries": self._n_tries_failed[key]}
         if isinstance(stamp := row.get("started_utc"), str):
             self._started.append(datetime.fromisoformat(stamp))
 
@@ -95,6 +98,12 @@ class SweepCount:
         )
 
 
+def with_tags(status: SweepStatus, store: ResultStore) -> SweepStatus:
+    """The status with the tags and the note of its sweep."""
+    found = shown_tags(store.root, status.sweep_id)
+    return replace(status, tags=found.tags, note=found.note)
+
+
 def read_status(store: ResultStore, sweep_id: str) -> SweepStatus:
     """Reads record and journal of a sweep; changes nothing.
 
@@ -107,7 +116,7 @@ def read_status(store: ResultStore, sweep_id: str) -> SweepStatus:
     for row in store.open_journal(sweep_id).rows():
         count.observe(row)
     runs = is_running(store, sweep_id)
-    status = count.status(record, is_running=runs)
+    status = with_tags(count.status(record, is_running=runs), store)
     return replace(status, devices=_devices(store, sweep_id)) if runs else status
 
 
@@ -149,6 +158,7 @@ def _seconds_left(started: list[datetime], n_left: int) -> float | None:
 def _failure(row: Mapping[str, object]) -> dict[str, object]:
     return {
         "model": row.get("model"),
+        "workload": row.get("workload"),
         "platform": row.get("platform_key"),
         "repeat": row.get("repeat"),
         "error": row.get("error_kind"),

@@ -3,8 +3,9 @@
 import logging
 import re
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
@@ -12,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInf
 from fleetrank.device_agents.contract.kind import Kind, Traits
 from fleetrank.device_agents.contract.registration import RegistrationData
 from fleetrank.device_agents.registry import HOST_CPU, KINDS, load_kind
-from fleetrank.foundation.checksum import MARK, marked_checksum
+from fleetrank.foundation.binary.checksum import MARK, marked_checksum
 from fleetrank.foundation.visible_text import shortened
 from fleetrank.foundation.wording import nearest
 from fleetrank.orchestrator.durable import replace_file
@@ -72,6 +73,13 @@ class Registration(BaseModel):
     clusters: tuple[tuple[Cpu, ...], ...] = ()
     canary_latency_ns: tuple[LatencyNs, ...] = ()
 
+    @classmethod
+    def of(cls, data: RegistrationData) -> Self:
+        """The part of the data that belongs in this section; `options` are among the options."""
+        fields = asdict(data)
+        del fields["options"]
+        return cls(**fields)
+
     @property
     def data(self) -> RegistrationData:
         """The data as its kind understands them."""
@@ -81,6 +89,16 @@ class Registration(BaseModel):
             clusters=self.clusters,
             canary_latency_ns=self.canary_latency_ns,
         )
+
+
+class PeakSpec(BaseModel):
+    """A measured `Peak` of a processor."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    threads: Annotated[int, Field(ge=1, lt=2**16)]
+    gflops: Annotated[float, Field(gt=0)]
+    gbps: Annotated[float, Field(gt=0)]
 
 
 class DeviceFile(BaseModel):
@@ -104,7 +122,11 @@ class DeviceFile(BaseModel):
     options: dict[str, OptionSpec] = Field(default={}, description="options of its device kind")
     labels: dict[str, str] = Field(default={}, description="shown but not used")
     registration: Registration | None = Field(
-        default=None, description="data found by `devices add --adb`; do not edit"
+        default=None, description="data found when the phone was registered; do not edit"
+    )
+
+    peaks: tuple[PeakSpec, ...] = Field(
+        default=(), description="what `devices peaks` measured, by number of threads; do not edit"
     )
 
     @field_validator("kind")

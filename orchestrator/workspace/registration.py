@@ -5,7 +5,7 @@ The kind of a device says what is found on it; this module decides the name and 
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from fleetrank.device_agents.contract.registration import (
     Applicant,
@@ -64,14 +64,14 @@ class RegistrationDesk:
         """Registers or re-registers a device and writes its file.
 
         Raises:
-            UsageError: a program that no runner uses, or a name that another device has.
+            UsageError: a program that no runtime uses, or a name that another device has.
             NothingToDoError: the device cannot be reached or used.
         """
         registrar = registrar_of(new.kind, {})
         for name in new.request.programs:
             if name not in registrar.programs:
                 known = ", ".join(registrar.programs)
-                raise UsageError(f"--tool {name}: not used by any runner", f"use {known}")
+                raise UsageError(f"`tool={name}=PATH`: not used by any runtime", f"use {known}")
         devices = {device.name: device for device in load_devices(workspace).values()}
         device = self.register(registrar, new, devices.values())
         before = _same_device(registrar, device, devices.values())
@@ -127,6 +127,8 @@ class RegistrationDesk:
         found = registrar.meet(new.request, self.say)
         before = _find(registrar, found.identity, new.kind, known)
         options = found.options(before.options if before else {})
+        if before is not None and new.name not in (None, before.name):
+            _require_same_address(registrar, before, new)
         # Checks the user's input first, because the canary takes a minute.
         content = {
             "name": _name(new, found, before, {device.name for device in known}),
@@ -137,8 +139,9 @@ class RegistrationDesk:
         }
         where = f"device {new.request.address!r}"
         device = parse_content(where, DeviceFile, content)
-        registration = Registration(**asdict(found.try_out(options, self.canary)))
-        return device.model_copy(update={"registration": registration})
+        data = found.try_out(options, self.canary)
+        learnt = {**device.options, **data.options}
+        return device.model_copy(update={"registration": Registration.of(data), "options": learnt})
 
 
 def registrar_of(kind: str, options: Mapping[str, OptionValue]) -> Registrar:
@@ -150,7 +153,7 @@ def registrar_of(kind: str, options: Mapping[str, OptionValue]) -> Registrar:
     create = load_kind(kind).registrar
     if create is None:
         raise UsageError(
-            f"a device of kind {kind} has no registration", f"add it with NAME --kind {kind}"
+            f"a device of kind {kind} has no registration", f"add it by a name, with `kind={kind}`"
         )
     return create(options)
 
@@ -188,7 +191,32 @@ def _find(
     if identity is None:
         return None
     of_kind = (device for device in known if device.kind_of is load_kind(kind))
-    return next((d for d in of_kind if registrar.identity_of(d.options) == identity), None)
+    stored = ((device, registrar.identity_of(_stored(device))) for device in of_kind)
+    same = [(d, one) for d, one in stored if one is not None and registrar.is_same(identity, one)]
+    # An equal identity first: one that says less can also be that of a twin.
+    same.sort(key=lambda found: found[1] != identity)
+    return same[0][0] if same else None
+
+
+def _stored(device: DeviceFile) -> Mapping[str, OptionValue]:
+    """The options of a device and the facts found at its registration."""
+    facts = {name: value for name, value in device.found.facts.items() if value is not None}
+    return facts | device.options
+
+
+def _require_same_address(registrar: Registrar, before: DeviceFile, new: NewDevice) -> None:
+    """Renames a device only at its own address: at another it can be its twin.
+
+    Raises:
+        UsageError: the file of the other device would be removed.
+    """
+    known = registrar.address_of(before.options)
+    if known not in (None, new.request.address):
+        raise UsageError(
+            f"device '{before.name}' at {known} has the same identity",
+            f"if it is the same device, `fleetrank devices remove {before.name}` first; two "
+            "devices with one identity cannot both be registered",
+        )
 
 
 def _name(
@@ -201,7 +229,7 @@ def _name(
         if name in taken and name != had:
             raise UsageError(
                 f"a device '{name}' already exists: {name}.yaml",
-                f"choose another --name, or `fleetrank devices remove {name}` first",
+                f"choose another `name=`, or `fleetrank devices remove {name}` first",
             )
         return name
     words = re.sub(r"[^a-z0-9]+", "-", found.model.lower()).strip("-")

@@ -8,8 +8,9 @@ Any other meaning is a field of `analysis.stored.selection.Selection`.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic.config import JsonDict
 
 from fleetrank.analysis.stored.columns import (
@@ -21,19 +22,32 @@ from fleetrank.analysis.stored.columns import (
     TIERS,
 )
 from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.stored.sweep_record import tagged_sweeps
 from fleetrank.orchestrator.errors import UsageError
 
-_MAX_TEXT = 500
+MAX_TEXT = 500
 """Longer than any name or platform key; a longer pattern is a mistake or an attack."""
+MAX_NAMES = 10_000
+"""Of one selector. The largest published table has 1,700 models; more is a mistake or an attack."""
+_MAX_MEMORY_MIB = 2**40
+"""An exbibyte."""
 _MAX_SEED = 2**63 - 1
-PAGE_SELECTORS = ("sweep", "include_simulated", "seed")
+_REPEATED = ("sweep", "model")
+"""The selectors of text that may be given several times."""
+PAGE_SELECTORS = ("sweep", "workload", "include_simulated", "seed")
 """The selectors of outputs about all models and platforms: the report page, the exported tables."""
 
 
 def _text(description: str, words: Sequence[str] = ()) -> str | None:
     """A text field, of a closed set of words if there are any; `None` selects all rows."""
-    extra: JsonDict = {"enum": list(words)} if words else {"maxLength": _MAX_TEXT}
+    extra: JsonDict = {"enum": list(words)} if words else {"maxLength": MAX_TEXT}
     found: str | None = Field(default=None, description=description, json_schema_extra=extra)
+    return found
+
+
+def _texts(description: str) -> tuple[str, ...]:
+    """A text field that may be given several times; empty selects all rows."""
+    found: tuple[str, ...] = Field(default=(), description=f"{description} May be repeated.")
     return found
 
 
@@ -52,7 +66,9 @@ class Selectors(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    sweep: str | None = _text("Only this sweep (default: the newest of each model and platform).")
+    sweep: tuple[str, ...] = _texts(
+        "Only this sweep (default: all). The newest of each model and platform counts."
+    )
     source: str | None = _text("Source device, or platform pattern with *.")
     target: str | None = _text("The same for the target device.")
     source_tier: str | None = _text("Tier of the source: gpu, cpu or edge.", TIERS)
@@ -62,15 +78,29 @@ class Selectors(BaseModel):
     )
     precision: str | None = _text("Precision: fp32, fp16, bf16 or int8.", PRECISIONS)
     family: str | None = _text("Model family such as transformer.", FAMILIES)
-    model: str | None = _text("A model, or a pattern with *.")
+    model: tuple[str, ...] = _texts("A model, or a pattern with *.")
+    workload: str | None = _text(
+        "What one inference does, such as decode@512 (default: image, or the only one measured)."
+    )
+    max_memory_mib: int | None = Field(
+        default=None,
+        ge=1,
+        le=_MAX_MEMORY_MIB,
+        description="Only models whose peak memory on the platform is at most this.",
+        json_schema_extra={"type": "integer", "minimum": 1, "maximum": _MAX_MEMORY_MIB},
+    )
     settings: tuple[str, ...] = Field(
         default=(),
         alias="set",
-        description="NAME=VALUE setting of this table; may be repeated.",
+        description="NAME=VALUE setting of this table. May be repeated.",
     )
     include_simulated: bool = Field(
         default=False,
         description="Include virtual and simulated devices (output is marked).",
+    )
+    allow_unlike_batch: bool = Field(
+        default=False,
+        description="Also compare tiers at different batches (output is marked).",
     )
     seed: int = Field(
         default=0,
@@ -78,6 +108,11 @@ class Selectors(BaseModel):
         le=_MAX_SEED,
         description="Random seed for bootstrap, permutation and null draws.",
     )
+
+    @field_validator("sweep", "model", mode="before")
+    @classmethod
+    def _one_is_several(cls, given: object) -> object:
+        return (given,) if isinstance(given, str) else given
 
     @model_validator(mode="before")
     @classmethod
@@ -91,15 +126,23 @@ class Selectors(BaseModel):
         }
         return {name: value for name, value in kept.items() if value != ""}
 
-    def selection(self) -> Selection:
+    def selection(self, results: Path | None = None) -> Selection:
         """Converts the selectors for the analysis.
+
+        Args:
+            results: the results folder, in which `tag:NAME` means the sweeps with this tag; without
+                it only ids name sweeps.
 
         Raises:
             UsageError: a word is unknown, a text is too long, or a setting has no
                 value.
+            NoDataError: no sweep has the tag.
         """
         self._refuse_what_cannot_be()
         given = self.model_dump(exclude={"include_simulated", "settings"})
+        if results is not None:
+            given["sweep"] = tagged_sweeps(results, self.sweep)
+        given |= {name: given[name] or None for name in _REPEATED}
         own = {field.name for field in fields(Selection)}
         return Selection(
             **{name: value for name, value in given.items() if name in own},
@@ -115,14 +158,25 @@ class Selectors(BaseModel):
     def _refuse_what_cannot_be(self) -> None:
         """Rejects a misspelt word, which would otherwise select no rows."""
         known = {field.name: field.words for field in selector_fields()}
-        for name, text in self:
-            if isinstance(text, str) and len(text) > _MAX_TEXT:
+        for name, given in self:
+            texts = given if name in _REPEATED else (given,)
+            if len(texts) > MAX_NAMES:
                 raise UsageError(
-                    f"the {_spoken(name)} has {len(text)} characters",
-                    f"names and patterns have at most {_MAX_TEXT} characters",
+                    f"{len(texts):,} {_spoken(name)}s are named", f"name at most {MAX_NAMES:,}"
                 )
-            if isinstance(text, str) and text not in (words := known[name] or [text]):
-                raise UsageError(f"unknown {_spoken(name)} '{text}'", f"use {', '.join(words)}")
+            for text in texts:
+                if isinstance(text, str):
+                    _check_text(name, text, known.get(name, ()))
+
+
+def _check_text(name: str, text: str, words: Sequence[str]) -> None:
+    if len(text) > MAX_TEXT:
+        raise UsageError(
+            f"the {_spoken(name)} has {len(text)} characters",
+            f"names and patterns have at most {MAX_TEXT} characters",
+        )
+    if words and text not in words:
+        raise UsageError(f"unknown {_spoken(name)} '{text}'", f"use {', '.join(words)}")
 
 
 def origins_of(*, include_simulated: bool) -> tuple[str, ...]:

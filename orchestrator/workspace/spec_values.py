@@ -3,7 +3,17 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ByteSize, Field, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ByteSize,
+    Field,
+    PlainSerializer,
+    WithJsonSchema,
+)
+
+from fleetrank.foundation.inputs.workload import Workload
 
 T = TypeVar("T")
 
@@ -53,8 +63,20 @@ OneOrMany = Annotated[
     AfterValidator(_not_empty),
     BeforeValidator(_as_list, json_schema_input_type=T | list[T]),
 ]
+
+
+def _workload(value: object) -> object:
+    return Workload.parse(value) if isinstance(value, str) else value
+
+
+WorkloadSpec = Annotated[
+    Workload,
+    BeforeValidator(_workload, json_schema_input_type=str),
+    PlainSerializer(str, return_type=str),
+]
 OptionSpec = Annotated[bool | int | float | str, BeforeValidator(_option_value)]
 Count = Annotated[int, Field(ge=1, le=10**7, strict=True)]
+AxisName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,19}$")]
 Threads = Annotated[int, Field(ge=1, le=4096, strict=True)]
 Seed = Annotated[int, Field(ge=0, lt=2**32, strict=True)]
 LONGEST_S = 1e8

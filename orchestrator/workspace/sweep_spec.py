@@ -4,29 +4,33 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     model_validator,
 )
 
-from fleetrank.device_agents.contract.task import MeasurePolicy
-from fleetrank.foundation.small_file import file_sha256, resolved
+from fleetrank.foundation.small_file import resolved
 from fleetrank.foundation.visible_text import shortened
 from fleetrank.foundation.vocabulary import Mode, Precision, Runtime
+from fleetrank.models.published.published_folder import checkpoint_sha256
 from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.workspace.measure_spec import (
+    MeasureSpec,
+    ReplicasChoice,
+    RoundsSpec,
+    SpecSection,
+)
 from fleetrank.orchestrator.workspace.spec_values import (
-    LONGEST_S,
     Affinity,
+    AxisName,
     Count,
     MemoryLimit,
     OneOrMany,
     OptionSpec,
     Seconds,
     Seed,
-    Share,
     Threads,
+    WorkloadSpec,
 )
 from fleetrank.orchestrator.workspace.yaml_file import parse_file
 
@@ -34,60 +38,7 @@ DEFAULT_RUNTIMES = (Runtime.ONNX, Runtime.TORCH, Runtime.TFLITE)
 """The default runtimes; any other is measured only if a sweep names it."""
 
 
-_DEFAULT = MeasurePolicy()
-
-
-class _Spec(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class MeasureSpec(_Spec):
-    """When warm-up and timing end; fields as in `device_agents.contract.task.MeasurePolicy`."""
-
-    min_warmup_runs: Count = Field(
-        default=_DEFAULT.min_warmup_runs, description="minimum number of warm-up runs"
-    )
-    min_warmup_s: Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)] = Field(
-        default=_DEFAULT.min_warmup_s, description="minimum warm-up time"
-    )
-    warmup_tolerance: Share = Field(
-        default=_DEFAULT.warmup_tolerance,
-        description="warm-up ends when the means of its halves differ by at most this fraction",
-    )
-    max_warmup_s: Seconds = Field(default=_DEFAULT.max_warmup_s, description="maximum warm-up time")
-    min_runs: Count = Field(
-        default=_DEFAULT.min_runs,
-        description="minimum timed runs, unless max_time_s ends them first (flag too_few)",
-    )
-    half_width: Share = Field(
-        default=_DEFAULT.half_width,
-        description="stop when the 95 % half-width of the median is below this fraction of it",
-    )
-    max_time_s: Seconds = Field(
-        default=_DEFAULT.max_time_s, description="maximum time of the timed runs"
-    )
-    max_samples: Count = Field(
-        default=_DEFAULT.max_samples, description="maximum number of timed runs"
-    )
-    energy_s: Annotated[float, Field(ge=0, le=LONGEST_S, strict=True, allow_inf_nan=False)] = Field(
-        default=_DEFAULT.energy_s,
-        description="minimum time of runs for energy, if it can be read; 0 measures no energy",
-    )
-
-    @model_validator(mode="after")
-    def _check_order(self) -> Self:
-        if self.min_warmup_s > self.max_warmup_s:
-            raise ValueError("min_warmup_s is above max_warmup_s")
-        if self.min_runs > self.max_samples:
-            raise ValueError("min_runs is above max_samples")
-        return self
-
-    def policy(self) -> MeasurePolicy:
-        """The policy in the form that an agent takes."""
-        return MeasurePolicy(**self.model_dump())
-
-
-class LimitsSpec(_Spec):
+class LimitsSpec(SpecSection):
     """Limits of one repeat."""
 
     timeout_s: Seconds = Field(
@@ -103,8 +54,8 @@ class LimitsSpec(_Spec):
     )
 
 
-class HostsSpec(_Spec):
-    """Settings for the hosts of a cluster."""
+class HostsSpec(SpecSection):
+    """Settings for the hosts of devices."""
 
     silent_s: Seconds = Field(
         default=30.0, description="a host that has not answered for this time is considered lost"
@@ -118,9 +69,23 @@ class HostsSpec(_Spec):
         default=False,
         description="let an equal device measure the pending repeats of an abandoned device",
     )
+    quiet: Literal["flag", "wait", "refuse", "retry"] = Field(
+        default="flag",
+        description="what to do before a repeat on a CPU whose host is busy: measure and flag the "
+        "row busy_host, wait for quiet_s at most, or refuse at once; a refused repeat is left to "
+        "a resume. retry measures, and measures a round again if its host disturbed it, with at "
+        "most limits.max_attempts rounds; all of them are stored, and the last one counts",
+    )
+    quiet_s: Seconds = Field(
+        default=600.0, description="maximum wait for a quiet host; then the repeat is refused"
+    )
+
+    def longest_quiet_s(self) -> float | None:
+        """How long to wait for a quiet host; `None` does not ask whether it is quiet."""
+        return {"flag": None, "wait": self.quiet_s, "refuse": 0.0, "retry": None}[self.quiet]
 
 
-class PhonesSpec(_Spec):
+class PhonesSpec(SpecSection):
     """Settings for phones only."""
 
     clusters: OneOrMany[Literal["auto", "big", "middle", "little"]] = Field(
@@ -133,7 +98,7 @@ class PhonesSpec(_Spec):
     )
 
 
-class WeightsSpec(_Spec):
+class WeightsSpec(SpecSection):
     """The weights of a model, for cases that a single word does not describe."""
 
     kind: Literal["seeded", "pretrained", "checkpoint"] = Field(
@@ -142,7 +107,9 @@ class WeightsSpec(_Spec):
     )
     seed: Seed = Field(default=0, description="random seed of seeded weights")
     path: Path | None = Field(
-        default=None, description="path of a state dict (kind checkpoint), relative to this file"
+        default=None,
+        description="path of a state dict, or of a language model's folder with config.json and "
+        "*.safetensors (kind checkpoint); relative to this file",
     )
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = Field(
         default=None, description="hash of that file; computed if omitted"
@@ -165,14 +132,24 @@ WeightsChoice = Annotated[
 ]
 
 
-class SweepSpec(_Spec):
+class SweepSpec(SpecSection):
     """One sweep: every combination of the values in its lists."""
 
     name: Annotated[str, Field(pattern="^[a-z0-9][a-z0-9_-]{0,39}$")] = Field(
         description="start of the sweep's id: lower-case letters, digits, '-' and '_'"
     )
     description: str = Field(default="", description="free text, not used")
-    models: OneOrMany[str] = Field(description="names of models or families, or 'all'")
+    models: OneOrMany[str] = Field(
+        description="names of models or families, 'all' (every model that does not take tokens), "
+        "or 'language' (every built-in model that does)"
+    )
+    workloads: OneOrMany[WorkloadSpec] | None = Field(
+        default=None,
+        description="what one inference of a language model does: prefill@128, decode@512, "
+        "generate@128+32, segment@64+k8+n16, encode@128 (default: prefill@128 and decode@128, "
+        "encode@128 of an encoder). Other models: image, and one step of training, train@8 or "
+        "train@8+adamw; of a decoder train@8x128",
+    )
     runtimes: OneOrMany[Runtime] = Field(
         default=DEFAULT_RUNTIMES, description="runtimes that execute the exported file"
     )
@@ -181,8 +158,13 @@ class SweepSpec(_Spec):
     )
     threads: OneOrMany[Threads] = Field(default=(1,), description="threads inside one operator")
     batch: OneOrMany[Count] = Field(default=(1,), description="samples in one inference")
-    precision: OneOrMany[Precision] = Field(
-        default=(Precision.FP32,), description="numeric type of the artifact"
+    precision: OneOrMany[Precision] | None = Field(
+        default=None,
+        description="numeric type of exported networks (default: fp32); a file that you exported "
+        "is measured in its own",
+    )
+    axes: dict[AxisName, OneOrMany[Count]] = Field(
+        default={}, description="sizes of the named axes of models' inputs, such as seq: [128, 512]"
     )
     modes: dict[Runtime, OneOrMany[Mode]] = Field(
         default={}, description="execution modes per runtime (default: eager)"
@@ -207,9 +189,55 @@ class SweepSpec(_Spec):
     )
     seed: Seed = Field(default=0, description="random seed of the cell order and the inputs")
     measure: MeasureSpec = Field(default=MeasureSpec(), description="when a repeat ends")
+    rounds: RoundsSpec | None = Field(
+        default=None,
+        description="let the cells of a platform take turns, on devices that can hold several "
+        "models at once; `rounds: {}` uses the defaults (default: one cell after the other)",
+    )
+    profile: Annotated[bool, Field(strict=True)] = Field(
+        default=False,
+        description="find out where the time goes: after the latencies, each cell is profiled in "
+        "as many new processes; their times never count as latencies",
+    )
+    replicas: ReplicasChoice | None = Field(
+        default=None,
+        description="run each cell in several processes at once, after the latencies: [1, 2, 4] "
+        "runs sets of so many; `{processes: [1, 2, 4], run_s: 10}` also states their time",
+    )
     limits: LimitsSpec = Field(default=LimitsSpec(), description="limits of a repeat")
     phones: PhonesSpec = Field(default=PhonesSpec(), description="settings for phones only")
-    hosts: HostsSpec = Field(default=HostsSpec(), description="settings for the hosts of a cluster")
+    hosts: HostsSpec = Field(default=HostsSpec(), description="settings for the hosts of devices")
+
+    @model_validator(mode="after")
+    def _check_retry(self) -> Self:
+        if self.hosts.quiet == "retry" and self.rounds is None:
+            raise ValueError("hosts.quiet: retry needs rounds; add `rounds: {}`")
+        return self
+
+    @model_validator(mode="after")
+    def _check_sustained(self) -> Self:
+        lasting_s = self.measure.min_time_s + self.measure.max_warmup_s
+        if self.measure.min_time_s == 0:
+            return self
+        if self.rounds is not None:
+            raise ValueError("measure.min_time_s and rounds cannot be combined: cells of a round "
+                             "take turns, and a sustained run is not interrupted")  # fmt: skip
+        if self.limits.timeout_s <= lasting_s:
+            raise ValueError(f"limits.timeout_s {self.limits.timeout_s:g} ends a repeat before its "
+                             f"warm-up and min_time_s, {lasting_s:g} s together, are over: raise "
+                             "timeout_s")  # fmt: skip
+        return self
+
+    @model_validator(mode="after")
+    def _check_replicas(self) -> Self:
+        if self.replicas is None:
+            return self
+        lasting_s = self.replicas.run_s + self.measure.max_warmup_s
+        if self.limits.timeout_s <= lasting_s:
+            raise ValueError(f"limits.timeout_s {self.limits.timeout_s:g} ends a set before its "
+                             f"warm-up and run_s, {lasting_s:g} s together, are over: raise "
+                             "timeout_s")  # fmt: skip
+        return self
 
 
 def load_spec(path: Path) -> SweepSpec:
@@ -236,12 +264,12 @@ def _resolve(weights: WeightsSpec, spec_path: Path, key: str) -> WeightsSpec:
         return weights
     try:
         checkpoint = resolved(spec_path.parent / weights.path)
-        sha256 = file_sha256(checkpoint)
+        sha256 = checkpoint_sha256(checkpoint)
     except OSError as error:
         raise UsageError(
             f"{spec_path}: key '{key}.path': {shortened(str(weights.path))} cannot be read: "
             f"{error.strerror}",
-            "give the path of a state dict, relative to the sweep file",
+            "give the path of a state dict or of a model's folder, relative to the sweep file",
         ) from error
     if weights.sha256 not in {None, sha256}:
         raise UsageError(

@@ -92,7 +92,7 @@ class Workspace:
                 return cls(candidate)
         raise UsageError(
             f"{folder} is not in a workspace: no {_MARKER} here or above",
-            "make one with `fleetrank init DIR`, or name one with --workspace DIR",
+            "make one with `fleetrank init DIR`, or name one with `workspace=DIR`",
         )
 
     @classmethod

@@ -22,8 +22,10 @@ from fleetrank.models.cards.card import (
 from fleetrank.models.cards.identity import resolve
 from fleetrank.models.errors import ExportError
 from fleetrank.orchestrator.dispatch.drive.stop_switch import StopSwitch
-from fleetrank.orchestrator.export import export_stage
-from fleetrank.orchestrator.export.export_stage import ExportTools, build_artifacts, may_start
+from fleetrank.orchestrator.export import export_lines
+from fleetrank.orchestrator.export.export_lines import may_start
+from fleetrank.orchestrator.export.export_stage import build_artifacts
+from fleetrank.orchestrator.export.one_export import ExportTools
 from fleetrank.orchestrator.progress.events import Event, ExportFinished, Notice
 from fleetrank.orchestrator.progress.wording import STOPPING
 
@@ -51,7 +53,13 @@ class Stage:
         self.switch = StopSwitch()
         self.cache = ArtifactCache(folder)
         self._lock = threading.Lock()
-        monkeypatch.setattr(export_stage, "export_in_child", self.export)
+        self.children: list[Child] = []
+        monkeypatch.setattr(export_lines, "ExportChild", self.new_child)
+
+    def new_child(self) -> "Child":
+        with self._lock:
+            self.children.append(Child(self.export))
+        return self.children[-1]
 
     def export(self, request: ExportRequest, out_dir: Path, **_limits: object) -> StagedExport:
         with self._lock:
@@ -90,6 +98,22 @@ class Stage:
         return build_artifacts(requests, primed, tools)
 
 
+class Child:
+    """One exporting process of the test's."""
+
+    def __init__(self, export: Callable[..., StagedExport]) -> None:
+        self._export = export
+        self.made: list[ExportRequest] = []
+        self.has_ended = threading.Event()
+
+    def export(self, request: ExportRequest, out_dir: Path, **limits: object) -> StagedExport:
+        self.made.append(request)
+        return self._export(request, out_dir, **limits)
+
+    def end(self) -> None:
+        self.has_ended.set()
+
+
 @pytest.fixture
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     return Stage(tmp_path / "artifacts", monkeypatch)
@@ -104,6 +128,28 @@ def test_equal_requests_are_one_export_and_a_second_sweep_makes_none(stage: Stag
     finished = [event for event in stage.events if isinstance(event, ExportFinished)]
     assert [event.is_cached for event in finished] == [False, False, True, True]
     assert first.artifacts[request("a")].max_relative_error == 0.0
+
+
+def test_one_process_exports_all_files_of_a_format(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export_lines, "usable_cores", lambda: 1)
+    wanted = [request(name, f) for name in "abc" for f in (Format.ONNX, Format.PT2)]
+    done = stage.build(*wanted)
+    assert set(done.artifacts) == set(wanted)
+    made = [[(one.card.name, one.format) for one in child.made] for child in stage.children]
+    assert made == [[(name, f) for name in "abc"] for f in (Format.ONNX, Format.PT2)]
+    assert all(child.has_ended.wait(60) for child in stage.children)
+
+
+def test_a_free_core_exports_beside_the_process_of_the_same_format(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export_lines, "usable_cores", lambda: 2)
+    both = threading.Barrier(2)
+    stage.on_export = lambda: both.wait(60)
+    assert len(stage.build(request("a"), request("b")).artifacts) == 2
+    assert [len(child.made) for child in stage.children] == [1, 1]
 
 
 def test_a_model_that_cannot_be_exported_leaves_the_others_alone(stage: Stage) -> None:

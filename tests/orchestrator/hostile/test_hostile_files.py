@@ -187,7 +187,7 @@ PLACES = {
     "device": ("devices/t.yaml", ("devices", "list")),
     "device to show": ("devices/t.yaml", ("devices", "show", "t")),
     "device to check": ("devices/t.yaml", ("devices", "check", "t")),
-    "card": ("cards/t.toml", ("models", "list")),
+    "card": ("cards/t.toml", ("models", "show", "t")),
     "card to show": ("cards/t.toml", ("models", "show", "t")),
     "card to export": ("cards/t.toml", ("models", "export", "t")),
     "mapping": ("t.toml", ("results", "import", "t.csv", "--from", "csv", "--map", "t.toml")),

@@ -162,7 +162,7 @@ def test_nothing_from_a_file_drives_the_terminal(place, workspace) -> None:
     path = workspace / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(content, encoding="utf-8")
-    shown = [assert_safe(run_on_terminal(workspace, *words)) for words in commands]
+    shown = [assert_safe(run_on_terminal(workspace, *words), draws=True) for words in commands]
     assert all("Traceback" not in text or "--debug" in str(commands) for text in shown), shown
     # Not left out either: a person sees that something is there.
     assert place in NOT_REPEATED or any(map(ESCAPED.search, shown)), shown
@@ -197,11 +197,11 @@ def test_what_is_drawn_on_a_terminal_shows_a_device_s_name_escaped(workspace) ->
     name = EVIL.replace("\x00", "")
     for words in (
         ("query", f"SELECT '{name}' AS \"{name}\""),
-        ("query", "SELECT device_model FROM measurements"),
-        ("query", "SELECT device_model FROM measurements", "--format", "csv"),
+        ("query", "SELECT device_model FROM all_measurements"),
+        ("query", "SELECT device_model FROM all_measurements", "--format", "csv"),
         ("results", "export"),
     ):
-        text = assert_safe(run_on_terminal(workspace, *words))
+        text = assert_safe(run_on_terminal(workspace, *words), draws=True)
         assert ESCAPED.search(text), words
     table = run_on_terminal(workspace, "report", "show", "latency", "--include-simulated")
     assert b"\x1b[1m" in table
@@ -218,7 +218,7 @@ def test_a_program_gets_the_same_values_as_before(workspace) -> None:
 def test_a_message_of_several_lines_cannot_pose_as_ours(workspace) -> None:
     forged = "x\n  -> run this\nfleetrank: all is well"
     (workspace / "cards" / "t.toml").write_text(card(family=forged), encoding="utf-8")
-    for words in (("models", "show", forged), ("models", "list")):
+    for words in (("models", "show", forged), ("models", "show", "t")):
         lines = run_command(workspace, *words).stderr.splitlines()
         assert sum(line.startswith("fleetrank:") for line in lines) == 1, lines
         assert sum(line.startswith("  -> ") for line in lines) == 1, lines

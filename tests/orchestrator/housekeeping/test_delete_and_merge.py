@@ -38,7 +38,9 @@ def _seen(workspace: Path) -> dict[str, dict[str, int]]:
     results = workspace / "results"
     store = ResultStore(results)
     frame = load_measurements(results, origins=ORIGINS).group_by("sweep_id").len().collect()
-    sql = run_query(results, "SELECT sweep_id, count(*) AS n FROM measurements GROUP BY sweep_id")
+    sql = run_query(
+        results, "SELECT sweep_id, count(*) AS n FROM all_measurements GROUP BY sweep_id"
+    )
     view = run_query(results, "SELECT sweep_id, n_attempts, state FROM sweeps")
     assert set(view["state"]) == {"finished"}
     return {

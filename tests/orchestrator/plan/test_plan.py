@@ -7,9 +7,11 @@ from hypothesis import strategies as st
 from wording import has
 
 from fleetrank.analysis.stored.selection import matches
-from fleetrank.foundation.vocabulary import Family, Format, WeightsKind
-from fleetrank.models.cards.card import ModelCard, Source
+from fleetrank.foundation.inputs.model_input import Values
+from fleetrank.foundation.vocabulary import Family, Format, Precision, WeightsKind
+from fleetrank.models.cards.card import ModelCard, ResolvedCard, Source
 from fleetrank.models.cards.identity import resolve
+from fleetrank.models.cards.inputs import CardInput
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.identity.cells import DevicePlace
 from fleetrank.orchestrator.plan.estimate import measuring_s
@@ -142,6 +144,23 @@ def test_each_thread_gets_a_core_of_its_own_where_the_device_has_them(cpus, expe
     assert seen == [*expected, (0,), (0, 1)]
 
 
+def test_the_cores_of_a_mask_change_neither_platform_nor_cell() -> None:
+    spec = _spec(models="one", runtimes="onnx", threads=[1, 2])
+
+    def keys(*cpus: int) -> list[tuple[str, str]]:
+        plan = _make(spec, CARDS, DEVICES, cores={"box": DeviceCores(one_per_core=cpus)})
+        return [(cell.platform_key, cell.cell_key) for cell in plan.cells]
+
+    assert keys(2, 3) == keys(0, 1) == keys(0, 2)
+    assert keys(2, 3)[1][0] == "box/onnx/cpu/eager/fp32/b1/t2/afirst_cores/{}"
+
+
+def test_a_pattern_of_an_older_sweep_names_first_cores_by_number() -> None:
+    plan = _plan(models="one", runtimes="onnx", threads=[1, 2])
+    kept = narrow(plan, "*/t2/a0,1/*").cells
+    assert [cell.execution.threads for cell in kept] == [2] * len(kept) != []
+
+
 @pytest.mark.parametrize(("affinity", "why"), [([4], "too few for 2"), ([4, 4], "twice")])
 def test_a_list_of_cpus_that_does_not_fit_the_threads_is_refused(affinity, why) -> None:
     with pytest.raises(UsageError, match=f"key 'affinity'.*{why}"):
@@ -248,15 +267,124 @@ def test_a_pattern_that_matches_nothing_is_refused() -> None:
 
 
 def test_the_estimate_takes_history_before_the_rule_and_the_slowest_device() -> None:
+    # Start 0.5 s, 0.017 s for each of 10.4 million weights, the first inference of 1.7 GMACs, 1.5
+    # times the warm-up of 0.5 s, and the limit of the timed part; then 0.2 s to the next repeat.
     plan = _plan(models=["one", "two"], runtimes="onnx", repeats=2, measure={"max_time_s": 6})
-    assert measuring_s(plan, {}, PLACES) == pytest.approx(2 * 2 * (3 + 1 + 6))
+    rule_s = 0.5 + 0.017 * 10.4 + 1.7 / 30 + 0.75 + 6 + 0.2
+    assert measuring_s(plan, {}, PLACES) == pytest.approx(2 * 2 * rule_s)
     known = {plan.cells[0].cell_key: 4.0}
-    assert measuring_s(plan, known, PLACES) == pytest.approx(2 * (4 + 10))
+    assert measuring_s(plan, known, PLACES) == pytest.approx(2 * (4.2 + rule_s))
     both = _plan(models="one", runtimes="onnx", repeats=1, devices=["box", "sim"])
-    history = {both.cells[0].cell_key: 100.0}
-    assert measuring_s(both, history, PLACES) == pytest.approx(100 + 24), "they take turns"
+    history = {cell.cell_key: 100.0 for cell in both.cells}
+    assert measuring_s(both, history, PLACES) == pytest.approx(200.4), "they take turns"
     apart = PLACES | {"sim": DevicePlace(device="d", host="other", needs_quiet=False)}
-    assert measuring_s(both, history, apart) == pytest.approx(100)
+    assert measuring_s(both, history, apart) == pytest.approx(100.2)
     assert measuring_s(replace(plan, cells=()), {}, PLACES) is None
     counting = {name: replace(place, counts_energy=True) for name, place in PLACES.items()}
-    assert measuring_s(plan, {}, counting) == pytest.approx(2 * 2 * (3 + 1 + 6 + 2 * 2))
+    assert measuring_s(plan, {}, counting) == pytest.approx(2 * 2 * (rule_s + 2 * 2))
+
+
+def _file(name: str, precision: Precision | None) -> ResolvedCard:
+    card = ModelCard(name=name, family=Family.OTHER, source=Source.FILE, entry=f"/{name}.onnx")
+    return ResolvedCard(card=card, sha256=name, precision=precision)
+
+
+def _precisions(models: list[ResolvedCard], **keys: object) -> set[tuple[str, str]]:
+    plan = make_plan(_spec(runtimes="onnx", **keys), models, DEVICES)
+    return {(cell.export.card.name, cell.execution.precision.value) for cell in plan.cells}
+
+
+def test_a_file_is_measured_in_its_own_precision_and_a_network_in_fp32() -> None:
+    models = [_file("half", Precision.FP16), _file("silent", None), resolve(CARDS["one"])]
+    assert _precisions(models) == {("half", "fp16"), ("silent", "fp32"), ("one", "fp32")}
+
+
+def test_of_several_precisions_a_file_has_only_its_own() -> None:
+    models = [_file("half", Precision.FP16), _file("bytes", Precision.INT8)]
+    spec = {"precision": ["fp16", "int8"], "runtimes": "onnx"}
+    plan = make_plan(_spec(**spec), models, DEVICES)
+    assert {(c.export.card.name, c.execution.precision) for c in plan.cells} == {
+        ("half", "fp16"),
+        ("bytes", "int8"),
+    }
+    assert {skipped.reason for skipped in plan.skipped} == {
+        "half is a file in fp16",
+        "bytes is a file in int8",
+    }
+
+
+def test_a_claim_that_a_file_contradicts_is_an_error_with_both_precisions() -> None:
+    with pytest.raises(UsageError) as caught:
+        _precisions([_file("half", Precision.FP16)], precision=["int8"])
+    assert has(caught.value.message, "'precision'", "/half.onnx", "fp16", "int8")
+    assert has(caught.value.remedy, "add fp16", "remove the key")
+
+
+def test_a_claim_about_a_file_that_cannot_say_is_believed() -> None:
+    assert _precisions([_file("silent", None)], precision=["int8"]) == {("silent", "int8")}
+
+
+def _text(name: str, *axes: str, default: tuple[tuple[str, int], ...] = ()) -> ResolvedCard:
+    one = CardInput(name="ids", shape=("batch", *axes), dtype="int64", values=Values())
+    card = ModelCard(
+        name=name,
+        family=Family.OTHER,
+        source=Source.FILE,
+        entry=f"/{name}.onnx",
+        inputs=(one,),
+        axes=default,
+    )
+    return ResolvedCard(card=card, sha256=name)
+
+
+def test_every_size_of_a_named_axis_is_a_cell_of_the_models_that_have_it() -> None:
+    models = [_text("text", "seq"), _text("speech", "time"), resolve(CARDS["one"])]
+    spec = _spec(runtimes="onnx", batch=[1, 2], axes={"seq": [16, 32], "time": 5})
+    cells = make_plan(spec, models, DEVICES).cells
+    assert [(c.export.card.name, c.execution.batch, c.execution.axes) for c in cells] == [
+        ("text", 1, (("seq", 16),)),
+        ("text", 1, (("seq", 32),)),
+        ("text", 2, (("seq", 16),)),
+        ("text", 2, (("seq", 32),)),
+        ("speech", 1, (("time", 5),)),
+        ("speech", 2, (("time", 5),)),
+        ("one", 1, ()),
+        ("one", 2, ()),
+    ]
+    assert cells[3].execution.inputs[0].shape == (2, 32)
+    assert cells[3].platform_key.endswith("/b2/t1/afirst_cores/{}/seq=32")
+    assert cells[6].platform_key.endswith("/b1/t1/afirst_cores/{}")
+    assert len({cell.cell_key for cell in cells}) == len(cells)
+
+
+def test_a_card_s_default_size_counts_where_a_sweep_gives_none() -> None:
+    models = [_text("text", "seq", default=(("seq", 99),))]
+    assert [c.execution.axes for c in make_plan(_spec(runtimes="onnx"), models, DEVICES).cells] == [
+        (("seq", 99),)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("axes", "words"),
+    [({}, ("'seq'", "text", "size")), ({"seq": 1, "sec": 2}, ("'sec'",))],
+)
+def test_an_axis_without_a_size_or_without_a_model_is_an_error(axes, words) -> None:
+    with pytest.raises(UsageError) as caught:
+        make_plan(_spec(runtimes="onnx", axes=axes), [_text("text", "seq")], DEVICES)
+    assert has(caught.value.message, "'axes'", *words)
+    assert "seq" in caught.value.remedy
+
+
+def test_a_model_of_fixed_sizes_is_skipped_at_other_batches() -> None:
+    one = CardInput(name="x", shape=(1, 4), dtype="float32", values=Values())
+    model = replace(_text("fixed"), card=replace(_text("fixed").card, inputs=(one,)))
+    plan = make_plan(_spec(runtimes="onnx", batch=[1, 8]), [model], DEVICES)
+    assert [cell.execution.batch for cell in plan.cells] == [1]
+    assert has(plan.skipped[0].reason, "'batch'")
+
+
+def test_disturbed_rounds_are_measured_again_if_the_specification_says_so() -> None:
+    assert _plan(rounds={}, hosts={"quiet": "retry"}).repeats_disturbed
+    assert not _plan(rounds={}, hosts={"quiet": "wait"}).repeats_disturbed
+    with pytest.raises(ValueError, match="rounds"):
+        _plan(hosts={"quiet": "retry"})

@@ -68,7 +68,7 @@ def test_a_plan_its_estimate_and_its_rows_open_no_file(watched, tmp_path: Path, 
     def steps() -> str:
         plan = _plan(models)
         measuring_s(plan, {}, _PLACES)
-        exporting_s([cell.export for cell in plan.cells])
+        exporting_s([cell.export for cell in plan.cells], 2)
         repeat = Repeat(cell=plan.cells[0], index=0)
         return str(translate(attempt=Attempt(repeat=repeat, number=0))["card_sha256"])
 

@@ -17,7 +17,7 @@ from fleetrank.orchestrator.errors import StoreError, UsageError
 from fleetrank.orchestrator.identity.cells import DeviceSpec
 from fleetrank.orchestrator.sweep.cluster_status import find_problems, skew
 from fleetrank.orchestrator.sweep.fleet import Fleet, fleet_of_record, this_host
-from fleetrank.orchestrator.sweep.sweep_run import new_record, setup_of_record
+from fleetrank.orchestrator.sweep.sweep_run import WrittenSpec, new_record, setup_of_record
 from fleetrank.orchestrator.sweep.sweep_setup import devices_of, host_of, plan_sweep
 from fleetrank.orchestrator.workspace.device_registry import DeviceFile
 from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec
@@ -116,7 +116,7 @@ def test_without_a_cluster_a_device_of_another_host_is_skipped_with_the_remedy(
     setup = plan_sweep(workspace, SPEC, None)
     assert {cell.device for cell in setup.plan.cells} == {next(iter(setup.devices))}
     (skipped,) = setup.plan.skipped
-    assert has(skipped.reason, "host lab", "--cluster")
+    assert has(skipped.reason, "host lab", "cluster=ADDRESS")
 
 
 def test_a_resume_plans_the_same_when_a_host_is_gone_or_answers_otherwise(
@@ -130,7 +130,12 @@ def test_a_resume_plans_the_same_when_a_host_is_gone_or_answers_otherwise(
     assert [s.reason for s in setup.plan.skipped] == ["no such library there"]
     path = workspace.sweeps / "s.yaml"
     path.write_text("name: s\n")
-    made = new_record("s-1", setup, path, Provenance())
+    made = new_record(
+        "s-1",
+        setup,
+        WrittenSpec(spec=setup.spec, origin=str(path), text=path.read_text()),
+        Provenance(),
+    )
     record = SweepRecord.model_validate(json.loads(json.dumps(made.as_json())))
     again = setup_of_record(workspace, record)
     assert again.plan == setup.plan

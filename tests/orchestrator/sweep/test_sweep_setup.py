@@ -6,7 +6,7 @@ import pytest
 
 from fleetrank.analysis.stored.sweep_record import Provenance
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.sweep.sweep_run import new_record, setup_of_record
+from fleetrank.orchestrator.sweep.sweep_run import WrittenSpec, new_record, setup_of_record
 from fleetrank.orchestrator.sweep.sweep_setup import Setup, plan_sweep
 from fleetrank.orchestrator.workspace.device_registry import (
     DeviceFile,
@@ -43,7 +43,12 @@ def resume_with(workspace: Workspace, phone: DeviceFile) -> Setup:
     path = workspace.sweeps / "s.yaml"
     path.write_text("{name: s, models: [resnet18], runtimes: [tflite], devices: [phone]}\n")
     setup = plan_sweep(workspace, load_spec(path), None)
-    record = new_record("s-1", setup, path, Provenance())
+    record = new_record(
+        "s-1",
+        setup,
+        WrittenSpec(spec=setup.spec, origin=str(path), text=path.read_text()),
+        Provenance(),
+    )
     update_device(workspace, phone)
     return setup_of_record(workspace, record)
 

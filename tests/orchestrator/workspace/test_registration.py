@@ -143,7 +143,7 @@ def test_removing_a_phone_restores_what_a_crash_left_and_leaves_nothing(desk: De
 def test_the_folder_of_a_phone_in_use_stays_and_the_user_learns_why(desk: Desk) -> None:
     device = desk.register()
     with (
-        phone_lease(str(device.options["serial_hash"])),
+        phone_lease(str(device.options["unit_hash"])),
         pytest.raises(FleetError, match="in use"),
     ):
         clean_device(device)
@@ -153,12 +153,13 @@ def test_the_folder_of_a_phone_in_use_stays_and_the_user_learns_why(desk: Desk) 
 @pytest.mark.parametrize(
     ("has_taskset", "khz", "clusters"),
     [
-        (True, (3, 3, 9, None), ((2,), (0, 1))),
+        (True, (3, 3, 9, 9), ((2, 3), (0, 1))),
+        (True, (3, 3, 9, None), ()),
         (True, (None, None, None, None), ((0, 1, 2, 3),)),
         (False, (3, 3, 9, 9), ()),
     ],
 )
-def test_a_phone_is_pinned_to_cores_that_are_there(
+def test_a_phone_is_pinned_only_while_all_its_cores_are_there(
     has_taskset: bool, khz: tuple[int | None, ...], clusters: tuple[tuple[int, ...], ...]
 ) -> None:
     cores = tuple(Core(number=number, max_khz=clock) for number, clock in enumerate(khz))

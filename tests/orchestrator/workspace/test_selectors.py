@@ -10,21 +10,34 @@ from pydantic import ValidationError
 from fleetrank.analysis.stored.columns import SCHEMA
 from fleetrank.analysis.stored.selection import Selection
 from fleetrank.orchestrator.cli.report import report_command
+from fleetrank.orchestrator.cli.report.setting_options import setting_options
 from fleetrank.orchestrator.errors import UsageError
 from fleetrank.orchestrator.server import api
-from fleetrank.orchestrator.server.pages.pages import PageQuery
+from fleetrank.orchestrator.server.pages.pages import PageQuery, _fields
 from fleetrank.orchestrator.workspace.selectors import (
     PAGE_SELECTORS,
     Selectors,
     selector_fields,
 )
 
-_FORMS = {"name", "format_", "as_json", "explain"}
+_FORMS = {"name", "format_", "as_json", "explain", "now"}
+_OF_VIEW = {"columns", "sort", "descending", "limit", "no_pager"}
+_OF_COMMAND_LINE = {"models_file"}
+"""Selectors that read a file: the API and the server must not have them."""
 
 
 def test_report_show_takes_every_selector_and_no_other() -> None:
-    options = set(inspect.signature(report_command.show).parameters) - _FORMS
-    assert options == {field.name for field in selector_fields()}
+    options = set(inspect.signature(report_command.show).parameters) - _FORMS - _OF_VIEW
+    words = {one.name for one in setting_options()}
+    assert options == {field.name for field in selector_fields()} | _OF_COMMAND_LINE | words
+
+
+def test_only_the_command_line_reads_a_file_of_models(tmp_path) -> None:
+    (tmp_path / "models.txt").write_text("resnet18\n")
+    named = f"@{tmp_path}/models.txt"
+    assert Selectors(model=named).selection().models == (named,)
+    with pytest.raises(ValidationError):
+        Selectors.model_validate({"models_file": f"{tmp_path}/models.txt"})
 
 
 @pytest.mark.parametrize("command", [report_command.build, report_command.export])
@@ -36,7 +49,8 @@ def test_outputs_about_everything_take_the_selectors_of_the_page(command) -> Non
 def test_a_field_says_what_an_option_and_a_form_need() -> None:
     fields = {field.name: field for field in selector_fields()}
     assert fields["source_tier"].words == ("gpu", "cpu", "edge")
-    assert (fields["model"].words, fields["model"].default) == ((), None)
+    assert (fields["family"].kind, fields["family"].default) == ("text", None)
+    assert (fields["model"].kind, fields["model"].words) == ("array", ())
     assert (fields["seed"].minimum, fields["seed"].kind) == (0, "integer")
     assert fields["set"].kind == "array"
 
@@ -73,6 +87,38 @@ def test_empty_fields_of_a_form_are_not_given() -> None:
     assert Selectors.model_validate(given).selection() == Selection()
 
 
+@pytest.mark.parametrize("given", ["a", ["a"], ("a", ""), ["a", "a"]])
+def test_one_name_is_a_list_of_one(given: object) -> None:
+    selection = Selectors.model_validate({"sweep": given, "model": given}).selection()
+    assert selection == Selection(sweep="a", model="a") == Selection(sweep=["a"], model=("a",))
+
+
+def test_several_sweeps_and_models_are_kept_in_their_order() -> None:
+    asked = PageQuery.model_validate({"sweep": ["b", "a"]})
+    assert asked.suffix() == "?sweep=b&sweep=a"
+    assert Selectors.model_validate_json(asked.job().selectors).selection().sweeps == ("b", "a")
+    assert Selectors(model=("r*", "vit")).selection().models == ("r*", "vit")
+
+
+def test_a_form_has_a_field_for_each_given_name_and_an_empty_one() -> None:
+    fields = [
+        (one["field"].name, one["value"]) for one in _fields(Selectors(model=("r*", "vit"), seed=7))
+    ]
+    assert [value for name, value in fields if name == "model"] == ["r*", "vit", ""]
+    assert [value for name, value in fields if name == "sweep"] == [""]
+    assert [value for name, value in fields if name in {"seed", "runtime"}] == ["", 7]
+
+
+def test_a_memory_limit_is_a_number_or_absent() -> None:
+    (field,) = (one for one in selector_fields() if one.name == "max_memory_mib")
+    assert (field.kind, field.default, field.minimum) == ("integer", None, 1)
+    assert Selectors.model_validate({"max_memory_mib": "512"}).selection().max_memory_mib == 512
+    assert Selectors.model_validate({"max_memory_mib": ""}).selection() == Selection()
+    for wrong in ("0", "-1", "1.5", "many"):
+        with pytest.raises(ValidationError):
+            Selectors.model_validate({"max_memory_mib": wrong})
+
+
 def test_settings_are_pairs() -> None:
     assert Selectors(set=("k=5", "goal=a=b")).selection().settings == (("k", "5"), ("goal", "a=b"))
 
@@ -83,6 +129,8 @@ def test_settings_are_pairs() -> None:
         ({"runtime": "onx"}, "runtime 'onx'"),
         ({"source_tier": "phone"}, "source tier 'phone'"),
         ({"model": "m" * 501}, "501 characters"),
+        ({"sweep": ["s", "m" * 501]}, "501 characters"),
+        ({"model": [str(number) for number in range(10_001)]}, "10,001 models"),
         ({"set": ("k",)}, "'k' has no value"),
         ({"set": ("=5",)}, "'=5' has no value"),
     ],

@@ -10,7 +10,8 @@ import yaml
 from fleetrank.device_agents.contract.task import MeasurePolicy
 from fleetrank.foundation.vocabulary import Mode, Runtime
 from fleetrank.orchestrator.errors import UsageError
-from fleetrank.orchestrator.workspace.sweep_spec import MeasureSpec, SweepSpec, load_spec
+from fleetrank.orchestrator.workspace.measure_spec import MeasureSpec
+from fleetrank.orchestrator.workspace.sweep_spec import SweepSpec, load_spec
 
 REPOSITORY = Path(__file__).parents[3]
 FULL = """
@@ -138,6 +139,20 @@ def test_a_misspelt_key_that_is_needed_is_guessed_first(tmp_path) -> None:
     with pytest.raises(UsageError) as caught:
         load_spec(_file(tmp_path, "name: a\nmodles: all"))
     assert "did you mean 'models'?" in caught.value.remedy
+
+
+def test_a_folder_of_weights_is_known_by_the_files_that_are_read(tmp_path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for name in ("config.json", "model.safetensors", "README.md"):
+        (folder / name).write_text(name)
+    path = _file(tmp_path, "name: a\nmodels: all\nweights: {kind: checkpoint, path: model}")
+    first = load_spec(path).weights
+    assert first.path == folder
+    (folder / "README.md").write_text("other words")
+    assert load_spec(path).weights.sha256 == first.sha256
+    (folder / "model.safetensors").write_text("other weights")
+    assert load_spec(path).weights.sha256 != first.sha256
 
 
 def test_a_checkpoint_is_found_beside_the_file_and_known_by_its_content(tmp_path) -> None:

@@ -1,0 +1,197 @@
+"""Turns a model that a command names, a file or a name, into the name of a card."""
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from fleetrank.foundation.files import replace_file
+from fleetrank.foundation.small_file import check_regular, read_small_text, resolved
+from fleetrank.foundation.vocabulary import Family, Format
+from fleetrank.models.cards.card import FORMATS_OF_SUFFIX, ModelCard, Source
+from fleetrank.models.cards.card_text import card_text
+from fleetrank.models.cards.identity import resolve
+from fleetrank.models.cards.inputs import axis_names
+from fleetrank.models.cards.zoo import Cards, load_cards
+from fleetrank.models.errors import CardError
+from fleetrank.models.files.file_inputs import inputs_of
+from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.workspace.input_rules import with_rules
+from fleetrank.orchestrator.workspace.workspace import Workspace
+
+_HEAD = "# Written by fleetrank for a file with the identity "
+"""First line of a card that this module wrote; with the identity in it an old card is found."""
+_ENTRY_LINE = re.compile(r"^entry = .*$", re.MULTILINE)
+_UNSAFE_IN_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
+_LONGEST_STEM = 60
+"""Characters of a file's name in the name of its card; a name has at most 100."""
+_NAME_DIGITS = 8
+"""Hexadecimal digits of the identity in a name; different files with one name are rare."""
+_SAVED_MODEL = "saved_model.pb"
+_READ_SUFFIXES = frozenset(f".{format_}" for format_ in Format)
+"""Files in a format that runs as it is; others are converted, and state no inputs."""
+_FORMATS = f"give a file ending in {', '.join(FORMATS_OF_SUFFIX)}, or a SavedModel folder"
+
+
+def model_named(workspace: Workspace, argument: str, rules: Sequence[str] = ()) -> str:
+    """The name of the model that a command's argument means.
+
+    A name of a card is returned as it is. For a path, the name is that of the user's card with this
+    file, otherwise of a card that is written: `STEM-IDENTITY`, where the identity follows from the
+    file's content. The same content therefore has the same name in every folder, and a changed
+    file has another. Keys that a person adds to such a card stay. The card of a file with free axes
+    other than the batch states the inputs of the file.
+
+    Args:
+        workspace: its `cards/` gets the new card.
+        argument: a name of a card, or the path of a model file.
+        rules: values of inputs of the file, as `input_rules.with_rules` takes them. The card that
+            is written states them, and other cards of the file are not used.
+
+    Raises:
+        CardError: the card is invalid, the file cannot be read, or there is neither a card nor a
+            file; the remedy names the nearest card.
+        UsageError: the file is missing or has no known format, several cards name it, its card
+            would overwrite another one, or a rule is not valid.
+        StorageError: the card cannot be written.
+    """
+    cards = load_cards(workspace.cards)
+    if argument in cards.good or argument in cards.bad or not _is_path(argument):
+        name = cards.find(argument).name
+        if rules:
+            raise UsageError(
+                f"{name} has a card, which states its inputs", "change the card, or name a file"
+            )
+        return name
+    path = _model_file(argument)
+    if not rules and (found := _name_of_card_with(workspace, cards, path)):
+        return found
+    return _own_card(workspace, cards, _new_card(path, rules))
+
+
+def _new_card(path: Path, rules: Sequence[str]) -> ModelCard:
+    """The card of a file before its name is known."""
+    card = ModelCard(
+        name="file", family=Family.OTHER, source=Source.FILE, entry=str(path), input_size=None
+    )
+    format_ = Format(path.suffix[1:].lower()) if path.suffix.lower() in _READ_SUFFIXES else None
+    if format_ is None:
+        if rules:
+            raise UsageError(
+                f"values of inputs cannot be given for {path.name}: its inputs are known only "
+                "after the conversion",
+                "run it without them; then add [[inputs]] to the card that is written",
+            )
+        return card
+    try:
+        inputs = inputs_of(path, format_)
+    except CardError:
+        # The export reports what is wrong with a file of the other formats.
+        if rules or format_ is Format.ONNX:
+            raise
+        return card
+    needs_inputs = bool(rules or axis_names(inputs))
+    return replace(card, inputs=with_rules(inputs, rules)) if needs_inputs else card
+
+
+def _is_path(argument: str) -> bool:
+    path = Path(argument)
+    return (
+        path.suffix.lower() in FORMATS_OF_SUFFIX or path.parent != Path() or os.path.lexists(path)
+    )
+
+
+def _model_file(argument: str) -> Path:
+    """The absolute path of a file that can be a model."""
+    try:
+        path = resolved(Path(argument))
+        is_saved_model = (path / _SAVED_MODEL).is_file()
+        if not is_saved_model:
+            check_regular(path)
+        str(path).encode()
+    except FileNotFoundError as error:
+        raise UsageError(f"{argument} does not exist", "check the path") from error
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"the name {argument} is not valid UTF-8", "rename the file or its folder"
+        ) from error
+    except OSError as error:
+        raise UsageError(f"{argument} cannot be measured: {error.strerror}", _FORMATS) from error
+    if path.suffix.lower() not in FORMATS_OF_SUFFIX and not is_saved_model:
+        raise UsageError(f"{argument} has an unsupported format", _FORMATS)
+    return path
+
+
+def _name_of_card_with(workspace: Workspace, cards: Cards, path: Path) -> str | None:
+    """The name of the user's card that names the file; `None` without one."""
+    names = [
+        card.name
+        for card in cards.good.values()
+        if card.source is Source.FILE
+        and card.entry == str(path)
+        and _identity_in(workspace, card.name) is None
+    ]
+    if len(names) > 1:
+        raise UsageError(
+            f"several cards name the file {path}: {', '.join(names)}", "give one of these names"
+        )
+    return names[0] if names else None
+
+
+def _own_card(workspace: Workspace, cards: Cards, card: ModelCard) -> str:
+    """The name of the file's own card; writes it, or corrects a path that is out of date."""
+    path, identity = Path(card.entry), resolve(card).sha256
+    stem = _UNSAFE_IN_NAME.sub("-", path.stem)[:_LONGEST_STEM].strip("-._")
+    name = f"{stem or 'model'}-{identity[:_NAME_DIGITS]}"
+    card_path = _card_path(workspace, name)
+    named = replace(card, name=name, entry=_entry(workspace, path))
+    text = _escaped(f"{_HEAD}{identity}.\n{card_text(named)}\n")
+    if name not in cards.good and not os.path.lexists(card_path):
+        card_path.parent.mkdir(exist_ok=True)
+        replace_file(card_path, text.encode())
+        return name
+    if _identity_in(workspace, name) != identity or name in cards.bad:
+        cards.check([name])
+        raise UsageError(
+            f"{card_path.name} in {card_path.parent} is not the card of {path}",
+            "rename or remove that card",
+        )
+    there = cards.find(name).entry
+    if there != card.entry and not _has_content(replace(card, entry=there), identity):
+        (entry,) = _ENTRY_LINE.findall(text)
+        corrected = _ENTRY_LINE.sub(lambda _match: entry, read_small_text(card_path), count=1)
+        replace_file(card_path, corrected.encode())
+    return name
+
+
+def _has_content(card: ModelCard, identity: str) -> bool:
+    """Whether the file that a card names still exists with this content."""
+    try:
+        return resolve(card).sha256 == identity
+    except CardError:
+        return False
+
+
+def _entry(workspace: Workspace, path: Path) -> str:
+    """The file as its card names it: relative in the workspace, which can be moved as a whole."""
+    inside = path.is_relative_to(workspace.root)
+    return os.path.relpath(path, workspace.cards) if inside else str(path)
+
+
+def _escaped(text: str) -> str:
+    """JSON's escapes are those of TOML, except that TOML also escapes DEL."""
+    return text.replace("\x7f", "\\u007f")
+
+
+def _identity_in(workspace: Workspace, name: str) -> str | None:
+    """The identity in the head of a card that this module wrote; `None` for another card."""
+    path = _card_path(workspace, name)
+    if not path.is_file():
+        return None
+    first = read_small_text(path).partition("\n")[0]
+    return first.removeprefix(_HEAD).removesuffix(".") if first.startswith(_HEAD) else None
+
+
+def _card_path(workspace: Workspace, name: str) -> Path:
+    return workspace.cards / f"{name}.toml"
