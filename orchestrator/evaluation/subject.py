@@ -1,0 +1,176 @@
+"""The model that is evaluated, its weights, and the device and runtime that run it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleetrank.device_agents.contract.task import Execution
+from fleetrank.device_agents.registry import create_agent
+from fleetrank.foundation.inputs.workload import IMAGE, Workload
+from fleetrank.foundation.vocabulary import (
+    FORMAT_OF_RUNTIME,
+    RUNTIME_OF_FORMAT,
+    Precision,
+    Runtime,
+    WeightsKind,
+)
+from fleetrank.models.cards.card import ExportRequest, ResolvedCard, Source, Weights, formats_of
+from fleetrank.models.cards.identity import resolve
+from fleetrank.models.cards.zoo import load_cards
+from fleetrank.models.published.published_folder import checkpoint_sha256
+from fleetrank.orchestrator.errors import UsageError
+from fleetrank.orchestrator.evaluation.scoring import EvaluationError, Scorer
+from fleetrank.orchestrator.export.export_stage import build_artifacts
+from fleetrank.orchestrator.export.one_export import ExportTools
+from fleetrank.orchestrator.workspace.device_registry import (
+    LOCAL_CPU,
+    DeviceFile,
+    find_device,
+    load_devices,
+)
+from fleetrank.orchestrator.workspace.model_argument import model_named
+from fleetrank.orchestrator.workspace.workspace import Workspace
+
+SEEDED = "seeded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """What the user says about the model and where it runs; `None` takes the usual value.
+
+    Attributes:
+        model: name of a card, or a model file.
+        checkpoint: a state dict, or a folder of a published model.
+        allows_seeded: evaluate without trained weights; the rows say so.
+    """
+
+    model: str
+    checkpoint: Path | None = None
+    allows_seeded: bool = False
+    runtime: Runtime | None = None
+    precision: Precision | None = None
+    device: str = LOCAL_CPU
+    threads: int = 1
+    is_trusted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A model with its weights, and the execution on one device."""
+
+    model: ResolvedCard
+    weights: Weights
+    device: DeviceFile
+    runtime: Runtime
+    precision: Precision
+    threads: int
+    is_trusted: bool
+
+    @property
+    def weights_name(self) -> str:
+        """`seeded`, or the name of the file with the weights."""
+        if self.weights.kind is WeightsKind.SEEDED:
+            return SEEDED
+        return Path(self.weights.checkpoint_path or self.model.card.entry).name
+
+    @property
+    def weights_sha256(self) -> str | None:
+        """Of the file with the weights; `None` if they are seeded or part of the card's file."""
+        return self.weights.checkpoint_sha256
+
+    def request(self, workload: Workload = IMAGE) -> ExportRequest:
+        """The file that computes it."""
+        return ExportRequest(
+            model=self.model,
+            weights=self.weights,
+            format=FORMAT_OF_RUNTIME[self.runtime],
+            precision=self.precision.value,
+            axes=self.model.card.axes,
+            workload=workload,
+        )
+
+
+def find_subject(workspace: Workspace, where: Where) -> Subject:
+    """Finds model, weights and device.
+
+    Raises:
+        UsageError: the model has no trained weights, the runtime cannot run it, or the device
+            cannot give outputs.
+        CardError: the model does not exist.
+    """
+    card = load_cards(workspace.cards).find(model_named(workspace, where.model))
+    model = resolve(card)
+    weights = _weights(model, where)
+    runtimes = [Runtime(RUNTIME_OF_FORMAT[one]) for one in formats_of(card)]
+    runtime = where.runtime or runtimes[0]
+    if runtime not in runtimes:
+        raise UsageError(
+            f"{card.name} does not run in {runtime}", f"it runs in {', '.join(runtimes)}"
+        )
+    device = find_device(load_devices(workspace), where.device)
+    if not device.traits.infers or device.host is not None:
+        raise UsageError(
+            f"device {device.name} returns no outputs to this program",
+            f"evaluate on {LOCAL_CPU}, a GPU of this host or the processor of a board: the same "
+            "file gives the same outputs up to rounding",
+        )
+    return Subject(
+        model=model,
+        weights=weights,
+        device=device,
+        runtime=runtime,
+        precision=model.precision or where.precision or Precision.FP32,
+        threads=where.threads,
+        is_trusted=where.is_trusted,
+    )
+
+
+def _weights(model: ResolvedCard, where: Where) -> Weights:
+    if model.card.source is Source.FILE:
+        return Weights(kind=WeightsKind.EMBEDDED)
+    if where.checkpoint is not None:
+        try:
+            sha256 = checkpoint_sha256(where.checkpoint)
+        except OSError as error:
+            raise UsageError(
+                f"checkpoint {where.checkpoint} cannot be read: {error}", "check the path"
+            ) from error
+        return Weights(
+            kind=WeightsKind.CHECKPOINT,
+            checkpoint_path=str(where.checkpoint.resolve()),
+            checkpoint_sha256=sha256,
+        )
+    if where.allows_seeded:
+        return Weights(kind=WeightsKind.SEEDED)
+    raise UsageError(
+        f"{model.card.name} has no trained weights here, so its quality means nothing",
+        "give its weights with `checkpoint=FILE`; or `seeded=true` evaluates seeded weights, which "
+        "shows only that the evaluation works",
+    )
+
+
+def open_scorer(subject: Subject, request: ExportRequest, tools: ExportTools) -> Scorer:
+    """Exports the file if it is not cached, and opens the device.
+
+    Raises:
+        UsageError: the device does not support the execution.
+        EvaluationError: the file cannot be exported; the message has the reason.
+    """
+    agent = create_agent(subject.device.kind, subject.device.options)
+    execution = Execution(
+        runtime=subject.runtime,
+        backend=subject.device.kind_of.default_backend(subject.runtime),
+        precision=subject.precision,
+        threads=subject.threads,
+        axes=request.axes,
+        inputs=request.inputs,
+        workload=request.workload,
+    )
+    if (reason := agent.why_unsupported(execution)) is not None:
+        raise UsageError(reason, "choose another runtime or precision")
+    exports = build_artifacts([request], (), tools)
+    if request not in exports.artifacts:
+        failure = exports.failures.get(request)
+        if failure is None:
+            raise EvaluationError("the export was stopped", "run the command again")
+        raise EvaluationError(failure.message, failure.remedy)
+    return Scorer(agent=agent, artifact=exports.artifacts[request], execution=execution)

@@ -1,0 +1,150 @@
+"""Reads the text and the examples that a user evaluates on, and their checksums."""
+
+import csv
+import hashlib
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleetrank.foundation.small_file import file_sha256
+from fleetrank.foundation.visible_text import shortened
+from fleetrank.orchestrator.errors import UsageError
+
+LARGEST_BYTES = 1 << 30
+"""Of a file of text or examples: WikiText-103 has 0.5 GB. It is read into memory."""
+_FORMATS = "give a .tsv, .jsonl or .parquet file in the form in which the data set is published"
+
+Example = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextData:
+    """Documents to score.
+
+    Attributes:
+        name: of the file or folder.
+        sha256: of the file, or of the names and checksums of a folder's files.
+        documents: not empty; no document is empty.
+    """
+
+    name: str
+    sha256: str
+    documents: tuple[str, ...]
+
+
+def read_text_data(path: Path, field: str = "text") -> TextData:
+    """Reads documents: each line of a `.jsonl`, each row of a `.parquet`, each file of a folder.
+
+    Any other file is one document.
+
+    Args:
+        path: file, or folder with `*.txt`.
+        field: key or column with the text.
+
+    Raises:
+        UsageError: the file is missing, is not UTF-8, lacks the field, or holds no text.
+    """
+    if path.is_dir():
+        files = sorted(path.glob("*.txt"))
+        texts = [_text(file) for file in files]
+    elif path.suffix in {".jsonl", ".parquet"}:
+        texts = [str(row[field]) for row in read_examples(path, {field: (field,)})]
+    else:
+        texts = [_text(path)]
+    documents = tuple(text for text in texts if text)
+    if not documents:
+        raise UsageError(f"{path} holds no text", "name a file with text in UTF-8")
+    return TextData(name=path.name, sha256=data_sha256(path), documents=documents)
+
+
+def data_sha256(path: Path, pattern: str = "*.txt") -> str:
+    """The sha256 of a file, or of the names and checksums of the files of a folder."""
+    if path.is_file():
+        return file_sha256(path)
+    files = sorted(file for file in path.glob(pattern) if file.is_file())
+    parts = [(str(file.relative_to(path)), file_sha256(file)) for file in files]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.stat().st_size > LARGEST_BYTES:
+            raise UsageError(f"{path} is larger than 1 GiB", "split the file")
+        # Bytes, not text mode: line ends are part of the text that is scored.
+        return path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", "check the path") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 text: {error}", "convert it to UTF-8") from error
+
+
+def read_examples(path: Path, names: Mapping[str, Sequence[str]]) -> list[Example]:
+    """Reads rows with exactly the wanted fields.
+
+    Args:
+        path: a `.tsv`, `.jsonl` or `.parquet` file.
+        names: field to the names that published forms of the data set have for it.
+
+    Raises:
+        UsageError: the file cannot be read, or a row lacks a field.
+    """
+    readers = {".tsv": _tsv, ".jsonl": _jsonl, ".parquet": _parquet}
+    if path.suffix not in readers:
+        raise UsageError(f"{path} has an unknown format", _FORMATS)
+    rows = readers[path.suffix](path)
+    if not rows:
+        raise UsageError(f"{path} holds no row", _FORMATS)
+    return [_fields(path, number, row, names) for number, row in enumerate(rows, 1)]
+
+
+def _fields(
+    path: Path, number: int, row: Example, names: Mapping[str, Sequence[str]]
+) -> dict[str, object]:
+    found = {}
+    for field, known in names.items():
+        name = next((name for name in known if row.get(name) is not None), None)
+        if name is None:
+            there = shortened(", ".join(map(str, row)))
+            raise UsageError(
+                f"{path}: row {number} has no {' or '.join(known)}; it has {there}", _FORMATS
+            )
+        found[field] = row[name]
+    return found
+
+
+def _tsv(path: Path) -> list[Example]:
+    # The published files do not quote: a quotation mark is a character of the sentence.
+    reader = csv.DictReader(
+        io.StringIO(_text(path), newline=""), delimiter="\t", quoting=csv.QUOTE_NONE
+    )
+    try:
+        return list(reader)
+    except csv.Error as error:
+        raise UsageError(f"{path} is not a table with tabs: {error}", _FORMATS) from error
+
+
+def _jsonl(path: Path) -> list[Example]:
+    rows: list[Example] = []
+    # Not `splitlines`, which also splits at characters that JSON allows inside a text.
+    for number, line in enumerate(_text(path).split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"{path}: line {number} is not JSON: {error}", _FORMATS) from error
+        if not isinstance(row, dict):
+            raise UsageError(f"{path}: line {number} is not a JSON object", _FORMATS)
+        rows.append(row)
+    return rows
+
+
+def _parquet(path: Path) -> list[Example]:
+    import polars as pl
+
+    try:
+        return list(pl.read_parquet(path, hive_partitioning=False).iter_rows(named=True))
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        raise UsageError(f"{path} is not a Parquet file: {error}", _FORMATS) from error

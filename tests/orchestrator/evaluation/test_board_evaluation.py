@@ -1,0 +1,131 @@
+"""Evaluations on a board over ssh: the figures are those of this host, also after a cut line."""
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ssh_board import SshBoard, ssh_board, why_no_sshd
+from waiting import wait_until
+from wording import has
+
+from fleetrank.analysis.stored.side.evaluations import EVALUATIONS
+from fleetrank.analysis.stored.side.side_table import read_side
+from fleetrank.orchestrator.cli.main import run
+from fleetrank.orchestrator.workspace.workspace import Workspace
+
+pytestmark = pytest.mark.slow
+
+LM_EVAL = Path(__file__).parents[2] / "data" / "lm_eval"
+METRICS = {"perplexity", "bits_per_byte", "token_top1", "token_top5"}
+OLDER = "FLEETRANK_OLDER_PYTHON"
+"""Path of a Python 3.9 or 3.10 with NumPy and ONNX Runtime."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    Workspace.init(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def board(monkeypatch: pytest.MonkeyPatch) -> Iterator[SshBoard]:
+    if (reason := why_no_sshd()) is not None:
+        pytest.skip(reason)
+    with tempfile.TemporaryDirectory(prefix="run-", ignore_cleanup_errors=True) as runtime:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
+        with ssh_board() as found:
+            yield found
+
+
+def add_device(folder: Path, options: str, host: str = "null") -> None:
+    text = f"name: pi5\nkind: board\nhost: {host}\noptions: {{ssh: board, {options}}}\n"
+    (folder / "devices" / "pi5.yaml").write_text(text)
+
+
+def command(folder: Path, text: Path, device: str) -> list[str]:
+    return [
+        "eval", "ppl", "--model", "stories260k", "--text", str(text), "--tokenizer", "bytes",
+        "--seeded", "--runtime", "onnx", "--window", "64", "--device", device,
+        "--workspace", str(folder),
+    ]  # fmt: skip
+
+
+def rows_of(folder: Path, *, is_board: bool) -> dict[str, dict[str, object]]:
+    rows = read_side(folder / "results", EVALUATIONS).to_dicts()
+    return {row["quality_metric"]: row for row in rows if (row["device"] == "pi5") == is_board}
+
+
+def check_equal(folder: Path) -> dict[str, object]:
+    """Compares every metric of the two devices; returns a row of the board."""
+    here, there = rows_of(folder, is_board=False), rows_of(folder, is_board=True)
+    assert there.keys() == here.keys() == METRICS
+    for name, row in there.items():
+        assert row["quality"] == pytest.approx(here[name]["quality"], rel=1e-6)
+        same = ("artifact_sha256", "data_sha256", "n_tokens", "backend", "flags")
+        assert {key: row[key] for key in same} == {key: here[name][key] for key in same}
+    versions = {row["runtime_version"] for row in here.values()}
+    assert versions == {importlib.metadata.version("onnxruntime")}
+    return there["perplexity"]
+
+
+@pytest.mark.parametrize(
+    "is_older",
+    [False, pytest.param(True, marks=pytest.mark.skipif(OLDER not in os.environ, reason=OLDER))],
+)
+def test_a_board_has_the_perplexity_of_this_host(
+    folder: Path, board: SshBoard, *, is_older: bool
+) -> None:
+    python = os.environ[OLDER] if is_older else sys.executable
+    add_device(folder, f"ssh_config: {board.config}, python: {python}")
+    for device in ("local-cpu", "pi5"):
+        assert run(command(folder, LM_EVAL / "text.jsonl", device)) == 0
+    row = check_equal(folder)
+    asked = [python, "-P"] if not is_older else [python]
+    ask = "import importlib.metadata as m; print(m.version('onnxruntime'))"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    version = subprocess.run(
+        [*asked, "-c", ask], env=environment, check=True, capture_output=True, text=True
+    ).stdout
+    assert row["runtime_version"] == version.strip(), "of the board, not of this host"
+    names = [path.name for path in board.cache.glob("files/*")]
+    assert names == [f"{row['artifact_sha256']}.onnx"], "inputs and outputs were removed"
+
+
+def test_an_evaluation_whose_line_was_cut_goes_on(folder: Path, board: SshBoard) -> None:
+    add_device(folder, f"ssh_config: {board.config}, python: {sys.executable}, max_wait_s: 5.0")
+    text = folder / "long.txt"
+    text.write_text("words and more words, " * 1500)
+    words = [sys.executable, "-m", "fleetrank", *command(folder, text, "pi5")]
+    parts = folder / "results" / "unfinished"
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
+        wait_until(
+            lambda: any(path.read_bytes() for path in parts.glob("*.jsonl")), "some scores", 300.0
+        )
+        board.stop()
+        _, error = process.communicate(timeout=120.0)
+    assert process.returncode != 0
+    assert has(error, "evaluation failed")
+    assert "Traceback" not in error
+    assert rows_of(folder, is_board=True) == {}
+
+    board.start()
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert has(done.stderr, "scored", "earlier run")
+    assert list(parts.glob("*.jsonl")) == []
+    assert run(command(folder, text, "local-cpu")) == 0
+    check_equal(folder)
+
+
+@pytest.mark.parametrize(("options", "host"), [("gpu: only", "null"), ("tier: cpu", "other")])
+def test_a_gpu_of_a_board_and_a_board_of_another_host_are_refused(
+    folder: Path, options: str, host: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    add_device(folder, options, host)
+    assert run(command(folder, LM_EVAL / "text.jsonl", "pi5")) == 2
+    assert "returns no outputs" in capfd.readouterr().err
