@@ -2,20 +2,15 @@
 
 import functools
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from fleetrank.analysis.arrays.ranking import (
-    Floats,
-    average_ranks,
-    block_size,
-    products,
-    require_finite,
-    unit_columns,
-)
+from fleetrank.analysis.arrays.ranking import Floats, block_size, products, rank_units
+from fleetrank.analysis.arrays.stratified import stratified_units
 
 MIN_MODELS_FOR_INTERVAL = 9
 """Resamples of fewer models have so many repeats that the interval's coverage is unknown."""
@@ -35,43 +30,25 @@ def resampled_units(values: Floats, counts: npt.NDArray[np.int64]) -> Iterator[F
     Yields blocks (some draws, n_models, n_platforms) whose products are Spearman's rho, see
     `ranking.unit_columns`; NaN where a resample is constant.
     """
-    step = block_size(*values.shape)
-    for start in range(0, counts.shape[0], step):
-        some = counts[start : start + step]
-        yield _weighted_units(counted_ranks(values, some), some.astype(np.float64))
+    every = np.zeros(values.shape[0], dtype=np.int64)
+    yield from stratified_units(values, every, counts)
 
 
-def counted_ranks(values: Floats, counts: npt.NDArray[np.int64]) -> Floats:
-    """Average ranks of each model when it is present `counts` times.
+def resampled_medians(repeats: Floats, draws: int, rng: np.random.Generator) -> Floats:
+    """Medians of resampled repeats, (n_models, n_repeats) with NaN missing to (draws, n_models).
 
-    From (n_models, n_platforms) and (draws, n_models) to (draws, n_models, n_platforms). Sorting
-    once per platform serves all draws: the rank follows from cumulative counts.
+    Each draw takes as many of a model's repeats as it has, with replacement.
+    Source: Efron and Tibshirani 1993, chapter 6. NaN where a model has no repeat.
     """
-    require_finite(values)
-    ranks = np.empty((*counts.shape, values.shape[1]))
-    for column in range(values.shape[1]):
-        order = np.argsort(values[:, column], kind="stable")
-        in_order = values[order, column]
-        is_first = np.append(True, in_order[1:] != in_order[:-1])
-        group = np.cumsum(is_first) - 1
-        totals = np.add.reduceat(counts[:, order], np.flatnonzero(is_first), axis=1)
-        before = np.cumsum(totals, axis=1) - totals
-        ranks[:, order, column] = (before + (totals + 1) / 2)[:, group]
-    return ranks
-
-
-def _weighted_units(ranks: Floats, weights: Floats) -> Floats:
-    """Unit columns over models (draws, n, p), each counted `weights` (draws, n) times."""
-    # A resample may contain no models of a pair; its ranks have no spread, so no unit column
-    # exists.
-    total = np.maximum(weights.sum(axis=1), 1.0)[:, None, None]
-    mean = (weights[:, :, None] * ranks).sum(axis=1, keepdims=True) / total
-    centred = np.sqrt(weights)[:, :, None] * (ranks - mean)
-    squares = (centred**2).sum(axis=1)
-    # Rounding gives a resample of one value a small spread; a real spread is far larger.
-    norm = np.where(squares > 1e-9, np.sqrt(squares), np.nan)
-    units: Floats = centred / norm[:, None, :]
-    return units
+    counts = np.isfinite(repeats).sum(axis=1)
+    medians = np.full((draws, repeats.shape[0]), np.nan)
+    for count in np.unique(counts[counts > 0]).tolist():
+        rows = np.flatnonzero(counts == count)
+        known = np.isfinite(repeats[rows])
+        kept = repeats[rows][known].reshape(1, rows.size, count)
+        picked = rng.integers(count, size=(draws, rows.size, count))
+        medians[:, rows] = np.median(np.take_along_axis(kept, picked, axis=2), axis=2)
+    return medians
 
 
 def percentile_interval(draws: Floats, level: float = 0.95) -> tuple[Floats, Floats]:
@@ -98,21 +75,20 @@ def permutation_p(values: Floats, draws: int, rng: np.random.Generator) -> Float
     Source: Phipson and Smyth 2010 for the added one.
     """
     n_models, n_platforms = values.shape
-    ranks = average_ranks(values)
-    units = unit_columns(ranks)
+    units = rank_units(values)
     observed = products(units)
     # Equal rhos differ by rounding; two different rhos of n models differ by far more.
     least = np.abs(observed) - 1e-9
     is_exact = n_models <= MAX_MODELS_FOR_EXACT
-    orders = _all_orders(n_models) if is_exact else _some_orders(n_models, draws, rng)
     hits = np.zeros_like(observed)
     step = block_size(max(n_models, n_platforms), n_platforms)
-    for start in range(0, len(orders), step):
-        # One product of two large matrices is faster than many small ones in BLAS.
-        permuted = np.moveaxis(units[orders[start : start + step]], 0, 1).reshape(n_models, -1)
-        rhos = (units.T @ permuted).reshape(n_platforms, -1, n_platforms)
-        hits += (np.abs(rhos) >= least[:, None, :]).sum(axis=1)
-    p = hits / len(orders) if is_exact else (hits + 1) / (draws + 1)
+    for orders in _orders(n_models, draws, step, rng):
+        # A product for each draw: of one large product BLAS makes threads, which spend ten times
+        # the processor's time with waiting.
+        rhos = units.T @ units[orders]
+        hits += (np.abs(rhos) >= least).sum(axis=0)
+    is_exact = n_models <= MAX_MODELS_FOR_EXACT
+    p = hits / math.factorial(n_models) if is_exact else (hits + 1) / (draws + 1)
     # Permuting either side is the same test; drawn permutations make them differ by chance.
     p = np.maximum(p, p.T)
     return np.where(np.isnan(observed), np.nan, p)
@@ -123,8 +99,17 @@ def _all_orders(n_models: int) -> npt.NDArray[np.int64]:
     return np.array(list(itertools.permutations(range(n_models))))
 
 
-def _some_orders(n_models: int, draws: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-    return rng.permuted(np.tile(np.arange(n_models), (draws, 1)), axis=1)
+def _orders(
+    n_models: int, draws: int, step: int, rng: np.random.Generator
+) -> Iterator[npt.NDArray[np.int64]]:
+    """All orders of few models, else random ones, at most `step` at a time, (step, n_models)."""
+    if n_models <= MAX_MODELS_FOR_EXACT:
+        every = _all_orders(n_models)
+        yield from (every[start : start + step] for start in range(0, len(every), step))
+        return
+    for start in range(0, draws, step):
+        some = np.tile(np.arange(n_models), (min(step, draws - start), 1))
+        yield rng.permuted(some, axis=1, out=some)
 
 
 def adjust_p(p_values: Sequence[float | None]) -> list[float | None]:

@@ -7,10 +7,9 @@ import numpy as np
 
 from fleetrank.analysis.arrays.ranking import (
     Floats,
-    average_ranks,
     block_size,
+    rank_units,
     require_finite,
-    unit_columns,
 )
 
 
@@ -129,12 +128,17 @@ def _permuted_units(
     """Unit columns of the ranks of the sum with the second part permuted over the models."""
     # If only latency ranks the models, permuted latencies have permuted ranks: no sorting.
     is_alone = bool((log_rest == log_rest[:1]).all())
-    moved = unit_columns(average_ranks(log_latency)) if is_alone else log_latency
+    moved = rank_units(log_latency) if is_alone else log_latency
     step = block_size(*log_rest.shape)
     for start in range(0, draws, step):
-        shape = (min(step, draws - start), *log_rest.shape)
-        permuted = rng.permuted(np.broadcast_to(moved, shape), axis=1)
-        yield permuted if is_alone else unit_columns(average_ranks(log_rest + permuted))
+        # A column's models side by side in memory: permuting and sorting take half the time.
+        by_column = np.empty((min(step, draws - start), *moved.T.shape))
+        by_column[:] = moved.T
+        rng.permuted(by_column, axis=2, out=by_column)
+        if not is_alone:
+            by_column += log_rest.T
+        permuted = np.swapaxes(by_column, 1, 2)
+        yield permuted if is_alone else rank_units(permuted)
 
 
 def headroom(rho: float, null: float) -> float | None:

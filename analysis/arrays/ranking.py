@@ -5,6 +5,8 @@ NaN is an error. An undefined result is NaN. `few_models_note` says which claims
 correlation a number of models supports.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 from scipy import stats
@@ -13,26 +15,43 @@ Floats = npt.NDArray[np.float64]
 
 MIN_MODELS = 5
 """Fewer models in common give no rank correlation: with 4, one swap moves rho by 0.2 to 0.8."""
+_CACHED_VALUES = 32_000
+"""Values to rank at a time: 256 KB stay in the processor's cache; all at once is slower by half."""
 
 
 def average_ranks(values: Floats) -> Floats:
     """Ranks 1 to n over the models of (..., n_models, n_platforms); ties share their mean."""
+    return _placed(values, np.arange(1.0, values.shape[-2] + 1), lambda ranks: ranks)
+
+
+def rank_units(values: Floats) -> Floats:
+    """`unit_columns` of `average_ranks`, both (..., n_models, n_platforms), in half the time."""
+    untied = unit_columns(np.arange(1.0, values.shape[-2] + 1)[:, None])[:, 0]
+    return _placed(values, untied, lambda ranks: unit_columns(ranks.T).T)
+
+
+def _placed(values: Floats, untied: Floats, of_tied: Callable[[Floats], Floats]) -> Floats:
+    """For each value what `untied` (n_models,) has for its place in the order of its column.
+
+    `of_tied` gives it for columns with ties from their average ranks, both (n_columns, n_models).
+    """
     require_finite(values)
     if values.size == 0:
         return np.empty(values.shape)
     by_column = np.swapaxes(values, -1, -2)
     rows = by_column.reshape(-1, values.shape[-2])
-    # Several times faster than SciPy's ranks, which are left the columns that hold ties.
-    order = np.argsort(rows, axis=-1)
-    order += np.arange(rows.shape[0])[:, None] * rows.shape[1]
-    ranks = np.empty(rows.size)
-    ranks[order] = np.arange(1.0, rows.shape[1] + 1)
-    ranks = ranks.reshape(rows.shape)
-    in_order = rows.reshape(-1)[order]
-    has_ties = (in_order[:, 1:] == in_order[:, :-1]).any(axis=1)
+    placed, has_ties = np.empty(rows.shape), np.empty(rows.shape[0], dtype=np.bool_)
+    step = max(1, _CACHED_VALUES // rows.shape[1])
+    for start in range(0, rows.shape[0], step):
+        some = slice(start, start + step)
+        # Several times faster than SciPy's ranks, which are left the columns that hold ties.
+        order = np.argsort(rows[some], axis=-1)
+        np.put_along_axis(placed[some], order, untied[None], axis=-1)
+        in_order = np.take_along_axis(rows[some], order, axis=-1)
+        has_ties[some] = (in_order[:, 1:] == in_order[:, :-1]).any(axis=1)
     if has_ties.any():
-        ranks[has_ties] = stats.rankdata(rows[has_ties], axis=-1)
-    return np.swapaxes(ranks.reshape(by_column.shape), -1, -2)
+        placed[has_ties] = of_tied(stats.rankdata(rows[has_ties], axis=-1))
+    return np.swapaxes(placed.reshape(by_column.shape), -1, -2)
 
 
 def spearman_matrix(values: Floats) -> Floats:
@@ -40,7 +59,7 @@ def spearman_matrix(values: Floats) -> Floats:
 
     NaN where a column is constant; (n_platforms, n_platforms).
     """
-    return products(unit_columns(average_ranks(values)))
+    return products(rank_units(values))
 
 
 def kendall_matrix(values: Floats) -> Floats:
@@ -50,12 +69,17 @@ def kendall_matrix(values: Floats) -> Floats:
     the signs of all differences between two models.
     """
     require_finite(values)
-    first, second = np.triu_indices(values.shape[0], k=1)
-    # Counts stay exact in float32 up to 2^24 pairs of models.
-    signs = np.sign(values[first] - values[second]).astype(np.float32)
-    untied = (signs != 0).sum(axis=0).astype(np.float64)
+    n_models, size = values.shape
+    sums, step = np.zeros((size, size)), block_size(n_models, size)
+    for start in range(0, n_models, step):
+        # Every pair of models twice, and each model with itself, whose sign is 0. Such counts
+        # stay exact in float32 up to 2^24, and a block has fewer.
+        signs = np.sign(values[start : start + step, None] - values).reshape(-1, size)
+        singles = signs.astype(np.float32)
+        sums += singles.T @ singles
+    untied = np.diag(sums)
     with np.errstate(invalid="ignore", divide="ignore"):
-        tau = (signs.T @ signs).astype(np.float64) / np.sqrt(np.outer(untied, untied))
+        tau = sums / np.sqrt(np.outer(untied, untied))
     clipped: Floats = np.clip(tau, -1.0, 1.0)
     return clipped
 
@@ -96,8 +120,8 @@ def products(units: Floats) -> Floats:
 
 
 def block_size(n_rows: int, n_columns: int) -> int:
-    """How many draws of such a matrix to hold at a time: 16 MB."""
-    return max(1, 2_000_000 // max(1, n_rows * n_columns))
+    """How many draws of such a matrix to hold at a time: 4 MB."""
+    return max(1, 500_000 // max(1, n_rows * n_columns))
 
 
 def require_finite(values: Floats) -> None:

@@ -1,6 +1,7 @@
 """How repeatable a platform's ranking is, on arrays."""
 
 import numpy as np
+import numpy.typing as npt
 
 from fleetrank.analysis.arrays.bootstrap import (
     MIN_MODELS_FOR_INTERVAL,
@@ -12,10 +13,11 @@ from fleetrank.analysis.arrays.pareto import Mask
 from fleetrank.analysis.arrays.ranking import (
     MIN_MODELS,
     Floats,
-    average_ranks,
+    rank_units,
     spearman_matrix,
-    unit_columns,
 )
+
+Numbers = npt.NDArray[np.int64]
 
 MIN_REPEATS_TO_SPLIT = 2
 """Splitting into halves needs at least two processes."""
@@ -38,17 +40,45 @@ def split_halves(parts: Floats, draws: int, rng: np.random.Generator) -> tuple[F
     for count in np.unique(counts[counts >= MIN_REPEATS_TO_SPLIT]).tolist():
         rows = np.flatnonzero(counts == count)
         known: Mask = complete[rows]
-        kept = parts[:, rows][:, known].reshape(parts.shape[0], 1, rows.size, count)
+        kept = parts[:, rows][:, known].reshape(parts.shape[0], rows.size, count)
         order = rng.permuted(np.tile(np.arange(count), (draws, rows.size, 1)), axis=2)
         half = count // 2
         for side in (0, 1):
-            picked = order[None, :, :, side * half : (side + 1) * half]
-            medians = np.median(np.take_along_axis(kept, picked, axis=3), axis=3)
-            halves[side, rows] = np.log(medians).sum(axis=0).T
+            picked = order[:, :, side * half : (side + 1) * half]
+            halves[side, rows] = _log_products(kept, picked).T
     lengthening = np.full(counts.shape, np.nan)
     enough = counts >= MIN_REPEATS_TO_SPLIT
     lengthening[enough] = counts[enough] / (counts[enough] // 2)
     return halves, lengthening
+
+
+def _log_products(kept: Floats, picked: Numbers) -> Floats:
+    """Logarithm of the product over parts of the median of the picked repeats, (draws, n_models).
+
+    From (n_parts, n_models, n_repeats) and positions (draws, n_models, n_picked).
+    """
+    (draws, n_models, n_picked), count = picked.shape, kept.shape[2]
+    sizes = (count,) * n_picked
+    if count**n_picked > draws:
+        return _of_each(kept, picked)
+    # Fewer choices than draws: each choice is computed once, and the draws look it up.
+    choices = np.indices(sizes).reshape(n_picked, -1, 1).T.swapaxes(0, 1)
+    every = np.broadcast_to(choices, (count**n_picked, n_models, n_picked))
+    number = np.ravel_multi_index(tuple(np.moveaxis(picked, 2, 0)), sizes)
+    found: Floats = np.take_along_axis(_of_each(kept, every), number, axis=0)
+    return found
+
+
+def _of_each(kept: Floats, picked: Numbers) -> Floats:
+    """`_log_products`, choice after choice."""
+    in_order = np.take_along_axis(kept[:, None], picked[None], axis=3)
+    # Sorting a few values is several times faster than NumPy's median; of two, any order.
+    n_picked = picked.shape[2]
+    if n_picked > 2:
+        in_order = np.sort(in_order, axis=3)
+    medians = (in_order[..., (n_picked - 1) // 2] + in_order[..., n_picked // 2]) / 2
+    products: Floats = np.log(medians).sum(axis=0)
+    return products
 
 
 def spearman_brown(rho: Floats, lengthening: float) -> Floats:
@@ -71,7 +101,7 @@ def split_reliability(halves: Floats, lengthening: Floats) -> float:
     has_halves = np.isfinite(lengthening)
     if has_halves.sum() < MIN_MODELS:
         return float("nan")
-    first, second = (unit_columns(average_ranks(half[has_halves])) for half in halves)
+    first, second = (rank_units(half[has_halves]) for half in halves)
     rho = (first * second).sum(axis=0)
     defined = rho[np.isfinite(rho)]
     if defined.size == 0 or defined.mean() <= 0:

@@ -47,6 +47,24 @@ def mann_whitney(a: Floats, b: Floats) -> tuple[float, float]:
     return u, min(1.0, 2 * min(low, high))
 
 
+def smallest_p(n_a: int, n_b: int) -> float:
+    """The smallest p of `mann_whitney` for these sizes: complete separation without ties."""
+    return min(1.0, 2 / math.comb(n_a + n_b, n_a))
+
+
+def smallest_significant_u(n_a: int, n_b: int, alpha: float) -> int | None:
+    """The smallest U above the middle with p <= alpha for `mann_whitney` without ties.
+
+    `None` if no U has such a p. For at most `MAX_EXACT` values in both samples.
+    """
+    # Doubled, because `_subset_sums` counts doubled ranks.
+    ranks = tuple(range(2, 2 * (n_a + n_b) + 1, 2))
+    by_u = _subset_sums(ranks, n_b)[n_b * (n_b + 1) :: 2][: n_a * n_b + 1]
+    p_values = 2 * by_u[::-1].cumsum()[::-1]
+    found = np.flatnonzero(p_values <= alpha)
+    return int(found[0]) if found.size else None
+
+
 def wilcoxon(differences: Floats) -> float:
     """Two-sided exact p of the signed-rank test of (n,) paired differences; zeros are left out.
 

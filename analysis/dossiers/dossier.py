@@ -85,8 +85,8 @@ def failures_table(rows: pl.DataFrame) -> Table:
     """The last failed attempts, newest first."""
     failed = rows.filter(pl.col("status") != "ok")
     shown = failed.reverse().select(
-        "started_utc", "sweep_id", "model", "platform_key", "repeat", "attempt", "error_kind",
-        "error_stage", "error_message", "error_remedy",
+        "started_utc", "sweep_id", "model", "workload", "platform_key", "repeat", "attempt",
+        "error_kind", "error_stage", "error_message", "error_remedy",
     )  # fmt: skip
     hidden = shown.height - MAX_ROWS
     notes = (f"{hidden} older ones are not listed.",) if hidden > 0 else ()

@@ -11,10 +11,12 @@ from fleetrank.analysis.dossiers.dossier import (
     rows_about,
     series_of,
 )
-from fleetrank.analysis.stored.cells_table import cell_values
-from fleetrank.analysis.stored.columns import NS_PER_MS
+from fleetrank.analysis.stored.cells_table import cell_values, placement
 from fleetrank.analysis.stored.exclusions import exclusion_notes
+from fleetrank.analysis.stored.latency_statistic import STATISTIC
 from fleetrank.analysis.tables.table import Table
+from fleetrank.foundation.inputs.workload import Workload
+from fleetrank.foundation.units import NS_PER_MS
 
 _DEVICE_FACTS = (
     "device_model", "tier", "origin", "host", "os", "arch", "cpu_model", "logical_cores",
@@ -71,6 +73,7 @@ def _platforms(rows: pl.DataFrame) -> Table:
             pl.len().alias("n_attempts"),
             (pl.col("status") == "ok").sum().alias("n_ok"),
             pl.col("runtime_version").drop_nulls().last(),
+            pl.col(STATISTIC).drop_nulls().unique().sort(),
             pl.col("flags").explode().drop_nulls().unique().sort(),
             pl.col("started_utc").max().alias("last_utc"),
         )
@@ -83,9 +86,11 @@ def _repeatability(rows: pl.DataFrame) -> Table:
     cells = cell_values(rows.lazy())
     frame = cells.select(
         "model",
+        "workload",
         "platform_key",
         "n_repeats",
         (pl.col("latency_ns") / NS_PER_MS).alias("latency_ms"),
+        STATISTIC,
         (100 * pl.col("repeats_spread")).alias("repeats_spread_percent"),
         "flags",
     ).sort("repeats_spread_percent", descending=True, nulls_last=True)
@@ -131,12 +136,19 @@ def model_dossier(frame: pl.LazyFrame, model: str) -> Dossier:
     rows, notes = counted(known)
     return Dossier(
         tables=(
-            Table(title="Facts", frame=newest_facts(known, _MODEL_FACTS), notes=notes),
+            Table(title="Facts", frame=newest_facts(_alone_last(known), _MODEL_FACTS), notes=notes),
             _values(rows),
             _artifacts(rows),
             failures_table(rows),
         )
     )
+
+
+def _alone_last(rows: pl.DataFrame) -> pl.DataFrame:
+    """With the rows last that state the size of the model alone: without a memory beside it."""
+    names = rows["workload"].drop_nulls().unique()
+    others = [name for name in names if not Workload.parse(name).has_model_alone]
+    return rows.sort(~pl.col("workload").is_in(others).fill_null(value=False), maintain_order=True)
 
 
 def _values(rows: pl.DataFrame) -> Table:
@@ -148,12 +160,15 @@ def _values(rows: pl.DataFrame) -> Table:
         "latency_p99_ms": "latency_p99_ns",
     }
     frame = cells.select(
+        "workload",
         "platform_key",
         "device",
         "tier",
         "origin",
         "n_repeats",
         *((pl.col(source) / NS_PER_MS).alias(name) for name, source in ms.items()),
+        STATISTIC,
+        placement(),
         "peak_memory_bytes",
         "memory_metric",
         "flags",
@@ -163,8 +178,9 @@ def _values(rows: pl.DataFrame) -> Table:
         title="Latency and memory",
         frame=frame.head(MAX_ROWS),
         notes=(
-            "latency: median over repeats of the process medians, with its order-statistic "
-            "interval from 5 repeats on. Only the newest sweep of each platform is used.",
+            "latency: median over repeats of the statistic of each process, with its "
+            "order-statistic interval from 5 repeats on. Only the newest sweep of each platform "
+            "is used.",
         ),
     )
 

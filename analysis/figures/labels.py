@@ -12,6 +12,7 @@ from fleetrank.foundation.wording import count_of
 
 _PARTS = (
     "device", "runtime", "backend", "mode", "precision", "batch", "threads", "affinity", "options",
+    "axes",
 )  # fmt: skip
 _FOLLOWS = {"backend": "runtime", "affinity": "threads"}
 """Facts left out if another fact implies them: the usual delegate, the first cores."""
@@ -47,13 +48,21 @@ FAMILY_MARKS: Mapping[str, FamilyMark] = MappingProxyType(
         ),
         "transformer": FamilyMark(colour="#D55E00", shape="triangle-up", path="M0-5L5.5 4.5H-5.5z"),
         "hybrid": FamilyMark(colour="#CC79A7", shape="triangle-down", path="M0 5L5.5-4.5H-5.5z"),
+        "llama": FamilyMark(colour="#0072B2", shape="square", path="M-4-4h8v8h-8z"),
+        "gpt": FamilyMark(
+            colour="#E69F00", shape="circle", path="M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0z"
+        ),
+        "opt": FamilyMark(colour="#009E73", shape="diamond", path="M0-5.6L5.6 0L0 5.6L-5.6 0z"),
+        "neox": FamilyMark(colour="#D55E00", shape="triangle-up", path="M0-5L5.5 4.5H-5.5z"),
+        "encoder": FamilyMark(colour="#CC79A7", shape="triangle-down", path="M0 5L5.5-4.5H-5.5z"),
+        "other": FamilyMark(colour="#56B4E9", shape="triangle-right", path="M5 0L-4.5 5.5V-5.5z"),
         NO_FAMILY: FamilyMark(
             colour="#8a919c", shape="cross", path="M-5-2h3v-3h4v3h3v4h-3v3h-4v-3h-3z"
         ),
     }
 )
 """Source of the colours: Okabe and Ito, Color Universal Design (2008); legible on white and on
-near-black."""
+near-black. Families of text repeat those of images, because a page is about one of both."""
 
 
 def platform_labels(cells: pl.DataFrame) -> dict[str, str]:
@@ -128,7 +137,7 @@ def _part(name: str, value: object) -> str:
     if name == "batch":
         return f"batch {value}"
     if name == "affinity":
-        return f"CPUs {value}"
+        return "first cores" if value == "first_cores" else f"CPUs {value}"
     return _options(str(value)) if name == "options" else str(value)
 
 

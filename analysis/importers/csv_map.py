@@ -27,6 +27,10 @@ from fleetrank.analysis.stored.columns import SCHEMA
 
 _PER_SECOND = "samples_per_second"
 _STATED = "stated by the mapping"
+_NOT_STATED = (
+    'The mapping does not state what the latencies are: write statistic = "median", "mean" or '
+    '"minimum" under [constants].'
+)
 _REST = "\0rest"
 """Key of the fields beyond the last column; a NUL cannot be in a header."""
 
@@ -82,10 +86,13 @@ def _notes(lines: list[dict[str, str]], mapping: Mapped) -> tuple[str, ...]:
         name for line in lines for name, (why, _) in _figures(line, mapping)[1].items()
         if name != "latency" and why == "sentinel"
     )  # fmt: skip
-    return tuple(
+    notes = tuple(
         f"{n} of {len(lines)} {name} figures are codes for 'missing': unknown."
         for name, n in sorted(counts.items())
     )
+    if "statistic" in {*mapping.columns, *mapping.constants} or _is_rate(mapping):
+        return notes
+    return (*notes, _NOT_STATED)
 
 
 def _rows(
@@ -123,6 +130,7 @@ def _facts(line: Mapping[str, str], mapping: Mapped) -> tuple[Row, tuple[str, st
         "source": mapping.name,
         "licence": mapping.licence,
         "sample_kind": mapping.sample_kind,
+        "statistic": "mean" if _is_rate(mapping) else None,
         "backend": None,
         "mode": "eager",
         "options": "{}",
@@ -144,7 +152,22 @@ def _facts(line: Mapping[str, str], mapping: Mapped) -> tuple[Row, tuple[str, st
         if not facts.get(name):
             reason = reason or (f"no {name}", "the field is empty")
     facts["device_model"] = facts.get("device_model") or facts.get("device")
-    return facts, reason
+    return facts, reason or _bad_placement(facts)
+
+
+def _is_rate(mapping: Mapped) -> bool:
+    """Whether a latency is the inverse of a rate, which is the mean time."""
+    kind, unit = mapping.sample_kind, mapping.units.get("latency")
+    return kind == "throughput_derived" or unit == _PER_SECOND
+
+
+def _bad_placement(facts: Row) -> tuple[str, str] | None:
+    """The reason if more nodes ran on the backend than the graph has, or a count is negative."""
+    on, of = facts.get("backend_nodes"), facts.get("graph_nodes")
+    counts = [count for count in (0, on, of) if isinstance(count, int)]
+    if counts == sorted(counts):
+        return None
+    return "impossible placement", f"{on} of {of} nodes on the backend"
 
 
 def _figures(

@@ -29,6 +29,7 @@ QUANTITIES: Mapping[str, tuple[str, Mapping[str, float]]] = {
 FACTS = (
     "model", "device", "device_model", "tier", "runtime", "backend", "mode", "precision", "batch",
     "threads", "input_size", "family", "runtime_version", "os", "memory_metric", "accuracy_source",
+    "statistic", "backend_nodes", "graph_nodes",
 )  # fmt: skip
 """Columns of the table that a mapping can fill without conversion."""
 NEEDED = ("model", "device", "tier", "runtime", "precision", "batch", "latency")

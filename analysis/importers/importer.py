@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleetrank.analysis.errors import AnalysisError
-from fleetrank.analysis.importers.release import Release
+from fleetrank.analysis.importers.release import Release, require_complete
 from fleetrank.foundation.errors import BadFileError
 from fleetrank.foundation.registry import Registry
 from fleetrank.foundation.small_file import read_small_bytes
@@ -41,6 +41,7 @@ IMPORTERS: Registry[Importer] = Registry(
         "timm": "fleetrank.analysis.importers.timm:IMPORTER",
         "qai-hub": "fleetrank.analysis.importers.qai_hub:IMPORTER",
         "csv": "fleetrank.analysis.importers.csv_map:IMPORTER",
+        "executorch-llm": "fleetrank.analysis.importers.llm_log:IMPORTER",
     },
 )
 
@@ -51,17 +52,21 @@ def read_releases(source: str, path: Path, mapping: Path | None) -> tuple[Releas
     Raises:
         UnknownNameError: no importer has this name.
         BadFileError: the path cannot hold tables of this source.
-        AnalysisError: a table is not valid, or a mapping is missing or not used.
+        AnalysisError: a table is not valid, a mapping is missing or not used, or the importer
+            made an incomplete row.
     """
     importer = IMPORTERS.load(source)
     if importer.needs_mapping and mapping is None:
         raise AnalysisError(
             f"source '{source}' needs a mapping of its columns",
-            "write a mapping.toml and name it with --map",
+            "write a mapping.toml and name it with `map=`",
         )
     if mapping is not None and not importer.needs_mapping:
-        raise AnalysisError(f"source '{source}' has no use for a mapping", "leave out --map")
-    return importer.read(path, b"" if mapping is None else read_table(mapping))
+        raise AnalysisError(f"source '{source}' has no use for a mapping", "leave out `map=`")
+    releases = importer.read(path, b"" if mapping is None else read_table(mapping))
+    for release in releases:
+        require_complete(release)
+    return releases
 
 
 def read_tables(folder: Path, *patterns: str) -> Files:

@@ -1,7 +1,8 @@
 """AI Hub's published job results: `perf.yaml`, `info.yaml`, `numerics.yaml` of each model.
 
-Source: quic/ai-hub-models. A figure is one job on one device of the vendor's farm: a latency, and
-an estimated range of memory that depends on device and release more than on the model.
+Source: quic/ai-hub-models. A figure is one job on one device of the vendor's farm: the shortest
+time of an inference (AI Hub's documentation, "How it works", Inference), and an estimated range of
+memory that depends on device and release more than on the model.
 """
 
 import json
@@ -12,13 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleetrank.analysis.importers.importer import Importer, read_tables
-from fleetrank.analysis.importers.qai_hub_files import (
-    BYTES_PER_MIB,
-    FILES,
-    HubModel,
-    Job,
-    read_models,
-)
+from fleetrank.analysis.importers.qai_hub_files import FILES, UNITS, HubModel, Job, read_models
 from fleetrank.analysis.importers.release import (
     Equivalences,
     Release,
@@ -31,6 +26,7 @@ from fleetrank.analysis.importers.release import (
     unequal_notes,
     whole,
 )
+from fleetrank.foundation.units import BYTES_PER_MIB
 
 SOURCE = "qai-hub"
 LICENCE = "BSD-3-Clause, quic/ai-hub-models"
@@ -55,7 +51,7 @@ _WIDE_ACTIVATIONS = {"uint16", "int16"}
 """Older releases name a model with 8-bit weights after its 16-bit activations."""
 _PROXY = "(Proxy)"
 _DERIVED = (
-    "latency_p50_ns: the vendor's one figure of a job",
+    "latency_p50_ns: the shortest time of a job, the vendor's one figure",
     "peak_memory_bytes: upper end of the vendor's estimated range",
 )
 
@@ -196,15 +192,25 @@ def _job_facts(job: Job, device: str, name: str) -> Row:
         "precision": precision,
         "batch": 1,
         "options": _compact(options),
+        **_placement(job, unit),
         "runtime_version": job.tools.get(tool),
         "runtime_settings": _compact(
             {"job_id": job.job_id, "layers": dict(job.layers), "tools": dict(job.tools)}
             | ({} if job.timestamp is None else {"timestamp": job.timestamp})
         ),
         "sample_kind": "vendor",
+        "statistic": "minimum",
         "memory_metric": "vendor_estimate" if memory else None,
         "peak_memory_bytes": memory or None,
     }
+
+
+def _placement(job: Job, unit: str) -> Row:
+    """Layers on the unit that is the backend, and all layers; nothing if none are stated."""
+    n_layers = whole(sum(job.layers.values()))
+    if unit not in UNITS or not n_layers:
+        return {}
+    return {"backend_nodes": job.layers.get(unit, 0), "graph_nodes": n_layers}
 
 
 def _is_code(job: Job) -> bool:
@@ -233,8 +239,8 @@ def _notes(models: list[HubModel], context: _Context) -> tuple[str, ...]:
     no_memory = sum(job.memory_max_bytes is None or _is_code(job) for job in jobs)
     several = sorted({model.name for model in models for job in model.jobs if job.n_components > 1})
     notes = [
-        "Latency is one figure of one job on the vendor's farm; memory is the upper end of an "
-        "estimated range and is never compared with a resident size.",
+        "Latency is the shortest time of one job on the vendor's farm; memory is the upper end of "
+        "an estimated range and is never compared with a resident size.",
         "Float models count as fp16 on NPU and GPU, and as fp32 on CPU.",
     ]
     if proxies:
@@ -246,7 +252,8 @@ def _notes(models: list[HubModel], context: _Context) -> tuple[str, ...]:
         )
     if partly:
         notes.append(
-            f"{partly} of {len(jobs)} jobs on the NPU ran some layers elsewhere (runtime_settings)."
+            f"{partly} of {len(jobs)} jobs on the NPU ran some layers elsewhere "
+            "(`backend_nodes` below `graph_nodes`)."
         )
     if no_memory:
         notes.append(

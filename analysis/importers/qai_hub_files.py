@@ -15,9 +15,9 @@ from pathlib import PurePosixPath
 
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.importers.release import Row, file_reference, read_number, whole
-from fleetrank.analysis.stored.columns import NS_PER_MS
 from fleetrank.foundation.errors import BadFileError
 from fleetrank.foundation.plain_data import RECORD, check_events
+from fleetrank.foundation.units import BYTES_PER_MIB, NS_PER_MS, NS_PER_US
 from fleetrank.foundation.visible_text import shortened
 
 FILES = ("perf.yaml", "info.yaml", "numerics.yaml", "_version.py")
@@ -28,8 +28,8 @@ _UNITS = {"K": 1e3, "M": 1e6, "B": 1e9}
 _VERSION = re.compile(r"""__version__\s*=\s*["']([\w.]+)["']""")
 _RELEASE_FOLDER = re.compile(r"v?\d+(\.\d+)+([a-z]+\d+)?")
 """Also `v0.4.0r1`, a release beside `v0.4.0`."""
-_NS_PER_US = 1e3
-BYTES_PER_MIB = 2**20
+UNITS = ("npu", "gpu", "cpu")
+"""Where a layer can run."""
 _PASSED = "Passed"
 
 Node = Mapping[str, object]
@@ -46,6 +46,7 @@ class Job:
         latency: as written, in `latency_unit_ns`; `None` if it is not a number.
         memory_max_bytes: upper end of the vendor's estimate.
         unit: what did most of the work: `NPU`, `GPU`, `CPU`.
+        layers: how many ran on each of `UNITS`; empty if not stated.
     """
 
     component: str
@@ -203,7 +204,7 @@ def _new_job(job: Node, component: tuple[str, int], device: str, path: str, prec
         memory_min_bytes=_scaled(memory.get("min"), BYTES_PER_MIB),
         memory_max_bytes=_scaled(memory.get("max"), BYTES_PER_MIB),
         unit=_word(job.get("primary_compute_unit")) or "",
-        layers=_counts({name: layers.get(name) for name in ("npu", "gpu", "cpu")}),
+        layers=_counts({name: layers.get(name) for name in UNITS}),
         tools={name: str(version) for name, version in node(job.get("tool_versions")).items()},
     )
 
@@ -237,11 +238,11 @@ def _old_job(
         job_id=_word(job.get("job_id")) or "",
         has_passed=job.get("job_status") == _PASSED,
         latency=read_number(job.get("inference_time")),
-        latency_unit_ns=_NS_PER_US,
+        latency_unit_ns=NS_PER_US,
         memory_min_bytes=read_number(memory.get("min")),
         memory_max_bytes=read_number(memory.get("max")),
         unit=_word(job.get("primary_compute_unit")) or "",
-        layers=_counts({name: layers.get(f"layers_on_{name}") for name in ("npu", "gpu", "cpu")}),
+        layers=_counts({name: layers.get(f"layers_on_{name}") for name in UNITS}),
         tools={},
         os=" ".join(system) or None,
         timestamp=timestamp,
@@ -259,5 +260,5 @@ def _scaled(value: object, factor: float) -> float | None:
 
 
 def _counts(values: Mapping[str, object]) -> dict[str, int]:
-    numbers = {name: read_number(value) for name, value in values.items()}
-    return {name: int(number) for name, number in numbers.items() if number}
+    numbers = {name: whole(read_number(value)) for name, value in values.items()}
+    return {name: number for name, number in numbers.items() if number is not None and number > 0}

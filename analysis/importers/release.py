@@ -12,7 +12,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleetrank.analysis.stored.columns import ROUNDED_SENTINELS, SENTINELS
+import polars as pl
+
+from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.stored.columns import COLUMNS, ROUNDED_SENTINELS, SENTINELS
+from fleetrank.analysis.stored.schema.column import Column
+from fleetrank.foundation.visible_text import shortened
+from fleetrank.foundation.wording import nearest
 
 EQUIVALENCE_TABLE = Path(__file__).with_name("equivalence.toml")
 
@@ -22,6 +28,22 @@ Row = dict[str, object]
 IMPORT_STAGE = "import"
 """`error_stage` of a row of the source that no figure may use."""
 
+NEEDED_COLUMNS = (
+    "status", "model", "device", "tier", "runtime", "backend", "mode", "precision", "batch",
+    "options", "source", "source_ref", "sample_kind", "statistic",
+)  # fmt: skip
+"""Each row has them; `None` where the source does not state one."""
+_NEVER_EMPTY = ("status", "model", "device")
+_COLUMNS = {column.name: column for column in COLUMNS}
+_HELD: Mapping[type[pl.DataType], tuple[tuple[type, ...], str]] = {
+    pl.String: ((str,), "a text"),
+    pl.Int64: ((int,), "a whole number"),
+    pl.Float64: ((int, float), "a number"),
+    pl.Boolean: ((bool,), "true or false"),
+    pl.List: ((list,), "a list"),
+    pl.Datetime: ((str,), "a time as text"),
+}
+"""Type of a column to the values it holds."""
 _GROUPED = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
 _MAX_COUNT = 2**62
 """Fits into 64 bits after any rounding."""
@@ -51,8 +73,50 @@ class Release:
     notes: tuple[str, ...] = ()
 
 
+def require_complete(release: Release) -> None:
+    """Returns if every row has the columns that the table needs, with values it can hold.
+
+    Raises:
+        AnalysisError: the importer made another row; the message names its number and its column.
+    """
+    for number, row in enumerate(release.rows, start=1):
+        if (fault := _fault(row)) is not None:
+            where = f"release {release.version} of {release.source}: row {number}"
+            model = f" ({shortened(str(row['model']))})" if row.get("model") else ""
+            raise AnalysisError(f"{where}{model} {fault[0]}", fault[1])
+
+
+def _fault(row: Row) -> tuple[str, str] | None:
+    """What is wrong with a row, and the remedy; the first fault found."""
+    for name in NEEDED_COLUMNS:
+        if name not in row or (name in _NEVER_EMPTY and not row[name]):
+            return f"has no {name}", f"the importer must give each row {', '.join(NEEDED_COLUMNS)}"
+    for name, value in row.items():
+        column = _COLUMNS.get(name)
+        if column is None:
+            near = nearest(name, _COLUMNS)
+            hint = f"did you mean '{near}'? " if near else ""
+            return f"has no column '{name}' of the table", f"{hint}see analysis/stored/columns.py"
+        wanted = _wanted(column, value)
+        if wanted is not None:
+            shown = shortened(repr(value))
+            return f"is wrong: {name} is {shown}", f"the importer must give {wanted}"
+    return None
+
+
+def _wanted(column: Column, value: object) -> str | None:
+    """What a column holds, if this value cannot be stored in it."""
+    if value is None:
+        return None
+    if column.values is not None and not isinstance(value, list) and value not in column.values:
+        return f"one of {', '.join(column.values)}"
+    kinds, words = _HELD[type(column.dtype)]
+    is_truth = isinstance(value, bool) and bool not in kinds
+    return words if is_truth or not isinstance(value, kinds) else None
+
+
 def drop(row: Row, reason: str, detail: str) -> Row:
-    """The row as one that no figure uses, kept so that `report show dropped` lists it.
+    """The row as one that no figure uses, kept so that `quality --list dropped` lists it.
 
     `reason` is a few words that many rows share; `detail` is about this one.
     """

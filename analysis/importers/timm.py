@@ -39,6 +39,7 @@ from fleetrank.analysis.importers.timm_files import (
     read_bench,
     torch_version,
 )
+from fleetrank.foundation.units import NS_PER_S
 
 SOURCE = "timm"
 LICENCE = "Apache-2.0, huggingface/pytorch-image-models"
@@ -47,7 +48,6 @@ _PRECISION = {"amp": "fp16", "amp_bf16": "bf16", "fp32": "fp32", "fp16": "fp16",
 _LOWEST_SPEED = 1e-6
 """One sample in eleven days is not a measurement; its time in nanoseconds may be infinite."""
 _GIGA = 1e9
-_NS_PER_S = 1e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +121,7 @@ def _row(line: Line, facts: Row, context: _Context) -> Row:
     speed = read_number(line["infer_samples_per_sec"])
     if speed is None or speed <= _LOWEST_SPEED or is_sentinel(speed):
         return drop(row, "no throughput", repr(line["infer_samples_per_sec"]))
-    latency_ns = _NS_PER_S / speed
+    latency_ns = NS_PER_S / speed
     return row | {"status": "ok", "latency_p50_ns": latency_ns, "latency_mean_ns": latency_ns}
 
 
@@ -177,6 +177,7 @@ def _platform_facts(bench: Bench, devices: Mapping[str, str]) -> Row:
         "options": _options(match),
         "runtime_version": f"{version}+cu{match['cuda']}" if is_gpu else version,
         "sample_kind": "throughput_derived",
+        "statistic": "mean",
     }
 
 

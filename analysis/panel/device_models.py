@@ -30,7 +30,7 @@ MIN_SHARE = 0.8
 """Share of the models; a platform that measured fewer is left out of a complete panel."""
 PROFILE_METHOD = (
     "A device model is represented by the mean of its platforms' log latencies (units, runtimes, "
-    "threads, batches): use --runtime and --precision to select one configuration."
+    "threads, batches): use `runtime=` and `precision=` to select one configuration."
 )
 
 
@@ -40,7 +40,8 @@ class Agreement:
 
     Attributes:
         devices: names of the device models, (n_devices,), sorted.
-        rho: (n_devices, n_devices), mean over pairs of their platforms at equal batch.
+        rho: (n_devices, n_devices), mean over pairs of their platforms at equal batch, or
+            at any batch if the panel allows it.
         n_models: fewest models that such a pair has in common; 0 without such a pair.
         draws: rho in resamples of the models, (draws, n_devices, n_devices); `None` with `reason`.
     """
@@ -78,7 +79,8 @@ def agreement(panel: Panel, seed: int) -> Agreement:
     if len(devices) < 2:
         raise NoDataError("only one device model was measured", "measure or import another")
     batch = panel.platforms["batch"].to_numpy()
-    alike = np.equal.outer(batch, batch) & np.not_equal.outer(member, member)
+    alike = np.equal.outer(batch, batch) | panel.allows_unlike_batch
+    alike &= np.not_equal.outer(member, member)
     found, common = spearman_common(values)
     is_known = alike & (common >= MIN_MODELS)
     drawn, reason = _drawn(values, np.triu(is_known), seed)
@@ -102,8 +104,7 @@ def profiles(panel: Panel) -> Profiles:
     """
     values = measures(panel)[0].values
     known = np.isfinite(values)
-    columns = np.flatnonzero(known.mean(axis=0) >= MIN_SHARE)
-    rows = np.flatnonzero(known[:, columns].all(axis=1))
+    rows, columns = complete_part(known)
     names, member = device_members(panel)
     kept, position = np.unique(member[columns], return_inverse=True)
     if rows.size < MIN_MODELS or kept.size < 3:
@@ -111,7 +112,7 @@ def profiles(panel: Panel) -> Profiles:
             f"{count_of(rows.size, 'model')} measured on all of "
             f"{count_of(kept.size, 'device model')}; "
             f"at least {MIN_MODELS} models on 3 are needed",
-            "choose fewer platforms with --runtime or --precision, or measure the missing cells",
+            "choose fewer platforms with `runtime=` or `precision=`, or measure the missing cells",
         )
     logs = values[np.ix_(rows, columns)]
     logs = logs - logs.mean(axis=0)
@@ -127,6 +128,14 @@ def profiles(panel: Panel) -> Profiles:
         logs=_grouped(logs, position),
         notes=notes,
     )
+
+
+def complete_part(
+    known: npt.NDArray[np.bool_],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Models (rows) and platforms (columns) of a complete table, by the rules of `profiles`."""
+    columns = np.flatnonzero(known.mean(axis=0) >= MIN_SHARE)
+    return np.flatnonzero(known[:, columns].all(axis=1)), columns
 
 
 def device_members(panel: Panel) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:

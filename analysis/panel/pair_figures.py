@@ -1,7 +1,7 @@
 """Rank agreement of single pairs of platforms."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,22 +10,15 @@ from fleetrank.analysis.arrays.bootstrap import (
     MIN_MODELS_FOR_INTERVAL,
     percentile_interval,
     permutation_p,
-    resample_counts,
 )
 from fleetrank.analysis.arrays.frm import headroom, mid_p, null_p
-from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats, block_size, kendall_matrix
+from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats, kendall_matrix
+from fleetrank.analysis.panel.pair_draws import PairDraws, Purpose
 from fleetrank.analysis.panel.pairs import (
     Block,
-    Draws,
     Pair,
-    block_resamples,
-    block_rhos,
     block_rng,
     block_values,
-    blocks,
-    draws_for,
-    null_draws,
-    residual_draws,
     why_no_residual_null,
 )
 from fleetrank.analysis.panel.panel import LATENCY, Measure
@@ -64,67 +57,80 @@ class PairFigures:
 
 def pair_figures(measure: Measure, pairs: Sequence[Pair], seed: int) -> list[PairFigures]:
     """Figures of every pair, in the order given."""
-    values = measure.values
-    draws = draws_for(pairs)
-    figures: list[PairFigures] = [PairFigures(n_models=0)] * len(pairs)
-    for block in blocks(np.isfinite(values), pairs):
-        found = _block_figures(measure, block, draws, seed)
-        for position, figure in zip(block.where, found, strict=True):
+    return figures_of_pairs(PairDraws(measure, pairs, seed))
+
+
+def figures_of_pairs(drawn: PairDraws) -> list[PairFigures]:
+    """Figures of every pair of the draws, in their order."""
+    figures: list[PairFigures] = [PairFigures(n_models=0)] * drawn.rho.size
+    for number, part in enumerate(drawn.parts):
+        for position, figure in zip(part.where, _part_figures(drawn, number), strict=True):
             figures[position] = figure
     return figures
 
 
-def _block_figures(measure: Measure, block: Block, draws: Draws, seed: int) -> list[PairFigures]:
+def _part_figures(drawn: PairDraws, number: int) -> list[PairFigures]:
+    measure, block = drawn.measure, drawn.parts[number]
     n_models = block.models.size
     if n_models < MIN_MODELS:
         reason = f"{count_of(n_models, 'model')} in common, at least {MIN_MODELS} needed"
         return [PairFigures(n_models=n_models, reason=reason)] * block.where.size
-    rho = block_rhos(measure, block)
-    low, high = _intervals(measure, block, draws, seed)
-    null = _null(measure, block, rho, draws, seed)
-    residual = _residual_null(measure, block, rho, draws, seed)
-    rows = np.column_stack([rho, _taus(measure, block), low, high, *null, *residual]).tolist()
+    columns = (
+        drawn.rho[block.where],
+        _taus(measure, block),
+        *_interval(drawn, number),
+        *_null(drawn, number),
+        *_residual_null(drawn, number),
+    )
     undefined = "all models are equal on one side"
     if measure.given is not None:
         undefined += ", or the given ranking is constant or explains all"
     lacking = why_no_residual_null(measure, block.models)
+    rows = np.column_stack(columns).tolist()
     return [_figures(n_models, row, undefined, lacking) for row in rows]
+
+
+def _unknown(block: Block) -> Floats:
+    return np.full(block.where.size, np.nan)
 
 
 def _taus(measure: Measure, block: Block) -> Floats:
     if measure.given is not None:
-        return np.full(block.where.size, np.nan)
+        return _unknown(block)
     return kendall_matrix(block_values(measure, block))[block.source, block.target]
 
 
-def _null(
-    measure: Measure, block: Block, rho: Floats, draws: Draws, seed: int
-) -> tuple[Floats, Floats, Floats]:
-    """P-value, mean and 95th percentile of the null for each pair of the block."""
-    if not measure.has_latency:
-        nothing = np.full(block.where.size, np.nan)
-        return nothing, nothing, nothing
-    null = _picked(null_draws(measure, block, draws, seed), block)
+def _null(drawn: PairDraws, number: int) -> tuple[Floats, Floats, Floats]:
+    """P-value, mean and 95th percentile of the null for each pair of a part."""
+    measure, block = drawn.measure, drawn.parts[number]
+    null = drawn.rhos(Purpose.NULL, number) if measure.has_latency else None
+    if null is None:
+        return _unknown(block), _unknown(block), _unknown(block)
     if measure.name == LATENCY:
-        rng = block_rng(measure, block, seed, "permutation")
-        values = block_values(measure, block)
-        p = permutation_p(values, draws.permutation, rng)[block.source, block.target]
+        rng = block_rng(measure, block, drawn.seed, "permutation")
+        every = permutation_p(block_values(measure, block), drawn.draws.permutation, rng)
+        p = every[block.source, block.target]
     else:
-        p = null_p(rho, null)
+        p = null_p(drawn.rho[block.where], null)
     p95: Floats = np.quantile(null, 0.95, axis=0)
     return p, null.mean(axis=0), p95
 
 
-def _residual_null(
-    measure: Measure, block: Block, rho: Floats, draws: Draws, seed: int
-) -> tuple[Floats, Floats]:
-    """Mean of the residual null and p-value for each pair of the block; NaN where undefined."""
-    units = residual_draws(measure, block, draws, seed)
-    if units is None:
-        nothing = np.full(block.where.size, np.nan)
-        return nothing, nothing
-    null = _picked(units, block)
-    return null.mean(axis=0), mid_p(rho, null)
+def _residual_null(drawn: PairDraws, number: int) -> tuple[Floats, Floats]:
+    """Mean of the residual null and p-value for each pair of a part; NaN where undefined."""
+    block = drawn.parts[number]
+    null = drawn.rhos(Purpose.RESIDUAL_NULL, number)
+    if null is None:
+        return _unknown(block), _unknown(block)
+    return null.mean(axis=0), mid_p(drawn.rho[block.where], null)
+
+
+def _interval(drawn: PairDraws, number: int) -> tuple[Floats, Floats]:
+    block = drawn.parts[number]
+    rhos = None
+    if block.models.size >= MIN_MODELS_FOR_INTERVAL:
+        rhos = drawn.rhos(Purpose.INTERVAL, number)
+    return (_unknown(block), _unknown(block)) if rhos is None else percentile_interval(rhos)
 
 
 def _figures(
@@ -153,25 +159,3 @@ def _figures(
         residual_p=residual_p,
         reason="; ".join(reasons) or None,
     )
-
-
-def _picked(units: Iterable[Floats], block: Block) -> Floats:
-    """Rho of the block's pairs in every draw, (draws, n_pairs)."""
-    step = block_size(block.models.size, block.where.size)
-    rhos = [
-        np.einsum("dmp,dmp->dp", chunk[:, :, block.source], chunk[:, :, block.target])
-        for some in units
-        for chunk in (some[start : start + step] for start in range(0, some.shape[0], step))
-    ]
-    clipped: Floats = np.clip(np.concatenate(rhos), -1.0, 1.0)
-    return clipped
-
-
-def _intervals(measure: Measure, block: Block, draws: Draws, seed: int) -> tuple[Floats, Floats]:
-    n_models = block.models.size
-    if n_models < MIN_MODELS_FOR_INTERVAL:
-        nothing = np.full(block.where.size, np.nan)
-        return nothing, nothing
-    rng = block_rng(measure, block, seed, "bootstrap")
-    counts = resample_counts(n_models, draws.bootstrap, rng)
-    return percentile_interval(_picked(block_resamples(measure, block, counts), block))

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fleetrank.analysis.arrays.bootstrap import adjust_p
-from fleetrank.analysis.panel.pair_figures import PairFigures, pair_figures
-from fleetrank.analysis.panel.pair_means import MeanFigures, mean_figures
+from fleetrank.analysis.panel.pair_draws import PairDraws
+from fleetrank.analysis.panel.pair_figures import PairFigures, figures_of_pairs, pair_figures
+from fleetrank.analysis.panel.pair_means import MeanFigures, figures_of_mean, mean_figures
 from fleetrank.analysis.panel.pairs import Pair
 from fleetrank.analysis.panel.panel import Measure, Panel
 from fleetrank.analysis.stored.columns import TIERS
@@ -20,6 +21,12 @@ TIER_NOTE = (
     "Tier to tier: platforms of different devices at equal batch; mean inside a pair of device "
     "models (a cluster) first, then over clusters."
 )
+PREDICTION_NOTES = (
+    TIER_NOTE,
+    "Where statistics differ (`unlike`), such as a mean and a minimum, the figure is about "
+    "predicting the target's own statistic; a constant factor between the two changes nothing.",
+)
+"""For figures that leave the scale free: a fitted line, or the ratio to a reference model."""
 _MAX_VALUES = 2_000_000
 """Models x pairs processed at once: 16 MB an array."""
 
@@ -36,6 +43,10 @@ class Level(StrEnum):
     TIER = "tier"
     """Two tiers, or one tier with itself."""
     RUNTIMES = "runtimes"
+    WORKLOADS = "workloads"
+    """Two workloads, on every platform that has both."""
+    DEVICES = "devices"
+    """One workload, on two different devices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +90,8 @@ class PairAgreement:
 
     Attributes:
         source, target: platform keys.
-        p_adjusted: Benjamini-Hochberg over the pairs computed together.
+        p_adjusted, residual_p_adjusted: `p_value` and `residual_p` of the figures with
+            Benjamini-Hochberg over the pairs computed together.
         unlike: facts that differ and change the meaning of the figure; `None` without any.
     """
 
@@ -88,6 +100,7 @@ class PairAgreement:
     target: str
     figures: PairFigures
     p_adjusted: float | None
+    residual_p_adjusted: float | None
     unlike: str | None
 
     @property
@@ -101,6 +114,7 @@ def tier_groups(
 ) -> list[PairGroup]:
     """The pairs between different devices at equal batch, by tiers.
 
+    At any batch, if the panel allows it: the selection asked for it.
     Without a direction, as for rho, the two tiers of a group are in their usual order; with one,
     from A to B and from B to A are two groups.
     """
@@ -115,7 +129,8 @@ def runtime_groups(panel: Panel, pairs: Sequence[Pair]) -> list[PairGroup]:
 
 def _between_devices(panel: Panel, pairs: Sequence[Pair]) -> list[Pair]:
     device, batch = panel.platforms["device"].to_list(), panel.platforms["batch"].to_list()
-    return [(i, j) for i, j in pairs if device[i] != device[j] and batch[i] == batch[j]]
+    is_any = panel.allows_unlike_batch
+    return [(i, j) for i, j in pairs if device[i] != device[j] and (is_any or batch[i] == batch[j])]
 
 
 def _groups(
@@ -189,12 +204,17 @@ def chunks(
 
 def group_agreement(group: PairGroup, measure: Measure, seed: int) -> GroupAgreement:
     """The mean over the pairs of the group."""
+    found = mean_figures(measure, group.pairs, group.clusters, seed)
+    return _agreement(group, measure, found)
+
+
+def _agreement(group: PairGroup, measure: Measure, figures: MeanFigures) -> GroupAgreement:
     return GroupAgreement(
         level=group.level,
         measure=measure.name,
         source=group.source,
         target=group.target,
-        figures=mean_figures(measure, group.pairs, group.clusters, seed),
+        figures=figures,
     )
 
 
@@ -202,16 +222,49 @@ def pair_agreements(
     panel: Panel, measure: Measure, pairs: Sequence[Pair], seed: int
 ) -> Iterator[PairAgreement]:
     """Every pair, in the order given; p-values are adjusted over them."""
-    figures = pair_figures(measure, pairs, seed)
+    return _agreements(panel, measure, pairs, pair_figures(measure, pairs, seed))
+
+
+def agreements(
+    panel: Panel, groups: Sequence[PairGroup], pairs: Sequence[Pair], measure: Measure, seed: int
+) -> tuple[list[GroupAgreement], list[PairAgreement]]:
+    """Of groups and of the pairs that they are made of, with the same draws for both.
+
+    Without pairs, because they are too many to list, each group has separate draws.
+    """
+    if not pairs:
+        return [group_agreement(group, measure, seed) for group in groups], []
+    drawn = PairDraws(measure, pairs, seed)
+    chosen = positions_of(groups, pairs)
+    means = [
+        figures_of_mean(drawn, at, group.clusters) for group, at in zip(groups, chosen, strict=True)
+    ]
+    return (
+        [_agreement(group, measure, mean) for group, mean in zip(groups, means, strict=True)],
+        list(_agreements(panel, measure, pairs, figures_of_pairs(drawn))),
+    )
+
+
+def positions_of(groups: Iterable[PairGroup], pairs: Sequence[Pair]) -> list[npt.NDArray[np.int64]]:
+    """Where each group's pairs are among `pairs`, (n_pairs of the group,) each."""
+    position = {pair: at for at, pair in enumerate(pairs)}
+    return [np.array([position[pair] for pair in group.pairs]) for group in groups]
+
+
+def _agreements(
+    panel: Panel, measure: Measure, pairs: Sequence[Pair], figures: Sequence[PairFigures]
+) -> Iterator[PairAgreement]:
     adjusted = adjust_p([figure.p_value for figure in figures])
+    residual = adjust_p([figure.residual_p for figure in figures])
     facts, keys = panel.platforms.to_dicts(), panel.keys
-    for (i, j), figure, p_adjusted in zip(pairs, figures, adjusted, strict=True):
+    for at, (i, j) in enumerate(pairs):
         yield PairAgreement(
             measure=measure.name,
             source=keys[i],
             target=keys[j],
-            figures=figure,
-            p_adjusted=p_adjusted,
+            figures=figures[at],
+            p_adjusted=adjusted[at],
+            residual_p_adjusted=residual[at],
             unlike=unlike_facts(facts[i], facts[j]),
         )
 
@@ -222,7 +275,11 @@ def agreement_row(one: GroupAgreement | PairAgreement) -> Row:
         "level": one.level, "measure": one.measure, "source": one.source, "target": one.target
     }  # fmt: skip
     if isinstance(one, PairAgreement):
-        row |= {"p_adjusted": one.p_adjusted, "unlike": one.unlike}
+        row |= {
+            "p_adjusted": one.p_adjusted,
+            "residual_p_adjusted": one.residual_p_adjusted,
+            "unlike": one.unlike,
+        }
     return row | asdict(one.figures)
 
 
@@ -232,8 +289,12 @@ def unlike_facts(source: Mapping[str, object], target: Mapping[str, object]) -> 
     Both are rows of `Panel.platforms`; `None` without a difference.
     """
     texts = [
-        f"{name}: {source[name]} / {target[name]}"
+        f"{name}: {_stated(source[name])} / {_stated(target[name])}"
         for name in EQUAL_INSIDE_PLATFORM
         if source[name] != target[name]
     ]
     return "; ".join(texts) or None
+
+
+def _stated(value: object) -> object:
+    return "not stated" if value is None else value

@@ -1,32 +1,17 @@
 """Rank agreement averaged over many pairs, between two tiers of devices for example."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from fleetrank.analysis.arrays.bootstrap import (
-    MIN_MODELS_FOR_INTERVAL,
-    percentile_interval,
-    resample_counts,
-)
+from fleetrank.analysis.arrays.bootstrap import MIN_MODELS_FOR_INTERVAL, percentile_interval
 from fleetrank.analysis.arrays.frm import headroom, mid_p, null_p
 from fleetrank.analysis.arrays.known_means import cluster_weights
-from fleetrank.analysis.arrays.ranking import MIN_MODELS, Floats
-from fleetrank.analysis.panel.pairs import (
-    Block,
-    Draws,
-    Pair,
-    block_resamples,
-    block_rhos,
-    block_rng,
-    blocks,
-    draws_for,
-    null_draws,
-    residual_draws,
-    why_no_residual_null,
-)
+from fleetrank.analysis.arrays.ranking import Floats
+from fleetrank.analysis.panel.pair_draws import PairDraws, Purpose, sums_of
+from fleetrank.analysis.panel.pairs import Pair, block_resamples, why_no_residual_null
 from fleetrank.analysis.panel.panel import Measure
 from fleetrank.foundation.wording import count_of
 
@@ -63,6 +48,34 @@ class MeanFigures:
     reason: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Mean:
+    """A mean over some of the pairs of the draws.
+
+    Attributes:
+        weights: (n_pairs,), 0 where a pair is not in the mean.
+        used: numbers of the parts that have a weight.
+    """
+
+    drawn: PairDraws
+    weights: Floats
+    used: tuple[int, ...]
+
+    @property
+    def models(self) -> npt.NDArray[np.int64]:
+        """Rows of the models that any pair has in common."""
+        return np.unique(np.concatenate([self.drawn.parts[at].models for at in self.used]))
+
+    @property
+    def fewest_models(self) -> int:
+        """Models of the part that has the fewest."""
+        return min(self.drawn.parts[at].models.size for at in self.used)
+
+    def of_part(self, number: int) -> Floats:
+        """The weights of the pairs of a part."""
+        return self.weights[self.drawn.parts[number].where]
+
+
 def mean_figures(
     measure: Measure, pairs: Sequence[Pair], clusters: npt.ArrayLike, seed: int
 ) -> MeanFigures:
@@ -71,129 +84,102 @@ def mean_figures(
     `clusters` has the name or number of each pair's two device models, so that a device model with
     many units or settings counts once.
     """
-    parts = list(blocks(np.isfinite(measure.values), pairs))
-    rho = _rhos(measure, parts, len(pairs))
-    fewest = min((part.models.size for part in parts), default=0)
+    return figures_of_mean(PairDraws(measure, pairs, seed), np.arange(len(pairs)), clusters)
+
+
+def figures_of_mean(
+    drawn: PairDraws, chosen: npt.NDArray[np.int64], clusters: npt.ArrayLike
+) -> MeanFigures:
+    """As `mean_figures`, over the pairs of the draws at the positions `chosen`."""
+    is_chosen = np.zeros(drawn.rho.size, dtype=np.bool_)
+    is_chosen[chosen] = True
+    sizes = [part.models.size for part in drawn.parts if is_chosen[part.where].any()]
+    rho = drawn.rho[chosen]
     if np.isnan(rho).all():
-        return MeanFigures(n_models=fewest, n_pairs=0, reason="no pair of platforms has a rho")
-    weights, spread, n_clusters = cluster_weights(rho, clusters)
-    mean = float(np.nansum(weights * rho))
-    used = [part for part in parts if weights[part.where].any()]
-    fewest = min(part.models.size for part in used)
-    draws = draws_for(pairs)
-    low, high = _interval(measure, used, weights, draws, seed)
+        reason = "no pair of platforms has a rho"
+        return MeanFigures(n_models=min(sizes, default=0), n_pairs=0, reason=reason)
+    weights = np.zeros(drawn.rho.size)
+    weights[chosen], spread, n_clusters = cluster_weights(rho, clusters)
+    used = tuple(at for at, part in enumerate(drawn.parts) if weights[part.where].any())
+    mean = _Mean(drawn=drawn, weights=weights, used=used)
+    low, high = _interval(mean)
     figures = MeanFigures(
-        n_models=fewest,
+        n_models=mean.fewest_models,
         n_pairs=int(np.isfinite(rho).sum()),
         n_clusters=n_clusters,
-        rho=mean,
+        rho=float(np.nansum(weights[chosen] * rho)),
         low=low,
         high=high,
         std_over_pairs=spread,
-        reason=None if low is not None else _why_no_interval(fewest),
+        reason=None if low is not None else _why_no_interval(mean.fewest_models),
     )
-    if not measure.has_latency:
+    return _with_nulls(figures, mean) if drawn.measure.has_latency else figures
+
+
+def _with_nulls(figures: MeanFigures, mean: _Mean) -> MeanFigures:
+    rho, null = figures.rho, _null(mean, Purpose.NULL)
+    if rho is None or null is None:
         return figures
-    null = _null((null_draws(measure, part, draws, seed) for part in used), used, weights)
     null_mean = float(np.mean(null))
     figures = replace(
         figures,
-        p_value=float(null_p(mean, null)),
+        p_value=float(null_p(rho, null)),
         null_mean=null_mean,
         null_p95=float(np.quantile(null, 0.95)),
-        headroom=headroom(mean, null_mean),
+        headroom=headroom(rho, null_mean),
     )
-    return _with_residual_null(figures, measure, used, weights, seed, draws)
-
-
-def _with_residual_null(
-    figures: MeanFigures,
-    measure: Measure,
-    used: Sequence[Block],
-    weights: Floats,
-    seed: int,
-    draws: Draws,
-) -> MeanFigures:
-    models = np.unique(np.concatenate([part.models for part in used]))
-    lacking = why_no_residual_null(measure, models)
+    lacking = why_no_residual_null(mean.drawn.measure, mean.models)
     if lacking is not None:
         reason = lacking if figures.reason is None else f"{figures.reason}; {lacking}"
         return replace(figures, reason=reason)
-    units = [residual_draws(measure, part, draws, seed) for part in used]
-    known = [some for some in units if some is not None]
-    if figures.rho is None or len(known) < len(units):
+    residual = _null(mean, Purpose.RESIDUAL_NULL)
+    if residual is None:
         return figures
-    null = _null(known, used, weights)
     return replace(
         figures,
-        residual_null_mean=float(np.mean(null)),
-        residual_p=float(mid_p(figures.rho, null)),
+        residual_null_mean=float(np.mean(residual)),
+        residual_p=float(mid_p(rho, residual)),
     )
 
 
-def _rhos(measure: Measure, parts: Iterable[Block], n_pairs: int) -> Floats:
-    rho = np.full(n_pairs, np.nan)
-    for part in parts:
-        if part.models.size >= MIN_MODELS:
-            rho[part.where] = block_rhos(measure, part)
-    return rho
-
-
-def _interval(
-    measure: Measure, parts: Sequence[Block], weights: Floats, draws: Draws, seed: int
-) -> tuple[float | None, float | None]:
-    if min(part.models.size for part in parts) < MIN_MODELS_FOR_INTERVAL:
+def _interval(mean: _Mean) -> tuple[float | None, float | None]:
+    if mean.fewest_models < MIN_MODELS_FOR_INTERVAL:
         return None, None
-    union = np.unique(np.concatenate([part.models for part in parts]))
-    rng = block_rng(measure, parts[0], seed, "joint bootstrap")
-    counts = resample_counts(union.size, draws.bootstrap, rng)
-    total = np.zeros(draws.bootstrap)
-    for part in parts:
-        mine = counts[:, np.searchsorted(union, part.models)]
-        total += _mean_rho(block_resamples(measure, part, mine), part, weights)
+    resampled = _resampled(mean)
     # A mean of correlations of 1 may lie above it by rounding.
-    low, high = np.clip(percentile_interval(total), -1.0, 1.0)
+    low, high = np.clip(percentile_interval(resampled), -1.0, 1.0)
     return float(low), float(high)
 
 
-def _null(units: Iterable[Iterable[Floats]], parts: Sequence[Block], weights: Floats) -> Floats:
-    """The mean over pairs in every draw of a null, (draws,), from the draws of each block.
+def _resampled(mean: _Mean) -> Floats:
+    """The mean over pairs in every resample of the models, (draws,); each serves all pairs."""
+    drawn, union, first = mean.drawn, mean.models, mean.used[0]
+    if len(mean.used) == 1:
+        alone = drawn.sums(Purpose.MEAN_INTERVAL, first, mean.of_part(first))
+        if alone is not None:
+            return alone
+    counts = drawn.counts(first, union.size, Purpose.MEAN_INTERVAL)
+    total = np.zeros(len(counts))
+    for at in mean.used:
+        part = drawn.parts[at]
+        mine = counts[:, np.searchsorted(union, part.models)]
+        total += sums_of(block_resamples(drawn.measure, part, mine), part, mean.of_part(at))
+    return total
+
+
+def _null(mean: _Mean, purpose: Purpose) -> Floats | None:
+    """The mean over pairs in every draw of a null, (draws,); `None` if a part has no draws.
 
     Pairs with different common models are permuted separately, although they share platforms.
     Adding their sorted draws assumes the strongest dependence: the mean is right, and the upper
     quantiles and the p-value are conservative.
     """
-    every = [_mean_rho(mine, part, weights) for mine, part in zip(units, parts, strict=True)]
-    if len(every) == 1:
-        return every[0]
-    total: Floats = np.sum([np.sort(mine) for mine in every], axis=0)
+    every = [mean.drawn.sums(purpose, at, mean.of_part(at)) for at in mean.used]
+    known = [np.sort(mine) for mine in every if mine is not None]
+    if len(known) < len(every):
+        return None
+    total: Floats = np.sum(known, axis=0)
     return total
-
-
-def _mean_rho(units: Iterable[Floats], part: Block, weights: Floats) -> Floats:
-    """Sum over the block's pairs of weight x rho in every draw, (draws,).
-
-    A platform without weight is left out: its column may be constant and therefore undefined.
-    """
-    size = part.columns.size
-    share = np.zeros((size, size))
-    np.add.at(share, (part.source, part.target), weights[part.where] / 2)
-    share += share.T
-    used = np.flatnonzero(share.any(axis=0))
-    # Columns that weigh alike up to a factor are summed, not multiplied singly: between two tiers
-    # of complete measurements two sums are left.
-    rows = share[np.ix_(used, used)]
-    scale = rows.sum(axis=1)
-    profiles = np.round(rows / scale[:, None], 12)
-    _, first, member = np.unique(profiles, axis=0, return_index=True, return_inverse=True)
-    joint = rows[np.ix_(first, first)] / np.outer(scale[first], scale[first])
-    factor = (member.reshape(-1, 1) == np.arange(first.size)) * scale[:, None]
-    sums = []
-    for some in units:
-        # One product of two large matrices per block is faster than many small ones in BLAS.
-        flat = some[:, :, used].reshape(-1, used.size) @ factor
-        sums.append(((flat @ joint) * flat).reshape(some.shape[0], -1).sum(axis=1))
-    return np.concatenate(sums)
 
 
 def _why_no_interval(fewest: int) -> str:

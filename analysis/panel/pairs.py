@@ -16,10 +16,9 @@ from fleetrank.analysis.arrays.frm import (
 )
 from fleetrank.analysis.arrays.ranking import (
     Floats,
-    average_ranks,
     partial_units,
     products,
-    unit_columns,
+    rank_units,
 )
 from fleetrank.analysis.panel.panel import Measure
 from fleetrank.foundation.wording import count_of
@@ -105,7 +104,7 @@ def _common_models(
 
 def block_rhos(measure: Measure, block: Block) -> Floats:
     """Rho, or partial rho, of the block's pairs over their common models; NaN where undefined."""
-    units = unit_columns(average_ranks(block_values(measure, block)))
+    units = rank_units(block_values(measure, block))
     if measure.given is not None:
         units = partial_units(units, _given_unit(measure.given, block))
     rhos: Floats = products(units)[block.source, block.target]
@@ -132,7 +131,7 @@ def block_values(measure: Measure, block: Block) -> Floats:
 
 
 def _given_unit(given: Floats, block: Block) -> Floats:
-    return unit_columns(average_ranks(given[block.models, None]))
+    return rank_units(given[block.models, None])
 
 
 def null_draws(measure: Measure, block: Block, draws: Draws, seed: int) -> Iterator[Floats]:

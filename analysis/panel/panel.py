@@ -9,8 +9,7 @@ import numpy.typing as npt
 import polars as pl
 
 from fleetrank.analysis.arrays.ranking import Floats
-from fleetrank.analysis.stored.load import last_attempts, valid_attempts
-from fleetrank.analysis.stored.scope import EQUAL_INSIDE_PLATFORM, IDENTITY, Scope, comparable_cells
+from fleetrank.analysis.stored.scope import EQUAL_INSIDE_PLATFORM, Scope, comparable_cells
 
 PLATFORM_FACTS = (
     "device", "device_model", "tier", "runtime", "precision", "batch", "threads",
@@ -28,9 +27,10 @@ class Panel:
         models: names, (n_models,).
         platforms: one row per platform with `platform_key` and `PLATFORM_FACTS`.
         latency, memory, energy: (n_models, n_platforms).
-        flops, accuracy: (n_models,).
+        flops, accuracy, weight_bytes: (n_models,); bytes are NaN for models of images.
         families: family of each model, `None` where it is not stated, (n_models,).
         notes: facts that the reader of any table from this panel must know.
+        allows_unlike_batch: tiers are compared over platforms of different batches too.
     """
 
     models: tuple[str, ...]
@@ -40,8 +40,10 @@ class Panel:
     energy: Floats
     flops: Floats
     accuracy: Floats
+    weight_bytes: Floats
     families: tuple[str | None, ...]
     notes: tuple[str, ...]
+    allows_unlike_batch: bool = False
 
     @property
     def keys(self) -> list[str]:
@@ -87,7 +89,7 @@ def comparable_scope(scope: Scope) -> Scope:
     return Scope(cells=cells, notes=(*scope.notes, *notes))
 
 
-def panel_of(scope: Scope) -> Panel:
+def panel_of(scope: Scope, *, allows_unlike_batch: bool = False) -> Panel:
     """The arrays of `comparable_scope`."""
     cells = scope.cells
     models = cells["identity"].unique().sort()
@@ -107,8 +109,29 @@ def panel_of(scope: Scope) -> Panel:
         energy=matrix("energy_mj"),
         flops=_numbers(cells, "flops", models),
         accuracy=_numbers(cells, "accuracy_top1", models),
+        weight_bytes=_numbers(cells, "weight_bytes", models),
         families=tuple(_per_model(cells, "family", models)),
-        notes=scope.notes,
+        notes=(*scope.notes, *_batch_note(platforms)) if allows_unlike_batch else scope.notes,
+        allows_unlike_batch=allows_unlike_batch,
+    )
+
+
+def _batch_note(platforms: pl.DataFrame) -> tuple[str, ...]:
+    """A warning, if platforms of unlike batch are compared."""
+    by_tier = (
+        platforms.drop_nulls("batch")
+        .group_by("tier")
+        .agg(pl.col("batch").unique().sort())
+        .sort("tier")
+    )
+    if by_tier["batch"].explode().n_unique() < 2:
+        return ()
+    listed = "; ".join(
+        f"{tier} {', '.join(map(str, batches))}" for tier, batches in by_tier.iter_rows()
+    )
+    return (
+        f"UNLIKE BATCHES are compared, as asked (batch of each tier: {listed}): a device can rank "
+        "models differently at another batch.",
     )
 
 
@@ -153,8 +176,9 @@ def _positive(values: Floats) -> Floats:
 
 def positions(names: Iterable[str], values: pl.Series) -> npt.NDArray[np.int64]:
     """The position of each value among the names."""
-    lookup = {name: position for position, name in enumerate(names)}
-    return np.array([lookup[value] for value in values], dtype=np.int64)
+    known = pl.Series(names, dtype=values.dtype)
+    at = values.replace_strict(known, np.arange(len(known)), return_dtype=pl.Int64)
+    return at.to_numpy().astype(np.int64)
 
 
 def _matrix(
@@ -177,74 +201,3 @@ def _per_model(cells: pl.DataFrame, name: str, models: pl.Series) -> pl.Series:
 
 def _numbers(cells: pl.DataFrame, name: str, models: pl.Series) -> Floats:
     return _per_model(cells, name, models).cast(pl.Float64).to_numpy().astype(np.float64)
-
-
-_VALUES = ("latency_p50_ns", "peak_memory_bytes")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Repeats:
-    """The values from which a panel's medians are computed; NaN without a value.
-
-    Attributes:
-        processes: latency and run-peak memory of every process of the newest sweep,
-            (2, n_models, n_platforms, n_repeats).
-        sweeps: their medians in every sweep of the same model and platform, old ones included,
-            (2, n_models, n_platforms, n_sweeps). On one platform a layer is one sweep for every
-            model, in the order of the sweeps' ids. A job that a publisher repeats in a later
-            release is one measurement and stands in its first release only.
-    """
-
-    processes: Floats
-    sweeps: Floats
-
-
-def repeats_of(panel: Panel, comparable: pl.DataFrame, attempts: pl.LazyFrame) -> Repeats:
-    """The single measurements of a panel, from its comparable cells and the selected attempts."""
-    key = ("model", "platform_key", "cell_key")
-    cells = comparable.select(*key, "identity", "memory_metric", "sample_kind", *IDENTITY).lazy()
-    newest = valid_attempts(attempts).join(cells.select(*key, "identity"), on=key)
-    # A later sweep may have another runtime; facts that change a figure's meaning must be equal.
-    same = ("model", "platform_key", "memory_metric", "sample_kind", *IDENTITY)
-    every = (
-        _first_publications(last_attempts(attempts))
-        .join(cells.select("identity", *same), on=same, nulls_equal=True)
-        .group_by("identity", "platform_key", "sweep_id")
-        .agg(pl.col(name).median() for name in _VALUES)
-    )
-    repeat = pl.int_range(pl.len()).over("identity", "platform_key", order_by="repeat")
-    sweep = pl.col("sweep_id").rank("dense").over("platform_key") - 1
-    return Repeats(processes=_cube(newest, panel, repeat), sweeps=_cube(every, panel, sweep))
-
-
-def _first_publications(rows: pl.LazyFrame) -> pl.LazyFrame:
-    """Rows without those of published jobs that an earlier sweep of the same source has."""
-    job = pl.col("runtime_settings").str.json_path_match("$.job_id")
-    return (
-        rows.with_columns(pl.when(pl.col("source").is_not_null()).then(job).alias("job"))
-        .filter(
-            pl.col("job").is_null()
-            | (pl.col("sweep_id") == pl.col("sweep_id").min().over("source", "job"))
-        )
-        .drop("job")
-    )
-
-
-def _cube(rows: pl.LazyFrame, panel: Panel, layer: pl.Expr) -> Floats:
-    """Values of the rows, (2, n_models, n_platforms, n_layers); `layer` counts from 0."""
-    placed = rows.select(
-        "identity",
-        "platform_key",
-        layer.alias("layer"),
-        *(pl.col(name).cast(pl.Float64) for name in _VALUES),
-    ).collect()
-    at = (
-        positions(panel.models, placed["identity"]),
-        positions(panel.keys, placed["platform_key"]),
-        placed["layer"].cast(pl.Int64).to_numpy(),
-    )
-    shape = (len(panel.models), len(panel.keys), int(at[2].max(initial=0)) + 1)
-    cube = np.full((len(_VALUES), *shape), np.nan)
-    for number, name in enumerate(_VALUES):
-        cube[number][at] = placed[name].to_numpy()
-    return np.where(cube > 0, cube, np.nan)

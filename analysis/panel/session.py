@@ -1,16 +1,85 @@
 """One selection of the stored attempts, and the arrays that several statistics share."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import TypeVar, cast
 
 import polars as pl
 
-from fleetrank.analysis.panel.panel import Panel, Repeats, comparable_scope, panel_of, repeats_of
-from fleetrank.analysis.stored.scope import Scope, select_attempts, select_cells
+from fleetrank.analysis.panel.panel import Panel, comparable_scope, panel_of
+from fleetrank.analysis.panel.repeats import Repeats, repeats_of
+from fleetrank.analysis.rounds.round_values import RoundValues, round_values
+from fleetrank.analysis.stored.chosen_workload import workloads_of
+from fleetrank.analysis.stored.exclusions import excluded_column, not_excluded, read_exclusions
+from fleetrank.analysis.stored.scope import (
+    Scope,
+    of_every_workload,
+    select_attempts,
+    select_cells,
+    with_workload,
+)
 from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.stored.side.side_table import SideTable, read_side
+from fleetrank.foundation.inputs.workload import Workload
 
 T = TypeVar("T")
+_OF_EXCLUSIONS = {"model", "platform_key", "workload"}
+"""An exclusion names some of them, beside the sweep."""
+
+
+class _Rows:
+    """What does not depend on source, target, seed and settings: the same for equal rows."""
+
+    def __init__(
+        self,
+        frame: pl.LazyFrame,
+        selection: Selection,
+        cells: Scope | None,
+        whole: "_Rows | None" = None,
+    ) -> None:
+        self._frame = frame
+        self._selection = selection
+        self._cells = cells
+        self._whole = whole
+
+    @cached_property
+    def of_workload(self) -> Selection:
+        if self._whole is None:
+            return with_workload(self._frame, self._selection)
+        return replace(self._selection, workload=self._whole.of_workload.workload)
+
+    @property
+    def attempts(self) -> pl.LazyFrame:
+        return select_attempts(self._frame, self.of_workload)
+
+    @cached_property
+    def cells(self) -> Scope:
+        # Only a selection that names no workload gets the note on the other ones.
+        chosen = self._selection if self._whole is None else self.of_workload
+        return self._cells or select_cells(self._frame, chosen)
+
+    @cached_property
+    def rounds(self) -> RoundValues:
+        return round_values(self._frame, self.attempts)
+
+    @cached_property
+    def compared(self) -> pl.LazyFrame:
+        return self.rounds.of_attempts(self.attempts)
+
+    @cached_property
+    def comparable(self) -> Scope:
+        return self.rounds.of_cells(comparable_scope(self.cells))
+
+    @cached_property
+    def panel(self) -> Panel:
+        allows = self._selection.allow_unlike_batch
+        return panel_of(self.comparable, allows_unlike_batch=allows)
+
+    @cached_property
+    def repeats(self) -> Repeats:
+        return repeats_of(self.panel, self.comparable.cells, self.compared)
 
 
 class Session:
@@ -21,7 +90,12 @@ class Session:
     """
 
     def __init__(
-        self, frame: pl.LazyFrame, selection: Selection, *, cells: Scope | None = None
+        self,
+        frame: pl.LazyFrame,
+        selection: Selection,
+        *,
+        cells: Scope | None = None,
+        results: Path | None = None,
     ) -> None:
         """Creates it without reading a row.
 
@@ -29,45 +103,97 @@ class Session:
             frame: every stored attempt, as `load.load_measurements` scans them.
             selection: the rows to use, and the settings of a table.
             cells: the selected cells if the caller has them already.
+            results: the results folder that `frame` is of, for `side`; `None` without one.
         """
         self.frame = frame
         self.selection = selection
-        self._cells = cells
+        self._rows = _Rows(frame, selection, cells)
+        self._results = results
         self._made: dict[Callable[..., object], object] = {}
+        self._of_workloads: dict[str, Session] = {}
 
-    @cached_property
+    @property
+    def workload(self) -> Workload:
+        """The workload of all rows of the session.
+
+        Raises:
+            AnalysisError: the selection names none, and its rows have several.
+        """
+        return Workload.parse(str(self._rows.of_workload.workload))
+
+    @property
+    def workloads(self) -> tuple[str, ...]:
+        """Every workload of the selected rows, in the order of lists."""
+        return workloads_of(of_every_workload(self.frame, self.selection))
+
+    @property
     def cells(self) -> Scope:
         """Values of the selected cells, and the notes of every table.
 
         Raises:
             NoDataError: the selection has no measurements, or every attempt failed.
+            AnalysisError: the selection names no workload, and its rows have several.
         """
-        return self._cells or select_cells(self.frame, self.selection)
+        return self._rows.cells
 
     @property
     def attempts(self) -> pl.LazyFrame:
         """All selected attempts that are not excluded, including failures."""
-        return select_attempts(self.frame, self.selection)
+        return self._rows.attempts
 
-    @cached_property
+    @property
+    def rounds(self) -> RoundValues:
+        """The rounds that selected attempts are of, and the values that they give."""
+        return self._rows.rounds
+
+    @property
+    def compared(self) -> pl.LazyFrame:
+        """`attempts`, with the latency that ranks: see `round_values.RoundValues.adjusted`."""
+        return self._rows.compared
+
+    @property
     def comparable(self) -> Scope:
         """Selected cells that can be ranked, with `identity`, and the notes of every table.
+
+        The latency of a model that took turns is without the effects of the host that its rounds
+        had in common. The medians are in `cells`.
 
         Raises:
             NoDataError: no row matches the selection.
             NotComparableError: no platform holds comparable rows.
         """
-        return comparable_scope(self.cells)
+        return self._rows.comparable
 
-    @cached_property
+    @property
     def panel(self) -> Panel:
         """The comparable cells as arrays; raises the errors of `comparable`."""
-        return panel_of(self.comparable)
+        return self._rows.panel
 
-    @cached_property
+    @property
     def repeats(self) -> Repeats:
         """The single measurements of the panel; raises the errors of `comparable`."""
-        return repeats_of(self.panel, self.comparable.cells, self.attempts)
+        return self._rows.repeats
+
+    def side(self, table: SideTable) -> pl.DataFrame:
+        """The rows of a side table, of the selected sweeps and not excluded by hand.
+
+        The rest of the selection does not apply. Rows without a sweep, such as evaluations, are
+        all there. Empty if nothing is stored, or if the session has no results folder.
+
+        Raises:
+            DamagedPartError: a file of the side table is damaged.
+            BadFileError: the record of exclusions is damaged.
+        """
+        if self._results is None:
+            return pl.DataFrame(schema=table.schema)
+        rows, sweeps = read_side(self._results, table), self.selection.sweeps
+        if sweeps:
+            is_of_sweep = pl.col("sweep_id").is_null() | pl.col("sweep_id").is_in(sweeps)
+            rows = rows.filter(is_of_sweep)
+        if not set(rows.columns) >= _OF_EXCLUSIONS:
+            return rows
+        marked = rows.lazy().with_columns(excluded_column(read_exclusions(self._results)))
+        return not_excluded(marked).select(rows.columns).collect()
 
     def once(self, make: Callable[["Session"], T]) -> T:
         """What `make` gives for this session; a second call returns the same object."""
@@ -76,12 +202,25 @@ class Session:
         return cast("T", self._made[make])
 
     def narrowed(self, kept: pl.Expr) -> "Session":
-        """A session of some of the rows, with the same selection."""
-        return Session(self.frame.filter(kept), self.selection)
+        """A session of some of the rows, with the same selection and workload.
+
+        A part of the rows may lack the workload that all of them imply.
+        """
+        part = Session(self.frame.filter(kept), self.selection, results=self._results)
+        part._rows = _Rows(part.frame, part.selection, None, self._rows)
+        return part
+
+    def of_workload(self, workload: str) -> "Session":
+        """A session of the same selection, of this workload; made once a session."""
+        if workload not in self._of_workloads:
+            self._of_workloads[workload] = self.asked(replace(self.selection, workload=workload))
+        return self._of_workloads[workload]
 
     def asked(self, selection: Selection) -> "Session":
-        """A session of the same frame with another selection; equal rows are not read again."""
+        """A session of the same frame with another selection; equal rows share their arrays."""
         if selection == self.selection:
             return self
-        cells = self.__dict__.get("cells") if selection.rows == self.selection.rows else None
-        return Session(self.frame, selection, cells=cells)
+        session = Session(self.frame, selection, results=self._results)
+        if selection.rows == self.selection.rows:
+            session._rows = self._rows
+        return session

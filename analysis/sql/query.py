@@ -32,7 +32,8 @@ _SETTINGS = {
     # Otherwise a name in the SQL could read a variable of this program.
     "python_enable_replacements": "false",
 }
-_ONLY_SELECT = "write one SELECT; `fleetrank query --tables` lists the tables and columns"
+_LISTED = "`fleetrank query` with `tables=true` lists the tables and columns"
+_ONLY_SELECT = f"write one SELECT; {_LISTED}"
 
 
 def run_query(
@@ -42,7 +43,10 @@ def run_query(
     timeout_s: float = DEFAULT_TIMEOUT_S,
     max_rows: int = DEFAULT_MAX_ROWS,
 ) -> pl.DataFrame:
-    """Answers one SELECT over `measurements`, `devices`, `models` and `sweeps`.
+    """Answers one SELECT over the relations that `sql_views.described_views` lists.
+
+    `measurements` has the rows that tables use: not those of simulated or virtual devices, and none
+    that is excluded by hand. `all_measurements` has every stored row.
 
     The connection is new and in memory; file access is off and its configuration is locked before
     the statement is parsed, so that SQL from any source can read only these relations.
@@ -103,7 +107,7 @@ def check_text(sql: str) -> None:
 def too_late(timeout_s: float) -> QueryError:
     """The query ran into its time limit."""
     return QueryError(
-        f"the query took longer than {timeout_s:g} s", "select fewer rows, or increase --timeout-s"
+        f"the query took longer than {timeout_s:g} s", "select fewer rows, or increase `timeout_s=`"
     )
 
 
@@ -129,8 +133,7 @@ def _explained(error: Exception, results: Path) -> AnalysisError:
         return damage_error(damaged)
     return QueryError(
         f"the query is invalid: {_first_paragraph(text)}",
-        "`fleetrank query --tables` lists the tables and columns; an unusual type can be "
-        "cast to VARCHAR",
+        f"{_LISTED}; an unusual type can be cast to VARCHAR",
     )
 
 

@@ -1,4 +1,4 @@
-"""The relations for SQL: the Parquet files of a results folder as four named views."""
+"""The relations for SQL: the Parquet files of a results folder as named views."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,14 +8,37 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
-from duckdb import CaseExpression, ColumnExpression, ConstantExpression, Expression
+from duckdb import (
+    CaseExpression,
+    ColumnExpression,
+    ConstantExpression,
+    Expression,
+    SQLExpression,
+    StarExpression,
+)
 
-from fleetrank.analysis.stored.columns import EXCLUDED, READ_COLUMNS, SCHEMA
+from fleetrank.analysis.stored.chosen_workload import KNOWN_WORKLOAD, WORKLOAD
+from fleetrank.analysis.stored.columns import DEFAULT_ORIGINS, EXCLUDED, READ_COLUMNS, SCHEMA
 from fleetrank.analysis.stored.exclusions import Exclusion, meanings, read_exclusions
-from fleetrank.analysis.stored.load import stored_parts
+from fleetrank.analysis.stored.latency_statistic import KNOWN_STATISTIC, STATISTIC
+from fleetrank.analysis.stored.load import (
+    CPU_CHOICE,
+    KNOWN_CPU_CHOICE,
+    KNOWN_PLATFORM_KEY,
+    PLATFORM_KEY,
+    stored_parts,
+)
 from fleetrank.analysis.stored.selection import regex_of
+from fleetrank.analysis.stored.side.side_registry import SIDE_TABLES
+from fleetrank.analysis.stored.side.side_table import read_side
 from fleetrank.analysis.stored.sweep_record import read_record
 
+ROWS_OF_TABLES = "measurements"
+"""The view with the rows that tables use without options."""
+EVERY_ROW = "all_measurements"
+"""The view with every stored row."""
+IS_OF_TABLES = f"{EXCLUDED.name} IS NULL AND list_contains({list(DEFAULT_ORIGINS)}, origin)"
+"""The condition of SQL for the rows that tables use without options; its words are our own."""
 _DEVICE_FACTS = (
     "device_model", "tier", "origin", "host", "os", "arch", "cpu_model", "logical_cores",
     "physical_cores", "memory_bytes", "is_virtual_machine", "clock_max_mhz", "governor",
@@ -43,27 +66,35 @@ class ViewColumn:
 
 
 def register_views(connection: duckdb.DuckDBPyConnection, results: Path) -> None:
-    """Registers `measurements`, `devices`, `models` and `sweeps` with a connection.
+    """Registers the relations of `described_views` with a connection.
+
+    `measurements` has the rows that tables use without options: real origins, nothing excluded by
+    hand. `all_measurements` has every stored row; `devices`, `models` and `sweeps` count these.
+    Each side table is a view with its name.
 
     Arrow reads the files for the query, by column and row group, so DuckDB itself needs no access
     to the file system.
 
     Raises:
-        NoDataError: no Parquet file exists.
+        NoDataError: no Parquet file exists, also of no side table.
         AnalysisError: a newer fleetrank wrote the folder, or its exclusions are damaged.
     """
     connection.register("stored", _dataset(results))
-    register_measurements(connection, "stored", read_exclusions(results).entries)
+    register_every_row(connection, "stored", read_exclusions(results).entries)
+    connection.execute(f"CREATE VIEW {ROWS_OF_TABLES} AS FROM {EVERY_ROW} WHERE {IS_OF_TABLES}")
     connection.register("sweep_records", _sweep_records(results / "sweeps"))
     connection.execute(f"CREATE VIEW devices AS {_newest_facts('device', _DEVICE_FACTS)}")
     connection.execute(f"CREATE VIEW models AS {_newest_facts('model', _MODEL_FACTS)}")
     connection.execute(f"CREATE VIEW sweeps AS {_SWEEPS}")
+    for name, table in SIDE_TABLES.items():
+        rows = read_side(results, table).to_arrow(compat_level=pl.CompatLevel.oldest())
+        connection.register(name, rows)
 
 
-def register_measurements(
+def register_every_row(
     connection: duckdb.DuckDBPyConnection, stored: str, exclusions: tuple[Exclusion, ...]
 ) -> None:
-    """Creates the view `measurements`: stored rows, with the reason if a row is excluded.
+    """Creates the view `all_measurements`: stored rows, with the reason if a row is excluded.
 
     It uses an expression over each row, not a join: if DuckDB does not know the sizes of two
     relations, it may keep the large one in memory.
@@ -76,8 +107,16 @@ def register_measurements(
             cases = cases.when(_covers(one), ConstantExpression(one.reason))
         excluded = cases.otherwise(excluded)
     rows = connection.table(stored)
-    named = [*(ColumnExpression(name) for name in rows.columns), excluded.alias(EXCLUDED.name)]
-    rows.select(*named).create_view("measurements")
+    columns = {name: ColumnExpression(name) for name in rows.columns}
+    if STATISTIC in columns:
+        columns[STATISTIC] = SQLExpression(KNOWN_STATISTIC).alias(STATISTIC)
+    if CPU_CHOICE in columns:
+        columns[PLATFORM_KEY] = SQLExpression(KNOWN_PLATFORM_KEY).alias(PLATFORM_KEY)
+        columns[CPU_CHOICE] = SQLExpression(KNOWN_CPU_CHOICE).alias(CPU_CHOICE)
+    if WORKLOAD in columns:
+        columns[WORKLOAD] = SQLExpression(KNOWN_WORKLOAD).alias(WORKLOAD)
+    known = rows.select(*columns.values())
+    known.select(StarExpression(), excluded.alias(EXCLUDED.name)).create_view(EVERY_ROW)
 
 
 def _covers(one: Exclusion) -> Expression:
@@ -102,12 +141,17 @@ def _matches(column: str, pattern: str) -> Expression:
 
 
 def described_views() -> list[ViewColumn]:
-    """Every column of the four relations with its type and meaning."""
+    """Every column of the relations with its type and meaning."""
     described = [
-        _described("measurements", column.name, _sql_type(column.dtype),
-                   _doc(column.doc, column.values))
+        _described(view, column.name, _sql_type(column.dtype), _doc(column.doc, column.values))
+        for view in (ROWS_OF_TABLES, EVERY_ROW)
         for column in READ_COLUMNS
-    ]  # fmt: skip
+    ]
+    side = [
+        _described(name, column.name, _sql_type(column.dtype), _doc(column.doc, column.values))
+        for name, table in SIDE_TABLES.items()
+        for column in table.columns
+    ]
     docs = {column.name: column.doc for column in READ_COLUMNS}
     for view, key, facts in (
         ("devices", "device", _DEVICE_FACTS),
@@ -117,7 +161,7 @@ def described_views() -> list[ViewColumn]:
             _described(view, name, _sql_type(SCHEMA[name]), docs[name]) for name in (key, *facts)
         )
         described.extend(_COUNTS[view])
-    return [*described, *_COUNTS["sweeps"]]
+    return [*described, *_COUNTS["sweeps"], *side]
 
 
 def _described(view: str, column: str, dtype: str, doc: str) -> ViewColumn:
@@ -148,7 +192,7 @@ _SWEEPS = f"""
            any_value(r.state) AS state, any_value(r.command_line) AS command_line,
            any_value(fleetrank_version) AS fleetrank_version,
            any_value(git_commit) AS git_commit, any_value(seed) AS seed
-    FROM measurements m LEFT JOIN sweep_records r USING (sweep_id)
+    FROM {EVERY_ROW} m LEFT JOIN sweep_records r USING (sweep_id)
     GROUP BY m.sweep_id ORDER BY first_utc DESC, m.sweep_id
 """  # noqa: S608 - no value in it comes from outside
 _SPAN_COLUMNS = (
@@ -156,7 +200,7 @@ _SPAN_COLUMNS = (
     ("last_utc", "TIMESTAMPTZ", "end of the last attempt"),
 )
 _TALLY_COLUMNS = (
-    ("n_attempts", "BIGINT", "rows, including failures"),
+    ("n_attempts", "BIGINT", "stored rows of every origin, including failures"),
     ("n_ok", "BIGINT", "rows with a successful measurement"),
 )
 _SWEEP_COLUMNS = (
@@ -182,13 +226,14 @@ def _newest_facts(key: str, facts: tuple[str, ...]) -> str:
     """One row per key with the last known value of each fact: a device may get a new system."""
     newest = ", ".join(f"arg_max({name}, started_utc) AS {name}" for name in facts)
     return (
-        f"SELECT {key}, {newest}, {_TALLY}, {_SPAN} FROM measurements "  # noqa: S608 - own names
+        f"SELECT {key}, {newest}, {_TALLY}, {_SPAN} FROM {EVERY_ROW} "  # noqa: S608 - own names
         f"WHERE {key} IS NOT NULL GROUP BY {key} ORDER BY {key}"
     )
 
 
-def _dataset(results: Path) -> ds.Dataset:
-    files = [str(path) for path in stored_parts(results)]
+def _dataset(results: Path) -> ds.Dataset | pa.Table:
+    if not (files := [str(path) for path in stored_parts(results)]):
+        return _arrow_schema().empty_table()
     pages_are_checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
     parquet = ds.ParquetFileFormat(default_fragment_scan_options=pages_are_checked)
     # Columns that an older file lacks are null.

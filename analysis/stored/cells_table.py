@@ -6,13 +6,14 @@ models. Flagged cells are counted and named instead.
 """
 
 import functools
+import itertools
+import math
 
-import numpy as np
 import polars as pl
-from scipy.stats import binom
 
 from fleetrank.analysis.stored.columns import EXCLUDED
-from fleetrank.analysis.stored.load import valid_attempts
+from fleetrank.analysis.stored.latency_statistic import STATISTIC
+from fleetrank.analysis.stored.load import pinned_to, valid_attempts
 
 MIN_REPEATS = 5
 """Below 5 processes even the range of all covers the median with less than 93.75 %."""
@@ -23,15 +24,21 @@ _CELL = ("model", "platform_key", "cell_key")
 _FACTS = (
     "family", "has_attention", "card_sha256", "weights_id", "input_size", "flops", "flops_method",
     "parameters", "accuracy_top1", "accuracy_source", "device", "device_model", "tier", "runtime",
-    "backend", "mode", "precision", "batch", "threads", "affinity", "options", "sweep_id", "seed",
+    "backend", "mode", "precision", "batch", "threads", "affinity", "options", "axes",
+    "workload", "prompt_tokens", "context_tokens", "tokens_per_inference",
+    "model_context_tokens", "weight_bytes", "state_bytes", "bytes_moved", "peak_gflops",
+    "peak_gbps", "sweep_id", "seed", "backend_nodes", "graph_nodes", "artifact_bytes",
+    "artifact_format",
 )  # fmt: skip
-_MUST_AGREE = ("memory_metric", "sample_kind", "runtime_version", "origin")
+_MUST_AGREE = ("memory_metric", "sample_kind", STATISTIC, "design", "runtime_version", "origin")
 _SUMMARIES = {
     "latency_ns": "latency_p50_ns",
     "latency_p95_ns": "latency_p95_ns",
     "latency_p99_ns": "latency_p99_ns",
     "peak_memory_bytes": "peak_memory_bytes",
     "load_peak_memory_bytes": "load_peak_memory_bytes",
+    "reserved_memory_bytes": "reserved_memory_bytes",
+    "process_memory_bytes": "process_memory_bytes",
     "load_ns": "load_ns",
     "first_inference_ns": "first_inference_ns",
     "energy_mj": "energy_mj",
@@ -44,13 +51,18 @@ def cell_values(frame: pl.LazyFrame) -> pl.DataFrame:
     Two rows share a model and a platform only when one sweep measured two cards or weights under
     one name there. Columns beyond the facts of `analysis.stored.columns`:
         n_repeats: number of processes of the row.
-        latency_ns, latency_p95_ns, latency_p99_ns: median over processes of each one's p50, p95
-            and p99; the other figures are such medians too.
+        latency_ns, latency_p95_ns, latency_p99_ns: median over processes of each one's p50 (or
+            its `statistic`), p95 and p99; the other figures are such medians too. Processes with
+            different statistics have no `latency_ns` together, nor an interval.
+        ttft_ns: such a median of the prompts of `generate`, whose latency is of its steps; null for
+            other workloads.
         latency_low_ns, latency_high_ns: order-statistic interval of the median over processes;
             null with `interval_reason` below 5 of them.
         interval_coverage: what share of such intervals holds the median, at least 0.9375.
         repeats_spread: range of the process medians over their median; null for one process.
         flags: quality flags of any repeat, including `repeats_disagree`.
+        backend_nodes, graph_nodes: of the first repeat that states them.
+        affinity: the platform's: `first_cores`, CPU numbers, or null if the system chooses.
     If a fact differs between repeats, its text column lists all values, joined by ' | '.
     """
     cells = (
@@ -59,7 +71,8 @@ def cell_values(frame: pl.LazyFrame) -> pl.DataFrame:
         .agg(
             pl.len().alias("n_repeats"),
             *(pl.col(source).median().alias(name) for name, source in _SUMMARIES.items()),
-            *(pl.col(name).drop_nulls().first() for name in _FACTS),
+            pl.col("ttft_samples_ns").list.median().median().alias("ttft_ns"),
+            *(_fact(name).drop_nulls().first() for name in _FACTS),
             *(_joined(name) for name in _MUST_AGREE),
             pl.col("started_utc").min(),
             pl.col("sample_count").sum(),
@@ -67,7 +80,26 @@ def cell_values(frame: pl.LazyFrame) -> pl.DataFrame:
             pl.col("latency_p50_ns").drop_nulls().sort().alias("medians"),
         )
     )
-    return _with_interval(with_repeats_disagree(cells)).drop("medians").sort(_CELL).collect()
+    values = _with_interval(with_repeats_disagree(_without_mixed(cells)))
+    return values.drop("medians").sort(_CELL).collect()
+
+
+def _fact(name: str) -> pl.Expr:
+    return pinned_to() if name == "affinity" else pl.col(name)
+
+
+def _mixes() -> pl.Expr:
+    """Whether the processes of a cell have different statistics."""
+    return pl.col(STATISTIC).str.contains(" | ", literal=True).fill_null(value=False)
+
+
+def _without_mixed(cells: pl.LazyFrame) -> pl.LazyFrame:
+    """Without the latency of cells whose processes have different statistics."""
+    return cells.with_columns(
+        pl.when(~_mixes()).then("latency_ns").alias("latency_ns"),
+        pl.when(_mixes()).then(pl.col("medians").list.head(0)).otherwise("medians")
+        .alias("medians"),
+    )  # fmt: skip
 
 
 def _joined(name: str) -> pl.Expr:
@@ -89,7 +121,11 @@ def _with_interval(cells: pl.LazyFrame) -> pl.LazyFrame:
         .then(pl.col("medians").list.get(n.cast(pl.Int64) - 1 - depth, null_on_oob=True))
         .alias("latency_high_ns"),
         pl.when(has_interval).then(coverage).alias("interval_coverage"),
-        pl.when(~has_interval).then(reason).alias("interval_reason"),
+        pl.when(_mixes())
+        .then(pl.format("no latency: the repeats mix {}", STATISTIC))
+        .when(~has_interval)
+        .then(reason)
+        .alias("interval_reason"),
     )
 
 
@@ -99,13 +135,17 @@ def interval_depth(n: int) -> int:
 
     Source: the sign test's interval; P(fewer than k of n lie below the median) is binomial.
     """
-    tails = binom.cdf(np.arange(1, n // 2 + 1), n, 0.5)
-    return int(np.count_nonzero(1 - 2 * tails >= MIN_COVERAGE))
+    return sum(1 - 2 * tail >= MIN_COVERAGE for tail in _tails(n)[1 : n // 2 + 1])
 
 
 @functools.lru_cache(maxsize=1024)
 def _coverage(n: int) -> float:
-    return 1 - 2 * float(binom.cdf(interval_depth(n), n, 0.5))
+    return 1 - 2 * _tails(n)[interval_depth(n)]
+
+
+def _tails(n: int) -> list[float]:
+    """P(at most k of n lie below the median) for k from 0 to n, in exact whole numbers."""
+    return [ways / 2**n for ways in itertools.accumulate(math.comb(n, k) for k in range(n + 1))]
 
 
 DISAGREE_SHARE = 0.15
@@ -135,6 +175,11 @@ def with_repeats_disagree(cells: pl.LazyFrame) -> pl.LazyFrame:
         .otherwise("flags")
         .alias("flags")
     )
+
+
+def placement() -> pl.Expr:
+    """`54/65`: nodes on the backend of all nodes; null where a source does not state both."""
+    return pl.format("{}/{}", "backend_nodes", "graph_nodes").alias("placement")
 
 
 def dropped_attempts(frame: pl.LazyFrame) -> pl.DataFrame:

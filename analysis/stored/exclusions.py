@@ -5,6 +5,7 @@ null.
 """
 
 import json
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -12,10 +13,12 @@ from pathlib import Path
 import polars as pl
 
 from fleetrank.analysis.errors import AnalysisError
+from fleetrank.analysis.stored.chosen_workload import WORKLOAD, known_workload
 from fleetrank.analysis.stored.columns import EXCLUDED
 from fleetrank.analysis.stored.selection import matches
-from fleetrank.foundation.checksum import without_checksum
+from fleetrank.foundation.binary.checksum import without_checksum
 from fleetrank.foundation.errors import BadFileError, MissingFileError
+from fleetrank.foundation.inputs.workload import IMAGE
 from fleetrank.foundation.small_file import read_small_text
 from fleetrank.foundation.wording import count_of
 
@@ -40,8 +43,8 @@ class Exclusion:
     Attributes:
         number: from 1; never reused.
         sweep_id: the sweep does not have to exist (any more).
-        pattern: a model's name, a platform key, or `MODEL on PLATFORM`; `*` matches any text.
-            `None` is the whole sweep.
+        pattern: a model's name, a workload, a platform key, `MODEL on PLATFORM` or
+            `MODEL WORKLOAD on PLATFORM`; `*` matches any text. `None` is the whole sweep.
         reason: one line.
         excluded_utc: when it was decided, ISO 8601.
     """
@@ -101,23 +104,53 @@ def covers(exclusion: Exclusion) -> pl.Expr:
 
 
 def fits(pattern: str) -> pl.Expr:
-    """Whether the model or the platform of a row matches the pattern, or both of `M on P` do."""
+    """Whether model, workload or platform of a row match the pattern, or all of `M W on P`."""
     return pl.any_horizontal(
-        pl.all_horizontal(matches(column, part) for column, part in meaning.items())
+        pl.all_horizontal(_matches(column, part) for column, part in meaning.items())
         for meaning in meanings(pattern)
     )
 
 
+def _matches(column: str, pattern: str) -> pl.Expr:
+    return matches(known_workload() if column == WORKLOAD else column, pattern)
+
+
 def meanings(pattern: str) -> tuple[dict[str, str], ...]:
-    """What a pattern can mean: columns that must match together; one of the meanings is enough."""
+    """What a pattern can mean: columns that must match together; one of the meanings is enough.
+
+    An exclusion that an older version wrote may name the numbers of first cores.
+    """
     model, word, platform = pattern.rpartition(CELL_WORD)
-    cell = ({"model": model, "platform_key": platform},) if word else ()
-    return ({"model": pattern}, {"platform_key": pattern}, *cell)
+    cells = [
+        of_model | {"platform_key": name}
+        for name in _names_of_key(platform)
+        for of_model in _models_of(model)
+        if word
+    ]
+    return (
+        *_models_of(pattern),
+        {WORKLOAD: pattern},
+        *({"platform_key": name} for name in _names_of_key(pattern)),
+        *cells,
+    )
 
 
-def cell_pattern(model: str, platform_key: str) -> str:
-    """The pattern of one model on one platform."""
-    return f"{model}{CELL_WORD}{platform_key}"
+def _models_of(pattern: str) -> tuple[dict[str, str], ...]:
+    """A model, and `MODEL WORKLOAD` where there are two words."""
+    model, word, workload = pattern.rpartition(" ")
+    return ({"model": pattern}, *([{"model": model, WORKLOAD: workload}] if word else []))
+
+
+def _names_of_key(key: str) -> tuple[str, ...]:
+    """A platform's key, or a pattern of one, and the name that it may have by now."""
+    named = re.sub(r"(/t\d+/a)0(?:,\d+)*(?=/)", r"\1first_cores", key)
+    return (key,) if named == key else (key, named)
+
+
+def cell_pattern(model: str, platform_key: str, workload: str) -> str:
+    """The pattern of one model on one platform; only a workload with tokens is named."""
+    what = model if workload == str(IMAGE) else f"{model} {workload}"
+    return f"{what}{CELL_WORD}{platform_key}"
 
 
 def not_excluded(frame: pl.LazyFrame) -> pl.LazyFrame:

@@ -6,52 +6,114 @@ from pathlib import Path
 import polars as pl
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError
+from fleetrank.analysis.stored.chosen_workload import WORKLOAD, known_workload
 from fleetrank.analysis.stored.columns import DEFAULT_ORIGINS, SCHEMA, SCHEMA_VERSION
 from fleetrank.analysis.stored.exclusions import excluded_column, not_excluded, read_exclusions
+from fleetrank.analysis.stored.latency_statistic import with_statistic
 from fleetrank.analysis.stored.part_files import is_pending, part_files
-from fleetrank.foundation.checksum import read_checked_object
+from fleetrank.analysis.stored.selection import Named, names_of
+from fleetrank.analysis.stored.side.side_table import has_side_rows
+from fleetrank.foundation.binary.checksum import read_checked_object
 from fleetrank.foundation.errors import BadFileError
+from fleetrank.foundation.wording import did_you_mean
+
+PLATFORM_KEY = "platform_key"
+CPU_CHOICE = "cpu_choice"
+_MOST_CORES = 512
+_COUNTED = ",".join(map(str, range(_MOST_CORES)))
+_EVEN = ",".join(map(str, range(0, 2 * _MOST_CORES, 2)))
+_ARE_FIRST_CORES = f"""
+    cpu_choice IS NULL AND COALESCE(os, '') NOT LIKE 'Android%' AND (
+        STARTS_WITH('{_COUNTED},', CONCAT(affinity, ','))
+        OR logical_cores = 2 * physical_cores AND STARTS_WITH('{_EVEN},', CONCAT(affinity, ','))
+    )
+"""
+"""Cores counted from 0 are what `affinity: first_cores`, the default, gave without a CPU mask;
+where both threads of a core have neighbouring numbers it gave the even ones. Other numbers are a
+list, or the first cores of a mask: the row does not say which, so they keep their name. A list
+with the same numbers has meant the same cores, and has had the same name, all along. A phone's
+numbers are those of a cluster."""
+KNOWN_CPU_CHOICE = f"CASE WHEN {_ARE_FIRST_CORES} THEN 'first_cores' ELSE cpu_choice END"
+KNOWN_PLATFORM_KEY = f"""
+    CASE WHEN {_ARE_FIRST_CORES} THEN CONCAT(
+        device, '/', runtime, '/', backend, '/', mode, '/', precision, '/b', batch, '/t', threads,
+        '/afirst_cores/', options, CASE WHEN axes IS NULL THEN '' ELSE CONCAT('/', axes) END
+    ) ELSE platform_key END
+"""
+"""SQL that Polars and DuckDB both read, so that tables and queries cannot differ."""
 
 
 def load_measurements(
-    results: Path, *, sweep: str | None = None, origins: Sequence[str] = DEFAULT_ORIGINS
+    results: Path, *, sweep: Named = None, origins: Sequence[str] = DEFAULT_ORIGINS
 ) -> pl.LazyFrame:
     """Scans every attempt below `results`, failures included, as `columns.READ_SCHEMA`.
 
-    A column that an older file lacks is null. `sweep` limits the scan to one sweep. Rows excluded
-    by hand are included, with the reason in `excluded`: `last_attempts` and `scope.select_attempts`
-        drop them.
+    A column that an older file lacks is null; `statistic` is filled in where `latency_statistic`
+    is certain, platforms have the names that `KNOWN_PLATFORM_KEY` gives, and a row without a
+    workload has `image`. `sweep` limits the
+    scan to one sweep, or to several. Rows excluded by hand are included, with the reason in
+    `excluded`: `last_attempts` and `scope.select_attempts` drop them.
 
     Raises:
-        NoDataError: no measurement exists, or no such sweep; measure or import first.
+        NoDataError: nothing is stored, or a named sweep has no row; measure or import first.
         AnalysisError: a newer fleetrank wrote the folder, or its exclusions are damaged.
     """
-    frame = pl.scan_parquet(
-        stored_parts(results, sweep=sweep),
+    frame = _scan(stored_parts(results, sweep=sweep))
+    known = with_platform_names(with_statistic(frame)).with_columns(known_workload())
+    marked = known.with_columns(excluded_column(read_exclusions(results)))
+    return marked.filter(pl.col("origin").is_in(list(origins)))
+
+
+def _scan(parts: list[Path]) -> pl.LazyFrame:
+    if not parts:
+        return pl.LazyFrame(schema=SCHEMA)
+    return pl.scan_parquet(
+        parts,
         schema=SCHEMA,
         hive_partitioning=True,
         hive_schema={"sweep_id": pl.String()},
         missing_columns="insert",
         extra_columns="ignore",
     )
-    marked = frame.with_columns(excluded_column(read_exclusions(results)))
-    return marked.filter(pl.col("origin").is_in(list(origins)))
 
 
-def stored_parts(results: Path, *, sweep: str | None = None) -> list[Path]:
-    """The Parquet files that hold each row once, of all sweeps or of one.
+def with_platform_names(rows: pl.LazyFrame) -> pl.LazyFrame:
+    """Stored rows, with `platform_key` and `cpu_choice` as this version names them."""
+    return rows.with_columns(
+        pl.sql_expr(KNOWN_PLATFORM_KEY).alias(PLATFORM_KEY),
+        pl.sql_expr(KNOWN_CPU_CHOICE).alias(CPU_CHOICE),
+    )
+
+
+def pinned_to() -> pl.Expr:
+    """The part of a platform's name that its CPUs have: `first_cores`, numbers, or null."""
+    return (
+        pl.when(pl.col(CPU_CHOICE) == "first_cores")
+        .then(pl.col(CPU_CHOICE))
+        .otherwise(pl.col("affinity"))
+        .alias("affinity")
+    )
+
+
+def stored_parts(results: Path, *, sweep: Named = None) -> list[Path]:
+    """The Parquet files that hold each row once, of all sweeps or of the named ones.
+
+    Empty if the folder has rows of side tables only.
 
     Raises:
-        NoDataError: no measurement exists, or no such sweep; measure or import first.
+        NoDataError: nothing is stored, or a named sweep has no row; measure or import first.
         AnalysisError: a newer fleetrank wrote the folder; upgrade.
     """
     _refuse_newer_schema(results)
     measurements = results / "measurements"
+    wanted = names_of(sweep)
     # The id is compared as text: it is not a pattern or a path.
-    chosen = (f for f in _sweep_folders(measurements) if sweep is None or _sweep_of(f) == sweep)
-    if files := [path for folder in chosen for path in part_files(folder)]:
-        return files
-    raise _no_data(measurements, sweep)
+    chosen = (f for f in _sweep_folders(measurements) if not wanted or _sweep_of(f) in wanted)
+    files = {_sweep_of(folder): part_files(folder) for folder in chosen}
+    lacking = [name for name in wanted if not files.get(name)]
+    if lacking or not (any(files.values()) or has_side_rows(results)):
+        raise _no_data(measurements, *lacking[:1])
+    return [path for paths in files.values() for path in paths]
 
 
 def last_attempts(frame: pl.LazyFrame) -> pl.LazyFrame:
@@ -61,21 +123,30 @@ def last_attempts(frame: pl.LazyFrame) -> pl.LazyFrame:
     return ok.filter(pl.col("attempt") == pl.col("attempt").max().over(repeat))
 
 
+IS_SUSTAINED = pl.col("stop_reason") == "min_time"
+"""Rows of runs for a given time: a sweep with `measure: {min_time_s: 60}`."""
+
+
 def valid_attempts(frame: pl.LazyFrame) -> pl.LazyFrame:
     """Keeps the last ok attempt of each (sweep, cell, repeat), from the newest sweep only.
 
-    Newest is decided for each model on each platform, by `newest_sweep`; a sweep in
-    which every attempt failed or was excluded by hand does not replace an older sweep. Applying it
-    twice changes nothing.
+    Newest is decided for each model, workload and platform, by `newest_sweep`; a sweep in
+    which every attempt failed or was excluded by hand does not replace an older sweep. Nor does one
+    of sustained runs replace an ordinary one: few processes, and a device that may be warm.
+    Applying it twice changes nothing.
     """
     last = last_attempts(frame)
+    place = ("platform_key", "model", WORKLOAD)
+    is_sustained = IS_SUSTAINED.fill_null(value=False)
     newest = (
-        last.group_by("platform_key", "model", "sweep_id")
-        .agg(pl.col("started_utc").min())
-        .group_by("platform_key", "model")
+        last.group_by(*place, "sweep_id")
+        .agg(pl.col("started_utc").min(), is_sustained.all().alias("is_sustained"))
+        .filter(~pl.col("is_sustained") | pl.col("is_sustained").all().over(place))
+        .group_by(place)
         .agg(newest_sweep())
     )
-    return last.join(newest, on=["platform_key", "model", "sweep_id"], how="semi")
+    # A frame that did not come from `load_measurements` may have rows without a workload.
+    return last.join(newest, on=[*place, "sweep_id"], how="semi", nulls_equal=True)
 
 
 def newest_sweep() -> pl.Expr:
@@ -125,15 +196,18 @@ def _refuse_newer_schema(results: Path) -> None:
     if version is not None and version > SCHEMA_VERSION:
         raise AnalysisError(
             f"{results} has schema version {version}; this fleetrank reads {SCHEMA_VERSION}",
-            "upgrade fleetrank, or point --workspace at another folder",
+            "upgrade fleetrank, or use another results folder",
         )
 
 
-def _no_data(measurements: Path, sweep: str | None) -> NoDataError:
+def _no_data(measurements: Path, sweep: str | None = None) -> NoDataError:
     known = [_sweep_of(folder) for folder in _sweep_folders(measurements)]
     if sweep is None or not known:
         return NoDataError(f"no measurements in {measurements}", "run `fleetrank sweep run`")
-    return NoDataError(f"no sweep '{sweep}' has measurements", f"known are {', '.join(known)}")
+    return NoDataError(
+        f"no sweep '{sweep}' has measurements",
+        f"{did_you_mean(sweep, known)}known are {', '.join(known)}",
+    )
 
 
 def _sweep_folders(measurements: Path) -> list[Path]:

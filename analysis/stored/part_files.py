@@ -1,20 +1,19 @@
 """The Parquet files of a sweep, and the checksum that each has in its footer.
 
-The name of a part is the number of its first row. Parquet's own checksums cover pages only; they do
-not detect a flipped bit in the footer (a statistic, an offset, a name). So the footer has an entry
-with the length of a SHA-256. It is filled in after the rest of the file is written, and counts as
-zeros in the sum. Parquet readers ignore it.
+The name of a part is the number of its first row. Parquet's own checksums cover pages only, and not
+every writer adds them. They do not detect a flipped bit in the footer (a statistic, an offset, a
+name). So the footer has an entry with the length of a SHA-256. It is filled in after the rest of
+the file is written, and counts as zeros in the sum. Parquet readers ignore it.
 """
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+import polars as pl
 
 from fleetrank.analysis.errors import DamagedPartError
 
@@ -33,6 +32,19 @@ _KNOWN_FILES = 100_000
 
 class BrokenSealError(ValueError):
     """The content of a file does not match its checksum."""
+
+
+UNREADABLE = (
+    BrokenSealError,
+    pl.exceptions.PolarsError,
+    # Not a subclass of `Exception`; raised for a damaged file without a checksum.
+    pl.exceptions.PanicException,
+    OSError,
+    UnicodeDecodeError,
+)
+"""Errors that Polars raises for a damaged file, including wrong types and texts."""
+ROWS_AT_ONCE = 2000
+"""Rows in memory: 30 MB with 2,000 samples a row."""
 
 
 def pending_path(results: Path, sweep_id: str) -> Path:
@@ -88,9 +100,29 @@ def first_row(path: Path) -> int:
 def _height(path: Path) -> int:
     """Rows of a part; 0 for a damaged part, whose error is reported when it is read."""
     try:
-        return int(pq.read_metadata(path).num_rows)
-    except (pa.ArrowException, OSError):
+        return row_count(path)
+    except UNREADABLE:
         return 0
+
+
+def row_count(path: Path) -> int:
+    """Rows of a Parquet file, from its footer; raises one of `UNREADABLE`."""
+    scan = pl.scan_parquet(path, hive_partitioning=False)
+    return int(scan.select(pl.len()).collect().item())
+
+
+def row_batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[pl.DataFrame]:
+    """Yields the rows of a Parquet file in order, in small batches; raises one of `UNREADABLE`.
+
+    Args:
+        path: the file.
+        columns: columns to read; those that the file lacks are left out. `None` reads all.
+    """
+    scan = pl.scan_parquet(path, hive_partitioning=False)
+    if columns is not None:
+        known = set(scan.collect_schema().names())
+        scan = scan.select(name for name in columns if name in known)
+    yield from scan.collect_batches(chunk_size=ROWS_AT_ONCE)
 
 
 def damage_error(path: Path) -> DamagedPartError:
@@ -118,13 +150,11 @@ def damaged_part_of(results: Path) -> Path | None:
 def _is_damaged(path: Path) -> bool:
     try:
         is_sealed(path)
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            for _ in file.iter_batches():
-                pass
-    except (FileNotFoundError, MemoryError):
-        # Too little memory does not mean a damaged file; Arrow's error has both types.
+        for _ in row_batches(path):
+            pass
+    except FileNotFoundError:
         return False
-    except (BrokenSealError, pa.ArrowException, OSError):
+    except UNREADABLE:
         return True
     return False
 

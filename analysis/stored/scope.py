@@ -1,21 +1,33 @@
-"""The cells of a table, the facts that must be equal before two are compared, and its notes."""
+"""The cells of a table, and the facts that must be equal before two are compared."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
 from fleetrank.analysis.errors import NoDataError, NotComparableError
-from fleetrank.analysis.stored.cells_table import MIN_REPEATS, cell_values
+from fleetrank.analysis.stored.cell_notes import notes_on_cells, notes_on_failures, notes_on_flags
+from fleetrank.analysis.stored.cells_table import cell_values
+from fleetrank.analysis.stored.chosen_workload import (
+    WORKLOAD,
+    chosen_workload,
+    known_workload,
+    other_workloads_note,
+)
 from fleetrank.analysis.stored.exclusions import exclusion_notes, not_excluded
+from fleetrank.analysis.stored.latency_statistic import STATISTIC
 from fleetrank.analysis.stored.load import newest_sweep
 from fleetrank.analysis.stored.selection import Selection, matches
+from fleetrank.foundation.units import BYTES_PER_MIB
 from fleetrank.foundation.wording import count_of
 
-EQUAL_INSIDE_PLATFORM = ("memory_metric", "sample_kind", "runtime_version", "options", "origin")
+EQUAL_INSIDE_PLATFORM = (
+    "memory_metric", "sample_kind", STATISTIC, "design", "runtime_version", "options", "origin",
+)  # fmt: skip
 """These must be equal inside a platform: otherwise a ranking would compare tools, not models."""
-IDENTITY = ("card_sha256", "weights_id", "input_size")
+IDENTITY = ("card_sha256", "weights_id", "input_size", "axes", WORKLOAD)
 """A model is the same on two platforms if these are equal; an equal name is not enough."""
+_AXES = pl.format(" ({})", "axes").fill_null("")
 
 
 def differences(cells: pl.DataFrame) -> dict[str, str]:
@@ -58,7 +70,7 @@ def comparable_cells(cells: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]
         listed = "; ".join(f"{platform} has {text}" for platform, text in mixed.items())
         raise NotComparableError(
             f"every platform mixes facts that must be equal inside it: {listed}",
-            "choose one sweep with --sweep, or measure the platform again",
+            "choose one sweep with `sweep=`, or measure the platform again",
         )
     twice = pl.len().over("platform_key", "identity") > 1
     notes = [f"Dropped: {platform}, which mixes {text}." for platform, text in mixed.items()]
@@ -74,6 +86,22 @@ def comparable_cells(cells: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]
         for model in _names_of_several(kept)
     ]
     return kept.filter(~twice), tuple(notes)
+
+
+def _with_one_accuracy(cells: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    """The lowest accuracy that any row states for a model, on all its platforms, and a note.
+
+    Sources publish different accuracies for one network, because their weights differ. A frontier
+    must not use one of them on one device and another one on the next.
+    """
+    accuracy, known = pl.col("accuracy_top1"), _with_identity(cells)
+    stated = known.group_by("identity").agg(accuracy.drop_nulls().n_unique())
+    n_several = stated.filter(accuracy > 1).height
+    if not n_several:
+        return cells, ()
+    models = count_of(n_several, "model")
+    note = f"Sources state different accuracies of {models}; the lowest counts on every platform."
+    return known.with_columns(accuracy.min().over("identity")).drop("identity"), (note,)
 
 
 def _is_stale(cells: pl.DataFrame, platforms: Iterable[str]) -> pl.Series:
@@ -116,36 +144,12 @@ def _only_value(fact: str) -> pl.Expr:
     return pl.when(values.n_unique() == 1).then(values.first()).alias(fact)
 
 
-def _with_identity(cells: pl.DataFrame) -> pl.DataFrame:
-    """The model's name, followed by weights, card and size if one name means several models.
-
-    An imported row may lack these facts: it has our card's name only if the two were declared
-        equal.
-    """
-    several = pl.any_horizontal(
-        pl.col(name).drop_nulls().n_unique().over("model") > 1 for name in IDENTITY
-    )
-    parts = [
-        pl.col("weights_id").fill_null("?"),
-        pl.col("card_sha256").str.slice(0, 8).fill_null("?"),
-        pl.col("input_size").cast(pl.String).fill_null("?"),
-    ]
-    long = pl.format("{} ({}, card {}, {} px)", "model", *parts)
-    return cells.with_columns(pl.when(several).then(long).otherwise("model").alias("identity"))
-
-
-def _names_of_several(cells: pl.DataFrame) -> list[str]:
-    return cells.filter(pl.col("identity") != pl.col("model"))["model"].unique().sort().to_list()
-
-
-_UNREAL = {"simulated": "SIMULATED DATA", "virtual": "DATA FROM VIRTUAL DEVICES"}
-_NAMED = 6
-"""A sentence names at most this many devices."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Selected cells, rows of `cells_table.cell_values`, with their notes."""
+    """Selected cells, rows of `cells_table.cell_values`, with their notes.
+
+    A model has one accuracy on all its platforms.
+    """
 
     cells: pl.DataFrame
     notes: tuple[str, ...]
@@ -157,13 +161,33 @@ def select_attempts(frame: pl.LazyFrame, selection: Selection) -> pl.LazyFrame:
 
 
 def select_stored(frame: pl.LazyFrame, selection: Selection) -> pl.LazyFrame:
-    """All selected attempts, including those excluded by hand.
+    """All selected attempts of one workload, including those excluded by hand.
 
     Source, target and tiers choose what is compared; they do not filter rows here.
+
+    Raises:
+        AnalysisError: the selection names no workload, and the rows have several.
     """
+    chosen = of_every_workload(frame, selection)
+    return chosen.filter(known_workload() == chosen_workload(chosen, selection.workload))
+
+
+def with_workload(frame: pl.LazyFrame, selection: Selection) -> Selection:
+    """The selection, with the workload that it means in these rows.
+
+    Raises:
+        AnalysisError: it names none, and the rows have several.
+    """
+    wanted = selection.workload
+    if wanted is not None:
+        return selection
+    return replace(selection, workload=chosen_workload(of_every_workload(frame, selection), wanted))
+
+
+def of_every_workload(frame: pl.LazyFrame, selection: Selection) -> pl.LazyFrame:
+    """All selected attempts, whatever workload they are of."""
     chosen = frame.filter(pl.col("origin").is_in(list(selection.origins)))
     for name, wanted in (
-        ("sweep_id", selection.sweep),
         ("runtime", selection.runtime),
         ("precision", selection.precision),
         ("family", selection.family),
@@ -171,8 +195,10 @@ def select_stored(frame: pl.LazyFrame, selection: Selection) -> pl.LazyFrame:
     ):
         if wanted is not None:
             chosen = chosen.filter(pl.col(name) == wanted)
-    if selection.model is not None:
-        chosen = chosen.filter(matches("model", selection.model))
+    if selection.sweeps:
+        chosen = chosen.filter(pl.col("sweep_id").is_in(selection.sweeps))
+    if selection.models:
+        chosen = chosen.filter(matches("model", *selection.models))
     return chosen
 
 
@@ -181,90 +207,82 @@ def select_cells(frame: pl.LazyFrame, selection: Selection) -> Scope:
 
     Raises:
         NoDataError: the selection has no measurements, or every attempt failed.
+        AnalysisError: the selection names no workload, and its rows have several.
     """
+    is_chosen = selection.workload is not None
+    selection = with_workload(frame, selection)
     attempts = select_attempts(frame, selection)
     cells = cell_values(attempts)
     excluded = exclusion_notes(select_stored(frame, selection))
     if cells.is_empty():
         raise NoDataError(
             " ".join(("no successful measurement matches the selection.", *excluded)).rstrip("."),
-            "widen the selection (`--include-simulated` adds virtual and simulated devices), or "
-            "see `fleetrank report show dropped`"
+            "widen the selection (`include_simulated=true` adds virtual and simulated devices), or "
+            "see the table `quality` with `list=dropped`"
             + (" and `fleetrank results exclude`" if excluded else ""),
         )
-    lost = _lost(attempts, cells)
-    notes = (*_banner(cells), _counts(cells), *_memory(cells), *excluded, *lost)
+    failed = notes_on_failures(attempts, cells)
+    others: tuple[str, ...] = ()
+    if not is_chosen:
+        rows = of_every_workload(frame, selection)
+        others = other_workloads_note(rows, str(selection.workload))
+    limited: tuple[str, ...] = ()
+    if selection.max_memory_mib is not None:
+        cells, limited = within_memory(cells, selection.max_memory_mib)
+    cells, of_accuracy = _with_one_accuracy(cells)
+    notes = (
+        *notes_on_cells(cells), *limited, *excluded, *failed, *notes_on_flags(cells),
+        *others, *of_accuracy,
+    )  # fmt: skip
     return Scope(cells=cells, notes=notes)
 
 
-def _banner(cells: pl.DataFrame) -> tuple[str, ...]:
-    parts = {name: cells.filter(pl.col("origin") == name) for name in _UNREAL}
-    return tuple(
-        f"{_UNREAL[name]}: {_rows_of(part, cells)} ({devices_of(part)})."
-        for name, part in parts.items()
-        if part.height
-    )
+def within_memory(cells: pl.DataFrame, limit_mib: float) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    """The cells whose peak memory is known and within a limit, and a note on the others.
 
+    Devices count memory in different ways; each figure is compared with the limit as it is.
 
-def _rows_of(part: pl.DataFrame, cells: pl.DataFrame) -> str:
-    """How many of the rows of a table are of one origin."""
-    n = cells.height
-    return f"all {count_of(n, 'row')}" if part.height == n else f"{part.height} of {n} rows"
-
-
-def _memory(cells: pl.DataFrame) -> tuple[str, ...]:
-    """A note if devices count memory in different ways, which a ratio cannot correct."""
-    counted = cells.drop_nulls("memory_metric")
-    kinds = sorted(counted["memory_metric"].unique())
-    if len(kinds) < 2:
-        return ()
-    parts = (counted.filter(pl.col("memory_metric") == kind) for kind in kinds)
-    counted_by = "; ".join(
-        f"{kind} on {devices_of(part)}" for kind, part in zip(kinds, parts, strict=True)
-    )
-    return (
-        "Devices count peak memory in different ways. FRM uses the figures without correction: "
-        f"{counted_by}.",
-    )
-
-
-def devices_of(cells: pl.DataFrame) -> str:
-    """The devices of some cells; only the first few have their names listed."""
-    names = sorted(cells["device"].unique())
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
-def _counts(cells: pl.DataFrame) -> str:
-    """How many models, platforms, devices and repeats a table uses."""
-    seeds = ", ".join(str(seed) for seed in sorted(cells["seed"].drop_nulls().unique()))
-    repeats = sorted(cells["n_repeats"].unique())
+    Raises:
+        NoDataError: no cell remains.
+    """
+    memory = pl.col("peak_memory_bytes")
+    known = cells.filter(memory > 0)
+    kept = known.filter(memory <= limit_mib * BYTES_PER_MIB)
     text = (
-        f"{count_of(cells['model'].n_unique(), 'model')}, "
-        f"{count_of(cells['platform_key'].n_unique(), 'platform')}, "
-        f"{count_of(cells['device_model'].n_unique(), 'device model')}; "
-        f"seeds of the sweeps: {seeds or 'not recorded'}; "
-        f"repeats per cell: {'-'.join(str(n) for n in sorted({repeats[0], repeats[-1]}))}."
+        f"dropped by the limit of {limit_mib:g} MiB: {count_of(known.height - kept.height, 'row')} "
+        f"above it, {count_of(cells.height - known.height, 'row')} without a peak memory"
     )
-    few = int((cells["n_repeats"] < MIN_REPEATS).sum())
-    if few:
-        text += (
-            f" {few} of {cells.height} rows have fewer than {MIN_REPEATS} repeats and no interval."
+    if kept.is_empty():
+        raise NoDataError(
+            f"no model fits into {limit_mib:g} MiB; {text}",
+            "raise the limit or leave it out; the table `cells` with `quantity=memory` "
+            "lists what models need",
         )
-    return text
+    return kept, (f"{text[0].upper()}{text[1:]}.",)
 
 
-def _lost(attempts: pl.LazyFrame, cells: pl.DataFrame) -> tuple[str, ...]:
-    """Notes on cells without a valid attempt and on cells with a quality flag."""
-    tried = attempts.select("model", "platform_key").unique().collect()
-    missing = tried.height - cells.select("model", "platform_key").unique().height
-    doubted = int((cells["flags"].list.len() > 0).sum())
-    notes = []
-    if missing:
-        noun = count_of(missing, "model on a platform", "models on platforms")
-        notes.append(f"Dropped: {noun} with failed attempts only (table `dropped`).")
-    if doubted:
-        notes.append(
-            f"{doubted} of {cells.height} rows carry a quality flag and are kept (table `quality`)."
-        )
-    return tuple(notes)
+def _with_identity(cells: pl.DataFrame) -> pl.DataFrame:
+    """The model's name, followed by weights, card and size if one name means several models.
+
+    Sizes of named axes always follow, so that unlike sizes are never compared.
+
+    An imported row may lack these facts: it has our card's name only if the two were declared
+        equal.
+    """
+    # A size that the sweep gave as an axis is in the name already.
+    own_size = pl.when(~pl.col("axes").str.contains("input_size=").fill_null(value=False))
+    facts = (pl.col("card_sha256"), pl.col("weights_id"), own_size.then("input_size"))
+    several = pl.any_horizontal(fact.drop_nulls().n_unique().over("model") > 1 for fact in facts)
+    parts = [
+        pl.col("weights_id").fill_null("?"),
+        pl.col("card_sha256").str.slice(0, 8).fill_null("?"),
+        pl.col("input_size").cast(pl.String).fill_null("?"),
+    ]
+    long = pl.format("{} ({}, card {}, {} px)", "model", *parts)
+    name = pl.when(several).then(long).otherwise("model")
+    return cells.with_columns(pl.concat_str(name, _AXES).alias("identity"))
+
+
+def _names_of_several(cells: pl.DataFrame) -> list[str]:
+    usual = pl.concat_str("model", _AXES)
+    return cells.filter(pl.col("identity") != usual)["model"].unique().sort().to_list()

@@ -5,7 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fleetrank.analysis.arrays.known_means import cluster_means, known_mean, known_median
+from fleetrank.analysis.arrays.known_means import (
+    cluster_means,
+    known_mean,
+    known_median,
+    medians_without,
+)
 
 holey = hnp.arrays(
     np.float64,
@@ -29,3 +34,10 @@ def test_cluster_means_equal_the_mean_of_each_slice(values: np.ndarray, data) ->
     starts = np.array(sorted({0, *data.draw(st.lists(st.integers(0, n - 1)))}))
     slow = [known_mean(part, 1) for part in np.split(values, starts[1:], axis=1)]
     np.testing.assert_allclose(cluster_means(values, starts), np.column_stack(slow))
+
+
+@given(holey)
+def test_medians_without_a_column_equal_leaving_it_out(values: np.ndarray) -> None:
+    values = np.column_stack([values, values[:, :1]])  # two columns or more
+    slow = [known_median(np.delete(values, at, axis=1), 1) for at in range(values.shape[1])]
+    np.testing.assert_allclose(medians_without(values), np.transpose(slow))

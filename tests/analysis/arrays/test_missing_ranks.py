@@ -69,3 +69,13 @@ def test_many_models_do_not_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_infinity_is_refused() -> None:
     with pytest.raises(ValueError, match="infinity"):
         spearman_common(np.array([[np.inf]]))
+
+
+def test_sums_of_ranks_of_the_most_models_for_16_bits_do_not_overflow() -> None:
+    rng = np.random.default_rng(0)
+    values = rng.integers(0, 50, (missing_ranks._MAX_SHORT, 2)).astype(float)
+    values[5, 0] = NAN
+    rho, common = spearman_common(values)
+    expected = stats.spearmanr(values[:, 0], values[:, 1], nan_policy="omit").statistic
+    assert common[0, 1] == len(values) - 1
+    assert rho[0, 1] == pytest.approx(expected, abs=1e-12)

@@ -5,7 +5,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from fleetrank.analysis.arrays.ranking import average_ranks, kendall_matrix, spearman_matrix
+from fleetrank.analysis.arrays.ranking import (
+    average_ranks,
+    block_size,
+    kendall_matrix,
+    rank_units,
+    spearman_matrix,
+    unit_columns,
+)
 
 # Few distinct values make ties and constant columns likely.
 matrices = hnp.arrays(
@@ -60,3 +67,17 @@ def test_nan_is_refused() -> None:
     for function in (average_ranks, spearman_matrix, kendall_matrix):
         with pytest.raises(ValueError, match="NaN"):
             function(values)
+
+
+@given(matrices)
+def test_units_of_ranks_are_the_ranks_centred_and_of_length_1(values: np.ndarray) -> None:
+    np.testing.assert_array_equal(rank_units(values), unit_columns(average_ranks(values)))
+
+
+def test_tau_of_many_models_is_scipys_although_they_are_compared_in_blocks() -> None:
+    values = np.random.default_rng(0).integers(0, 400, (700, 3)).astype(float)
+    assert values.shape[0] > block_size(*values.shape)
+    tau = kendall_matrix(values)
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        expected = stats.kendalltau(values[:, i], values[:, j]).statistic
+        assert tau[i, j] == pytest.approx(expected, abs=1e-12)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
+from fleetrank.analysis.arrays.bootstrap import resampled_medians
 from fleetrank.analysis.arrays.pareto import frontier, overlap
 from fleetrank.analysis.arrays.reliability import (
     reliability_interval,
@@ -19,7 +20,6 @@ from fleetrank.analysis.arrays.reliability import (
 )
 from fleetrank.analysis.statistics.transfer.frontier_ceiling import (
     frontiers,
-    resampled_medians,
     self_overlap,
 )
 

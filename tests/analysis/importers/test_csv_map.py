@@ -122,3 +122,45 @@ def test_a_wrong_mapping_names_the_key_and_the_remedy(old: str, new: str, messag
 def test_a_column_that_the_file_lacks_is_named() -> None:
     with pytest.raises(AnalysisError, match="no column rss"):
         _parse(TABLE.replace("rss", "memory"))
+
+
+@pytest.mark.parametrize(
+    ("mapping", "expected"),
+    [
+        (MAPPING, None),
+        (MAPPING.replace("[missing]", 'statistic = "minimum"\n[missing]'), "minimum"),
+        (MAPPING.replace('latency = "ms"', 'latency = "samples_per_second"'), "mean"),
+        (MAPPING.replace("tool_summary", "throughput_derived"), "mean"),
+    ],
+)
+def test_the_mapping_says_what_its_latencies_are_and_a_rate_is_a_mean(mapping, expected) -> None:
+    release = _parse(mapping=mapping)
+    assert {row["statistic"] for row in release.rows} == {expected}
+    is_asked = any("statistic" in note for note in release.notes)
+    assert is_asked == (expected is None)
+
+
+def test_a_column_states_the_statistic_of_each_line() -> None:
+    table = "net;phone;arithmetic;time;rss;gmacs;top1;kind\n" + "".join(
+        f"a;p;fp32;1;1;1;;{kind}\n" for kind in ("mean", "median", "best", "")
+    )
+    mapping = MAPPING.replace("[units]", 'statistic = "kind"\n[units]')
+    rows = _parse(table, mapping).rows
+    assert [row["statistic"] for row in rows] == ["mean", "median", None, None]
+    assert [drop_reason(row) for row in rows] == [None, None, "unknown statistic", None]
+    with pytest.raises(AnalysisError, match="use median, mean, minimum"):
+        read_mapping(MAPPING.replace("[missing]", 'statistic = "best"\n[missing]').encode())
+
+
+def test_the_mapping_takes_the_placement_and_refuses_an_impossible_one() -> None:
+    table = "net;phone;arithmetic;time;rss;gmacs;top1;on;of\n" + "".join(
+        f"a;p;fp32;1;1;1;;{on};{of}\n"
+        for on, of in (("54", "65"), ("", ""), ("66", "65"), ("-1", "65"), ("5", ""))
+    )
+    mapping = MAPPING.replace("[units]", 'backend_nodes = "on"\ngraph_nodes = "of"\n[units]')
+    rows = _parse(table, mapping).rows
+    assert [(row["backend_nodes"], row["graph_nodes"]) for row in rows[:2]] == [
+        (54, 65), (None, None),
+    ]  # fmt: skip
+    bad = "impossible placement"
+    assert [drop_reason(row) for row in rows] == [None, None, bad, bad, None]

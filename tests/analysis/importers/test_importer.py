@@ -8,6 +8,7 @@ from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.importers.importer import IMPORTERS, Importer, read_releases, read_table
 from fleetrank.foundation.errors import BadFileError
 from fleetrank.foundation.registry import UnknownNameError
+from fleetrank.foundation.wording import with_flags
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -36,7 +37,7 @@ def test_an_unknown_source_is_refused_with_the_nearest_name() -> None:
 def test_a_mapping_is_needed_by_csv_alone(source: str, mapping: Path | None) -> None:
     with pytest.raises(AnalysisError) as found:
         read_releases(source, DATA / "timm", mapping)
-    assert "--map" in found.value.remedy
+    assert "--map" in with_flags(found.value.remedy)
 
 
 @pytest.mark.parametrize("name", ["missing.csv", "."])

@@ -137,5 +137,5 @@ def test_codes_for_missing_memory_are_counted_and_never_a_figure() -> None:
     table = b"net,phone,time,rss\na,P,1,-1\nb,P,2,2048\nc,P,3,0\n"
     (release,) = parse_csv("t.csv", table, mapping)
     assert [row.get("peak_memory_bytes") for row in release.rows] == [None, 2**31, None]
-    (note,) = release.notes
+    note, _not_stated = release.notes
     assert note.startswith("2 of 3 memory")

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from wording import has
 
 from fleetrank.analysis.errors import AnalysisError
 from fleetrank.analysis.importers.qai_hub import parse_qai_hub
@@ -47,6 +48,41 @@ def test_releases_come_oldest_first() -> None:
         if name.startswith("v0.46.1/")
     }
     assert [release.version for release in parse_qai_hub(checkout)] == ["v0.9.0"]
+
+
+def test_layers_on_the_backend_of_all_layers_are_the_placement(old, new) -> None:
+    assert (_row(old, "jold")["backend_nodes"], _row(old, "jold")["graph_nodes"]) == (72, 72)
+    stated = [row for row in new.rows if row.get("graph_nodes") is not None]
+    for row in stated:
+        layers = json.loads(str(row["runtime_settings"]))["layers"]
+        assert row["backend_nodes"] == layers.get(row["backend"], 0)
+        assert row["graph_nodes"] == sum(layers.values())
+    assert any(row["backend_nodes"] < row["graph_nodes"] for row in stated)
+    assert len(stated) < len(new.rows)
+
+
+@pytest.mark.parametrize(
+    ("counts", "unit", "expected"),
+    [
+        ("{npu: 3, cpu: 2, total: 5}", "NPU", (3, 5)),
+        ("{cpu: 2, total: 2}", "NPU", (0, 2)),
+        ("{npu: 3, total: 3}", "null", None),
+        ("{npu: -3, gpu: 1.0e+300, total: 3}", "NPU", None),
+        ("null", "NPU", None),
+    ],
+)
+def test_only_a_stated_placement_is_read(counts: str, unit: str, expected) -> None:
+    job = (
+        "{job_id: j1, job_status: Passed, inference_time_milliseconds: 1.0, "
+        f"primary_compute_unit: {unit}, layer_counts: {counts}}}"
+    )
+    text = (
+        "precisions: {float: {components: {A: {performance_metrics: {D: {tflite: " + job + "}}}}}}"
+    )
+    (release,) = parse_qai_hub({"v1.0.0/a/perf.yaml": text.encode()})
+    (row,) = release.rows
+    found = (row.get("backend_nodes"), row.get("graph_nodes"))
+    assert found == (expected or (None, None))
 
 
 def test_the_older_layout_has_microseconds_and_bytes(old) -> None:
@@ -96,8 +132,8 @@ def test_what_only_the_alias_has_is_kept_under_the_name_kept(new) -> None:
 
 def test_a_job_that_fell_back_is_on_a_platform_of_its_own(new) -> None:
     assert _row(new, "jgpu")["backend"] == "gpu"
-    assert any("2 of 10 jobs ran on CPU or GPU" in note for note in new.notes)
-    assert any("1 of 10 jobs on the NPU ran some layers elsewhere" in note for note in new.notes)
+    assert has(new.notes, "2", "10", "CPU", "GPU", "primary_compute_unit")
+    assert has(new.notes, "1", "10", "NPU", "backend_nodes", "graph_nodes")
 
 
 def test_a_memory_of_zero_is_unknown(new) -> None:

@@ -49,3 +49,9 @@ def test_a_row_counts_exactly_when_it_has_a_latency(release: Release) -> None:
         assert row["source_ref"]
         assert row["licence"]
         assert row["derived"]
+
+
+@pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.version)
+def test_every_row_states_what_its_latency_is(release: Release) -> None:
+    expected = {"timm": "mean", "qai-hub": "minimum"}[release.source]
+    assert {row["statistic"] for row in release.rows} == {expected}

@@ -65,6 +65,25 @@ def test_a_job_that_three_releases_carry_is_one_measurement(sweeps_of) -> None:
     assert np.isnan(retest_reliability(np.log(layers))[0])
 
 
+def test_a_file_that_is_imported_again_is_one_measurement(sweeps_of) -> None:
+    """For example with facts about its models; the newer import counts."""
+    rows = [
+        row
+        | {
+            "source": "lab",
+            "origin": "imported",
+            "source_ref": f"lab.csv sha256:0; facts models.csv sha256:{number}",
+        }
+        for number in range(2)
+        for row in _rows(
+            f"s{number}", number, {model: 1.0 + i + number for i, model in enumerate(MODELS)}
+        )
+    ]
+    layers = sweeps_of(rows)
+    assert np.nanmax(layers, axis=1).tolist() == [2.0 + i for i in range(len(MODELS))]
+    assert np.isnan(retest_reliability(np.log(layers))[0])
+
+
 def test_jobs_that_were_run_again_are_measurements_of_their_own(sweeps_of) -> None:
     rows = [
         row

@@ -7,12 +7,18 @@ from pathlib import Path
 import duckdb
 import polars as pl
 import pytest
-from fleet_rows import NETS, PLACES, SWEEP, hostile_results, write_results
+from fleet_rows import NETS, PLACES, SWEEP, Place, hostile_results, write_results
 
 from fleetrank.analysis.errors import AnalysisError, NoDataError, QueryError
+from fleetrank.analysis.sql.left_out import left_out_note
 from fleetrank.analysis.sql.query import run_query
 from fleetrank.analysis.sql.sql_views import described_views, register_views
-from fleetrank.analysis.stored.columns import READ_COLUMNS
+from fleetrank.analysis.stored.columns import ORIGINS, READ_COLUMNS, ROW_KEY
+from fleetrank.analysis.stored.load import load_measurements
+from fleetrank.analysis.stored.scope import select_attempts
+from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.stored.side.side_registry import SIDE_TABLES
+from fleetrank.foundation.wording import with_flags
 
 pytestmark = pytest.mark.slow
 
@@ -24,8 +30,9 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_documented_column_of_every_view_can_be_selected(results: Path) -> None:
     described = described_views()
-    assert {row.view for row in described} == {"measurements", "devices", "models", "sweeps"}
-    for view in ("measurements", "devices", "models", "sweeps"):
+    views = {"measurements", "all_measurements", "devices", "models", "sweeps", *SIDE_TABLES}
+    assert {row.view for row in described} == views
+    for view in views:
         columns = [row for row in described if row.view == view]
         frame = run_query(results, f"SELECT * FROM {view}")
         assert frame.columns == [row.column for row in columns]
@@ -51,15 +58,60 @@ def test_excluded_rows_are_there_and_say_why(tmp_path: Path) -> None:
     folder = write_results(tmp_path / "results", repeats=1, n_samples=2)
     n_rows = run_query(folder, "SELECT count(*) FROM measurements").item()
     _write_exclusions(folder, SWEEP, {"res*": 'it\'s "odd"; --'})
-    sql = "SELECT model, excluded, count(*) AS n FROM measurements GROUP BY ALL"
+    sql = "SELECT model, excluded, count(*) AS n FROM all_measurements GROUP BY ALL"
     found = run_query(folder, sql)
     assert found["n"].sum() == n_rows
     excluded = {model: why for model, why, _ in found.iter_rows() if why is not None}
     assert excluded == dict.fromkeys(("resnet18", "resnet50"), 'it\'s "odd"; --')
     described = [row for row in described_views() if row.column == "excluded"]
-    assert [(row.view, row.dtype) for row in described] == [("measurements", "VARCHAR")]
+    assert [(row.view, row.dtype) for row in described] == [
+        ("measurements", "VARCHAR"), ("all_measurements", "VARCHAR"),
+    ]  # fmt: skip
     frame = run_query(folder, "SELECT * FROM measurements")
     assert frame.columns == [column.name for column in READ_COLUMNS]
+    assert not {"resnet18", "resnet50"} & set(frame["model"])
+    assert frame.height == n_rows - sum(n for _, why, n in found.iter_rows() if why is not None)
+
+
+@pytest.mark.parametrize("patterns", [{}, {"res*": "odd"}, {None: "a bad day"}])
+def test_measurements_are_the_attempts_that_tables_use(
+    tmp_path: Path, patterns: dict[str | None, str]
+) -> None:
+    """The view is written in SQL, the selection of tables in Polars: both must agree."""
+    others = [Place(device=origin, tier="edge", runtime="onnx", gflops=9, origin=origin)
+              for origin in ("simulated", "virtual", "imported")]  # fmt: skip
+    folder = write_results(tmp_path / "r", places=[*PLACES, *others], repeats=1, n_samples=2)
+    _write_exclusions(folder, SWEEP, patterns)
+    stored = load_measurements(folder, origins=ORIGINS)
+    of_tables = select_attempts(stored, Selection()).select(ROW_KEY).collect()
+    keys = ", ".join(ROW_KEY)
+    found = run_query(folder, f"SELECT {keys} FROM measurements")
+    assert sorted(found.rows()) == sorted(of_tables.rows())
+    every = run_query(folder, f"SELECT {keys} FROM all_measurements")
+    assert every.height == stored.select(pl.len()).collect().item() > found.height
+
+
+def test_rows_left_out_are_counted_by_reason(tmp_path: Path) -> None:
+    simulated = Place(device="sim", tier="edge", runtime="onnx", gflops=9, origin="simulated")
+    folder = write_results(tmp_path / "r", places=[PLACES[0], simulated], repeats=1, n_samples=2)
+    n_nets = len(NETS)
+    counted = f"({n_nets} simulated)"
+    for sql in ("FROM Measurements", "SELECT (SELECT count(*) FROM measurements)"):
+        note = left_out_note(folder, sql)
+        assert note is not None
+        assert counted in note
+        assert "all_measurements" in note
+    for sql in ("FROM all_measurements", "FROM devices", "SELECT 'measurements'"):
+        assert left_out_note(folder, sql) is None
+    _write_exclusions(folder, SWEEP, {"resnet18": "x"})
+    # The excluded row of the simulated device counts once.
+    assert f"(2 excluded, {n_nets - 1} simulated)" in str(
+        left_out_note(folder, "FROM measurements")
+    )
+
+
+def test_no_note_where_measurements_has_every_row(results: Path) -> None:
+    assert left_out_note(results, "FROM measurements") is None
 
 
 def _write_exclusions(folder: Path, sweep: str, reasons: Mapping[str | None, str]) -> None:
@@ -76,7 +128,7 @@ def _write_exclusions(folder: Path, sweep: str, reasons: Mapping[str | None, str
 def test_every_pattern_that_may_stand_there_is_understood(tmp_path: Path) -> None:
     folder = write_results(tmp_path / "results", repeats=1, n_samples=2)
     _write_exclusions(folder, SWEEP, {"*" * 250 + "(" * n: "x" for n in range(150, 250)})
-    assert run_query(folder, "SELECT count(excluded) FROM measurements").item() == 0
+    assert run_query(folder, "SELECT count(excluded) FROM all_measurements").item() == 0
 
 
 def test_excluded_rows_are_found_while_reading_and_no_row_is_held(tmp_path: Path) -> None:
@@ -91,7 +143,7 @@ def test_excluded_rows_are_found_while_reading_and_no_row_is_held(tmp_path: Path
     assert "samples_ns" not in text
 
 
-def test_damaged_exclusions_are_told(tmp_path: Path) -> None:
+def test_damaged_exclusions_are_an_error(tmp_path: Path) -> None:
     folder = write_results(tmp_path / "results", repeats=1, n_samples=2)
     (folder / "exclusions.json").write_text("{half")
     with pytest.raises(AnalysisError, match=r"exclusions\.json"):
@@ -214,7 +266,7 @@ def test_variables_of_the_program_are_not_tables(results: Path) -> None:
 def test_wrong_sql_names_the_nearest_column(results: Path) -> None:
     with pytest.raises(QueryError, match='"model"') as raised:
         run_query(results, "SELECT modl FROM measurements")
-    assert "--tables" in raised.value.remedy
+    assert "--tables" in with_flags(raised.value.remedy)
     with pytest.raises(QueryError, match="syntax error"):
         run_query(results, "SELECT FROM WHERE")
 

@@ -89,3 +89,32 @@ def test_no_attempt_gives_an_empty_frame(make_attempts) -> None:
     cells = cell_values(make_attempts([{"status": "failed"}]))
     assert isinstance(cells, pl.DataFrame)
     assert cells.is_empty()
+
+
+def test_repeats_of_unlike_statistics_have_no_latency_together(make_attempts) -> None:
+    rows = [
+        {"repeat": n, "latency_p50_ns": 10.0 + n, "statistic": "mean" if n == 2 else "median"}
+        for n in range(6)
+    ]
+    (cell,) = cell_values(make_attempts(rows)).to_dicts()
+    assert cell["statistic"] == "mean | median"
+    figures = ("latency_ns", "latency_low_ns", "latency_high_ns", "repeats_spread")
+    assert [cell[name] for name in figures] == [None] * 4
+    assert has(cell["interval_reason"], "mean | median")
+    assert cell["n_repeats"] == 6
+
+
+def test_repeats_of_one_statistic_keep_it_and_an_unstated_one_is_no_other(make_attempts) -> None:
+    rows = [
+        {"repeat": n, "latency_p50_ns": 10.0 + n, "statistic": word}
+        for n, word in enumerate(["minimum", None, "minimum"])
+    ]
+    (cell,) = cell_values(make_attempts(rows)).to_dicts()
+    assert (cell["statistic"], cell["latency_ns"]) == ("minimum", 11.0)
+
+
+def test_the_placement_of_a_cell_is_kept(make_attempts) -> None:
+    (cell,) = cell_values(make_attempts([{"backend_nodes": 54, "graph_nodes": 65}, {"repeat": 1}]))[
+        "backend_nodes", "graph_nodes"
+    ].to_dicts()
+    assert cell == {"backend_nodes": 54, "graph_nodes": 65}

@@ -1,3 +1,4 @@
+import polars as pl
 import pytest
 from wording import has
 
@@ -33,6 +34,16 @@ def test_nothing_comparable_left_is_an_error_listing_the_differences(make_attemp
     frame = make_attempts([{"model": "a"}, {"model": "b", "sample_kind": "vendor"}])
     with pytest.raises(NotComparableError, match=r"sample_kind: per_inference \| vendor"):
         comparable_cells(cell_values(frame))
+
+
+@pytest.mark.parametrize("word", ["minimum", "mean"])
+def test_a_platform_never_ranks_unlike_statistics(make_attempts, word) -> None:
+    frame = make_attempts(
+        [{"model": "a", "statistic": "median"}, {"model": "b", "statistic": word}, {"device": "d2"}]
+    )
+    kept, notes = comparable_cells(cell_values(frame))
+    assert kept["device"].to_list() == ["d2"]
+    assert has(notes, "Dropped", "d1/onnx/b1/t1", " | ".join(sorted(("median", word))))
 
 
 def test_unknown_is_no_difference(make_attempts) -> None:
@@ -109,3 +120,22 @@ def test_an_older_sweep_of_the_same_version_still_completes_a_platform(make_atte
     kept, notes = comparable_cells(cell_values(frame))
     assert kept["model"].to_list() == list("abcde")
     assert notes == ()
+
+
+def test_models_of_unlike_axis_sizes_are_never_ranked_together(make_attempts) -> None:
+    def on(device: str, axes: str | None) -> dict[str, object]:
+        suffix = "" if axes is None else f"/{axes}"
+        return {"device": device, "platform_key": f"{device}/onnx{suffix}", "axes": axes}
+
+    places = [on("d1", "seq=128"), on("d1", "seq=512"), on("d2", "seq=512"), on("d1", None)]
+    frame = make_attempts([{"model": name, **place} for name in "ab" for place in places])
+    kept, notes = comparable_cells(cell_values(frame))
+    by_platform = dict(kept.group_by("platform_key").agg(pl.col("identity").sort()).iter_rows())
+    long = ["a (seq=512)", "b (seq=512)"]
+    assert by_platform == {
+        "d1/onnx/seq=128": ["a (seq=128)", "b (seq=128)"],
+        "d1/onnx/seq=512": long,
+        "d2/onnx/seq=512": long,
+        "d1/onnx": ["a", "b"],
+    }
+    assert not any("different cards" in note for note in notes)

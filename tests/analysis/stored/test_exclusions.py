@@ -224,7 +224,11 @@ def test_no_table_holds_what_was_excluded(with_and_without, name: str) -> None:
 
 
 def test_the_table_of_dropped_attempts_lists_them_with_their_reason(with_and_without) -> None:
-    table = make_table("dropped", load_measurements(with_and_without[0]), Selection())
+    table = make_table(
+        "quality",
+        load_measurements(with_and_without[0]),
+        Selection(settings=(("list", "dropped"),)),
+    )
     excluded = table.frame.filter(pl.col("reason") == "excluded")
     assert set(excluded["sweep_id"]) == {NEW}
     assert set(excluded["detail"]) == {"<b>wrong</b>"}

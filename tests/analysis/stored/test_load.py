@@ -46,6 +46,22 @@ def test_unknown_sweep_is_told_with_those_known(results: Path) -> None:
         load_measurements(results, sweep="other")
 
 
+def test_several_sweeps_are_scanned_together(results: Path) -> None:
+    origins = ("measured", "simulated")
+    frame = load_measurements(results, sweep=["s2", "s1", "s2"], origins=origins).collect()
+    assert sorted(frame["sweep_id"]) == ["s1", "s2"]
+
+
+def test_each_of_several_sweeps_must_have_rows(results: Path) -> None:
+    with pytest.raises(NoDataError, match=r"no sweep 's22'.*did you mean 's2'"):
+        load_measurements(results, sweep=("s1", "s22"))
+
+
+def test_an_empty_list_of_sweeps_does_not_select_all(results: Path) -> None:
+    with pytest.raises(AnalysisError, match="empty"):
+        load_measurements(results, sweep=[])
+
+
 @pytest.mark.parametrize("sweep", ["s*", "?1", "[s]1", "..", "s1/../sweep_id=s1", ""])
 def test_sweep_is_neither_a_pattern_nor_a_path(results: Path, sweep: str) -> None:
     with pytest.raises(NoDataError, match="known are s1, s2"):

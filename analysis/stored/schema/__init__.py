@@ -1,0 +1,1 @@
+"""What a column of the measurements table is. Open `column`."""

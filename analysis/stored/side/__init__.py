@@ -1,0 +1,1 @@
+"""Side tables: results of another kind than measurements. Open `side_table`."""

@@ -1,0 +1,100 @@
+"""Platforms of unlike batch are compared from tier to tier on request only, and marked."""
+
+from collections.abc import Callable
+
+import polars as pl
+import pytest
+from scipy import stats
+from wording import has
+
+from fleetrank.analysis.panel.session import Session
+from fleetrank.analysis.stored.selection import Selection
+from fleetrank.analysis.tables.tables import TABLES, make_table
+
+GPU = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+CPU = [2.0, 1.0, 3.0, 5.0, 4.0, 6.0]
+OTHER = [1.0, 3.0, 2.0, 4.0, 6.0, 5.0]
+_FIGURES = {"accuracy": range(60, 66), "flops": range(1, 7), "memory": range(1, 7)}
+OF_OTHERS = {"tokens", "end-to-end", "phases", "training", "components", "component-ratios",
+             "evaluations", "sustained", "strategies", "replicas"}  # fmt: skip
+"""Tables that need tokens, steps of training, profiles, evaluations, sustained runs or sets."""
+NAMES = sorted(TABLES.keys() - OF_OTHERS)
+UNLIKE = Selection(allow_unlike_batch=True)
+
+
+@pytest.fixture
+def frame(make_grid: Callable[..., pl.LazyFrame]) -> pl.LazyFrame:
+    """One GPU at batch 64 and two CPUs at batch 1, one of which was also measured at batch 8."""
+    series = {"g": GPU, "c": CPU, "o": OTHER}
+    facts = {"g": {"tier": "gpu", "batch": 64}}
+    more = make_grid({"o": GPU}, o={"batch": 8}, **_FIGURES)
+    grid = make_grid(series, **facts, **_FIGURES)
+    return pl.concat([grid, more])
+
+
+def tier_rows(frame: pl.LazyFrame, name: str, selection: Selection) -> list[dict[str, object]]:
+    rows = make_table(name, frame, selection).frame
+    has_tiers = {"level", "source"} <= set(rows.columns)
+    return rows.filter(pl.col("level") == "tier").to_dicts() if has_tiers else []
+
+
+def test_tiers_without_equal_batch_are_compared_on_request_and_marked(frame: pl.LazyFrame) -> None:
+    latency = [row for row in tier_rows(frame, "transfer", UNLIKE) if row["measure"] == "latency"]
+    between = {(str(row["source"]), str(row["target"])): row for row in latency}
+    row = between["gpu", "cpu"]
+    # o has two platforms: the mean is inside its pair of device models first.
+    first, second, third = (stats.spearmanr(GPU, other)[0] for other in (CPU, OTHER, GPU))
+    assert row["rho"] == pytest.approx((first + (second + third) / 2) / 2)
+    assert (row["n_pairs"], row["n_clusters"]) == (3, 2)
+    assert (row["batch"], row["target_batch"]) == ("64", "1, 8")
+    assert between["cpu", "cpu"]["n_pairs"] == 2
+    notes = make_table("transfer", frame, UNLIKE).notes
+    assert has(notes, "UNLIKE BATCHES", "cpu 1, 8", "gpu 64")
+    assert has(make_table("transfer", frame, UNLIKE).explanation, "batch, target_batch", "any")
+
+
+def test_a_pair_has_the_batches_of_its_platforms(frame: pl.LazyFrame) -> None:
+    table = make_table("transfer", frame, UNLIKE).frame
+    for row in table.filter(pl.col("level") == "pair").to_dicts():
+        assert f"/b{row['batch']}/" in row["source"]
+        assert f"/b{row['target_batch']}/" in row["target"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_without_the_request_nothing_is_compared_or_marked(frame: pl.LazyFrame, name: str) -> None:
+    selection = Selection()
+    table = make_table(name, frame, selection)
+    assert "target_batch" not in table.frame.columns
+    assert not has(table.notes, "UNLIKE BATCHES")
+    tiers = {(row["source"], row["target"]) for row in tier_rows(frame, name, selection)}
+    assert tiers <= {("cpu", "cpu")}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_table_takes_the_request_and_keeps_its_other_columns(
+    frame: pl.LazyFrame, name: str
+) -> None:
+    marked, plain = make_table(name, frame, UNLIKE), make_table(name, frame, Selection())
+    added = {"batch", "target_batch"} - set(plain.frame.columns)
+    has_sides = {"source", "target"} <= set(plain.frame.columns)
+    assert set(marked.frame.columns) == set(plain.frame.columns) | (added if has_sides else set())
+    if has_sides:
+        place = marked.frame.columns.index("target")
+        assert marked.frame.columns[place + 1 : place + 3] == ["batch", "target_batch"]
+
+
+def test_the_frontier_and_the_regret_have_rows_between_the_tiers_too(frame: pl.LazyFrame) -> None:
+    for name in ("pareto", "regret", "predictability"):
+        sides = {(row["source"], row["target"]) for row in tier_rows(frame, name, UNLIKE)}
+        assert {("gpu", "cpu"), ("cpu", "gpu")} <= sides
+
+
+def test_equal_batches_give_no_warning(make_grid: Callable[..., pl.LazyFrame]) -> None:
+    session = Session(make_grid({"a": GPU, "b": CPU}), UNLIKE)
+    assert not has(session.panel.notes, "UNLIKE BATCHES")
+
+
+def test_a_session_without_the_request_does_not_share_the_panel(frame: pl.LazyFrame) -> None:
+    session = Session(frame, UNLIKE)
+    assert session.panel.allows_unlike_batch
+    assert not session.asked(Selection()).panel.allows_unlike_batch
